@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The error tree of the whole project.
+
+AtollError                 anything a user is told in one line
+├── DescriptionError       one or more mistakes in lab.yaml or experiment.yaml (exit code 2)
+├── PlanError              a valid description that cannot be planned (exit code 2)
+├── MachineError           this machine lacks something: a tool, a right, a device (exit code 1)
+├── LabError               the emulated lab, a switch, a host or the controller failed (exit code 1)
+└── RunError               a step of a run failed (exit code 1)
+"""
+
+from dataclasses import dataclass
+
+
+class AtollError(Exception):
+    """Something the user is told in plain words; ``str()`` is the message, one mistake a line."""
+
+    exit_code = 1
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Mistake:
+    """One mistake in a description: where it is, what is wrong, what would be right."""
+
+    file: str
+    line: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.message}"
+
+
+class DescriptionError(AtollError):
+    """All mistakes of a description at once, in the order of their place."""
+
+    exit_code = 2
+
+    def __init__(self, mistakes: "list[Mistake] | tuple[Mistake, ...]") -> None:
+        self.mistakes = tuple(sorted(mistakes))
+        super().__init__("\n".join(str(mistake) for mistake in self.mistakes))
+
+
+class PlanError(AtollError):
+    """The description is valid but cannot be realised; says why and what would help."""
+
+    exit_code = 2
+
+
+class MachineError(AtollError):
+    """The machine lacks something the work needs; says what to do about it."""
+
+
+class LabError(AtollError):
+    """The lab (switch, host, controller, agent) did not do what was asked of it."""
+
+
+class RunError(AtollError):
+    """A step of a run failed."""

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The laboratory as resolved from lab.yaml: valid, typed, frozen. No strings with units, no dangling names."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from ipaddress import IPv4Address, IPv4Network
+
+from atoll.model.units import Duration, Rate
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PortRef:
+    """A numbered port of a switch (OpenFlow port number)."""
+
+    switch: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.switch}/{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """A network interface in the experiment network and the switch port its cable ends at."""
+
+    name: str
+    mac: str
+    attached: PortRef
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """An OpenFlow switch; ``driver`` names its capability profile in switch-configs."""
+
+    name: str
+    dpid: int
+    driver: str
+
+
+class HostRole(StrEnum):
+    """What a host is there for."""
+
+    WORLD_SERVER = "world-server"
+    WORLD_SPECIAL = "world-special"  # large transfer, ping series; its path is not delayed
+    WORLD_WHISTLE = "world-whistle"
+    ISLAND_CLIENT = "island-client"
+    ISLAND_SPECIAL = "island-special"
+
+    @property
+    def is_world(self) -> bool:
+        """Whether the host stands at the world end of the chain."""
+        return self.value.startswith("world-")
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """An end host of the experiment network."""
+
+    name: str
+    role: HostRole
+    address: IPv4Address
+    interface: Interface
+
+
+class BoxKind(StrEnum):
+    """What a chain box does with a frame."""
+
+    LINK = "link"  # satellite emulator: transparent, passes frames as they are
+    ROUTER = "router"  # plain router, standing where a PEP or coder will: sends with true MAC addresses
+
+    @property
+    def transparent(self) -> bool:
+        """Whether frames leave the box as they entered it."""
+        return self is BoxKind.LINK
+
+
+@dataclass(frozen=True, slots=True)
+class ChainBox:
+    """A box of the satellite chain: one world-facing and one island-facing interface."""
+
+    name: str
+    kind: BoxKind
+    world: Interface
+    island: Interface
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyClass:
+    """A terrestrial latency a delay box can impose: half of ``rtt`` in each direction."""
+
+    name: str
+    vlan: int
+    rtt: Duration
+    jitter: Duration
+
+
+@dataclass(frozen=True, slots=True)
+class DelayBox:
+    """A box on a switch's trunk port that delays each VLAN by its class."""
+
+    name: str
+    trunk: Interface
+    rate: Rate
+    classes: tuple[LatencyClass, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tap:
+    """An observation point: frames copied to ``interface`` of the capture host ``host``."""
+
+    name: str
+    host: str
+    interface: Interface
+
+
+@dataclass(frozen=True, slots=True)
+class Trunk:
+    """A cable between two switches."""
+
+    a: PortRef
+    b: PortRef
+    rate: Rate
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """The whole laboratory. Names are unique across hosts, boxes, delay boxes, taps, capture hosts and switches."""
+
+    name: str
+    file: str
+    world: IPv4Network
+    island: IPv4Network
+    switches: tuple[Switch, ...]
+    trunks: tuple[Trunk, ...]
+    hosts: tuple[Host, ...]
+    boxes: tuple[ChainBox, ...]
+    delay_boxes: tuple[DelayBox, ...]
+    taps: tuple[Tap, ...]
+
+    @property
+    def world_hosts(self) -> tuple[Host, ...]:
+        """Hosts at the world end, in the order of the description."""
+        return tuple(host for host in self.hosts if host.role.is_world)
+
+    @property
+    def island_hosts(self) -> tuple[Host, ...]:
+        """Hosts at the island end, in the order of the description."""
+        return tuple(host for host in self.hosts if not host.role.is_world)
+
+    def with_role(self, role: HostRole) -> tuple[Host, ...]:
+        """Hosts of one role, in the order of the description."""
+        return tuple(host for host in self.hosts if host.role is role)
+
+    def switch(self, name: str) -> Switch:
+        """The switch of that name (KeyError otherwise)."""
+        return {switch.name: switch for switch in self.switches}[name]
+
+    def host(self, name: str) -> Host:
+        """The host of that name (KeyError otherwise)."""
+        return {host.name: host for host in self.hosts}[name]
+
+    def box(self, name: str) -> ChainBox:
+        """The chain box of that name (KeyError otherwise)."""
+        return {box.name: box for box in self.boxes}[name]
+
+    def tap(self, name: str) -> Tap:
+        """The tap of that name (KeyError otherwise)."""
+        return {tap.name: tap for tap in self.taps}[name]
+
+    @property
+    def machines(self) -> dict[str, tuple[Interface, ...]]:
+        """Every machine that is not a switch, by name, with its experiment interfaces (capture hosts included)."""
+        found: dict[str, tuple[Interface, ...]] = {}
+        for host in self.hosts:
+            found[host.name] = (host.interface,)
+        for box in self.boxes:
+            found[box.name] = (box.world, box.island)
+        for delay in self.delay_boxes:
+            found[delay.name] = (delay.trunk,)
+        for tap in self.taps:
+            found[tap.host] = (*found.get(tap.host, ()), tap.interface)
+        return found

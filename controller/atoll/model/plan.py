@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plan: everything an experiment asks of the testbed, as one printable, comparable value."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from atoll.model.flow import FlowEntry
+
+
+@dataclass(frozen=True, slots=True)
+class InterfaceSettings:
+    """How one experiment interface is set up on its machine."""
+
+    name: str
+    mac: str
+    address: str | None  # "10.10.0.1/32", or None
+    routes: tuple[str, ...]  # on-link IPv4 prefixes reached through this interface
+    neighbours: tuple[tuple[str, str], ...]  # (IPv4 address, MAC address), permanent
+    promiscuous: bool = False
+    accept_foreign: bool = False  # nftables netdev ingress "meta pkttype set host": routed boxes
+
+
+@dataclass(frozen=True, slots=True)
+class HostSettings:
+    """What the agent sets on a machine (and undoes): interfaces and sysctls. Offloads are always switched off."""
+
+    host: str
+    interfaces: tuple[InterfaceSettings, ...]
+    sysctls: tuple[tuple[str, str], ...]  # ("net.ipv4.ip_forward", "1")
+
+
+class Phase(StrEnum):
+    """When a job runs."""
+
+    SERVICE = "service"  # from apply to down: links, delay boxes
+    CHECK = "check"  # configuration test before anything is measured
+    CAPTURE = "capture"
+    SERVER = "server"
+    CLIENT = "client"
+    WHISTLE = "whistle"
+    TRANSFER_SERVER = "transfer-server"
+    TRANSFER = "transfer"
+    PING = "ping"
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """One process the agent starts on a host.
+
+    ``argv`` may hold ``{run}``, replaced by the run directory; its first word is a program name
+    (``atoll-host`` is found by the place). ``config`` is sent as the first line of standard input, as JSON.
+    ``stdout`` and ``stderr`` name files in the run directory, or None: JSON lines go to the keeper.
+    """
+
+    name: str
+    host: str
+    phase: Phase
+    argv: tuple[str, ...]
+    config: dict[str, Any] | None = field(default=None, hash=False)
+    stdout: str | None = None
+    stderr: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PathCheck:
+    """A path tested before the run: RTT expected from the configuration, without the lab's own processing time."""
+
+    src: str
+    dst: str
+    address: str
+    rtt_ns: int  # links + latency class, both directions
+    terrestrial_rtt_ns: int
+    jitter_ns: int  # the most by which both directions' jitter can move one RTT
+
+
+@dataclass(frozen=True, slots=True)
+class CapturePoint:
+    """A capture: on ``interface`` of ``host`` into captures/<name>.pcap."""
+
+    name: str  # "world", "island", or "link-<box>" for a satellite emulator's island-facing port
+    host: str
+    interface: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What an experiment asks of switches, boxes and hosts. Equal inputs give byte-identical JSON."""
+
+    lab: str
+    experiment: str
+    flows: tuple[FlowEntry, ...]  # sorted by switch, priority descending, match
+    hosts: tuple[HostSettings, ...]
+    jobs: tuple[JobSpec, ...]
+    captures: tuple[CapturePoint, ...]
+    checks: tuple[PathCheck, ...]
+    seed: int

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The one binary on every host: agent, traffic, boxes and capture tools, one subcommand each.
+//!
+//! Jobs take their configuration as one JSON line on standard input, print JSON lines on standard
+//! output and messages for people on standard error; they end when standard input does.
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(name = "atoll-host", version, about, long_about = None)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Start, watch and stop jobs on this host, told by JSON lines on standard input
+    Agent,
+    /// Satellite link between two interfaces (configuration on standard input)
+    Link,
+    /// Delay box: one latency class per VLAN id (configuration on standard input)
+    Delay,
+    /// World server: sends as many bytes as each connection asks for
+    Serve,
+    /// Island client: channels that fetch flow after flow
+    Load,
+    /// One large transfer, either end
+    Transfer,
+    /// Ping series and whistles with kernel time stamps
+    Ping,
+    /// Print the flows a seed draws
+    Flows {
+        /// Arguments of this tool; `--help` lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Capture files to packet records
+    Pcap {
+        /// Arguments of this tool; `--help` lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Agent => agent::run(),
+        Command::Link => link_engine::run_link(),
+        Command::Delay => link_engine::run_delay(),
+        Command::Serve => traffic::run_serve(),
+        Command::Load => traffic::run_load(),
+        Command::Transfer => traffic::run_transfer(),
+        Command::Ping => traffic::run_ping(),
+        Command::Flows { arguments } => traffic::run_flows(&arguments),
+        Command::Pcap { arguments } => pcap::run(&arguments),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("atoll-host: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
