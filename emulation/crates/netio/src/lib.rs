@@ -1,3 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Raw packet sockets, network namespaces and scheduling: the only unsafe code.
+//!
+//! Each module wraps one corner of Linux that neither the standard library nor `rustix` reaches.
+//! Every function here is safe to call; the reason why is written at each `unsafe` block.
 #![allow(unsafe_code)]
+
+pub mod process;
