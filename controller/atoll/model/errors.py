@@ -6,7 +6,8 @@ AtollError                 anything a user is told in one line
 ├── PlanError              a valid description that cannot be planned (exit code 2)
 ├── MachineError           this machine lacks something: a tool, a right, a device (exit code 1)
 ├── LabError               the emulated lab, a switch, a host or the controller failed (exit code 1)
-└── RunError               a step of a run failed (exit code 1)
+├── RunError               a step of a run failed (exit code 1)
+└── RunDirError            a path that is not a run directory, or of a newer format (exit code 2)
 """
 
 from dataclasses import dataclass
@@ -56,3 +57,9 @@ class LabError(AtollError):
 
 class RunError(AtollError):
     """A step of a run failed."""
+
+
+class RunDirError(AtollError):
+    """What was given as a run directory is not one, or was written by a newer version."""
+
+    exit_code = 2

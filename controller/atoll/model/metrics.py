@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Metric points and their line protocol.
+
+Source of the escaping rules: InfluxDB's line protocol reference (v1.8 and v2 agree on what is used here).
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+Field = float | int | bool | str
+
+_INT64_MAX = 2**63 - 1
+_INT64_MIN = -(2**63)
+# A point is one line: control characters that would end or split it are written as two characters.
+_CONTROL = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_NAME = str.maketrans({",": "\\,", " ": "\\ ", **_CONTROL})
+_TAG = str.maketrans({",": "\\,", " ": "\\ ", "=": "\\=", **_CONTROL})
+_TEXT = str.maketrans({'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r"})
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Some figures of one thing at one instant (``t_ns``: CLOCK_REALTIME, ns since 1970)."""
+
+    measurement: str
+    t_ns: int
+    fields: Mapping[str, Field] = field(hash=False)
+    tags: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
+
+    def line(self) -> tuple[str | None, int]:
+        """The point in line protocol, and how many fields could not be expressed and were left out.
+
+        NaN, infinities and integers beyond 64 bits cannot be expressed; a point left without fields is None.
+        Tags with an empty name or value are omitted, as the protocol has no empty tags.
+        """
+        written = [(name, _field(figure)) for name, figure in self.fields.items()]
+        kept = ",".join(f"{_tag(name)}={text}" for name, text in written if text is not None)
+        left_out = sum(text is None for _, text in written)
+        if not kept:
+            return None, left_out
+        tags = "".join(f",{_tag(name)}={_tag(tag)}" for name, tag in sorted(self.tags.items()) if _tag(name) and _tag(tag))
+        return f"{_unfinished(self.measurement.translate(_NAME))}{tags} {kept} {self.t_ns}", left_out
+
+
+def _tag(text: str) -> str:
+    return _unfinished(text.translate(_TAG))
+
+
+def _unfinished(text: str) -> str:
+    # A final backslash would escape the separator behind it, and the protocol has no way to write one.
+    return text.rstrip("\\")
+
+
+def _field(figure: Field) -> str | None:
+    if isinstance(figure, bool):
+        return "true" if figure else "false"
+    if isinstance(figure, int):
+        return f"{figure}i" if _INT64_MIN <= figure <= _INT64_MAX else None
+    if isinstance(figure, float):
+        return repr(figure) if math.isfinite(figure) else None
+    return f'"{figure.translate(_TEXT)}"'

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The metrics spool: every point on disk first, in compressed line protocol, whatever becomes of a database."""
+
+import io
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from atoll.model.metrics import Point
+from atoll.rundir.files import Appender
+
+_FRAME_S = 1.0
+
+
+class MetricsSpool:
+    """Appends points to ``metrics.lp.zst`` as zstd frames, one a second, each complete in itself.
+
+    A kill loses at most the points since the last frame. Points come every 100 ms or so; an owner that may fall silent
+    calls :meth:`flush` itself. ``left_out`` counts fields that line protocol cannot express (NaN, infinities).
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        """``clock``: seconds, monotonic. Raises RunError when the file cannot be made."""
+        import zstandard
+
+        self.left_out = 0
+        self._file = Appender(path)
+        self._compressor = zstandard.ZstdCompressor(level=3)
+        self._clock = clock
+        self._pending: list[str] = []
+        self._frame_since = clock()
+
+    def write(self, points: Iterable[Point]) -> None:
+        """Take points; those of more than a second are written. Raises RunError (disk full), losing none before them."""
+        for point in points:
+            line, left_out = point.line()
+            self.left_out += left_out
+            if line is not None:
+                self._pending.append(line + "\n")
+        if self._clock() - self._frame_since >= _FRAME_S:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is pending as one frame. Raises RunError; the points then stay pending."""
+        if self._pending:
+            self._file.append(self._compressor.compress("".join(self._pending).encode()))
+            self._pending.clear()
+        self._frame_since = self._clock()
+
+    def close(self) -> None:
+        """Write what is pending and close the file."""
+        try:
+            self.flush()
+        finally:
+            self._file.close()
+
+
+def read_spool(path: Path) -> Iterator[str]:
+    """The lines of a spool, without their ends; a frame cut by a kill ends it."""
+    import zstandard
+
+    with path.open("rb") as file:
+        reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+        for line in io.TextIOWrapper(reader, encoding="utf-8", newline="\n"):
+            if line.endswith("\n"):
+                yield line[:-1]
