@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`up`, `apply`, `down`, `status`: the lab that stays."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from atoll.cli.load import require_place
+from atoll.keeper.client import KeeperClient, OwnKeeper, connected
+from atoll.model.codec import to_json
+from atoll.model.errors import LabError
+from atoll.model.experiment import Experiment
+from atoll.model.load import load_any, load_experiment
+from atoll.model.network import Network
+
+_NO_LAB = "no lab is up; `atoll up LAB` starts one"
+
+
+def say(line: dict[str, Any]) -> None:
+    """Tell a person what a request is doing."""
+    if line["type"] == "progress":
+        print(line["text"], file=sys.stderr)
+
+
+def bring_up(path: Path, place: str, *, as_json: bool) -> None:
+    """`atoll up`."""
+    require_place(place)
+    network, experiment = load_any(path)
+    asyncio.run(_up(network, experiment, as_json=as_json))
+
+
+async def _up(network: Network, experiment: Experiment | None, *, as_json: bool) -> None:
+    from atoll_emulation.machine import require_machine  # noqa: PLC0415
+
+    require_machine()
+    own = False
+    async with connected() as running:
+        pass
+    if running is None:
+        await OwnKeeper.start(for_run=False)
+        own = True
+    async with connected() as keeper:
+        if keeper is None:
+            msg = "the keeper ended while the lab was coming up"
+            raise LabError(msg)
+        try:
+            done = await keeper.stream("/up", {"network": to_json(network)}, say)
+            changes = await _apply(keeper, network, experiment, dry_run=False) if experiment else None
+        except BaseException:
+            if own:
+                await keeper.down()
+            raise
+    result = {"lab": network.name, "already": done["already"], "changes": changes["changes"] if changes else []}
+    if as_json:
+        print(json.dumps(result))
+    else:
+        applied = f", {experiment.name} applied ({len(result['changes'])} changes)" if experiment else ""
+        print(f"{network.name} {'was up already' if done['already'] else 'is up'}{applied}")
+
+
+async def _apply(keeper: KeeperClient, network: Network, experiment: Experiment, *, dry_run: bool) -> dict[str, Any]:
+    body = {"experiment": to_json(experiment), "network": to_json(network), "dry_run": dry_run}
+    return await keeper.stream("/apply", body, say)
+
+
+def apply_experiment(path: Path, *, dry_run: bool, as_json: bool) -> None:
+    """`atoll apply`."""
+    network, experiment = load_experiment(path)
+    asyncio.run(_apply_verb(network, experiment, dry_run=dry_run, as_json=as_json))
+
+
+async def _apply_verb(network: Network, experiment: Experiment, *, dry_run: bool, as_json: bool) -> None:
+    async with connected() as keeper:
+        if keeper is None:
+            raise LabError(_NO_LAB)
+        done = await _apply(keeper, network, experiment, dry_run=dry_run)
+    if as_json:
+        print(json.dumps({"experiment": experiment.name, "dry_run": dry_run, "changes": done["changes"]}))
+        return
+    for line in done["lines"]:
+        print(line)
+    count = len(done["changes"])
+    print(f"{count} change{'' if count == 1 else 's'} {'would be made' if dry_run else 'made'}; {experiment.name} on {network.name}")
+
+
+def take_down(*, as_json: bool) -> None:
+    """`atoll down`."""
+    asyncio.run(_down(as_json=as_json))
+
+
+async def _down(*, as_json: bool) -> None:
+    async with connected() as keeper:
+        if keeper is not None:
+            await keeper.down()
+    if as_json:
+        print(json.dumps({"was_up": keeper is not None}))
+    else:
+        print("the lab is down" if keeper is not None else "no lab was up")
+
+
+def print_status(*, as_json: bool) -> None:
+    """`atoll status`."""
+    asyncio.run(_status(as_json=as_json))
+
+
+async def _status(*, as_json: bool) -> None:
+    async with connected() as keeper:
+        status = await keeper.status() if keeper is not None else None
+    if as_json:
+        print(json.dumps(status or {"lab": None}))
+        return
+    if status is None or status["lab"] is None:
+        print("no lab is up")
+        return
+    lab, busy = status["lab"], status["busy"]
+    print(f"{lab['name']} ({lab['file']}) is up; keeper {status['pid']}, {lab['datapath']} datapath, Open vSwitch {lab['ovs']}")
+    print("switches: " + ", ".join(f"{name} {state}" for name, state in lab["switches"].items()))
+    print(f"experiment: {lab['experiment'] or 'none applied'}" + (f", chain {' - '.join(lab['chain'])}" if lab["chain"] else ""))
+    print(f"busy: {busy['what']} {busy.get('experiment', '')}" if busy else "idle")

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What several verbs share: descriptions with the command line's overrides, and the place."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from atoll.model.errors import AtollError, PlanError
+from atoll.model.experiment import Experiment
+from atoll.model.load import load_experiment
+from atoll.model.network import Network
+from atoll.model.units import Duration
+
+
+def experiment_with(path: Path, seed: int | None, duration: str | None) -> tuple[Network, Experiment]:
+    """The experiment as described, but for the seed and duration named on the command line.
+
+    Raises DescriptionError, PlanError.
+    """
+    network, experiment = load_experiment(path)
+    if seed is not None:
+        experiment = replace(experiment, seed=seed)
+    if duration is not None:
+        try:
+            length = Duration.parse(duration)
+        except ValueError as error:
+            msg = f"--duration: {error}"
+            raise PlanError(msg) from None
+        if length.ns == 0:
+            msg = "--duration: must be longer than 0 s"
+            raise PlanError(msg)
+        experiment = replace(experiment, duration=length)
+        if experiment.transfer is not None and experiment.transfer.start.ns >= length.ns:
+            # A shorter trial run still shows a transfer: it begins with the load.
+            experiment = replace(experiment, transfer=replace(experiment.transfer, start=Duration(0)))
+    return network, experiment
+
+
+class _UsageError(AtollError):
+    """A wrong word on the command line."""
+
+    exit_code = 2
+
+
+def require_place(place: str) -> None:
+    """Refuse a place that this version does not know."""
+    if place != "mininet":
+        msg = f"--on {place}: no such place; known: mininet"
+        raise _UsageError(msg)

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verbs, one a station of the way from description to report. Each one's work is in a module of its own.
+
+Exit codes: 0 done (a run: valid), 1 failed, 2 bad input, 3 completed but invalid.
+"""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from atoll.model.errors import AtollError
+
+app = typer.Typer(
+    name="atoll",
+    help="A satellite-Internet testbed for islands: topologies switched by OpenFlow, not by recabling.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+LabFile = Annotated[Path, typer.Argument(help="lab.yaml, or an experiment.yaml (its lab is used)", metavar="FILE")]
+ExperimentFile = Annotated[Path, typer.Argument(help="experiment.yaml", metavar="EXPERIMENT")]
+Json = Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")]
+Place = Annotated[str, typer.Option("--on", help="where the lab lives: mininet", metavar="PLACE")]
+Seed = Annotated[int | None, typer.Option(help="instead of the experiment's seed", min=0)]
+Length = Annotated[str | None, typer.Option(help="instead of the experiment's duration, such as '10 s'", metavar="DURATION")]
+
+
+@app.command(epilog="Example: atoll check examples/geo.yaml")
+def check(
+    files: Annotated[list[Path] | None, typer.Argument(help="lab.yaml and experiment.yaml files", metavar="FILE...")] = None,
+    machine: Annotated[bool, typer.Option("--machine", help="also say what this machine can run")] = False,
+    json: Json = False,
+) -> None:
+    """Check descriptions: every mistake at once, nothing touched."""
+    from atoll.cli.check import check as check_files  # noqa: PLC0415
+    from atoll.cli.machine import check_machine  # noqa: PLC0415
+
+    if not files and not machine:
+        print("name at least one file, or --machine", file=sys.stderr)
+        raise typer.Exit(2)
+    code = check_files(files, as_json=json) if files else 0
+    if machine:
+        code = code or check_machine(as_json=json)
+    raise typer.Exit(code)
+
+
+@app.command(epilog="Example: atoll plan examples/geo.yaml")
+def plan(experiment: ExperimentFile, json: Json = False, seed: Seed = None, duration: Length = None) -> None:
+    """Print what an experiment asks of switches, boxes and hosts."""
+    from atoll.cli.plan import print_plan  # noqa: PLC0415
+
+    print_plan(experiment, as_json=json, seed=seed, duration=duration)
+
+
+@app.command(epilog="Example: atoll up examples/geo.yaml")
+def up(file: LabFile, on: Place = "mininet", json: Json = False) -> None:
+    """Bring the lab up and leave it up; an experiment is applied to it as well."""
+    from atoll.cli.lab import bring_up  # noqa: PLC0415
+
+    bring_up(file, on, as_json=json)
+
+
+@app.command(epilog="Example: atoll apply examples/meo.yaml --dry-run")
+def apply(
+    experiment: ExperimentFile,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the changes with their reasons; change nothing")] = False,
+    json: Json = False,
+) -> None:
+    """Bring the lab that is up to an experiment's plan by the smallest change."""
+    from atoll.cli.lab import apply_experiment  # noqa: PLC0415
+
+    apply_experiment(experiment, dry_run=dry_run, as_json=json)
+
+
+@app.command(epilog="Example: atoll run examples/geo.yaml --duration '10 s'")
+def run(
+    experiment: ExperimentFile,
+    on: Place = "mininet",
+    runs: Annotated[Path, typer.Option(help="directory the run directories go to")] = Path("runs"),
+    keep: Annotated[bool, typer.Option("--keep", help="leave the lab up afterwards")] = False,
+    seed: Seed = None,
+    duration: Length = None,
+    json: Json = False,
+) -> None:
+    """Run an experiment: test, measure, analyse, report. Brings a lab up for itself when none is."""
+    from atoll.cli.run import run_experiment  # noqa: PLC0415
+
+    raise typer.Exit(run_experiment(experiment, on, runs, keep=keep, seed=seed, duration=duration, as_json=json))
+
+
+@app.command(epilog="Example: atoll report runs/geo/20261121T101500Z-1")
+def report(
+    run_dir: Annotated[Path, typer.Argument(help="a run directory", metavar="RUN")],
+    json: Json = False,
+) -> None:
+    """Analyse a run again and write its report; needs no testbed."""
+    from atoll.cli.report import rebuild  # noqa: PLC0415
+
+    rebuild(run_dir, as_json=json)
+
+
+@app.command(epilog="Example: atoll down")
+def down(json: Json = False) -> None:
+    """Take the lab down; nothing of it is left."""
+    from atoll.cli.lab import take_down  # noqa: PLC0415
+
+    take_down(as_json=json)
+
+
+@app.command(epilog="Example: atoll status --json")
+def status(json: Json = False) -> None:
+    """Say what is up and what it is doing."""
+    from atoll.cli.lab import print_status  # noqa: PLC0415
+
+    print_status(as_json=json)
+
+
+@app.command(epilog="Example: echo nodes | atoll shell")
+def shell() -> None:
+    """Open Mininet's CLI on the lab that is up."""
+    from atoll.cli.shell import open_shell  # noqa: PLC0415
+
+    open_shell()
+
+
+def main() -> None:
+    """Entry point of the program: errors are told in one line each, never as a traceback."""
+    try:
+        app(prog_name="atoll")
+    except AtollError as error:
+        print(error, file=sys.stderr)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

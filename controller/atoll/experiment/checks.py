@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The configuration test: every path pinged, every base RTT held against the configuration."""
+
+import asyncio
+import statistics
+from pathlib import Path
+from typing import Any
+
+from atoll.experiment.testbed import Testbed
+from atoll.model.network import HostRole, Network
+from atoll.model.plan import PathCheck, Phase, Plan
+
+# What the lab itself may add to a path: four software switches and as many process switches a direction.
+_PATH_ALLOWANCE_NS = 6_000_000
+# A delay may not be shorter than configured, but for the resolution of time stamps.
+_EARLY_ALLOWANCE_NS = 100_000
+# The terrestrial part of a server's RTT: its RTT less that of an undelayed server, so the lab's own part cancels.
+TERRESTRIAL_ALLOWANCE_NS = 500_000
+TERRESTRIAL_ALLOWANCE_RATIO = 0.02
+
+Measured = dict[tuple[str, str], list[int]]
+"""RTTs in ns by (source, destination); a path without any reply holds an empty list."""
+
+
+async def measure_paths(testbed: Testbed, plan: Plan, run: Path) -> Measured:
+    """Ping every path of the plan, all at once; RTTs by path."""
+    measured: Measured = {(check.src, check.dst): [] for check in plan.checks}
+
+    async def ping_from(name: str, host: str) -> None:
+        def take(line: dict[str, Any]) -> None:
+            if line.get("type") == "reply":
+                measured[host, line["target"]].append(line["rtt_ns"])
+
+        spec = {spec.name: spec for spec in plan.jobs}[name]
+        job = await testbed.start_job(spec, run, on_line=take)
+        await job.wait()
+
+    checks = [spec for spec in plan.jobs if spec.phase is Phase.CHECK]
+    await asyncio.gather(*(ping_from(spec.name, spec.host) for spec in checks))
+    return measured
+
+
+def judge_paths(plan: Plan, measured: Measured, network: Network) -> list[str]:
+    """What is off, a sentence a path or server; empty when every path is as configured."""
+    wrong = [message for check in plan.checks if (message := _judge_path(check, measured[check.src, check.dst]))]
+    if wrong:
+        return wrong
+    for server, configured_ns, measured_ns in terrestrial(plan, measured, network):
+        jitter_ns = max(check.jitter_ns for check in plan.checks if check.src == server)
+        allowed_ns = TERRESTRIAL_ALLOWANCE_NS + TERRESTRIAL_ALLOWANCE_RATIO * configured_ns + jitter_ns
+        if abs(measured_ns - configured_ns) > allowed_ns:
+            wrong.append(
+                f"{server}: terrestrial RTT {measured_ns / 1e6:.2f} ms, configured {configured_ns / 1e6:g} ms; "
+                f"allowed is a difference of {allowed_ns / 1e6:.2f} ms"
+            )
+    return wrong
+
+
+def _judge_path(check: PathCheck, rtts: list[int]) -> str | None:
+    where = f"{check.src} -> {check.dst} ({check.address})"
+    if not rtts:
+        return f"{where}: no answer; expected an RTT of {check.rtt_ns / 1e6:g} ms"
+    median = statistics.median(rtts)
+    low = check.rtt_ns - check.jitter_ns - _EARLY_ALLOWANCE_NS
+    high = check.rtt_ns + check.jitter_ns + _PATH_ALLOWANCE_NS + 0.02 * check.rtt_ns
+    if low <= median <= high:
+        return None
+    return f"{where}: RTT {median / 1e6:.2f} ms, expected {check.rtt_ns / 1e6:g} ms (allowed {low / 1e6:.2f} to {high / 1e6:.2f})"
+
+
+def terrestrial(plan: Plan, measured: Measured, network: Network) -> list[tuple[str, int, int]]:
+    """(server, configured, measured) terrestrial RTT in ns: over every island host, median RTT less the undelayed server's."""
+    special = network.with_role(HostRole.WORLD_SPECIAL)[0].name
+    configured = {check.src: check.terrestrial_rtt_ns for check in plan.checks}
+    medians = {
+        src: statistics.median([rtt for check in plan.checks if check.src == src for rtt in measured[src, check.dst]])
+        for src in configured
+    }
+    servers = [host.name for host in network.with_role(HostRole.WORLD_SERVER)]
+    return [(server, configured[server], int(medians[server] - medians[special])) for server in servers]

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run writes while it lasts: box counters, metrics, marks, the manifest's parts; and its live line."""
+
+import asyncio
+import json
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from atoll.control.plan import plan_sha256
+from atoll.experiment.testbed import Testbed
+from atoll.model.codec import to_json
+from atoll.model.errors import RunError
+from atoll.model.experiment import Experiment
+from atoll.model.metrics import Point
+from atoll.model.plan import Plan
+from atoll.rundir import MetricsSpool, RunDir
+
+_DIRECTIONS = ("to_island", "to_world")
+
+
+class Recording:
+    """The keeper's side of a run directory, fed with the boxes' lines as they come."""
+
+    def __init__(self, run_dir: RunDir, experiment: Experiment, progress: Callable[[dict[str, Any]], None]) -> None:
+        self._dir = run_dir
+        self._experiment = experiment
+        self._progress = progress
+        self._lines = (run_dir.path / "link.jsonl").open("a", encoding="utf-8")
+        self._spool = MetricsSpool(run_dir.path / "metrics.lp.zst")
+        self._latest: dict[str, dict[str, Any]] = {}  # by link box
+        self._previous_live: tuple[int, int] | None = None
+        self._broken: str | None = None
+
+    def close(self) -> None:
+        """Finish the files."""
+        self._lines.close()
+        self._spool.close()
+
+    def box_line(self, box: str, line: dict[str, Any]) -> None:
+        """Take one line of a link or delay box."""
+        if line.get("type") != "counters":
+            return
+        try:
+            self._write(box, line)
+            if "to_island" in line:
+                self._latest[box] = line
+                for direction in _DIRECTIONS:
+                    tags = {"box": box, "direction": direction, "run": self._dir.path.name}
+                    self._spool.write(Point("link", tags, line[direction], line["t_ns"]))
+        except (OSError, RunError) as error:
+            self._broken = self._broken or f"cannot write to {self._dir.path}: {error}"
+
+    def marks(self, name: str, answers: dict[str, dict[str, Any]]) -> None:
+        """Record a mark of every box; what passed since the one before it."""
+        for box, answer in answers.items():
+            self._write(box, {**answer, "mark": name})
+        self.raise_if_broken()
+
+    def raise_if_broken(self) -> None:
+        """RunError when something could not be written."""
+        if self._broken:
+            raise RunError(self._broken)
+
+    def _write(self, box: str, line: dict[str, Any]) -> None:
+        self._lines.write(json.dumps({"box": box, **line}, separators=(",", ":")) + "\n")
+        self._lines.flush()
+
+    def live(self, begin_ns: int, now_ns: int) -> None:
+        """One live line for whoever watches: time, the link's rate, queue and drops."""
+        self.raise_if_broken()
+        live: dict[str, Any] = {
+            "type": "live",
+            "elapsed_s": max(0.0, (now_ns - begin_ns) / 1e9),
+            "duration_s": self._experiment.duration.s,
+        }
+        for box, line in self._latest.items():
+            island = line["to_island"]
+            live |= {"box": box, "queue_bytes": island["queue_bytes"], "dropped_packets": island["dropped_packets"]}
+            if self._previous_live is not None and line["t_ns"] > self._previous_live[0]:
+                seconds = (line["t_ns"] - self._previous_live[0]) / 1e9
+                live["rate_mbit_s"] = (island["out_bytes"] - self._previous_live[1]) * 8e-6 / seconds
+            self._previous_live = (line["t_ns"], island["out_bytes"])
+            break
+        self._progress(live)
+
+    async def drained(self, quiet_s: float, limit_s: float) -> None:
+        """Wait until nothing has entered any link for ``quiet_s`` and nothing is inside (RunError after ``limit_s``)."""
+        deadline = time.monotonic() + limit_s
+        seen, since = -1, time.monotonic()
+        while time.monotonic() < deadline:
+            entered = held = 0
+            for line in self._latest.values():
+                entered += sum(line[direction]["in_packets"] for direction in _DIRECTIONS)
+                held += sum(line[direction]["held_packets"] for direction in _DIRECTIONS)
+            if entered != seen or held:
+                seen, since = entered, time.monotonic()
+            elif time.monotonic() - since >= quiet_s:
+                return
+            await asyncio.sleep(0.1)
+        msg = f"the link did not drain within {limit_s:g} s after the load had stopped: something still sends"
+        raise RunError(msg)
+
+    async def plan(self, testbed: Testbed, plan: Plan) -> None:
+        """Record the plan and what the switches hold now that it is applied."""
+        self._dir.update_manifest(
+            {
+                "plan": to_json(plan),
+                "plan_sha256": plan_sha256(plan),
+                "tables_before": await _tables(testbed),
+                "machine_state": await _machine_state(testbed),
+            }
+        )
+
+    def settings(self, wanted: Any, was: dict[str, Any]) -> None:
+        """Record the TCP settings pinned for the run and what they were before."""
+        self._dir.update_manifest({"tcp_sysctls": [list(pair) for pair in wanted], "tcp_sysctls_before": was})
+
+    async def tables_after(self, testbed: Testbed) -> None:
+        """Record what the switches hold after the run, with the packets each entry counted."""
+        counters = {switch.name: await testbed.controller.counters(switch.dpid) for switch in testbed.network.switches}
+        self._dir.update_manifest({"tables_after": await _tables(testbed), "switch_counters": counters})
+
+
+def describe_run(testbed: Testbed, experiment: Experiment, place: str, started_ns: int) -> dict[str, Any]:
+    """The manifest as it stands when a run begins."""
+    return {
+        "format": 1,
+        "place": place,
+        "started_ns": started_ns,
+        "seed": experiment.seed,
+        "experiment": to_json(experiment),
+        "network": to_json(testbed.network),
+        "datapath": testbed.lab.datapath,
+        "ovs": testbed.lab.ovs_version,
+        "kernel": platform.release(),
+        "cpus": os.cpu_count(),
+        "root": os.geteuid() == 0,
+        "revision": _revision(),
+        "outcome": "running",
+    }
+
+
+def _revision() -> str | None:
+    """The project's git revision, with + when the work tree differs; None outside a checkout."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty=+", "--abbrev=12"],  # noqa: S607
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=5,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None
+
+
+async def _tables(testbed: Testbed) -> dict[str, Any]:
+    return {
+        switch.name: to_json(await testbed.controller.read(switch.dpid, switch.name)) for switch in testbed.network.switches
+    }
+
+
+async def _machine_state(testbed: Testbed) -> dict[str, Any]:
+    machines = testbed.network.machines
+    states = await asyncio.gather(
+        *(
+            testbed.agent.read(testbed.netns(name), sysctls=("net.ipv4.tcp_congestion_control",), interfaces=tuple(i.name for i in interfaces))
+            for name, interfaces in machines.items()
+        )
+    )
+    return dict(zip(machines, states, strict=True))

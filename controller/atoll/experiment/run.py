@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run: the steps of an experiment on a testbed that is up, each of which succeeds or ends the run.
+
+Order and reasons are the laboratory's: nothing is measured before every path was tested; captures begin
+at the island end, so that no packet passes an observer that is not listening yet; the load starts within
+a second everywhere; after the load the link drains before its counters are read, so that captures and
+counters speak of the same packets.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+from atoll.control.hosts import tcp_sysctls
+from atoll.experiment.checks import judge_paths, measure_paths, terrestrial
+from atoll.experiment.finish import compress_and_analyse
+from atoll.experiment.recording import Recording, describe_run
+from atoll.experiment.testbed import Testbed, with_start
+from atoll.model.errors import AtollError, LabError, RunError
+from atoll.model.experiment import Experiment
+from atoll.model.network import HostRole
+from atoll.model.plan import JobSpec, Phase, Plan
+from atoll.rundir import RunDir
+from atoll_hosts.agent import Job
+
+Progress = Callable[[dict[str, Any]], None]
+
+# The base RTT may be off for a moment on a busy machine; a path that is off three times is off.
+_CHECK_ATTEMPTS = 3
+_START_LEAD_S = 1.0  # from starting the clients to the instant they all begin at
+_TRANSFER_GRACE_S = 0.0  # a transfer that outlasts the measurement is cut with it
+_DRAIN_QUIET_S = 1.5  # two round trips of a GEO link without a packet: nothing is under way any more
+_DRAIN_LIMIT_S = 20.0
+_STOP_GRACE_S = 3.0
+
+
+class Run:
+    """One run of one experiment; :meth:`execute` does all of it."""
+
+    def __init__(self, testbed: Testbed, experiment: Experiment, run_dir: RunDir, progress: Progress, place: str) -> None:
+        self._testbed = testbed
+        self._experiment = experiment
+        self._dir = run_dir
+        self._progress = progress
+        self._place = place
+        self._jobs: dict[str, Job] = {}
+        self._step_name = ""
+        self._plan: Plan | None = None
+
+    async def execute(self, started_ns: int) -> dict[str, Any]:
+        """Run every step; returns the summary. ``started_ns``: when the user asked for the run.
+
+        Raises RunError, LabError, PlanError after recording what went wrong; cancellation likewise.
+        Whatever happens, jobs are stopped, settings restored and captures kept.
+        """
+        outcome = "completed"
+        self._dir.write_manifest(describe_run(self._testbed, self._experiment, self._place, started_ns))
+        recording = Recording(self._dir, self._experiment, self._progress)
+        self._testbed.on_box_line = recording.box_line
+        measuring = asyncio.create_task(self._measure(recording))
+        try:
+            await asyncio.wait([measuring, self._testbed.failed], return_when=asyncio.FIRST_COMPLETED)
+            if not measuring.done():
+                raise LabError(self._testbed.failed.result())
+            measuring.result()
+        except asyncio.CancelledError:
+            outcome = f"cancelled at step {self._step_name}"
+            raise
+        except AtollError as error:
+            outcome = f"failed at step {self._step_name}: {error}"
+            raise
+        finally:
+            measuring.cancel()
+            with contextlib.suppress(asyncio.CancelledError, AtollError):
+                await measuring
+            self._testbed.on_box_line = None
+            with contextlib.suppress(AtollError):
+                await self._stop_jobs()
+            recording.close()
+            self._dir.event("outcome", time.time_ns(), outcome=outcome)
+            self._dir.update_manifest(
+                {
+                    "outcome": outcome,
+                    "finished_ns": time.time_ns(),
+                    "overhead_s": (time.time_ns() - started_ns) / 1e9 - self._experiment.duration.s,
+                }
+            )
+        async with self._step("analyse"):
+            return await compress_and_analyse(self._dir)
+
+    async def _measure(self, recording: Recording) -> None:
+        async with self._step("apply"):
+            self._plan, changes = await self._testbed.apply(self._experiment)
+            self._dir.event("applied", time.time_ns(), changes=len(changes))
+            await recording.plan(self._testbed, self._plan)
+        async with self._step("check"):
+            await self._check(self._plan)
+        async with contextlib.AsyncExitStack() as restore:
+            async with self._step("settings"):
+                restore.push_async_callback(await self._pin_tcp(recording))
+            async with self._step("captures"):
+                await self._start_captures(self._plan)
+                recording.marks("begin", await self._testbed.mark_boxes())
+            async with self._step("servers"):
+                await self._start_all(Phase.SERVER, Phase.TRANSFER_SERVER)
+            async with self._step("clients"):
+                begin_ns = await self._start_clients()
+            async with self._step("measure"):
+                await self._wait_for_end(recording, begin_ns)
+            async with self._step("stop"):
+                await self._end_load()
+            async with self._step("drain"):
+                await recording.drained(_DRAIN_QUIET_S, _DRAIN_LIMIT_S)
+                recording.marks("end", await self._testbed.mark_boxes())
+                self._dir.event("drained", time.time_ns())
+                await self._stop_captures()
+        async with self._step("record"):
+            await self._testbed.settled()
+            await recording.tables_after(self._testbed)
+
+    @contextlib.asynccontextmanager
+    async def _step(self, name: str) -> AsyncIterator[None]:
+        self._step_name = name
+        self._dir.event("step", time.time_ns(), step=name, state="begin")
+        self._progress({"type": "step", "step": name})
+        try:
+            yield
+        except BaseException as error:
+            self._dir.event("step", time.time_ns(), step=name, state="failed", message=str(error) or type(error).__name__)
+            raise
+        self._dir.event("step", time.time_ns(), step=name, state="end")
+
+    # Steps
+
+    async def _check(self, plan: Plan) -> None:
+        wrong: list[str] = []
+        for attempt in range(1, _CHECK_ATTEMPTS + 1):
+            measured = await measure_paths(self._testbed, plan, self._dir.path)
+            wrong = judge_paths(plan, measured, self._testbed.network)
+            for message in wrong:
+                self._dir.event("check_off", time.time_ns(), attempt=attempt, message=message)
+            if not wrong:
+                self._record_checks(plan, measured)
+                return
+        more = f"\n... and {len(wrong) - 10} more paths" if len(wrong) > 10 else ""
+        raise RunError("the configuration test failed; nothing was started\n" + "\n".join(wrong[:10]) + more)
+
+    def _record_checks(self, plan: Plan, measured: dict[tuple[str, str], list[int]]) -> None:
+        now = time.time_ns()
+        for check in plan.checks:
+            rtts = sorted(measured[check.src, check.dst])
+            self._dir.event(
+                "check",
+                now,
+                src=check.src,
+                dst=check.dst,
+                received=len(rtts),
+                rtt_min_ns=rtts[0],
+                rtt_median_ns=rtts[len(rtts) // 2],
+                expected_ns=check.rtt_ns,
+                terrestrial_ns=check.terrestrial_rtt_ns,
+            )
+        for server, configured_ns, measured_ns in terrestrial(plan, measured, self._testbed.network):
+            self._dir.event("terrestrial", now, server=server, configured_ns=configured_ns, measured_ns=measured_ns)
+        special = self._testbed.network.with_role(HostRole.WORLD_SPECIAL)[0].name
+        island = self._testbed.network.with_role(HostRole.ISLAND_SPECIAL)[0].name
+        rtts = sorted(measured[special, island])
+        self._dir.event("base_rtt", now, rtt_ns=rtts[len(rtts) // 2])
+
+    async def _pin_tcp(self, recording: Recording) -> Callable[[], Any]:
+        """Pin the TCP settings that decide results on every end host; returns what restores them."""
+        wanted = tcp_sysctls(self._experiment)
+        agent, hosts = self._testbed.agent, [host.name for host in self._testbed.network.hosts]
+        was = dict(
+            zip(
+                hosts,
+                await asyncio.gather(*(agent.sysctl(self._testbed.netns(host), wanted) for host in hosts)),
+                strict=True,
+            )
+        )
+        recording.settings(wanted, was)
+
+        async def restore() -> None:
+            with contextlib.suppress(LabError):
+                await asyncio.gather(*(agent.sysctl(self._testbed.netns(host), was[host]) for host in hosts))
+
+        return restore
+
+    async def _start_captures(self, plan: Plan) -> None:
+        points = sorted(plan.captures, key=lambda point: (point.name != "island", point.name == "world"))
+        for point in points:
+            name = f"capture-{point.name}"
+            await self._start(self._spec(name))
+            await _tcpdump_listens(self._jobs[name], self._dir.path / "logs" / f"{name}.err")
+
+    async def _start_clients(self) -> int:
+        begin_ns = time.time_ns() + int(_START_LEAD_S * 1e9)
+        transfer = self._experiment.transfer
+        starts = {Phase.CLIENT: begin_ns, Phase.PING: begin_ns, Phase.TRANSFER: begin_ns + (transfer.start.ns if transfer else 0)}
+        specs = [with_start(spec, starts[spec.phase]) for spec in self._plan_jobs() if spec.phase in starts]
+        whistle = with_start(self._spec("whistle-start"), begin_ns)
+        await asyncio.gather(*(self._start(spec) for spec in (*specs, whistle)))
+        late_ns = time.time_ns() - begin_ns
+        if late_ns > 0:
+            msg = f"the clients were not ready in time: {late_ns / 1e6:.0f} ms late; the machine is too busy"
+            raise RunError(msg)
+        return begin_ns
+
+    async def _wait_for_end(self, recording: Recording, begin_ns: int) -> None:
+        end_ns = begin_ns + self._experiment.duration.ns
+        while (left_ns := end_ns - time.time_ns()) > 0:
+            await asyncio.sleep(min(0.5, left_ns / 1e9))
+            recording.live(begin_ns, time.time_ns())
+            self._raise_for_dead_jobs()
+        self._dir.event("window", time.time_ns(), start_ns=begin_ns, end_ns=end_ns)
+
+    def _raise_for_dead_jobs(self) -> None:
+        for name, job in self._jobs.items():
+            if job.exit is not None and job.exit.code != 0:
+                msg = f"{name} failed: {job.exit_text()}"
+                raise RunError(msg)
+
+    async def _end_load(self) -> None:
+        await self._stop_named(Phase.CLIENT, Phase.TRANSFER)
+        await self._start(self._spec("whistle-end"))
+        await asyncio.wait_for(self._jobs["whistle-end"].wait(), 10)
+        await self._stop_named(Phase.PING, Phase.SERVER, Phase.TRANSFER_SERVER)
+
+    async def _stop_captures(self) -> None:
+        for point in self._plan.captures if self._plan else ():
+            job = self._jobs[f"capture-{point.name}"]
+            await job.stop(_STOP_GRACE_S)
+            await job.wait()
+
+    # Jobs
+
+    def _plan_jobs(self) -> tuple[JobSpec, ...]:
+        return self._plan.jobs if self._plan else ()
+
+    def _spec(self, name: str) -> JobSpec:
+        return {spec.name: spec for spec in self._plan_jobs()}[name]
+
+    async def _start(self, spec: JobSpec) -> None:
+        job = self._jobs[spec.name] = await self._testbed.start_job(spec, self._dir.path)
+        if spec.stdout is None:
+            await job.ready(10.0)
+
+    async def _start_all(self, *phases: Phase) -> None:
+        await asyncio.gather(*(self._start(spec) for spec in self._plan_jobs() if spec.phase in phases))
+
+    async def _stop_named(self, *phases: Phase) -> None:
+        for phase in phases:
+            jobs = [self._jobs[spec.name] for spec in self._plan_jobs() if spec.phase is phase and spec.name in self._jobs]
+            await asyncio.gather(*(job.stop(_STOP_GRACE_S) for job in jobs))
+            await asyncio.gather(*(job.wait() for job in jobs))
+
+    async def _stop_jobs(self) -> None:
+        """After whatever happened: the load first, then the captures, so that they are complete."""
+        captures = {name: job for name, job in self._jobs.items() if name.startswith("capture-")}
+        for jobs in ([job for name, job in self._jobs.items() if name not in captures], list(captures.values())):
+            running = [job for job in jobs if job.exit is None]
+            await asyncio.gather(*(job.stop(_STOP_GRACE_S) for job in running))
+            await asyncio.gather(*(job.wait() for job in running))
+
+
+async def _tcpdump_listens(job: Job, log: Path, limit_s: float = 5.0) -> None:
+    """Wait until tcpdump says that it is listening: its socket is bound then."""
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        text = log.read_text(errors="replace") if log.exists() else ""
+        if "listening on" in text:
+            return
+        if job.exit is not None:
+            msg = f"tcpdump failed: {text.strip().splitlines()[-1] if text.strip() else job.exit_text()}"
+            raise RunError(msg)
+        await asyncio.sleep(0.02)
+    msg = f"tcpdump does not listen after {limit_s:g} s"
+    raise RunError(msg)

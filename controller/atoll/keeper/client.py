@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verbs' side of the keeper: find it, start it, ask it."""
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from atoll.keeper.address import KEEPER_SOCKET, describe_holder, keeper_holder, may_talk
+from atoll.model.errors import AtollError, LabError
+
+_READY_TIMEOUT_S = 15.0
+_EXIT_TIMEOUT_S = 30.0
+_LONGEST_LINE = 16 * 1024 * 1024  # a summary is one line
+
+Line = dict[str, Any]
+
+
+class RefusedError(LabError):
+    """The keeper refused a request or it failed there; carries the exit code it named."""
+
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class KeeperDiedError(LabError):
+    """The keeper ended in the middle of a request."""
+
+
+class KeeperClient:
+    """A connection to the keeper of this machine."""
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self._session = session
+
+    async def status(self) -> Line:
+        """What is up and what it is busy with."""
+        async with self._session.get("http://keeper/status") as response:
+            return await _object(response)
+
+    async def stream(self, path: str, body: Any, on_line: Callable[[Line], None]) -> Line:
+        """POST a request; hands on every line of its answer; returns the ``done`` line.
+
+        Raises RefusedError when it ends in ``error``, KeeperDiedError when it just ends.
+        """
+        try:
+            async with self._session.post(f"http://keeper{path}", json=body) as response:
+                if response.status != 200:
+                    raise RefusedError((await _object(response))["error"])
+                async for text in response.content:
+                    line: Line = json.loads(text)
+                    if line["type"] == "done":
+                        return line
+                    if line["type"] == "error":
+                        raise RefusedError(line["message"], line["exit_code"])
+                    on_line(line)
+        except (aiohttp.ClientError, json.JSONDecodeError) as error:
+            msg = "the keeper died; the lab and all its processes are gone with it"
+            raise KeeperDiedError(msg) from error
+        msg = "the keeper died; the lab and all its processes are gone with it"
+        raise KeeperDiedError(msg)
+
+    async def down(self) -> None:
+        """Ask the keeper to take the lab down and to end; returns when it has."""
+        holder = keeper_holder()
+        with contextlib.suppress(aiohttp.ClientError):
+            async with self._session.post("http://keeper/down") as response:
+                if response.status != 200:
+                    raise RefusedError((await _object(response))["error"])
+        if holder is not None:
+            await wait_gone(holder[0])
+
+    def shell(self, columns: int, rows: int) -> Any:
+        """The WebSocket of a shell, as an async context manager."""
+        return self._session.ws_connect("http://keeper/shell", params={"columns": columns, "rows": rows})
+
+
+async def _object(response: aiohttp.ClientResponse) -> Line:
+    try:
+        return await response.json()
+    except (aiohttp.ClientError, json.JSONDecodeError):
+        msg = f"the keeper answered {response.status} {response.reason} without an explanation"
+        raise LabError(msg) from None
+
+
+@contextlib.asynccontextmanager
+async def connected() -> AsyncIterator[KeeperClient | None]:
+    """The running keeper, or None when there is none. LabError when it is somebody else's."""
+    holder = keeper_holder()
+    if holder is None:
+        yield None
+        return
+    if not (os.geteuid() == 0 or may_talk(holder[1])):
+        msg = f"this machine's lab is taken by {describe_holder(*holder)}"
+        raise LabError(msg)
+    async with aiohttp.ClientSession(
+        connector=aiohttp.UnixConnector(KEEPER_SOCKET, limit=0),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=5),
+        read_bufsize=_LONGEST_LINE,
+    ) as session:
+        yield KeeperClient(session)
+
+
+class OwnKeeper:
+    """A keeper started by a verb. ``for_run``: it ends when :meth:`release` closes its input or this process dies."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+
+    @classmethod
+    async def start(cls, *, for_run: bool) -> "OwnKeeper":
+        """Start a keeper and wait until it listens (LabError with its own words when it does not)."""
+        arguments = [sys.executable, "-m", "atoll.keeper", *(["--for-run"] if for_run else [])]
+        errors = subprocess.PIPE if for_run else _log_file()
+        process = subprocess.Popen(
+            arguments,
+            stdin=subprocess.PIPE if for_run else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,  # Ctrl-C is for the verb, which then tells the keeper
+        )
+        keeper = cls(process)
+        stdout = process.stdout
+        ready = await asyncio.wait_for(asyncio.to_thread(stdout.readline), _READY_TIMEOUT_S) if stdout else b""
+        if not ready:
+            _, text = await asyncio.to_thread(process.communicate)
+            lines = (text or b"").decode(errors="replace").strip().splitlines()
+            raise LabError(lines[-1] if lines else "the keeper did not start")
+        return keeper
+
+    async def release(self) -> None:
+        """Let a keeper started for a run go: it takes the lab down and ends; returns when it has."""
+        if self.process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self.process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            await asyncio.to_thread(self.process.wait, _EXIT_TIMEOUT_S)
+
+
+def _log_file() -> Any:
+    """Where a keeper that stays writes what went wrong: the user's state directory."""
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "atoll"
+    try:
+        state.mkdir(parents=True, exist_ok=True)
+        return (state / "keeper.log").open("ab")
+    except OSError as error:
+        msg = f"cannot write the keeper's log in {state}: {error.strerror}"
+        raise AtollError(msg) from None
+
+
+async def wait_gone(pid: int, limit_s: float = _EXIT_TIMEOUT_S) -> None:
+    """Return when the process has ended (LabError when it has not after the limit)."""
+    for _ in range(int(limit_s / 0.05)):
+        if keeper_holder() is None:
+            return
+        await asyncio.sleep(0.05)
+    msg = f"the keeper (process {pid}) has not ended after {limit_s:g} s"
+    raise LabError(msg)

@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The keeper: one process that owns one testbed from `up` to `down` and serves its API.
+
+Long requests answer with a stream of JSON lines, the last of which is ``done`` or ``error``. A run is a
+task of the request that asked for it: when the connection ends, the run is cancelled.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from aiohttp import WSMsgType, web
+
+from atoll.experiment.run import Run
+from atoll.experiment.testbed import Testbed, changes_json
+from atoll.keeper.address import bind_keeper_socket, may_talk, peer
+from atoll.model.codec import from_json, to_json
+from atoll.model.errors import AtollError, LabError
+from atoll.model.experiment import Experiment
+from atoll.model.network import Network
+from atoll.rundir import RunDir
+
+_MAX_BODY = 16 * 1024 * 1024
+_SHUTDOWN_S = 2.0
+
+Emit = Callable[[dict[str, Any]], None]
+Work = Callable[[Emit], Awaitable[dict[str, Any]]]
+
+
+class Keeper:
+    """State and handlers. ``for_run``: started by a run for itself, ends with its starter."""
+
+    def __init__(self, *, for_run: bool) -> None:
+        self._for_run = for_run
+        self._testbed: Testbed | None = None
+        self._busy: dict[str, Any] | None = None
+        self._end = asyncio.Event()
+        self._end_reason = "down"
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def application(self) -> web.Application:
+        """The API as an aiohttp application."""
+        app = web.Application(middlewares=[_only_our_user], client_max_size=_MAX_BODY)
+        app.add_routes(
+            [
+                web.get("/status", self._status),
+                web.post("/up", self._up),
+                web.post("/apply", self._apply),
+                web.post("/run", self._run),
+                web.post("/down", self._down),
+                web.get("/shell", self._shell),
+            ]
+        )
+        return app
+
+    async def serve(self, listener: Any) -> None:
+        """Serve until `down`, a signal, the end of the starter or the end of the lab; then take the lab down."""
+        runner = web.AppRunner(self.application(), handler_cancellation=True, shutdown_timeout=_SHUTDOWN_S, access_log=None)
+        await runner.setup()
+        await web.SockSite(runner, listener).start()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, self._stop, f"signal {number.name}")
+        if self._for_run:
+            await _watch_end_of_input(lambda: self._stop("its starter ended"))
+        await self._end.wait()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._testbed is not None:
+            await self._testbed.stop()
+        await runner.cleanup()
+
+    def _stop(self, reason: str) -> None:
+        self._end_reason = reason
+        self._end.set()
+
+    # Handlers
+
+    async def _status(self, _: web.Request) -> web.Response:
+        return web.json_response(self._describe())
+
+    def _describe(self) -> dict[str, Any]:
+        testbed = self._testbed
+        return {
+            "pid": os.getpid(),
+            "for_run": self._for_run,
+            "busy": self._busy,
+            "lab": None
+            if testbed is None
+            else {
+                "name": testbed.network.name,
+                "file": testbed.network.file,
+                "network": to_json(testbed.network),
+                "datapath": testbed.lab.datapath,
+                "ovs": testbed.lab.ovs_version,
+                "switches": {
+                    switch.name: testbed.controller.switches[switch.dpid].state
+                    for switch in testbed.network.switches
+                    if switch.dpid in testbed.controller.switches
+                },
+                "experiment": testbed.experiment.name if testbed.experiment else None,
+                "chain": list(testbed.experiment.chain.hops) if testbed.experiment else None,
+            },
+        }
+
+    async def _up(self, request: web.Request) -> web.StreamResponse:
+        network = from_json(Network, (await request.json())["network"])
+
+        async def work(emit: Emit) -> dict[str, Any]:
+            if self._testbed is not None:
+                self._require_lab(network)
+                return {"already": True}
+            self._testbed = await Testbed.start(network, lambda text: emit({"type": "progress", "text": text}))
+            self._spawn(self._end_with_lab(self._testbed))
+            return {"already": False}
+
+        return await self._stream(request, "up", {"lab": network.name}, work)
+
+    async def _apply(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        experiment, network = from_json(Experiment, body["experiment"]), from_json(Network, body["network"])
+
+        async def work(_: Emit) -> dict[str, Any]:
+            testbed = self._require_lab(network)
+            plan, changes = await testbed.apply(experiment, dry_run=bool(body["dry_run"]))
+            return {"changes": changes_json(changes), "lines": [str(change) for change in changes], "experiment": plan.experiment}
+
+        return await self._stream(request, "apply", {"experiment": experiment.name}, work)
+
+    async def _run(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        experiment, network = from_json(Experiment, body["experiment"]), from_json(Network, body["network"])
+
+        async def work(emit: Emit) -> dict[str, Any]:
+            testbed = self._require_lab(network)
+            run_dir = RunDir.create(Path(body["runs"]), experiment.name, time.time_ns())
+            emit({"type": "run", "run_dir": str(run_dir.path)})
+            summary = await Run(testbed, experiment, run_dir, emit, "mininet").execute(body["started_ns"])
+            return {"run_dir": str(run_dir.path), "summary": summary}
+
+        return await self._stream(request, "run", {"experiment": experiment.name}, work)
+
+    async def _down(self, _: web.Request) -> web.Response:
+        self._stop("down")
+        return web.json_response({"ok": True})
+
+    async def _shell(self, request: web.Request) -> web.StreamResponse:
+        """Mininet's CLI over a WebSocket: binary messages both ways, as typed and as printed."""
+        testbed = self._testbed
+        if testbed is None:
+            return web.json_response({"error": "no lab is up"}, status=409)
+        columns, rows = (int(request.query.get(name, default)) for name, default in (("columns", 80), ("rows", 24)))
+        try:
+            shell = await testbed.lab.shell(columns, rows)
+        except LabError as error:
+            return web.json_response({"error": str(error)}, status=409)
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+
+        async def pump() -> None:
+            while printed := await shell.read():
+                await socket.send_bytes(printed)
+            await socket.close()
+
+        pumping = asyncio.create_task(pump())
+        try:
+            async for message in socket:
+                if message.type is WSMsgType.BINARY:
+                    await shell.write(message.data)
+        finally:
+            pumping.cancel()
+            await shell.close()
+        return socket
+
+    # Plumbing
+
+    def _require_lab(self, network: Network) -> Testbed:
+        testbed = self._testbed
+        if testbed is None:
+            msg = "no lab is up; `atoll up LAB` starts one"
+            raise LabError(msg)
+        if testbed.failed.done():
+            raise LabError(testbed.failed.result())
+        if testbed.network != network:
+            msg = f"the lab that is up ({testbed.network.name}, {testbed.network.file}) is not {network.file} as it reads now; `atoll down` first"
+            raise LabError(msg)
+        return testbed
+
+    async def _end_with_lab(self, testbed: Testbed) -> None:
+        reason = await testbed.failed
+        # A request in progress learns of it first: it has its own measurements to keep.
+        while self._busy is not None:
+            await asyncio.sleep(0.05)
+        print(f"keeper: {reason}", file=sys.stderr)
+        self._stop(reason)
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _stream(self, request: web.Request, what: str, about: dict[str, Any], work: Work) -> web.StreamResponse:
+        if self._busy is not None:
+            busy = f"{self._busy['what']} {self._busy.get('experiment') or self._busy.get('lab')}"
+            return web.json_response({"error": f"the lab is busy with `{busy}`; one at a time"}, status=409)
+        self._busy = {"what": what, **about, "since_ns": time.time_ns()}
+        response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
+        lines: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        task = asyncio.create_task(_outcome(work, lines.put_nowait))
+        self._tasks.add(task)
+        try:
+            await response.prepare(request)
+            while True:
+                line = await lines.get()
+                await response.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
+                if line["type"] in ("done", "error"):
+                    break
+        except ConnectionError:
+            pass
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+            self._tasks.discard(task)
+            self._busy = None
+        return response
+
+
+async def _outcome(work: Work, emit: Emit) -> None:
+    try:
+        emit({"type": "done", **await work(emit)})
+    except AtollError as error:
+        emit({"type": "error", "message": str(error), "exit_code": error.exit_code})
+    except asyncio.CancelledError:
+        emit({"type": "error", "message": "cancelled", "exit_code": 1})
+        raise
+
+
+@web.middleware
+async def _only_our_user(request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> web.StreamResponse:
+    transport = request.transport
+    if transport is None:
+        return web.json_response({"error": "the connection has ended"}, status=400)
+    _, uid = peer(transport.get_extra_info("socket"))
+    if not may_talk(uid):
+        return web.json_response({"error": "this lab belongs to another user"}, status=403)
+    return await handler(request)
+
+
+async def _watch_end_of_input(ended: Callable[[], None]) -> None:
+    reader = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+
+    async def watch() -> None:
+        with contextlib.suppress(OSError):
+            while await reader.read(4096):
+                pass
+        ended()
+
+    watch_task = loop.create_task(watch())
+    watch_task.add_done_callback(lambda _: None)
+    _KEEP.append(watch_task)
+
+
+_KEEP: list[asyncio.Task[None]] = []  # the event loop itself holds tasks only weakly
+
+
+def main(arguments: list[str]) -> int:
+    """Entry point of ``python -m atoll.keeper``."""
+    parser = argparse.ArgumentParser(prog="atoll.keeper", description=__doc__)
+    parser.add_argument("--for-run", action="store_true", help="end when standard input ends")
+    options = parser.parse_args(arguments)
+    try:
+        listener = bind_keeper_socket()
+    except AtollError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+
+    async def keep() -> None:
+        await Keeper(for_run=options.for_run).serve(listener)
+
+    print(json.dumps({"type": "ready", "pid": os.getpid()}), flush=True)
+    asyncio.run(keep())
+    return 0
