@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""However a run ends, the machine is as it was and what was measured is kept."""
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.lab.sandbox import ATOLL, ROOT, Sandbox, wait_for_line
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
+
+GEO = ROOT / "examples" / "geo.yaml"
+
+# Every step a run announces, in order. Several are killed in one test run, so the test is a loop over processes, not over time.
+STEPS = [
+    "keeper",
+    "switches",
+    "controller and agent",
+    "apply",
+    "check",
+    "settings",
+    "captures",
+    "servers",
+    "clients",
+    "measure",
+    "stop",
+    "drain",
+    "record",
+    "analyse",
+    "down",
+]
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path) -> Iterator[Sandbox]:
+    with Sandbox(tmp_path) as box:
+        yield box
+
+
+def start_run(sandbox: Sandbox, *options: str) -> subprocess.Popen[str]:
+    return sandbox.start(ATOLL, "run", GEO, "--duration", "3 s", *options)
+
+
+def end(process: subprocess.Popen[str], limit_s: float = 40) -> tuple[str, str]:
+    try:
+        return process.communicate(timeout=limit_s)
+    finally:
+        process.kill()
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_kill_of_the_run_leaves_nothing(sandbox: Sandbox, step: str) -> None:
+    """`kill -9` of `atoll run` at any step: lab, keeper and every job are gone without any further command."""
+    process = start_run(sandbox)
+    wait_for_line(process, step)
+    pid = sandbox.find("atoll", "run", "geo.yaml")
+    assert pid is not None
+    sandbox.kill(pid)
+    process.communicate(timeout=20)
+    sandbox.wait_clean()
+
+
+@pytest.mark.parametrize(
+    ("victim", "words"),
+    [
+        ("keeper", ("-m", "atoll.keeper")),
+        ("lab", ("python", "-m", "atoll_emulation.init")),
+        ("agent", ("atoll-host", "agent")),
+    ],
+)
+def test_kill_of_a_part_ends_the_run_and_keeps_what_was_measured(
+    sandbox: Sandbox, victim: str, words: tuple[str, ...]
+) -> None:
+    """`kill -9` of keeper, lab or agent: one clear line, non-zero exit, captures kept, nothing left."""
+    process = sandbox.start(ATOLL, "run", GEO, "--duration", "20 s")
+    wait_for_line(process, "measure")
+    wait_for_traffic(sandbox)
+    pid = sandbox.find(*words)
+    assert pid is not None, f"no {victim} among {sandbox.processes()}"
+    sandbox.kill(pid)
+    _, errors = end(process)
+    assert process.returncode == 1, errors
+    assert len(errors.strip().splitlines()) >= 1
+    assert "Traceback" not in errors
+    sandbox.wait_clean()
+    run = only_run(sandbox)
+    captures = [path for path in (run / "captures").iterdir() if path.stat().st_size > 24]
+    assert len(captures) == 3
+    report = sandbox.run(ATOLL, "report", run, "--json")
+    assert report.returncode == 0, report.stderr
+    assert json.loads(report.stdout)["verdict"] == "invalid"
+
+
+def test_kill_of_the_controller_stops_no_packet(sandbox: Sandbox) -> None:
+    """`kill -9` of the controller: it is started again, the switches forward meanwhile, the run completes."""
+    process = sandbox.start(ATOLL, "run", GEO, "--duration", "8 s", "--json")
+    wait_for_line(process, "measure")
+    pid = sandbox.find("atoll.openflow")
+    assert pid is not None
+    sandbox.kill(pid)
+    output, errors = end(process, 60)
+    assert process.returncode in (0, 3), errors
+    assert "controller restarted" in errors
+    summary = json.loads(output)
+    assert summary["ping_lost"] == 0
+    assert summary["loss_bytes_captures"] == summary["loss_bytes_link"]
+    sandbox.wait_clean()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt_cancels_cleanly(sandbox: Sandbox, number: signal.Signals) -> None:
+    """Ctrl-C: one line that says where the partial results are, exit code 1, nothing left when it returns."""
+    process = sandbox.start(ATOLL, "run", GEO, "--duration", "20 s")
+    wait_for_line(process, "measure")
+    wait_for_traffic(sandbox)
+    pid = sandbox.find("atoll", "run", "geo.yaml")
+    assert pid is not None
+    sandbox.kill(pid, number)
+    _, errors = end(process)
+    assert process.returncode == 1
+    assert "cancelled; what was measured is in" in errors.splitlines()[-1]
+    assert sandbox.traces() == []
+    manifest = json.loads((only_run(sandbox) / "manifest.json").read_text())
+    assert manifest["outcome"].startswith("cancelled at step measure")
+
+
+def test_a_lab_that_was_up_stays_up_when_a_run_on_it_is_killed(sandbox: Sandbox) -> None:
+    """A run borrows the lab: killed, its jobs end and the lab stays; `atoll down` then leaves nothing."""
+    assert sandbox.run(ATOLL, "up", GEO).returncode == 0
+    process = start_run(sandbox)
+    wait_for_line(process, "measure")
+    pid = sandbox.find("atoll", "run", "geo.yaml")
+    assert pid is not None
+    sandbox.kill(pid)
+    process.communicate(timeout=20)
+    status = wait_idle(sandbox)
+    assert status["lab"]["experiment"] == "geo"
+    assert sandbox.find("tcpdump") is None
+    assert sandbox.find("atoll-host", "load") is None
+    again = sandbox.run(ATOLL, "apply", GEO, "--json")
+    assert json.loads(again.stdout)["changes"] == []
+    assert sandbox.run(ATOLL, "down").returncode == 0
+    sandbox.wait_clean()
+
+
+def wait_idle(sandbox: Sandbox) -> dict[str, dict[str, str]]:
+    for _ in range(100):
+        status = json.loads(sandbox.run(ATOLL, "status", "--json").stdout)
+        if status["busy"] is None:
+            return status
+    raise AssertionError("the keeper is still busy")
+
+
+def wait_for_traffic(sandbox: Sandbox) -> None:
+    """Wait until the captures hold something."""
+    run = only_run(sandbox)
+    for _ in range(200):
+        captures = list((run / "captures").glob("*.pcap"))
+        if len(captures) == 3 and all(path.stat().st_size > 2000 for path in captures):
+            return
+        sandbox.run("sleep", "0.1")
+    raise AssertionError(f"no traffic captured in {run}")
+
+
+def only_run(sandbox: Sandbox) -> Path:
+    (run,) = (sandbox.directory / "runs" / "geo").iterdir()
+    return run

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The main job, end to end: a run's figures, and the proof on the wire that they are about what was configured."""
+
+import csv
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab.sandbox import ATOLL, ROOT, Sandbox
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
+
+GEO = ROOT / "examples" / "geo.yaml"
+MEO = ROOT / "examples" / "meo.yaml"
+
+CONFIGURED_RTT_MS = {"w1": 5, "w2": 20, "w3": 50, "w4": 90, "w5": 140, "w6": 200}
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    with Sandbox(tmp_path_factory.mktemp("run")) as box:
+        yield box
+
+
+@pytest.fixture(scope="module")
+def summary(sandbox: Sandbox) -> dict[str, Any]:
+    """The summary of one run of the demo experiment, cut to 20 s."""
+    return run_json(sandbox, GEO, "--duration", "20 s")
+
+
+def run_json(sandbox: Sandbox, *arguments: str | Path) -> dict[str, Any]:
+    done = sandbox.run(ATOLL, "run", *arguments, "--json", limit_s=150)
+    assert done.returncode in (0, 3), done.stderr
+    return json.loads(done.stdout)
+
+
+def shell(sandbox: Sandbox, line: str) -> str:
+    """What Mininet's CLI on the running lab answers to a line."""
+    return sandbox.run(ATOLL, "shell", input=line + "\n", limit_s=30).stdout
+
+
+def test_a_run_leaves_nothing_but_its_directory(sandbox: Sandbox, summary: dict[str, Any]) -> None:
+    assert sandbox.traces() == []
+    run = Path(summary["run_dir"])
+    for name in ("manifest.json", "events.jsonl", "link.jsonl", "metrics.lp.zst", "summary.json", "report.html"):
+        assert run.joinpath(name).stat().st_size > 0
+    assert {path.name for path in (run / "captures").iterdir()} == {
+        "world.pcap.zst",
+        "island.pcap.zst",
+        "link-sat.pcap.zst",
+    }
+
+
+def test_the_only_excuse_of_an_invalid_run_is_lateness(summary: dict[str, Any]) -> None:
+    """On a busy machine the emulator may be late, and the run must then say so; nothing else may be wrong."""
+    others = [reason for reason in summary["reasons"] if "late" not in reason]
+    assert others == []
+    assert (summary["verdict"] == "valid") == (summary["reasons"] == [])
+
+
+def test_terrestrial_latency_is_imposed_by_the_network(summary: dict[str, Any]) -> None:
+    measured = summary["terrestrial_rtt_ms"]
+    assert {server: rtt["configured"] for server, rtt in measured.items()} == CONFIGURED_RTT_MS
+    for server, rtt in measured.items():
+        assert abs(rtt["measured"] - rtt["configured"]) <= 0.5 + 0.02 * rtt["configured"], server
+
+
+def test_the_queue_fills_and_the_pings_see_it(summary: dict[str, Any]) -> None:
+    assert 98_500 <= summary["queue_max_bytes"] <= 100_000
+    assert summary["sojourn_bound_ms"] == pytest.approx(50.0)
+    lateness = summary["lateness_max_ms"]
+    assert summary["sojourn_max_ms"] == pytest.approx(50.0, abs=5.0 + lateness)
+    assert 500 <= summary["base_rtt_ms"] <= 506
+
+
+def test_the_rate_is_never_exceeded(summary: dict[str, Any]) -> None:
+    assert summary["windows_over_rate"] == 0
+    assert summary["scheduled_windows_over_rate"] == 0
+    assert 0 < summary["goodput_mbit_s"] <= summary["throughput_mbit_s"] <= 16.0
+
+
+def test_captures_and_the_link_count_the_same_loss_to_the_byte(summary: dict[str, Any]) -> None:
+    assert summary["loss_bytes_link"] > 0
+    assert summary["loss_bytes_captures"] == summary["loss_bytes_link"]
+
+
+def test_flows_complete(summary: dict[str, Any]) -> None:
+    assert summary["flows_completed"] > 20
+    assert summary["seed"] == 1
+
+
+def test_the_flows_are_those_the_seed_draws(sandbox: Sandbox, summary: dict[str, Any]) -> None:
+    """Server and size of every flow of the run are what `atoll-host flows` prints for its seed."""
+    rows = [
+        row for path in (Path(summary["run_dir"]) / "logs").glob("flows-*.csv") for row in csv.DictReader(path.open())
+    ]
+    assert {int(row["channel"]) for row in rows} == set(range(20))
+    tool = ROOT / "target" / "release" / "atoll-host"
+    for channel in (0, 7, 19):
+        ours = sorted((int(row["flow"]), int(row["size_bytes"])) for row in rows if row["channel"] == str(channel))
+        drawn = subprocess.run(
+            [tool, "flows", "--seed", "1", "--channel", str(channel), "--count", str(len(ours)), "--servers", "6"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        expected = [(int(row["flow"]), int(row["size_bytes"])) for row in csv.DictReader(drawn.splitlines())]
+        assert ours == expected
+
+
+def test_the_report_can_be_made_again_from_raw_data(sandbox: Sandbox, summary: dict[str, Any]) -> None:
+    run = Path(summary["run_dir"])
+    before = json.loads((run / "summary.json").read_text())
+    for derived in ("summary.json", "report.html"):
+        run.joinpath(derived).unlink()
+    assert sandbox.run(ATOLL, "report", run).returncode == 0
+    assert json.loads((run / "summary.json").read_text()) == before
+
+
+class TestLabThatStays:
+    """One lab, up with the MEO chain of routed boxes, changed by `apply` and by hand."""
+
+    @pytest.fixture(scope="class", autouse=True)
+    @staticmethod
+    def lab(sandbox: Sandbox, summary: dict[str, Any]) -> Iterator[None]:
+        up = sandbox.run(ATOLL, "up", MEO)
+        assert up.returncode == 0, up.stderr
+        yield
+        assert sandbox.run(ATOLL, "down").returncode == 0
+        sandbox.wait_clean()
+
+    def test_every_routed_box_is_crossed_in_both_directions(self, sandbox: Sandbox) -> None:
+        """Four plain routers stand in the chain: a reply's TTL is 64 - 4."""
+        assert "ttl=60" in shell(sandbox, "w1 ping -c 1 10.20.0.1")
+
+    def test_no_host_reaches_what_no_entry_promises(self, sandbox: Sandbox) -> None:
+        assert "1 packets transmitted, 0 received" in shell(sandbox, "w1 ping -c 1 -W 1 10.10.0.2")
+
+    def test_no_switch_forwards_by_itself(self, sandbox: Sandbox) -> None:
+        for switch in ("sw-w1", "sw-w2", "sw-c", "sw-i"):
+            table = shell(sandbox, f"sh ovs-ofctl -O OpenFlow13 dump-flows {switch}")
+            assert "actions=" in table
+            for word in ("NORMAL", "FLOOD", "CONTROLLER", "ALL", "mod_dl", "set_field"):
+                assert word not in table
+
+    def test_a_second_apply_changes_nothing(self, sandbox: Sandbox) -> None:
+        assert json.loads(sandbox.run(ATOLL, "apply", MEO, "--json").stdout)["changes"] == []
+
+    def test_an_entry_removed_by_hand_breaks_exactly_its_path_and_apply_repairs_it(self, sandbox: Sandbox) -> None:
+        """Without the entry that takes w3 into its latency class, w3 is cut off and w2 is not."""
+        shell(sandbox, "sh ovs-ofctl -O OpenFlow13 del-flows sw-w1 in_port=3,ip,nw_src=10.10.0.3")
+        assert " 0 received" in shell(sandbox, "w3 ping -c 1 -W 1 10.20.0.1")
+        assert " 1 received" in shell(sandbox, "w2 ping -c 1 -W 1 10.20.0.1")
+        would = sandbox.run(ATOLL, "apply", MEO, "--dry-run").stdout
+        assert "missing on sw-w1" in would
+        assert " 0 received" in shell(sandbox, "w3 ping -c 1 -W 1 10.20.0.1")
+        changes = json.loads(sandbox.run(ATOLL, "apply", MEO, "--json").stdout)["changes"]
+        assert [(change["kind"], change["action"]) for change in changes] == [("flow", "add")]
+        assert " 1 received" in shell(sandbox, "w3 ping -c 1 -W 1 10.20.0.1")
+
+    def test_another_chain_is_a_matter_of_flow_entries(self, sandbox: Sandbox) -> None:
+        """From routed boxes to the bare link: the TTL tells that they are left out, the RTT that the link is GEO."""
+        assert sandbox.run(ATOLL, "apply", GEO).returncode == 0
+        answer = shell(sandbox, "ws ping -c 1 -W 2 10.20.1.1")
+        assert "ttl=64" in answer
+        rtt = re.search(r"time=([0-9.]+) ms", answer)
+        assert rtt is not None
+        assert float(rtt.group(1)) >= 500
+
+    def test_no_arp_crosses_the_experiment_network(self, sandbox: Sandbox) -> None:
+        shell(sandbox, "w1 ping -c 1 -W 2 10.20.0.1")
+        assert "REACHABLE" not in shell(sandbox, "w1 ip neigh")
+        assert "PERMANENT" in shell(sandbox, "w1 ip neigh")
