@@ -6,3 +6,4 @@
 #![allow(unsafe_code)]
 
 pub mod process;
+pub mod termination;
