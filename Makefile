@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+# Every habit of this repository by name. `make` alone lists them.
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.PHONY: help setup demo test lint fmt bench lock msrv clean
+
+BIN := .venv/bin
+CARGO := tools/cargo
+PACKAGES := controller apps hosts emulation dashboards
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+
+setup: ## get what is missing (packages, Python, Rust) and build; a second one takes a second
+	@tools/setup
+
+demo: setup ## run the demo experiment (one minute on a GEO link) and print where its report is
+	@$(BIN)/atoll run examples/geo.yaml
+
+test: ## all tests: Rust first, so that compiling disturbs no laboratory
+	@tools/setup test
+	@$(CARGO) test --locked --quiet --workspace
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: ## style, types and imports of Python and Rust
+	@tools/setup lint
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/pyright
+	@$(CARGO) fmt --all --check
+	@$(CARGO) clippy --locked --quiet --workspace --all-targets -- -D warnings
+
+fmt: ## rewrite Python and Rust in the house's format
+	@tools/setup lint
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/ruff format .
+	@$(CARGO) fmt --all
+
+bench: setup ## run every benchmarks/*/run
+	@for run in benchmarks/*/run; do [ -x "$$run" ] || continue; echo "== $${run%/run}"; "$$run"; done
+
+lock: setup ## choose the Python packages' versions anew (requirements.lock)
+	@$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-header \
+		--extra dev pyproject.toml --output-file requirements.lock
+
+msrv: ## prove that the workspace builds with the oldest supported Rust
+	@tools/msrv
+
+clean: ## remove what make made; runs/ holds results and stays
+	rm -rf .venv target build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find $(PACKAGES) tests tools -type d -name __pycache__ -prune -exec rm -rf {} +

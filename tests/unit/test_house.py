@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules of the house that no linter knows."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+LONGEST_MODULE = 500  # lines; past it a module has more than one subject
+FOLDERS = (
+    "apps",
+    "benchmarks",
+    "controller",
+    "dashboards",
+    "emulation",
+    "examples",
+    "hosts",
+    "switch-configs",
+    "tests",
+)
+
+
+@pytest.fixture(scope="module")
+def tracked(project: Path) -> list[Path]:
+    """Every file of the repository that is there."""
+    command = ["git", "-c", f"safe.directory={project}", "-C", str(project), "ls-files", "-z"]
+    listing = subprocess.run(command, capture_output=True, check=True, text=True)
+    return [path for name in listing.stdout.split("\0") if name and (path := project / name).is_file()]
+
+
+def test_no_module_is_longer_than_a_reader_can_hold(tracked: list[Path]) -> None:
+    """Python and Rust modules end by line 500, unless their first lines say why not (`house: long`)."""
+    too_long = {
+        str(path): count
+        for path in tracked
+        if path.suffix in {".py", ".rs"}
+        and (count := len((lines := path.read_text().splitlines()))) > LONGEST_MODULE
+        and not any("house: long" in line for line in lines[:20])
+    }
+    assert not too_long
+
+
+def test_every_source_file_names_its_licence(tracked: list[Path]) -> None:
+    """The SPDX line stands among the first three, after a #! line if there is one."""
+    sources = [path for path in tracked if is_source(path)]
+    assert sources
+    silent = [
+        str(path)
+        for path in sources
+        if "SPDX-License-Identifier: Apache-2.0" not in "".join(path.read_text().splitlines(keepends=True)[:3])
+    ]
+    assert not silent
+
+
+def is_source(path: Path) -> bool:
+    """Whether people wrote the file, in a language that has comments."""
+    if path.name == "Cargo.lock" or "data" in path.parts:
+        return False
+    if path.suffix in {".py", ".rs", ".sh", ".toml", ".yaml"} or path.name == "Makefile":
+        return True
+    return not path.suffix and path.read_bytes()[:2] == b"#!"
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_folder_says_what_lives_there(project: Path, folder: str) -> None:
+    """Each top-level folder has a README that says what may depend on it and how to try it alone."""
+    text = (project / folder / "README.md").read_text()
+    assert "## Depends" in text or "depend" in text.lower()
+    assert "## Try it" in text
+
+
+def test_make_lists_every_target(project: Path) -> None:
+    """`make` alone names every target that a person may call."""
+    makefile = (project / "Makefile").read_text()
+    phony = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
+    assert phony is not None
+    listing = subprocess.run(["make", "-C", str(project)], capture_output=True, check=True, text=True).stdout
+    assert [name for name in phony[1].split() if f"make {name} " not in listing] == []
+
+
+def test_the_lock_names_every_dependency(project: Path) -> None:
+    """A package added to pyproject.toml but not to requirements.lock would be missing after `make setup`."""
+    import tomllib
+
+    described = tomllib.loads((project / "pyproject.toml").read_text())["project"]
+    names = {
+        re.split(r"[\[=<>~! ]", requirement, maxsplit=1)[0].lower()
+        for requirement in [*described["dependencies"], *described["optional-dependencies"]["dev"]]
+    }
+    lock = (project / "requirements.lock").read_text()
+    assert names - set(re.findall(r"^([a-z0-9.-]+)==", lock, re.MULTILINE)) == set()

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+# Shared by the scripts beside it: where the project is, how to speak, which programs count.
+# shellcheck shell=bash
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+# A plain user's PATH lacks the sbin directories on Debian; the programs in them run for anyone.
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+export PATH
+
+say() { printf 'setup: %s\n' "$*"; }
+
+fail() {
+    printf 'setup: %s\n' "$*" >&2
+    exit 1
+}
+
+# version_at_least HAVE WANT: compares dotted numbers.
+version_at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n1)" = "$2" ]; }
+
+oldest_rust() { sed -n 's/^rust-version = "\(.*\)"$/\1/p' "$root/Cargo.toml"; }
+
+# The first cargo that is new enough: the user's own, or one of a distribution's versioned packages. Empty if none.
+find_cargo() {
+    local cargo version
+    for cargo in "$(command -v cargo || true)" "$HOME/.cargo/bin/cargo" /usr/bin/cargo /usr/lib/rust-*/bin/cargo; do
+        [ -x "$cargo" ] || continue
+        version=$("$cargo" --version 2>/dev/null | cut -d' ' -f2) || continue
+        if version_at_least "$version" "$(oldest_rust)"; then
+            printf '%s\n' "$cargo"
+            return
+        fi
+    done
+}
