@@ -3,8 +3,14 @@
 //!
 //! Jobs take their configuration as one JSON line on standard input, print JSON lines on standard
 //! output and messages for people on standard error; they end when standard input does.
+//!
+//! Exit codes: 0 done, 1 failed, 2 bad configuration or arguments. A job says that its configuration is
+//! at fault by failing with a [`std::io::Error`] of its own making (one that carries no error number of
+//! the operating system) whose kind is [`ErrorKind::InvalidInput`].
 
 use clap::{Parser, Subcommand};
+use std::error::Error;
+use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
 #[derive(Parser)]
@@ -31,12 +37,14 @@ enum Command {
     /// Ping series and whistles with kernel time stamps
     Ping,
     /// Print the flows a seed draws
+    #[command(disable_help_flag = true)]
     Flows {
         /// Arguments of this tool; `--help` lists them
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
     /// Capture files to packet records
+    #[command(disable_help_flag = true)]
     Pcap {
         /// Arguments of this tool; `--help` lists them
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -60,7 +68,15 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("atoll-host: {error}");
-            ExitCode::FAILURE
+            if is_bad_input(error.as_ref()) { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
+}
+
+/// Whether a job failed because of what it was told, not because of what it met. EINVAL from the kernel
+/// has the same kind, hence the look at the error number.
+fn is_bad_input(error: &(dyn Error + 'static)) -> bool {
+    error
+        .downcast_ref::<io::Error>()
+        .is_some_and(|error| error.kind() == ErrorKind::InvalidInput && error.raw_os_error().is_none())
 }
