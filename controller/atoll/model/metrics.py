@@ -24,9 +24,9 @@ class Point:
     """Some figures of one thing at one instant (``t_ns``: CLOCK_REALTIME, ns since 1970)."""
 
     measurement: str
-    t_ns: int
+    tags: Mapping[str, str] = field(hash=False)
     fields: Mapping[str, Field] = field(hash=False)
-    tags: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
+    t_ns: int
 
     def line(self) -> tuple[str | None, int]:
         """The point in line protocol, and how many fields could not be expressed and were left out.
@@ -39,7 +39,9 @@ class Point:
         left_out = sum(text is None for _, text in written)
         if not kept:
             return None, left_out
-        tags = "".join(f",{_tag(name)}={_tag(tag)}" for name, tag in sorted(self.tags.items()) if _tag(name) and _tag(tag))
+        tags = "".join(
+            f",{_tag(name)}={_tag(tag)}" for name, tag in sorted(self.tags.items()) if _tag(name) and _tag(tag)
+        )
         return f"{_unfinished(self.measurement.translate(_NAME))}{tags} {kept} {self.t_ns}", left_out
 
 

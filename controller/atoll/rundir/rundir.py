@@ -5,24 +5,23 @@ Raw data (manifest, events, captures, logs, metrics) is only ever added to; what
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, cast
 
 from atoll.model.errors import RunDirError, RunError
+from atoll.rundir.compression import compress
 from atoll.rundir.files import Appender, plain_errors, replace_text
 from atoll.rundir.formats import FORMAT, up_to_date
 
 
-class Outcome(StrEnum):
-    """How a run ended, as the manifest says it."""
+RUNNING = "running"
+COMPLETED = "completed"
+"""The manifest's ``outcome``, besides "cancelled at step <step>" and "failed at step <step>: <why>".
 
-    RUNNING = "running"  # not ended, or ended by a kill that left no time to say so
-    COMPLETED = "completed"
-    CANCELLED = "cancelled"
-    FAILED = "failed"
+A run that was killed says "running" for ever.
+"""
 
 
 class RunDir:
@@ -46,7 +45,7 @@ class RunDir:
             for folder in ("captures", "logs"):
                 (path / folder).mkdir()
         run = cls(path)
-        run.write_manifest({"outcome": Outcome.RUNNING})
+        run.write_manifest({"outcome": RUNNING})
         return run
 
     @classmethod
@@ -82,6 +81,13 @@ class RunDir:
                 return path
         return None
 
+    def compress_captures(self) -> tuple[Path, ...]:
+        """Turn every captures/*.pcap into *.pcap.zst; a capture cut by a kill stays as usable as it was.
+
+        Raises RunError (disk full, say): the capture it stopped at and those after it are left uncompressed.
+        """
+        return tuple(compress(capture) for capture in sorted(self.captures.glob("*.pcap")))
+
     # Manifest
 
     def manifest(self) -> dict[str, Any]:
@@ -90,7 +96,7 @@ class RunDir:
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
         except (FileNotFoundError, NotADirectoryError):
-            msg = f"{self.path}: not a run directory (no manifest.json); expected something like runs/geo/20260102T030405Z-1"
+            msg = f"{self.path}: not a run directory (no manifest.json); one looks like runs/geo/20260102T030405Z-1"
             raise RunDirError(msg) from None
         except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
             msg = f"{path}: cannot be read: {error}"
@@ -100,18 +106,18 @@ class RunDir:
             raise RunDirError(msg)
         return up_to_date(cast("dict[str, Any]", found), self.path)
 
-    def write_manifest(self, manifest: dict[str, Any]) -> None:
+    def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Replace the manifest at once; readers see the old one or the new one. Raises RunError."""
         replace_text(self.path / "manifest.json", json.dumps({"format": FORMAT, **manifest}, indent=1) + "\n")
 
-    def update_manifest(self, **changed: Any) -> None:
-        """Replace some keys of the manifest, at once."""
+    def update_manifest(self, changed: Mapping[str, Any]) -> None:
+        """Replace some keys of the manifest, at once. Raises RunError."""
         self.write_manifest({**self.manifest(), **changed})
 
     # Events
 
     def event(self, kind: str, /, t_ns: int, **fields: Any) -> None:
-        """Append one line to events.jsonl; it is in the kernel's hands on return. Raises RunError, leaving whole lines."""
+        """Append one line to events.jsonl; the kernel has it on return. Raises RunError, leaving whole lines."""
         if self._events is None:
             self._events = Appender(self.path / "events.jsonl")
         line = json.dumps({"t_ns": t_ns, "type": kind, **fields}, separators=(",", ":"))

@@ -31,7 +31,7 @@ class MetricsSpool:
         self._frame_since = clock()
 
     def write(self, points: Iterable[Point]) -> None:
-        """Take points; those of more than a second are written. Raises RunError (disk full), losing none before them."""
+        """Take points; those of more than a second are written. Raises RunError (disk full, say)."""
         for point in points:
             line, left_out = point.line()
             self.left_out += left_out

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run was asked to be and what it said of itself: manifest, events and logs, read and typed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from atoll.analysis.boxes import Measurement, measurements
+from atoll.model.codec import from_json
+from atoll.model.errors import RunDirError
+from atoll.model.experiment import Experiment, Link
+from atoll.model.network import BoxKind, Network
+from atoll.model.plan import Plan
+from atoll.rundir.rundir import Outcome, RunDir, read_json_lines
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The measurement window: from the clients' start to their end."""
+
+    start_ns: int
+    end_ns: int
+
+    @property
+    def seconds(self) -> float:
+        """Its length."""
+        return (self.end_ns - self.start_ns) / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """One run's description and its own account, without its packets."""
+
+    run_dir: str
+    manifest: Mapping[str, Any]
+    experiment: Experiment
+    network: Network
+    plan: Plan
+    events: tuple[Mapping[str, Any], ...]
+    window: Window | None  # None: nothing was measured
+    measurements: tuple[Measurement, ...]  # of link and delay boxes, from mark "begin" to mark "end"
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """The chain's satellite links, from world to island."""
+        kinds = {box.name: box.kind for box in self.network.boxes}
+        return tuple(self.experiment.link(hop) for hop in self.experiment.chain.hops if kinds.get(hop) is BoxKind.LINK)
+
+    @property
+    def bottleneck(self) -> Link | None:
+        """The slowest link towards the island."""
+        return min(self.links, key=lambda link: link.to_island.rate, default=None)
+
+    @property
+    def tapped_links(self) -> tuple[Link, ...]:
+        """Links between the world and the island capture: what is lost between the captures is lost there."""
+        hops = self.experiment.chain.hops
+        taps = [hops.index(tap.name) for tap in self.network.taps if tap.name in hops]
+        return tuple(link for link in self.links if taps and min(taps) < hops.index(link.box) < max(taps))
+
+    def of_type(self, kind: str) -> tuple[Mapping[str, Any], ...]:
+        """Events of one type, in order."""
+        return tuple(event for event in self.events if event.get("type") == kind)
+
+    def measurement(self, box: str, direction: str) -> Measurement | None:
+        """One direction of one link box ("to_island", "to_world") between the marks."""
+        return next((m for m in self.measurements if m.box == box and m.part == direction), None)
+
+
+def read_facts(run: RunDir) -> Facts:
+    """Read everything of a run but its captures. Raises RunDirError when the manifest lacks what was asked for."""
+    manifest = run.manifest()
+    try:
+        experiment = from_json(Experiment, manifest["experiment"])
+        network = from_json(Network, manifest["network"])
+        plan = from_json(Plan, manifest["plan"])
+    except KeyError as missing:
+        msg = f"{run.path}: manifest.json has no {missing}: the run ended before it was planned, there is nothing to analyse"
+        raise RunDirError(msg) from missing
+    except (TypeError, ValueError) as error:
+        msg = f"{run.path}: manifest.json does not hold what format {manifest['format']} says: {error}"
+        raise RunDirError(msg) from error
+    lines = list(read_json_lines(run.path / "link.jsonl"))
+    events = tuple(run.events())
+    return Facts(
+        run_dir=str(run.path),
+        manifest=manifest,
+        experiment=experiment,
+        network=network,
+        plan=plan,
+        events=events,
+        window=_window(events, run.logs, lines),
+        measurements=measurements(lines),
+    )
+
+
+def _window(events: tuple[dict[str, Any], ...], logs: Path, box_lines: list[dict[str, Any]]) -> Window | None:
+    # A run that was cut short has no window event: it measured from the first client's start to the last word of a box.
+    for event in events:
+        if event.get("type") == "window":
+            return Window(int(event["start_ns"]), int(event["end_ns"]))
+    started = [
+        int(line["t_ns"])
+        for log in sorted(logs.glob("load-*.out"))
+        for line in read_json_lines(log)
+        if line.get("type") == "started"
+    ]
+    last = max((int(line["t_ns"]) for line in box_lines if "t_ns" in line), default=0)
+    return Window(min(started), last) if started and min(started) < last else None
+
+
+def failed_step(facts: Facts) -> tuple[str, str] | None:
+    """Where a run that did not complete stopped: the step and, if there is one, its message. None: it completed."""
+    outcome = facts.manifest.get("outcome")
+    steps = facts.of_type("step")
+    for event in steps:
+        if event.get("state") == "failed":
+            return str(event.get("step")), str(event.get("message") or "")
+    if outcome == Outcome.COMPLETED:
+        return None
+    open_steps: list[str] = []
+    for event in steps:
+        if event.get("state") == "begin":
+            open_steps.append(str(event.get("step")))
+        elif event.get("state") == "end" and event.get("step") in open_steps:
+            open_steps.remove(str(event.get("step")))
+    if open_steps:
+        return open_steps[-1], ""
+    return (str(steps[-1].get("step")) if steps else "start"), ""

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The jobs' own accounts as tables: pings, box counters, flow logs. Cut or missing logs give shorter or empty tables."""
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from atoll.analysis.boxes import parts
+from atoll.rundir.rundir import read_json_lines
+
+_PINGS = {"target": pl.String, "seq": pl.Int64, "sent_ns": pl.Int64, "rtt_ns": pl.Int64}
+_COUNTERS = (
+    "in_packets",
+    "in_bytes",
+    "out_packets",
+    "out_bytes",
+    "dropped_packets",
+    "dropped_bytes",
+    "oversize_packets",
+    "queue_bytes",
+    "queue_max_bytes",
+    "held_packets",
+    "idle_ns",
+    "lateness_max_ns",
+)
+_BOXES = {"box": pl.String, "part": pl.String, "t_ns": pl.Int64, **dict.fromkeys(_COUNTERS, pl.Int64)}
+_FLOW_LOG: dict[str, type[pl.DataType]] = {
+    "channel": pl.Int64,
+    "flow": pl.Int64,
+    "server": pl.String,
+    "size_bytes": pl.Int64,
+    "received_bytes": pl.Int64,
+    "start_ns": pl.Int64,
+    "connected_ns": pl.Int64,
+    "first_byte_ns": pl.Int64,
+    "end_ns": pl.Int64,
+    "outcome": pl.String,
+}
+
+
+def ping_table(logs: Path) -> pl.LazyFrame:
+    """logs/ping.out: target, seq, sent_ns, rtt_ns; a lost ping has no rtt_ns."""
+    rows = [
+        {name: line.get(name) for name in _PINGS}
+        for line in read_json_lines(logs / "ping.out")
+        if line.get("type") in ("reply", "lost")
+    ]
+    return pl.LazyFrame(rows, schema=_PINGS).sort("target", "seq")
+
+
+def box_table(path: Path) -> pl.LazyFrame:
+    """link.jsonl: every counters line, a row for each direction or class; counters a box lacks are null."""
+    rows = [
+        {
+            "box": line.get("box"),
+            "part": part,
+            "t_ns": line.get("t_ns"),
+            **{name: found.get(name) for name in _COUNTERS},
+        }
+        for line in read_json_lines(path)
+        if line.get("type") == "counters"
+        for part, found in parts(line)
+    ]
+    return pl.LazyFrame(rows, schema=_BOXES).sort("box", "part", "t_ns", maintain_order=True)
+
+
+def channel_flow_table(logs: Path) -> pl.LazyFrame:
+    """logs/flows-<client>.csv of all clients; a line cut by a kill is left out."""
+    frames = [
+        pl.scan_csv(path, schema=_FLOW_LOG, truncate_ragged_lines=True, ignore_errors=True)
+        .filter(pl.col("outcome").is_not_null())
+        .with_columns(client=pl.lit(path.stem.removeprefix("flows-")))
+        for path in sorted(logs.glob("flows-*.csv"))
+        if path.stat().st_size > 0
+    ]
+    return pl.concat(frames) if frames else pl.LazyFrame(schema={**_FLOW_LOG, "client": pl.String})
+
+
+def transfer_done(logs: Path) -> dict[str, Any] | None:
+    """What the transfer's receiver said at its end, or None (no transfer, cut short, or another tool's)."""
+    found = [line for line in read_json_lines(logs / "transfer-receive.out") if line.get("type") == "done"]
+    return found[-1] if found else None
+
+
+def load_fairness(logs: Path) -> float | None:
+    """The least of the clients' Jain indices over their channels' service turns; None when no client said."""
+    found = [
+        float(line["fairness"])
+        for path in sorted(logs.glob("load-*.out"))
+        for line in read_json_lines(path)
+        if line.get("type") == "done" and line.get("fairness") is not None
+    ]
+    return min(found, default=None)

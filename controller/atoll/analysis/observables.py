@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures from tables: throughput, goodput, loss, flows, shares, and how complete the captures are."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from atoll.analysis.facts import Facts, Window
+from atoll.analysis.records import ECHO_REQUEST, ICMP, TCP
+from atoll.analysis.summary import Capture, Volume
+from atoll.analysis.tables import WINDOW_NS, Tables, total
+from atoll.model.experiment import Counted, Link
+from atoll.model.network import Host, HostRole
+
+ETHERNET_HEADER_BYTES = 14
+MTU = 1500
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What one capture saw of the island-bound direction."""
+
+    packets: int
+    ip_bytes: int
+    tcp_payload_bytes: int
+    goodput_bytes: int
+
+
+def counted_bytes(link: Link) -> pl.Expr:
+    """Bytes of a throughput row as the link's rate counts them."""
+    frame = pl.col("packets") * ETHERNET_HEADER_BYTES if link.counts is Counted.ETHERNET else 0
+    return pl.col("ip_bytes") + frame
+
+
+def totals(tables: Tables, capture: str, window: Window | None = None) -> Totals | None:
+    """Island-bound totals of a capture, all of it or within the measurement; None when there is no such capture."""
+    if capture not in tables.decoded:
+        return None
+    packets = tables.packets(capture).filter(pl.col("to_island") == 1)
+    if window is not None:
+        packets = packets.filter(pl.col("t_ns").is_between(window.start_ns, window.end_ns, closed="left"))
+    tcp = pl.col("proto") == TCP
+    row = packets.select(
+        packets=pl.len().cast(pl.Int64),
+        ip_bytes=total("ip_bytes"),
+        tcp_payload_bytes=pl.col("payload_bytes").filter(tcp).cast(pl.Int64).sum(),
+        goodput_bytes=pl.col("new_payload_bytes").filter(tcp).cast(pl.Int64).sum(),
+    ).collect()
+    return Totals(**row.row(0, named=True))
+
+
+def windows_over_rate(tables: Tables, link: Link, lateness_max_ns: int) -> int | None:
+    """100 ms windows at the link's output port that hold more than the rate allows; None without that capture.
+
+    Allowed: R x 0.1 s, two packets (one at each edge of the window), and what a departure late by the run's largest
+    lateness can push from one window into the next.
+    """
+    capture = f"link-{link.box}"
+    if capture not in tables.decoded:
+        return None
+    packet = MTU + (ETHERNET_HEADER_BYTES if link.counts is Counted.ETHERNET else 0)
+    allowed = link.to_island.rate.bit_s / 8 * (WINDOW_NS + lateness_max_ns) / 1e9 + 2 * packet
+    rows = tables.scan("throughput").filter((pl.col("capture") == capture) & pl.col("to_island"))
+    return int(rows.select((counted_bytes(link) > allowed).sum()).collect().item())
+
+
+def sent_by_link(tables: Tables, link: Link, window: Window) -> int | None:
+    """Counted bytes that left the link towards the island within the measurement.
+
+    From the capture at its output port, or without one from the box's own counters (to 100 ms at both ends).
+    """
+    seen = totals(tables, f"link-{link.box}", window)
+    if seen is not None:
+        extra = seen.packets * ETHERNET_HEADER_BYTES if link.counts is Counted.ETHERNET else 0
+        return seen.ip_bytes + extra
+    sent = (
+        in_window(tables, link.box, window)
+        .select(pl.col("out_bytes").max() - pl.col("out_bytes").min())
+        .collect()
+        .item()
+    )
+    return None if sent is None else int(sent)
+
+
+def in_window(tables: Tables, box: str, window: Window) -> pl.LazyFrame:
+    """The island-bound counters of a link box within the measurement."""
+    return tables.scan("boxes").filter(
+        (pl.col("box") == box)
+        & (pl.col("part") == "to_island")
+        & pl.col("t_ns").is_between(window.start_ns, window.end_ns)
+    )
+
+
+def queue_full_s(tables: Tables, link: Link, window: Window) -> float | None:
+    """How long the queue was full: the intervals in which a full-size packet would at some instant not have fitted."""
+    rows = in_window(tables, link.box, window)
+    full = pl.col("queue_max_bytes") > link.to_island.queue.bytes - MTU
+    found = rows.select(count=pl.len(), full=full.sum()).collect().row(0, named=True)
+    return found["full"] * WINDOW_NS / 1e9 if found["count"] else None
+
+
+def idle_s(tables: Tables, link: Link, window: Window) -> float | None:
+    """How long the link had nothing to send towards the island within the measurement (to 100 ms at both ends)."""
+    idle = (
+        in_window(tables, link.box, window).select(pl.col("idle_ns").max() - pl.col("idle_ns").min()).collect().item()
+    )
+    return None if idle is None else idle / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Pings:
+    """The ping series within the measurement."""
+
+    sent: int
+    lost: int
+    rtt_max_ns: int | None
+
+
+def pings(tables: Tables, window: Window | None) -> Pings:
+    """Counts and the largest RTT of the ping series; pings sent outside the measurement don't count."""
+    rows = tables.scan("pings")
+    if window is not None:
+        sent_within = pl.col("sent_ns").is_between(window.start_ns, window.end_ns, closed="left")
+        rows = rows.filter(sent_within | pl.col("sent_ns").is_null())  # a lost ping may not say when it was sent
+    found = rows.select(
+        sent=pl.len(), lost=pl.col("rtt_ns").is_null().sum(), rtt_max_ns=pl.col("rtt_ns").max()
+    ).collect()
+    return Pings(**found.row(0, named=True))
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelFlows:
+    """The channels' flows, as the clients logged them."""
+
+    completed: int
+    cut: int
+    failed: int
+    mean_bytes: float | None  # of the completed ones
+
+
+def channel_flows(tables: Tables) -> ChannelFlows:
+    """Counts by outcome and the mean size of completed flows."""
+    outcome = pl.col("outcome")
+    found = (
+        tables.scan("channel_flows")
+        .select(
+            completed=(outcome == "completed").sum(),
+            cut=(outcome == "cut").sum(),
+            failed=outcome.str.starts_with("failed").sum(),
+            mean_bytes=pl.col("size_bytes").filter(outcome == "completed").mean(),
+        )
+        .collect()
+    )
+    return ChannelFlows(**found.row(0, named=True))
+
+
+def concurrent_max(tables: Tables) -> int | None:
+    """The most TCP flows of the channels' port open within one 100 ms window at the arrival capture."""
+    found = tables.scan("concurrent").select(pl.col("open").max()).collect().item()
+    return None if found is None else int(found)
+
+
+def volumes(tables: Tables, hosts: tuple[Host, ...]) -> dict[str, Volume]:
+    """Goodput, share and presence of each of the hosts at the arrival capture; empty without such a capture."""
+    if tables.arrival is None:
+        return {}
+    rows = {row["host"]: row for row in tables.scan("volume").collect().iter_rows(named=True)}
+    everything = sum(rows[host.name]["goodput_bytes"] for host in hosts)
+
+    def since_start(t_ns: int | None) -> float | None:
+        return None if t_ns is None else (t_ns - tables.origin_ns) / 1e9
+
+    return {
+        host.name: Volume(
+            goodput_bytes=rows[host.name]["goodput_bytes"],
+            share=rows[host.name]["goodput_bytes"] / everything if everything else 0.0,
+            first_s=since_start(rows[host.name]["first_ns"]),
+            last_s=since_start(rows[host.name]["last_ns"]),
+        )
+        for host in hosts
+    }
+
+
+def transfer_in_capture(tables: Tables, facts: Facts) -> tuple[int, float] | None:
+    """The large transfer as the arrival capture saw it: bytes that arrived and seconds from its first to its last packet.
+
+    This is the figure to believe behind a connection-splitting PEP, and for iperf3. The flow is the largest one of the
+    transfer's port (iperf3 has a control connection besides).
+    """
+    transfer = facts.experiment.transfer
+    if transfer is None or tables.arrival is None:
+        return None
+    flow = (
+        tables.scan("flows")
+        .filter(
+            (pl.col("capture") == tables.arrival) & (pl.col("sport") == transfer.port) & (pl.col("goodput_bytes") > 0)
+        )
+        .sort("goodput_bytes", descending=True)
+        .head(1)
+        .collect()
+    )
+    if flow.is_empty():
+        return None
+    row = flow.row(0, named=True)
+    return int(row["goodput_bytes"]), (row["last_ns"] - row["first_ns"]) / 1e9
+
+
+def whistles(tables: Tables, facts: Facts) -> Mapping[str, dict[str, bool]]:
+    """Whether each tap's capture holds the start and the end whistle.
+
+    A whistle is an echo request of the whistle host; the one before the middle of the measurement is the start's.
+    """
+    senders = [int(host.address) for host in facts.network.with_role(HostRole.WORLD_WHISTLE)]
+    heard: dict[str, dict[str, bool]] = {}
+    for capture in ("world", "island"):
+        if capture in tables.decoded:
+            times = (
+                tables.packets(capture)
+                .filter(
+                    (pl.col("proto") == ICMP) & (pl.col("icmp_type") == ECHO_REQUEST) & pl.col("src").is_in(senders)
+                )
+                .select("t_ns")
+                .collect()
+                .to_series()
+                .to_list()
+            )
+            middle = (facts.window.start_ns + facts.window.end_ns) // 2 if facts.window else None
+            heard[capture] = {
+                "start": any(middle is None or t < middle for t in times),
+                "end": any(middle is not None and t >= middle for t in times),
+            }
+    return heard
+
+
+def capture_quality(tables: Tables, facts: Facts) -> dict[str, Capture]:
+    """How complete each planned capture is, by the capture tool's and the decoder's account."""
+    said = {str(event.get("name")): event for event in facts.of_type("capture")}
+    quality: dict[str, Capture] = {}
+    for point in facts.plan.captures:
+        counts = said.get(point.name, {})
+        decoded = tables.decoded.get(point.name)
+        quality[point.name] = Capture(
+            captured=counts.get("captured"),
+            dropped=counts.get("dropped"),
+            decoded=decoded.packets if decoded else None,
+            other_frames=decoded.other_frames if decoded else 0,
+            truncated=bool(decoded and decoded.truncated),
+        )
+    return quality

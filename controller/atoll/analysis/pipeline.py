@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run directory in, summary.json and tables out. Works on cancelled runs too: what is there is analysed."""
+
+from pathlib import Path
+from typing import Any
+
+from atoll.analysis import observables as seen
+from atoll.analysis.boxes import lateness_p99_ns
+from atoll.analysis.facts import Facts, failed_step, read_facts
+from atoll.analysis.logs import load_fairness, transfer_done
+from atoll.analysis.summary import LinkFigures, Summary, TerrestrialRtt
+from atoll.analysis.tables import Tables, build_tables, traffic_hosts
+from atoll.analysis.verdict import judge
+from atoll.model.experiment import Counted, Link
+from atoll.rundir.rundir import Outcome, RunDir
+
+# A server's terrestrial part is right within 0.5 ms, the lab's own processing, and 2 % of itself.
+_TERRESTRIAL_MS = 0.5
+_TERRESTRIAL_SHARE = 0.02
+
+
+def analyse(run: RunDir, binary: Path) -> dict[str, Any]:
+    """Build the tables of a run, observe, judge, write summary.json and return it.
+
+    ``binary``: the atoll-host executable, which decodes captures. Raises RunDirError when there is nothing to analyse
+    and RunError when a capture cannot be decoded or the disk is full; a run that was cut short is no error.
+    """
+    facts = read_facts(run)
+    tables = build_tables(run, facts, binary)
+    summary = summarise(facts, tables, run.logs)
+    run.write_summary(dict(summary))
+    return dict(summary)
+
+
+def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
+    """All figures of a run, with the verdict."""
+    window = facts.window
+    bottleneck = facts.bottleneck
+    links = {link.box: _link_figures(facts, tables, link) for link in facts.links}
+    slowest = links[bottleneck.box] if bottleneck else None
+    world, island = seen.totals(tables, "world"), seen.totals(tables, "island")
+    both = (world, island) if world is not None and island is not None and facts.tapped_links else None
+    arrived = seen.totals(tables, tables.arrival, window) if tables.arrival and window else None
+    pings = seen.pings(tables, window)
+    base_rtt_ms = next((event["rtt_ns"] / 1e6 for event in facts.of_type("base_rtt")), None)
+    rtt_max_ms = pings.rtt_max_ns / 1e6 if pings.rtt_max_ns is not None else None
+    flows = seen.channel_flows(tables)
+    servers, clients = traffic_hosts(facts)
+    stopped = failed_step(facts)
+    p99_ns = lateness_p99_ns(facts.measurements)
+    summary = Summary(
+        verdict="invalid",
+        reasons=[],
+        notes=_notes(facts, tables),
+        experiment=facts.experiment.name,
+        run_dir=facts.run_dir,
+        seed=facts.experiment.seed,
+        outcome=str(facts.manifest.get("outcome", Outcome.RUNNING)),
+        stopped_at=stopped[0] if stopped else None,
+        stopped_because=(stopped[1] or None) if stopped else None,
+        duration_s=window.seconds if window else None,
+        planned_s=facts.experiment.duration.s,
+        overhead_s=facts.manifest.get("overhead_s"),
+        drained=bool(facts.of_type("drained")),
+        terrestrial_rtt_ms=_terrestrial(facts),
+        base_rtt_ms=base_rtt_ms,
+        rtt_max_ms=rtt_max_ms,
+        sojourn_max_ms=rtt_max_ms - base_rtt_ms if rtt_max_ms is not None and base_rtt_ms is not None else None,
+        sojourn_bound_ms=sum(_drain_ms(link) for link in facts.links) if facts.links else None,
+        ping_sent=pings.sent,
+        ping_lost=pings.lost,
+        bottleneck=bottleneck.box if bottleneck else None,
+        links=links,
+        queue_max_bytes=slowest["queue_max_bytes"] if slowest else None,
+        windows_over_rate=_sum(link["windows_over_rate"] for link in links.values()),
+        scheduled_windows_over_rate=_sum(link["scheduled_windows_over_rate"] for link in links.values()),
+        lateness_max_ms=max((m.lateness_max_ns / 1e6 for m in facts.measurements), default=None),
+        lateness_p99_ms=p99_ns / 1e6 if p99_ns is not None else None,
+        overloaded=list(dict.fromkeys(m.box for m in facts.measurements if m.overloaded)),
+        oversize_packets=sum(m.oversize_packets for m in facts.measurements),
+        idle_s=slowest["idle_s"] if slowest else None,
+        queue_full_s=slowest["queue_full_s"] if slowest else None,
+        loss_bytes_captures=both[0].ip_bytes - both[1].ip_bytes if both else None,
+        loss_bytes_link=_sum(links[link.box]["loss_bytes"] for link in facts.tapped_links or facts.links),
+        loss_packets_captures=both[0].packets - both[1].packets if both else None,
+        loss_fraction=slowest["loss_fraction"] if slowest else None,
+        tcp_payload_loss_bytes=both[0].tcp_payload_bytes - both[1].tcp_payload_bytes if both else None,
+        throughput_mbit_s=_mbit_s(arrived.ip_bytes, window.seconds) if arrived and window else None,
+        goodput_mbit_s=_mbit_s(arrived.goodput_bytes, window.seconds) if arrived and window else None,
+        utilisation=_utilisation(facts, tables),
+        channels=facts.experiment.traffic.channels,
+        flows_completed=flows.completed,
+        flows_cut=flows.cut,
+        flows_failed=flows.failed,
+        mean_flow_bytes=flows.mean_bytes,
+        concurrent_flows_max=seen.concurrent_max(tables),
+        fairness=load_fairness(logs),
+        servers=seen.volumes(tables, servers),
+        clients=seen.volumes(tables, clients),
+        **_transfer(facts, tables, logs),
+        captures=seen.capture_quality(tables, facts),
+        whistles=dict(seen.whistles(tables, facts)),
+    )
+    summary["reasons"] = judge(summary)
+    summary["verdict"] = "invalid" if summary["reasons"] else "valid"
+    return summary
+
+
+def _link_figures(facts: Facts, tables: Tables, link: Link) -> LinkFigures:
+    measured = facts.measurement(link.box, "to_island")
+    latest = max((m.lateness_max_ns for m in facts.measurements), default=0)
+    header = seen.ETHERNET_HEADER_BYTES if link.counts is Counted.ETHERNET else 0
+    return LinkFigures(
+        rate_bit_s=link.to_island.rate.bit_s,
+        queue_bytes=link.to_island.queue.bytes,
+        queue_max_bytes=measured.queue_max_bytes if measured else None,
+        loss_bytes=measured.dropped_bytes - header * measured.dropped_packets if measured else None,
+        loss_fraction=measured.dropped_packets / measured.in_packets if measured and measured.in_packets else None,
+        idle_s=seen.idle_s(tables, link, facts.window) if facts.window else None,
+        queue_full_s=seen.queue_full_s(tables, link, facts.window) if facts.window else None,
+        windows_over_rate=seen.windows_over_rate(tables, link, latest),
+        scheduled_windows_over_rate=measured.scheduled_windows_over_rate if measured else None,
+    )
+
+
+def _terrestrial(facts: Facts) -> dict[str, TerrestrialRtt]:
+    # Jitter of a class moves single RTTs by design, so it widens what a few pings may differ by.
+    jitter_ms = {check.src: check.jitter_ns / 1e6 for check in facts.plan.checks}
+    found: dict[str, TerrestrialRtt] = {}
+    for event in facts.of_type("terrestrial"):
+        configured = event["configured_ns"] / 1e6
+        server = str(event["server"])
+        found[server] = TerrestrialRtt(
+            configured=configured,
+            measured=event["measured_ns"] / 1e6,
+            tolerance=_TERRESTRIAL_MS + _TERRESTRIAL_SHARE * configured + jitter_ms.get(server, 0.0),
+        )
+    return found
+
+
+def _transfer(facts: Facts, tables: Tables, logs: Path) -> dict[str, Any]:
+    asked = facts.experiment.transfer
+    received: int | None = None
+    seconds: float | None = None
+    complete: bool | None = None
+    if asked is not None:
+        done = transfer_done(logs)
+        captured = seen.transfer_in_capture(tables, facts)
+        if done is not None:
+            received, complete = int(done.get("received_bytes", 0)), bool(done.get("complete"))
+            seconds = float(done["seconds"]) if complete and done.get("seconds") else None
+        elif captured is not None:
+            received, complete = captured[0], captured[0] >= asked.size.bytes
+            seconds = captured[1] if complete else None
+    return {
+        "transfer_bytes": asked.size.bytes if asked else None,
+        "transfer_received_bytes": received,
+        "transfer_complete": complete,
+        "transfer_s": seconds,
+        "transfer_mbit_s": _mbit_s(received, seconds) if received and seconds else None,
+    }
+
+
+def _utilisation(facts: Facts, tables: Tables) -> float | None:
+    link, window = facts.bottleneck, facts.window
+    if link is None or window is None or window.seconds <= 0:
+        return None
+    sent = seen.sent_by_link(tables, link, window)
+    return None if sent is None else 8 * sent / (link.to_island.rate.bit_s * window.seconds)
+
+
+def _notes(facts: Facts, tables: Tables) -> list[str]:
+    notes: list[str] = []
+    if not facts.links:
+        notes.append("the chain has no satellite link: there is no rate, queue or loss to measure")
+    if "island" not in tables.decoded and tables.arrival:
+        notes.append(f"no island tap: throughput and goodput are those of capture {tables.arrival}, behind the link")
+    elif tables.arrival is None:
+        notes.append("no capture of what reaches the island: throughput, goodput, flows and shares were not measured")
+    if facts.links and not (facts.tapped_links and {"world", "island"} <= tables.decoded.keys()):
+        notes.append("no captures on both sides of the link: its loss is the link's own count, not confirmed")
+    if facts.links and not facts.measurements:
+        notes.append(
+            "the boxes' measurement was not completed: lateness, loss at the link and queue maximum are unknown"
+        )
+    if facts.links and not facts.of_type("base_rtt"):
+        notes.append("no base RTT was measured: queue sojourn times are unknown")
+    return notes
+
+
+def _drain_ms(link: Link) -> float:
+    return 8 * link.to_island.queue.bytes / link.to_island.rate.bit_s * 1e3
+
+
+def _mbit_s(octets: int, seconds: float) -> float:
+    return 8 * octets / seconds / 1e6 if seconds > 0 else 0.0
+
+
+def _sum(figures: Any) -> int | None:
+    known = [figure for figure in figures if figure is not None]
+    return sum(known) if known else None

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The figures of a run, as summary.json holds them: what the verdict is judged from and the report shows.
+
+None stands for "not measured" (no tap, no transfer, cut short). Loss, queue, utilisation and rate are of the island-bound
+direction. "Counted" bytes are what the link's rate counts (IP bytes, or Ethernet frames); all others are IP bytes.
+"""
+
+from typing import TypedDict
+
+
+class TerrestrialRtt(TypedDict):
+    """A server's terrestrial RTT: whole-path RTT less that of an undelayed server, milliseconds."""
+
+    configured: float
+    measured: float
+    tolerance: float  # what they may differ by
+
+
+class Capture(TypedDict):
+    """How complete one capture is."""
+
+    captured: int | None  # packets, as the capture tool counts them; None: it did not say
+    dropped: int | None  # by the kernel, before the capture tool
+    decoded: int | None  # packets in the file; None: there is no file
+    other_frames: int  # not IPv4
+    truncated: bool
+
+
+class Volume(TypedDict):
+    """What one host sent towards or received on the island."""
+
+    goodput_bytes: int
+    share: float  # of its role's total
+    first_s: float | None  # from the start of the measurement; None: never seen
+    last_s: float | None
+
+
+class LinkFigures(TypedDict):
+    """One satellite link, island-bound, between the marks."""
+
+    rate_bit_s: int
+    queue_bytes: int
+    queue_max_bytes: int | None
+    loss_bytes: int | None  # IP bytes dropped at the queue
+    loss_fraction: float | None  # packets dropped of those that came
+    idle_s: float | None  # the link had nothing to send
+    queue_full_s: float | None  # 100 ms intervals in which a full-size packet would at some instant not have fitted
+    windows_over_rate: int | None  # 100 ms windows captured at the output port
+    scheduled_windows_over_rate: int | None
+
+
+class Summary(TypedDict):
+    """summary.json."""
+
+    verdict: str  # "valid" or "invalid"
+    reasons: list[str]  # why it is invalid
+    notes: list[str]  # what could not be measured or judged, and why
+    experiment: str
+    run_dir: str
+    seed: int
+    outcome: str
+    stopped_at: str | None  # the step at which a run that did not complete stopped
+    stopped_because: str | None
+    duration_s: float | None  # of the measurement
+    planned_s: float
+    overhead_s: float | None  # wall time beyond the measurement
+    drained: bool
+    # latency
+    terrestrial_rtt_ms: dict[str, TerrestrialRtt]
+    base_rtt_ms: float | None
+    rtt_max_ms: float | None
+    sojourn_max_ms: float | None
+    sojourn_bound_ms: float | None  # 8Q/R
+    ping_sent: int
+    ping_lost: int
+    # link and queue
+    bottleneck: str | None  # the slowest link's box; queue_max_bytes, utilisation and idle_s are its
+    links: dict[str, LinkFigures]
+    queue_max_bytes: int | None
+    windows_over_rate: int | None  # of all links
+    scheduled_windows_over_rate: int | None
+    lateness_max_ms: float | None  # of link and delay boxes
+    lateness_p99_ms: float | None
+    overloaded: list[str]  # boxes that lost packets at their own sockets
+    oversize_packets: int
+    idle_s: float | None
+    queue_full_s: float | None
+    # loss
+    loss_bytes_captures: int | None
+    loss_bytes_link: int | None
+    loss_packets_captures: int | None
+    loss_fraction: float | None
+    tcp_payload_loss_bytes: int | None
+    # traffic
+    throughput_mbit_s: float | None
+    goodput_mbit_s: float | None
+    utilisation: float | None
+    channels: int
+    flows_completed: int
+    flows_cut: int
+    flows_failed: int
+    mean_flow_bytes: float | None
+    concurrent_flows_max: int | None
+    fairness: float | None  # Jain's index over the channels' service turns, the least of the clients
+    servers: dict[str, Volume]
+    clients: dict[str, Volume]
+    # transfer
+    transfer_bytes: int | None  # asked for
+    transfer_received_bytes: int | None
+    transfer_complete: bool | None
+    transfer_s: float | None
+    transfer_mbit_s: float | None
+    # quality of the captures
+    captures: dict[str, Capture]
+    whistles: dict[str, dict[str, bool]]  # capture: {"start": seen, "end": seen}

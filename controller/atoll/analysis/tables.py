@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Captures and logs to Parquet tables: one file a table in tables/, rebuilt as a whole.
+
+Times: ``t_ns`` CLOCK_REALTIME; ``window`` counts 100 ms from the start of the measurement (negative before it).
+Directions: ``to_island`` true for packets to the island's prefix. Bytes are IP bytes.
+
+packets-<capture>   a row a packet, columns of records.SCHEMA
+throughput          capture, window, to_island, packets, ip_bytes, tcp_payload_bytes, goodput_bytes (windows with packets only)
+flows               capture, flow, server, sport (of the server), client, first_ns, last_ns, packets, ip_bytes, payload and
+                    goodput bytes, both of the island-bound direction
+concurrent          window, open (TCP flows between their first and last packet), receiving (those with payload in it)
+volume              host, role, packets, ip_bytes, goodput_bytes, first_ns, last_ns: island-bound at the arrival capture
+pings               target, seq, sent_ns, rtt_ns (null: lost)
+boxes               box, part (direction or VLAN id), t_ns and the box's counters: sums since its start, maxima of the interval
+channel_flows       client and the columns of the clients' flow logs
+"""
+
+import tempfile
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from atoll.analysis.facts import Facts
+from atoll.analysis.logs import box_table, channel_flow_table, ping_table
+from atoll.analysis.records import TCP, Decoded, decode, scan_records
+from atoll.model.errors import RunError
+from atoll.model.network import Host, HostRole
+from atoll.rundir.files import plain_errors, replacing
+from atoll.rundir.rundir import RunDir
+
+WINDOW_NS = 100_000_000
+"""Length of the windows in which rates are given: 100 ms, as in the literature the lab compares with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The tables of one run and what was said of its captures while they were decoded."""
+
+    folder: Path
+    origin_ns: int  # where window 0 begins
+    decoded: Mapping[str, Decoded]
+    arrival: str | None  # the capture that stands for "has reached the island"; None: there is none
+
+    def scan(self, name: str) -> pl.LazyFrame:
+        """One table, lazily."""
+        return pl.scan_parquet(self.folder / f"{name}.parquet")
+
+    def packets(self, capture: str) -> pl.LazyFrame:
+        """The packets of one capture, lazily."""
+        return self.scan(f"packets-{capture}")
+
+
+def build_tables(run: RunDir, facts: Facts, binary: Path) -> Tables:
+    """Build every table of a run. Captures that are missing are left out; what is there of a cut one is used.
+
+    Raises RunError: a capture that is none, a full disk (tables of before stay as they were).
+    """
+    with plain_errors(run.tables):
+        run.tables.mkdir(exist_ok=True)
+    decoded = _decode_all(run, facts, binary)
+    origin = facts.window.start_ns if facts.window else _first_packet_ns(run, decoded)
+    tables = Tables(run.tables, origin, decoded, _arrival(facts, decoded))
+    _write(tables, "pings", ping_table(run.logs))
+    _write(tables, "boxes", box_table(run.path / "link.jsonl"))
+    _write(tables, "channel_flows", channel_flow_table(run.logs))
+    _write(tables, "throughput", _throughput(tables))
+    _write(tables, "flows", _flows(tables, facts))
+    _write(tables, "concurrent", _concurrent(tables, facts))
+    _write(tables, "volume", _volume(tables, facts))
+    return tables
+
+
+def _decode_all(run: RunDir, facts: Facts, binary: Path) -> dict[str, Decoded]:
+    captures = {point.name: run.capture(point.name) for point in facts.plan.captures}
+    found = {name: path for name, path in captures.items() if path is not None and path.stat().st_size > 0}
+    with plain_errors(run.tables), tempfile.TemporaryDirectory(prefix=".records-", dir=run.tables) as scratch:
+
+        def to_table(name: str) -> Decoded:
+            records = Path(scratch) / f"{name}.bin"
+            decoded = decode(found[name], records, facts.network.island, binary)
+            _sink(scan_records(records), run.tables / f"packets-{name}.parquet")
+            return decoded
+
+        with ThreadPoolExecutor(max_workers=2) as pool:
+            return dict(zip(found, pool.map(to_table, found), strict=True))
+
+
+def _arrival(facts: Facts, decoded: Mapping[str, Decoded]) -> str | None:
+    # Without an island tap, what leaves the last link towards the island is the next best witness.
+    candidates = ["island", *(f"link-{link.box}" for link in reversed(facts.links))]
+    return next((name for name in candidates if name in decoded), None)
+
+
+def _first_packet_ns(run: RunDir, decoded: Mapping[str, Decoded]) -> int:
+    firsts = [
+        pl.scan_parquet(run.tables / f"packets-{name}.parquet").select(pl.col("t_ns").min()).collect().item()
+        for name in decoded
+    ]
+    return min((first for first in firsts if first is not None), default=0)
+
+
+# Tables made of packets
+
+
+def total(column: str) -> pl.Expr:
+    """Sum of a column of unsigned 32 bits without its overflow."""
+    return pl.col(column).cast(pl.Int64).sum()
+
+
+def _all_packets(tables: Tables) -> pl.LazyFrame | None:
+    frames = [tables.packets(name).with_columns(capture=pl.lit(name)) for name in tables.decoded]
+    return pl.concat(frames) if frames else None
+
+
+def _throughput(tables: Tables) -> pl.LazyFrame:
+    packets = _all_packets(tables)
+    if packets is None:
+        return _empty("capture", "window", "to_island", "packets", "ip_bytes", "tcp_payload_bytes", "goodput_bytes")
+    tcp = pl.col("proto") == TCP
+    return (
+        packets.group_by(
+            "capture",
+            window=(pl.col("t_ns") - tables.origin_ns).floordiv(WINDOW_NS),
+            to_island=pl.col("to_island").cast(pl.Boolean),
+        )
+        .agg(
+            packets=pl.len().cast(pl.Int64),
+            ip_bytes=total("ip_bytes"),
+            tcp_payload_bytes=pl.col("payload_bytes").filter(tcp).cast(pl.Int64).sum(),
+            goodput_bytes=pl.col("new_payload_bytes").filter(tcp).cast(pl.Int64).sum(),
+        )
+        .sort("capture", "window", "to_island")
+    )
+
+
+def _flows(tables: Tables, facts: Facts) -> pl.LazyFrame:
+    packets = _all_packets(tables)
+    if packets is None:
+        return _empty(
+            "capture", "flow", "server", "sport", "client", "first_ns", "last_ns", "packets", "ip_bytes"
+        ).with_columns(tcp_payload_bytes=pl.lit(0), goodput_bytes=pl.lit(0))
+    hosts = _host_names(facts)
+    bound = pl.col("to_island") == 1
+    return (
+        packets.filter(pl.col("proto") == TCP)
+        .group_by("capture", "flow")
+        .agg(
+            server=pl.when(bound).then("src").otherwise("dst").first(),
+            sport=pl.when(bound).then("sport").otherwise("dport").first().cast(pl.Int64),
+            client=pl.when(bound).then("dst").otherwise("src").first(),
+            first_ns=pl.col("t_ns").min(),
+            last_ns=pl.col("t_ns").max(),
+            packets=bound.cast(pl.Int64).sum(),
+            ip_bytes=pl.col("ip_bytes").filter(bound).cast(pl.Int64).sum(),
+            tcp_payload_bytes=pl.col("payload_bytes").filter(bound).cast(pl.Int64).sum(),
+            goodput_bytes=pl.col("new_payload_bytes").filter(bound).cast(pl.Int64).sum(),
+        )
+        .with_columns(pl.col("server", "client").replace_strict(hosts, default=None, return_dtype=pl.String))
+        .sort("capture", "first_ns", "flow")
+    )
+
+
+def _concurrent(tables: Tables, facts: Facts) -> pl.LazyFrame:
+    if tables.arrival is None:
+        return _empty("window", "open", "receiving")
+    window = (pl.col("t_ns") - tables.origin_ns).floordiv(WINDOW_NS)
+    port = facts.experiment.traffic.port
+    channel = (pl.col("proto") == TCP) & ((pl.col("sport") == port) | (pl.col("dport") == port))
+    packets = tables.packets(tables.arrival).filter(channel)
+    spans = packets.group_by("flow").agg(first=window.min(), last=window.max())
+    opened = spans.group_by(window="first").agg(change=pl.len().cast(pl.Int64))
+    closed = spans.group_by(window=pl.col("last") + 1).agg(change=-pl.len().cast(pl.Int64))
+    changes = pl.concat([opened, closed]).group_by("window").agg(pl.col("change").sum())
+    receiving = (
+        packets.filter((pl.col("to_island") == 1) & (pl.col("payload_bytes") > 0))
+        .group_by(window=window)
+        .agg(receiving=pl.col("flow").n_unique().cast(pl.Int64))
+    )
+    every = changes.select(window=pl.int_range(pl.col("window").min(), pl.col("window").max() + 1))
+    return (
+        every.join(changes, on="window", how="left")
+        .join(receiving, on="window", how="left")
+        .sort("window")
+        .select("window", open=pl.col("change").fill_null(0).cum_sum(), receiving=pl.col("receiving").fill_null(0))
+    )
+
+
+def _volume(tables: Tables, facts: Facts) -> pl.LazyFrame:
+    if tables.arrival is None:
+        return _empty("packets", "ip_bytes", "goodput_bytes", "first_ns", "last_ns").with_columns(
+            host=pl.lit(""), role=pl.lit("")
+        )
+    names = _host_names(facts)
+    packets = tables.packets(tables.arrival).filter(pl.col("to_island") == 1)
+    sides = pl.concat([packets.with_columns(address="src"), packets.with_columns(address="dst")])
+    seen = sides.group_by("address").agg(
+        packets=pl.len().cast(pl.Int64),
+        ip_bytes=total("ip_bytes"),
+        goodput_bytes=pl.col("new_payload_bytes").filter(pl.col("proto") == TCP).cast(pl.Int64).sum(),
+        first_ns=pl.col("t_ns").min(),
+        last_ns=pl.col("t_ns").max(),
+    )
+    hosts = pl.LazyFrame(
+        {
+            "host": [host.name for host in facts.network.hosts],
+            "role": [host.role.value for host in facts.network.hosts],
+            "address": list(names),
+        },
+        schema={"host": pl.String, "role": pl.String, "address": pl.UInt32},
+    )
+    return (
+        hosts.join(seen, on="address", how="left", maintain_order="left")
+        .drop("address")
+        .with_columns(pl.col("packets", "ip_bytes", "goodput_bytes").fill_null(0))
+    )
+
+
+def _host_names(facts: Facts) -> dict[int, str]:
+    return {int(host.address): host.name for host in facts.network.hosts}
+
+
+def traffic_hosts(facts: Facts) -> tuple[tuple[Host, ...], tuple[Host, ...]]:
+    """The world servers and the island clients that carry the load."""
+    return facts.network.with_role(HostRole.WORLD_SERVER), facts.network.with_role(HostRole.ISLAND_CLIENT)
+
+
+# Writing
+
+
+def _empty(*columns: str) -> pl.LazyFrame:
+    return pl.LazyFrame(schema=dict.fromkeys(columns, pl.Int64))
+
+
+def _write(tables: Tables, name: str, frame: pl.LazyFrame) -> None:
+    _sink(frame, tables.folder / f"{name}.parquet")
+
+
+def _sink(frame: pl.LazyFrame, path: Path) -> None:
+    with replacing(path) as temporary:
+        try:
+            frame.sink_parquet(temporary, compression="zstd", compression_level=3)
+        except pl.exceptions.PolarsError as error:
+            msg = f"{path} could not be made: {error}"
+            raise RunError(msg) from error

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Is this run's result to be trusted? Judged from the summary alone, so that anyone can judge again."""
+
+from atoll.analysis.summary import Summary
+
+LATENESS_MAX_MS = 5.0
+LATENESS_P99_MS = 1.0
+"""Departures later than this distort the queue's dynamics (design.md, "Link engine")."""
+
+# A window is short of its plan by start-up jitter only, not by a client that was stopped.
+_LEAST_OF_PLANNED = 0.99
+# With two channels a client, or twenty flows a server, nobody stays unseen by chance: for servers (1 - 1/n)^20n < 2.1e-9.
+_CHANNELS_PER_CLIENT = 2
+_FLOWS_PER_SERVER = 20
+
+
+def judge(summary: Summary) -> list[str]:
+    """The reasons for which a run is invalid, each naming a figure and its bound; none: it is valid."""
+    return [
+        *_cut_short(summary),
+        *_latency(summary),
+        *_boxes(summary),
+        *_captures(summary),
+        *_losses(summary),
+        *_presence(summary),
+    ]
+
+
+def _cut_short(summary: Summary) -> list[str]:
+    if summary["stopped_at"] is not None:
+        because = f": {summary['stopped_because']}" if summary["stopped_because"] else ""
+        how = {"cancelled": "cancelled", "failed": "failed"}.get(summary["outcome"], "ended")
+        return [f"{how} at step {summary['stopped_at']}{because}"]
+    duration = summary["duration_s"]
+    if duration is None:
+        return ["nothing was measured: the run has no measurement window"]
+    if duration < _LEAST_OF_PLANNED * summary["planned_s"]:
+        return [f"cut short: {duration:.1f} s of {summary['planned_s']:g} s were measured"]
+    return []
+
+
+def _latency(summary: Summary) -> list[str]:
+    return [
+        f"terrestrial RTT of {server} is {rtt['measured']:.2f} ms, configured {rtt['configured']:g} ms "
+        f"± {rtt['tolerance']:.2f} ms"
+        for server, rtt in summary["terrestrial_rtt_ms"].items()
+        if abs(rtt["measured"] - rtt["configured"]) > rtt["tolerance"]
+    ]
+
+
+def _boxes(summary: Summary) -> list[str]:
+    reasons: list[str] = []
+    latest, p99 = summary["lateness_max_ms"], summary["lateness_p99_ms"]
+    if latest is not None and latest > LATENESS_MAX_MS:
+        reasons.append(f"a departure was {latest:.2f} ms late, bound {LATENESS_MAX_MS:g} ms: the machine was too busy")
+    if p99 is not None and p99 > LATENESS_P99_MS:
+        reasons.append(
+            f"1 % of departures were later than {p99:.2f} ms, bound {LATENESS_P99_MS:g} ms: the machine was too busy"
+        )
+    reasons += [f"{box} lost packets at its own socket: the machine was too busy" for box in summary["overloaded"]]
+    if summary["oversize_packets"]:
+        reasons.append(
+            f"{summary['oversize_packets']} packets larger than the MTU reached a link: offloads were on somewhere"
+        )
+    for box, link in summary["links"].items():
+        if link["windows_over_rate"]:
+            rate = link["rate_bit_s"] / 1e6
+            reasons.append(
+                f"{link['windows_over_rate']} windows of 100 ms behind {box} exceed its {rate:g} Mbit/s, bound 0"
+            )
+        if link["scheduled_windows_over_rate"]:
+            count = link["scheduled_windows_over_rate"]
+            reasons.append(
+                f"{box} scheduled {count} windows of 100 ms above its rate, bound 0: an error of the emulator"
+            )
+    return reasons
+
+
+def _captures(summary: Summary) -> list[str]:
+    reasons: list[str] = []
+    for name, capture in summary["captures"].items():
+        if capture["decoded"] is None:
+            reasons.append(f"capture {name} is missing")
+            continue
+        if capture["dropped"]:
+            reasons.append(f"capture {name} lacks {capture['dropped']} packets that the kernel dropped, bound 0")
+        if capture["truncated"]:
+            reasons.append(f"capture {name} ends within a packet: its end is lost")
+        if capture["captured"] is not None and capture["captured"] > capture["decoded"] + capture["other_frames"]:
+            lost = capture["captured"] - capture["decoded"] - capture["other_frames"]
+            reasons.append(f"capture {name} lacks {lost} packets that the capture tool counted, bound 0")
+    for name, heard in summary["whistles"].items():
+        if not heard["start"]:
+            reasons.append(f"capture {name} does not hold the start whistle")
+    # The end whistle may be dropped by a full queue; before the link it must be there.
+    if summary["whistles"].get("world", {}).get("end") is False:
+        reasons.append("capture world does not hold the end whistle")
+    return reasons
+
+
+def _losses(summary: Summary) -> list[str]:
+    by_captures, by_link = summary["loss_bytes_captures"], summary["loss_bytes_link"]
+    if by_captures is None or by_link is None or by_captures == by_link:
+        return []
+    undrained = "" if summary["drained"] else " (the link had not drained when the captures ended)"
+    return [
+        f"captures show a loss of {by_captures} bytes, the link counted {by_link}: they must agree to the byte{undrained}"
+    ]
+
+
+def _presence(summary: Summary) -> list[str]:
+    silent_clients = [name for name, volume in summary["clients"].items() if not volume["goodput_bytes"]]
+    silent_servers = [name for name, volume in summary["servers"].items() if not volume["goodput_bytes"]]
+    reasons: list[str] = []
+    if silent_clients and summary["channels"] >= _CHANNELS_PER_CLIENT * len(summary["clients"]):
+        reasons.append(
+            f"no TCP payload reached {', '.join(silent_clients)} though there were {summary['channels']} channels"
+        )
+    if silent_servers and summary["flows_completed"] > _FLOWS_PER_SERVER * len(summary["servers"]):
+        flows = summary["flows_completed"]
+        reasons.append(f"no TCP payload came from {', '.join(silent_servers)} though {flows} flows completed")
+    return reasons
