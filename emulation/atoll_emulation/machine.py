@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the machine must offer for an emulated lab, examined before anything is started."""
+
+import errno
+import importlib
+import os
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from atoll.model.errors import MachineError
+from atoll_emulation import namespaces, ovs
+
+# tool: Debian package
+TOOLS = {
+    "ovs-vswitchd": "openvswitch-switch",
+    "ovsdb-server": "openvswitch-common",
+    "ovsdb-tool": "openvswitch-common",
+    "ovs-vsctl": "openvswitch-switch",
+    "mnexec": "mininet",
+    "ifconfig": "net-tools",
+    "ip": "iproute2",
+    "tcpdump": "tcpdump",
+    "nft": "nftables",
+    "ethtool": "ethtool",
+    "bash": "bash",
+    "unshare": "util-linux",
+    "nsenter": "util-linux",
+    "setpriv": "util-linux",
+}
+_TUN = "/dev/net/tun"
+_APPARMOR = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
+
+
+def require_machine() -> None:
+    """Raise MachineError that names everything this machine lacks, one line each with its remedy."""
+    missing = missing_tools() + missing_namespaces() + missing_tun()
+    if missing:
+        raise MachineError("\n".join(missing))
+
+
+def missing_tools() -> list[str]:
+    """A line for each Debian package that is not installed."""
+    absent: dict[str, list[str]] = {}
+    for tool, package in TOOLS.items():
+        if shutil.which(tool) is None:
+            absent.setdefault(package, []).append(tool)
+    try:
+        importlib.import_module("atoll_emulation.mn")
+    except ImportError:
+        absent.setdefault("mininet", []).append("its Python package")
+    return [f"missing {', '.join(tools)}: apt install {package}" for package, tools in absent.items()]
+
+
+def missing_namespaces() -> list[str]:
+    """A line when namespaces cannot be made, as root or as a plain user."""
+    if any(shutil.which(tool) is None for tool in ("unshare", "setpriv")):
+        return []  # said already
+    why = namespaces.why_no_namespaces()
+    if why is None:
+        return []
+    if os.geteuid() == 0:
+        return [f"root may not make namespaces here ({why}): in a container, give it CAP_SYS_ADMIN"]
+    remedy = "run as root, or allow user namespaces: sysctl user.max_user_namespaces=10000"
+    if _APPARMOR.exists() and _APPARMOR.read_text().strip() == "1":
+        remedy = "run as root, or let AppArmor allow it: sysctl kernel.apparmor_restrict_unprivileged_userns=0"
+    return [f"not root, and user namespaces are not allowed here ({why}): {remedy}"]
+
+
+def missing_tun() -> list[str]:
+    """A line when Open vSwitch's userspace datapath cannot have its tap devices."""
+    if ovs.kernel_has_datapath():
+        return []
+    try:
+        os.close(os.open(_TUN, os.O_RDWR | os.O_CLOEXEC))
+    except OSError as error:
+        return [f"{_TUN} {_TUN_REMEDIES.get(error.errno or 0, f'cannot be opened: {error.strerror}')}"]
+    return []
+
+
+_TUN_REMEDIES = {
+    errno.ENOENT: "does not exist: mkdir -p /dev/net && mknod -m 666 /dev/net/tun c 10 200 (as root)",
+    errno.EACCES: "may not be opened by this user: chmod 666 /dev/net/tun (as root)",
+    errno.EPERM: "may not be opened here: allow the device to this container",
+    errno.ENODEV: "has no driver: modprobe tun (as root)",
+    errno.ENXIO: "has no driver: modprobe tun (as root)",
+}
+
+
+def describe_machine() -> dict[str, Any]:
+    """Passive and probed facts of this machine, for ``check --machine`` and the run's manifest."""
+    return {
+        "kernel": platform.release(),
+        "architecture": platform.machine(),
+        "cpus": len(os.sched_getaffinity(0)),
+        "python": platform.python_version(),
+        "user": "root" if os.geteuid() == 0 else "plain user",
+        "open_vswitch": ovs.version() if shutil.which("ovs-vswitchd") else None,
+        "datapath": "kernel" if ovs.kernel_has_datapath() else "userspace",
+        "netem": has_netem(),
+    }
+
+
+def has_netem() -> bool | None:
+    """Whether the kernel has the netem queueing discipline; tried in namespaces of its own, None if that fails."""
+    if missing_tools() or missing_namespaces():
+        return None
+    argv = [*namespaces.unshare_argv(), "tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"]
+    return subprocess.run(argv, capture_output=True, check=False).returncode == 0

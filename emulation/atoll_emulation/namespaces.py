@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The namespaces a lab lives in: which ``unshare`` makes them here, how to enter them, what is mounted in them."""
+
+import contextlib
+import ctypes
+import os
+import subprocess
+
+from atoll.model.errors import LabError
+from atoll_emulation import netdev
+
+_MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 2, 4, 8
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def unshare_argv() -> list[str]:
+    """The command that runs another as first process of fresh namespaces; a plain user becomes root in them.
+
+    ``setpriv`` has the kernel kill it with the process that started it; ``--kill-child`` passes that on.
+    """
+    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    return [
+        *("setpriv", "--pdeathsig", "KILL", "unshare"),
+        *user,
+        *("--mount", "--propagation", "private", "--net", "--pid", "--fork", "--kill-child", "--"),
+    ]
+
+
+def nsenter_argv(pid: int) -> list[str]:
+    """The command prefix that runs another inside the namespaces of process ``pid``, in the directory ``/``."""
+    user = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
+    return ["nsenter", f"--target={pid}", *user, "--mount", "--net", "--pid", "--"]
+
+
+def why_no_namespaces() -> str | None:
+    """Try it: None, or what the system says against it."""
+    tried = subprocess.run([*unshare_argv(), "true"], capture_output=True, text=True, check=False)
+    if tried.returncode == 0:
+        return None
+    return tried.stderr.strip().splitlines()[-1] if tried.stderr.strip() else f"exit code {tried.returncode}"
+
+
+def furnish() -> None:
+    """Give the namespaces this process is first in their own /proc, /run and /sys, and bring ``lo`` up.
+
+    /tmp and everything else stay shared with the outside. Raises LabError.
+    """
+    _mount("proc", "/proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
+    _mount("tmpfs", "/run", _MS_NOSUID | _MS_NODEV, "mode=755")
+    with contextlib.suppress(LabError):  # some containers forbid it; nothing here needs /sys/class/net to be the lab's
+        _mount("sysfs", "/sys", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
+    netdev.disable_ipv6()
+    netdev.set_up("lo")
+
+
+def _mount(kind: str, where: str, flags: int, options: str = "") -> None:
+    if _libc.mount(kind.encode(), where.encode(), kind.encode(), flags, options.encode() or None) != 0:
+        msg = f"the lab cannot mount its own {where}: {os.strerror(ctypes.get_errno())}"
+        raise LabError(msg)

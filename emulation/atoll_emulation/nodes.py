@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: N802 -- the methods' names are Mininet's
+"""Mininet's node and link classes, as this lab wants them.
+
+Mininet makes each cable with several commands of its own. Here its classes only note down what is to be, and
+:func:`wire` makes all cables with one ``ip -batch`` and a few ioctls per machine.
+"""
+
+import subprocess
+from collections.abc import Iterable
+from typing import Any
+
+from atoll.model.errors import LabError
+from atoll_emulation import netdev
+from atoll_emulation.mn import Host, Intf, Link, Mininet, Node, OVSLink, OVSSwitch, RemoteController
+from atoll_emulation.topo import LabTopo
+
+CONTROLLER_PORT = 6653
+MTU = 1500
+
+
+class Machine(Host):
+    """A machine: a network namespace and a shell. Its addresses and routes are the agent's business."""
+
+    @classmethod
+    def setup(cls) -> None:
+        """Nothing: the machine was examined before the lab was started (machine.py)."""
+
+    def config(self, **params: Any) -> dict[str, Any]:
+        """Nothing is configured."""
+        del params
+        return {}
+
+
+class LabSwitch(OVSSwitch):
+    """An Open vSwitch bridge that forwards only what its flow entries say, and keeps them without a controller."""
+
+    @classmethod
+    def setup(cls) -> None:
+        """Nothing: the lab started its own Open vSwitch."""
+
+    @classmethod
+    def isOldOVS(cls) -> bool:
+        """Never older than 1.10 (2013)."""
+        return False
+
+
+class Controller(RemoteController):
+    """The controller's place; whether it listens yet does not matter, switches try again every second."""
+
+    @classmethod
+    def setup(cls) -> None:
+        """Nothing to set up."""
+
+    def checkListening(self) -> None:
+        """Mininet would start telnet, twice."""
+
+
+class End(Intf):
+    """One end of a cable, made by :func:`wire`."""
+
+    def config(self, **params: Any) -> dict[str, Any]:
+        """Nothing is configured one by one."""
+        del params
+        return {}
+
+
+class Cable(Link):
+    """A veth pair, made by :func:`wire`."""
+
+    def makeIntfPair(self, *ends: Any, **options: Any) -> None:
+        """Nothing yet."""
+        del ends, options
+
+
+class LabNet(Mininet):
+    """Mininet on a LabTopo with the classes above; ``build()``, then :func:`wire`, then ``start()``.
+
+    ``datapath`` is Mininet's word: "user" or "kernel".
+    """
+
+    def __init__(self, topo: LabTopo, datapath: str) -> None:
+        self.datapath = datapath
+        super().__init__(topo=topo, switch=LabSwitch, host=Machine, controller=None, link=Cable, intf=End, build=False)
+        self.addController("controller", Controller, ip="127.0.0.1", port=CONTROLLER_PORT)
+
+    @classmethod
+    def init(cls) -> None:
+        """Nothing: Mininet would raise limits of the whole machine, such as fs.file-max."""
+
+    def addSwitch(self, name: str, cls: Any = None, **params: Any) -> OVSSwitch:
+        """Add a switch, on the datapath the lab has."""
+        return super().addSwitch(name, cls, **{"datapath": self.datapath, **params})
+
+    def addLink(self, node1: str | Node, node2: str | Node, **params: Any) -> Link:
+        """Add a cable; between switches a pair of patch ports (docs/decisions/emulated-trunks.md)."""
+        ends = [self[end] if isinstance(end, str) else end for end in (node1, node2)]
+        if all(isinstance(end, OVSSwitch) for end in ends):
+            params["cls"] = OVSLink
+        return super().addLink(*ends, **params)
+
+
+def wire(net: LabNet) -> None:
+    """Make every cable that ends at a machine: full-size frames only, no IPv6, up. Raises LabError."""
+    cables = [link for link in net.links if isinstance(link, Cable)]
+    made = subprocess.run(
+        ["ip", "-batch", "-"], input=pair_commands(cables), capture_output=True, text=True, check=False
+    )
+    if made.returncode != 0:
+        msg = f"the lab's cables could not be made: {made.stderr.strip()}"
+        raise LabError(msg)
+    for machine in net.hosts:
+        with netdev.inside(machine.pid):
+            netdev.disable_ipv6()
+            netdev.set_up("lo")
+            for end in machine.intfList():
+                netdev.offloads_off(end.name)
+                netdev.set_up(end.name)
+    for cable in cables:
+        netdev.offloads_off(cable.intf2.name)
+        netdev.set_up(cable.intf2.name)
+
+
+def pair_commands(cables: Iterable[Link]) -> str:
+    """What ``ip -batch`` reads to make the veth pairs: the switch's end stays here, the other goes to its machine."""
+    return "".join(
+        f"link add name {cable.intf2.name} address {cable.intf2.mac} mtu {MTU} type veth "
+        f"peer name {cable.intf1.name} address {cable.intf1.mac} mtu {MTU} netns {cable.intf1.node.pid}\n"
+        for cable in cables
+    )

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process in the lab that builds it and then answers its keeper (docs/contracts.md, "Lab init")."""
+
+import base64
+import json
+import os
+import select
+import sys
+import traceback
+from typing import Any, NoReturn
+
+from atoll.model.codec import from_json
+from atoll.model.errors import AtollError, LabError
+from atoll.model.network import Network
+from atoll_emulation import ovs
+from atoll_emulation.nodes import LabNet, wire
+from atoll_emulation.shell import Shell
+from atoll_emulation.topo import LabTopo
+
+DATAPATHS = {"kernel": "kernel", "user": "userspace"}  # Mininet's word: Open vSwitch's and ours
+
+
+class Lines:
+    """JSON lines on standard input and output; everything else printed goes to standard error."""
+
+    def __init__(self) -> None:
+        self._output = os.fdopen(os.dup(1), "w", encoding="utf-8")
+        os.dup2(2, 1)
+        self._pending = b""
+
+    def say(self, kind: str, **fields: Any) -> None:
+        """Write one message."""
+        self._output.write(json.dumps({"type": kind, **fields}) + "\n")
+        self._output.flush()
+
+    def read(self) -> list[dict[str, Any]]:
+        """Wait for input; the complete messages in it. Raises EOFError at its end."""
+        data = os.read(0, 1 << 16)
+        if not data:
+            raise EOFError
+        *lines, self._pending = (self._pending + data).split(b"\n")
+        return [json.loads(line) for line in lines if line.strip()]
+
+    def first(self) -> dict[str, Any]:
+        """Wait for the first message, which comes alone. Raises EOFError."""
+        while not (messages := self.read()):
+            pass
+        return messages[0]
+
+
+def serve(pid_outside: int) -> NoReturn:
+    """Build the lab that the first line describes, then answer requests until the lab or standard input ends.
+
+    ``pid_outside``: the number of the lab's first process in the PID namespace it was started from.
+    """
+    lines = Lines()
+    try:
+        network = from_json(Network, lines.first()["network"])
+        switch, net = build(network, lines)
+        hosts = {machine.name: machine.pid for machine in net.hosts}
+        lines.say("ready", hosts=hosts, datapath=DATAPATHS[net.datapath], ovs=ovs.version(), pid=pid_outside)
+        Desk(lines, net).serve(switch)
+    except EOFError:
+        os._exit(0)
+    except AtollError as error:
+        lines.say("failed", message=str(error))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 -- Mininet raises bare Exceptions and exits on some errors
+        traceback.print_exc()
+        lines.say("failed", message=f"the lab could not be built: {str(error).strip() or type(error).__name__}")
+    os._exit(1)
+
+
+def build(network: Network, lines: Lines) -> tuple[ovs.OpenVSwitch, LabNet]:
+    """Bring up Open vSwitch, machines, cables and switches; check that they are what the network says."""
+    datapath = "kernel" if ovs.kernel_has_datapath() else "user"
+    lines.say("progress", text=f"Open vSwitch ({DATAPATHS[datapath]} datapath)")
+    switch = ovs.OpenVSwitch.start()
+    topo = LabTopo(network)
+    sizes = f"{len(topo.hosts())} machines, {len(topo.switches())} switches, {len(topo.links())} cables"
+    lines.say("progress", text=sizes)
+    net = LabNet(topo, datapath)
+    net.build()
+    wire(net)
+    net.start()
+    verify(net)
+    return switch, net
+
+
+def verify(net: LabNet) -> None:
+    """Ask Open vSwitch what it holds: every port its number, every bridge fail-secure. Raises LabError."""
+    held = ovs.read_back()
+    wrong = [f"{bridge.name}: no bridge of that name" for bridge in net.switches if bridge.name not in held.fail_modes]
+    for bridge in net.switches:
+        if held.fail_modes.get(bridge.name, "secure") != "secure":
+            wrong.append(f"{bridge.name}: fail mode {held.fail_modes[bridge.name]}, not secure")
+        for interface, number in bridge.ports.items():
+            if number and held.ofports.get(interface.name) != number:
+                found = held.errors.get(interface.name) or f"port {held.ofports.get(interface.name)}"
+                wrong.append(f"{bridge.name}/{number} ({interface.name}): {found}")
+    if wrong:
+        msg = "\n".join(("the switches are not as described:", *wrong))
+        raise LabError(msg)
+
+
+class Desk:
+    """Answers requests while the lab runs: one shell at a time."""
+
+    def __init__(self, lines: Lines, net: LabNet) -> None:
+        self._lines = lines
+        self._net = net
+        self._shell: Shell | None = None
+        self._poll = select.poll()
+
+    def serve(self, switch: ovs.OpenVSwitch) -> NoReturn:
+        """Until Open vSwitch ends (LabError) or standard input does (EOFError)."""
+        self._poll.register(0, select.POLLIN)
+        for process in (switch.database, switch.daemon):
+            self._poll.register(os.pidfd_open(process.pid), select.POLLIN)
+        while True:
+            ready = {descriptor for descriptor, _ in self._poll.poll()}
+            ended = switch.ended()
+            if ended is not None:
+                raise LabError(ended)
+            if self._shell is not None and self._shell.terminal in ready:
+                self._pass_on(self._shell)
+            if 0 in ready:
+                for request in self._lines.read():
+                    self._do(request)
+
+    def _do(self, request: dict[str, Any]) -> None:
+        match request:
+            case {"op": "shell", "id": name} if self._shell is not None:
+                self._lines.say("shell-closed", id=name, message="another shell is open on this lab")
+            case {"op": "shell", "id": name, "columns": columns, "rows": rows}:
+                self._shell = Shell.open(name, self._net, columns, rows)
+                self._poll.register(self._shell.terminal, select.POLLIN)
+            case {"op": op, "id": name} if self._shell is not None and self._shell.name == name:
+                self._do_in_shell(self._shell, op, request)
+            case _:  # for a shell that just ended
+                sys.stderr.write(f"lab: ignored {request}\n")
+
+    def _do_in_shell(self, shell: Shell, op: str, request: dict[str, Any]) -> None:
+        match op:
+            case "shell-input":
+                shell.write(base64.b64decode(request["data"]))
+            case "shell-resize":
+                shell.resize(request["columns"], request["rows"])
+            case "shell-close":
+                self._close(shell)
+            case _:
+                sys.stderr.write(f"lab: ignored {request}\n")
+
+    def _pass_on(self, shell: Shell) -> None:
+        output = shell.read()
+        if output:
+            self._lines.say("shell-output", id=shell.name, data=base64.b64encode(output).decode())
+        else:
+            self._close(shell)
+
+    def _close(self, shell: Shell) -> None:
+        self._poll.unregister(shell.terminal)
+        shell.close()
+        self._shell = None
+        self._lines.say("shell-closed", id=shell.name)
