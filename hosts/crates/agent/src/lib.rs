@@ -1,11 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The host agent: starts, watches and stops every job on a host.
+//!
+//! It speaks JSON lines on its own standard input and output (`docs/contracts.md`, "Agent"). What it
+//! started and what it set lives no longer than that stream:
+//!
+//! | what ends | who cleans up |
+//! |---|---|
+//! | standard input, or the reader of standard output; SIGTERM, SIGINT, SIGHUP | the agent: TERM, then KILL after 1 s, then settings undone |
+//! | the agent itself (`kill -9`) | the kernel: jobs carry a parent-death signal |
+//! | a job that leaves processes behind | the agent, their sub-reaper: by process group, or as its own adopted children |
+//!
+//! One thread runs everything: [`supervisor`] is a poll loop, and all jobs are forked by the main
+//! thread because a parent-death signal is tied to the forking thread. The only other threads are
+//! those that enter a network namespace for the length of one request ([`namespace`]).
+//! [`host`] decides what a machine needs as pure text (`ip -batch`, `nft`, sysctls) and
+//! [`apply`] carries it out and takes it back.
 
-/// `atoll-host agent`.
+mod apply;
+mod error;
+mod family;
+mod host;
+mod job;
+mod lines;
+mod namespace;
+mod offloads;
+mod output;
+mod protocol;
+mod signals;
+mod supervisor;
+mod sysctl;
+
+pub use error::AgentError;
+
+/// `atoll-host agent`: serve requests until standard input ends, then leave nothing behind.
 ///
 /// # Errors
-/// A message for the user.
+/// A message for the user when the agent cannot begin; failed requests are answered instead.
 pub fn run() -> Result<(), Box<dyn std::error::Error>> {
-    
-    Err("being written".into())
+    supervisor::Supervisor::new()?.serve()?;
+    Ok(())
 }

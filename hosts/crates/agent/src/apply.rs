@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Carrying out host settings, and taking them back.
+
+use crate::AgentError;
+use crate::host::{HostSettings, InterfaceState, nft_undo};
+use crate::namespace::{Namespace, tool};
+use crate::offloads::{self, Features, on_off};
+use crate::sysctl;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// What has been set on one machine, and how it was before. Its namespace is held open, so that it
+/// can be undone when the process that made it is gone.
+#[derive(Debug)]
+pub struct Applied {
+    namespace: Namespace,
+    settings: HostSettings,
+    before: Before,
+}
+
+/// The machine's state before each step that was taken; a step not taken left nothing here.
+#[derive(Debug, Default)]
+struct Before {
+    sysctls: Vec<(String, String)>,
+    offloads: BTreeMap<String, Features>,
+    interfaces: Option<Vec<InterfaceState>>,
+    nft: bool,
+}
+
+impl Applied {
+    /// Apply `settings`. On failure the machine is as it was.
+    pub fn apply(namespace: Namespace, settings: HostSettings) -> Result<Self, AgentError> {
+        let mut before = Before::default();
+        let outcome = namespace.run(|| before.take_steps(&settings));
+        let applied = Self {
+            namespace,
+            settings,
+            before,
+        };
+        match outcome {
+            Ok(()) => Ok(applied),
+            Err(error) => {
+                // The first failure is what the user has to know; what follows from it is not.
+                applied.undo().ok();
+                Err(error)
+            }
+        }
+    }
+
+    /// Sysctls before, and offloads that were switched off, for the run's manifest.
+    pub fn was(&self) -> Value {
+        let offloads: Map<String, Value> = self
+            .before
+            .offloads
+            .iter()
+            .map(|(interface, features)| (interface.clone(), features_json(features)))
+            .collect();
+        json!({"sysctls": self.before.sysctls, "offloads": offloads})
+    }
+
+    /// Put everything back, as far as the machine still has it.
+    pub fn undo(self) -> Result<(), AgentError> {
+        let Self {
+            namespace,
+            settings,
+            before,
+        } = self;
+        let problems = namespace.run(|| Ok(before.restore(&settings)))?;
+        if problems.is_empty() {
+            return Ok(());
+        }
+        Err(AgentError::Machine(format!(
+            "{} is not fully restored: {}",
+            settings.host,
+            problems.join("; ")
+        )))
+    }
+}
+
+impl Before {
+    fn take_steps(&mut self, settings: &HostSettings) -> Result<(), AgentError> {
+        let refuse = |message| AgentError::Machine(format!("{}: {message}", settings.host));
+        let states = settings
+            .match_machine(&interface_states()?)
+            .map_err(refuse)?;
+        let with_ipv6 = Path::new("/proc/sys/net/ipv6").exists();
+        self.sysctls = sysctl::write_all(&settings.all_sysctls(with_ipv6))?;
+        for interface in &settings.interfaces {
+            let features = offloads::switch_off(&interface.name)?;
+            self.offloads.insert(interface.name.clone(), features);
+        }
+        self.interfaces = Some(states);
+        run_batch(&settings.batch())?;
+        if settings.accepts_foreign() {
+            tool("nft", &["-f", "-"], &settings.nft_script())?;
+            self.nft = true;
+        }
+        Ok(())
+    }
+
+    /// Undo the steps taken, last first; what could not be undone, as messages.
+    fn restore(self, settings: &HostSettings) -> Vec<String> {
+        let Ok(present) = interface_states() else {
+            return vec!["its interfaces cannot be listed".to_owned()];
+        };
+        let mut problems = Vec::new();
+        let mut attempt = |step: Result<(), AgentError>| {
+            problems.extend(step.err().map(|error| error.to_string()));
+        };
+        if self.nft {
+            attempt(tool("nft", &["-f", "-"], &nft_undo()).map(drop));
+        }
+        // An interface that is gone took its addresses, routes and neighbours along.
+        if settings.match_machine(&present).is_err() {
+            return problems;
+        }
+        if let Some(before) = self.interfaces {
+            attempt(
+                tool(
+                    "ip",
+                    &["-force", "-batch", "-"],
+                    &settings.undo_batch(&before),
+                )
+                .map(drop),
+            );
+        }
+        for (interface, features) in &self.offloads {
+            attempt(offloads::restore(interface, features));
+        }
+        problems.extend(sysctl::restore(&self.sysctls));
+        problems
+    }
+}
+
+fn interface_states() -> Result<Vec<InterfaceState>, AgentError> {
+    Ok(serde_json::from_str(&tool(
+        "ip",
+        &["-json", "address", "show"],
+        "",
+    )?)?)
+}
+
+/// Run `ip -batch`; an error names the line of the batch that failed.
+fn run_batch(batch: &str) -> Result<(), AgentError> {
+    let Err(error) = tool("ip", &["-batch", "-"], batch) else {
+        return Ok(());
+    };
+    let AgentError::Tool { message, .. } = &error else {
+        return Err(error);
+    };
+    // "Error: Device does not exist.; Command failed -:3"
+    let Some((complaint, number)) = message.rsplit_once("Command failed -:") else {
+        return Err(error);
+    };
+    let line = number
+        .trim()
+        .parse::<usize>()
+        .ok()
+        .and_then(|n| batch.lines().nth(n - 1));
+    Err(AgentError::Tool {
+        tool: format!("ip {}", line.unwrap_or("-batch")),
+        message: complaint.trim_end_matches([';', ' ']).to_owned(),
+    })
+}
+
+/// What `read` answers, seen from the calling thread's namespace.
+pub fn read(sysctls: &[String], interfaces: &[String]) -> Result<Map<String, Value>, AgentError> {
+    let mut held = Map::new();
+    for name in sysctls {
+        held.insert(name.clone(), sysctl::read(name)?.into());
+    }
+    let mut features = Map::new();
+    for interface in interfaces {
+        features.insert(
+            interface.clone(),
+            features_json(&offloads::read(interface)?),
+        );
+    }
+    // Not /sys/class/net: that shows the namespace of whoever mounted it.
+    let table = fs::read_to_string("/proc/thread-self/net/dev")
+        .map_err(AgentError::file("/proc/thread-self/net/dev"))?;
+    let mut counters = Map::new();
+    for interface in interfaces {
+        let counted = parse_counters(&table, interface)
+            .ok_or_else(|| AgentError::Machine(format!("no interface {interface}")))?;
+        counters.insert(interface.clone(), counted);
+    }
+    let mut answer = Map::new();
+    answer.insert("sysctls".to_owned(), held.into());
+    answer.insert("offloads".to_owned(), features.into());
+    answer.insert("counters".to_owned(), counters.into());
+    Ok(answer)
+}
+
+fn features_json(features: &Features) -> Value {
+    let states = features
+        .iter()
+        .map(|(name, feature)| (name.clone(), on_off(feature.on).into()));
+    Value::Object(states.collect())
+}
+
+/// Columns of /proc/net/dev (proc(5)); those that veth and NICs count for frames.
+const COUNTERS: [(usize, &str); 8] = [
+    (0, "rx_bytes"),
+    (1, "rx_packets"),
+    (2, "rx_errors"),
+    (3, "rx_dropped"),
+    (8, "tx_bytes"),
+    (9, "tx_packets"),
+    (10, "tx_errors"),
+    (11, "tx_dropped"),
+];
+
+fn parse_counters(table: &str, interface: &str) -> Option<Value> {
+    let row = table
+        .lines()
+        .filter_map(|line| line.rsplit_once(':'))
+        .find_map(|(name, row)| (name.trim() == interface).then_some(row))?;
+    let columns: Vec<u64> = row
+        .split_whitespace()
+        .map_while(|column| column.parse().ok())
+        .collect();
+    COUNTERS
+        .iter()
+        .map(|(column, name)| Some(((*name).to_owned(), Value::from(*columns.get(*column)?))))
+        .collect::<Option<Map<String, Value>>>()
+        .map(Value::Object)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interface_counters_are_read_by_name() {
+        let table = "Inter-|   Receive  |  Transmit\n face |bytes packets errs ...\n\
+            w1-eth0: 100 2 0 1 0 0 0 0 300 4 0 5 0 0 0 0\n";
+        let counted = parse_counters(table, "w1-eth0").unwrap();
+        assert_eq!(counted["rx_packets"], 2);
+        assert_eq!(counted["rx_dropped"], 1);
+        assert_eq!(counted["tx_bytes"], 300);
+        assert_eq!(counted["tx_dropped"], 5);
+        assert!(parse_counters(table, "w1").is_none());
+    }
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The agent's children: those it started, and those it adopted because their parents died.
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait, waitpid};
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Between two looks at processes that were just killed.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Collect a child that has ended, if there is one.
+pub fn reap() -> rustix::io::Result<Option<(Pid, WaitStatus)>> {
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Err(Errno::INTR) => {}
+            Err(Errno::CHILD) => return Ok(None),
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Kill and collect every child there is, and theirs as they become ours: processes that left
+/// their job's group and session by forking twice. Gives up after `patience` on those that the
+/// kernel does not let die (blocked in a driver).
+pub fn kill_all(patience: Duration) {
+    let end = Instant::now() + patience;
+    while Instant::now() < end {
+        if matches!(waitpid(None, WaitOptions::NOHANG), Err(Errno::CHILD)) {
+            return; // none left
+        }
+        for pid in listed_children() {
+            // /proc may show another PID namespace than ours, with other processes under the same
+            // numbers. Only the parent can wait: who is not our child is not touched.
+            if matches!(waitpid(Some(pid), WaitOptions::NOHANG), Ok(None)) {
+                kill_process(pid, Signal::KILL).ok();
+            }
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+/// Processes whose parent is this one, according to /proc.
+fn listed_children() -> Vec<Pid> {
+    let own = std::process::id().to_string();
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok())
+        .filter(|pid| {
+            fs::read_to_string(format!("/proc/{pid}/stat"))
+                .is_ok_and(|stat| parent(&stat) == Some(own.as_str()))
+        })
+        .filter_map(Pid::from_raw)
+        .collect()
+}
+
+/// The parent's id in a line of /proc/PID/stat (proc(5)): the second field after the name, which is
+/// in parentheses and may hold blanks and parentheses itself.
+fn parent(stat: &str) -> Option<&str> {
+    let (_, after_name) = stat.rsplit_once(") ")?;
+    after_name.split(' ').nth(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_name_cannot_fake_its_parent() {
+        assert_eq!(parent("77 (x) S 1 (y) R 5 77 77 0"), Some("5"));
+        assert_eq!(parent(""), None);
+    }
+}

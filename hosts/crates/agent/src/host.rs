@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a machine of the experiment network needs, as pure text: sysctls, `ip -batch`, `nft`.
+//!
+//! Interfaces have `arp off`: neighbours are permanent, so nothing may ever ask or answer on the
+//! wire. A routed box takes frames addressed to others (the network rewrites no MAC addresses):
+//! nftables' netdev ingress hook tells the kernel they are for this host.
+
+use serde::Deserialize;
+use std::fmt::Write as _;
+
+/// `atoll.model.plan.HostSettings`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct HostSettings {
+    /// The machine's name.
+    pub host: String,
+    /// Its experiment interfaces.
+    pub interfaces: Vec<InterfaceSettings>,
+    /// Names with dots, and values.
+    pub sysctls: Vec<(String, String)>,
+}
+
+/// `atoll.model.plan.InterfaceSettings`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct InterfaceSettings {
+    /// The interface's name.
+    pub name: String,
+    /// The MAC address it must have: everybody's permanent neighbours say so.
+    pub mac: String,
+    /// With prefix length.
+    pub address: Option<String>,
+    /// On-link prefixes.
+    pub routes: Vec<String>,
+    /// IPv4 address and MAC address.
+    pub neighbours: Vec<(String, String)>,
+    /// Receive frames addressed to others.
+    #[serde(default)]
+    pub promiscuous: bool,
+    /// Treat frames addressed to others as addressed to this machine, and route them.
+    #[serde(default)]
+    pub accept_foreign: bool,
+}
+
+/// An interface as it is: one element of `ip -json address show`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct InterfaceState {
+    #[serde(rename = "ifname")]
+    name: String,
+    #[serde(rename = "address", default)]
+    mac: String,
+    mtu: u32,
+    flags: Vec<String>,
+    addr_info: Vec<AddressState>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+struct AddressState {
+    #[serde(default)]
+    local: String,
+    prefixlen: u8,
+}
+
+impl InterfaceState {
+    fn has_flag(&self, flag: &str) -> bool {
+        self.flags.iter().any(|held| held == flag)
+    }
+
+    fn holds(&self, address: &str) -> bool {
+        self.addr_info
+            .iter()
+            .any(|held| format!("{}/{}", held.local, held.prefixlen) == address)
+    }
+}
+
+/// MTU of every experiment interface: wire-size Ethernet.
+const MTU: u32 = 1500;
+
+/// The table of everything this agent filters in a namespace.
+const NFT_TABLE: &str = "netdev atoll";
+
+impl HostSettings {
+    /// Whether the machine routes frames addressed to others.
+    pub fn accepts_foreign(&self) -> bool {
+        self.interfaces
+            .iter()
+            .any(|interface| interface.accept_foreign)
+    }
+
+    /// Each interface's present state, in the order of the settings; or what is wrong with the
+    /// machine: an interface that is not there or has another MAC address.
+    pub fn match_machine(&self, found: &[InterfaceState]) -> Result<Vec<InterfaceState>, String> {
+        self.interfaces
+            .iter()
+            .map(|wanted| {
+                let state = found.iter().find(|state| state.name == wanted.name).ok_or_else(|| {
+                    format!("no interface {}; there are: {}", wanted.name, names(found))
+                })?;
+                if !state.mac.eq_ignore_ascii_case(&wanted.mac) {
+                    return Err(format!(
+                        "interface {} has MAC address {}, the plan says {}: correct the description of the lab",
+                        wanted.name, state.mac, wanted.mac
+                    ));
+                }
+                Ok(state.clone())
+            })
+            .collect()
+    }
+
+    /// Sysctls in the order they must be written. `with_ipv6`: the kernel has IPv6.
+    pub fn all_sysctls(&self, with_ipv6: bool) -> Vec<(String, String)> {
+        // Reverse-path filtering uses the larger of `all` and the interface's own value.
+        let mut sysctls = vec![("net.ipv4.conf.all.rp_filter".to_owned(), "0".to_owned())];
+        for interface in &self.interfaces {
+            let name = interface.name.replace('.', "/");
+            sysctls.push((format!("net.ipv4.conf.{name}.rp_filter"), "0".to_owned()));
+            if with_ipv6 {
+                // No router solicitations or neighbour discovery on the wire.
+                sysctls.push((format!("net.ipv6.conf.{name}.disable_ipv6"), "1".to_owned()));
+            }
+        }
+        sysctls.extend(self.sysctls.iter().cloned());
+        sysctls
+    }
+
+    /// Input of `ip -batch -`. ARP goes off first: changing that flag empties the neighbour table.
+    pub fn batch(&self) -> String {
+        let mut batch = String::new();
+        for interface in &self.interfaces {
+            let device = &interface.name;
+            let promiscuous = if interface.promiscuous {
+                " promisc on"
+            } else {
+                ""
+            };
+            let _ = writeln!(
+                batch,
+                "link set dev {device} mtu {MTU} arp off{promiscuous} up"
+            );
+            if let Some(address) = &interface.address {
+                let _ = writeln!(batch, "address replace {address} dev {device}");
+            }
+            for (address, mac) in &interface.neighbours {
+                let _ = writeln!(
+                    batch,
+                    "neighbour replace {address} lladdr {mac} dev {device} nud permanent"
+                );
+            }
+            for prefix in &interface.routes {
+                let _ = writeln!(batch, "route replace {prefix} dev {device} scope link");
+            }
+        }
+        batch
+    }
+
+    /// Input of `ip -force -batch -` that takes [`Self::batch`] back, given the states before.
+    pub fn undo_batch(&self, before: &[InterfaceState]) -> String {
+        let mut batch = String::new();
+        for (interface, state) in self.interfaces.iter().zip(before) {
+            let device = &interface.name;
+            for prefix in &interface.routes {
+                let _ = writeln!(batch, "route delete {prefix} dev {device} scope link");
+            }
+            for (address, _) in &interface.neighbours {
+                let _ = writeln!(batch, "neighbour delete {address} dev {device}");
+            }
+            if let Some(address) = interface
+                .address
+                .as_ref()
+                .filter(|address| !state.holds(address))
+            {
+                let _ = writeln!(batch, "address delete {address} dev {device}");
+            }
+            let arp = if state.has_flag("NOARP") { "off" } else { "on" };
+            let promiscuous = if state.has_flag("PROMISC") {
+                "on"
+            } else {
+                "off"
+            };
+            let up = if state.has_flag("UP") { "up" } else { "down" };
+            let _ = writeln!(
+                batch,
+                "link set dev {device} mtu {} arp {arp} promisc {promiscuous} {up}",
+                state.mtu
+            );
+        }
+        batch
+    }
+
+    /// Input of `nft -f -` for the interfaces that accept frames addressed to others. Replaces in
+    /// one transaction whatever an agent that was killed left behind.
+    pub fn nft_script(&self) -> String {
+        let mut script =
+            format!("add table {NFT_TABLE}\ndelete table {NFT_TABLE}\ntable {NFT_TABLE} {{\n");
+        let accepting = self
+            .interfaces
+            .iter()
+            .filter(|interface| interface.accept_foreign);
+        for (number, interface) in accepting.enumerate() {
+            let _ = writeln!(
+                script,
+                "chain in{number} {{ type filter hook ingress device \"{}\" priority 0; \
+                 meta pkttype other meta pkttype set host; }}",
+                interface.name
+            );
+        }
+        script.push_str("}\n");
+        script
+    }
+}
+
+/// Input of `nft -f -` that takes [`HostSettings::nft_script`] back.
+pub fn nft_undo() -> String {
+    format!("delete table {NFT_TABLE}\n")
+}
+
+fn names(found: &[InterfaceState]) -> String {
+    found
+        .iter()
+        .map(|state| state.name.as_str())
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings() -> HostSettings {
+        serde_json::from_value(serde_json::json!({
+            "host": "pep-w",
+            "interfaces": [
+                {"name": "pep-w.a", "mac": "02:00:00:00:00:0A", "address": "10.0.0.1/32",
+                 "routes": ["10.10.0.0/16"], "neighbours": [["10.10.0.1", "02:00:00:00:00:01"]],
+                 "promiscuous": true, "accept_foreign": true},
+                {"name": "pep-w.b", "mac": "02:00:00:00:00:0b", "address": null, "routes": [], "neighbours": []}
+            ],
+            "sysctls": [["net.ipv4.ip_forward", "1"]]
+        }))
+        .unwrap()
+    }
+
+    fn states() -> Vec<InterfaceState> {
+        serde_json::from_str(
+            r#"[{"ifname":"lo","mtu":65536,"flags":["LOOPBACK"],"address":"00:00:00:00:00:00","addr_info":[]},
+                {"ifname":"pep-w.b","mtu":9000,"flags":["UP","PROMISC"],"address":"02:00:00:00:00:0b","addr_info":[]},
+                {"ifname":"pep-w.a","mtu":1500,"flags":["BROADCAST"],"address":"02:00:00:00:00:0a","addr_info":[]}]"#,
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn arp_is_off_before_neighbours_are_set() {
+        let batch = settings().batch();
+        let lines: Vec<&str> = batch.lines().collect();
+        assert_eq!(
+            lines[0],
+            "link set dev pep-w.a mtu 1500 arp off promisc on up"
+        );
+        assert_eq!(lines[1], "address replace 10.0.0.1/32 dev pep-w.a");
+        assert_eq!(
+            lines[2],
+            "neighbour replace 10.10.0.1 lladdr 02:00:00:00:00:01 dev pep-w.a nud permanent"
+        );
+        assert_eq!(
+            lines[3],
+            "route replace 10.10.0.0/16 dev pep-w.a scope link"
+        );
+        assert_eq!(lines[4], "link set dev pep-w.b mtu 1500 arp off up");
+        assert_eq!(lines.len(), 5);
+    }
+
+    #[test]
+    fn undoing_restores_each_link_as_it_was() {
+        let settings = settings();
+        let before = settings.match_machine(&states()).unwrap();
+        let undo = settings.undo_batch(&before);
+        assert!(undo.contains("address delete 10.0.0.1/32 dev pep-w.a\n"));
+        assert!(undo.contains("link set dev pep-w.a mtu 1500 arp on promisc off down\n"));
+        assert!(undo.contains("link set dev pep-w.b mtu 9000 arp on promisc on up\n"));
+    }
+
+    #[test]
+    fn an_address_that_was_there_before_stays() {
+        let settings = settings();
+        let mut before = settings.match_machine(&states()).unwrap();
+        before[0].addr_info.push(AddressState {
+            local: "10.0.0.1".into(),
+            prefixlen: 32,
+        });
+        assert!(!settings.undo_batch(&before).contains("address delete"));
+    }
+
+    #[test]
+    fn another_mac_address_is_refused_by_name() {
+        let mut settings = settings();
+        settings.interfaces[1].mac = "02:00:00:00:00:0c".into();
+        let refusal = settings.match_machine(&states()).unwrap_err();
+        assert!(refusal.contains(
+            "pep-w.b has MAC address 02:00:00:00:00:0b, the plan says 02:00:00:00:00:0c"
+        ));
+        settings.interfaces[1].name = "gone".into();
+        let refusal = settings.match_machine(&states()).unwrap_err();
+        assert_eq!(
+            refusal,
+            "no interface gone; there are: lo, pep-w.b, pep-w.a"
+        );
+    }
+
+    #[test]
+    fn only_accepting_interfaces_get_an_ingress_chain() {
+        let script = settings().nft_script();
+        assert_eq!(script.matches("hook ingress").count(), 1);
+        assert!(script.contains("device \"pep-w.a\""));
+    }
+
+    #[test]
+    fn a_dot_in_an_interface_name_is_not_a_sysctl_separator() {
+        let sysctls = settings().all_sysctls(true);
+        assert!(sysctls.contains(&("net.ipv6.conf.pep-w/a.disable_ipv6".into(), "1".into())));
+        assert_eq!(sysctls.last().unwrap().0, "net.ipv4.ip_forward");
+        assert!(
+            settings()
+                .all_sysctls(false)
+                .iter()
+                .all(|(name, _)| !name.contains("ipv6"))
+        );
+    }
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One job: a process leading a group of its own, and its pipes.
+
+use crate::AgentError;
+use crate::lines::LineSplitter;
+use crate::protocol::{LINES, StartJob};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use std::env;
+use std::fs::{File, OpenOptions};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// Longer lines of jobs come in pieces: the bound on what the agent holds for one stream.
+const LONGEST_LINE: usize = 4 << 20;
+
+/// A job that leaves more input than this unread is refused more.
+const MOST_INPUT: usize = 16 << 20;
+
+/// How much of a job's output is read at a time: a pipe's capacity.
+const CHUNK: usize = 64 << 10;
+
+/// A running job.
+#[derive(Debug)]
+pub struct Job {
+    /// Its name: unique among running jobs.
+    pub name: String,
+    /// Process id, and that of its group and session.
+    pub pid: Pid,
+    /// Readable when the process has ended.
+    pub ended: OwnedFd,
+    /// When its group gets KILL, once it was told to stop.
+    pub kill_at: Option<Instant>,
+    /// Standard output, then standard error, as far as they become lines.
+    pub streams: Vec<Stream>,
+    input: Option<Input>,
+}
+
+/// A pipe whose lines become events.
+#[derive(Debug)]
+pub struct Stream {
+    /// `stdout` or `stderr`.
+    pub name: &'static str,
+    pipe: OwnedFd,
+    splitter: LineSplitter,
+}
+
+#[derive(Debug)]
+struct Input {
+    pipe: OwnedFd,
+    pending: Vec<u8>,
+    close_when_empty: bool,
+}
+
+impl Job {
+    /// Start a job. To be called by a thread that lives as long as the agent: the kernel kills the
+    /// job when that thread ends.
+    pub fn start(request: &StartJob) -> Result<Self, AgentError> {
+        let (program, arguments) = request
+            .argv
+            .split_first()
+            .ok_or_else(|| AgentError::Machine("argv is empty".to_owned()))?;
+        let mut command = Command::new(executable(program)?);
+        command.arg0(program).args(arguments).stdin(Stdio::piped());
+        command.stdout(destination(&request.stdout)?);
+        if let Some(stderr) = &request.stderr {
+            command.stderr(destination(stderr)?);
+        }
+        let netns = request.netns.as_deref();
+        netio::process::configure_child(&mut command, netns).map_err(AgentError::file(
+            &netns.unwrap_or(Path::new("")).to_string_lossy(),
+        ))?;
+        let mut child = command.spawn().map_err(|source| AgentError::Start {
+            program: program.clone(),
+            source,
+        })?;
+        let pid = Pid::from_child(&child);
+        let stdout = child
+            .stdout
+            .take()
+            .map(|pipe| Stream::new("stdout", pipe.into()));
+        let stderr = child
+            .stderr
+            .take()
+            .map(|pipe| Stream::new("stderr", pipe.into()));
+        let mut job = Self {
+            name: request.job.clone(),
+            pid,
+            ended: pidfd_open(pid, PidfdFlags::empty())?,
+            kill_at: None,
+            streams: [stdout, stderr]
+                .into_iter()
+                .flatten()
+                .collect::<Result<_, _>>()?,
+            input: child
+                .stdin
+                .take()
+                .map(|pipe| Input::new(pipe.into()))
+                .transpose()?,
+        };
+        job.send(request.input.as_bytes())?;
+        if request.close_input {
+            job.end_input();
+        }
+        Ok(job)
+    }
+
+    /// Send a signal to the whole process group. A group that has ended is no error.
+    pub fn signal(&self, signal: Signal) -> Result<(), AgentError> {
+        match rustix::process::kill_process_group(self.pid, signal) {
+            Ok(()) | Err(Errno::SRCH) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Queue bytes for standard input and write what goes without blocking. A job that has closed
+    /// its input gets nothing, silently: it ends or has said why on its output.
+    pub fn send(&mut self, bytes: &[u8]) -> Result<(), AgentError> {
+        let Some(input) = &mut self.input else {
+            return Ok(());
+        };
+        let pending = input.pending.len();
+        if pending > 0 && pending + bytes.len() > MOST_INPUT {
+            return Err(AgentError::InputBlocked {
+                job: self.name.clone(),
+                pending,
+            });
+        }
+        input.pending.extend_from_slice(bytes);
+        self.write_input();
+        Ok(())
+    }
+
+    /// End standard input once everything queued is written.
+    pub fn end_input(&mut self) {
+        if let Some(input) = &mut self.input {
+            input.close_when_empty = true;
+        }
+        self.write_input();
+    }
+
+    /// The input pipe, if bytes wait for it.
+    pub fn blocked_input(&self) -> Option<BorrowedFd<'_>> {
+        let input = self.input.as_ref()?;
+        (!input.pending.is_empty()).then(|| input.pipe.as_fd())
+    }
+
+    /// Write queued input as far as it goes without blocking.
+    pub fn write_input(&mut self) {
+        let Some(input) = &mut self.input else {
+            return;
+        };
+        while !input.pending.is_empty() {
+            match rustix::io::write(&input.pipe, &input.pending) {
+                Ok(count) => drop(input.pending.drain(..count)),
+                Err(Errno::AGAIN | Errno::INTR) => return,
+                Err(_) => {
+                    self.input = None; // closed by the job
+                    return;
+                }
+            }
+        }
+        if input.close_when_empty {
+            self.input = None;
+        }
+    }
+}
+
+impl Input {
+    fn new(pipe: OwnedFd) -> Result<Self, AgentError> {
+        // This end is ours alone; the job's end keeps its own blocking mode.
+        rustix::io::ioctl_fionbio(&pipe, true)?;
+        Ok(Self {
+            pipe,
+            pending: Vec::new(),
+            close_when_empty: false,
+        })
+    }
+}
+
+impl Stream {
+    fn new(name: &'static str, pipe: OwnedFd) -> Result<Self, AgentError> {
+        rustix::io::ioctl_fionbio(&pipe, true)?;
+        Ok(Self {
+            name,
+            pipe,
+            splitter: LineSplitter::new(LONGEST_LINE),
+        })
+    }
+
+    /// The pipe to poll.
+    pub fn pipe(&self) -> BorrowedFd<'_> {
+        self.pipe.as_fd()
+    }
+
+    /// Read once and deliver the lines this completes. `Ok(true)`: there may be more;
+    /// `Ok(false)`: nothing at the moment; an error: the stream has ended.
+    pub fn read(&mut self, deliver: impl FnMut(&[u8])) -> Result<bool, StreamEnded> {
+        let mut chunk = vec![0; CHUNK];
+        match rustix::io::read(&self.pipe, &mut chunk) {
+            Ok(0) => {
+                self.splitter.finish(deliver);
+                Err(StreamEnded)
+            }
+            Ok(count) => {
+                self.splitter.feed(&chunk[..count], deliver);
+                Ok(true)
+            }
+            Err(Errno::AGAIN | Errno::INTR) => Ok(false),
+            Err(_) => Err(StreamEnded),
+        }
+    }
+
+    /// The job has ended: deliver what the pipe still holds. What a surviving descendant writes
+    /// later is not the job's output any more.
+    pub fn drain(&mut self, mut deliver: impl FnMut(&[u8])) {
+        let most = LONGEST_LINE / CHUNK; // a descendant may write faster than we read
+        for _ in 0..most {
+            match self.read(&mut deliver) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(StreamEnded) => return,
+            }
+        }
+        self.splitter.finish(deliver);
+    }
+}
+
+/// Nothing more will come from a stream.
+#[derive(Debug)]
+pub struct StreamEnded;
+
+/// The agent's own executable for `atoll-host`: hosts need one file, wherever it lies.
+fn executable(program: &str) -> Result<PathBuf, AgentError> {
+    if program == "atoll-host" {
+        return Ok(env::current_exe()?);
+    }
+    Ok(PathBuf::from(program))
+}
+
+fn destination(place: &str) -> Result<Stdio, AgentError> {
+    if place == LINES {
+        return Ok(Stdio::piped());
+    }
+    let file: File = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(place)
+        .map_err(AgentError::file(place))?;
+    Ok(file.into())
+}

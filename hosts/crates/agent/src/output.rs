@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Messages to standard output, never blocking and never lost while its reader lives.
+
+use crate::protocol::Message;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use std::io;
+
+/// With more than this waiting, the agent takes no requests and reads no job output: jobs then
+/// block on their full pipes, which is the back-pressure that bounds the agent's memory.
+const HIGH_WATER: usize = 1 << 20;
+
+/// poll(2) answers POLLOUT for a pipe when at least this much (`PIPE_BUF`) fits: such a write never
+/// blocks. So standard output need not be switched to `O_NONBLOCK`, which would switch it for
+/// every process that shares it.
+const ATOMIC_WRITE: usize = 4096;
+
+/// What waits to be written.
+#[derive(Debug, Default)]
+pub struct Output {
+    waiting: Vec<u8>,
+    written: usize,
+    reader_gone: bool,
+}
+
+impl Output {
+    /// Queue a message.
+    pub fn say(&mut self, message: &Message<'_>) {
+        if self.reader_gone {
+            return;
+        }
+        // Strings, numbers and maps with string keys: nothing that JSON cannot hold.
+        if serde_json::to_writer(&mut self.waiting, message).is_ok() {
+            self.waiting.push(b'\n');
+        }
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.written == self.waiting.len()
+    }
+
+    /// Whether so much waits that nothing more should be produced.
+    pub fn is_full(&self) -> bool {
+        self.waiting.len() - self.written > HIGH_WATER
+    }
+
+    /// Whether nobody reads any more; messages are then dropped.
+    pub fn reader_gone(&self) -> bool {
+        self.reader_gone
+    }
+
+    /// Forget what waits: nobody will read it.
+    pub fn abandon(&mut self) {
+        self.reader_gone = true;
+        self.waiting.clear();
+        self.written = 0;
+    }
+
+    /// Write as much as goes without blocking.
+    pub fn flush(&mut self) {
+        while !self.is_empty() && wait_writable(&Timespec::default()) {
+            let end = self.waiting.len().min(self.written + ATOMIC_WRITE);
+            match rustix::io::write(io::stdout(), &self.waiting[self.written..end]) {
+                Ok(count) => self.written += count,
+                Err(Errno::INTR | Errno::AGAIN) => break,
+                Err(_) => self.abandon(),
+            }
+        }
+        if self.is_empty() {
+            self.waiting.clear();
+            self.written = 0;
+        } else if self.written > HIGH_WATER {
+            self.waiting.drain(..self.written);
+            self.written = 0;
+        }
+    }
+
+    /// Write all, giving up when the reader takes nothing for `patience`.
+    pub fn flush_all(&mut self, patience: &Timespec) {
+        while !self.is_empty() && wait_writable(patience) {
+            self.flush();
+        }
+    }
+}
+
+fn wait_writable(patience: &Timespec) -> bool {
+    let stdout = io::stdout();
+    let mut fds = [PollFd::new(&stdout, PollFlags::OUT)];
+    // An error condition counts as writable: the write then says which.
+    matches!(poll(&mut fds, Some(patience)), Ok(ready) if ready > 0)
+}

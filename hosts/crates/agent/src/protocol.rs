@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The messages of `docs/contracts.md`, "Agent", as values.
+
+use crate::AgentError;
+use crate::host::HostSettings;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::path::PathBuf;
+
+/// One request: its number, and what to do (or why that could not be understood).
+#[derive(Debug)]
+pub struct Request {
+    /// Repeated in the answer; null when the line had none.
+    pub id: Value,
+    /// What to do.
+    pub operation: Result<Operation, AgentError>,
+}
+
+impl Request {
+    /// Read one line.
+    pub fn parse(line: &[u8]) -> Self {
+        match serde_json::from_slice::<Value>(line) {
+            Ok(message) => Self {
+                id: message.get("id").cloned().unwrap_or(Value::Null),
+                operation: Operation::deserialize(message).map_err(AgentError::from),
+            },
+            Err(error) => Self {
+                id: Value::Null,
+                operation: Err(error.into()),
+            },
+        }
+    }
+}
+
+/// What the agent can be asked to do.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "op", rename_all = "lowercase")]
+pub enum Operation {
+    /// Start a job.
+    Start(StartJob),
+    /// Signal a job's process group; KILL follows after the grace time.
+    Stop {
+        /// The job's name.
+        job: String,
+        /// `TERM`, `INT`, ...
+        #[serde(default = "default_signal")]
+        signal: String,
+        /// How long the job may take to end.
+        #[serde(default = "default_grace_ns")]
+        grace_ns: u64,
+    },
+    /// Write to a job's standard input.
+    Input {
+        /// The job's name.
+        job: String,
+        /// UTF-8 text, newline included.
+        text: String,
+    },
+    /// Set a machine up.
+    Set {
+        /// The machine's name: what `unset` takes back.
+        host: String,
+        /// Its network namespace; null for the agent's own.
+        #[serde(default)]
+        netns: Option<PathBuf>,
+        /// `atoll.model.plan.HostSettings`.
+        settings: HostSettings,
+    },
+    /// Take back what `set` did.
+    Unset {
+        /// The machine's name.
+        host: String,
+    },
+    /// Write sysctls, verified; undone only by writing `was`, or by the end of the namespace.
+    Sysctl {
+        /// Network namespace; null for the agent's own.
+        #[serde(default)]
+        netns: Option<PathBuf>,
+        /// Names with dots, and values.
+        sysctls: Vec<(String, String)>,
+    },
+    /// Read sysctls, offloads and interface counters.
+    Read {
+        /// Network namespace; null for the agent's own.
+        #[serde(default)]
+        netns: Option<PathBuf>,
+        /// Names with dots.
+        #[serde(default)]
+        sysctls: Vec<String>,
+        /// Interface names.
+        #[serde(default)]
+        interfaces: Vec<String>,
+    },
+}
+
+/// A job to start.
+#[derive(Debug, Deserialize)]
+pub struct StartJob {
+    /// Its name: unique among running jobs.
+    pub job: String,
+    /// Network namespace; null for the agent's own.
+    #[serde(default)]
+    pub netns: Option<PathBuf>,
+    /// Program and arguments; `atoll-host` is the agent's own executable.
+    pub argv: Vec<String>,
+    /// First bytes of standard input.
+    #[serde(default)]
+    pub input: String,
+    /// Standard input ends after `input`.
+    #[serde(default)]
+    pub close_input: bool,
+    /// `lines`, or a file to append to.
+    #[serde(default = "default_stdout")]
+    pub stdout: String,
+    /// `lines`, a file to append to, or null: the agent's own standard error.
+    #[serde(default)]
+    pub stderr: Option<String>,
+}
+
+/// The word that turns a job's output into events instead of a file.
+pub const LINES: &str = "lines";
+
+fn default_stdout() -> String {
+    LINES.to_owned()
+}
+
+fn default_signal() -> String {
+    "TERM".to_owned()
+}
+
+fn default_grace_ns() -> u64 {
+    2_000_000_000
+}
+
+/// What the agent says.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub enum Message<'a> {
+    /// First of all.
+    Hello {
+        /// Of this protocol.
+        protocol: u32,
+        /// Of the program.
+        version: &'a str,
+        /// The agent's process id.
+        pid: u32,
+    },
+    /// A line of a job's output. Bytes that are not UTF-8 become U+FFFD.
+    Line {
+        /// The job's name.
+        job: &'a str,
+        /// `stdout` or `stderr`.
+        stream: &'a str,
+        /// Without its newline.
+        line: &'a str,
+    },
+    /// A job has ended; no line of it follows.
+    Exit {
+        /// The job's name.
+        job: &'a str,
+        /// Exit status, unless a signal ended it.
+        code: Option<i32>,
+        /// Name of the signal that ended it, without `SIG`.
+        signal: Option<String>,
+    },
+    /// The answer to a request.
+    Answer {
+        /// The request's number.
+        id: &'a Value,
+        /// Whether it was done.
+        ok: bool,
+        /// Why not, on one line.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+        /// What the operation answers.
+        #[serde(flatten)]
+        fields: Map<String, Value>,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `tests/data/contract/agent.jsonl`: `{"from":"keeper"|"agent","message":{..}}` a line.
+    fn examples(from: &str) -> Vec<Value> {
+        include_str!("../../../../tests/data/contract/agent.jsonl")
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap())
+            .filter(|example| example["from"] == from)
+            .map(|mut example| example["message"].take())
+            .collect()
+    }
+
+    #[test]
+    fn every_request_of_the_contract_is_understood() {
+        let requests = examples("keeper");
+        assert!(requests.len() >= 7, "one example an operation at least");
+        for example in requests {
+            let request = Request::parse(example.to_string().as_bytes());
+            assert_eq!(request.id, example["id"]);
+            assert!(
+                request.operation.is_ok(),
+                "{example}: {}",
+                request.operation.unwrap_err()
+            );
+        }
+    }
+
+    #[test]
+    fn what_the_agent_says_is_what_the_contract_shows() {
+        let was = serde_json::json!({"was": [["net.ipv4.tcp_ecn", "2"]]});
+        let one = Value::from(6);
+        let said = [
+            Message::Hello {
+                protocol: 1,
+                version: "0.1.0",
+                pid: 12,
+            },
+            Message::Line {
+                job: "serve-w1",
+                stream: "stdout",
+                line: "{\"type\":\"ready\"}",
+            },
+            Message::Exit {
+                job: "serve-w1",
+                code: Some(0),
+                signal: None,
+            },
+            Message::Exit {
+                job: "link-sat",
+                code: None,
+                signal: Some("KILL".into()),
+            },
+            Message::Answer {
+                id: &one,
+                ok: true,
+                error: None,
+                fields: was.as_object().unwrap().clone(),
+            },
+            Message::Answer {
+                id: &one,
+                ok: false,
+                error: Some("one line".into()),
+                fields: Map::new(),
+            },
+        ];
+        let shown = examples("agent");
+        for message in said {
+            let message = serde_json::to_value(message).unwrap();
+            assert!(
+                shown.contains(&message),
+                "{message} is not in the contract's examples"
+            );
+        }
+    }
+
+    #[test]
+    fn a_bad_request_keeps_its_number_and_names_the_mistake() {
+        let request = Request::parse(br#"{"id":4,"op":"stop"}"#);
+        assert_eq!(request.id, Value::from(4));
+        assert_eq!(
+            request.operation.unwrap_err().to_string(),
+            "not a request: missing field `job`"
+        );
+        let request = Request::parse(b"{nonsense");
+        assert_eq!(request.id, Value::Null);
+        assert!(request.operation.is_err());
+    }
+}

@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The poll loop: requests in, events out, jobs watched, nothing left behind.
+
+use crate::AgentError;
+use crate::apply::{self, Applied};
+use crate::family;
+use crate::host::HostSettings;
+use crate::job::{Job, StreamEnded};
+use crate::lines::LineSplitter;
+use crate::namespace::Namespace;
+use crate::output::Output;
+use crate::protocol::{Message, Operation, Request, StartJob};
+use crate::signals;
+use crate::sysctl;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitStatus};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long jobs may take to end when the agent's own input ends, and a finished job's group.
+const LAST_GRACE: Duration = Duration::from_secs(1);
+
+/// Requests longer than this are no requests.
+const LONGEST_REQUEST: usize = 64 << 20;
+
+/// How often the processes left in the group of a finished job are looked at until they get KILL.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// What poll says of standard output when its reader has closed it.
+const GONE: PollFlags = PollFlags::ERR.union(PollFlags::HUP).union(PollFlags::NVAL);
+
+/// Everything the agent holds.
+pub struct Supervisor {
+    requests: LineSplitter,
+    output: Output,
+    end_requested: OwnedFd,
+    jobs: Vec<Job>,
+    /// Process groups whose leader has ended, and when what is left of them gets KILL.
+    remains: Vec<(Pid, Instant)>,
+    hosts: BTreeMap<String, Applied>,
+    /// Once closing: when to give up on jobs that even KILL does not end (blocked in a driver).
+    give_up_at: Option<Instant>,
+}
+
+/// A descriptor that poll found ready.
+#[derive(Clone, Copy)]
+enum Ready {
+    Requests(PollFlags),
+    Reader(PollFlags),
+    EndRequested,
+    Ended,
+    Input(usize),
+    Stream(usize, usize),
+}
+
+impl Supervisor {
+    /// Become the parent of whatever jobs leave behind.
+    pub fn new() -> Result<Self, AgentError> {
+        let end_requested = netio::termination::requests()?;
+        netio::process::set_child_subreaper()?;
+        Ok(Self {
+            requests: LineSplitter::new(LONGEST_REQUEST),
+            output: Output::default(),
+            end_requested,
+            jobs: Vec::new(),
+            remains: Vec::new(),
+            hosts: BTreeMap::new(),
+            give_up_at: None,
+        })
+    }
+
+    /// Serve until standard input ends, nobody reads standard output any more, or a signal says so.
+    pub fn serve(mut self) -> Result<(), AgentError> {
+        self.output.say(&Message::Hello {
+            protocol: 1,
+            version: env!("CARGO_PKG_VERSION"),
+            pid: std::process::id(),
+        });
+        let outcome = self.watch();
+        self.leave_nothing();
+        outcome
+    }
+
+    fn watch(&mut self) -> Result<(), AgentError> {
+        while !self.finished() {
+            self.output.flush();
+            for ready in self.wait()? {
+                self.handle(ready)?;
+            }
+            self.kill_overdue()?;
+            if self.output.reader_gone() {
+                self.close();
+            }
+        }
+        Ok(())
+    }
+
+    fn finished(&self) -> bool {
+        let nothing_left = self.jobs.is_empty() && self.remains.is_empty();
+        self.give_up_at
+            .is_some_and(|at| nothing_left || at <= Instant::now())
+    }
+
+    /// Wait until something can be done. With a full output nothing is taken in, but the end of
+    /// any stream or job is still seen.
+    fn wait(&self) -> Result<Vec<Ready>, AgentError> {
+        let stdin = io::stdin();
+        let stdout = io::stdout();
+        let taking = if self.output.is_full() {
+            PollFlags::empty()
+        } else {
+            PollFlags::IN
+        };
+        let writing = if self.output.is_empty() {
+            PollFlags::empty()
+        } else {
+            PollFlags::OUT
+        };
+        let mut what = Vec::new();
+        let mut fds = Vec::new();
+        if self.give_up_at.is_none() {
+            what.push(Ready::Requests(PollFlags::empty()));
+            fds.push(PollFd::new(&stdin, taking));
+            what.push(Ready::EndRequested);
+            fds.push(PollFd::new(&self.end_requested, PollFlags::IN));
+        }
+        if !self.output.reader_gone() {
+            what.push(Ready::Reader(PollFlags::empty()));
+            fds.push(PollFd::new(&stdout, writing));
+        }
+        for (number, job) in self.jobs.iter().enumerate() {
+            if let Some(pipe) = job.blocked_input() {
+                what.push(Ready::Input(number));
+                fds.push(PollFd::from_borrowed_fd(pipe, PollFlags::OUT));
+            }
+            for (which, stream) in job.streams.iter().enumerate() {
+                if !taking.is_empty() {
+                    what.push(Ready::Stream(number, which));
+                    fds.push(PollFd::from_borrowed_fd(stream.pipe(), taking));
+                }
+            }
+            what.push(Ready::Ended);
+            fds.push(PollFd::new(&job.ended, PollFlags::IN));
+        }
+        match poll(&mut fds, self.time_to_next_kill().as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let flags: Vec<PollFlags> = fds.iter().map(PollFd::revents).collect();
+        let mut ready: Vec<Ready> = what
+            .into_iter()
+            .zip(flags)
+            .filter(|(_, flags)| !flags.is_empty())
+            .map(|(what, flags)| match what {
+                Ready::Requests(_) => Ready::Requests(flags),
+                Ready::Reader(_) => Ready::Reader(flags),
+                other => other,
+            })
+            .collect();
+        // Requests and ended jobs last: they change which job has which number, and a job's last
+        // lines come before its exit. Of streams that end, the higher number goes first.
+        ready.reverse();
+        ready.sort_by_key(|ready| match ready {
+            Ready::Reader(_) | Ready::EndRequested | Ready::Input(_) | Ready::Stream(..) => 0,
+            Ready::Requests(_) => 1,
+            Ready::Ended => 2,
+        });
+        ready.dedup_by(|a, b| matches!((a, b), (Ready::Ended, Ready::Ended)));
+        Ok(ready)
+    }
+
+    fn handle(&mut self, ready: Ready) -> Result<(), AgentError> {
+        match ready {
+            Ready::Requests(flags) => self.take_requests(flags)?,
+            Ready::EndRequested => self.close(),
+            Ready::Reader(flags) if flags.intersects(GONE) => self.output.abandon(),
+            Ready::Reader(_) => self.output.flush(),
+            Ready::Ended => self.reap()?,
+            Ready::Input(number) => self.jobs[number].write_input(),
+            Ready::Stream(number, which) => self.relay(number, which),
+        }
+        Ok(())
+    }
+
+    fn take_requests(&mut self, flags: PollFlags) -> Result<(), AgentError> {
+        if !flags.contains(PollFlags::IN) {
+            // Hung up with nothing left to read, or while our reader takes nothing.
+            self.close();
+            return Ok(());
+        }
+        let mut chunk = vec![0; 64 << 10];
+        let count = match rustix::io::read(io::stdin(), &mut chunk) {
+            Ok(count) => count,
+            Err(Errno::INTR | Errno::AGAIN) => return Ok(()),
+            Err(errno) => return Err(errno.into()),
+        };
+        if count == 0 {
+            self.close();
+            return Ok(());
+        }
+        let mut lines = Vec::new();
+        self.requests
+            .feed(&chunk[..count], |line| lines.push(line.to_vec()));
+        for line in lines.iter().filter(|line| !line.trim_ascii().is_empty()) {
+            let Request { id, operation } = Request::parse(line);
+            let outcome = operation.and_then(|operation| self.perform(operation));
+            let (ok, error, fields) = match outcome {
+                Ok(fields) => (true, None, fields),
+                Err(error) => (false, Some(error.to_string()), Map::new()),
+            };
+            self.output.say(&Message::Answer {
+                id: &id,
+                ok,
+                error,
+                fields,
+            });
+        }
+        Ok(())
+    }
+
+    fn perform(&mut self, operation: Operation) -> Result<Map<String, Value>, AgentError> {
+        match operation {
+            Operation::Start(request) => self.start(&request),
+            Operation::Stop {
+                job,
+                signal,
+                grace_ns,
+            } => {
+                let signal = signals::parse(&signal)?;
+                let job = self.running(&job)?;
+                job.kill_at = Some(Instant::now() + Duration::from_nanos(grace_ns));
+                job.signal(signal)?;
+                Ok(Map::new())
+            }
+            Operation::Input { job, text } => {
+                self.running(&job)?.send(text.as_bytes())?;
+                Ok(Map::new())
+            }
+            Operation::Set {
+                host,
+                netns,
+                settings,
+            } => self.set(host, netns.as_deref(), settings),
+            Operation::Unset { host } => {
+                let applied = self
+                    .hosts
+                    .remove(&host)
+                    .ok_or_else(|| AgentError::Machine(format!("nothing is set on {host:?}")))?;
+                applied.undo()?;
+                Ok(Map::new())
+            }
+            Operation::Sysctl { netns, sysctls } => {
+                let was = Namespace::open(netns.as_deref())?.run(|| sysctl::write_all(&sysctls))?;
+                Ok(answer("was", json!(was)))
+            }
+            Operation::Read {
+                netns,
+                sysctls,
+                interfaces,
+            } => Namespace::open(netns.as_deref())?.run(|| apply::read(&sysctls, &interfaces)),
+        }
+    }
+
+    fn start(&mut self, request: &StartJob) -> Result<Map<String, Value>, AgentError> {
+        if self.jobs.iter().any(|job| job.name == request.job) {
+            return Err(AgentError::JobRunning(request.job.clone()));
+        }
+        let job = Job::start(request)?;
+        let pid = job.pid.as_raw_nonzero().get();
+        self.jobs.push(job);
+        Ok(answer("pid", pid.into()))
+    }
+
+    fn set(
+        &mut self,
+        host: String,
+        netns: Option<&Path>,
+        settings: HostSettings,
+    ) -> Result<Map<String, Value>, AgentError> {
+        let namespace = Namespace::open(netns)?;
+        if let Some(former) = self.hosts.remove(&host) {
+            former.undo()?;
+        }
+        let applied = Applied::apply(namespace, settings)?;
+        let was = applied.was();
+        self.hosts.insert(host, applied);
+        Ok(answer("was", was))
+    }
+
+    fn running(&mut self, name: &str) -> Result<&mut Job, AgentError> {
+        self.jobs
+            .iter_mut()
+            .find(|job| job.name == name)
+            .ok_or_else(|| AgentError::NoJob(name.to_owned()))
+    }
+
+    fn relay(&mut self, number: usize, which: usize) {
+        let Self { jobs, output, .. } = self;
+        let Job { name, streams, .. } = &mut jobs[number];
+        let stream = &mut streams[which];
+        let stream_name = stream.name;
+        if let Err(StreamEnded) = stream.read(|line| say_line(output, name, stream_name, line)) {
+            streams.remove(which);
+        }
+    }
+
+    /// Collect every child that has ended: jobs, and what jobs left to us.
+    fn reap(&mut self) -> Result<(), AgentError> {
+        while let Some((pid, status)) = family::reap()? {
+            self.ended(pid, status);
+        }
+        Ok(())
+    }
+
+    fn ended(&mut self, pid: Pid, status: WaitStatus) {
+        let Some(number) = self.jobs.iter().position(|job| job.pid == pid) else {
+            return; // adopted
+        };
+        let mut job = self.jobs.remove(number);
+        let output = &mut self.output;
+        for mut stream in job.streams.drain(..) {
+            let stream_name = stream.name;
+            stream.drain(|line| say_line(output, &job.name, stream_name, line));
+        }
+        output.say(&Message::Exit {
+            job: &job.name,
+            code: status.exit_status(),
+            signal: status.terminating_signal().map(signals::name),
+        });
+        // A job is over when its first process is. Its group, if others are still in it, cannot be
+        // confused with a new one: a group's number is not given out while the group has members.
+        if rustix::process::test_kill_process_group(pid).is_ok() {
+            if job.kill_at.is_none() {
+                job.signal(Signal::TERM).ok();
+            }
+            self.remains
+                .push((pid, job.kill_at.unwrap_or(Instant::now() + LAST_GRACE)));
+        }
+    }
+
+    fn time_to_next_kill(&self) -> Option<Timespec> {
+        let jobs = self.jobs.iter().filter_map(|job| job.kill_at);
+        let groups = self.remains.iter().map(|(_, at)| *at);
+        let next = jobs.chain(groups).chain(self.give_up_at).min()?;
+        let left = next.saturating_duration_since(Instant::now());
+        let left = if self.remains.is_empty() {
+            left
+        } else {
+            left.min(LOOK_AGAIN)
+        };
+        Timespec::try_from(left).ok()
+    }
+
+    fn kill_overdue(&mut self) -> Result<(), AgentError> {
+        if !self.remains.is_empty() {
+            self.reap()?; // ended but uncollected members still count as members
+        }
+        let now = Instant::now();
+        for job in &mut self.jobs {
+            if job.kill_at.is_some_and(|at| at <= now) {
+                job.signal(Signal::KILL).ok();
+                job.kill_at = None;
+            }
+        }
+        self.remains.retain(|(group, at)| {
+            if rustix::process::test_kill_process_group(*group).is_err() {
+                return false;
+            }
+            if *at <= now {
+                rustix::process::kill_process_group(*group, Signal::KILL).ok();
+            }
+            *at > now
+        });
+        Ok(())
+    }
+
+    /// Take no more requests; end every job within [`LAST_GRACE`].
+    fn close(&mut self) {
+        if self.give_up_at.is_some() {
+            return;
+        }
+        let kill_at = Instant::now() + LAST_GRACE;
+        self.give_up_at = Some(kill_at + LAST_GRACE);
+        for job in &mut self.jobs {
+            job.end_input();
+            job.signal(Signal::TERM).ok();
+            job.kill_at = Some(job.kill_at.map_or(kill_at, |at| at.min(kill_at)));
+        }
+        for (_, at) in &mut self.remains {
+            *at = kill_at.min(*at);
+        }
+    }
+
+    /// The jobs have ended: kill what escaped their groups, undo every setting, say the last words.
+    fn leave_nothing(mut self) {
+        family::kill_all(LAST_GRACE);
+        while let Some((_, applied)) = self.hosts.pop_last() {
+            if let Err(error) = applied.undo() {
+                eprintln!("atoll-host agent: {error}");
+            }
+        }
+        self.output.flush_all(&Timespec {
+            tv_sec: 1,
+            tv_nsec: 0,
+        });
+    }
+}
+
+fn answer(name: &str, what: Value) -> Map<String, Value> {
+    Map::from_iter([(name.to_owned(), what)])
+}
+
+fn say_line(output: &mut Output, job: &str, stream: &str, line: &[u8]) {
+    let line = String::from_utf8_lossy(line);
+    output.say(&Message::Line {
+        job,
+        stream,
+        line: &line,
+    });
+}

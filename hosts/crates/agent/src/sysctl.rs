@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Sysctls of the calling thread's network namespace, verified after writing.
+
+use crate::AgentError;
+use std::fs;
+use std::io;
+
+/// Read one: fields separated by single blanks, however the kernel spaces them.
+pub fn read(name: &str) -> Result<String, AgentError> {
+    let path = path_of(name);
+    let text = fs::read_to_string(&path).map_err(|error| explain(name, error))?;
+    Ok(normal(&text))
+}
+
+/// Write one and read it back; returns the former value.
+pub fn write(name: &str, wanted: &str) -> Result<String, AgentError> {
+    let was = read(name)?;
+    let wanted = normal(wanted);
+    if was != wanted {
+        fs::write(path_of(name), &wanted).map_err(|error| explain(name, error))?;
+        let held = read(name)?;
+        if held != wanted {
+            return Err(AgentError::SysctlNotTaken {
+                name: name.to_owned(),
+                wanted,
+                held,
+            });
+        }
+    }
+    Ok(was)
+}
+
+/// Write many in order; what they held before, in the same order. When one fails, those already
+/// written are put back.
+pub fn write_all(sysctls: &[(String, String)]) -> Result<Vec<(String, String)>, AgentError> {
+    let mut was = Vec::with_capacity(sysctls.len());
+    for (name, wanted) in sysctls {
+        match write(name, wanted) {
+            Ok(before) => was.push((name.clone(), before)),
+            Err(error) => {
+                restore(&was);
+                return Err(error);
+            }
+        }
+    }
+    Ok(was)
+}
+
+/// Put back what [`write_all`] returned, last first (`ip_forward` resets others when it changes).
+/// Returns what could not be put back, as messages.
+pub fn restore(was: &[(String, String)]) -> Vec<String> {
+    was.iter()
+        .rev()
+        .filter_map(|(name, before)| write(name, before).err())
+        .map(|error| error.to_string())
+        .collect()
+}
+
+/// As sysctl(8): dots separate, and a slash stands for a dot within a name (`eth0/5` is `eth0.5`).
+fn path_of(name: &str) -> String {
+    let path: String = name
+        .chars()
+        .map(|c| match c {
+            '.' => '/',
+            '/' => '.',
+            other => other,
+        })
+        .collect();
+    format!("/proc/sys/{path}")
+}
+
+fn normal(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn explain(name: &str, error: io::Error) -> AgentError {
+    AgentError::file(&format!("sysctl {name}"))(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_sysctl_8() {
+        assert_eq!(path_of("net.ipv4.tcp_ecn"), "/proc/sys/net/ipv4/tcp_ecn");
+        assert_eq!(
+            path_of("net.ipv4.conf.eth0/5.rp_filter"),
+            "/proc/sys/net/ipv4/conf/eth0.5/rp_filter"
+        );
+    }
+
+    #[test]
+    fn values_compare_whatever_blanks_the_kernel_uses() {
+        assert_eq!(normal("4096\t131072\t6291456\n"), "4096 131072 6291456");
+        assert_eq!(read("kernel.ostype").unwrap(), "Linux");
+    }
+
+    #[test]
+    fn an_unknown_sysctl_is_named() {
+        let error = write_all(&[("net.ipv4.no_such".into(), "1".into())]).unwrap_err();
+        assert!(
+            error.to_string().starts_with("sysctl net.ipv4.no_such: "),
+            "{error}"
+        );
+    }
+}
