@@ -8,30 +8,39 @@ import shutil
 import sys
 from pathlib import Path
 
+from atoll.analysis import analyse
 from atoll.model.errors import AtollError
-from atoll.rundir.rundir import RunDir
+from atoll.rundir import RunDir
+
+_BUILT = Path(__file__).parents[3] / "target" / "release" / "atoll-host"
 
 
 def main() -> int:
-    """Exit code 0: valid, 3: invalid, otherwise the error's."""
+    """Exit code 0: analysed, whatever the verdict; otherwise the error's."""
     parser = argparse.ArgumentParser(prog="python -m atoll.analysis", description="Analyse a run directory.")
     parser.add_argument("run", type=Path, help="a run directory, such as runs/geo/20260102T030405Z-1")
     parser.add_argument(
         "--binary",
         type=Path,
-        default=Path(os.environ.get("ATOLL_HOST") or shutil.which("atoll-host") or "target/release/atoll-host"),
-        help="the atoll-host executable (default: $ATOLL_HOST, the search path, target/release)",
+        default=_binary(),
+        help="the atoll-host executable (default: $ATOLL_HOST, this checkout's, the search path's)",
     )
     asked = parser.parse_args()
-    from atoll.analysis.analyse import analyse
-
     try:
         summary = analyse(RunDir.open(asked.run), asked.binary)
     except AtollError as error:
-        print(error, file=sys.stderr)
+        sys.stderr.write(f"{error}\n")
         return error.exit_code
-    print(json.dumps(summary, indent=1))
-    return 0 if summary["verdict"] == "valid" else 3
+    json.dump(summary, sys.stdout, indent=1)
+    sys.stdout.write("\n")
+    return 0
+
+
+def _binary() -> Path:
+    named = os.environ.get("ATOLL_HOST")
+    if named:
+        return Path(named)
+    return _BUILT if _BUILT.exists() else Path(shutil.which("atoll-host") or "atoll-host")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from atoll.model.errors import RunDirError
 from atoll.model.experiment import Experiment, Link
 from atoll.model.network import BoxKind, Network
 from atoll.model.plan import Plan
-from atoll.rundir.rundir import Outcome, RunDir, read_json_lines
+from atoll.rundir.rundir import COMPLETED, RUNNING, RunDir, read_json_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def read_facts(run: RunDir) -> Facts:
         network = from_json(Network, manifest["network"])
         plan = from_json(Plan, manifest["plan"])
     except KeyError as missing:
-        msg = f"{run.path}: manifest.json has no {missing}: the run ended before it was planned, there is nothing to analyse"
+        msg = f"{run.path}: nothing to analyse, the run ended before it was planned (no {missing} in manifest.json)"
         raise RunDirError(msg) from missing
     except (TypeError, ValueError) as error:
         msg = f"{run.path}: manifest.json does not hold what format {manifest['format']} says: {error}"
@@ -110,21 +110,12 @@ def _window(events: tuple[dict[str, Any], ...], logs: Path, box_lines: list[dict
     return Window(min(started), last) if started and min(started) < last else None
 
 
-def failed_step(facts: Facts) -> tuple[str, str] | None:
-    """Where a run that did not complete stopped: the step and, if there is one, its message. None: it completed."""
-    outcome = facts.manifest.get("outcome")
-    steps = facts.of_type("step")
-    for event in steps:
-        if event.get("state") == "failed":
-            return str(event.get("step")), str(event.get("message") or "")
-    if outcome == Outcome.COMPLETED:
+def cut_short(facts: Facts) -> str | None:
+    """How a run that did not complete ended, in one line ("cancelled at step measure"); None: it completed."""
+    outcome = str(facts.manifest.get("outcome", RUNNING))
+    if outcome == COMPLETED:
         return None
-    open_steps: list[str] = []
-    for event in steps:
-        if event.get("state") == "begin":
-            open_steps.append(str(event.get("step")))
-        elif event.get("state") == "end" and event.get("step") in open_steps:
-            open_steps.remove(str(event.get("step")))
-    if open_steps:
-        return open_steps[-1], ""
-    return (str(steps[-1].get("step")) if steps else "start"), ""
+    if outcome != RUNNING:
+        return outcome.splitlines()[0]
+    begun = [str(event.get("step")) for event in facts.of_type("step") if event.get("state") == "begin"]
+    return f"killed at step {begun[-1]}" if begun else "killed before its first step"

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The jobs' own accounts as tables: pings, box counters, flow logs. Cut or missing logs give shorter or empty tables."""
+"""The jobs' own accounts: pings, box counters, flow logs, transfer, captures.
 
+Logs that were cut give shorter tables, missing ones empty tables.
+"""
+
+import re
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +41,9 @@ _FLOW_LOG: dict[str, type[pl.DataType]] = {
     "end_ns": pl.Int64,
     "outcome": pl.String,
 }
+
+_CAPTURED = re.compile(r"^(\d+) packets? captured$", re.MULTILINE)
+_DROPPED = re.compile(r"^(\d+) packets? dropped by kernel$", re.MULTILINE)
 
 
 def ping_table(logs: Path) -> pl.LazyFrame:
@@ -92,3 +99,13 @@ def load_fairness(logs: Path) -> float | None:
         if line.get("type") == "done" and line.get("fairness") is not None
     ]
     return min(found, default=None)
+
+
+def capture_counts(logs: Path, name: str) -> tuple[int | None, int | None]:
+    """Packets that tcpdump says it captured and that the kernel dropped before it (logs/capture-<name>.err)."""
+    try:
+        said = (logs / f"capture-{name}.err").read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return None, None
+    captured, dropped = _CAPTURED.findall(said), _DROPPED.findall(said)
+    return int(captured[-1]) if captured else None, int(dropped[-1]) if dropped else None

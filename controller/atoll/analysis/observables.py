@@ -3,10 +3,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import polars as pl
 
 from atoll.analysis.facts import Facts, Window
+from atoll.analysis.logs import capture_counts
 from atoll.analysis.records import ECHO_REQUEST, ICMP, TCP
 from atoll.analysis.summary import Capture, Volume
 from atoll.analysis.tables import WINDOW_NS, Tables, total
@@ -183,7 +185,7 @@ def volumes(tables: Tables, hosts: tuple[Host, ...]) -> dict[str, Volume]:
 
 
 def transfer_in_capture(tables: Tables, facts: Facts) -> tuple[int, float] | None:
-    """The large transfer as the arrival capture saw it: bytes that arrived and seconds from its first to its last packet.
+    """The large transfer as the arrival capture saw it: bytes that arrived, seconds from its first to its last packet.
 
     This is the figure to believe behind a connection-splitting PEP, and for iperf3. The flow is the largest one of the
     transfer's port (iperf3 has a control connection besides).
@@ -233,12 +235,13 @@ def whistles(tables: Tables, facts: Facts) -> Mapping[str, dict[str, bool]]:
     return heard
 
 
-def capture_quality(tables: Tables, facts: Facts) -> dict[str, Capture]:
+def capture_quality(tables: Tables, facts: Facts, logs: Path) -> dict[str, Capture]:
     """How complete each planned capture is, by the capture tool's and the decoder's account."""
     said = {str(event.get("name")): event for event in facts.of_type("capture")}
     quality: dict[str, Capture] = {}
     for point in facts.plan.captures:
-        counts = said.get(point.name, {})
+        captured, dropped = capture_counts(logs, point.name)
+        counts = said.get(point.name, {"captured": captured, "dropped": dropped})
         decoded = tables.decoded.get(point.name)
         quality[point.name] = Capture(
             captured=counts.get("captured"),

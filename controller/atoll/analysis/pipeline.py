@@ -6,25 +6,21 @@ from typing import Any
 
 from atoll.analysis import observables as seen
 from atoll.analysis.boxes import lateness_p99_ns
-from atoll.analysis.facts import Facts, failed_step, read_facts
+from atoll.analysis.facts import Facts, cut_short, read_facts
 from atoll.analysis.logs import load_fairness, transfer_done
 from atoll.analysis.summary import LinkFigures, Summary, TerrestrialRtt
 from atoll.analysis.tables import Tables, build_tables, traffic_hosts
 from atoll.analysis.verdict import judge
 from atoll.model.experiment import Counted, Link
-from atoll.rundir.rundir import Outcome, RunDir
+from atoll.rundir import RunDir
 
 # A server's terrestrial part is right within 0.5 ms, the lab's own processing, and 2 % of itself.
 _TERRESTRIAL_MS = 0.5
 _TERRESTRIAL_SHARE = 0.02
 
 
-def analyse(run: RunDir, binary: Path) -> dict[str, Any]:
-    """Build the tables of a run, observe, judge, write summary.json and return it.
-
-    ``binary``: the atoll-host executable, which decodes captures. Raises RunDirError when there is nothing to analyse
-    and RunError when a capture cannot be decoded or the disk is full; a run that was cut short is no error.
-    """
+def analyse_run(run: RunDir, binary: Path) -> dict[str, Any]:
+    """See :func:`atoll.analysis.analyse`."""
     facts = read_facts(run)
     tables = build_tables(run, facts, binary)
     summary = summarise(facts, tables, run.logs)
@@ -46,7 +42,6 @@ def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
     rtt_max_ms = pings.rtt_max_ns / 1e6 if pings.rtt_max_ns is not None else None
     flows = seen.channel_flows(tables)
     servers, clients = traffic_hosts(facts)
-    stopped = failed_step(facts)
     p99_ns = lateness_p99_ns(facts.measurements)
     summary = Summary(
         verdict="invalid",
@@ -55,9 +50,7 @@ def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
         experiment=facts.experiment.name,
         run_dir=facts.run_dir,
         seed=facts.experiment.seed,
-        outcome=str(facts.manifest.get("outcome", Outcome.RUNNING)),
-        stopped_at=stopped[0] if stopped else None,
-        stopped_because=(stopped[1] or None) if stopped else None,
+        cut_short=cut_short(facts),
         duration_s=window.seconds if window else None,
         planned_s=facts.experiment.duration.s,
         overhead_s=facts.manifest.get("overhead_s"),
@@ -98,7 +91,7 @@ def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
         servers=seen.volumes(tables, servers),
         clients=seen.volumes(tables, clients),
         **_transfer(facts, tables, logs),
-        captures=seen.capture_quality(tables, facts),
+        captures=seen.capture_quality(tables, facts, logs),
         whistles=dict(seen.whistles(tables, facts)),
     )
     summary["reasons"] = judge(summary)
@@ -180,9 +173,7 @@ def _notes(facts: Facts, tables: Tables) -> list[str]:
     if facts.links and not (facts.tapped_links and {"world", "island"} <= tables.decoded.keys()):
         notes.append("no captures on both sides of the link: its loss is the link's own count, not confirmed")
     if facts.links and not facts.measurements:
-        notes.append(
-            "the boxes' measurement was not completed: lateness, loss at the link and queue maximum are unknown"
-        )
+        notes.append("the boxes' measurement did not end: lateness, loss at the link and queue maximum are unknown")
     if facts.links and not facts.of_type("base_rtt"):
         notes.append("no base RTT was measured: queue sojourn times are unknown")
     return notes

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The figures of a run, as summary.json holds them: what the verdict is judged from and the report shows.
 
-None stands for "not measured" (no tap, no transfer, cut short). Loss, queue, utilisation and rate are of the island-bound
-direction. "Counted" bytes are what the link's rate counts (IP bytes, or Ethernet frames); all others are IP bytes.
+None stands for "not measured" (no tap, no transfer, cut short). Loss, queue, utilisation and rate are those of the
+island-bound direction. Queue and utilisation count what the link's rate counts (IP bytes, or Ethernet frames); all
+other bytes are IP bytes.
 """
 
 from typing import TypedDict
@@ -58,9 +59,7 @@ class Summary(TypedDict):
     experiment: str
     run_dir: str
     seed: int
-    outcome: str
-    stopped_at: str | None  # the step at which a run that did not complete stopped
-    stopped_because: str | None
+    cut_short: str | None  # how a run that did not complete ended: "cancelled at step measure"
     duration_s: float | None  # of the measurement
     planned_s: float
     overhead_s: float | None  # wall time beyond the measurement

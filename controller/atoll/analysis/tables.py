@@ -5,13 +5,14 @@ Times: ``t_ns`` CLOCK_REALTIME; ``window`` counts 100 ms from the start of the m
 Directions: ``to_island`` true for packets to the island's prefix. Bytes are IP bytes.
 
 packets-<capture>   a row a packet, columns of records.SCHEMA
-throughput          capture, window, to_island, packets, ip_bytes, tcp_payload_bytes, goodput_bytes (windows with packets only)
-flows               capture, flow, server, sport (of the server), client, first_ns, last_ns, packets, ip_bytes, payload and
-                    goodput bytes, both of the island-bound direction
+throughput          capture, window, to_island, packets, ip_bytes, tcp_payload_bytes, goodput_bytes;
+                    windows without packets have no row
+flows               capture, flow, server, sport (the server's), client, first_ns, last_ns, and of the island-bound
+                    direction packets, ip_bytes, tcp_payload_bytes, goodput_bytes
 concurrent          window, open (TCP flows between their first and last packet), receiving (those with payload in it)
 volume              host, role, packets, ip_bytes, goodput_bytes, first_ns, last_ns: island-bound at the arrival capture
 pings               target, seq, sent_ns, rtt_ns (null: lost)
-boxes               box, part (direction or VLAN id), t_ns and the box's counters: sums since its start, maxima of the interval
+boxes               box, part (direction or VLAN id), t_ns, the box's counters: sums since its start, maxima of 100 ms
 channel_flows       client and the columns of the clients' flow logs
 """
 

@@ -9,7 +9,7 @@ LATENESS_P99_MS = 1.0
 
 # A window is short of its plan by start-up jitter only, not by a client that was stopped.
 _LEAST_OF_PLANNED = 0.99
-# With two channels a client, or twenty flows a server, nobody stays unseen by chance: for servers (1 - 1/n)^20n < 2.1e-9.
+# Channels are dealt to clients in turn, servers drawn at random: (1 - 1/n)^20n < 2.1e-9 for a server to stay unseen.
 _CHANNELS_PER_CLIENT = 2
 _FLOWS_PER_SERVER = 20
 
@@ -27,10 +27,8 @@ def judge(summary: Summary) -> list[str]:
 
 
 def _cut_short(summary: Summary) -> list[str]:
-    if summary["stopped_at"] is not None:
-        because = f": {summary['stopped_because']}" if summary["stopped_because"] else ""
-        how = {"cancelled": "cancelled", "failed": "failed"}.get(summary["outcome"], "ended")
-        return [f"{how} at step {summary['stopped_at']}{because}"]
+    if summary["cut_short"] is not None:
+        return [summary["cut_short"]]
     duration = summary["duration_s"]
     if duration is None:
         return ["nothing was measured: the run has no measurement window"]
@@ -103,9 +101,7 @@ def _losses(summary: Summary) -> list[str]:
     if by_captures is None or by_link is None or by_captures == by_link:
         return []
     undrained = "" if summary["drained"] else " (the link had not drained when the captures ended)"
-    return [
-        f"captures show a loss of {by_captures} bytes, the link counted {by_link}: they must agree to the byte{undrained}"
-    ]
+    return [f"captures show a loss of {by_captures} bytes, the link counted {by_link}; they must be equal{undrained}"]
 
 
 def _presence(summary: Summary) -> list[str]:
@@ -113,9 +109,8 @@ def _presence(summary: Summary) -> list[str]:
     silent_servers = [name for name, volume in summary["servers"].items() if not volume["goodput_bytes"]]
     reasons: list[str] = []
     if silent_clients and summary["channels"] >= _CHANNELS_PER_CLIENT * len(summary["clients"]):
-        reasons.append(
-            f"no TCP payload reached {', '.join(silent_clients)} though there were {summary['channels']} channels"
-        )
+        channels = summary["channels"]
+        reasons.append(f"no TCP payload reached {', '.join(silent_clients)} though there were {channels} channels")
     if silent_servers and summary["flows_completed"] > _FLOWS_PER_SERVER * len(summary["servers"]):
         flows = summary["flows_completed"]
         reasons.append(f"no TCP payload came from {', '.join(silent_servers)} though {flows} flows completed")

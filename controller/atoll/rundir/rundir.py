@@ -15,7 +15,6 @@ from atoll.rundir.compression import compress
 from atoll.rundir.files import Appender, plain_errors, replace_text
 from atoll.rundir.formats import FORMAT, up_to_date
 
-
 RUNNING = "running"
 COMPLETED = "completed"
 """The manifest's ``outcome``, besides "cancelled at step <step>" and "failed at step <step>: <why>".

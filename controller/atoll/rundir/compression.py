@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Captures at rest: compressed in place, the original kept until the compressed one is safe on disk."""
+
+from pathlib import Path
+
+from atoll.rundir.files import replacing
+
+# Level 3 takes a 10 MB capture to a third in under 0.1 s; higher levels gain a few per cent for ten times that.
+_LEVEL = 3
+
+
+def compress(capture: Path) -> Path:
+    """Replace ``x.pcap`` by ``x.pcap.zst``; returns the new path. Raises RunError, the original untouched."""
+    import zstandard
+
+    compressed = capture.with_name(f"{capture.name}.zst")
+    with replacing(compressed) as temporary, capture.open("rb") as source, temporary.open("wb") as sink:
+        zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).copy_stream(source, sink)
+    capture.unlink()
+    return compressed
