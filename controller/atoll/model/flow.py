@@ -31,6 +31,16 @@ class Match:
     l4_src: int | None = None
     l4_dst: int | None = None
 
+    def __str__(self) -> str:
+        vlan = (
+            "any VLAN" if self.vlan is None else str(self.vlan) if isinstance(self.vlan, Vlan) else f"VLAN {self.vlan}"
+        )
+        text = f"port {self.in_port}, {vlan}, {self.ipv4_src or 'any'} -> {self.ipv4_dst or 'any'}"
+        if self.eth_type != IPV4:
+            text += ", any protocol" if self.eth_type is None else f", EtherType {self.eth_type:#06x}"
+        named = (("protocol", self.ip_proto), ("from port", self.l4_src), ("to port", self.l4_dst))
+        return text + "".join(f", {name} {number}" for name, number in named if number is not None)
+
 
 @dataclass(frozen=True, slots=True)
 class Output:
@@ -64,3 +74,56 @@ class FlowEntry:
     actions: tuple[Action, ...]
     cookie: int
     why: str  # the reason, in the user's terms; not sent to the switch
+
+    def __str__(self) -> str:
+        return f"{self.switch}: priority {self.priority}, {self.match}: {describe_actions(self.actions)}"
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignEntry:
+    """An entry found on a switch that no FlowEntry can express (NORMAL, a time-out, a MAC match): ours can't be among them.
+
+    It is known well enough to be shown and deleted.
+    """
+
+    switch: str
+    priority: int
+    cookie: int
+    oxm: str  # the match as on the wire (OpenFlow 1.3.5, 7.2.2: ofp_match), hexadecimal
+    why: str  # the entry in words, as far as they go
+
+    def __str__(self) -> str:
+        return f"{self.switch}: priority {self.priority}, {self.why}"
+
+
+def describe_actions(actions: tuple[Action, ...]) -> str:
+    """Actions in words: ``pop, port 21, port 15``; without any, ``drop``."""
+    words: list[str] = []
+    for action in actions:
+        match action:
+            case Output(port):
+                words.append(f"port {port}")
+            case PushVlan(vlan):
+                words.append(f"push {vlan}")
+            case PopVlan():
+                words.append("pop")
+    return ", ".join(words) or "drop"
+
+
+def sort_key(entry: FlowEntry) -> tuple[str, int, tuple[int, ...]]:
+    """The order in which entries are listed: switch, priority (highest first), match field by field, open fields first."""
+    match = entry.match
+    vlan = 0 if match.vlan is Vlan.UNTAGGED else match.vlan
+    prefixes = (number for prefix in (match.ipv4_src, match.ipv4_dst) for number in _prefix_key(prefix))
+    others = (match.eth_type, match.ip_proto, match.l4_src, match.l4_dst)
+    fields = (
+        match.in_port,
+        -1 if vlan is None else vlan,
+        *prefixes,
+        *(-1 if field is None else field for field in others),
+    )
+    return entry.switch, -entry.priority, fields
+
+
+def _prefix_key(prefix: IPv4Network | None) -> tuple[int, int]:
+    return (-1, -1) if prefix is None else (int(prefix.network_address), prefix.prefixlen)

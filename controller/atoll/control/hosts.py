@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How every machine of the experiment network is set up.
+
+There is no ARP and no MAC rewriting: end hosts and routed boxes hold on-link routes and permanent neighbours with their
+peers' real MAC addresses; transparent boxes and capture hosts only listen.
+"""
+
+from collections.abc import Iterable
+
+from atoll.model.experiment import Experiment
+from atoll.model.network import BoxKind, ChainBox, Host, Interface, Network
+from atoll.model.plan import HostSettings, InterfaceSettings
+
+# tcp(7): minimum and initial buffer, kernel defaults; only the bound decides a long path's throughput.
+_RECEIVE_BUFFER = (4096, 131072)
+_SEND_BUFFER = (4096, 16384)
+
+
+def host_settings(network: Network) -> tuple[HostSettings, ...]:
+    """Settings of every machine, in the order of the description. They do not depend on the experiment."""
+    return (
+        *(_end_host(network, host) for host in network.hosts),
+        *(_router(network, box) if box.kind is BoxKind.ROUTER else _listener(box.name, (box.world, box.island)) for box in network.boxes),
+        *(_listener(box.name, (box.trunk,)) for box in network.delay_boxes),
+        *(_listener(host, interfaces) for host, interfaces in _capture_hosts(network).items()),
+    )
+
+
+def tcp_sysctls(experiment: Experiment) -> tuple[tuple[str, str], ...]:
+    """What decides a TCP result on the end hosts; set for a run, recorded, restored (tcp(7), kernel's ip-sysctl.rst).
+
+    Metrics of earlier connections are not reused, so that flows do not depend on which came before.
+    """
+    tcp = experiment.tcp
+    bound = tcp.buffer_max.bytes
+    return (
+        ("net.ipv4.tcp_congestion_control", tcp.congestion_control),
+        ("net.ipv4.tcp_ecn", "1" if tcp.ecn else "0"),
+        ("net.ipv4.tcp_rmem", _buffer(*_RECEIVE_BUFFER, bound)),
+        ("net.ipv4.tcp_wmem", _buffer(*_SEND_BUFFER, bound)),
+        ("net.ipv4.tcp_no_metrics_save", "1"),
+    )
+
+
+def _buffer(least: int, first: int, bound: int) -> str:
+    return f"{min(least, bound)}\t{min(first, bound)}\t{bound}"
+
+
+def _end_host(network: Network, host: Host) -> HostSettings:
+    peers, prefix = (network.island_hosts, network.island) if host.role.is_world else (network.world_hosts, network.world)
+    interface = InterfaceSettings(
+        name=host.interface.name,
+        mac=host.interface.mac,
+        address=f"{host.address}/32",
+        routes=(str(prefix),),
+        neighbours=_neighbours(peers),
+    )
+    return HostSettings(host.name, (interface,), _sysctls((host.interface,)))
+
+
+def _router(network: Network, box: ChainBox) -> HostSettings:
+    sides = (
+        (box.world, network.world, network.world_hosts),
+        (box.island, network.island, network.island_hosts),
+    )
+    interfaces = tuple(
+        InterfaceSettings(
+            name=interface.name,
+            mac=interface.mac,
+            address=None,
+            routes=(str(prefix),),
+            neighbours=_neighbours(hosts),
+            promiscuous=True,
+            accept_foreign=True,
+        )
+        for interface, prefix, hosts in sides
+    )
+    forwarding = (("net.ipv4.ip_forward", "1"), ("net.ipv4.conf.all.send_redirects", "0"))
+    redirects = tuple((f"net.ipv4.conf.{interface.name}.send_redirects", "0") for interface in (box.world, box.island))
+    return HostSettings(box.name, interfaces, (*_sysctls((box.world, box.island)), *forwarding, *redirects))
+
+
+def _listener(machine: str, interfaces: tuple[Interface, ...]) -> HostSettings:
+    listening = tuple(InterfaceSettings(i.name, i.mac, None, (), (), promiscuous=True) for i in interfaces)
+    return HostSettings(machine, listening, _sysctls(interfaces))
+
+
+def _capture_hosts(network: Network) -> dict[str, tuple[Interface, ...]]:
+    found: dict[str, tuple[Interface, ...]] = {}
+    for tap in network.taps:
+        found[tap.host] = (*found.get(tap.host, ()), tap.interface)
+    return found
+
+
+def _neighbours(hosts: Iterable[Host]) -> tuple[tuple[str, str], ...]:
+    return tuple((str(host.address), host.interface.mac) for host in hosts)
+
+
+def _sysctls(interfaces: tuple[Interface, ...]) -> tuple[tuple[str, str], ...]:
+    """No IPv6 chatter, and no source check, which takes the stricter of ``all`` and the interface's own."""
+    names = ("all", *(interface.name for interface in interfaces))
+    return (("net.ipv6.conf.all.disable_ipv6", "1"), *((f"net.ipv4.conf.{name}.rp_filter", "0") for name in names))

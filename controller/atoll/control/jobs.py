@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The jobs of an experiment: what is started on which machine, with which configuration (docs/contracts.md).
+
+Names are fixed, other parts of the house look jobs up by them: ``link-<box>``, ``delay-<box>``, ``check-<host>``,
+``capture-<point>``, ``serve-<server>``, ``load-<client>``, ``whistle-start``, ``whistle-end``, ``transfer-send``,
+``transfer-receive``, ``ping``. ``start_at_ns`` is 0 here and filled in when the job is started.
+"""
+
+import hashlib
+from typing import Any
+
+from atoll.model.experiment import Experiment, Link, LinkDirection, Transfer
+from atoll.model.network import DelayBox, Host, HostRole, Network
+from atoll.model.plan import CapturePoint, JobSpec, Phase
+
+_MTU = 1500
+_PING_BYTES = 56
+_PING_TIMEOUT_NS = 3_000_000_000  # far above any full queue: a later answer is a lost one
+_CHECK_COUNT = 10
+_CHECK_INTERVAL_NS = 50_000_000
+
+# ICMP identifiers tell the series apart in a capture.
+_PING_IDENTIFIER = 0xA701
+_WHISTLE_IDENTIFIERS = {"start": 0xA702, "end": 0xA703}
+_CHECK_IDENTIFIER = 0xA780
+
+_SNAP_BYTES = 96  # Ethernet, VLAN, IPv4 and TCP headers with options
+_CAPTURE_BUFFER_KIB = 16384
+
+
+def capture_points(network: Network, experiment: Experiment) -> tuple[CapturePoint, ...]:
+    """The captures, island side first, so that no packet passes an observer that isn't listening yet.
+
+    The first tap of the chain is ``world``, the last one ``island``, one between them goes by its own name. A single tap
+    is ``island`` when a satellite emulator stands before it.
+    """
+    known = {tap.name: tap for tap in network.taps}
+    taps = [known[hop] for hop in experiment.chain.hops if hop in known]
+    links = [link.box for link in experiment.links]
+    named = {"island" if place == len(taps) - 1 else tap.name: tap for place, tap in enumerate(taps) if place > 0}
+    if taps:
+        before = experiment.chain.hops[: experiment.chain.hops.index(taps[0].name)]
+        alone_behind_link = len(taps) == 1 and any(hop in links for hop in before)
+        named = {"island" if alone_behind_link else "world": taps[0], **named}
+    points = [CapturePoint(name, tap.host, tap.interface.name) for name, tap in reversed(named.items())]
+    at_links = [CapturePoint(f"link-{box}", box, network.box(box).island.name) for box in reversed(links)]
+    return (*points[:-1], *at_links, *points[-1:])
+
+
+def jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
+    """Every job of the experiment, phase by phase, in the order they are started."""
+    return (
+        *(_link(network, experiment, link) for link in experiment.links),
+        *(_delay(experiment, box) for box in _delay_boxes_used(network, experiment)),
+        *_checks(network),
+        *(_capture(point) for point in capture_points(network, experiment)),
+        *_load(network, experiment),
+        *_whistles(network),
+        *_transfer(network, experiment),
+        *_ping(network, experiment),
+    )
+
+
+def _delay_boxes_used(network: Network, experiment: Experiment) -> tuple[DelayBox, ...]:
+    used = {name for _, name in experiment.latency}
+    return tuple(box for box in network.delay_boxes if any(known.name in used for known in box.classes))
+
+
+def _link(network: Network, experiment: Experiment, link: Link) -> JobSpec:
+    box = network.box(link.box)
+    config = {
+        "world": box.world.name,
+        "island": box.island.name,
+        "counts": link.counts.value,
+        "mtu": _MTU,
+        "seed": _seed(experiment, f"link-{box.name}"),
+        "to_island": _direction(link.to_island),
+        "to_world": _direction(link.to_world),
+    }
+    return _host_job(f"link-{box.name}", box.name, Phase.SERVICE, "link", config)
+
+
+def _direction(direction: LinkDirection) -> dict[str, int]:
+    return {
+        "rate_bit_s": direction.rate.bit_s,
+        "delay_ns": direction.delay.ns,
+        "jitter_ns": direction.jitter.ns,
+        "queue_bytes": direction.queue.bytes,
+    }
+
+
+def _delay(experiment: Experiment, box: DelayBox) -> JobSpec:
+    known = [{"vlan": each.vlan, "delay_ns": each.rtt.ns // 2, "jitter_ns": each.jitter.ns} for each in box.classes]
+    config = {"trunk": box.trunk.name, "mtu": _MTU, "seed": _seed(experiment, f"delay-{box.name}"), "classes": known}
+    return _host_job(f"delay-{box.name}", box.name, Phase.SERVICE, "delay", config)
+
+
+def _seed(experiment: Experiment, job: str) -> int:
+    """A seed of the job's own, so that two boxes do not jitter in step; 53 bits, exact in any JSON reader."""
+    return int.from_bytes(hashlib.sha256(f"{experiment.seed}/{job}".encode()).digest()[:7], "big") >> 3
+
+
+def _checks(network: Network) -> tuple[JobSpec, ...]:
+    return tuple(
+        _ping_job(
+            f"check-{host.name}",
+            host,
+            Phase.CHECK,
+            network.island_hosts,
+            identifier=_CHECK_IDENTIFIER + index,
+            payload="atoll check",
+            count=_CHECK_COUNT,
+            interval_ns=_CHECK_INTERVAL_NS,
+        )
+        for index, host in enumerate(network.world_hosts)
+    )
+
+
+def _capture(point: CapturePoint) -> JobSpec:
+    at_link = point.name.startswith("link-")
+    argv = ["tcpdump", "-Z", "root", "-n", "-i", point.interface, *(["-Q", "out"] if at_link else [])]
+    argv += ["-s", str(_SNAP_BYTES), "-B", str(_CAPTURE_BUFFER_KIB), "--time-stamp-precision=nano"]
+    argv += ["-U", "-w", f"{{run}}/captures/{point.name}.pcap"]
+    name = f"capture-{point.name}"
+    return JobSpec(name, point.host, Phase.CAPTURE, tuple(argv), stderr=f"logs/{name}.err")
+
+
+def _load(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
+    traffic, cubic = experiment.traffic, experiment.tcp.congestion_control
+    servers = network.with_role(HostRole.WORLD_SERVER)
+    clients = network.with_role(HostRole.ISLAND_CLIENT)
+    if not (traffic.channels and servers and clients):
+        return ()
+    listening = {host.name: f"{host.address}:{traffic.port}" for host in servers}
+    found = [
+        _host_job(f"serve-{name}", name, Phase.SERVER, "serve", {"listen": listen, "congestion_control": cubic})
+        for name, listen in listening.items()
+    ]
+    for index, client in enumerate(clients[: traffic.channels]):
+        config = {
+            "seed": experiment.seed,
+            "channels": list(range(index, traffic.channels, len(clients))),
+            "servers": list(listening.values()),
+            "flow_sizes": traffic.flow_sizes,
+            "start_at_ns": 0,
+            "duration_ns": experiment.duration.ns,
+            "congestion_control": cubic,
+            "flow_log": f"{{run}}/logs/flows-{client.name}.csv",
+        }
+        found.append(_host_job(f"load-{client.name}", client.name, Phase.CLIENT, "load", config))
+    return tuple(found)
+
+
+def _whistles(network: Network) -> tuple[JobSpec, ...]:
+    special = network.with_role(HostRole.ISLAND_SPECIAL)
+    return tuple(
+        _ping_job(
+            f"whistle-{when}",
+            host,
+            Phase.WHISTLE,
+            special[:1],
+            identifier=identifier,
+            payload=f"atoll whistle {when}",
+            count=1,
+            interval_ns=1_000_000_000,
+        )
+        for host in network.with_role(HostRole.WORLD_WHISTLE)[:1]
+        if special
+        for when, identifier in _WHISTLE_IDENTIFIERS.items()
+    )
+
+
+def _transfer(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
+    ends = _specials(network)
+    if experiment.transfer is None or ends is None:
+        return ()
+    if experiment.transfer.tool == "iperf3":
+        return _iperf3(experiment, experiment.transfer, *ends)
+    sender, receiver = ends
+    address = f"{sender.address}:{experiment.transfer.port}"
+    size = experiment.transfer.size.bytes
+    control = experiment.tcp.congestion_control
+    send = {"role": "send", "listen": address, "size_bytes": size, "congestion_control": control}
+    receive = {"role": "receive", "connect": address, "size_bytes": size, "start_at_ns": 0}
+    return (
+        _host_job("transfer-send", sender.name, Phase.TRANSFER_SERVER, "transfer", send),
+        _host_job("transfer-receive", receiver.name, Phase.TRANSFER, "transfer", receive),
+    )
+
+
+def _iperf3(experiment: Experiment, transfer: Transfer, sender: Host, receiver: Host) -> tuple[JobSpec, ...]:
+    server = ("iperf3", "-s", "-1", "-B", str(sender.address), "-p", str(transfer.port))
+    client = ("iperf3", "-c", str(sender.address), "-p", str(transfer.port), "-R", "-n", str(transfer.size.bytes))
+    client += ("-C", experiment.tcp.congestion_control, "--json")
+    return (
+        JobSpec("transfer-send", sender.name, Phase.TRANSFER_SERVER, server, stdout="logs/transfer-send.out"),
+        JobSpec("transfer-receive", receiver.name, Phase.TRANSFER, client, stdout="logs/transfer-receive.out"),
+    )
+
+
+def _ping(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
+    ends = _specials(network)
+    if ends is None:
+        return ()
+    world, island = ends
+    series = _ping_job(
+        "ping",
+        world,
+        Phase.PING,
+        (island,),
+        identifier=_PING_IDENTIFIER,
+        payload="atoll ping",
+        count=None,
+        interval_ns=experiment.ping.interval.ns,
+    )
+    return (series,)
+
+
+def _specials(network: Network) -> tuple[Host, Host] | None:
+    """The hosts of transfer and ping series at the world and at the island end, if the lab has both."""
+    world, island = network.with_role(HostRole.WORLD_SPECIAL), network.with_role(HostRole.ISLAND_SPECIAL)
+    return (world[0], island[0]) if world and island else None
+
+
+def _ping_job(
+    name: str,
+    host: Host,
+    phase: Phase,
+    targets: tuple[Host, ...],
+    *,
+    identifier: int,
+    payload: str,
+    count: int | None,
+    interval_ns: int,
+) -> JobSpec:
+    config = {
+        "targets": [{"name": target.name, "address": str(target.address)} for target in targets],
+        "interval_ns": interval_ns,
+        "count": count,
+        "timeout_ns": _PING_TIMEOUT_NS,
+        "size_bytes": _PING_BYTES,
+        "identifier": identifier,
+        "payload": payload,
+        "start_at_ns": 0,
+    }
+    return _host_job(name, host.name, phase, "ping", config)
+
+
+def _host_job(name: str, host: str, phase: Phase, subcommand: str, config: dict[str, Any]) -> JobSpec:
+    return JobSpec(name, host, phase, ("atoll-host", subcommand), config)

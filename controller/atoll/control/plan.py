@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Planning: a network and an experiment become one value that says everything the testbed is asked for. Pure."""
+
+import hashlib
+import json
+
+from atoll.control.hosts import host_settings
+from atoll.control.jobs import capture_points, jobs
+from atoll.model.codec import to_json
+from atoll.model.experiment import Experiment
+from atoll.model.network import LatencyClass, Network
+from atoll.model.plan import PathCheck, Plan
+from atoll.switches.profiles import refuse_unsupported
+from atoll_apps.steering import flow_entries
+
+
+def make_plan(network: Network, experiment: Experiment) -> Plan:
+    """The plan of an experiment.
+
+    Raises PlanError when its steering cannot be realised: two legs that no entry can tell apart, a way that turns back,
+    an entry the switch could not hold in hardware.
+    """
+    flows = flow_entries(network, experiment)
+    refuse_unsupported(network, flows)
+    return Plan(
+        lab=network.name,
+        experiment=experiment.name,
+        flows=flows,
+        hosts=host_settings(network),
+        jobs=jobs(network, experiment),
+        captures=capture_points(network, experiment),
+        checks=path_checks(network, experiment),
+        seed=experiment.seed,
+    )
+
+
+def plan_json(plan: Plan) -> str:
+    """The plan as canonical JSON: equal plans, equal bytes."""
+    return json.dumps(to_json(plan), sort_keys=True, separators=(",", ":"))
+
+
+def plan_sha256(plan: Plan) -> str:
+    """The SHA-256 of the canonical JSON, hexadecimal: names a plan in a run's manifest."""
+    return hashlib.sha256(plan_json(plan).encode()).hexdigest()
+
+
+def path_checks(network: Network, experiment: Experiment) -> tuple[PathCheck, ...]:
+    """Every path from a world host to an island host with the round-trip time its configuration adds up to."""
+    link_rtt = sum(link.to_island.delay.ns + link.to_world.delay.ns for link in experiment.links)
+    link_jitter = sum(link.to_island.jitter.ns + link.to_world.jitter.ns for link in experiment.links)
+    known = {each.name: each for box in network.delay_boxes for each in box.classes}
+    delayed: dict[str, LatencyClass] = {host: known[name] for host, name in experiment.latency}
+    checks: list[PathCheck] = []
+    for world in network.world_hosts:
+        latency = delayed.get(world.name)
+        terrestrial = latency.rtt.ns if latency else 0
+        jitter = link_jitter + (2 * latency.jitter.ns if latency else 0)
+        checks += [
+            PathCheck(world.name, island.name, str(island.address), link_rtt + terrestrial, terrestrial, jitter)
+            for island in network.island_hosts
+        ]
+    return tuple(checks)

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plan and its changes as text for people."""
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import Any
+
+from atoll.control.diff import Change
+from atoll.model.flow import FlowEntry, describe_actions
+from atoll.model.plan import HostSettings, InterfaceSettings, JobSpec, PathCheck, Plan
+
+_NS_PER_MS = 1e6
+
+
+def plan_text(plan: Plan) -> str:
+    """The whole plan: switches with the reason for each entry, machines, jobs, captures, checks."""
+    sections = (
+        (f"Plan of experiment {plan.experiment} in lab {plan.lab} (seed {plan.seed})", ()),
+        (f"Switches: {len(plan.flows)} flow entries; what none of them matches is dropped", _switches(plan.flows)),
+        (f"Machines: {len(plan.hosts)}", _machines(plan.hosts)),
+        (f"Jobs: {len(plan.jobs)}", _jobs(plan.jobs)),
+        (f"Captures: {len(plan.captures)}", (f"  {p.name:<12} {p.interface} of {p.host}" for p in plan.captures)),
+        (f"Checks: {len(plan.checks)} paths, round-trip time expected", _checks(plan.checks)),
+    )
+    return "\n\n".join("\n".join((title, *lines)) for title, lines in sections)
+
+
+def changes_text(changes: Iterable[Change]) -> str:
+    """The changes, one a line with its reason; a sentence when there are none."""
+    return "\n".join(str(change) for change in changes) or "nothing to change: the switches hold the plan"
+
+
+def _switches(flows: Iterable[FlowEntry]) -> Iterator[str]:
+    for switch, entries in groupby(flows, key=lambda entry: entry.switch):
+        rows = [(str(entry.match), describe_actions(entry.actions), entry.why) for entry in entries]
+        yield f"  {switch} ({len(rows)})"
+        yield from _columns(rows, indent="    ")
+
+
+def _machines(hosts: Iterable[HostSettings]) -> Iterator[str]:
+    rows = [(settings.host, interface.name, interface.mac, _setup(interface)) for settings in hosts for interface in settings.interfaces]
+    yield from _columns(rows, indent="  ")
+
+
+def _setup(interface: InterfaceSettings) -> str:
+    words = [interface.address] if interface.address else []
+    words += [f"on-link {route}" for route in interface.routes]
+    words += [f"{len(interface.neighbours)} permanent neighbours"] if interface.neighbours else []
+    words += ["promiscuous"] if interface.promiscuous else []
+    words += ["routes frames for others"] if interface.accept_foreign else []
+    return ", ".join(words)
+
+
+def _jobs(jobs: Iterable[JobSpec]) -> Iterator[str]:
+    yield from _columns([(job.phase.value, job.name, job.host, _command(job)) for job in jobs], indent="  ")
+
+
+def _command(job: JobSpec) -> str:
+    config = "" if job.config is None else " " + ", ".join(f"{name} {_brief(given)}" for name, given in job.config.items())
+    return " ".join(job.argv) + config
+
+
+def _brief(given: Any) -> str:
+    if isinstance(given, dict):
+        return "{" + ", ".join(f"{name} {_brief(inner)}" for name, inner in given.items()) + "}"  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if isinstance(given, list):
+        return f"[{', '.join(_brief(inner) for inner in given)}]" if len(given) <= 3 else f"[{len(given)} of them]"  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return str(given)
+
+
+def _checks(checks: Iterable[PathCheck]) -> Iterator[str]:
+    for src, group in groupby(checks, key=lambda check: check.src):
+        paths = list(group)
+        for (rtt, terrestrial, jitter), same in groupby(paths, key=lambda c: (c.rtt_ns, c.terrestrial_rtt_ns, c.jitter_ns)):
+            spread = f" +/- {jitter / _NS_PER_MS:g}" if jitter else ""
+            names = ", ".join(check.dst for check in same)
+            yield f"  {src} -> {names}: {rtt / _NS_PER_MS:g}{spread} ms (terrestrial {terrestrial / _NS_PER_MS:g} ms)"
+
+
+def _columns(rows: list[tuple[str, ...]], indent: str) -> Iterator[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)] if rows else []
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=False))
+        yield indent + "  ".join((*cells, row[-1]))

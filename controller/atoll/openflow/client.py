@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The keeper's end of the controller: a child process, its switches, and requests to them. No os-ken here."""
+
+import asyncio
+import contextlib
+import itertools
+import json
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from atoll.model.codec import from_json, to_json
+from atoll.model.errors import LabError
+from atoll.model.flow import FlowEntry, ForeignEntry
+
+_LINE_LIMIT = 64 * 1024 * 1024  # bytes; the table of a full switch is one line
+_READY_TIMEOUT_S = 20.0
+_ANSWER_TIMEOUT_S = 30.0  # above the controller's own, which says what is the matter
+_END_TIMEOUT_S = 2.0
+_STDERR_KEPT = 20  # lines
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchState:
+    """A switch as its connection tells: how many tables it has, and its interfaces by port number."""
+
+    dpid: int
+    up: bool
+    tables: int = 0
+    ports: dict[int, str] = field(default_factory=dict[int, str])
+
+
+class Controller:
+    """A running controller process. Build it with :meth:`start`.
+
+    ``switches``: every switch that has ever connected, by datapath id. ``on_event`` takes its events as they come (JSON
+    objects). ``closed`` is done, with the reason, once the process has ended; pending requests then fail with LabError.
+    """
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.switches: dict[int, SwitchState] = {}
+        self.on_event: Callable[[dict[str, Any]], None] | None = None
+        loop = asyncio.get_running_loop()
+        self.closed: asyncio.Future[str] = loop.create_future()
+        self.runtime = ""
+        self.port = 0
+        self._process = process
+        self._numbers = itertools.count(1)
+        self._pending: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._ready = asyncio.Event()
+        self._changed = asyncio.Condition()
+        self._stderr: deque[str] = deque(maxlen=_STDERR_KEPT)
+        self._reader = asyncio.create_task(self._read_all())
+
+    @classmethod
+    async def start(cls, prefix: Sequence[str], python: str, listen: str = "127.0.0.1:6653") -> "Controller":
+        """Start the process (``prefix`` puts it into the lab's namespaces) and wait until it listens.
+
+        Raises LabError with the process's own message when it doesn't.
+        """
+        process = await asyncio.create_subprocess_exec(
+            *prefix,
+            python,
+            "-m",
+            "atoll.openflow",
+            "--listen",
+            listen,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            limit=_LINE_LIMIT,
+            start_new_session=True,  # a Ctrl-C at the terminal is the keeper's to deal with
+        )
+        controller = cls(process)
+        ready = asyncio.create_task(controller._ready.wait())
+        try:
+            await asyncio.wait({ready, controller.closed}, timeout=_READY_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
+            if not ready.done():
+                reason = controller.closed.result() if controller.closed.done() else f"not ready after {_READY_TIMEOUT_S:g} s"
+                raise LabError(f"the controller did not start: {reason}")
+        except BaseException:
+            ready.cancel()
+            await controller.close()
+            raise
+        return controller
+
+    async def wait_for(self, dpids: Iterable[int], timeout: float) -> None:  # noqa: ASYNC109 - the caller's words name it
+        """Wait until these switches are connected. Raises LabError naming those that are not after ``timeout`` seconds."""
+        wanted = set(dpids)
+
+        def missing() -> list[int]:
+            return sorted(dpid for dpid in wanted if dpid not in self.switches or not self.switches[dpid].up)
+
+        async with self._changed:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait_for(lambda: not missing() or self.closed.done()), timeout)
+        if missing():
+            names = ", ".join(str(dpid) for dpid in missing())
+            reason = self.closed.result() if self.closed.done() else f"not within {timeout:g} s"
+            raise LabError(f"switches with datapath id {names} did not connect to the controller: {reason}")
+
+    async def read(self, dpid: int, switch_name: str, table: int = 0) -> tuple[FlowEntry | ForeignEntry, ...]:
+        """The entries a switch holds, under the name the plan calls it by. Raises LabError."""
+        answer = await self._request("read", dpid=dpid, table=table)
+        return (
+            *(from_json(FlowEntry, {**entry, "switch": switch_name}) for entry in answer["entries"]),
+            *(from_json(ForeignEntry, {**entry, "switch": switch_name}) for entry in answer["foreign"]),
+        )
+
+    async def change(
+        self, dpid: int, delete: Iterable[FlowEntry | ForeignEntry], add: Iterable[FlowEntry], table: int = 0
+    ) -> None:
+        """Delete, then add, a barrier after each. Raises LabError naming the entry that was refused."""
+        gone = tuple(delete)
+        await self._request(
+            "change",
+            dpid=dpid,
+            table=table,
+            delete=[to_json(entry) for entry in gone if isinstance(entry, FlowEntry)],
+            foreign=[to_json(entry) for entry in gone if isinstance(entry, ForeignEntry)],
+            add=[to_json(entry) for entry in add],
+        )
+
+    async def counters(self, dpid: int, table: int = 0) -> dict[str, Any]:
+        """Counters of ports and entries as docs/contracts.md has them. Raises LabError."""
+        answer = await self._request("counters", dpid=dpid, table=table)
+        return {"ports": answer["ports"], "entries": answer["entries"]}
+
+    async def close(self) -> None:
+        """End the process; the switches keep forwarding. Returns when it is gone, however often it is called."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            await asyncio.wait_for(asyncio.shield(self.closed), _END_TIMEOUT_S)
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            await self.closed
+        await self._reader
+
+    async def _request(self, op: str, **fields: Any) -> dict[str, Any]:
+        number = next(self._numbers)
+        answer = self._pending[number] = asyncio.get_running_loop().create_future()
+        try:
+            if self.closed.done() or self._process.stdin is None:
+                raise LabError(f"the controller is gone: {self.closed.result() if self.closed.done() else 'no stream'}")
+            try:
+                self._process.stdin.write(json.dumps({"id": number, "op": op, **fields}).encode() + b"\n")
+                await self._process.stdin.drain()
+            except (ConnectionError, RuntimeError):
+                raise LabError(f"the controller is gone: {await self.closed}") from None
+            try:
+                return await asyncio.wait_for(answer, _ANSWER_TIMEOUT_S)
+            except TimeoutError:
+                raise LabError(f"the controller did not answer '{op}' within {_ANSWER_TIMEOUT_S:g} s") from None
+        finally:
+            del self._pending[number]
+            answer.cancel()
+
+    async def _read_all(self) -> None:
+        streams = (self._process.stdout, self._process.stderr)
+        if streams[0] is None or streams[1] is None:  # never so: both are pipes
+            return
+        errors = asyncio.create_task(self._read_stderr(streams[1]))
+        async for line in streams[0]:
+            with contextlib.suppress(ValueError):
+                await self._take(json.loads(line))
+        await errors
+        code = await self._process.wait()
+        last = f": {self._stderr[-1]}" if self._stderr else ""
+        self.closed.set_result(f"it ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}{last}")
+        for answer in self._pending.values():
+            if not answer.done():
+                answer.set_exception(LabError(f"the controller is gone: {self.closed.result()}"))
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def _read_stderr(self, stream: asyncio.StreamReader) -> None:
+        async for line in stream:
+            self._stderr.append(line.decode(errors="replace").rstrip())
+
+    async def _take(self, message: dict[str, Any]) -> None:
+        match message.get("type"):
+            case "answer":
+                answer = self._pending.get(message.get("id", 0))
+                if answer is None or answer.done():
+                    return
+                if message["ok"]:
+                    answer.set_result(message)
+                else:
+                    answer.set_exception(LabError(message["error"]))
+                return
+            case "ready":
+                self.runtime, self.port = message["runtime"], message["port"]
+                self._ready.set()
+            case "switch":
+                await self._note(message)
+            case _:
+                pass
+        if self.on_event is not None:
+            self.on_event(message)
+
+    async def _note(self, message: dict[str, Any]) -> None:
+        ports = {int(number): name for number, name in message["ports"].items()}
+        state = SwitchState(message["dpid"], message["state"] == "up", message["tables"], ports)
+        async with self._changed:
+            self.switches[state.dpid] = state
+            self._changed.notify_all()

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the controller process says: one JSON object a line on standard output, whole lines from any thread."""
+
+import json
+import os
+import sys
+import threading
+from typing import Any
+
+_lock = threading.Lock()
+
+
+def say(message: dict[str, Any]) -> None:
+    """Write one line. When nobody reads any more, the process ends: it serves its reader and keeps nothing."""
+    line = json.dumps(message, separators=(",", ":")) + "\n"
+    with _lock:
+        try:
+            sys.stdout.write(line)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            os._exit(0)

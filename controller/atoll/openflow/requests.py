@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests of the controller's protocol (docs/contracts.md): each switch serves its own in order, switches side by side."""
+
+import json
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from atoll.model.codec import from_json, to_json
+from atoll.model.flow import FlowEntry, ForeignEntry
+from atoll.openflow.lines import say
+from atoll.openflow.switch import Switch, SwitchError
+
+_Find = Callable[[int], Switch | None]
+
+
+class Requests:
+    """Serves request lines; ``find`` names the connected switch of a datapath id."""
+
+    def __init__(self, find: _Find) -> None:
+        self._find = find
+        self._workers: dict[int, queue.SimpleQueue[dict[str, Any]]] = {}
+
+    def take(self, line: bytes) -> None:
+        """Queue the request of one line for its switch; an unreadable one is answered at once."""
+        number: Any = None
+        try:
+            request = json.loads(line)
+            number = request["id"]
+            dpid = int(request["dpid"])
+        except (ValueError, TypeError, KeyError) as error:
+            say(_failed(number, f"not a request: {type(error).__name__}: {error}"))
+            return
+        if dpid not in self._workers:
+            self._workers[dpid] = queue.SimpleQueue()
+            threading.Thread(target=self._serve, args=(self._workers[dpid],), name=f"switch-{dpid}", daemon=True).start()
+        self._workers[dpid].put(request)
+
+    def _serve(self, waiting: "queue.SimpleQueue[dict[str, Any]]") -> None:
+        while True:
+            request = waiting.get()
+            try:
+                say({"type": "answer", "id": request["id"], "ok": True, **self._answer(request)})
+            except SwitchError as error:
+                say(_failed(request["id"], str(error)))
+            except (ValueError, TypeError, KeyError) as error:
+                say(_failed(request["id"], f"not a request: {type(error).__name__}: {error}"))
+
+    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        dpid, table = int(request["dpid"]), int(request.get("table", 0))
+        switch = self._find(dpid)
+        if switch is None:
+            raise SwitchError(f"switch {dpid} is not connected")
+        match request["op"]:
+            case "read":
+                entries = switch.read(table)
+                return {
+                    "entries": [to_json(entry) for entry in entries if isinstance(entry, FlowEntry)],
+                    "foreign": [to_json(entry) for entry in entries if isinstance(entry, ForeignEntry)],
+                }
+            case "change":
+                delete = [from_json(FlowEntry, entry) for entry in request.get("delete", [])]
+                foreign = [from_json(ForeignEntry, entry) for entry in request.get("foreign", [])]
+                add = [from_json(FlowEntry, entry) for entry in request.get("add", [])]
+                return {"barriers": switch.change([*foreign, *delete], add, table)}
+            case "counters":
+                return switch.counters(table)
+            case unknown:
+                raise ValueError(f"unknown op {unknown!r}")
+
+
+def _failed(number: Any, error: str) -> dict[str, Any]:
+    return {"type": "answer", "id": number, "ok": False, "error": error}

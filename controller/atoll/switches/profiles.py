@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Capability profiles: what each kind of switch does in hardware, and the refusal of what it would not.
+
+Profiles are data, ``switch-configs/<driver>/profile.toml``, shipped with the package as ``atoll/switches/configs``.
+"""
+
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from atoll.model.errors import PlanError
+from atoll.model.flow import FlowEntry, Match, Output, Vlan
+from atoll.model.network import Network
+
+_PLACES = (Path(__file__).parent / "configs", Path(__file__).parents[3] / "switch-configs")  # installed; in a checkout
+_FIELDS = ("in_port", "eth_type", "ipv4_src", "ipv4_dst", "ip_proto", "l4_src", "l4_dst")
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One kind of switch: the table entries go to, how many fit, and what it matches and does at line rate."""
+
+    driver: str
+    title: str
+    table: int
+    max_entries: int
+    matches: frozenset[str]
+    actions: frozenset[str]
+    remedies: dict[str, str]
+
+
+@cache
+def profile(driver: str) -> Profile:
+    """The profile of a driver.
+
+    Raises PlanError, naming the known drivers, when there is none.
+    """
+    for place in _PLACES:
+        path = place / driver / "profile.toml"
+        if path.is_file():
+            return _read(tomllib.loads(path.read_text(encoding="utf-8")))
+    msg = f"no switch driver is called {driver!r}; known drivers: {', '.join(drivers())}"
+    raise PlanError(msg)
+
+
+def drivers() -> tuple[str, ...]:
+    """The names of all drivers."""
+    return tuple(sorted({path.parent.name for place in _PLACES for path in place.glob("*/profile.toml")}))
+
+
+def refuse_unsupported(network: Network, entries: Iterable[FlowEntry]) -> None:
+    """Check that each switch can hold its entries in hardware.
+
+    Raises PlanError with everything it can't, a line each, and what would help.
+    """
+    profiles = {switch.name: profile(switch.driver) for switch in network.switches}
+    count: Counter[str] = Counter()
+    refused: dict[str, None] = {}
+    for entry in entries:
+        count[entry.switch] += 1
+        known = profiles[entry.switch]
+        for need in _needs(entry):
+            if need not in known.matches and need not in known.actions:
+                remedy = known.remedies.get(need, "choose another driver or another port for what is attached here")
+                refused[f"{entry.switch} ({known.title}) cannot do {need} in hardware, wanted for '{entry.why}'; {remedy}"] = None
+    for switch, number in count.items():
+        if number > profiles[switch].max_entries:
+            refused[f"{switch} ({profiles[switch].title}) holds {profiles[switch].max_entries} entries, the plan has {number}"] = None
+    if refused:
+        raise PlanError("\n".join(refused))
+
+
+def _needs(entry: FlowEntry) -> Iterator[str]:
+    match: Match = entry.match
+    yield from (name for name in _FIELDS if getattr(match, name) is not None)
+    if match.vlan is not None:
+        yield "untagged" if match.vlan is Vlan.UNTAGGED else "vlan"
+    yield from dict.fromkeys(type(action).__name__ for action in entry.actions)
+    if sum(isinstance(action, Output) for action in entry.actions) > 1:
+        yield "several-outputs"
+
+
+def _read(data: dict[str, Any]) -> Profile:
+    return Profile(
+        driver=data["driver"],
+        title=data["title"],
+        table=data["table"],
+        max_entries=data["max_entries"],
+        matches=frozenset(data["matches"]),
+        actions=frozenset(data["actions"]),
+        remedies=data["remedies"],
+    )
