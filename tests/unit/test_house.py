@@ -35,7 +35,7 @@ def test_no_module_is_longer_than_a_reader_can_hold(tracked: list[Path]) -> None
         str(path): count
         for path in tracked
         if path.suffix in {".py", ".rs"}
-        and (count := len((lines := path.read_text().splitlines()))) > LONGEST_MODULE
+        and (count := len(lines := path.read_text().splitlines())) > LONGEST_MODULE
         and not any("house: long" in line for line in lines[:20])
     }
     assert not too_long
@@ -66,7 +66,7 @@ def is_source(path: Path) -> bool:
 def test_every_folder_says_what_lives_there(project: Path, folder: str) -> None:
     """Each top-level folder has a README that says what may depend on it and how to try it alone."""
     text = (project / folder / "README.md").read_text()
-    assert "## Depends" in text or "depend" in text.lower()
+    assert "## Who may depend on it" in text
     assert "## Try it" in text
 
 
@@ -85,8 +85,8 @@ def test_the_lock_names_every_dependency(project: Path) -> None:
 
     described = tomllib.loads((project / "pyproject.toml").read_text())["project"]
     names = {
-        re.split(r"[\[=<>~! ]", requirement, maxsplit=1)[0].lower()
+        re.split(r"[\[=<>~! ]", requirement, maxsplit=1)[0].lower().replace(".", "-")
         for requirement in [*described["dependencies"], *described["optional-dependencies"]["dev"]]
     }
     lock = (project / "requirements.lock").read_text()
-    assert names - set(re.findall(r"^([a-z0-9.-]+)==", lock, re.MULTILINE)) == set()
+    assert names - set(re.findall(r"^([a-z0-9-]+)==", lock, re.MULTILINE)) == set()
