@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the ``atoll-host`` executable is."""
+
+import os
+import shutil
+from pathlib import Path
+
+from atoll.model.errors import MachineError
+
+VARIABLE = "ATOLL_HOST"
+
+
+def find_binary() -> Path:
+    """The ``atoll-host`` executable: the one ``ATOLL_HOST`` names, else the project's own build, else the one on PATH.
+
+    Raises MachineError when there is none.
+    """
+    named = os.environ.get(VARIABLE)
+    if named:
+        path = Path(named).absolute()
+        if not _executable(path):
+            msg = f"{VARIABLE}={named} is not an executable file; correct or unset it"
+            raise MachineError(msg)
+        return path
+    built = Path(__file__).resolve().parents[2] / "target" / "release" / "atoll-host"
+    if _executable(built):
+        return built
+    installed = shutil.which("atoll-host")
+    if installed:
+        return Path(installed).absolute()
+    msg = f"atoll-host is neither built ({built}) nor on PATH; `make setup` builds it"
+    raise MachineError(msg)
+
+
+def _executable(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.X_OK)

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One job run by an agent: its life, its lines, its end."""
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from atoll.model.errors import LabError
+
+OnLine = Callable[[dict[str, Any]], None]
+Request = Callable[..., Awaitable[dict[str, Any]]]
+
+# Enough of standard error to explain a failure.
+_STDERR_LINES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a job ended: its exit status, or the name of the signal that ended it."""
+
+    code: int | None
+    signal: str | None
+
+    def __str__(self) -> str:
+        return f"exit status {self.code}" if self.signal is None else f"ended by SIG{self.signal}"
+
+
+class Job:
+    """A job started by :meth:`atoll_hosts.agent.Agent.start_job`."""
+
+    def __init__(self, name: str, request: Request, on_line: OnLine | None) -> None:
+        self.name = name
+        self.pid = 0
+        self.last: dict[str, Any] | None = None
+        """The last line of standard output that was a JSON object."""
+        self.exit: Exit | None = None
+        self._request = request
+        self._on_line = on_line
+        self._stderr: deque[str] = deque(maxlen=_STDERR_LINES)
+        self._ready = asyncio.Event()
+        self._ended: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
+
+    async def ready(self, timeout_s: float) -> None:
+        """Wait for the job's ``ready`` line. Raises LabError when it ends before, or is silent for ``timeout_s``."""
+        said = asyncio.ensure_future(self._ready.wait())
+        try:
+            await asyncio.wait({said, self._ended}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            said.cancel()
+        if self._ready.is_set():
+            return
+        if self._ended.done():
+            self._ended.result()  # the agent's death is another story
+            msg = f"{self.name} did not start: {self.exit_text()}"
+            raise LabError(msg)
+        msg = f"{self.name} is not ready after {timeout_s:g} s"
+        raise LabError(msg)
+
+    async def wait(self) -> Exit:
+        """Wait for the job's end. Raises LabError when the agent dies first."""
+        return await asyncio.shield(self._ended)
+
+    async def stop(self, grace_s: float = 2.0, signal: str = "TERM") -> None:
+        """Ask the job to end; its process group is killed after ``grace_s``. No error if it has ended already.
+
+        Returns at once; :meth:`wait` waits for the end.
+        """
+        if self._ended.done():
+            return
+        try:
+            await self._request("stop", job=self.name, signal=signal, grace_ns=int(grace_s * 1e9))
+        except LabError:
+            # It ended while we asked: the exit comes before the refusal.
+            if self.exit is None:
+                raise
+
+    async def send(self, message: dict[str, Any]) -> None:
+        """Send one JSON line to the job's standard input."""
+        await self._request("input", job=self.name, text=json.dumps(message, separators=(",", ":")) + "\n")
+
+    def exit_text(self) -> str:
+        """Why it ended, for people: the last lines of its standard error, else its exit status."""
+        said = "; ".join(line.strip() for line in self._stderr if line.strip())
+        ended = str(self.exit) if self.exit is not None else "still running"
+        return f"{said} ({ended})" if said else ended
+
+    # What the agent reports
+
+    def take_line(self, stream: str, line: str) -> None:
+        """A line of output."""
+        if stream == "stderr":
+            self._stderr.append(line)
+            return
+        try:
+            parsed: Any = json.loads(line)
+        except ValueError:
+            return  # a foreign program's words
+        if not isinstance(parsed, dict):
+            return
+        message = cast("dict[str, Any]", parsed)
+        self.last = message
+        if message.get("type") == "ready":
+            self._ready.set()
+        if self._on_line is not None:
+            self._on_line(message)
+
+    def take_exit(self, ended: Exit) -> None:
+        """The job has ended; no line follows."""
+        self.exit = ended
+        if not self._ended.done():
+            self._ended.set_result(ended)
+
+    def take_death(self, reason: str) -> None:
+        """The agent is gone, and the job with it."""
+        if not self._ended.done():
+            self._ended.set_exception(LabError(f"{self.name}: {reason}"))
+            self._ended.exception()  # retrieved: nobody may be waiting for it
