@@ -40,6 +40,7 @@ def from_json(cls: type[T], data: Any) -> T:
     return cast(T, _structure(cls, data))
 
 
+_JSON_SCALARS = (str, int, float, bool)
 _TAGGED = frozenset({"Output", "PushVlan", "PopVlan"})  # members of flow.Action
 
 
@@ -57,27 +58,31 @@ def _structure(hint: Any, data: Any) -> Any:
             return tuple(_structure(members[0], item) for item in data)
         return tuple(_structure(member, item) for member, item in zip(members, data, strict=True))
     if origin is dict:
-        return dict(data)
+        return dict(cast("dict[str, Any]", data))
     if hint is Any:
         return data
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         if _is_quantity(hint):
-            return hint(data)
+            return cast(Any, hint)(_structure(int, data))
         hints = typing.get_type_hints(hint)
-        return hint(**{f.name: _structure(hints[f.name], data[f.name]) for f in dataclasses.fields(hint) if f.name in data})
-    return data if isinstance(data, hint) else hint(data)
+        return hint(
+            **{f.name: _structure(hints[f.name], data[f.name]) for f in dataclasses.fields(hint) if f.name in data}
+        )
+    if hint in _JSON_SCALARS:
+        if type(data) is not hint:
+            msg = f"{data!r} is not {hint.__name__}"
+            raise TypeError(msg)
+        return data
+    return cast(Any, hint)(data)  # an Enum or an address
 
 
 def _structure_union(members: tuple[Any, ...], data: Any) -> Any:
     if data is None and type(None) in members:
         return None
-    concrete = [member for member in members if member is not type(None)]
+    concrete = [member for member in members if member is not type(None)]  # in their order: int before an Enum of str
     if isinstance(data, dict) and "kind" in data:
         kind = cast("dict[str, Any]", data)["kind"]
         concrete = [member for member in concrete if getattr(member, "__name__", "") == kind]
-    for member in concrete:
-        if isinstance(member, type) and isinstance(data, member):
-            return data
     for member in concrete:
         try:
             return _structure(member, data)

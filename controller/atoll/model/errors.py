@@ -11,6 +11,9 @@ AtollError                 anything a user is told in one line
 """
 
 from dataclasses import dataclass
+from typing import Any, cast
+
+_LONGEST_SHOWN = 40
 
 
 class AtollError(Exception):
@@ -21,14 +24,19 @@ class AtollError(Exception):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Mistake:
-    """One mistake in a description: where it is, what is wrong, what would be right."""
+    """One mistake in a description: where it is, what is wrong, what would be right.
+
+    ``file`` is written as the user wrote it (relative below the working directory), ``line`` counts from 1.
+    Line 0 stands for the file as a whole: it is missing, or no text.
+    """
 
     file: str
     line: int
     message: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.message}"
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{place}: {self.message}"
 
 
 class DescriptionError(AtollError):
@@ -63,3 +71,23 @@ class RunDirError(AtollError):
     """What was given as a run directory is not one, or was written by a newer version."""
 
     exit_code = 2
+
+
+def shown(thing: Any) -> str:
+    """How a message shows what a user wrote, in the words of YAML and on one short line."""
+    if isinstance(thing, bool):
+        return "true" if thing else "false"
+    if isinstance(thing, (int, float)):
+        text = _shortened(f"{thing:d}" if isinstance(thing, int) else repr(thing))
+        return f"the number {text}"
+    if thing is None:
+        return "nothing"
+    if isinstance(thing, dict):
+        return "a mapping" if cast("dict[Any, Any]", thing) else "an empty mapping"
+    if isinstance(thing, list):
+        return "a list" if cast("list[Any]", thing) else "an empty list"
+    return repr(_shortened(str(thing)))
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 1]}…"

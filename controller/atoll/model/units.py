@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Physical quantities as types: a rate is not a size, and neither is a number.
 
-Decimal prefixes throughout (1 kB = 1000 bytes), as in the literature on satellite links.
+Decimal prefixes throughout (1 kB = 1000 bytes), as in the literature on satellite links. A quantity is a whole
+number of its smallest unit and fits a signed 64-bit integer, which is what the programs on the hosts count in.
 """
 
 import re
@@ -9,12 +10,21 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import ClassVar, Self
 
-_NUMBER_AND_UNIT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z/%µ]+)\s*")
+from atoll.model.errors import shown
+
+_NUMBER_AND_UNIT = re.compile(r"\s*([0-9]+)(?:\.([0-9]+))?\s*([A-Za-z/]+)\s*")
+_LONGEST_TEXT = 60  # characters; int() of thousands of digits would be slow, and nobody means it
+_MOST = 2**63 - 1
+_DECIMALS = 10**9  # __str__ chooses a unit in which at most nine decimals are exact
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Quantity:
-    """A whole number of the smallest unit; subclasses name the unit and its multiples."""
+    """A whole number of the smallest unit; subclasses name the unit and its multiples.
+
+    Quantities of one type compare, equal ones hash alike; quantities of different types are never equal and
+    comparing them with ``<`` is a TypeError.
+    """
 
     base: int
 
@@ -23,27 +33,31 @@ class _Quantity:
 
     @classmethod
     def parse(cls, text: object) -> Self:
-        """Read ``"16 Mbit/s"`` and the like.
+        """Read ``"16 Mbit/s"`` and the like: a decimal number and a unit, with or without a space between.
 
-        Raises ValueError with a message that ends in an example of what would be right.
+        Raises ValueError with a message that says what would be right.
         """
-        found = _NUMBER_AND_UNIT.fullmatch(text) if isinstance(text, str) else None
-        if found is None or found.group(2) not in cls.UNITS:
-            units = ", ".join(cls.UNITS)
-            msg = f"{text!r} is not a {cls.__name__.lower()}; write a number and one of {units}, such as {cls.EXAMPLE!r}"
+        found = _NUMBER_AND_UNIT.fullmatch(text) if isinstance(text, str) and len(text) <= _LONGEST_TEXT else None
+        if found is None or found[3] not in cls.UNITS:
+            what, units = cls.__name__.lower(), ", ".join(cls.UNITS)
+            msg = f"{shown(text)} is not a {what}; write a number and one of {units}, such as {cls.EXAMPLE!r}"
             raise ValueError(msg)
-        exact = Decimal(found.group(1)) * cls.UNITS[found.group(2)]
-        if exact != int(exact):
-            smallest = next(iter(cls.UNITS))
-            msg = f"{text!r} is not a whole number of {smallest}"
+        decimals = found[2] or ""
+        base, rest = divmod(int(found[1] + decimals) * cls.UNITS[found[3]], 10 ** len(decimals))
+        if rest:
+            msg = f"{shown(text)} is not a whole number of {next(iter(cls.UNITS))}; write fewer decimals"
             raise ValueError(msg)
-        return cls(int(exact))
+        if base > _MOST:
+            msg = f"{shown(text)} is beyond anything this program can count; write less than {cls(_MOST)}"
+            raise ValueError(msg)
+        return cls(base)
 
     def __str__(self) -> str:
+        """The number in the largest unit that shows it exactly; ``parse`` reads it back."""
         for unit, factor in sorted(self.UNITS.items(), key=lambda item: -item[1]):
-            if self.base >= factor:
-                shown = f"{Decimal(self.base) / factor:f}"
-                return f"{shown.rstrip('0').rstrip('.') if '.' in shown else shown} {unit}"
+            if self.base >= factor and self.base * _DECIMALS % factor == 0:
+                text = f"{Decimal(self.base) / factor:f}"
+                return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {unit}"
         return f"{self.base} {next(iter(self.UNITS))}"
 
 
@@ -51,8 +65,8 @@ class Rate(_Quantity):
     """Bits per second."""
 
     __slots__ = ()
-    UNITS = {"bit/s": 1, "kbit/s": 10**3, "Mbit/s": 10**6, "Gbit/s": 10**9}
-    EXAMPLE = "16 Mbit/s"
+    UNITS: ClassVar[dict[str, int]] = {"bit/s": 1, "kbit/s": 10**3, "Mbit/s": 10**6, "Gbit/s": 10**9}
+    EXAMPLE: ClassVar[str] = "16 Mbit/s"
 
     @property
     def bit_s(self) -> int:
@@ -64,8 +78,15 @@ class Duration(_Quantity):
     """Nanoseconds."""
 
     __slots__ = ()
-    UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
-    EXAMPLE = "250 ms"
+    UNITS: ClassVar[dict[str, int]] = {
+        "ns": 1,
+        "us": 10**3,
+        "ms": 10**6,
+        "s": 10**9,
+        "min": 60 * 10**9,
+        "h": 3600 * 10**9,
+    }
+    EXAMPLE: ClassVar[str] = "250 ms"
 
     @property
     def ns(self) -> int:
@@ -87,8 +108,8 @@ class Size(_Quantity):
     """Bytes; 1 kB is 1000 bytes."""
 
     __slots__ = ()
-    UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}
-    EXAMPLE = "100 kB"
+    UNITS: ClassVar[dict[str, int]] = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}
+    EXAMPLE: ClassVar[str] = "100 kB"
 
     @property
     def bytes(self) -> int:

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an experiment can put on cables and into socket buffers, by arithmetic alone.
+
+The satellite links bound the traffic: no more than their rate crosses the chain in either direction for long, so that
+is what every trunk on the way must carry. (What a sender has in flight is bounded by the same: beyond it, the link's
+queue drops.)
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from atoll.model.experiment import Link
+from atoll.model.network import DelayBox, Host, Network, PortRef, Trunk
+from atoll.model.paths import Fabric
+from atoll.model.units import Duration, Rate, Size
+
+
+@dataclass(frozen=True, slots=True)
+class Steering:
+    """The part of an experiment that decides which cables its frames cross."""
+
+    hops: tuple[str, ...]  # boxes and taps of the network, from world to island
+    links: tuple[Link, ...]
+    latency: tuple[tuple[str, str], ...]  # (world server, latency class)
+
+    @property
+    def to_island(self) -> Rate:
+        """The most the chain's links pass towards the island."""
+        return max((link.to_island.rate for link in self.links), default=Rate(0))
+
+    @property
+    def to_world(self) -> Rate:
+        """The most the chain's links pass towards the world."""
+        return max((link.to_world.rate for link in self.links), default=Rate(0))
+
+
+@dataclass(frozen=True, slots=True)
+class TrunkLoad:
+    """What crosses a trunk in the direction that leaves its switch at ``out``."""
+
+    trunk: Trunk
+    out: PortRef
+    load: Rate
+
+
+def delay_trunk_loads(network: Network, steering: Steering) -> Iterator[tuple[DelayBox, Rate]]:
+    """What crosses the trunk of every delay box in use, in each of its directions.
+
+    A delayed frame crosses it twice, to the box and back. So each direction carries what goes to the island and what
+    goes to the world.
+    """
+    used = {name for _, name in steering.latency}
+    for box in network.delay_boxes:
+        if used & {delay.name for delay in box.classes}:
+            yield box, Rate(steering.to_island.bit_s + steering.to_world.bit_s)
+
+
+def trunk_loads(network: Network, steering: Steering) -> Iterator[TrunkLoad]:
+    """What crosses every trunk between switches in each direction, in the worst case of one server sending it all."""
+    fabric = Fabric((switch.name for switch in network.switches), network.trunks)
+    island_bound: Counter[PortRef] = Counter()
+    world_bound: Counter[PortRef] = Counter()
+    ways = {tuple(_stations(network, steering, w, i)) for w in network.world_hosts for i in network.island_hosts}
+    for way in sorted(ways):
+        back = [(out, into) for into, out in reversed(way)]
+        island_bound |= _crossings(fabric, way)
+        world_bound |= _crossings(fabric, back)
+    for trunk in network.trunks:
+        for out in (trunk.a, trunk.b):
+            load = island_bound[out] * steering.to_island.bit_s + world_bound[out] * steering.to_world.bit_s
+            yield TrunkLoad(trunk, out, Rate(load))
+
+
+def longest_rtt(network: Network, steering: Steering) -> Duration:
+    """The longest base RTT of the experiment: the links both ways and the longest latency class in use."""
+    used = {name for _, name in steering.latency}
+    terrestrial = [delay.rtt.ns for box in network.delay_boxes for delay in box.classes if delay.name in used]
+    return Duration(
+        sum(link.to_island.delay.ns + link.to_world.delay.ns for link in steering.links) + max(terrestrial, default=0)
+    )
+
+
+def bottleneck(steering: Steering) -> Rate:
+    """The rate of the faster direction: in each, the slowest link in the chain decides."""
+    if not steering.links:
+        return Rate(0)
+    return max(
+        min(link.to_island.rate for link in steering.links),
+        min(link.to_world.rate for link in steering.links),
+    )
+
+
+def bandwidth_delay_product(rate: Rate, rtt: Duration) -> Size:
+    """Bytes in flight that fill a path of this rate and round-trip time, rounded up."""
+    return Size(-(-rate.bit_s * rtt.ns // (8 * 10**9)))
+
+
+def _stations(network: Network, steering: Steering, world: Host, island: Host) -> Iterator[tuple[str, str]]:
+    """The switches where an island-bound frame enters and leaves each station of its way."""
+    start, end = world.interface.attached.switch, island.interface.attached.switch
+    yield start, start
+    delay_class = dict(steering.latency).get(world.name)
+    for box in network.delay_boxes:
+        if delay_class in {delay.name for delay in box.classes}:
+            yield box.trunk.attached.switch, box.trunk.attached.switch
+    hops = {tap.name: (tap.interface.attached.switch, tap.interface.attached.switch) for tap in network.taps}
+    hops |= {box.name: (box.world.attached.switch, box.island.attached.switch) for box in network.boxes}
+    yield from (hops[hop] for hop in steering.hops)
+    yield end, end
+
+
+def _crossings(fabric: Fabric, stations: Iterable[tuple[str, str]]) -> Counter[PortRef]:
+    """How often a frame leaves by each trunk port."""
+    return Counter(hop.out for (_, leaves), (enters, _) in pairwise(stations) for hop in fabric.way(leaves, enters))

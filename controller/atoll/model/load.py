@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading descriptions: the only way from a file to a Network or an Experiment.
+
+Every function raises DescriptionError with all mistakes that can be found, in both files, and nothing else.
+Importing this module imports pydantic and ruamel.yaml (0.1 s): do it where it is needed.
+"""
+
+from pathlib import Path
+
+from atoll.model.document import Document, read_document
+from atoll.model.errors import DescriptionError
+from atoll.model.experiment import Experiment
+from atoll.model.network import Network
+from atoll.model.parse import parse
+from atoll.model.raw_experiment import RawExperiment
+from atoll.model.raw_lab import RawLab
+from atoll.model.resolve_experiment import resolve_experiment
+from atoll.model.resolve_lab import Lab
+
+
+def load_lab(path: Path) -> Network:
+    """The laboratory that a lab.yaml describes."""
+    return _resolve_lab(read_document(path))
+
+
+def load_experiment(path: Path) -> tuple[Network, Experiment]:
+    """The experiment that an experiment.yaml describes, and the lab it names (relative to its own folder)."""
+    return _resolve_experiment(path, read_document(path))
+
+
+def load_any(path: Path) -> tuple[Network, Experiment | None]:
+    """Whatever ``path`` describes: a lab (no experiment then) or an experiment with its lab; its keys tell."""
+    document = read_document(path)
+    if document.tree is None:
+        raise DescriptionError(document.mistakes)
+    lab_keys, experiment_keys = _own_keys(document, RawLab), _own_keys(document, RawExperiment)
+    if lab_keys == experiment_keys:
+        message = "neither a lab (networks, switches, hosts, ...) nor an experiment (lab, chain, links, ...)"
+        raise DescriptionError([*document.mistakes, document.mistake((), message)])
+    return (_resolve_lab(document), None) if lab_keys > experiment_keys else _resolve_experiment(path, document)
+
+
+def _own_keys(document: Document, model: type[RawLab | RawExperiment]) -> int:
+    """How many of the document's keys are ``model``'s; ``name`` belongs to both and so decides nothing."""
+    return len(set(document.tree or ()) & set(model.model_fields))
+
+
+def _resolve_lab(document: Document) -> Network:
+    lab = Lab(document)
+    if lab.mistakes or lab.network is None:
+        raise DescriptionError(lab.mistakes)
+    return lab.network
+
+
+def _resolve_experiment(path: Path, document: Document) -> tuple[Network, Experiment]:
+    parsed = parse(RawExperiment, document)
+    if parsed is None:
+        raise DescriptionError(document.mistakes)
+    mistakes = list(parsed.mistakes)
+    lab = None
+    if parsed.whole("lab"):
+        found = read_document(path.parent / parsed.raw.lab)
+        if reason := _no_lab(found):
+            mistakes.append(document.mistake(("lab",), f"lab: {reason}"))
+        else:
+            lab = Lab(found)
+            mistakes += lab.mistakes
+    experiment, wrong = resolve_experiment(parsed, lab)
+    mistakes += wrong
+    if mistakes or lab is None or lab.network is None:
+        raise DescriptionError(mistakes)
+    return lab.network, experiment
+
+
+def _no_lab(document: Document) -> str | None:
+    """Why a file that an experiment names is no lab at all, if so."""
+    if document.tree is None:
+        unreadable = [mistake for mistake in document.mistakes if mistake.line == 0]
+        return f"{document.file}: {unreadable[0].message}; the path is relative to this file" if unreadable else None
+    if _own_keys(document, RawExperiment) > _own_keys(document, RawLab):
+        return f"{document.file} is an experiment; name the file of a lab"
+    return None

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""experiment.yaml as it is written: one class for each mapping. ``resolve_experiment`` makes an Experiment of it."""
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PlainValidator, WithJsonSchema
+
+from atoll.model.errors import shown
+from atoll.model.experiment import Counted
+from atoll.model.raw import Between, Key, Name, Raw
+from atoll.model.units import Duration, Rate, Size
+
+MTU = Size(1500)  # the experiment network's: wire-size frames only
+
+LinkRate = Annotated[Rate, Between(Rate, "1 kbit/s", "100 Gbit/s")]
+Delay = Annotated[Duration, Between(Duration, "0 ms", "60 s")]
+Queue = Annotated[Size, Between(Size, "1500 B", "4 GB", " (one MTU), or no full-size packet ever fits")]
+RunTime = Annotated[Duration, Between(Duration, "1 s", "168 h")]
+Start = Annotated[Duration, Between(Duration, "0 s", "168 h")]
+PingInterval = Annotated[Duration, Between(Duration, "1 ms", "1 h")]
+TransferSize = Annotated[Size, Between(Size, "1 B", "1000 GB")]
+BufferSize = Annotated[Size, Between(Size, "4096 B", "1 GB")]
+
+_CONGESTION_CONTROL = re.compile(r"[a-z][a-z0-9_]{0,14}")  # TCP_CA_NAME_MAX is 16 with the terminating zero
+
+
+def _congestion_control(given: object) -> str:
+    if not isinstance(given, str) or not _CONGESTION_CONTROL.fullmatch(given):
+        msg = f"{shown(given)} is not a congestion control; write the kernel's name of it, such as cubic, bbr or reno"
+        raise ValueError(msg)
+    return given
+
+
+CongestionControl = Annotated[
+    str,
+    PlainValidator(_congestion_control),
+    WithJsonSchema({"type": "string", "pattern": f"^{_CONGESTION_CONTROL.pattern}$"}),
+]
+
+
+class RawDirection(Raw):
+    """One direction of a satellite link."""
+
+    rate: LinkRate = Field(description="Rate at which packets are serialised.", examples=["16 Mbit/s"])
+    delay: Delay = Field(description="Propagation delay, one way.", examples=["250 ms"])
+    queue: Queue = Field(description="Capacity of the drop-tail byte queue, at least 1500 B.", examples=["100 kB"])
+    jitter: Delay = Field(
+        default=Duration(0),
+        description="Uniform +/- jitter around the delay, order kept; at most the delay; default 0 ms.",
+        examples=["5 ms"],
+    )
+
+
+class RawLink(Raw):
+    """Settings of one satellite emulator."""
+
+    to_island: RawDirection = Field(
+        description="Towards the island.", examples=["{rate: 16 Mbit/s, delay: 250 ms, queue: 100 kB}"]
+    )
+    to_world: RawDirection = Field(
+        description="Towards the world.", examples=["{rate: 4 Mbit/s, delay: 250 ms, queue: 100 kB}"]
+    )
+    counts: Counted = Field(
+        default=Counted.IP,
+        strict=False,
+        description="Bytes that rate and queue count: the IP packet, or with 14 bytes of Ethernet; default ip.",
+        examples=["ip"],
+    )
+
+
+class RawTraffic(Raw):
+    """The load."""
+
+    channels: int = Field(ge=0, le=100_000, description="Channels over all island clients; 0: no load.", examples=[20])
+    flow_sizes: Literal["published"] = Field(
+        default="published", description="Distribution the flow sizes are drawn from.", examples=["published"]
+    )
+    port: int = Field(ge=1, le=65535, default=5001, description="TCP port of the world servers; default 5001.")
+
+
+class RawTransfer(Raw):
+    """A download of fixed size from the world's special server to the island's special host."""
+
+    size: TransferSize = Field(description="Bytes to transfer.", examples=["10 MB"])
+    start: Start = Field(
+        default=Duration(10 * 10**9), description="After the channels started; default 10 s.", examples=["10 s"]
+    )
+    tool: Literal["atoll", "iperf3"] = Field(
+        default="atoll", description="Program that transfers; default atoll.", examples=["atoll"]
+    )
+    port: int = Field(ge=1, le=65535, default=5201, description="TCP port of the sender; default 5201.")
+
+
+class RawPing(Raw):
+    """The ping series from the world's special server to the island's special host."""
+
+    interval: PingInterval = Field(
+        default=Duration(100 * 10**6), description="Time between pings; default 100 ms.", examples=["100 ms"]
+    )
+
+
+class RawTcp(Raw):
+    """TCP settings of every host, pinned for the run."""
+
+    congestion_control: CongestionControl = Field(
+        default="cubic", description="Kernel's name of the congestion control; default cubic.", examples=["cubic"]
+    )
+    ecn: bool = Field(default=False, description="Explicit congestion notification; default false.", examples=[False])
+    buffer_max: BufferSize = Field(
+        default=Size(16 * 10**6),
+        description="Most that socket buffers may grow to, at least the bandwidth-delay product; default 16 MB.",
+        examples=["16 MB"],
+    )
+
+
+class RawExperiment(Raw):
+    """An experiment: what is steered where, with what settings, under what load, for how long."""
+
+    name: Name = Field(description="Name of the experiment; its runs lie in runs/NAME.", examples=["geo"])
+    lab: str = Field(description="Path of the lab, relative to this file.", examples=["../emulation/labs/island.yaml"])
+    seed: int = Field(ge=0, le=2**63 - 1, default=1, description="Seed of everything random; default 1.", examples=[1])
+    duration: RunTime = Field(description="How long is measured.", examples=["60 s"])
+    chain: list[str] = Field(
+        description="Boxes and taps in order from world to island.", examples=["[tap-w, sat, tap-i]"]
+    )
+    links: dict[Key, RawLink] = Field(
+        default={},
+        description="Settings of every satellite emulator in the chain, by its name.",
+        examples=["{sat: {to_island: ..., to_world: ...}}"],
+    )
+    latency: dict[Key, str] = Field(
+        default={},
+        description="Latency class of each world server; one left out is not delayed.",
+        examples=["{w1: rtt-5}"],
+    )
+    traffic: RawTraffic = Field(description="The load.", examples=["{channels: 20}"])
+    transfer: RawTransfer | None = Field(
+        default=None, description="A download of fixed size; none if left out.", examples=["{size: 10 MB}"]
+    )
+    ping: RawPing = Field(default=RawPing(), description="The ping series.", examples=["{interval: 100 ms}"])
+    tcp: RawTcp = Field(
+        default=RawTcp(), description="TCP settings of every host.", examples=["{congestion_control: cubic}"]
+    )
+
+    @classmethod
+    def stand_ins(cls) -> dict[str, Any]:
+        """An experiment that does nothing."""
+        return {"name": "experiment", "lab": "", "duration": "1 s", "chain": [], "traffic": {"channels": 0}}

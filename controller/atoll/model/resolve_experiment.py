@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From experiment.yaml as written, and its lab, to an Experiment: names lead somewhere, figures are possible."""
+
+from collections.abc import Iterator
+
+from atoll.model.capacity import (
+    Steering,
+    bandwidth_delay_product,
+    bottleneck,
+    delay_trunk_loads,
+    longest_rtt,
+    trunk_loads,
+)
+from atoll.model.document import Place
+from atoll.model.errors import Mistake
+from atoll.model.experiment import (
+    Chain,
+    Experiment,
+    Link,
+    LinkDirection,
+    PingSeries,
+    TcpSettings,
+    Traffic,
+    Transfer,
+)
+from atoll.model.network import BoxKind, HostRole, Network
+from atoll.model.parse import Parsed
+from atoll.model.raw_experiment import RawDirection, RawExperiment
+from atoll.model.resolve_lab import Lab
+from atoll.model.wording import call, suggest
+
+_NEEDED = {  # by every experiment
+    HostRole.WORLD_SPECIAL: "the ping series starts there",
+    HostRole.WORLD_WHISTLE: "the whistle pings start there",
+    HostRole.ISLAND_SPECIAL: "ping series and whistle go there",
+}
+_NEEDED_FOR_LOAD = {
+    HostRole.WORLD_SERVER: "the channels receive from it",
+    HostRole.ISLAND_CLIENT: "the channels run on it",
+}
+
+
+def resolve_experiment(parsed: Parsed[RawExperiment], lab: Lab | None) -> tuple[Experiment, tuple[Mistake, ...]]:
+    """The experiment and its mistakes; only without mistakes, and with a lab without any, is it to be believed.
+
+    Without a lab that could be read, what refers to it goes unchecked.
+    """
+    resolver = _Resolver(parsed)
+    resolver.check_times()
+    if lab and lab.network and lab.parsed:
+        resolver.check_against(lab, lab.network)
+    return resolver.experiment(lab.document.file if lab else parsed.raw.lab), tuple(resolver.mistakes)
+
+
+class _Resolver:
+    def __init__(self, parsed: Parsed[RawExperiment]) -> None:
+        self.parsed = parsed
+        self.raw = parsed.raw
+        self.mistakes: list[Mistake] = []
+
+    def wrong(self, place: Place, message: str) -> None:
+        words = call(place)
+        self.mistakes.append(self.parsed.document.mistake(place, f"{words}: {message}" if words else message))
+
+    def experiment(self, lab: str) -> Experiment:
+        raw = self.raw
+        transfer = raw.transfer and Transfer(
+            raw.transfer.size, raw.transfer.start, raw.transfer.tool, raw.transfer.port
+        )
+        return Experiment(
+            name=raw.name,
+            file=self.parsed.document.file,
+            lab=lab,
+            seed=raw.seed,
+            duration=raw.duration,
+            chain=Chain(raw.name, tuple(raw.chain)),
+            links=tuple(self.links()),
+            latency=tuple(raw.latency.items()),
+            traffic=Traffic(raw.traffic.channels, raw.traffic.flow_sizes, raw.traffic.port),
+            transfer=transfer,
+            ping=PingSeries(raw.ping.interval),
+            tcp=TcpSettings(raw.tcp.congestion_control, raw.tcp.ecn, raw.tcp.buffer_max),
+        )
+
+    def links(self) -> Iterator[Link]:
+        """Settings in the order of the chain, then those no hop needs."""
+        for name in sorted(self.raw.links, key=lambda name: (*self.raw.chain, name).index(name)):
+            raw = self.raw.links[name]
+            yield Link(name, _direction(raw.to_island), _direction(raw.to_world), raw.counts)
+
+    def check_times(self) -> None:
+        for name, link in self.raw.links.items():
+            for key, direction in (("to_island", link.to_island), ("to_world", link.to_world)):
+                if direction.jitter > direction.delay:
+                    self.wrong(
+                        ("links", name, key, "jitter"),
+                        f"{direction.jitter} exceeds the delay; write at most {direction.delay}",
+                    )
+        transfer, duration = self.raw.transfer, self.raw.duration
+        if transfer and self.parsed.whole("duration") and transfer.start >= duration:
+            self.wrong(("transfer", "start"), f"{transfer.start} is not before the end at {duration}; start it earlier")
+
+    def check_against(self, lab: Lab, network: Network) -> None:
+        self.check_chain(lab, network)
+        self.check_links(lab, network)
+        self.check_latency(lab, network)
+        self.check_roles(lab, network)
+        if lab.is_wired:
+            self.check_capacity(lab, network)
+
+    def check_chain(self, lab: Lab, network: Network) -> None:
+        links = {box.name for box in network.boxes if box.kind is BoxKind.LINK}
+        usable = (*lab.names("boxes"), *lab.names("taps"))
+        for index, hop in enumerate(self.raw.chain):
+            place: Place = ("chain", index)
+            if not (lab.knows("boxes", hop) or lab.knows("taps", hop)):
+                kind = lab.kind_of(hop)
+                found = (
+                    f"{hop!r} is a {kind}, and a chain holds boxes and taps" if kind else f"unknown box or tap {hop!r}"
+                )
+                self.wrong(place, f"{found}; {suggest(hop, usable, 'boxes and taps')}")
+            elif hop in self.raw.chain[:index]:
+                self.wrong(place, f"{hop!r} stands in the chain twice; keep one of them")
+            elif hop in links and hop not in self.raw.links and self.parsed.whole("links"):
+                self.wrong(place, f"satellite emulator {hop!r} has no settings; add {hop!r} to links")
+
+    def check_links(self, lab: Lab, network: Network) -> None:
+        kinds = {box.name: box.kind for box in network.boxes}
+        known = [name for name, kind in kinds.items() if kind is BoxKind.LINK]
+        for name in self.raw.links:
+            if not lab.knows("boxes", name):
+                self.wrong(("links", name), f"unknown box {name!r}; {suggest(name, known, 'satellite emulators')}")
+            elif kinds.get(name, BoxKind.LINK) is not BoxKind.LINK:
+                self.wrong(
+                    ("links", name), f"box {name!r} is a {kinds[name].value}, which has no link settings; remove them"
+                )
+            elif name not in self.raw.chain and self.parsed.whole("chain"):
+                self.wrong(("links", name), f"{name!r} is not in the chain; put it there or remove its settings")
+
+    def check_latency(self, lab: Lab, network: Network) -> None:
+        roles = {host.name: host.role for host in network.hosts}
+        servers = [host.name for host in network.with_role(HostRole.WORLD_SERVER)]
+        classes = [delay.name for box in network.delay_boxes for delay in box.classes]
+        for server, name in self.raw.latency.items():
+            place = ("latency", server)
+            role = roles.get(server, HostRole.WORLD_SERVER)
+            if not lab.knows("hosts", server):
+                self.wrong(place, f"unknown world server {server!r}; {suggest(server, servers, 'world servers')}")
+            elif role in (HostRole.WORLD_SPECIAL, HostRole.WORLD_WHISTLE):
+                self.wrong(place, f"the {role.value} host is never delayed; remove it")
+            elif role is not HostRole.WORLD_SERVER:
+                self.wrong(place, f"an {role.value} has no terrestrial latency; give it to world servers only")
+            if name not in classes and lab.whole("delay_boxes"):
+                self.wrong(
+                    place, f"no delay box carries the latency class {name!r}; {suggest(name, classes, 'classes')}"
+                )
+
+    def check_roles(self, lab: Lab, network: Network) -> None:
+        needed = _NEEDED | (_NEEDED_FOR_LOAD if self.raw.traffic.channels else {})
+        for role, why in needed.items():
+            if not network.with_role(role) and lab.whole("hosts"):
+                self.wrong(("lab",), f"{network.file} has no host with role {role.value}: {why}; add one")
+
+    def check_capacity(self, lab: Lab, network: Network) -> None:
+        """Cables fast enough for what the links pass, socket buffers large enough to fill them."""
+        boxes = {box.name for box in network.boxes}
+        known = boxes | {tap.name for tap in network.taps}
+        links = tuple(link for link in self.links() if link.box in self.raw.chain)
+        steering = Steering(
+            tuple(hop for hop in self.raw.chain if hop in known), links, tuple(self.raw.latency.items())
+        )
+        if not links:
+            return
+        place: Place = ("links", links[0].box)
+        for box, load in delay_trunk_loads(network, steering):
+            if load > box.rate:
+                where = f"{lab.document.file}:{lab.document.line(('delay_boxes', box.name, 'rate'))}"
+                self.wrong(
+                    place,
+                    f"the trunk of delay box {box.name!r} ({box.rate}, {where}) is too slow: each way it carries "
+                    f"{steering.to_island} to the island + {steering.to_world} to the world = {load}; "
+                    "raise its rate to that",
+                )
+        for loaded in trunk_loads(network, steering):
+            if loaded.load > loaded.trunk.rate:
+                line = lab.trunk_line(loaded.trunk)
+                trunk = f"trunk {loaded.trunk.a} - {loaded.trunk.b} ({loaded.trunk.rate}, {lab.document.file}:{line})"
+                out = f"{loaded.load} leave {loaded.out.switch} by it"
+                self.wrong(place, f"{trunk} is too slow: {out}; raise its rate to that")
+        rate, rtt = bottleneck(steering), longest_rtt(network, steering)
+        product = bandwidth_delay_product(rate, rtt)
+        if self.raw.tcp.buffer_max < product:
+            self.wrong(
+                ("tcp", "buffer_max"),
+                f"{self.raw.tcp.buffer_max} is less than the bandwidth-delay product, {rate} x {rtt} = {product}; "
+                "write at least that",
+            )
+
+
+def _direction(raw: RawDirection) -> LinkDirection:
+    return LinkDirection(raw.rate, raw.delay, raw.queue, raw.jitter)

@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From lab.yaml as written to a Network: names resolved, defaults filled in, everything taken only once.
+
+Building goes on after a mistake, so that all of them are found; a Network is valid only if there are none.
+"""
+
+from collections.abc import Iterator
+from ipaddress import IPv4Address
+
+from atoll.model.document import Document, Place
+from atoll.model.errors import Mistake
+from atoll.model.network import (
+    ChainBox,
+    DelayBox,
+    Host,
+    HostRole,
+    Interface,
+    LatencyClass,
+    Network,
+    PortRef,
+    Switch,
+    Tap,
+    Trunk,
+)
+from atoll.model.parse import Parsed, parse
+from atoll.model.paths import Fabric
+from atoll.model.raw import INTERFACE_NAME_MAX, PORT_MAX
+from atoll.model.raw_lab import RawDelayBox, RawLab
+from atoll.model.units import Duration
+from atoll.model.wording import ENTRY, call, suggest
+
+SWITCH_NAME_MAX = INTERFACE_NAME_MAX  # the bridge of an emulated switch is an interface
+
+_ONE_OF_ITS_KIND = (HostRole.WORLD_SPECIAL, HostRole.WORLD_WHISTLE, HostRole.ISLAND_SPECIAL)
+_SECTIONS = ("switches", "hosts", "boxes", "delay_boxes", "taps")
+
+
+class Lab:
+    """A lab as far as it could be resolved: ``network`` is to be believed only when ``mistakes`` is empty."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.parsed: Parsed[RawLab] | None = parse(RawLab, document)
+        self.network: Network | None = None
+        self.mistakes: list[Mistake] = list(document.mistakes)
+        if self.parsed:
+            resolver = _Resolver(self.parsed)
+            self.network = resolver.resolve()
+            self.mistakes = [*self.parsed.mistakes, *resolver.mistakes]
+
+    def names(self, section: str) -> tuple[str, ...]:
+        """Names that a section declares, resolved or not."""
+        return self.parsed.names(section) if self.parsed else ()
+
+    def knows(self, section: str, name: str) -> bool:
+        """Whether ``name`` is, or may be, declared in ``section``."""
+        return self.parsed is None or self.parsed.knows(section, name)
+
+    def whole(self, *sections: str) -> bool:
+        """Whether these sections could be read entirely: only then does absence mean anything."""
+        return self.parsed is not None and self.parsed.whole(*sections)
+
+    def kind_of(self, name: str) -> str | None:
+        """What a name stands for ("host", "delay box"), if anything."""
+        return next((ENTRY[section] for section in _SECTIONS if name in self.names(section)), None)
+
+    @property
+    def is_wired(self) -> bool:
+        """Whether everything in the lab is connected, so that ways through it can be computed."""
+        if self.network is None or not self.whole(*_SECTIONS, "trunks"):
+            return False
+        switches = {switch.name for switch in self.network.switches}
+        interfaces = (interface for found in self.network.machines.values() for interface in found)
+        return all(interface.attached.switch in switches for interface in interfaces)
+
+    def trunk_line(self, trunk: Trunk) -> int:
+        """The line of a trunk's rate."""
+        trunks = self.parsed.raw.trunks if self.parsed else []
+        index = next(index for index, raw in enumerate(trunks) if raw.from_ == trunk.a)
+        return self.document.line(("trunks", index, "rate"))
+
+
+class _Resolver:
+    """One pass over a raw lab; keeps what is taken, and by whom."""
+
+    def __init__(self, parsed: Parsed[RawLab]) -> None:
+        self.parsed = parsed
+        self.raw = parsed.raw
+        self.mistakes: list[Mistake] = []
+        self.taken: dict[tuple[str, object], Place] = {}
+        self.switch_numbers = {name: number for number, name in enumerate(parsed.names("switches"), start=1)}
+
+    def resolve(self) -> Network:
+        raw = self.raw
+        self.take_names()
+        switches = tuple(self.switches())
+        trunks = tuple(self.trunks())
+        network = Network(
+            name=raw.name,
+            file=self.parsed.document.file,
+            world=raw.networks.world,
+            island=raw.networks.island,
+            switches=switches,
+            trunks=trunks,
+            hosts=tuple(self.hosts()),
+            boxes=tuple(self.boxes()),
+            delay_boxes=tuple(self.delay_boxes()),
+            taps=tuple(self.taps()),
+        )
+        self.check_networks()
+        self.check_interfaces(network)
+        self.check_reachable(network)
+        return network
+
+    def wrong(self, place: Place, message: str) -> None:
+        self.mistakes.append(self.parsed.document.mistake(place, f"{call(place)}: {message}"))
+
+    def take(self, what: str, thing: object, place: Place, remedy: str) -> None:
+        """Note that ``place`` uses ``thing``, of which there is one."""
+        first = self.taken.setdefault((what, thing), place)
+        if first != place:
+            line = self.parsed.document.line(first)
+            self.wrong(place, f"{what} {thing} is already taken by {call(first)} (line {line}); {remedy}")
+
+    def take_names(self) -> None:
+        """Names are unique across all sections; capture hosts may be shared by taps, and by nothing else."""
+        owners: dict[str, Place] = {}
+        for section in _SECTIONS:
+            for name in self.parsed.names(section):
+                first = owners.setdefault(name, (section, name))
+                if first != (section, name):
+                    line = self.parsed.document.line(first)
+                    self.wrong(
+                        (section, name), f"line {line} already gives this name to a {ENTRY[str(first[0])]}; rename one"
+                    )
+        for name, tap in self.raw.taps.items():
+            if tap.host in owners:
+                first = owners[tap.host]
+                where = f"{call(first)} (line {self.parsed.document.line(first)})"
+                self.wrong(("taps", name, "host"), f"{where} has this name; give the capture host one of its own")
+
+    def switches(self) -> Iterator[Switch]:
+        for name, raw in self.raw.switches.items():
+            place = ("switches", name)
+            if len(name) > SWITCH_NAME_MAX:
+                self.wrong(
+                    place, f"the name is longer than {SWITCH_NAME_MAX} characters, an interface's most; shorten it"
+                )
+            self.take("datapath id", raw.dpid, (*place, "dpid"), "give each switch its own")
+            yield Switch(name, raw.dpid, raw.driver)
+
+    def trunks(self) -> Iterator[Trunk]:
+        for index, raw in enumerate(self.raw.trunks):
+            place: Place = ("trunks", index)
+            known = [self.port(raw.from_, (*place, "from")), self.port(raw.to, (*place, "to"))]
+            if raw.from_.switch == raw.to.switch:
+                self.wrong(place, f"both ends are on {raw.to.switch!r}; a trunk connects two switches")
+            elif all(known):
+                yield Trunk(raw.from_, raw.to, raw.rate)
+
+    def hosts(self) -> Iterator[Host]:
+        firsts: dict[HostRole, str] = {}
+        for name, raw in self.raw.hosts.items():
+            place = ("hosts", name)
+            first = firsts.setdefault(raw.role, name)
+            if raw.role in _ONE_OF_ITS_KIND and first != name:
+                line = self.parsed.document.line(("hosts", first))
+                self.wrong(
+                    (*place, "role"), f"host {first!r} (line {line}) already is the {raw.role.value}; there is one"
+                )
+            self.take("address", raw.ip, (*place, "ip"), "give each host its own")
+            self.check_address(raw.ip, raw.role, (*place, "ip"))
+            yield Host(name, raw.role, raw.ip, self.interface(place, raw.port, raw.interface, f"{name}-eth0", raw.mac))
+
+    def boxes(self) -> Iterator[ChainBox]:
+        for name, raw in self.raw.boxes.items():
+            place = ("boxes", name)
+            world = self.interface((*place, "world"), raw.world.port, raw.world.interface, f"{name}-w", raw.world.mac)
+            island = self.interface(
+                (*place, "island"), raw.island.port, raw.island.interface, f"{name}-i", raw.island.mac
+            )
+            yield ChainBox(name, raw.kind, world, island)
+
+    def delay_boxes(self) -> Iterator[DelayBox]:
+        for name, raw in self.raw.delay_boxes.items():
+            place = ("delay_boxes", name)
+            trunk = self.interface(place, raw.trunk, raw.interface, f"{name}-t", raw.mac, key="trunk")
+            yield DelayBox(name, trunk, raw.rate, tuple(self.classes(place, raw)))
+
+    def classes(self, place: Place, box: RawDelayBox) -> Iterator[LatencyClass]:
+        for name, raw in box.classes.items():
+            here = (*place, "classes", name)
+            self.take("class", name, here, "choose another name")
+            self.take("VLAN id", raw.vlan, (*here, "vlan"), "give each class its own")
+            if 2 * raw.jitter.ns > raw.rtt.ns:
+                most = Duration(raw.rtt.ns // 2)
+                self.wrong((*here, "jitter"), f"{raw.jitter} exceeds the delay each way; at most half the rtt: {most}")
+            yield LatencyClass(name, raw.vlan, raw.rtt, raw.jitter)
+
+    def taps(self) -> Iterator[Tap]:
+        for name, raw in self.raw.taps.items():
+            place = ("taps", name)
+            yield Tap(name, raw.host, self.interface(place, raw.port, raw.interface, f"{raw.host}-{name}", raw.mac))
+
+    def interface(
+        self, place: Place, port: PortRef, name: str | None, default: str, mac: str | None, key: str = "port"
+    ) -> Interface:
+        """The interface at ``place`` with defaults filled in, its port and MAC address taken."""
+        self.port(port, (*place, key))
+        if name is None and len(default) > INTERFACE_NAME_MAX:
+            self.wrong(
+                place,
+                f"its interface would be named {default!r}, longer than {INTERFACE_NAME_MAX} characters; "
+                "shorten the name, or add 'interface: ...'",
+            )
+        found = Interface(name or default, mac or self.default_mac(port), port)
+        if mac:
+            self.take("MAC address", mac, (*place, "mac"), "give each interface its own, or leave it out")
+        return found
+
+    def default_mac(self, port: PortRef) -> str:
+        """Locally administered: 02:a7, the switch's place in the file, the port number; so one for each port."""
+        octets = bytes((0x02, 0xA7)) + self.switch_numbers.get(port.switch, 0).to_bytes(2) + port.port.to_bytes(2)
+        return octets.hex(":")
+
+    def port(self, port: PortRef, place: Place) -> bool:
+        """Take a switch port; whether the switch exists and could be read."""
+        if not self.parsed.knows("switches", port.switch):
+            known = suggest(port.switch, self.parsed.names("switches"), "switches")
+            self.wrong(place, f"unknown switch {port.switch!r}; {known}")
+        self.take("port", port, place, f"free is {port.switch}/{self.free_port(port.switch)}")
+        return port.switch in self.raw.switches
+
+    def free_port(self, switch: str) -> int:
+        """A port number that nothing in the description uses."""
+        raw = self.raw
+        used = {
+            port.port
+            for port in (
+                *(end for trunk in raw.trunks for end in (trunk.from_, trunk.to)),
+                *(host.port for host in raw.hosts.values()),
+                *(leg.port for box in raw.boxes.values() for leg in (box.world, box.island)),
+                *(box.trunk for box in raw.delay_boxes.values()),
+                *(tap.port for tap in raw.taps.values()),
+            )
+            if port.switch == switch
+        }
+        return next(number for number in range(1, PORT_MAX + 1) if number not in used)
+
+    def check_networks(self) -> None:
+        world, island = self.raw.networks.world, self.raw.networks.island
+        if self.parsed.whole("networks") and world.overlaps(island):
+            self.wrong(("networks", "island"), f"{island} overlaps the world's {world}; choose networks that do not")
+
+    def check_address(self, address: IPv4Address, role: HostRole, place: Place) -> None:
+        end = "world" if role.is_world else "island"
+        network = self.raw.networks.world if role.is_world else self.raw.networks.island
+        if not self.parsed.whole("networks"):
+            return
+        if address not in network:
+            inside = network[1] if network.num_addresses > 1 else network[0]
+            self.wrong(place, f"{address} is outside the {end} network {network}; choose one inside, such as {inside}")
+        elif network.prefixlen < 31 and address in (network.network_address, network.broadcast_address):
+            self.wrong(place, f"{address} is the network's own or its broadcast address; choose another of {network}")
+
+    def check_interfaces(self, network: Network) -> None:
+        """No name twice on one machine, no MAC address given that another port has by default."""
+        defaults: dict[str, str] = {}
+        for machine, interfaces in network.machines.items():
+            names = [interface.name for interface in interfaces]
+            for name in sorted({name for name in names if names.count(name) > 1}):
+                section = next((s for s in _SECTIONS if machine in self.parsed.names(s)), "taps")
+                taps = [tap.name for tap in network.taps if tap.host == machine]
+                place = ("taps", taps[-1]) if section == "taps" and taps else (section, machine)
+                self.wrong(place, f"machine {machine!r} would have two interfaces {name!r}; give them different names")
+            defaults |= {self.default_mac(interface.attached): machine for interface in interfaces}
+        for (what, thing), place in tuple(self.taken.items()):
+            if what == "MAC address" and thing in defaults and self.is_foreign_default(str(thing), network):
+                self.wrong(
+                    place, f"{thing} is what {defaults[str(thing)]!r} has by default; choose another or leave it out"
+                )
+
+    def is_foreign_default(self, mac: str, network: Network) -> bool:
+        """Whether more than one interface has this MAC address, one of them by default."""
+        having = [i for interfaces in network.machines.values() for i in interfaces if i.mac == mac]
+        return len(having) > 1 and any(self.default_mac(interface.attached) == mac for interface in having)
+
+    def check_reachable(self, network: Network) -> None:
+        """Every switch, and so whatever hangs off it, is connected by trunks with the rest of the lab."""
+        if (
+            not self.parsed.whole("switches", "trunks")
+            or len(network.trunks) < len(self.raw.trunks)
+            or not network.switches
+        ):
+            return  # a trunk that could not be resolved may be the one that is missing
+        fabric = Fabric((switch.name for switch in network.switches), network.trunks)
+        parts = [fabric.reachable(switch.name) for switch in network.switches]
+        rest = max(parts, key=len)
+        for switch in network.switches:
+            if switch.name not in rest:
+                stranded = [
+                    name
+                    for name, found in network.machines.items()
+                    if any(i.attached.switch == switch.name for i in found)
+                ]
+                what = f", so {', '.join(stranded)} cannot be reached" if stranded else ""
+                near = f"{min(rest)}/{self.free_port(min(rest))}"
+                self.wrong(
+                    ("switches", switch.name),
+                    f"no trunk connects it with the rest of the lab{what}; add one such as "
+                    f"{{from: {switch.name}/{self.free_port(switch.name)}, to: {near}, rate: 1 Gbit/s}}",
+                )

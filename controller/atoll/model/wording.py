@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What pydantic found, in the words of somebody who writes YAML about laboratories."""
+
+import difflib
+import types
+import typing
+from collections.abc import Iterable
+from enum import Enum
+from typing import Any, Literal, cast
+
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from atoll.model.document import Place
+from atoll.model.errors import shown
+from atoll.model.raw import Raw
+
+ENTRY = {  # sections whose keys are names, and what one entry is called
+    "switches": "switch",
+    "hosts": "host",
+    "boxes": "box",
+    "delay_boxes": "delay box",
+    "classes": "class",
+    "taps": "tap",
+    "links": "link",
+    "latency": "latency of",
+}
+_MOST_LISTED = 12
+
+
+def word(model: type[Raw], error: ErrorDetails) -> str:
+    """The message for one of pydantic's errors: what is wrong, what would be right."""
+    place = tuple(key for key in error["loc"] if key != "[key]")
+    around = _prefix(call(place[:-1]))
+    key, given = str(place[-1]) if place else "", error.get("input")
+    field = _field(model, place)
+    match error["type"]:
+        case "missing":
+            return f"{around}{key} is missing; add {_example(key, field)}"
+        case "extra_forbidden":
+            known = sorted(_keys(_model_at(model, place[:-1])))
+            return f"{around}unknown key {shown(key)}; {suggest(key, known, 'keys')}"
+        case "value_error":
+            return f"{_prefix(call(place))}{cast(Any, error)['ctx']['error']}"
+        case "enum" | "literal_error":
+            return f"{_prefix(call(place))}unknown {key} {shown(given)}; {suggest(given, _choices(field), key.rstrip('s') + 's')}"
+        case "int_type" | "greater_than_equal" | "less_than_equal":
+            return f"{_prefix(call(place))}{shown(given)} is not a whole number{_range(field)}"
+        case "bool_type":
+            return f"{_prefix(call(place))}{shown(given)} is neither true nor false; write one of them without quotes"
+        case "string_type":
+            return f"{_prefix(call(place))}{shown(given)} where text belongs{_such_as(key, field)}"
+        case "list_type":
+            return f"{_prefix(call(place))}{shown(given)} where a list belongs{_such_as(key, field)}"
+        case "dict_type" | "model_type" | "model_attributes_type":
+            return f"{_prefix(call(place))}{shown(given)} where keys belong{_such_as(key, field)}"
+        case _:
+            return f"{_prefix(call(place))}{shown(given)} is not what belongs here{_such_as(key, field)}"
+
+
+def call(place: Place) -> str:
+    """How messages call a place: ``("hosts", "w1", "ip")`` is "host 'w1': ip"."""
+    words: list[str] = []
+    section = ""
+    for key in place:
+        if isinstance(key, int):
+            words.append({"trunks": "trunk", "chain": "chain hop"}.get(section, "entry") + f" {key + 1}")
+        elif section in ENTRY:
+            words.append(f"{ENTRY[section]} {shown(key)}")
+        elif key not in {*ENTRY, "trunks", "chain"} or key == place[-1]:
+            words.append(key)
+        section = str(key) if section not in ENTRY else ""
+    return ": ".join(words)
+
+
+def suggest(given: object, known: Iterable[str], what: str) -> str:
+    """The remedy for an unknown word: the nearest known one, or all of them."""
+    names = list(known)
+    if not names:
+        return f"there are no known {what}"
+    near = nearest(str(given), names)
+    listed = ", ".join(names[:_MOST_LISTED]) + (", ..." if len(names) > _MOST_LISTED else "")
+    return f"did you mean {shown(near)}? known {what}: {listed}" if near else f"known {what}: {listed}"
+
+
+def nearest(given: str, known: Iterable[str]) -> str | None:
+    """The known word that ``given`` was probably meant to be."""
+    found = difflib.get_close_matches(given[:100], list(known), n=1, cutoff=0.6)
+    return found[0] if found else None
+
+
+def suggest_key(model: type[Raw], place: Place) -> str | None:
+    """The key that an unknown key at ``place`` was probably meant to be; None where it is known."""
+    known = _keys(_model_at(model, place[:-1]))
+    return None if place[-1] in known else nearest(str(place[-1]), known)
+
+
+def _prefix(words: str) -> str:
+    return f"{words}: " if words else ""
+
+
+def _keys(model: type[Raw] | None) -> dict[str, FieldInfo]:
+    if model is None:
+        return {}
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def _field(model: type[Raw], place: Place) -> FieldInfo | None:
+    owner = _model_at(model, place[:-1])
+    return _keys(owner).get(str(place[-1])) if place else None
+
+
+def _model_at(model: type[Raw], place: Place) -> type[Raw] | None:
+    """The raw model of the mapping at ``place``."""
+    at: Any = model
+    for key in place:
+        if isinstance(at, type) and issubclass(at, Raw):
+            field = _keys(at).get(str(key))
+            at = _bare(field.annotation) if field else None
+        else:  # an entry of dict[str, X] or list[X]
+            at = _bare(typing.get_args(at)[-1]) if typing.get_args(at) else None
+    return at if isinstance(at, type) and issubclass(at, Raw) else None
+
+
+def _bare(hint: Any) -> Any:
+    """``X`` of ``X | None``."""
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        return next(member for member in typing.get_args(hint) if member is not type(None))
+    return hint
+
+
+def _choices(field: FieldInfo | None) -> list[str]:
+    hint = _bare(field.annotation) if field else None
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return [str(member.value) for member in hint]
+    return [str(choice) for choice in typing.get_args(hint)] if typing.get_origin(hint) is Literal else []
+
+
+def _range(field: FieldInfo | None) -> str:
+    low, high = (
+        next((getattr(item, bound) for item in (field.metadata if field else []) if hasattr(item, bound)), None)
+        for bound in ("ge", "le")
+    )
+    return f" from {low} to {high}" if low is not None and high is not None else ""
+
+
+def _example(key: str, field: FieldInfo | None) -> str:
+    return f"'{key}: {field.examples[0]}'" if field and field.examples else f"'{key}: ...'"
+
+
+def _such_as(key: str, field: FieldInfo | None) -> str:
+    return f", such as {_example(key, field)}" if field and field.examples else ""
