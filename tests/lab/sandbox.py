@@ -121,7 +121,10 @@ class Sandbox:
 
 
 def wait_for_line(process: subprocess.Popen[str], text: str) -> list[str]:
-    """Read a process's standard error up to a line that has ``text``; the lines read. AssertionError if it ends before."""
+    """Read a process's standard error up to a line that has ``text``; the lines read.
+
+    AssertionError if it ends before.
+    """
     assert process.stderr is not None
     seen: list[str] = []
     for line in process.stderr:

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
 
 GEO = ROOT / "examples" / "geo.yaml"
 
-# Every step a run announces, in order. Several are killed in one test run, so the test is a loop over processes, not over time.
+# Every step a run announces, in order.
 STEPS = [
     "keeper",
     "switches",

@@ -15,7 +15,10 @@ GEO = ROOT / "examples" / "geo.yaml"
 NOBODY = (65534, 65534)
 
 # A node of the tun driver that users may open, as on ordinary systems, in the test's own mount namespace only.
-OPEN_TUN = "mkdir -p {0} && mount -t tmpfs dev {0} && mknod -m 666 {0}/tun c 10 200 && mkdir -p /dev/net && mount --bind {0} /dev/net"
+OPEN_TUN = (
+    "mkdir -p {0} && mount -t tmpfs dev {0} && mknod -m 666 {0}/tun c 10 200 && "
+    "mkdir -p /dev/net && mount --bind {0} /dev/net"
+)
 
 
 def assert_refused(done: subprocess.CompletedProcess[str], *words: str, code: int = 1) -> None:
@@ -30,7 +33,11 @@ def open_to_others(path: Path) -> None:
     """Let another user into a test's directory."""
     path.chmod(0o777)
     for parent in path.parents:
-        if parent.owner() == path.owner() and parent.stat().st_mode & 0o055 != 0o055 and parent.name.startswith("pytest"):
+        if (
+            parent.owner() == path.owner()
+            and parent.stat().st_mode & 0o055 != 0o055
+            and parent.name.startswith("pytest")
+        ):
             parent.chmod(parent.stat().st_mode | 0o055)
 
 
@@ -81,7 +88,10 @@ def test_two_runs_at_once(tmp_path: Path) -> None:
 
 def test_the_name_of_the_lock_is_taken_by_another_program(tmp_path: Path) -> None:
     """The one port that a lab takes outside its namespaces is the keeper's abstract socket."""
-    hold = "import socket,time; s=socket.socket(socket.AF_UNIX); s.bind('\\0atoll-keeper'); s.listen(); print('held',flush=True); time.sleep(60)"
+    hold = (
+        "import socket,time; s=socket.socket(socket.AF_UNIX); s.bind('\\0atoll-keeper'); s.listen(); "
+        "print('held',flush=True); time.sleep(60)"
+    )
     with Sandbox(tmp_path) as sandbox:
         other = sandbox.start("python3", "-c", hold)
         assert other.stdout is not None
@@ -127,8 +137,23 @@ def test_a_users_own_open_vswitch_is_untouched(tmp_path: Path) -> None:
             return done.stdout
 
         tool("ovsdb-tool", "create", f"{ovs}/conf.db", "/usr/share/openvswitch/vswitch.ovsschema")
-        tool("ovsdb-server", f"{ovs}/conf.db", f"--remote=punix:{ovs}/db.sock", f"--pidfile={ovs}/db.pid", f"--log-file={ovs}/db.log", "--detach", "--no-chdir")
-        tool("ovs-vswitchd", f"unix:{ovs}/db.sock", f"--pidfile={ovs}/sw.pid", f"--log-file={ovs}/sw.log", "--detach", "--no-chdir")
+        tool(
+            "ovsdb-server",
+            f"{ovs}/conf.db",
+            f"--remote=punix:{ovs}/db.sock",
+            f"--pidfile={ovs}/db.pid",
+            f"--log-file={ovs}/db.log",
+            "--detach",
+            "--no-chdir",
+        )
+        tool(
+            "ovs-vswitchd",
+            f"unix:{ovs}/db.sock",
+            f"--pidfile={ovs}/sw.pid",
+            f"--log-file={ovs}/sw.log",
+            "--detach",
+            "--no-chdir",
+        )
         vsctl = ("ovs-vsctl", f"--db=unix:{ovs}/db.sock")
         tool(*vsctl, "add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev")
         tool("ovs-ofctl", "add-flow", "br0", "priority=7,ip,actions=drop")

@@ -32,7 +32,7 @@ def bring_up(path: Path, place: str, *, as_json: bool) -> None:
 
 
 async def _up(network: Network, experiment: Experiment | None, *, as_json: bool) -> None:
-    from atoll_emulation.machine import require_machine  # noqa: PLC0415
+    from atoll_emulation.machine import require_machine
 
     require_machine()
     own = False
@@ -52,7 +52,7 @@ async def _up(network: Network, experiment: Experiment | None, *, as_json: bool)
             if own:
                 await keeper.down()
             raise
-    result = {"lab": network.name, "already": done["already"], "changes": changes["changes"] if changes else []}
+    result: dict[str, Any] = {"lab": network.name, "already": done["already"], "changes": changes["changes"] if changes else []}
     if as_json:
         print(json.dumps(result))
     else:
@@ -82,7 +82,10 @@ async def _apply_verb(network: Network, experiment: Experiment, *, dry_run: bool
     for line in done["lines"]:
         print(line)
     count = len(done["changes"])
-    print(f"{count} change{'' if count == 1 else 's'} {'would be made' if dry_run else 'made'}; {experiment.name} on {network.name}")
+    print(
+        f"{count} change{'' if count == 1 else 's'} {'would be made' if dry_run else 'made'}; "
+        f"{experiment.name} on {network.name}"
+    )
 
 
 def take_down(*, as_json: bool) -> None:
@@ -115,7 +118,13 @@ async def _status(*, as_json: bool) -> None:
         print("no lab is up")
         return
     lab, busy = status["lab"], status["busy"]
-    print(f"{lab['name']} ({lab['file']}) is up; keeper {status['pid']}, {lab['datapath']} datapath, Open vSwitch {lab['ovs']}")
+    print(
+        f"{lab['name']} ({lab['file']}) is up; keeper {status['pid']}, "
+        f"{lab['datapath']} datapath, Open vSwitch {lab['ovs']}"
+    )
     print("switches: " + ", ".join(f"{name} {state}" for name, state in lab["switches"].items()))
-    print(f"experiment: {lab['experiment'] or 'none applied'}" + (f", chain {' - '.join(lab['chain'])}" if lab["chain"] else ""))
+    print(
+        f"experiment: {lab['experiment'] or 'none applied'}"
+        + (f", chain {' - '.join(lab['chain'])}" if lab["chain"] else "")
+    )
     print(f"busy: {busy['what']} {busy.get('experiment', '')}" if busy else "idle")

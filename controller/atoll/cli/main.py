@@ -26,18 +26,22 @@ ExperimentFile = Annotated[Path, typer.Argument(help="experiment.yaml", metavar=
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")]
 Place = Annotated[str, typer.Option("--on", help="where the lab lives: mininet", metavar="PLACE")]
 Seed = Annotated[int | None, typer.Option(help="instead of the experiment's seed", min=0)]
-Length = Annotated[str | None, typer.Option(help="instead of the experiment's duration, such as '10 s'", metavar="DURATION")]
+Length = Annotated[
+    str | None, typer.Option(help="instead of the experiment's duration, such as '10 s'", metavar="DURATION")
+]
 
 
 @app.command(epilog="Example: atoll check examples/geo.yaml")
 def check(
-    files: Annotated[list[Path] | None, typer.Argument(help="lab.yaml and experiment.yaml files", metavar="FILE...")] = None,
+    files: Annotated[
+        list[Path] | None, typer.Argument(help="lab.yaml and experiment.yaml files", metavar="FILE...")
+    ] = None,
     machine: Annotated[bool, typer.Option("--machine", help="also say what this machine can run")] = False,
     json: Json = False,
 ) -> None:
     """Check descriptions: every mistake at once, nothing touched."""
-    from atoll.cli.check import check as check_files  # noqa: PLC0415
-    from atoll.cli.machine import check_machine  # noqa: PLC0415
+    from atoll.cli.check import check as check_files
+    from atoll.cli.machine import check_machine
 
     if not files and not machine:
         print("name at least one file, or --machine", file=sys.stderr)
@@ -51,7 +55,7 @@ def check(
 @app.command(epilog="Example: atoll plan examples/geo.yaml")
 def plan(experiment: ExperimentFile, json: Json = False, seed: Seed = None, duration: Length = None) -> None:
     """Print what an experiment asks of switches, boxes and hosts."""
-    from atoll.cli.plan import print_plan  # noqa: PLC0415
+    from atoll.cli.plan import print_plan
 
     print_plan(experiment, as_json=json, seed=seed, duration=duration)
 
@@ -59,7 +63,7 @@ def plan(experiment: ExperimentFile, json: Json = False, seed: Seed = None, dura
 @app.command(epilog="Example: atoll up examples/geo.yaml")
 def up(file: LabFile, on: Place = "mininet", json: Json = False) -> None:
     """Bring the lab up and leave it up; an experiment is applied to it as well."""
-    from atoll.cli.lab import bring_up  # noqa: PLC0415
+    from atoll.cli.lab import bring_up
 
     bring_up(file, on, as_json=json)
 
@@ -67,11 +71,13 @@ def up(file: LabFile, on: Place = "mininet", json: Json = False) -> None:
 @app.command(epilog="Example: atoll apply examples/meo.yaml --dry-run")
 def apply(
     experiment: ExperimentFile,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the changes with their reasons; change nothing")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="print the changes with their reasons; change nothing")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Bring the lab that is up to an experiment's plan by the smallest change."""
-    from atoll.cli.lab import apply_experiment  # noqa: PLC0415
+    from atoll.cli.lab import apply_experiment
 
     apply_experiment(experiment, dry_run=dry_run, as_json=json)
 
@@ -87,7 +93,7 @@ def run(
     json: Json = False,
 ) -> None:
     """Run an experiment: test, measure, analyse, report. Brings a lab up for itself when none is."""
-    from atoll.cli.run import run_experiment  # noqa: PLC0415
+    from atoll.cli.run import run_experiment
 
     raise typer.Exit(run_experiment(experiment, on, runs, keep=keep, seed=seed, duration=duration, as_json=json))
 
@@ -98,7 +104,7 @@ def report(
     json: Json = False,
 ) -> None:
     """Analyse a run again and write its report; needs no testbed."""
-    from atoll.cli.report import rebuild  # noqa: PLC0415
+    from atoll.cli.report import rebuild
 
     rebuild(run_dir, as_json=json)
 
@@ -106,7 +112,7 @@ def report(
 @app.command(epilog="Example: atoll down")
 def down(json: Json = False) -> None:
     """Take the lab down; nothing of it is left."""
-    from atoll.cli.lab import take_down  # noqa: PLC0415
+    from atoll.cli.lab import take_down
 
     take_down(as_json=json)
 
@@ -114,7 +120,7 @@ def down(json: Json = False) -> None:
 @app.command(epilog="Example: atoll status --json")
 def status(json: Json = False) -> None:
     """Say what is up and what it is doing."""
-    from atoll.cli.lab import print_status  # noqa: PLC0415
+    from atoll.cli.lab import print_status
 
     print_status(as_json=json)
 
@@ -122,7 +128,7 @@ def status(json: Json = False) -> None:
 @app.command(epilog="Example: echo nodes | atoll shell")
 def shell() -> None:
     """Open Mininet's CLI on the lab that is up."""
-    from atoll.cli.shell import open_shell  # noqa: PLC0415
+    from atoll.cli.shell import open_shell
 
     open_shell()
 

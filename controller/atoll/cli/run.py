@@ -115,7 +115,7 @@ class _Verb:
         if self._as_json:
             print(json.dumps({**summary, "report": report}))
         else:
-            from atoll_dashboards.terminal import print_summary  # noqa: PLC0415
+            from atoll_dashboards.terminal import print_summary
 
             print_summary(summary)
             print(f"report: {report}")
@@ -129,8 +129,9 @@ async def _lab_is_up() -> bool:
             return False
         status = await keeper.status()
     if status["for_run"]:
-        busy = status["busy"] or {}
-        msg = f"another run is in progress ({busy.get('experiment', 'ending')}, keeper process {status['pid']}); one at a time on one machine"
+        busy: dict[str, Any] = status["busy"] or {}
+        which = f"{busy.get('experiment', 'ending')}, keeper process {status['pid']}"
+        msg = f"another run is in progress ({which}); one at a time on one machine"
         raise LabError(msg)
     return True
 
@@ -155,7 +156,8 @@ class _LiveLine:
     def live(self, line: dict[str, Any]) -> None:
         text = f"{line['elapsed_s']:5.1f} / {line['duration_s']:g} s"
         if "rate_mbit_s" in line:
-            text += f"   {line['rate_mbit_s']:6.2f} Mbit/s   queue {line['queue_bytes'] / 1e3:6.1f} kB   dropped {line['dropped_packets']}"
+            text += f"   {line['rate_mbit_s']:6.2f} Mbit/s   queue {line['queue_bytes'] / 1e3:6.1f} kB"
+            text += f"   dropped {line['dropped_packets']}"
         if self._status is not None:
             self._status.update(text)
         elif line["elapsed_s"] - self._told_s >= _LIVE_EVERY_S:

@@ -8,7 +8,7 @@ import shutil
 import sys
 import termios
 import tty
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 from aiohttp import WSMsgType, WSServerHandshakeError
@@ -67,7 +67,7 @@ async def _send_typed(socket: Any) -> None:
 
 
 @contextlib.contextmanager
-def _raw_terminal() -> Iterator[None]:
+def _raw_terminal() -> Generator[None]:
     """Every key goes to the shell as typed, Ctrl-C included; the terminal is put back afterwards."""
     if not sys.stdin.isatty():
         yield

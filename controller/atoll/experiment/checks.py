@@ -65,11 +65,15 @@ def _judge_path(check: PathCheck, rtts: list[int]) -> str | None:
     high = check.rtt_ns + check.jitter_ns + _PATH_ALLOWANCE_NS + 0.02 * check.rtt_ns
     if low <= median <= high:
         return None
-    return f"{where}: RTT {median / 1e6:.2f} ms, expected {check.rtt_ns / 1e6:g} ms (allowed {low / 1e6:.2f} to {high / 1e6:.2f})"
+    allowed = f"{low / 1e6:.2f} to {high / 1e6:.2f}"
+    return f"{where}: RTT {median / 1e6:.2f} ms, expected {check.rtt_ns / 1e6:g} ms (allowed {allowed})"
 
 
 def terrestrial(plan: Plan, measured: Measured, network: Network) -> list[tuple[str, int, int]]:
-    """(server, configured, measured) terrestrial RTT in ns: over every island host, median RTT less the undelayed server's."""
+    """(server, configured, measured) terrestrial RTT in ns.
+
+    Measured: the median RTT over every island host, less the undelayed special server's.
+    """
     special = network.with_role(HostRole.WORLD_SPECIAL)[0].name
     configured = {check.src: check.terrestrial_rtt_ns for check in plan.checks}
     medians = {

@@ -39,5 +39,6 @@ async def _module(module: str, run_dir: RunDir) -> None:
         raise
     if process.returncode:
         lines = errors.decode(errors="replace").strip().splitlines()
-        msg = f"{module} failed: {lines[-1] if lines else f'exit code {process.returncode}'}; the raw data is in {run_dir.path}"
+        why = lines[-1] if lines else f"exit code {process.returncode}"
+        msg = f"{module} failed: {why}; the raw data is in {run_dir.path}"
         raise RunError(msg)

@@ -51,7 +51,7 @@ class Recording:
                 self._latest[box] = line
                 for direction in _DIRECTIONS:
                     tags = {"box": box, "direction": direction, "run": self._dir.path.name}
-                    self._spool.write(Point("link", tags, line[direction], line["t_ns"]))
+                    self._spool.write([Point("link", tags, line[direction], line["t_ns"])])
         except (OSError, RunError) as error:
             self._broken = self._broken or f"cannot write to {self._dir.path}: {error}"
 
@@ -89,7 +89,10 @@ class Recording:
         self._progress(live)
 
     async def drained(self, quiet_s: float, limit_s: float) -> None:
-        """Wait until nothing has entered any link for ``quiet_s`` and nothing is inside (RunError after ``limit_s``)."""
+        """Wait until nothing has entered any link for ``quiet_s`` and nothing is inside.
+
+        Raises RunError when that is not so after ``limit_s``.
+        """
         deadline = time.monotonic() + limit_s
         seen, since = -1, time.monotonic()
         while time.monotonic() < deadline:
@@ -149,7 +152,7 @@ def _revision() -> str | None:
     """The project's git revision, with + when the work tree differs; None outside a checkout."""
     try:
         done = subprocess.run(
-            ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty=+", "--abbrev=12"],  # noqa: S607
+            ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty=+", "--abbrev=12"],
             capture_output=True,
             text=True,
             check=True,
@@ -162,7 +165,8 @@ def _revision() -> str | None:
 
 async def _tables(testbed: Testbed) -> dict[str, Any]:
     return {
-        switch.name: to_json(await testbed.controller.read(switch.dpid, switch.name)) for switch in testbed.network.switches
+        switch.name: to_json(await testbed.controller.read(switch.dpid, switch.name))
+        for switch in testbed.network.switches
     }
 
 
@@ -170,7 +174,11 @@ async def _machine_state(testbed: Testbed) -> dict[str, Any]:
     machines = testbed.network.machines
     states = await asyncio.gather(
         *(
-            testbed.agent.read(testbed.netns(name), sysctls=("net.ipv4.tcp_congestion_control",), interfaces=tuple(i.name for i in interfaces))
+            testbed.agent.read(
+                testbed.netns(name),
+                sysctls=("net.ipv4.tcp_congestion_control",),
+                interfaces=tuple(i.name for i in interfaces),
+            )
             for name, interfaces in machines.items()
         )
     )

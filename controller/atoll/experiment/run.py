@@ -10,7 +10,7 @@ counters speak of the same packets.
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,6 @@ Progress = Callable[[dict[str, Any]], None]
 # The base RTT may be off for a moment on a busy machine; a path that is off three times is off.
 _CHECK_ATTEMPTS = 3
 _START_LEAD_S = 1.0  # from starting the clients to the instant they all begin at
-_TRANSFER_GRACE_S = 0.0  # a transfer that outlasts the measurement is cut with it
 _DRAIN_QUIET_S = 1.5  # two round trips of a GEO link without a packet: nothing is under way any more
 _DRAIN_LIMIT_S = 20.0
 _STOP_GRACE_S = 3.0
@@ -40,13 +39,16 @@ _STOP_GRACE_S = 3.0
 class Run:
     """One run of one experiment; :meth:`execute` does all of it."""
 
-    def __init__(self, testbed: Testbed, experiment: Experiment, run_dir: RunDir, progress: Progress, place: str) -> None:
+    def __init__(
+        self, testbed: Testbed, experiment: Experiment, run_dir: RunDir, progress: Progress, place: str
+    ) -> None:
         self._testbed = testbed
         self._experiment = experiment
         self._dir = run_dir
         self._progress = progress
         self._place = place
         self._jobs: dict[str, Job] = {}
+        self._delayed: list[asyncio.Task[None]] = []
         self._step_name = ""
         self._plan: Plan | None = None
 
@@ -122,14 +124,16 @@ class Run:
             await recording.tables_after(self._testbed)
 
     @contextlib.asynccontextmanager
-    async def _step(self, name: str) -> AsyncIterator[None]:
+    async def _step(self, name: str) -> AsyncGenerator[None]:
         self._step_name = name
         self._dir.event("step", time.time_ns(), step=name, state="begin")
         self._progress({"type": "step", "step": name})
         try:
             yield
         except BaseException as error:
-            self._dir.event("step", time.time_ns(), step=name, state="failed", message=str(error) or type(error).__name__)
+            self._dir.event(
+                "step", time.time_ns(), step=name, state="failed", message=str(error) or type(error).__name__
+            )
             raise
         self._dir.event("step", time.time_ns(), step=name, state="end")
 
@@ -199,10 +203,20 @@ class Run:
     async def _start_clients(self) -> int:
         begin_ns = time.time_ns() + int(_START_LEAD_S * 1e9)
         transfer = self._experiment.transfer
-        starts = {Phase.CLIENT: begin_ns, Phase.PING: begin_ns, Phase.TRANSFER: begin_ns + (transfer.start.ns if transfer else 0)}
-        specs = [with_start(spec, starts[spec.phase]) for spec in self._plan_jobs() if spec.phase in starts]
-        whistle = with_start(self._spec("whistle-start"), begin_ns)
-        await asyncio.gather(*(self._start(spec) for spec in (*specs, whistle)))
+        starts = {
+            Phase.CLIENT: begin_ns,
+            Phase.PING: begin_ns,
+            Phase.TRANSFER: begin_ns + (transfer.start.ns if transfer else 0),
+        }
+        specs = [(spec, starts[spec.phase]) for spec in self._plan_jobs() if spec.phase in starts]
+        specs.append((self._spec("whistle-start"), begin_ns))
+        await asyncio.gather(
+            *(self._start(with_start(spec, at_ns)) for spec, at_ns in specs if spec.config is not None)
+        )
+        # A foreign program (iperf3) knows of no instant to begin at: it is started at that instant.
+        self._delayed += [
+            asyncio.create_task(self._start_at(spec, at_ns)) for spec, at_ns in specs if spec.config is None
+        ]
         late_ns = time.time_ns() - begin_ns
         if late_ns > 0:
             msg = f"the clients were not ready in time: {late_ns / 1e6:.0f} ms late; the machine is too busy"
@@ -248,17 +262,25 @@ class Run:
         if spec.stdout is None:
             await job.ready(10.0)
 
+    async def _start_at(self, spec: JobSpec, at_ns: int) -> None:
+        await asyncio.sleep(max(0, at_ns - time.time_ns()) / 1e9)
+        await self._start(spec)
+
     async def _start_all(self, *phases: Phase) -> None:
         await asyncio.gather(*(self._start(spec) for spec in self._plan_jobs() if spec.phase in phases))
 
     async def _stop_named(self, *phases: Phase) -> None:
         for phase in phases:
-            jobs = [self._jobs[spec.name] for spec in self._plan_jobs() if spec.phase is phase and spec.name in self._jobs]
+            jobs = [
+                self._jobs[spec.name] for spec in self._plan_jobs() if spec.phase is phase and spec.name in self._jobs
+            ]
             await asyncio.gather(*(job.stop(_STOP_GRACE_S) for job in jobs))
             await asyncio.gather(*(job.wait() for job in jobs))
 
     async def _stop_jobs(self) -> None:
         """After whatever happened: the load first, then the captures, so that they are complete."""
+        for task in self._delayed:
+            task.cancel()
         captures = {name: job for name, job in self._jobs.items() if name.startswith("capture-")}
         for jobs in ([job for name, job in self._jobs.items() if name not in captures], list(captures.values())):
             running = [job for job in jobs if job.exit is None]
@@ -266,11 +288,15 @@ class Run:
             await asyncio.gather(*(job.wait() for job in running))
 
 
+def _text(log: Path) -> str:
+    return log.read_text(errors="replace") if log.exists() else ""
+
+
 async def _tcpdump_listens(job: Job, log: Path, limit_s: float = 5.0) -> None:
     """Wait until tcpdump says that it is listening: its socket is bound then."""
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
-        text = log.read_text(errors="replace") if log.exists() else ""
+        text = _text(log)
         if "listening on" in text:
             return
         if job.exit is not None:

@@ -55,7 +55,9 @@ class Testbed:
 
     __test__ = False  # not a test class, whatever its name looks like to pytest
 
-    def __init__(self, network: Network, lab: EmulatedLab, controller: Controller, agent: Agent, report: Report) -> None:
+    def __init__(
+        self, network: Network, lab: EmulatedLab, controller: Controller, agent: Agent, report: Report
+    ) -> None:
         self.network = network
         self.lab = lab
         self.controller = controller
@@ -127,7 +129,12 @@ class Testbed:
             await self._apply_services(plan)
         flow_changes = await apply_flows(self.controller, self.network, plan, dry_run=dry_run)
         changes += [
-            Change("flow", change.action, f"{change.entry.switch} {change.entry.why or hex(change.entry.cookie)}", change.reason)
+            Change(
+                "flow",
+                change.action,
+                f"{change.entry.switch} {change.entry.why or hex(change.entry.cookie)}",
+                change.reason,
+            )
             for change in flow_changes
         ]
         if not dry_run:
@@ -259,7 +266,9 @@ class Testbed:
             now = time.monotonic()
             self._restarts = [t for t in self._restarts if now - t < _CONTROLLER_RESTART_WINDOW_S] + [now]
             if len(self._restarts) > _CONTROLLER_RESTARTS:
-                self._fail(f"the controller ended {len(self._restarts)} times within {_CONTROLLER_RESTART_WINDOW_S:g} s")
+                self._fail(
+                    f"the controller ended {len(self._restarts)} times within {_CONTROLLER_RESTART_WINDOW_S:g} s"
+                )
                 return
             try:
                 self._report("the controller died: starting it again; the switches keep forwarding")
@@ -299,5 +308,3 @@ def with_start(spec: JobSpec, start_at_ns: int) -> JobSpec:
 def changes_json(changes: tuple[Change, ...]) -> list[Any]:
     """Changes as JSON objects."""
     return [to_json(change) for change in changes]
-
-

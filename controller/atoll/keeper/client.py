@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +92,7 @@ async def _object(response: aiohttp.ClientResponse) -> Line:
 
 
 @contextlib.asynccontextmanager
-async def connected() -> AsyncIterator[KeeperClient | None]:
+async def connected() -> AsyncGenerator[KeeperClient | None]:
     """The running keeper, or None when there is none. LabError when it is somebody else's."""
     holder = keeper_holder()
     if holder is None:
@@ -118,15 +118,7 @@ class OwnKeeper:
     @classmethod
     async def start(cls, *, for_run: bool) -> "OwnKeeper":
         """Start a keeper and wait until it listens (LabError with its own words when it does not)."""
-        arguments = [sys.executable, "-m", "atoll.keeper", *(["--for-run"] if for_run else [])]
-        errors = subprocess.PIPE if for_run else _log_file()
-        process = subprocess.Popen(
-            arguments,
-            stdin=subprocess.PIPE if for_run else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            start_new_session=True,  # Ctrl-C is for the verb, which then tells the keeper
-        )
+        process = await asyncio.to_thread(_start_process, for_run=for_run)
         keeper = cls(process)
         stdout = process.stdout
         ready = await asyncio.wait_for(asyncio.to_thread(stdout.readline), _READY_TIMEOUT_S) if stdout else b""
@@ -143,6 +135,16 @@ class OwnKeeper:
                 self.process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             await asyncio.to_thread(self.process.wait, _EXIT_TIMEOUT_S)
+
+
+def _start_process(*, for_run: bool) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "atoll.keeper", *(["--for-run"] if for_run else [])],
+        stdin=subprocess.PIPE if for_run else subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE if for_run else _log_file(),
+        start_new_session=True,  # Ctrl-C is for the verb, which then tells the keeper
+    )
 
 
 def _log_file() -> Any:

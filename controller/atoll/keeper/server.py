@@ -42,6 +42,8 @@ class Keeper:
         self._for_run = for_run
         self._testbed: Testbed | None = None
         self._busy: dict[str, Any] | None = None
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._end = asyncio.Event()
         self._end_reason = "down"
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -63,7 +65,9 @@ class Keeper:
 
     async def serve(self, listener: Any) -> None:
         """Serve until `down`, a signal, the end of the starter or the end of the lab; then take the lab down."""
-        runner = web.AppRunner(self.application(), handler_cancellation=True, shutdown_timeout=_SHUTDOWN_S, access_log=None)
+        runner = web.AppRunner(
+            self.application(), handler_cancellation=True, shutdown_timeout=_SHUTDOWN_S, access_log=None
+        )
         await runner.setup()
         await web.SockSite(runner, listener).start()
         loop = asyncio.get_running_loop()
@@ -103,7 +107,7 @@ class Keeper:
                 "datapath": testbed.lab.datapath,
                 "ovs": testbed.lab.ovs_version,
                 "switches": {
-                    switch.name: testbed.controller.switches[switch.dpid].state
+                    switch.name: "up" if testbed.controller.switches[switch.dpid].up else "down"
                     for switch in testbed.network.switches
                     if switch.dpid in testbed.controller.switches
                 },
@@ -132,7 +136,11 @@ class Keeper:
         async def work(_: Emit) -> dict[str, Any]:
             testbed = self._require_lab(network)
             plan, changes = await testbed.apply(experiment, dry_run=bool(body["dry_run"]))
-            return {"changes": changes_json(changes), "lines": [str(change) for change in changes], "experiment": plan.experiment}
+            return {
+                "changes": changes_json(changes),
+                "lines": [str(change) for change in changes],
+                "experiment": plan.experiment,
+            }
 
         return await self._stream(request, "apply", {"experiment": experiment.name}, work)
 
@@ -159,16 +167,15 @@ class Keeper:
         if testbed is None:
             return web.json_response({"error": "no lab is up"}, status=409)
         columns, rows = (int(request.query.get(name, default)) for name, default in (("columns", 80), ("rows", 24)))
-        try:
-            shell = await testbed.lab.shell(columns, rows)
-        except LabError as error:
-            return web.json_response({"error": str(error)}, status=409)
+        shell = await testbed.lab.open_shell(columns, rows)
         socket = web.WebSocketResponse()
         await socket.prepare(request)
 
         async def pump() -> None:
             while printed := await shell.read():
                 await socket.send_bytes(printed)
+            if shell.refused:
+                await socket.send_bytes(shell.refused.encode() + b"\r\n")
             await socket.close()
 
         pumping = asyncio.create_task(pump())
@@ -191,16 +198,16 @@ class Keeper:
         if testbed.failed.done():
             raise LabError(testbed.failed.result())
         if testbed.network != network:
-            msg = f"the lab that is up ({testbed.network.name}, {testbed.network.file}) is not {network.file} as it reads now; `atoll down` first"
+            up = f"{testbed.network.name}, {testbed.network.file}"
+            msg = f"the lab that is up ({up}) is not {network.file} as it reads now; `atoll down` first"
             raise LabError(msg)
         return testbed
 
     async def _end_with_lab(self, testbed: Testbed) -> None:
         reason = await testbed.failed
         # A request in progress learns of it first: it has its own measurements to keep.
-        while self._busy is not None:
-            await asyncio.sleep(0.05)
-        print(f"keeper: {reason}", file=sys.stderr)
+        await self._idle.wait()
+        sys.stderr.write(f"keeper: {reason}\n")
         self._stop(reason)
 
     def _spawn(self, work: Any) -> None:
@@ -213,6 +220,7 @@ class Keeper:
             busy = f"{self._busy['what']} {self._busy.get('experiment') or self._busy.get('lab')}"
             return web.json_response({"error": f"the lab is busy with `{busy}`; one at a time"}, status=409)
         self._busy = {"what": what, **about, "since_ns": time.time_ns()}
+        self._idle.clear()
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
         lines: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         task = asyncio.create_task(_outcome(work, lines.put_nowait))
@@ -231,6 +239,7 @@ class Keeper:
             await asyncio.wait([task])
             self._tasks.discard(task)
             self._busy = None
+            self._idle.set()
         return response
 
 
@@ -245,7 +254,9 @@ async def _outcome(work: Work, emit: Emit) -> None:
 
 
 @web.middleware
-async def _only_our_user(request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> web.StreamResponse:
+async def _only_our_user(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
     transport = request.transport
     if transport is None:
         return web.json_response({"error": "the connection has ended"}, status=400)
@@ -282,12 +293,13 @@ def main(arguments: list[str]) -> int:
     try:
         listener = bind_keeper_socket()
     except AtollError as error:
-        print(error, file=sys.stderr)
+        sys.stderr.write(f"{error}\n")
         return error.exit_code
 
     async def keep() -> None:
         await Keeper(for_run=options.for_run).serve(listener)
 
-    print(json.dumps({"type": "ready", "pid": os.getpid()}), flush=True)
+    sys.stdout.write(json.dumps({"type": "ready", "pid": os.getpid()}) + "\n")
+    sys.stdout.flush()
     asyncio.run(keep())
     return 0
