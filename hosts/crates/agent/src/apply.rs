@@ -3,8 +3,9 @@
 
 use crate::AgentError;
 use crate::host::{HostSettings, InterfaceState, nft_undo};
-use crate::namespace::{Namespace, tool};
+use crate::namespace::Namespace;
 use crate::offloads::{self, Features, on_off};
+use crate::programs::tool;
 use crate::sysctl;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;

@@ -3,6 +3,7 @@
 
 use crate::AgentError;
 use crate::lines::LineSplitter;
+use crate::programs;
 use crate::protocol::{LINES, StartJob};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
@@ -11,7 +12,7 @@ use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Instant;
 
 /// Longer lines of jobs come in pieces: the bound on what the agent holds for one stream.
@@ -63,7 +64,7 @@ impl Job {
             .argv
             .split_first()
             .ok_or_else(|| AgentError::Machine("argv is empty".to_owned()))?;
-        let mut command = Command::new(executable(program)?);
+        let mut command = programs::command(executable(program)?);
         command.arg0(program).args(arguments).stdin(Stdio::piped());
         command.stdout(destination(&request.stdout)?);
         if let Some(stderr) = &request.stderr {

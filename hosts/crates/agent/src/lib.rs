@@ -6,7 +6,7 @@
 //!
 //! | what ends | who cleans up |
 //! |---|---|
-//! | standard input, or the reader of standard output; SIGTERM, SIGINT | the agent: TERM, then KILL after 1 s, then settings undone |
+//! | standard input, or the reader of standard output; SIGTERM, SIGINT, SIGHUP | the agent: TERM, then KILL after 1 s, then settings undone |
 //! | the agent itself (`kill -9`) | the kernel: jobs carry a parent-death signal |
 //! | a job that leaves processes behind | the agent, their sub-reaper: by process group, or as its own adopted children |
 //!
@@ -25,6 +25,7 @@ mod lines;
 mod namespace;
 mod offloads;
 mod output;
+mod programs;
 mod protocol;
 mod signals;
 mod supervisor;

@@ -6,7 +6,7 @@
 //! network is whole, wire-size frames.
 
 use crate::AgentError;
-use crate::namespace::tool;
+use crate::programs::tool;
 use std::collections::BTreeMap;
 
 /// State of one feature.

@@ -12,13 +12,13 @@ use crate::output::Output;
 use crate::protocol::{Message, Operation, Request, StartJob};
 use crate::signals;
 use crate::sysctl;
-use netio::signals::TerminationSignals;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitStatus};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -38,7 +38,7 @@ const GONE: PollFlags = PollFlags::ERR.union(PollFlags::HUP).union(PollFlags::NV
 pub struct Supervisor {
     requests: LineSplitter,
     output: Output,
-    end_requested: TerminationSignals,
+    end_requested: OwnedFd,
     jobs: Vec<Job>,
     /// Process groups whose leader has ended, and when what is left of them gets KILL.
     remains: Vec<(Pid, Instant)>,
@@ -61,7 +61,7 @@ enum Ready {
 impl Supervisor {
     /// Become the parent of whatever jobs leave behind.
     pub fn new() -> Result<Self, AgentError> {
-        let end_requested = TerminationSignals::watch()?;
+        let end_requested = netio::termination::requests()?;
         netio::process::set_child_subreaper()?;
         Ok(Self {
             requests: LineSplitter::new(LONGEST_REQUEST),
