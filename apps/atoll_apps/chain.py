@@ -4,6 +4,8 @@
 Legs (cookie): 1 island-bound, 2 world-bound; the subject is the place of the gap, 1 between the first two boxes.
 """
 
+from itertools import pairwise
+
 from atoll.model.experiment import Chain, Experiment
 from atoll.model.network import ChainBox, Network
 from atoll_apps.legs import App, Leg, Target, cookie
@@ -21,26 +23,30 @@ def legs(network: Network, experiment: Experiment) -> tuple[Leg, ...]:
     passed = boxes(network, experiment.chain)
     gaps = taps_by_gap(network, experiment.chain)
     found: list[Leg] = []
-    for place, (near, far) in enumerate(zip(passed, passed[1:], strict=False), start=1):
+    for place, (near, far) in enumerate(pairwise(passed), start=1):
         found += [
             Leg(
                 cookie=cookie(App.CHAIN, 1, place),
-                why=f"chain, to island: {near.name} -> {far.name}",
+                origin=near.name,
+                goal=far.name,
+                note="chain, to island",
                 start=near.island.attached,
                 src=network.world,
                 side=network.world,
                 dst=network.island,
-                targets=(Target(network.island, far.world.attached),),
+                targets=(Target(far.name, network.island, far.world.attached),),
                 taps=gaps[place],
             ),
             Leg(
                 cookie=cookie(App.CHAIN, 2, place),
-                why=f"chain, to world: {far.name} -> {near.name}",
+                origin=far.name,
+                goal=near.name,
+                note="chain, to world",
                 start=far.world.attached,
                 src=network.island,
                 side=network.island,
                 dst=network.world,
-                targets=(Target(network.world, near.island.attached),),
+                targets=(Target(near.name, network.world, near.island.attached),),
                 taps=gaps[place][::-1],
             ),
         ]

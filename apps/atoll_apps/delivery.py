@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Delivery: between the hosts and the ends of the chain, for all frames that need no delay.
 
-Legs (cookie): 1 world host into the chain, 2 chain to island hosts, 3 island host into the chain, 4 chain to world hosts.
-Only declared hosts may send (source matched to the bit where they are attached), and only to declared hosts is anything delivered.
+Legs (cookie): 1 world host into the chain, 2 chain to island hosts, 3 island host into the chain, 4 chain to world
+hosts. Only declared hosts may send (their whole address is matched where they are attached), and only to declared
+hosts is anything delivered.
 """
 
 from atoll.model.experiment import Experiment
@@ -24,7 +25,9 @@ def _undelayed(network: Network, experiment: Experiment) -> tuple[Leg, ...]:
     into = tuple(
         Leg(
             cookie=cookie(App.DELIVERY, 1),
-            why=f"{host.name} -> {edge.into_name}: not delayed",
+            origin=host.name,
+            goal=edge.into_name,
+            note="not delayed",
             start=host.interface.attached,
             src=address(host),
             side=network.world,
@@ -37,12 +40,14 @@ def _undelayed(network: Network, experiment: Experiment) -> tuple[Leg, ...]:
     back = tuple(
         Leg(
             cookie=cookie(App.DELIVERY, 4),
-            why=f"{source.name} -> {host.name}: not delayed",
+            origin=source.name,
+            goal=host.name,
+            note="not delayed",
             start=source.start,
             src=source.src,
             side=network.island,
             dst=network.world,
-            targets=(Target(address(host), host.interface.attached),),
+            targets=(Target(host.name, address(host), host.interface.attached),),
             taps=edge.world_taps[::-1],
             whole=False,
         )
@@ -61,24 +66,28 @@ def _island(network: Network, experiment: Experiment) -> tuple[Leg, ...]:
     into = tuple(
         Leg(
             cookie=cookie(App.DELIVERY, 3),
-            why=f"{host.name} -> {last.name}",
+            origin=host.name,
+            goal=last.name,
+            note="into the chain",
             start=host.interface.attached,
             src=address(host),
             side=network.island,
             dst=network.world,
-            targets=(Target(network.world, last.island.attached),),
+            targets=(Target(last.name, network.world, last.island.attached),),
             taps=taps[::-1],
         )
         for host in network.island_hosts
     )
     out = Leg(
         cookie=cookie(App.DELIVERY, 2),
-        why=f"{last.name} -> island hosts",
+        origin=last.name,
+        goal="island",
+        note="out of the chain",
         start=last.island.attached,
         src=network.world,
         side=network.world,
         dst=network.island,
-        targets=tuple(Target(address(host), host.interface.attached) for host in network.island_hosts),
+        targets=tuple(Target(host.name, address(host), host.interface.attached) for host in network.island_hosts),
         taps=taps,
     )
     return (*into, out)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 
 from atoll.model.experiment import Experiment
-from atoll.model.network import Host, LatencyClass, Network, PortRef, Tap
+from atoll.model.network import DelayBox, Host, LatencyClass, Network, PortRef, Tap
 from atoll_apps.chain import boxes
 from atoll_apps.legs import Target
 from atoll_apps.taps import taps_by_gap
@@ -45,19 +45,19 @@ def edges(network: Network, experiment: Experiment) -> Edges:
     gaps = taps_by_gap(network, experiment.chain)
     if passed:
         first = passed[0]
-        into = (Target(network.island, first.world.attached),)
+        into = (Target(first.name, network.island, first.world.attached),)
         out_of = (Source(first.name, first.world.attached, network.island),)
         return Edges(into, first.name, out_of, gaps[0], gaps[-1])
     hosts = network.island_hosts
-    into = tuple(Target(address(host), host.interface.attached) for host in hosts)
+    into = tuple(Target(host.name, address(host), host.interface.attached) for host in hosts)
     out_of = tuple(Source(host.name, host.interface.attached, address(host)) for host in hosts)
     return Edges(into, "island", out_of, gaps[0], ())
 
 
-def classes(network: Network, experiment: Experiment) -> dict[str, tuple[LatencyClass, PortRef]]:
-    """For each delayed world host its latency class, and the trunk port of the delay box that carries it.
+def classes(network: Network, experiment: Experiment) -> dict[str, tuple[LatencyClass, DelayBox]]:
+    """For each delayed world host its latency class, and the delay box that carries it.
 
     Raises KeyError for a class that no delay box carries, which no resolved experiment names.
     """
-    carried = {known.name: (known, box.trunk.attached) for box in network.delay_boxes for known in box.classes}
+    carried = {known.name: (known, box) for box in network.delay_boxes for known in box.classes}
     return {host: carried[name] for host, name in experiment.latency}

@@ -7,7 +7,7 @@ delay box, 2 delay box into the chain, 3 chain to delay box, 4 delay box to serv
 """
 
 from atoll.model.experiment import Experiment
-from atoll.model.network import Host, LatencyClass, Network, PortRef
+from atoll.model.network import DelayBox, Host, LatencyClass, Network
 from atoll_apps.edges import Edges, address, classes, edges
 from atoll_apps.legs import App, Leg, Target, cookie
 
@@ -25,20 +25,24 @@ def legs(network: Network, experiment: Experiment) -> tuple[Leg, ...]:
     )
 
 
-def _to_island(network: Network, host: Host, known: LatencyClass, box: PortRef, edge: Edges) -> tuple[Leg, ...]:
+def _to_island(network: Network, host: Host, known: LatencyClass, box: DelayBox, edge: Edges) -> tuple[Leg, ...]:
     to_box = Leg(
         cookie=cookie(App.LATENCY, 1, known.vlan),
-        why=f"{host.name} -> island: class {known.name} of delay",
+        origin=host.name,
+        goal="island",
+        note=f"class {known.name} of {box.name}",
         start=host.interface.attached,
         src=address(host),
         side=network.world,
         dst=network.island,
-        targets=(Target(network.island, box, push=known.vlan),),
+        targets=(Target("island", network.island, box.trunk.attached, push=known.vlan),),
     )
     from_box = Leg(
         cookie=cookie(App.LATENCY, 2, known.vlan),
-        why=f"class {known.name} done -> {edge.into_name}",
-        start=box,
+        origin=box.name,
+        goal=edge.into_name,
+        note=f"class {known.name} done",
+        start=box.trunk.attached,
         src=network.world,
         side=network.world,
         dst=network.island,
@@ -49,16 +53,18 @@ def _to_island(network: Network, host: Host, known: LatencyClass, box: PortRef, 
     return to_box, from_box
 
 
-def _to_world(network: Network, host: Host, known: LatencyClass, box: PortRef, edge: Edges) -> tuple[Leg, ...]:
+def _to_world(network: Network, host: Host, known: LatencyClass, box: DelayBox, edge: Edges) -> tuple[Leg, ...]:
     to_box = tuple(
         Leg(
             cookie=cookie(App.LATENCY, 3, known.vlan),
-            why=f"{source.name} -> {host.name}: class {known.name} of delay",
+            origin=source.name,
+            goal=host.name,
+            note=f"class {known.name} of {box.name}",
             start=source.start,
             src=source.src,
             side=network.island,
             dst=network.world,
-            targets=(Target(address(host), box, push=known.vlan),),
+            targets=(Target(host.name, address(host), box.trunk.attached, push=known.vlan),),
             taps=edge.world_taps[::-1],
             whole=False,
         )
@@ -66,12 +72,14 @@ def _to_world(network: Network, host: Host, known: LatencyClass, box: PortRef, e
     )
     from_box = Leg(
         cookie=cookie(App.LATENCY, 4, known.vlan),
-        why=f"class {known.name} done -> {host.name}",
-        start=box,
+        origin=box.name,
+        goal=host.name,
+        note=f"class {known.name} done",
+        start=box.trunk.attached,
         src=network.island,
         side=network.island,
         dst=network.world,
-        targets=(Target(address(host), host.interface.attached),),
+        targets=(Target(host.name, address(host), host.interface.attached),),
         vlan=known.vlan,
         whole=False,
     )

@@ -5,7 +5,6 @@ The apps say which legs there are; ``lay`` turns one into the flow entries along
 rewritten except for a latency class's VLAN tag, which is popped where a leg starts and pushed after its last tap.
 """
 
-import itertools
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -34,8 +33,9 @@ class App(IntEnum):
 def cookie(app: App, leg: int, subject: int = 0) -> int:
     """The cookie of a leg's entries: A7, app (1 byte), leg of that app (1 byte), a zero byte, subject (4 bytes).
 
-    Legs are numbered in each app's module; the subject is the class's VLAN id (latency) or the place in the chain (chain).
-    The same leg of the same experiment always has the same cookie. An entry that serves several legs has the lowest.
+    Legs are numbered in each app's module; the subject is the class's VLAN id (latency) or the place in the chain
+    (chain). The same leg of the same experiment always has the same cookie. An entry that serves several legs has
+    the lowest.
     """
     return _COOKIE_MARK << 56 | app << 48 | leg << 40 | subject
 
@@ -44,6 +44,7 @@ def cookie(app: App, leg: int, subject: int = 0) -> int:
 class Target:
     """One end of a leg: a port, the addresses whose frames leave there, and the class tag they are to leave with."""
 
+    name: str
     dst: IPv4Network
     end: PortRef
     push: int | None = None
@@ -53,12 +54,15 @@ class Target:
 class Leg:
     """Frames from ``src`` (of the prefix ``side``) to ``dst`` that enter at ``start`` and leave at their target.
 
-    ``vlan``: the class tag they arrive with, popped at once; None: they arrive untagged. ``taps``, in order, get an untagged
-    copy on the way. ``whole``: the targets take everything for ``dst``, so the prefix is matched until the ways part.
+    ``vlan``: the class tag they arrive with, popped at once; None: they arrive untagged. ``taps``, in order, get an
+    untagged copy on the way. ``whole``: the targets take everything for ``dst``, so the prefix is matched until the
+    ways part. ``origin``, ``goal`` and ``note`` tell the reason for its entries: ``w3 -> island: class rtt-50 of delay``.
     """
 
     cookie: int
-    why: str
+    origin: str
+    goal: str
+    note: str
     start: PortRef
     src: IPv4Network
     side: IPv4Network
@@ -67,6 +71,10 @@ class Leg:
     vlan: int | None = None
     taps: tuple[Tap, ...] = ()
     whole: bool = True
+
+    def why(self, goal: str) -> str:
+        """The reason for an entry that brings frames to ``goal``."""
+        return f"{self.origin} -> {goal}: {self.note}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +100,10 @@ def lay(leg: Leg, fabric: Fabric) -> Iterator[FlowEntry]:
         place = waiting.popleft()
         switch = place.at.switch
         here: list[Action] = [PopVlan()] if place.pop else []
-        copies = tuple(itertools.takewhile(lambda tap: tap.interface.attached.switch == switch, place.taps))
-        here += [Output(tap.interface.attached.port) for tap in copies]
-        taps = place.taps[len(copies) :]
+        taps = place.taps
+        while taps and taps[0].interface.attached.switch == switch:
+            here.append(Output(taps[0].interface.attached.port))
+            taps = taps[1:]
         vlan = Vlan.UNTAGGED if place.pop else place.vlan
         if taps:
             hop = fabric.step(switch, taps[0].interface.attached.switch)
@@ -112,7 +121,9 @@ def lay(leg: Leg, fabric: Fabric) -> Iterator[FlowEntry]:
             waiting.append(_Place(hop.arrival, leg.side, vlan if push is None else push, False, (), onward))
 
 
-def _ways(targets: tuple[Target, ...], switch: str, fabric: Fabric) -> dict[tuple[int | None, Hop | None], tuple[Target, ...]]:
+def _ways(
+    targets: tuple[Target, ...], switch: str, fabric: Fabric
+) -> dict[tuple[int | None, Hop | None], tuple[Target, ...]]:
     """Targets by the tag they need and the trunk they are behind (None: they are on this switch)."""
     ways: dict[tuple[int | None, Hop | None], tuple[Target, ...]] = {}
     for target in targets:
@@ -122,20 +133,21 @@ def _ways(targets: tuple[Target, ...], switch: str, fabric: Fabric) -> dict[tupl
 
 
 def _entries(leg: Leg, place: _Place, targets: tuple[Target, ...], actions: list[Action]) -> Iterator[FlowEntry]:
-    """What sends the frames for these targets on: one entry for the whole prefix where possible, or one for each target.
+    """What sends the frames for these targets on: one entry for the whole prefix where possible, or one for each.
 
-    A class tag alone decides where a frame goes, so tagged frames on their way to the delay box need no more than the prefix.
+    A class tag alone decides where a frame goes: tagged frames on their way to the delay box need only the prefix.
     """
     if Output(place.at.port) in actions:
         # OpenFlow 1.3.5, 5.1: a frame is never sent out of its own ingress port by a plain output action.
         msg = (
-            f"{leg.why}: the frames would have to leave {place.at.switch} by port {place.at.port}, through which they come; "
-            "put the taps and boxes they pass one after the other on one switch, or on a way that does not turn back"
+            f"{leg.why(leg.goal)}: the frames would have to leave {place.at.switch} by port {place.at.port}, "
+            "through which they come; put the taps and boxes they pass one after the other on one switch, "
+            "or on a way that does not turn back"
         )
         raise PlanError(msg)
     tagged = isinstance(place.vlan, int) and not place.pop
     onward = any(target.end.switch != place.at.switch for target in targets)
     together = tagged or (leg.whole and onward and targets == place.targets)
-    for dst in [leg.dst] if together else [target.dst for target in targets]:
+    for dst, goal in [(leg.dst, leg.goal)] if together else [(target.dst, target.name) for target in targets]:
         match = Match(in_port=place.at.port, vlan=place.vlan, ipv4_src=place.src, ipv4_dst=dst)
-        yield FlowEntry(place.at.switch, PRIORITY, match, tuple(actions), leg.cookie, leg.why)
+        yield FlowEntry(place.at.switch, PRIORITY, match, tuple(actions), leg.cookie, leg.why(goal))

@@ -15,7 +15,7 @@ from atoll_apps import chain, delivery, latency
 from atoll_apps.legs import lay
 from atoll_apps.paths import Fabric
 
-_NAMED = 3  # how many of an entry's reasons are spelt out
+_NAMED = 2  # how many of an entry's reasons are spelt out
 
 
 def flow_entries(network: Network, experiment: Experiment) -> tuple[FlowEntry, ...]:
@@ -29,7 +29,9 @@ def flow_entries(network: Network, experiment: Experiment) -> tuple[FlowEntry, .
         for leg in app.legs(network, experiment):
             for entry in lay(leg, fabric):
                 laid[entry.switch, entry.match].append(entry)
-    _refuse_ambiguous(entry for same in laid.values() for entry in {entry.actions: entry for entry in reversed(same)}.values())
+    _refuse_ambiguous(
+        entry for same in laid.values() for entry in {entry.actions: entry for entry in reversed(same)}.values()
+    )
     return tuple(sorted((_merge(same) for same in laid.values()), key=sort_key))
 
 
@@ -49,18 +51,23 @@ def _refuse_ambiguous(laid: Iterable[FlowEntry]) -> None:
     places: dict[tuple[str, int, int | Vlan | None], list[FlowEntry]] = defaultdict(list)
     for entry in laid:
         places[entry.switch, entry.match.in_port, entry.match.vlan].append(entry)
-    for (switch, port, vlan), entries in places.items():
+    for entries in places.values():
         for one, other in combinations(entries, 2):
             if one.actions != other.actions and _overlap(one.match, other.match):
-                carried = vlan if vlan == Vlan.UNTAGGED else f"tagged {vlan}"
-                msg = (
-                    f"{switch}: two legs cannot be told apart: '{one.why}' ({one.match.ipv4_src} -> {one.match.ipv4_dst}) and "
-                    f"'{other.why}' ({other.match.ipv4_src} -> {other.match.ipv4_dst}) both arrive at port {port} {carried}, "
-                    f"but go on to {describe_actions(one.actions)} and to {describe_actions(other.actions)}; "
-                    "attach boxes and taps that follow one another in the chain to the same switch, "
-                    "or order them so that no trunk is crossed twice in one direction"
-                )
-                raise PlanError(msg)
+                raise PlanError(_cannot_tell_apart(one, other))
+
+
+def _cannot_tell_apart(one: FlowEntry, other: FlowEntry) -> str:
+    legs = " and ".join(
+        f"'{entry.why}' ({entry.match.ipv4_src} -> {entry.match.ipv4_dst}; {describe_actions(entry.actions)})"
+        for entry in (one, other)
+    )
+    tag = "untagged" if one.match.vlan is Vlan.UNTAGGED else f"with VLAN tag {one.match.vlan}"
+    return (
+        f"two legs cannot be told apart: {legs}: both arrive at {one.switch}/{one.match.in_port} {tag}; "
+        "attach boxes and taps that follow one another in the chain to one switch, "
+        "or order them so that frames of one direction never cross a trunk twice"
+    )
 
 
 def _overlap(one: Match, other: Match) -> bool:

@@ -2,7 +2,8 @@
 """Bringing the switches to a plan: read, diff, change, read back, compare; back to what was held when it fails."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Generator, Iterable, Mapping
 
 from atoll.control.diff import Change, ChangeAction, diff
 from atoll.model.errors import LabError
@@ -15,7 +16,9 @@ from atoll.switches.profiles import profile
 _Held = Mapping[str, tuple[FlowEntry | ForeignEntry, ...]]
 
 
-async def apply_flows(controller: Controller, network: Network, plan: Plan, dry_run: bool = False) -> tuple[Change, ...]:
+async def apply_flows(
+    controller: Controller, network: Network, plan: Plan, dry_run: bool = False
+) -> tuple[Change, ...]:
     """Make every switch hold exactly the plan's entries, by the smallest change; the changes made.
 
     ``dry_run``: the changes that would be made. Raises LabError naming what a switch refused or did not take; all
@@ -27,9 +30,7 @@ async def apply_flows(controller: Controller, network: Network, plan: Plan, dry_
         return changes
     try:
         await _make(controller, network, changes)
-        left = diff(plan.flows, _all(await read_tables(controller, network)))
-        if left:
-            raise LabError(f"{len(left)} of {len(changes)} changes did not take: {'; '.join(str(change) for change in left[:3])}")
+        _require_nothing_left(diff(plan.flows, _all(await read_tables(controller, network))))
     except (LabError, asyncio.CancelledError) as error:
         await _restore(controller, network, before, error)
         raise
@@ -38,9 +39,12 @@ async def apply_flows(controller: Controller, network: Network, plan: Plan, dry_
 
 async def read_tables(controller: Controller, network: Network) -> dict[str, tuple[FlowEntry | ForeignEntry, ...]]:
     """What every switch of the network holds, by its name. Raises LabError."""
-    tables = await asyncio.gather(
-        *(controller.read(switch.dpid, switch.name, _table(switch)) for switch in network.switches)
-    )
+
+    async def read(switch: Switch) -> tuple[FlowEntry | ForeignEntry, ...]:
+        with _naming(switch):
+            return await controller.read(switch.dpid, switch.name, _table(switch))
+
+    tables = await asyncio.gather(*(read(switch) for switch in network.switches))
     return {switch.name: entries for switch, entries in zip(network.switches, tables, strict=True)}
 
 
@@ -52,10 +56,14 @@ async def _make(controller: Controller, network: Network, changes: Iterable[Chan
         delete = [change.entry for change in ours if change.action is ChangeAction.DELETE]
         add = [c.entry for c in ours if c.action is not ChangeAction.DELETE and isinstance(c.entry, FlowEntry)]
         if ours:
-            try:
+            with _naming(switch):
                 await controller.change(switch.dpid, delete, add, _table(switch))
-            except LabError as error:
-                raise LabError(f"{switch.name}: {error}") from error
+
+
+def _require_nothing_left(left: tuple[Change, ...]) -> None:
+    if left:
+        first = "; ".join(str(change) for change in left[:3])
+        raise LabError(f"changes acknowledged by the switches are not there when read back ({len(left)}): {first}")
 
 
 async def _restore(controller: Controller, network: Network, before: _Held, cause: BaseException) -> None:
@@ -68,6 +76,15 @@ async def _restore(controller: Controller, network: Network, before: _Held, caus
         await _make(controller, network, diff(wanted, own))
     except LabError as error:
         raise LabError(f"{cause}; and the switches could not be brought back to what they held: {error}") from cause
+
+
+@contextlib.contextmanager
+def _naming(switch: Switch) -> Generator[None]:
+    """Errors from within begin with the name the user gave the switch."""
+    try:
+        yield
+    except LabError as error:
+        raise LabError(f"{switch.name}: {error}") from error
 
 
 def _all(held: _Held) -> list[FlowEntry | ForeignEntry]:

@@ -29,7 +29,7 @@ class Change:
 
 
 def diff(wanted: Iterable[FlowEntry], held: Iterable[FlowEntry | ForeignEntry]) -> tuple[Change, ...]:
-    """The changes that make the switches hold exactly what is wanted: deletions first, each group in the entries' order.
+    """The changes that make the switches hold exactly what is wanted: deletions first, groups in the entries' order.
 
     Entries are compared by switch, priority and match, then by actions and cookie; ``why`` is not on the switch.
     """
@@ -38,13 +38,17 @@ def diff(wanted: Iterable[FlowEntry], held: Iterable[FlowEntry | ForeignEntry]) 
     own = {_identity(entry): entry for entry in found if isinstance(entry, FlowEntry)}
     plan = {_identity(entry): entry for entry in wanted}
     deleted = [Change(ChangeAction.DELETE, entry, "not in the plan") for key, entry in own.items() if key not in plan]
-    unknown = [Change(ChangeAction.DELETE, entry, "not in the plan, nor anything a plan could ask for") for entry in foreign]
+    unknown = [
+        Change(ChangeAction.DELETE, entry, "not in the plan, nor anything a plan could ask for") for entry in foreign
+    ]
     changed = [
         Change(ChangeAction.MODIFY, entry, reason)
         for key, entry in plan.items()
         if key in own and (reason := _difference(entry, own[key]))
     ]
-    added = [Change(ChangeAction.ADD, entry, f"missing on {entry.switch}") for key, entry in plan.items() if key not in own]
+    added = [
+        Change(ChangeAction.ADD, entry, f"missing on {entry.switch}") for key, entry in plan.items() if key not in own
+    ]
     unknown.sort(key=lambda change: str(change.entry))
     return (*unknown, *_in_order(deleted), *_in_order(changed), *_in_order(added))
 
@@ -62,4 +66,6 @@ def _difference(wanted: FlowEntry, held: FlowEntry) -> str | None:
 
 
 def _in_order(changes: list[Change]) -> list[Change]:
-    return sorted(changes, key=lambda change: sort_key(change.entry) if isinstance(change.entry, FlowEntry) else ("", 0, ()))
+    return sorted(
+        changes, key=lambda change: sort_key(change.entry) if isinstance(change.entry, FlowEntry) else ("", 0, ())
+    )

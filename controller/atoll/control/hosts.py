@@ -20,7 +20,10 @@ def host_settings(network: Network) -> tuple[HostSettings, ...]:
     """Settings of every machine, in the order of the description. They do not depend on the experiment."""
     return (
         *(_end_host(network, host) for host in network.hosts),
-        *(_router(network, box) if box.kind is BoxKind.ROUTER else _listener(box.name, (box.world, box.island)) for box in network.boxes),
+        *(
+            _router(network, box) if box.kind is BoxKind.ROUTER else _listener(box.name, (box.world, box.island))
+            for box in network.boxes
+        ),
         *(_listener(box.name, (box.trunk,)) for box in network.delay_boxes),
         *(_listener(host, interfaces) for host, interfaces in _capture_hosts(network).items()),
     )
@@ -47,7 +50,9 @@ def _buffer(least: int, first: int, bound: int) -> str:
 
 
 def _end_host(network: Network, host: Host) -> HostSettings:
-    peers, prefix = (network.island_hosts, network.island) if host.role.is_world else (network.world_hosts, network.world)
+    peers, prefix = (
+        (network.island_hosts, network.island) if host.role.is_world else (network.world_hosts, network.world)
+    )
     interface = InterfaceSettings(
         name=host.interface.name,
         mac=host.interface.mac,

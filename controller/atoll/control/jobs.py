@@ -31,8 +31,8 @@ _CAPTURE_BUFFER_KIB = 16384
 def capture_points(network: Network, experiment: Experiment) -> tuple[CapturePoint, ...]:
     """The captures, island side first, so that no packet passes an observer that isn't listening yet.
 
-    The first tap of the chain is ``world``, the last one ``island``, one between them goes by its own name. A single tap
-    is ``island`` when a satellite emulator stands before it.
+    The first tap of the chain is ``world``, the last one ``island``, one between them goes by its own name. A single
+    tap is ``island`` when a satellite emulator stands before it.
     """
     known = {tap.name: tap for tap in network.taps}
     taps = [known[hop] for hop in experiment.chain.hops if hop in known]

@@ -38,7 +38,11 @@ def _switches(flows: Iterable[FlowEntry]) -> Iterator[str]:
 
 
 def _machines(hosts: Iterable[HostSettings]) -> Iterator[str]:
-    rows = [(settings.host, interface.name, interface.mac, _setup(interface)) for settings in hosts for interface in settings.interfaces]
+    rows = [
+        (settings.host, interface.name, interface.mac, _setup(interface))
+        for settings in hosts
+        for interface in settings.interfaces
+    ]
     yield from _columns(rows, indent="  ")
 
 
@@ -56,7 +60,9 @@ def _jobs(jobs: Iterable[JobSpec]) -> Iterator[str]:
 
 
 def _command(job: JobSpec) -> str:
-    config = "" if job.config is None else " " + ", ".join(f"{name} {_brief(given)}" for name, given in job.config.items())
+    config = (
+        "" if job.config is None else " " + ", ".join(f"{name} {_brief(given)}" for name, given in job.config.items())
+    )
     return " ".join(job.argv) + config
 
 
@@ -71,7 +77,9 @@ def _brief(given: Any) -> str:
 def _checks(checks: Iterable[PathCheck]) -> Iterator[str]:
     for src, group in groupby(checks, key=lambda check: check.src):
         paths = list(group)
-        for (rtt, terrestrial, jitter), same in groupby(paths, key=lambda c: (c.rtt_ns, c.terrestrial_rtt_ns, c.jitter_ns)):
+        for (rtt, terrestrial, jitter), same in groupby(
+            paths, key=lambda c: (c.rtt_ns, c.terrestrial_rtt_ns, c.jitter_ns)
+        ):
             spread = f" +/- {jitter / _NS_PER_MS:g}" if jitter else ""
             names = ", ".join(check.dst for check in same)
             yield f"  {src} -> {names}: {rtt / _NS_PER_MS:g}{spread} ms (terrestrial {terrestrial / _NS_PER_MS:g} ms)"

@@ -81,7 +81,7 @@ class FlowEntry:
 
 @dataclass(frozen=True, slots=True)
 class ForeignEntry:
-    """An entry found on a switch that no FlowEntry can express (NORMAL, a time-out, a MAC match): ours can't be among them.
+    """An entry found on a switch that no FlowEntry can express (NORMAL, a time-out, a MAC match): never one of ours.
 
     It is known well enough to be shown and deleted.
     """
@@ -111,7 +111,7 @@ def describe_actions(actions: tuple[Action, ...]) -> str:
 
 
 def sort_key(entry: FlowEntry) -> tuple[str, int, tuple[int, ...]]:
-    """The order in which entries are listed: switch, priority (highest first), match field by field, open fields first."""
+    """The order entries are listed in: switch, priority (highest first), match field by field, open fields first."""
     match = entry.match
     vlan = 0 if match.vlan is Vlan.UNTAGGED else match.vlan
     prefixes = (number for prefix in (match.ipv4_src, match.ipv4_dst) for number in _prefix_key(prefix))

@@ -18,7 +18,9 @@ from atoll.openflow.runtime import RUNTIME, start
 def main() -> int:
     """Serve until standard input ends; 1 if the port can't be had."""
     arguments = argparse.ArgumentParser(prog="python -m atoll.openflow", description=__doc__)
-    arguments.add_argument("--listen", default="127.0.0.1:6653", metavar="HOST:PORT", help="where switches connect (%(default)s)")
+    arguments.add_argument(
+        "--listen", default="127.0.0.1:6653", metavar="HOST:PORT", help="where switches connect (%(default)s)"
+    )
     listen: str = arguments.parse_args().listen
     logging.basicConfig(level=logging.WARNING, format="controller: %(message)s")
     host, _, port = listen.rpartition(":")

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportAttributeAccessIssue=false
 """The os-ken app: switches come and go, replies are handed on. It decides nothing and sends nothing by itself.
 
 A switch keeps its table when it comes and when it goes: what it should hold is the plan's business.

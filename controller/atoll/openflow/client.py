@@ -73,20 +73,15 @@ class Controller:
             start_new_session=True,  # a Ctrl-C at the terminal is the keeper's to deal with
         )
         controller = cls(process)
-        ready = asyncio.create_task(controller._ready.wait())
         try:
-            await asyncio.wait({ready, controller.closed}, timeout=_READY_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
-            if not ready.done():
-                reason = controller.closed.result() if controller.closed.done() else f"not ready after {_READY_TIMEOUT_S:g} s"
-                raise LabError(f"the controller did not start: {reason}")
+            await controller._until_ready()
         except BaseException:
-            ready.cancel()
             await controller.close()
             raise
         return controller
 
     async def wait_for(self, dpids: Iterable[int], timeout: float) -> None:  # noqa: ASYNC109 - the caller's words name it
-        """Wait until these switches are connected. Raises LabError naming those that are not after ``timeout`` seconds."""
+        """Wait until these switches are connected. Raises LabError naming those that are not after ``timeout`` s."""
         wanted = set(dpids)
 
         def missing() -> list[int]:
@@ -138,6 +133,16 @@ class Controller:
                 self._process.kill()
             await self.closed
         await self._reader
+
+    async def _until_ready(self) -> None:
+        ready = asyncio.create_task(self._ready.wait())
+        try:
+            await asyncio.wait({ready, self.closed}, timeout=_READY_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
+            if not ready.done():
+                reason = self.closed.result() if self.closed.done() else f"not ready after {_READY_TIMEOUT_S:g} s"
+                raise LabError(f"the controller did not start: {reason}")
+        finally:
+            ready.cancel()
 
     async def _request(self, op: str, **fields: Any) -> dict[str, Any]:
         number = next(self._numbers)

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportAttributeAccessIssue=false, reportOptionalIterable=false
 """Flow entries to OpenFlow 1.3 messages and back. Section numbers are those of OpenFlow 1.3.5.
 
 os-ken has no type information: what comes from it is Any, and stays within this package's controller side.
@@ -16,7 +18,8 @@ _TPID = 0x8100  # 802.1Q
 _TCP, _UDP = 6, 17
 _L4_FIELDS = {_TCP: ("tcp_src", "tcp_dst"), _UDP: ("udp_src", "udp_dst")}
 _RESERVED_PORTS = {
-    getattr(ofp, f"OFPP_{name}"): name for name in ("IN_PORT", "TABLE", "NORMAL", "FLOOD", "ALL", "CONTROLLER", "LOCAL", "ANY")
+    getattr(ofp, f"OFPP_{name}"): name
+    for name in ("IN_PORT", "TABLE", "NORMAL", "FLOOD", "ALL", "CONTROLLER", "LOCAL", "ANY")
 }
 
 
@@ -54,7 +57,7 @@ def delete_message(datapath: Any, entry: FlowEntry | ForeignEntry, table: int) -
 
 
 def entry_from(stats: Any, switch: str) -> FlowEntry | ForeignEntry:
-    """The entry a flow statistics record (7.3.5.2) tells of; foreign if a FlowEntry would not say everything about it."""
+    """The entry a flow statistics record (7.3.5.2) tells of; foreign if a FlowEntry can't say all of it."""
     oxm = _wire_match(stats.match)
     entry = _understood(stats, switch)
     if entry is not None and _wire_match(parser.OFPMatch(**_match_fields(entry.match))) == oxm:
@@ -168,7 +171,10 @@ def _wire_match(match: Any) -> bytes:
 
 
 def _words(stats: Any) -> str:
-    fields = ", ".join(f"{name} {'/'.join(map(str, field)) if isinstance(field, tuple) else field}" for name, field in stats.match.items())
+    fields = ", ".join(
+        f"{name} {'/'.join(map(str, field)) if isinstance(field, tuple) else field}"
+        for name, field in stats.match.items()
+    )
     done: list[str] = []
     for instruction in stats.instructions:
         if isinstance(instruction, parser.OFPInstructionActions):

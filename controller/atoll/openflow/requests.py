@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests of the controller's protocol (docs/contracts.md): each switch serves its own in order, switches side by side."""
+"""Requests of the controller's protocol (docs/contracts.md): in order for each switch, switches side by side."""
 
 import json
 import queue
@@ -34,7 +34,9 @@ class Requests:
             return
         if dpid not in self._workers:
             self._workers[dpid] = queue.SimpleQueue()
-            threading.Thread(target=self._serve, args=(self._workers[dpid],), name=f"switch-{dpid}", daemon=True).start()
+            threading.Thread(
+                target=self._serve, args=(self._workers[dpid],), name=f"switch-{dpid}", daemon=True
+            ).start()
         self._workers[dpid].put(request)
 
     def _serve(self, waiting: "queue.SimpleQueue[dict[str, Any]]") -> None:

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 """Starts os-ken in this process (native threads): there is no osken-manager any more.
 
 os-ken offers no way to learn whether and where its listener got its port, so its controller is replaced by one that
@@ -15,8 +16,8 @@ from os_ken.lib import hub
 
 from atoll.openflow.app import Switchboard
 
-# A connection that has ended is noticed only by sending on it: os-ken's reader waits for its sender, which waits for work.
-# So echo requests are sent all the time, and a switch that leaves this many unanswered is taken for gone.
+# A connection that has ended is noticed only by sending on it: os-ken's reader waits for its sender, and that one for
+# something to send. So echo requests are sent all the time; a switch that leaves this many unanswered is gone.
 _ECHO_INTERVAL_S = 1.0
 _ECHOS_UNANSWERED = 15
 _BACKLOG = 64
@@ -25,7 +26,7 @@ RUNTIME = f"os-ken {version('os-ken')}"
 
 
 def start(host: str, port: int) -> tuple[Switchboard, int]:
-    """Listen and serve; the switchboard and the port, which is another one if ``port`` is 0. Raises OSError if it is taken."""
+    """Listen and serve; the switchboard and the port bound (0 asks for any). Raises OSError if it can't be had."""
     cfg.CONF(args=[], project="atoll", default_config_files=[], default_config_dirs=[])
     cfg.CONF.set_override("echo_request_interval", _ECHO_INTERVAL_S)
     cfg.CONF.set_override("maximum_unreplied_echo_requests", _ECHOS_UNANSWERED)

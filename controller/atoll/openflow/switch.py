@@ -50,13 +50,27 @@ class Switch:
 
     def counters(self, table: int) -> dict[str, Any]:
         """Counters of all ports (7.3.5.6) and of a table's entries, as JSON. Raises SwitchError."""
-        names = ("rx_packets", "tx_packets", "rx_bytes", "tx_bytes", "rx_dropped", "tx_dropped", "rx_errors", "tx_errors")
+        names = (
+            "rx_packets",
+            "tx_packets",
+            "rx_bytes",
+            "tx_bytes",
+            "rx_dropped",
+            "tx_dropped",
+            "rx_errors",
+            "tx_errors",
+        )
         ports = self._multipart(parser.OFPPortStatsRequest(self.datapath, 0, ofp.OFPP_ANY))
         entries = [
-            {"cookie": stats.cookie, "packets": stats.packet_count, "bytes": stats.byte_count} for stats in self._flow_stats(table)
+            {"cookie": stats.cookie, "packets": stats.packet_count, "bytes": stats.byte_count}
+            for stats in self._flow_stats(table)
         ]
         return {
-            "ports": {str(port.port_no): {name: getattr(port, name) for name in names} for port in ports if port.port_no <= ofp.OFPP_MAX},
+            "ports": {
+                str(port.port_no): {name: getattr(port, name) for name in names}
+                for port in ports
+                if port.port_no <= ofp.OFPP_MAX
+            },
             "entries": entries,
         }
 
@@ -110,7 +124,8 @@ class Switch:
         try:
             while not isinstance(reply := self._next(replies), parser.OFPBarrierReply):
                 refused = next((entry for entry, message in changes if message.xid == reply.xid), None)
-                errors.append(f"switch {self.dpid} refused {refused or 'a barrier'}: {error_words(reply)}")
+                asked = "a barrier" if refused is None else str(refused).removeprefix(f"{refused.switch}: ")
+                errors.append(f"switch {self.dpid} refused {asked}: {error_words(reply)}")
                 if refused is None:
                     break
         finally:

@@ -66,10 +66,13 @@ def refuse_unsupported(network: Network, entries: Iterable[FlowEntry]) -> None:
         for need in _needs(entry):
             if need not in known.matches and need not in known.actions:
                 remedy = known.remedies.get(need, "choose another driver or another port for what is attached here")
-                refused[f"{entry.switch} ({known.title}) cannot do {need} in hardware, wanted for '{entry.why}'; {remedy}"] = None
+                refused[
+                    f"{entry.switch} ({known.title}) cannot do {need} in hardware, wanted for '{entry.why}'; {remedy}"
+                ] = None
     for switch, number in count.items():
-        if number > profiles[switch].max_entries:
-            refused[f"{switch} ({profiles[switch].title}) holds {profiles[switch].max_entries} entries, the plan has {number}"] = None
+        known = profiles[switch]
+        if number > known.max_entries:
+            refused[f"{switch} ({known.title}) holds {known.max_entries} entries, the plan has {number}"] = None
     if refused:
         raise PlanError("\n".join(refused))
 
