@@ -35,7 +35,11 @@ _APPARMOR = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 
 
 def require_machine() -> None:
-    """Raise MachineError that names everything this machine lacks, one line each with its remedy."""
+    """Raise MachineError that names everything this machine lacks, one line each with its remedy.
+
+    Completes a plain user's PATH, for this process and what it starts.
+    """
+    _complete_path()
     missing = missing_tools() + missing_namespaces() + missing_tun()
     if missing:
         raise MachineError("\n".join(missing))
@@ -51,7 +55,17 @@ def missing_tools() -> list[str]:
         importlib.import_module("atoll_emulation.mn")
     except ImportError:
         absent.setdefault("mininet", []).append("its Python package")
-    return [f"missing {', '.join(tools)}: apt install {package}" for package, tools in absent.items()]
+    return [
+        f"missing {', '.join(tools)}: run `make setup`, or `apt install {package}`" for package, tools in absent.items()
+    ]
+
+
+def _complete_path() -> None:
+    """Debian keeps ``ip`` and Open vSwitch in sbin directories, which are not on a plain user's PATH."""
+    if os.geteuid() != 0:
+        places = os.environ.get("PATH", os.defpath).split(os.pathsep)
+        sbin = [place for place in ("/usr/local/sbin", "/usr/sbin", "/sbin") if place not in places]
+        os.environ["PATH"] = os.pathsep.join([*places, *sbin])
 
 
 def missing_namespaces() -> list[str]:
@@ -91,6 +105,7 @@ _TUN_REMEDIES = {
 
 def describe_machine() -> dict[str, Any]:
     """Passive and probed facts of this machine, for ``check --machine`` and the run's manifest."""
+    _complete_path()
     return {
         "kernel": platform.release(),
         "architecture": platform.machine(),

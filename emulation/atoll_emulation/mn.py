@@ -36,7 +36,6 @@ Link = import_module("mininet.link").Link
 Mininet = import_module("mininet.net").Mininet
 Node = import_module("mininet.node").Node
 OVSIntf = import_module("mininet.link").OVSIntf
-OVSLink = import_module("mininet.link").OVSLink
 OVSSwitch = import_module("mininet.node").OVSSwitch
 RemoteController = import_module("mininet.node").RemoteController
 Topo = import_module("mininet.topo").Topo

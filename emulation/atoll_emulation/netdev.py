@@ -9,9 +9,10 @@ import contextlib
 import ctypes
 import fcntl
 import os
+import re
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 CLONE_NEWNET = 0x40000000
@@ -22,21 +23,22 @@ _SIOCSIFFLAGS = 0x8914
 _SIOCETHTOOL = 0x8946
 _IFF_UP = 0x1
 
-# <linux/ethtool.h>: a super-packet or an unfinished checksum would falsify what a queue counts and a capture shows.
-_OFFLOADS = {
-    "rx-checksumming": 0x15,  # ETHTOOL_SRXCSUM
-    "tx-checksumming": 0x17,  # ETHTOOL_STXCSUM
-    "scatter-gather": 0x19,  # ETHTOOL_SSG
-    "tcp-segmentation-offload": 0x1F,  # ETHTOOL_STSO
-    "generic-segmentation-offload": 0x24,  # ETHTOOL_SGSO
-    "generic-receive-offload": 0x2C,  # ETHTOOL_SGRO
-}
+# <linux/ethtool.h>
+_ETHTOOL_GSTRINGS = 0x1B
+_ETHTOOL_GSSET_INFO = 0x37
+_ETHTOOL_SFEATURES = 0x3B
+_ETH_SS_FEATURES = 4
+_ETH_GSTRING_LEN = 32
+
+# A super-packet or an unfinished checksum would falsify what a queue counts and what a capture shows. By the kernel's
+# names and not by the few old groups (tso, gso, gro): new kernels keep adding members that those leave on.
+_FALSIFIES = re.compile(r"[rt]x-checksum.*|tx-scatter-gather.*|tx-.*segmentation|tx-gso-.*|rx-gro.*|rx-lro")
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 @contextlib.contextmanager
-def inside(pid: int) -> Iterator[None]:
+def inside(pid: int) -> Generator[None]:
     """Be in the network namespace of process ``pid``, then back in one's own."""
     own = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -64,9 +66,12 @@ def set_up(interface: str) -> None:
 def offloads_off(interface: str) -> None:
     """Switch off every offload: frames are wire-size and carry finished checksums."""
     with _request_socket() as sock:
-        for command in _OFFLOADS.values():
-            setting = ctypes.create_string_buffer(struct.pack("II", command, 0), 8)
-            _ioctl(sock, _SIOCETHTOOL, struct.pack("16sQ16x", interface.encode(), ctypes.addressof(setting)), interface)
+        bits = [bit for bit, name in enumerate(_feature_names(interface)) if _FALSIFIES.fullmatch(name)]
+        words = [0] * (max(bits, default=0) // 32 + 1)
+        for bit in bits:
+            words[bit // 32] |= 1 << bit % 32
+        wanted = [field for valid in words for field in (valid, 0)]  # valid: these bits; requested: none of them
+        _ethtool(sock, interface, struct.pack(f"II{len(wanted)}I", _ETHTOOL_SFEATURES, len(words), *wanted))
 
 
 def disable_ipv6() -> None:
@@ -75,6 +80,22 @@ def disable_ipv6() -> None:
         setting = Path(f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6")
         if setting.exists():  # a kernel without IPv6 has none
             setting.write_text("1")
+
+
+def _feature_names(interface: str) -> tuple[str, ...]:
+    """Names of the kernel's feature bits, in their order."""
+    with _request_socket() as sock:
+        asked = struct.pack("IIQI4x", _ETHTOOL_GSSET_INFO, 0, 1 << _ETH_SS_FEATURES, 0)
+        count = struct.unpack_from("I", _ethtool(sock, interface, asked), 16)[0]
+        asked = struct.pack("III", _ETHTOOL_GSTRINGS, _ETH_SS_FEATURES, count) + bytes(count * _ETH_GSTRING_LEN)
+        names = _ethtool(sock, interface, asked)[12:]
+    return tuple(name.rstrip(b"\0").decode() for (name,) in struct.iter_unpack(f"{_ETH_GSTRING_LEN}s", names))
+
+
+def _ethtool(sock: socket.socket, interface: str, command: bytes) -> bytes:
+    buffer = ctypes.create_string_buffer(command, len(command))
+    _ioctl(sock, _SIOCETHTOOL, struct.pack("16sQ16x", interface.encode(), ctypes.addressof(buffer)), interface)
+    return buffer.raw
 
 
 def _enter(namespace: int) -> None:

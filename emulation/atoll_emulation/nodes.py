@@ -12,7 +12,7 @@ from typing import Any
 
 from atoll.model.errors import LabError
 from atoll_emulation import netdev
-from atoll_emulation.mn import Host, Intf, Link, Mininet, Node, OVSLink, OVSSwitch, RemoteController
+from atoll_emulation.mn import Host, Intf, Link, Mininet, Node, OVSIntf, OVSSwitch, RemoteController
 from atoll_emulation.topo import LabTopo
 
 CONTROLLER_PORT = 6653
@@ -44,6 +44,10 @@ class LabSwitch(OVSSwitch):
         """Never older than 1.10 (2013)."""
         return False
 
+    def dpctl(self, *args: str) -> str:
+        """What the command line's ``dpctl`` runs on each switch: ovs-ofctl, in the version the switch speaks."""
+        return self.cmd("ovs-ofctl", "--protocols=OpenFlow13", args[0], self.name, *args[1:])
+
 
 class Controller(RemoteController):
     """The controller's place; whether it listens yet does not matter, switches try again every second."""
@@ -73,6 +77,27 @@ class Cable(Link):
         del ends, options
 
 
+class PatchEnd(OVSIntf):
+    """One end of a trunk: a port of Open vSwitch without a Linux interface."""
+
+    def config(self, **params: Any) -> dict[str, Any]:
+        """Nothing to configure."""
+        del params
+        return {}
+
+    def status(self) -> str:
+        """For the command line's ``links``."""
+        return "OK" if self.node.cmd("ovs-vsctl get Interface", self.name, "ofport").strip().isdigit() else "MISSING"
+
+
+class Patch(Link):
+    """A trunk: two patch ports, which Open vSwitch joins when both switches are started."""
+
+    def makeIntfPair(self, *ends: Any, **options: Any) -> None:
+        """Nothing to make."""
+        del ends, options
+
+
 class LabNet(Mininet):
     """Mininet on a LabTopo with the classes above; ``build()``, then :func:`wire`, then ``start()``.
 
@@ -81,23 +106,20 @@ class LabNet(Mininet):
 
     def __init__(self, topo: LabTopo, datapath: str) -> None:
         self.datapath = datapath
+        Mininet.inited = True  # or it would raise limits of the whole machine, such as fs.file-max
         super().__init__(topo=topo, switch=LabSwitch, host=Machine, controller=None, link=Cable, intf=End, build=False)
         self.addController("controller", Controller, ip="127.0.0.1", port=CONTROLLER_PORT)
-
-    @classmethod
-    def init(cls) -> None:
-        """Nothing: Mininet would raise limits of the whole machine, such as fs.file-max."""
 
     def addSwitch(self, name: str, cls: Any = None, **params: Any) -> OVSSwitch:
         """Add a switch, on the datapath the lab has."""
         return super().addSwitch(name, cls, **{"datapath": self.datapath, **params})
 
     def addLink(self, node1: str | Node, node2: str | Node, **params: Any) -> Link:
-        """Add a cable; between switches a pair of patch ports (docs/decisions/emulated-trunks.md)."""
-        ends = [self[end] if isinstance(end, str) else end for end in (node1, node2)]
-        if all(isinstance(end, OVSSwitch) for end in ends):
-            params["cls"] = OVSLink
-        return super().addLink(*ends, **params)
+        """Add a cable; between switches a pair of patch ports (docs/decisions/0007)."""
+        end1, end2 = (self[end] if isinstance(end, str) else end for end in (node1, node2))
+        if isinstance(end1, OVSSwitch) and isinstance(end2, OVSSwitch):
+            params |= {"cls": Patch, "intf": PatchEnd}
+        return super().addLink(end1, end2, **params)
 
 
 def wire(net: LabNet) -> None:

@@ -114,7 +114,7 @@ def _rows(table: str) -> list[dict[str, Any]]:
 
 def _start(program: str, *arguments: str) -> subprocess.Popen[bytes]:
     """A child that is not a daemon: it shares its parent's fate, and its parent notices its end."""
-    log = ["--log-file", "-vconsole:off", f"--pidfile={DIRECTORY / program}.pid"]
+    log = ["-vconsole:off", "--log-file", f"--pidfile={DIRECTORY / program}.pid"]
     return subprocess.Popen([program, *arguments, *log], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
 

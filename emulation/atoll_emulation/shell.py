@@ -35,6 +35,7 @@ class Shell:
         pid, terminal = pty.fork()
         if pid == 0:
             _run(net)
+        os.set_blocking(terminal, False)  # a paste bigger than the terminal's buffer is cut, not waited for
         shell = cls(name, pid, terminal, net)
         shell.resize(columns, rows)
         return shell
