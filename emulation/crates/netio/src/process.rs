@@ -38,6 +38,7 @@ pub fn configure_child(command: &mut Command, netns: Option<&Path>) -> io::Resul
                 return Err(io::Error::from_raw_os_error(libc::ESRCH));
             }
             check(libc::setsid())?;
+            crate::termination::unblock_all()?; // the standard library passes the mask on
             if let Some(namespace) = &namespace {
                 check(libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET))?;
             }

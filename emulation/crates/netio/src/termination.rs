@@ -10,7 +10,8 @@ use std::ptr;
 /// From now on SIGTERM, SIGINT and SIGHUP end nothing: the returned descriptor becomes readable.
 ///
 /// Call it before any thread is started: threads inherit the blocked signals, and a thread without
-/// them would still be ended. Programs started by [`std::process::Command`] get the default back.
+/// them would still be ended. Programs inherit the blocked signals too, unless they are started by way of
+/// [`crate::process::configure_child`].
 ///
 /// # Errors
 /// Those of `pthread_sigmask(3)` and signalfd(2); none are expected.
@@ -30,5 +31,36 @@ pub fn requests() -> io::Result<OwnedFd> {
         let fd = libc::signalfd(-1, signals.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
         check(fd)?;
         Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+/// Block no signal: for a child between fork and exec.
+pub(crate) fn unblock_all() -> io::Result<()> {
+    let mut none = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: as above; both functions are async-signal-safe.
+    unsafe {
+        check(libc::sigemptyset(none.as_mut_ptr()))?;
+        check(libc::sigprocmask(
+            libc::SIG_SETMASK,
+            none.as_ptr(),
+            ptr::null_mut(),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    #[test]
+    fn a_configured_child_can_be_terminated_although_we_cannot() {
+        let child = std::thread::spawn(|| {
+            super::requests().unwrap(); // of this thread only
+            let mut command = Command::new("grep");
+            command.args(["-q", "^SigBlk:\t0*$", "/proc/self/status"]);
+            crate::process::configure_child(&mut command, None).unwrap();
+            command.status().unwrap()
+        });
+        assert!(child.join().unwrap().success());
     }
 }
