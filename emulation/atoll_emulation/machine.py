@@ -2,7 +2,6 @@
 """What the machine must offer for an emulated lab, examined before anything is started."""
 
 import errno
-import importlib
 import os
 import platform
 import shutil
@@ -12,6 +11,7 @@ from typing import Any
 
 from atoll.model.errors import MachineError
 from atoll_emulation import namespaces, ovs
+from atoll_emulation.mininet_path import find_mininet
 
 # tool: Debian package
 TOOLS = {
@@ -51,9 +51,7 @@ def missing_tools() -> list[str]:
     for tool, package in TOOLS.items():
         if shutil.which(tool) is None:
             absent.setdefault(package, []).append(tool)
-    try:
-        importlib.import_module("atoll_emulation.mn")
-    except ImportError:
+    if find_mininet() is None:
         absent.setdefault("mininet", []).append("its Python package")
     return [
         f"missing {', '.join(tools)}: run `make setup`, or `apt install {package}`" for package, tools in absent.items()

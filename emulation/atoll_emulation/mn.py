@@ -1,33 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mininet, found where the distribution put it.
+"""What this project uses of Mininet; its types stand in ``mn.pyi``."""
 
-Debian installs Mininet for the system's Python only, and PyPI's package lacks ``mnexec``. Instead of opening the
-virtual environment to all system packages, only the one package ``mininet`` is looked up there. The types of what
-is used of it stand in ``mn.pyi``.
-"""
-
-import importlib.machinery
-import importlib.util
-import sys
 from importlib import import_module
 
-SYSTEM_PACKAGES = ("/usr/lib/python3/dist-packages", "/usr/local/lib/python3/dist-packages")
+from atoll_emulation.mininet_path import load_mininet
 
-
-def _find_mininet() -> None:
-    """Make ``import mininet`` work, or raise ImportError with the remedy."""
-    if importlib.util.find_spec("mininet") is not None:
-        return
-    spec = importlib.machinery.PathFinder.find_spec("mininet", list(SYSTEM_PACKAGES))
-    if spec is None or spec.loader is None:
-        msg = "Mininet is not installed: apt install mininet"
-        raise ImportError(msg, name="mininet")
-    package = importlib.util.module_from_spec(spec)
-    sys.modules["mininet"] = package
-    spec.loader.exec_module(package)
-
-
-_find_mininet()
+load_mininet()
 
 CLI = import_module("mininet.cli").CLI
 Host = import_module("mininet.node").Host

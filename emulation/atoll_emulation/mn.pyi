@@ -3,8 +3,6 @@
 # What this project uses of Mininet 2.3, which ships no types.
 from typing import Any, Protocol
 
-SYSTEM_PACKAGES: tuple[str, ...]
-
 class _Readable(Protocol):
     def fileno(self) -> int: ...
 

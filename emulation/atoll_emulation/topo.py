@@ -2,9 +2,8 @@
 """The laboratory as an ordinary Mininet topology.
 
 ``LabTopo`` holds names, port numbers, interface names, MAC addresses and datapath ids only, so it works with any
-Mininet host, link and switch class: with this project's (``nodes.py``), with Mininet's own, or from ``mn``::
-
-    mn --custom emulation/atoll_emulation/topo.py --topo lab,emulation/labs/island.yaml
+Mininet host, link and switch class: with this project's (``nodes.py``), with Mininet's own, or from ``mn --custom``
+(emulation/README.md shows how).
 """
 
 from pathlib import Path
