@@ -1,18 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs link-model on packet sockets: the link and delay programs.
+//! Runs `link-model` on packet sockets: the link and delay programs.
+//!
+//! ```text
+//! packet socket ─ receive ring ─> Program::arrival (link-model decides when it leaves)
+//!                                 Program::pop_due ─> packet socket          one thread, `engine`
+//! standard input ─> marks          Program::counters, mark ─> standard output  a thread of its own
+//! ```
+//!
+//! One thread serves both directions: a packet costs a few microseconds, links carry at most tens
+//! of thousands a second, and a second thread would only compete for the same two processors and
+//! need locks around the counters (measurements: docs/decisions/link-engine-one-thread.md).
+
+mod clock;
+mod config;
+mod control;
+mod delay;
+mod engine;
+mod error;
+mod frame;
+mod link;
+mod output;
+mod pace;
+mod ports;
+mod report;
+
+use config::{DelayConfig, LinkConfig};
+use control::Control;
+use engine::Engine;
+use ports::Port;
+use std::io;
 
 /// `atoll-host link`: reads its configuration from the first line of standard input.
 ///
 /// # Errors
-/// A message for the user when the configuration or the machine does not allow the link.
+/// A message for the user when the configuration (an [`std::io::Error`] of kind `InvalidInput`) or the
+/// machine does not allow the link, or an interface goes away while it runs.
 pub fn run_link() -> Result<(), Box<dyn std::error::Error>> {
-    Err("the link is being written".into())
+    let mut control = Control::standard_input();
+    let config = LinkConfig::parse(&control.first_line()?).map_err(io::Error::from)?;
+    let ports = vec![
+        Port::open(&config.world, config.mtu)?,
+        Port::open(&config.island, config.mtu)?,
+    ];
+    let program =
+        link::LinkProgram::new(&config, clock::monotonic_ns()).map_err(io::Error::from)?;
+    Ok(Engine::new(program, ports).run(control, config.spin_ns)?)
 }
 
 /// `atoll-host delay`: reads its configuration from the first line of standard input.
 ///
 /// # Errors
-/// A message for the user when the configuration or the machine does not allow the delay box.
+/// As [`run_link`].
 pub fn run_delay() -> Result<(), Box<dyn std::error::Error>> {
-    Err("the delay box is being written".into())
+    let mut control = Control::standard_input();
+    let config = DelayConfig::parse(&control.first_line()?).map_err(io::Error::from)?;
+    let ports = vec![Port::open(&config.trunk, config.mtu)?];
+    let program = delay::DelayProgram::new(&config).map_err(io::Error::from)?;
+    Ok(Engine::new(program, ports).run(control, config.spin_ns)?)
 }

@@ -152,12 +152,9 @@ impl<P> Link<P> {
         self.queue.bytes(now)
     }
 
-    /// The most bytes that waited at once since the last call of this, or the start.
-    pub fn take_queue_peak_bytes(&mut self) -> u64 {
-        std::mem::replace(
-            &mut self.queue_peak_bytes,
-            self.queue.bytes(self.last_arrival_ns),
-        )
+    /// The most bytes that waited at once from the last call of this (or the start) to `now`.
+    pub fn take_queue_peak_bytes(&mut self, now: Nanoseconds) -> u64 {
+        std::mem::replace(&mut self.queue_peak_bytes, self.queue.bytes(now))
     }
 
     /// Time without a packet being serialised, from the start to `now`.

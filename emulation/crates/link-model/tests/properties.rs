@@ -152,7 +152,7 @@ proptest! {
             prop_assert_eq!(link.queue_bytes(now), waiting_now);
             prop_assert!(waiting_now <= settings.queue_bytes);
         }
-        prop_assert_eq!(link.take_queue_peak_bytes(), peak);
+        prop_assert_eq!(link.take_queue_peak_bytes(now), peak);
     }
 
     #[test]

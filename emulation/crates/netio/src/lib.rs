@@ -5,5 +5,11 @@
 //! Every function here is safe to call; the reason why is written at each `unsafe` block.
 #![allow(unsafe_code)]
 
+pub mod interface;
+pub mod packet;
 pub mod process;
+mod ring;
+pub mod schedule;
+pub mod signals;
+pub mod stream;
 pub mod termination;

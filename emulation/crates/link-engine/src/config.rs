@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Configuration lines of both programs (docs/contracts.md).
+
+use crate::error::BadConfiguration;
+use link_model::{DelaySettings, LinkSettings};
+use serde::Deserialize;
+use std::collections::BTreeSet;
+
+/// `atoll-host link`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LinkConfig {
+    /// Interface towards the world.
+    pub(crate) world: String,
+    /// Interface towards the island.
+    pub(crate) island: String,
+    #[serde(default)]
+    pub(crate) counts: Counted,
+    /// Largest packet in bytes; larger ones are refused.
+    pub(crate) mtu: u32,
+    pub(crate) seed: u64,
+    pub(crate) to_island: LinkSettings,
+    pub(crate) to_world: LinkSettings,
+    /// How long to spin before a departure, at most; by default what the machine allows.
+    pub(crate) spin_ns: Option<u64>,
+}
+
+/// What rate, queue and counters take for the bytes of a packet.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Counted {
+    /// The IP packet.
+    #[default]
+    Ip,
+    /// The IP packet and 14 bytes of Ethernet header.
+    Ethernet,
+}
+
+/// `atoll-host delay`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DelayConfig {
+    /// Interface that all classes share.
+    pub(crate) trunk: String,
+    pub(crate) mtu: u32,
+    pub(crate) seed: u64,
+    pub(crate) classes: Vec<ClassConfig>,
+    pub(crate) spin_ns: Option<u64>,
+}
+
+/// A latency class.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ClassConfig {
+    pub(crate) vlan: u16,
+    delay_ns: u64,
+    #[serde(default)]
+    jitter_ns: u64,
+}
+
+impl ClassConfig {
+    pub(crate) fn settings(&self) -> DelaySettings {
+        DelaySettings {
+            delay_ns: self.delay_ns,
+            jitter_ns: self.jitter_ns,
+        }
+    }
+}
+
+impl LinkConfig {
+    /// # Errors
+    /// The first thing wrong with `line`.
+    pub(crate) fn parse(line: &str) -> Result<Self, BadConfiguration> {
+        let config: Self = serde_json::from_str(line)?;
+        check_mtu(config.mtu)?;
+        if config.world == config.island {
+            return Err(BadConfiguration::SameInterface(config.world));
+        }
+        for (name, settings) in [
+            ("to_island", &config.to_island),
+            ("to_world", &config.to_world),
+        ] {
+            settings.check().map_err(|source| named(name, source))?;
+        }
+        Ok(config)
+    }
+}
+
+impl DelayConfig {
+    /// # Errors
+    /// The first thing wrong with `line`.
+    pub(crate) fn parse(line: &str) -> Result<Self, BadConfiguration> {
+        let config: Self = serde_json::from_str(line)?;
+        check_mtu(config.mtu)?;
+        let mut vlans = BTreeSet::new();
+        for class in &config.classes {
+            if !(1..=4094).contains(&class.vlan) {
+                return Err(BadConfiguration::Vlan(class.vlan));
+            }
+            if !vlans.insert(class.vlan) {
+                return Err(BadConfiguration::VlanTwice(class.vlan));
+            }
+            class
+                .settings()
+                .check()
+                .map_err(|source| named(&format!("vlan {}", class.vlan), source))?;
+        }
+        Ok(config)
+    }
+}
+
+/// From the least an IPv4 link may have (RFC 791) to jumbo frames.
+fn check_mtu(mtu: u32) -> Result<(), BadConfiguration> {
+    if (68..=9216).contains(&mtu) {
+        return Ok(());
+    }
+    Err(BadConfiguration::Mtu(mtu))
+}
+
+fn named(name: &str, source: link_model::ConfigError) -> BadConfiguration {
+    BadConfiguration::NamedSettings {
+        name: name.to_owned(),
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINK: &str = r#"{"world":"w","island":"i","counts":"ip","mtu":1500,"seed":1,
+        "to_island":{"rate_bit_s":16000000,"delay_ns":250000000,"jitter_ns":0,"queue_bytes":100000},
+        "to_world":{"rate_bit_s":4000000,"delay_ns":250000000,"jitter_ns":0,"queue_bytes":100000}}"#;
+
+    #[test]
+    fn a_link_is_read_as_written() {
+        let config = LinkConfig::parse(LINK).unwrap();
+        assert_eq!(config.to_island.rate_bit_s, 16_000_000);
+        assert_eq!((config.counts, config.spin_ns), (Counted::Ip, None));
+    }
+
+    #[test]
+    fn each_mistake_gets_a_line_that_names_it() {
+        let mistakes = [
+            ("\"w\"", "\"i\"", "both 'i'"),
+            ("1500", "15", "mtu 15 "),
+            ("16000000", "0", "to_island: rate_bit_s 0 "),
+            (
+                "\"jitter_ns\":0,\"queue_bytes\":100000}}",
+                "\"jitter_ns\":300000000,\"queue_bytes\":0}}",
+                "to_world: jitter_ns",
+            ),
+            ("\"seed\"", "\"seeed\"", "seeed"),
+            ("}}", "", "EOF"),
+        ];
+        for (right, wrong, message) in mistakes {
+            let error = LinkConfig::parse(&LINK.replacen(right, wrong, 1))
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains(message), "{error}");
+            assert!(!error.contains('\n'));
+        }
+    }
+
+    #[test]
+    fn classes_with_the_same_or_an_impossible_vlan_are_refused() {
+        let line = |vlan: u32| {
+            format!(
+                r#"{{"trunk":"t","mtu":1500,"seed":1,"classes":[{{"vlan":101,"delay_ns":1}},{{"vlan":{vlan},"delay_ns":1}}]}}"#
+            )
+        };
+        assert_eq!(DelayConfig::parse(&line(102)).unwrap().classes.len(), 2);
+        assert!(matches!(
+            DelayConfig::parse(&line(101)),
+            Err(BadConfiguration::VlanTwice(101))
+        ));
+        assert!(matches!(
+            DelayConfig::parse(&line(4095)),
+            Err(BadConfiguration::Vlan(4095))
+        ));
+        assert!(matches!(
+            DelayConfig::parse(&line(0)),
+            Err(BadConfiguration::Vlan(0))
+        ));
+    }
+}

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The loop that both programs run in: receive, send what is due, report, wait.
+
+use crate::clock::{RealTimeOffset, monotonic_ns, real_time_ns};
+use crate::control::{Control, Request};
+use crate::error::EngineError;
+use crate::output::Output;
+use crate::pace::Pace;
+use crate::ports::Port;
+use crate::report::Line;
+use netio::packet::{Received, SEND_BATCH};
+use netio::schedule;
+use netio::signals::TerminationSignals;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::AsFd;
+use serde::Serialize;
+use std::io;
+use std::time::Duration;
+
+/// Between two lines of counters.
+const REPORT_NS: u64 = 100_000_000;
+/// A real-time thread wakes 5 to 50 us after its timer; spinning longer gains nothing.
+const SPIN_NS: u64 = 60_000;
+
+/// A frame on its way out.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    /// Direction or class it belongs to, as the program numbers them.
+    pub(crate) line: usize,
+    /// Where to send it, by the order in which the engine was given interfaces.
+    pub(crate) port: usize,
+    pub(crate) scheduled_ns: u64,
+    /// Bytes it counts for.
+    pub(crate) bytes: u32,
+    pub(crate) frame: Vec<u8>,
+}
+
+/// What becomes of frames: decides and counts, touches neither sockets nor clocks.
+pub(crate) trait Program {
+    /// Sums since the start and maxima since the last of these.
+    type Counters: Serialize;
+    /// What passed since the last of these.
+    type Measurement: Serialize;
+
+    /// A frame arrived on `port` at `now`.
+    fn arrival(&mut self, port: usize, now: u64, received: &Received<'_>);
+    /// When the next frame is due.
+    fn next_departure(&self) -> Option<u64>;
+    /// The next frame, if it was due at or before `now`.
+    fn pop_due(&mut self, now: u64) -> Option<Outgoing>;
+    /// `outgoing` was with its interface at `now`.
+    fn sent(&mut self, outgoing: &Outgoing, now: u64);
+    /// The interface would not take `outgoing`.
+    fn not_sent(&mut self, outgoing: &Outgoing);
+    /// Frames that arrived on `port` were lost before they could be counted.
+    fn not_received(&mut self, port: usize);
+    /// What stands in `counters` lines.
+    fn counters(&mut self, now: u64) -> Self::Counters;
+    /// What stands in `mark` and `done` lines.
+    fn measurement(&mut self, now: u64) -> Self::Measurement;
+}
+
+/// A program with its ports.
+#[derive(Debug)]
+pub(crate) struct Engine<P> {
+    program: P,
+    ports: Vec<Port>,
+    offset: RealTimeOffset,
+    due: Vec<Outgoing>,
+}
+
+/// What happened besides arrivals.
+#[derive(Debug, Clone, Copy)]
+struct Events {
+    port_failed: bool,
+    request: bool,
+    signal: bool,
+}
+
+impl<P: Program> Engine<P> {
+    /// `program` on its ports, in the order in which it numbers them.
+    pub(crate) fn new(program: P, ports: Vec<Port>) -> Self {
+        Self {
+            program,
+            ports,
+            offset: RealTimeOffset::measure(),
+            due: Vec::with_capacity(SEND_BATCH),
+        }
+    }
+
+    /// Say `ready`, run until standard input ends or a signal asks to, say `done`.
+    ///
+    /// `spin_ns`: how long to spin before a departure at most; None: what the machine allows.
+    ///
+    /// # Errors
+    /// When an interface goes away or polling fails.
+    pub(crate) fn run(
+        mut self,
+        mut control: Control<io::Stdin>,
+        spin_ns: Option<u64>,
+    ) -> Result<(), EngineError> {
+        // Before any thread is started, and the thread before real-time scheduling, which it must not have.
+        let signals = TerminationSignals::watch()?;
+        let output = Output::start()?;
+        let mut pace = Pace::new(be_awake_in_time(spin_ns)?, monotonic_ns());
+        output.line(text::<P>(&Line::Ready));
+
+        let mut report_ns = monotonic_ns() + REPORT_NS;
+        loop {
+            let more = self.receive();
+            self.send_due();
+            let now = monotonic_ns();
+            if now >= report_ns {
+                report_ns += REPORT_NS * ((now - report_ns) / REPORT_NS + 1);
+                self.count_lost()?;
+                let counters = self.program.counters(now);
+                let t_ns = real_time_ns();
+                output.repeatable_line(text::<P>(&Line::Counters { t_ns, counters }));
+            }
+
+            let next_ns = self
+                .program
+                .next_departure()
+                .map_or(report_ns, |due| due.min(report_ns));
+            let sleep_ns = if more {
+                0
+            } else {
+                pace.sleep_ns(monotonic_ns(), next_ns)
+            };
+            let Some(events) = self.wait(&control, &signals, sleep_ns)? else {
+                if !more {
+                    pace.spin(next_ns, monotonic_ns);
+                }
+                continue;
+            };
+            if events.port_failed {
+                self.check_ports()?;
+            }
+            if events.request {
+                control.read()?;
+                while let Some(Request::Mark { id }) = control.next_request() {
+                    let (t_ns, measurement) = self.measurement()?;
+                    output.line(text::<P>(&Line::Mark {
+                        id,
+                        t_ns,
+                        measurement,
+                    }));
+                }
+            }
+            if events.signal || control.ended() {
+                break;
+            }
+        }
+        let (t_ns, measurement) = self.measurement()?;
+        output.line(text::<P>(&Line::Done { t_ns, measurement }));
+        output.finish();
+        Ok(())
+    }
+
+    /// Take in what has arrived; true if there may be more.
+    fn receive(&mut self) -> bool {
+        self.offset.update();
+        let (program, offset) = (&mut self.program, &self.offset);
+        let mut more = false;
+        for (number, port) in self.ports.iter_mut().enumerate() {
+            more |= port.receive(offset, |now, received| {
+                program.arrival(number, now, received);
+            });
+        }
+        more
+    }
+
+    /// Send a batch of what is due, those of one port together.
+    fn send_due(&mut self) {
+        let now = monotonic_ns();
+        while self.due.len() < SEND_BATCH {
+            let Some(outgoing) = self.program.pop_due(now) else {
+                break;
+            };
+            self.due.push(outgoing);
+        }
+        // Stable: order within a port stays.
+        self.due.sort_by_key(|outgoing| outgoing.port);
+        let mut rest = self.due.as_slice();
+        while let Some(first) = rest.first() {
+            let of_port = rest.partition_point(|outgoing| outgoing.port == first.port);
+            let frames = rest[..of_port]
+                .iter()
+                .map(|outgoing| outgoing.frame.as_slice());
+            let sent = self.ports[first.port].send(frames);
+            let now = monotonic_ns();
+            for outgoing in &rest[..sent] {
+                self.program.sent(outgoing, now);
+            }
+            rest = &rest[sent..];
+            if sent < of_port {
+                self.program.not_sent(&rest[0]);
+                rest = &rest[1..];
+            }
+        }
+        self.due.clear();
+    }
+
+    /// Take in what has arrived and measure.
+    fn measurement(&mut self) -> io::Result<(u64, P::Measurement)> {
+        self.receive();
+        self.count_lost()?;
+        let now = monotonic_ns();
+        Ok((real_time_ns(), self.program.measurement(now)))
+    }
+
+    fn count_lost(&mut self) -> io::Result<()> {
+        for (number, port) in self.ports.iter().enumerate() {
+            if port.take_lost()? {
+                self.program.not_received(number);
+            }
+        }
+        Ok(())
+    }
+
+    fn check_ports(&mut self) -> Result<(), EngineError> {
+        for (number, port) in self.ports.iter().enumerate() {
+            if port.was_down()? {
+                self.program.not_received(number);
+            }
+        }
+        Ok(())
+    }
+
+    /// Until something happens, at most `sleep_ns`; None when that has passed.
+    fn wait(
+        &self,
+        control: &impl AsFd,
+        signals: &impl AsFd,
+        sleep_ns: u64,
+    ) -> Result<Option<Events>, EngineError> {
+        let mut polled: Vec<PollFd<'_>> = Vec::with_capacity(self.ports.len() + 2);
+        polled.push(PollFd::new(control, PollFlags::IN));
+        polled.push(PollFd::new(signals, PollFlags::IN));
+        polled.extend(
+            self.ports
+                .iter()
+                .map(|port| PollFd::new(port, PollFlags::IN)),
+        );
+        let timeout = Timespec::try_from(Duration::from_nanos(sleep_ns)).ok();
+        match poll(&mut polled, timeout.as_ref()) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(None),
+            Ok(_) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let failed = PollFlags::ERR | PollFlags::HUP;
+        Ok(Some(Events {
+            request: !polled[0].revents().is_empty(),
+            signal: !polled[1].revents().is_empty(),
+            port_failed: polled[2..]
+                .iter()
+                .any(|port| port.revents().intersects(failed)),
+        }))
+    }
+}
+
+/// Ask the kernel for all that helps to wake in time; returns how long to spin at most.
+///
+/// Refusals are the normal case in a user namespace: departures are then later by some tens of
+/// microseconds, which the run records.
+fn be_awake_in_time(spin_ns: Option<u64>) -> io::Result<u64> {
+    schedule::set_exact_timers()?;
+    let _ = schedule::lock_memory();
+    let real_time = schedule::set_real_time().is_ok();
+    let alone =
+        std::thread::available_parallelism().map_or(true, |processors| processors.get() == 1);
+    Ok(spin_ns.unwrap_or(if real_time && !alone { SPIN_NS } else { 0 }))
+}
+
+fn text<P: Program>(line: &Line<P::Counters, P::Measurement>) -> String {
+    // Fails for maps with keys other than strings and numbers, and for foreign `Serialize` code: neither is here.
+    serde_json::to_string(line).unwrap_or_default()
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What can keep a link from running.
+//!
+//! ```text
+//! BadConfiguration   what it was told, found at the start: exit code 2
+//! EngineError        what it met: exit code 1
+//! ```
+
+use std::io;
+
+/// A configuration that cannot be obeyed here; the message says what to do.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BadConfiguration {
+    #[error("no configuration on standard input: expected one line of JSON")]
+    Missing,
+    #[error("configuration: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("configuration: {0}")]
+    Settings(#[from] link_model::ConfigError),
+    #[error("configuration: {name}: {source}")]
+    NamedSettings {
+        name: String,
+        source: link_model::ConfigError,
+    },
+    #[error("configuration: world and island are both '{0}': a link needs two interfaces")]
+    SameInterface(String),
+    #[error("configuration: mtu {0} is out of range: 68 to 9216")]
+    Mtu(u32),
+    #[error("configuration: vlan {0} is out of range: 1 to 4094")]
+    Vlan(u16),
+    #[error("configuration: vlan {0} has two classes")]
+    VlanTwice(u16),
+    #[error("interface '{0}' does not exist in this network namespace")]
+    NoInterface(String),
+    #[error("interface '{0}' is down: ip link set {0} up")]
+    Down(String),
+    #[error(
+        "interface '{name}' has MTU {found}, packets may have {wanted} bytes: ip link set {name} mtu {wanted}"
+    )]
+    InterfaceMtu {
+        name: String,
+        found: u32,
+        wanted: u32,
+    },
+    #[error(
+        "interface '{name}' merges packets ({}): ethtool -K {name} {}",
+        .offloads.join(", "),
+        .offloads.iter().map(|offload| format!("{offload} off")).collect::<Vec<_>>().join(" ")
+    )]
+    Offloads {
+        name: String,
+        offloads: Vec<&'static str>,
+    },
+}
+
+/// The form in which `atoll-host` recognises a bad configuration.
+impl From<BadConfiguration> for io::Error {
+    fn from(error: BadConfiguration) -> Self {
+        Self::new(io::ErrorKind::InvalidInput, error.to_string())
+    }
+}
+
+/// What stops a link that was told nothing wrong.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum EngineError {
+    #[error("interface '{0}' is gone")]
+    InterfaceGone(String),
+    #[error(
+        "packet socket on '{name}': {source} (it needs CAP_NET_RAW: run as root or in a user namespace of your own)"
+    )]
+    NotPermitted { name: String, source: io::Error },
+    #[error("packet socket on '{name}': {source}")]
+    Socket { name: String, source: io::Error },
+    #[error("waiting for packets: {0}")]
+    Poll(#[from] rustix::io::Errno),
+    #[error("{0}")]
+    System(#[from] io::Error),
+}

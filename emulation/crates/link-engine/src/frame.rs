@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a link has to know of an Ethernet frame: how long its packet is, and its VLAN tag.
+
+use crate::config::Counted;
+use netio::packet::VlanTag;
+
+const ETHERNET_HEADER: usize = 14;
+const TYPE_OFFSET: usize = 12;
+const TAG_BYTES: usize = 4;
+const TYPE_IPV4: u16 = 0x0800;
+const TYPE_VLAN: u16 = 0x8100;
+const TYPE_PROVIDER_VLAN: u16 = 0x88a8;
+const IPV4_HEADER_MIN: usize = 20;
+const IPV4_TOTAL_LENGTH_OFFSET: usize = 2;
+
+/// Longest frame that carries a packet of `mtu`, with an inner VLAN tag (the outer one comes beside it).
+pub(crate) fn longest_frame(mtu: u32) -> u32 {
+    mtu + (ETHERNET_HEADER + TAG_BYTES) as u32
+}
+
+/// A frame's lengths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Lengths {
+    /// All after the Ethernet header and VLAN tags, padding included.
+    pub(crate) payload_bytes: u32,
+    /// The IPv4 packet by its own header; for other frames the frame without 14 bytes.
+    pub(crate) ip_bytes: u32,
+}
+
+impl Lengths {
+    /// Measure a frame of `wire_bytes`, of which at least the headers are in `frame`.
+    ///
+    /// The IPv4 header is believed and not the frame, which hardware pads to 60 bytes.
+    pub(crate) fn of(frame: &[u8], wire_bytes: u32) -> Self {
+        let mut header = ETHERNET_HEADER;
+        let mut ether_type = read_u16(frame, TYPE_OFFSET);
+        while matches!(ether_type, Some(TYPE_VLAN | TYPE_PROVIDER_VLAN)) {
+            ether_type = read_u16(frame, header + TAG_BYTES - 2);
+            header += TAG_BYTES;
+        }
+        let payload_bytes = wire_bytes.saturating_sub(header as u32);
+        let stated = match ether_type {
+            Some(TYPE_IPV4) => read_u16(frame, header + IPV4_TOTAL_LENGTH_OFFSET).map(u32::from),
+            _ => None,
+        };
+        let plausible = IPV4_HEADER_MIN as u32..=payload_bytes;
+        Self {
+            payload_bytes,
+            ip_bytes: stated
+                .filter(|bytes| plausible.contains(bytes))
+                .unwrap_or(wire_bytes.saturating_sub(ETHERNET_HEADER as u32)),
+        }
+    }
+
+    /// The bytes a link counts the packet for.
+    pub(crate) fn counted(self, counts: Counted) -> u32 {
+        match counts {
+            Counted::Ip => self.ip_bytes,
+            Counted::Ethernet => self.ip_bytes + ETHERNET_HEADER as u32,
+        }
+    }
+}
+
+/// The frame as it was on the wire, its VLAN tag back between addresses and type.
+pub(crate) fn with_tag(frame: &[u8], vlan: Option<VlanTag>) -> Vec<u8> {
+    let Some(vlan) = vlan else {
+        return frame.to_vec();
+    };
+    let (addresses, rest) = frame.split_at(TYPE_OFFSET.min(frame.len()));
+    let mut tagged = Vec::with_capacity(frame.len() + TAG_BYTES);
+    tagged.extend_from_slice(addresses);
+    tagged.extend_from_slice(&vlan.protocol.to_be_bytes());
+    tagged.extend_from_slice(&vlan.control.to_be_bytes());
+    tagged.extend_from_slice(rest);
+    tagged
+}
+
+fn read_u16(frame: &[u8], offset: usize) -> Option<u16> {
+    let bytes = frame.get(offset..offset + 2)?;
+    Some(u16::from_be_bytes([bytes[0], bytes[1]]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Addresses of zeros, then `types`, then an IPv4 header's begin with `total_length`.
+    fn frame(types: &[u16], total_length: u16, bytes: usize) -> Vec<u8> {
+        let mut frame = vec![0; TYPE_OFFSET];
+        frame.extend(types.iter().flat_map(|word| word.to_be_bytes()));
+        frame.extend([0x45, 0]);
+        frame.extend(total_length.to_be_bytes());
+        frame.resize(bytes, 0);
+        frame
+    }
+
+    fn ip_bytes(frame: &[u8]) -> u32 {
+        Lengths::of(frame, frame.len() as u32).ip_bytes
+    }
+
+    #[test]
+    fn padding_is_not_part_of_the_packet() {
+        assert_eq!(ip_bytes(&frame(&[TYPE_IPV4], 40, 60)), 40);
+    }
+
+    #[test]
+    fn inner_tags_belong_to_the_header() {
+        let frame = frame(&[TYPE_VLAN, 7, TYPE_IPV4], 1500, 1518);
+        assert_eq!(
+            Lengths::of(&frame, 1518),
+            Lengths {
+                payload_bytes: 1500,
+                ip_bytes: 1500
+            }
+        );
+    }
+
+    #[test]
+    fn frames_whose_length_cannot_be_believed_count_without_the_ethernet_header() {
+        assert_eq!(ip_bytes(&frame(&[0x0806], 28, 60)), 46, "not IPv4");
+        assert_eq!(
+            ip_bytes(&frame(&[TYPE_IPV4], 19, 60)),
+            46,
+            "shorter than a header"
+        );
+        assert_eq!(
+            ip_bytes(&frame(&[TYPE_IPV4], 47, 60)),
+            46,
+            "longer than the frame"
+        );
+        assert_eq!(ip_bytes(&[0; 14]), 0);
+        assert_eq!(ip_bytes(&[]), 0);
+    }
+
+    #[test]
+    fn a_cut_frame_is_measured_by_its_length_on_the_wire() {
+        let cut = frame(&[TYPE_IPV4], 9000, 128);
+        assert_eq!(Lengths::of(&cut, 9014).payload_bytes, 9000);
+    }
+
+    #[test]
+    fn ethernet_counts_fourteen_bytes_more() {
+        let lengths = Lengths::of(&frame(&[TYPE_IPV4], 40, 60), 60);
+        assert_eq!(
+            (
+                lengths.counted(Counted::Ip),
+                lengths.counted(Counted::Ethernet)
+            ),
+            (40, 54)
+        );
+    }
+
+    #[test]
+    fn a_tag_goes_back_to_where_it_was() {
+        let untagged = frame(&[TYPE_IPV4], 40, 60);
+        let tag = VlanTag {
+            control: 0x2065,
+            protocol: TYPE_VLAN,
+        };
+        let tagged = with_tag(&untagged, Some(tag));
+        assert_eq!(tagged[..12], untagged[..12]);
+        assert_eq!(tagged[12..16], [0x81, 0x00, 0x20, 0x65]);
+        assert_eq!(tagged[16..], untagged[12..]);
+        assert_eq!(with_tag(&untagged, None), untagged);
+        assert_eq!(tag.id(), 101);
+    }
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The satellite emulator: two interfaces, one `link_model::Link` each way.
+
+use crate::config::{Counted, LinkConfig};
+use crate::engine::{Outgoing, Program};
+use crate::error::BadConfiguration;
+use crate::frame::{Lengths, with_tag};
+use crate::report::{DirectionCounters, DirectionMeasurement, Directions, Lateness, buckets};
+use link_model::{Histogram, Link, LinkSettings, SplitMix64};
+use netio::packet::Received;
+
+/// Ports in the order in which the engine opens them, and directions by the port they begin at.
+const WORLD: usize = 0;
+const ISLAND: usize = 1;
+
+/// `atoll-host link`.
+#[derive(Debug)]
+pub(crate) struct LinkProgram {
+    counts: Counted,
+    mtu: u32,
+    /// By the port at which packets come in: to the island, to the world.
+    directions: [Direction; 2],
+}
+
+impl LinkProgram {
+    /// Both directions empty and idle from `now` on.
+    pub(crate) fn new(config: &LinkConfig, now: u64) -> Result<Self, BadConfiguration> {
+        Ok(Self {
+            counts: config.counts,
+            mtu: config.mtu,
+            directions: [
+                Direction::new(&config.to_island, SplitMix64::new(config.seed, 0), now)?,
+                Direction::new(&config.to_world, SplitMix64::new(config.seed, 1), now)?,
+            ],
+        })
+    }
+
+    fn by_direction<T>(&mut self, of: impl Fn(&mut Direction) -> T) -> Directions<T> {
+        Directions {
+            to_island: of(&mut self.directions[WORLD]),
+            to_world: of(&mut self.directions[ISLAND]),
+        }
+    }
+}
+
+impl Program for LinkProgram {
+    type Counters = Directions<DirectionCounters>;
+    type Measurement = Directions<DirectionMeasurement>;
+
+    fn arrival(&mut self, port: usize, now: u64, received: &Received<'_>) {
+        let direction = &mut self.directions[port];
+        let lengths = Lengths::of(received.frame, received.wire_bytes);
+        if lengths.payload_bytes > self.mtu {
+            direction.oversize_packets += 1;
+            return;
+        }
+        let frame = with_tag(received.frame, received.vlan);
+        direction
+            .link
+            .offer(now, lengths.counted(self.counts), frame);
+    }
+
+    fn next_departure(&self) -> Option<u64> {
+        self.directions
+            .iter()
+            .filter_map(|direction| direction.link.next_departure())
+            .min()
+    }
+
+    fn pop_due(&mut self, now: u64) -> Option<Outgoing> {
+        let first = (WORLD..=ISLAND).min_by_key(|&from| {
+            let next = self.directions[from].link.next_departure();
+            next.unwrap_or(u64::MAX)
+        })?;
+        let departure = self.directions[first].link.pop_due(now)?;
+        Some(Outgoing {
+            line: first,
+            port: WORLD + ISLAND - first,
+            scheduled_ns: departure.scheduled_ns,
+            bytes: departure.bytes,
+            frame: departure.packet,
+        })
+    }
+
+    fn sent(&mut self, outgoing: &Outgoing, now: u64) {
+        let direction = &mut self.directions[outgoing.line];
+        let lateness_ns = now.saturating_sub(outgoing.scheduled_ns);
+        direction.lateness_max_ns = direction.lateness_max_ns.max(lateness_ns);
+        direction.lateness.record(lateness_ns);
+    }
+
+    fn not_sent(&mut self, outgoing: &Outgoing) {
+        let direction = &mut self.directions[outgoing.line];
+        direction.unsent_packets += 1;
+        direction.unsent_bytes += u64::from(outgoing.bytes);
+        direction.overloaded = true;
+    }
+
+    fn not_received(&mut self, port: usize) {
+        self.directions[port].overloaded = true;
+    }
+
+    fn counters(&mut self, now: u64) -> Self::Counters {
+        self.by_direction(|direction| direction.counters(now))
+    }
+
+    fn measurement(&mut self, now: u64) -> Self::Measurement {
+        self.by_direction(|direction| direction.measurement(now))
+    }
+}
+
+/// A link and what the engine knows of it beyond the model.
+#[derive(Debug)]
+struct Direction {
+    link: Link<Vec<u8>>,
+    oversize_packets: u64,
+    /// Left the model, but the interface would not take them.
+    unsent_packets: u64,
+    unsent_bytes: u64,
+    /// Maxima since the last counters.
+    queue_max_bytes: u64,
+    lateness_max_ns: u64,
+    /// Since the last mark.
+    lateness: Histogram,
+    measured_queue_max_bytes: u64,
+    overloaded: bool,
+    /// At the last mark.
+    before: DirectionCounters,
+    windows_over_rate_before: u64,
+}
+
+impl Direction {
+    fn new(
+        settings: &LinkSettings,
+        random: SplitMix64,
+        now: u64,
+    ) -> Result<Self, BadConfiguration> {
+        Ok(Self {
+            link: Link::new(settings, random, now)?,
+            oversize_packets: 0,
+            unsent_packets: 0,
+            unsent_bytes: 0,
+            queue_max_bytes: 0,
+            lateness_max_ns: 0,
+            lateness: Histogram::default(),
+            measured_queue_max_bytes: 0,
+            overloaded: false,
+            before: DirectionCounters::default(),
+            windows_over_rate_before: 0,
+        })
+    }
+
+    fn counters(&mut self, now: u64) -> DirectionCounters {
+        self.take_queue_peak(now);
+        DirectionCounters {
+            queue_max_bytes: std::mem::take(&mut self.queue_max_bytes),
+            lateness_max_ns: std::mem::take(&mut self.lateness_max_ns),
+            ..self.sums(now)
+        }
+    }
+
+    fn measurement(&mut self, now: u64) -> DirectionMeasurement {
+        self.take_queue_peak(now);
+        let after = self.sums(now);
+        let before = std::mem::replace(&mut self.before, after);
+        let lateness = std::mem::take(&mut self.lateness);
+        let sojourn = self.link.take_sojourn();
+        let over_rate = self.link.windows_over_rate();
+        DirectionMeasurement {
+            counters: DirectionCounters {
+                in_packets: after.in_packets - before.in_packets,
+                in_bytes: after.in_bytes - before.in_bytes,
+                out_packets: after.out_packets - before.out_packets,
+                out_bytes: after.out_bytes - before.out_bytes,
+                dropped_packets: after.dropped_packets - before.dropped_packets,
+                dropped_bytes: after.dropped_bytes - before.dropped_bytes,
+                oversize_packets: after.oversize_packets - before.oversize_packets,
+                queue_bytes: after.queue_bytes,
+                queue_max_bytes: std::mem::replace(
+                    &mut self.measured_queue_max_bytes,
+                    after.queue_bytes,
+                ),
+                held_packets: after.held_packets,
+                idle_ns: after.idle_ns.saturating_sub(before.idle_ns),
+                lateness_max_ns: lateness.max_ns(),
+            },
+            lateness: Lateness::from(&lateness),
+            sojourn_max_ns: sojourn.max_ns(),
+            sojourn_histogram: buckets(&sojourn),
+            scheduled_windows_over_rate: over_rate
+                - std::mem::replace(&mut self.windows_over_rate_before, over_rate),
+            overloaded: std::mem::take(&mut self.overloaded),
+        }
+    }
+
+    /// Since the start, with maxima left 0.
+    fn sums(&self, now: u64) -> DirectionCounters {
+        let totals = self.link.totals();
+        DirectionCounters {
+            in_packets: totals.in_packets,
+            in_bytes: totals.in_bytes,
+            out_packets: totals.out_packets - self.unsent_packets,
+            out_bytes: totals.out_bytes - self.unsent_bytes,
+            dropped_packets: totals.dropped_packets + self.unsent_packets,
+            dropped_bytes: totals.dropped_bytes + self.unsent_bytes,
+            oversize_packets: self.oversize_packets,
+            queue_bytes: self.link.queue_bytes(now),
+            queue_max_bytes: 0,
+            held_packets: self.link.held_packets(),
+            idle_ns: self.link.idle_ns(now),
+            lateness_max_ns: 0,
+        }
+    }
+
+    fn take_queue_peak(&mut self, now: u64) {
+        let peak = self.link.take_queue_peak_bytes(now);
+        self.queue_max_bytes = self.queue_max_bytes.max(peak);
+        self.measured_queue_max_bytes = self.measured_queue_max_bytes.max(peak);
+    }
+}

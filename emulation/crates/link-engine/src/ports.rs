@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The interfaces of a program: checked, opened, read from and written to.
+
+use crate::clock::{RealTimeOffset, monotonic_ns};
+use crate::error::{BadConfiguration, EngineError};
+use crate::frame::longest_frame;
+use netio::interface::Interface;
+use netio::packet::{PacketSocket, Received, SEND_BATCH};
+use rustix::fd::{AsFd, BorrowedFd};
+use std::io;
+
+/// Frames taken from one port before others get their turn; a few hundred microseconds of work.
+const RECEIVE_BATCH: usize = 256;
+
+/// One interface.
+#[derive(Debug)]
+pub(crate) struct Port {
+    socket: PacketSocket,
+    /// When it was last seen that nothing was waiting here.
+    empty_ns: u64,
+    warned_of_checksums: bool,
+}
+
+impl Port {
+    /// Open a packet socket on `name`, after seeing to it that what arrives there are packets as they
+    /// were sent, of at most `mtu` bytes.
+    ///
+    /// # Errors
+    /// `InvalidInput` for what the user can mend, with the command that does; what opening fails with.
+    pub(crate) fn open(name: &str, mtu: u32) -> io::Result<Self> {
+        let interface =
+            Interface::find(name).map_err(|_| BadConfiguration::NoInterface(name.to_owned()))?;
+        check(&interface, mtu)?;
+        let socket = PacketSocket::open(&interface, longest_frame(mtu)).map_err(|source| {
+            let name = interface.name.clone();
+            io::Error::other(match source.kind() {
+                io::ErrorKind::PermissionDenied => EngineError::NotPermitted { name, source },
+                _ => EngineError::Socket { name, source },
+            })
+        })?;
+        Ok(Self {
+            socket,
+            empty_ns: monotonic_ns(),
+            warned_of_checksums: false,
+        })
+    }
+
+    /// Hand frames that have arrived to `take`, each with the instant of its arrival; true if there may be more.
+    pub(crate) fn receive(
+        &mut self,
+        offset: &RealTimeOffset,
+        mut take: impl FnMut(u64, &Received<'_>),
+    ) -> bool {
+        let empty_ns = self.empty_ns;
+        let begin = monotonic_ns();
+        let mut without_checksum = false;
+        let count = self.socket.receive(RECEIVE_BATCH, |received| {
+            take(
+                offset.arrival_ns(received.real_time_ns, empty_ns, monotonic_ns()),
+                received,
+            );
+            without_checksum |= received.checksum_missing;
+        });
+        if without_checksum && !self.warned_of_checksums {
+            self.warned_of_checksums = true;
+            eprintln!(
+                "atoll-host: frames without checksum arrive on '{}' and will be discarded by their receivers: \
+                 switch checksum offload off where they are sent (ethtool -K INTERFACE tx off)",
+                self.socket.interface().name
+            );
+        }
+        let more = count == RECEIVE_BATCH;
+        if !more {
+            self.empty_ns = begin;
+        }
+        more
+    }
+
+    /// Send up to [`SEND_BATCH`] frames in order. Returns how many were sent; the next one after those was
+    /// refused and is lost.
+    pub(crate) fn send<'a>(&self, frames: impl Iterator<Item = &'a [u8]>) -> usize {
+        // The cause is a full queue or an interface that is down, both of which count as overload.
+        self.socket.send(frames.take(SEND_BATCH)).unwrap_or(0)
+    }
+
+    /// Whether frames that arrived since the last call were lost because the ring was full.
+    pub(crate) fn take_lost(&self) -> io::Result<bool> {
+        Ok(self.socket.take_lost()? > 0)
+    }
+
+    /// After polling said that the socket failed: whether the interface has been down.
+    ///
+    /// # Errors
+    /// When the interface is gone for good.
+    pub(crate) fn was_down(&self) -> Result<bool, EngineError> {
+        let failed = self.socket.take_error().is_some();
+        let interface = self.socket.interface();
+        if !interface.exists() {
+            return Err(EngineError::InterfaceGone(interface.name.clone()));
+        }
+        if failed {
+            eprintln!(
+                "atoll-host: interface '{}' went down: packets are lost",
+                interface.name
+            );
+        }
+        Ok(failed)
+    }
+}
+
+impl AsFd for Port {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn check(interface: &Interface, mtu: u32) -> io::Result<()> {
+    let name = interface.name.clone();
+    if !interface.is_up()? {
+        return Err(BadConfiguration::Down(name).into());
+    }
+    let found = interface.mtu()?;
+    if found < mtu {
+        return Err(BadConfiguration::InterfaceMtu {
+            name,
+            found,
+            wanted: mtu,
+        }
+        .into());
+    }
+    let offloads = interface.packet_merging_offloads()?;
+    if !offloads.is_empty() {
+        return Err(BadConfiguration::Offloads { name, offloads }.into());
+    }
+    Ok(())
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Raw Ethernet on one interface: every frame that arrives there, whoever it is for, and sending.
+
+use crate::interface::Interface;
+use crate::process::check;
+use crate::ring::{Ring, set_option};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// Most frames that one call of [`PacketSocket::send`] passes to the kernel.
+pub const SEND_BATCH: usize = 64;
+/// Room for frames passed to the kernel and not yet with the driver.
+const SEND_BUFFER_BYTES: libc::c_int = 4 << 20;
+
+/// A frame in the receive ring.
+#[derive(Debug)]
+pub struct Received<'a> {
+    /// When the kernel saw it, `CLOCK_REALTIME` in ns since 1970.
+    pub real_time_ns: u64,
+    /// Length on the wire without `vlan`; more than `frame` if that was cut.
+    pub wire_bytes: u32,
+    /// From the destination address on, without `vlan`.
+    pub frame: &'a [u8],
+    /// The outer VLAN tag, which Linux takes out of the frame.
+    pub vlan: Option<VlanTag>,
+    /// The sender left the transport checksum to hardware that is not there: whoever gets this frame
+    /// will discard it as corrupt.
+    pub checksum_missing: bool,
+}
+
+/// An 802.1Q or 802.1ad tag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VlanTag {
+    /// Priority, drop eligibility and VLAN id (tag control information).
+    pub control: u16,
+    /// 0x8100 or 0x88a8 (tag protocol identifier).
+    pub protocol: u16,
+}
+
+impl VlanTag {
+    /// VLAN id, 0 to 4095.
+    #[must_use]
+    pub fn id(self) -> u16 {
+        self.control & 0xfff
+    }
+}
+
+/// A packet socket on one interface: promiscuous, blind to what this machine sends there.
+///
+/// Sending passes the interface's queueing discipline. `PACKET_QDISC_BYPASS` would spare a microsecond, but
+/// then captures on the interface do not see what is sent, and runs capture the emulator's port.
+#[derive(Debug)]
+pub struct PacketSocket {
+    ring: Ring,
+    socket: OwnedFd,
+    interface: Interface,
+}
+
+impl PacketSocket {
+    /// Receive and send on `interface`; frames of up to `frame_bytes` (headers included) are received whole.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_NET_RAW`; `ENOMEM` when there is no memory for the ring (16 MiB at 1500 bytes).
+    pub fn open(interface: &Interface, frame_bytes: u32) -> io::Result<Self> {
+        // Protocol 0: nothing is received before the socket is bound to its interface.
+        // SAFETY: creates a descriptor; nothing else holds it.
+        let socket = unsafe {
+            libc::socket(
+                libc::AF_PACKET,
+                libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
+                0,
+            )
+        };
+        check(socket)?;
+        // SAFETY: `socket` was just created and is owned by nobody else.
+        let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+        let ring = Ring::map(&socket, frame_bytes)?;
+        // Linux before 4.20 does not know it; the ring skips outgoing frames in any case.
+        let _ = set_option(&socket, libc::PACKET_IGNORE_OUTGOING, &1_i32);
+        let index = libc::c_int::try_from(interface.index)
+            .map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))?;
+        let promiscuous = libc::packet_mreq {
+            mr_ifindex: index,
+            mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
+            mr_alen: 0,
+            mr_address: [0; 8],
+        };
+        set_option(&socket, libc::PACKET_ADD_MEMBERSHIP, &promiscuous)?;
+        raise_send_buffer(&socket);
+        bind(&socket, index)?;
+        Ok(Self {
+            ring,
+            socket,
+            interface: interface.clone(),
+        })
+    }
+
+    /// The interface this socket is bound to.
+    #[must_use]
+    pub fn interface(&self) -> &Interface {
+        &self.interface
+    }
+
+    /// Hand up to `limit` frames that have arrived to `take`, in order; returns how many there were,
+    /// `limit` if there may be more. The socket polls readable while there are any.
+    pub fn receive(&mut self, limit: usize, mut take: impl FnMut(&Received<'_>)) -> usize {
+        (0..limit)
+            .take_while(|_| self.ring.receive(&mut take))
+            .count()
+    }
+
+    /// Send frames, at most [`SEND_BATCH`] of them, in order; returns how many were sent.
+    ///
+    /// # Errors
+    /// Why the first frame could not be sent; then none was.
+    pub fn send<'a>(&self, frames: impl Iterator<Item = &'a [u8]>) -> io::Result<usize> {
+        const NOTHING: libc::iovec = libc::iovec {
+            iov_base: std::ptr::null_mut(),
+            iov_len: 0,
+        };
+        let mut slices = [NOTHING; SEND_BATCH];
+        let mut count = 0;
+        for (slice, frame) in slices.iter_mut().zip(frames) {
+            slice.iov_base = frame.as_ptr().cast_mut().cast();
+            slice.iov_len = frame.len();
+            count += 1;
+        }
+        // SAFETY: `mmsghdr` is plain old data, for which all zeros is a value.
+        let mut messages: [libc::mmsghdr; SEND_BATCH] = unsafe { std::mem::zeroed() };
+        for (message, slice) in messages.iter_mut().zip(&mut slices[..count]) {
+            message.msg_hdr.msg_iov = slice;
+            message.msg_hdr.msg_iovlen = 1;
+        }
+        // SAFETY: the first `count` messages point to slices, and those to frames, that live during the
+        // call; the kernel only reads the frames.
+        let sent = unsafe {
+            libc::sendmmsg(
+                self.socket.as_raw_fd(),
+                messages.as_mut_ptr(),
+                count as libc::c_uint,
+                libc::MSG_DONTWAIT as _,
+            )
+        };
+        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// Frames that found the ring full since the last call, and are lost.
+    ///
+    /// # Errors
+    /// None are expected.
+    pub fn take_lost(&self) -> io::Result<u64> {
+        let mut statistics = libc::tpacket_stats {
+            tp_packets: 0,
+            tp_drops: 0,
+        };
+        let mut length = size_of_val(&statistics) as libc::socklen_t;
+        // SAFETY: pointer and length describe `statistics`, any content of which is valid.
+        check(unsafe {
+            libc::getsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_STATISTICS,
+                (&raw mut statistics).cast(),
+                &raw mut length,
+            )
+        })?;
+        Ok(u64::from(statistics.tp_drops))
+    }
+
+    /// The error that makes the socket poll as failed, and clear it: `ENETDOWN` when the interface went
+    /// down or away.
+    #[must_use]
+    pub fn take_error(&self) -> Option<io::Error> {
+        match rustix::net::sockopt::socket_error(&self.socket) {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) | Err(error) => Some(error.into()),
+        }
+    }
+}
+
+impl AsFd for PacketSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// As much as is allowed: privileged processes may exceed `net.core.wmem_max`.
+fn raise_send_buffer(socket: &OwnedFd) {
+    for name in [libc::SO_SNDBUF, libc::SO_SNDBUFFORCE] {
+        // SAFETY: pointer and length describe a constant that the kernel only reads. A refusal leaves
+        // the default, which is enough but for bursts.
+        unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                name,
+                std::ptr::from_ref(&SEND_BUFFER_BYTES).cast(),
+                size_of::<libc::c_int>() as libc::socklen_t,
+            );
+        }
+    }
+}
+
+fn bind(socket: &OwnedFd, index: libc::c_int) -> io::Result<()> {
+    // SAFETY: `sockaddr_ll` is plain old data, for which all zeros is a value.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as libc::c_ushort;
+    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    address.sll_ifindex = index;
+    // SAFETY: pointer and length describe `address`, which the kernel only reads.
+    check(unsafe {
+        libc::bind(
+            socket.as_raw_fd(),
+            (&raw const address).cast(),
+            size_of_val(&address) as libc::socklen_t,
+        )
+    })
+}
