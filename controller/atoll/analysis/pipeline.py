@@ -51,6 +51,8 @@ def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
         run_dir=facts.run_dir,
         seed=facts.experiment.seed,
         cut_short=cut_short(facts),
+        origin_ns=tables.origin_ns,
+        arrival=tables.arrival,
         duration_s=window.seconds if window else None,
         planned_s=facts.experiment.duration.s,
         overhead_s=facts.manifest.get("overhead_s"),
@@ -58,7 +60,9 @@ def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
         terrestrial_rtt_ms=_terrestrial(facts),
         base_rtt_ms=base_rtt_ms,
         rtt_max_ms=rtt_max_ms,
-        sojourn_max_ms=rtt_max_ms - base_rtt_ms if rtt_max_ms is not None and base_rtt_ms is not None else None,
+        sojourn_max_ms=round(rtt_max_ms - base_rtt_ms, 6)
+        if rtt_max_ms is not None and base_rtt_ms is not None
+        else None,
         sojourn_bound_ms=sum(_drain_ms(link) for link in facts.links) if facts.links else None,
         ping_sent=pings.sent,
         ping_lost=pings.lost,
@@ -126,7 +130,7 @@ def _terrestrial(facts: Facts) -> dict[str, TerrestrialRtt]:
         found[server] = TerrestrialRtt(
             configured=configured,
             measured=event["measured_ns"] / 1e6,
-            tolerance=_TERRESTRIAL_MS + _TERRESTRIAL_SHARE * configured + jitter_ms.get(server, 0.0),
+            tolerance=round(_TERRESTRIAL_MS + _TERRESTRIAL_SHARE * configured + jitter_ms.get(server, 0.0), 6),
         )
     return found
 

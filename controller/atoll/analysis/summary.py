@@ -60,6 +60,8 @@ class Summary(TypedDict):
     run_dir: str
     seed: int
     cut_short: str | None  # how a run that did not complete ended: "cancelled at step measure"
+    origin_ns: int  # where window 0 of the tables begins: the start of the measurement, CLOCK_REALTIME
+    arrival: str | None  # the capture that stands for "has reached the island"
     duration_s: float | None  # of the measurement
     planned_s: float
     overhead_s: float | None  # wall time beyond the measurement

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The few figures by which a run is known, in the order in which a researcher asks for them."""
+
+from dataclasses import dataclass
+
+from atoll.analysis.summary import Summary
+from atoll_dashboards.text import NOT_MEASURED, count, figure, octets, percent
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFigure:
+    """One figure with its name and what it is to be compared with."""
+
+    name: str
+    text: str
+    beside: str = ""
+
+
+def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
+    """The key figures of a run; what was not measured shows a dash."""
+    link = summary["links"].get(summary["bottleneck"] or "")
+    rate = f"of {figure(link['rate_bit_s'] / 1e6, 'Mbit/s', 0)}" if link else ""
+    figures = (
+        KeyFigure("goodput", figure(summary["goodput_mbit_s"], "Mbit/s"), "new TCP payload reaching the island"),
+        KeyFigure("throughput", figure(summary["throughput_mbit_s"], "Mbit/s"), "IP bytes reaching the island"),
+        KeyFigure("utilisation", percent(summary["utilisation"]), rate),
+        KeyFigure("loss at the queue", percent(summary["loss_fraction"], 2), _losses(summary)),
+        KeyFigure(
+            "queue at most", octets(summary["queue_max_bytes"]), f"of {octets(link['queue_bytes'])}" if link else ""
+        ),
+        KeyFigure("sojourn at most", figure(summary["sojourn_max_ms"], "ms", 1), _bound(summary)),
+        KeyFigure(
+            "base RTT",
+            figure(summary["base_rtt_ms"], "ms", 1),
+            f"{count(summary['ping_lost'])} of {count(summary['ping_sent'])} pings lost",
+        ),
+        KeyFigure("queue full / idle", _full_idle(summary), "seconds with a full queue, without a packet to send"),
+        KeyFigure("flows completed", count(summary["flows_completed"]), f"mean {octets(summary['mean_flow_bytes'])}"),
+        KeyFigure("transfer", figure(summary["transfer_s"], "s"), _transfer(summary)),
+        KeyFigure("fairness", figure(summary["fairness"], "", 3), "Jain's index of the channels' service"),
+        KeyFigure(
+            "lateness at most",
+            figure(summary["lateness_max_ms"], "ms"),
+            f"p99 {figure(summary['lateness_p99_ms'], 'ms')}",
+        ),
+    )
+    return tuple(f for f in figures if f.text != NOT_MEASURED or f.name != "transfer" or summary["transfer_bytes"])
+
+
+def _losses(summary: Summary) -> str:
+    by_link, by_captures = summary["loss_bytes_link"], summary["loss_bytes_captures"]
+    if by_link is None:
+        return ""
+    if by_captures is None:
+        return f"{octets(by_link)} by the link's count"
+    return f"{octets(by_link)}; captures {'agree' if by_captures == by_link else f'say {octets(by_captures)}'}"
+
+
+def _bound(summary: Summary) -> str:
+    bound = summary["sojourn_bound_ms"]
+    return "" if bound is None else f"8Q/R = {figure(bound, 'ms', 1)}"
+
+
+def _full_idle(summary: Summary) -> str:
+    if summary["queue_full_s"] is None and summary["idle_s"] is None:
+        return NOT_MEASURED
+    return f"{figure(summary['queue_full_s'], '', 1)} / {figure(summary['idle_s'], 's', 1)}"
+
+
+def _transfer(summary: Summary) -> str:
+    if summary["transfer_complete"]:
+        return f"{octets(summary['transfer_bytes'])}, {figure(summary['transfer_mbit_s'], 'Mbit/s')}"
+    received = summary["transfer_received_bytes"]
+    asked = octets(summary["transfer_bytes"])
+    return f"not finished: {octets(received)} of {asked}" if received is not None else f"of {asked}: no account of it"

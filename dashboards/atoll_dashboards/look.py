@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+# pyright: reportUnknownMemberType=false
+# (matplotlib leaves the keyword arguments of its drawing methods untyped)
+"""How every figure looks: one palette, one font, one size of axes, so that figures of a page align in time.
+
+Colours: Okabe and Ito's palette, told apart with any kind of colour vision and in grey.
+"""
+
+import base64
+import io
+from contextlib import AbstractContextManager
+from typing import Any, cast
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+BLUE = "#0072B2"
+SKY = "#56B4E9"
+ORANGE = "#E69F00"
+VERMILLION = "#D55E00"
+GREEN = "#009E73"
+PURPLE = "#CC79A7"
+INK = "#222222"
+GREY = "#767676"
+FAINT = "#D9D9D9"
+
+WIDTH_IN = 9.6
+_LEFT, _RIGHT = 0.085, 0.925
+
+_STYLE: dict[str, Any] = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib: the same figure everywhere
+    "font.size": 9.5,
+    "axes.titlesize": 10.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlepad": 10,
+    "axes.labelcolor": INK,
+    "axes.labelsize": 9.5,
+    "axes.edgecolor": GREY,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "grid.color": "#ECECEC",
+    "grid.linewidth": 0.8,
+    "xtick.color": GREY,
+    "ytick.color": GREY,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "xtick.labelsize": 9,
+    "ytick.labelsize": 9,
+    "text.color": INK,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+    "figure.dpi": 100,
+    "savefig.dpi": 200,
+    "svg.fonttype": "path",
+}
+
+
+def common_style() -> AbstractContextManager[None]:
+    """While it holds, what is drawn looks like every other figure."""
+    return mpl.rc_context(cast("Any", _STYLE))
+
+
+def time_figure(height_in: float, rows: int = 1) -> tuple[Figure, list[Axes]]:
+    """A figure whose rows share a time axis; all such figures have their axes at the same place."""
+    figure = Figure(figsize=(WIDTH_IN, height_in))
+    axes: list[Axes] = list(figure.subplots(rows, 1, sharex=True, squeeze=False)[:, 0])
+    figure.subplots_adjust(
+        left=_LEFT, right=_RIGHT, bottom=0.52 / height_in, top=1 - 0.42 / height_in, hspace=0.3 if rows > 1 else 0
+    )
+    axes[-1].set_xlabel("time since the start of the measurement (s)")
+    return figure, axes
+
+
+def plain_figure(height_in: float, columns: int, widths: tuple[float, ...]) -> tuple[Figure, list[Axes]]:
+    """A figure of panels beside each other."""
+    figure = Figure(figsize=(WIDTH_IN, height_in))
+    axes: list[Axes] = list(figure.subplots(1, columns, squeeze=False, width_ratios=widths)[0])
+    figure.subplots_adjust(left=_LEFT, right=_RIGHT, bottom=0.52 / height_in, top=1 - 0.42 / height_in, wspace=0.22)
+    return figure, axes
+
+
+def bound(axes: Axes, level: float, text: str) -> None:
+    """A horizontal dashed line at a configured bound, named at the right-hand margin."""
+    axes.axhline(level, color=INK, linewidth=1.0, linestyle=(0, (4, 3)), zorder=3)
+    axes.annotate(
+        text,
+        xy=(1, level),
+        xycoords=axes.get_yaxis_transform(),
+        xytext=(5, 0),
+        textcoords="offset points",
+        va="center",
+        ha="left",
+        fontsize=8.5,
+        color=INK,
+        annotation_clip=False,
+    )
+
+
+def key(axes: Axes, columns: int = 4) -> None:
+    """The legend, above the axes at the right, where no data can be hidden by it."""
+    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=columns, handlelength=1.6, borderaxespad=0.3)
+
+
+def as_svg(figure: Figure, salt: str) -> str:
+    """The figure as a data URI. Equal figures give equal bytes."""
+    sink = io.BytesIO()
+    with common_style(), mpl.rc_context({"svg.hashsalt": salt}):
+        figure.savefig(sink, format="svg", metadata={"Date": None, "Creator": None})
+    return "data:image/svg+xml;base64," + base64.b64encode(sink.getvalue()).decode()

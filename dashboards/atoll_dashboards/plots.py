@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: Apache-2.0
+# pyright: reportUnknownMemberType=false
+# (matplotlib leaves the keyword arguments of its drawing methods untyped)
+"""The figures of a run, each a function of its sources; None where the run has nothing to show."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+from atoll.analysis.summary import Volume
+from atoll_dashboards.look import (
+    BLUE,
+    FAINT,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILLION,
+    bound,
+    common_style,
+    key,
+    plain_figure,
+    time_figure,
+)
+from atoll_dashboards.sources import WINDOW_S, Sources
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A figure of the report: how it is drawn, and what it says."""
+
+    name: str
+    title: str
+    caption: str
+    draw: Callable[[Sources], Figure | None]
+
+    def figure(self, sources: Sources) -> Figure | None:
+        """The figure, in the common style; None where the run has nothing to show."""
+        with common_style():
+            return self.draw(sources)
+
+
+def rates(sources: Sources) -> Figure | None:
+    """Throughput and goodput per 100 ms against the link's rate."""
+    if sources.summary["arrival"] is None:
+        return None
+    frame = sources.rates()
+    t_s = frame["t_s"].to_numpy()
+    figure, (axes,) = time_figure(3.1)
+    axes.fill_between(
+        t_s, frame["throughput"].to_numpy(), step="post", color=SKY, alpha=0.45, linewidth=0, label="throughput"
+    )
+    axes.step(t_s, frame["goodput"].to_numpy(), where="post", color=BLUE, linewidth=0.9, label="goodput")
+    axes.set_ylabel("Mbit/s")
+    top = float(frame["throughput"].to_numpy().max(initial=0.0))
+    link = sources.bottleneck
+    if link is not None:
+        rate = link.to_island.rate.bit_s / 1e6
+        bound(axes, rate, f"{rate:g} Mbit/s")
+        top = max(top, rate)
+    _time_axis(axes, sources, top)
+    key(axes)
+    return figure
+
+
+def queue(sources: Sources) -> Figure | None:
+    """Sojourn time of the pings above, bytes in the queue below: what the senders feel and what causes it."""
+    link = sources.bottleneck
+    pings = sources.sojourns()
+    counters = sources.link_counters(link.box) if link else None
+    if link is None or counters is None or (pings.is_empty() and counters.is_empty()):
+        return None
+    figure, (above, below) = time_figure(4.6, rows=2)
+    sojourn = pings["sojourn_ms"].to_numpy()
+    above.plot(
+        pings["t_s"].to_numpy(),
+        sojourn,
+        color=VERMILLION,
+        linewidth=0.8,
+        marker=".",
+        markersize=2.5,
+        label="ping RTT \N{MINUS SIGN} base RTT",
+    )
+    above.set_ylabel("queue sojourn (ms)")
+    limit_ms = sources.summary["sojourn_bound_ms"]
+    top = float(sojourn.max(initial=0.0))
+    if limit_ms is not None:
+        bound(above, limit_ms, f"8Q/R\n{limit_ms:g} ms")
+        top = max(top, limit_ms)
+    _time_axis(above, sources, top)
+    key(above)
+    capacity_kb = link.to_island.queue.bytes / 1e3
+    t_s = counters["t_s"].to_numpy() - WINDOW_S
+    below.fill_between(
+        t_s,
+        counters["queue_max_bytes"].to_numpy() / 1e3,
+        step="post",
+        color=ORANGE,
+        alpha=0.5,
+        linewidth=0,
+        label="most in 100 ms",
+    )
+    below.step(
+        t_s, counters["queue_bytes"].to_numpy() / 1e3, where="post", color=INK, linewidth=0.7, label="at its end"
+    )
+    below.set_ylabel("queue (kB)")
+    bound(below, capacity_kb, f"Q\n{capacity_kb:g} kB")
+    _time_axis(below, sources, capacity_kb)
+    key(below)
+    return figure
+
+
+def loss(sources: Sources) -> Figure | None:
+    """Packets the full queue refused, per 100 ms."""
+    link = sources.bottleneck
+    counters = sources.link_counters(link.box) if link else None
+    if counters is None or counters.is_empty():
+        return None
+    dropped = counters["dropped_packets"].fill_null(0).to_numpy()
+    figure, (axes,) = time_figure(2.3)
+    axes.bar(
+        counters["t_s"].to_numpy() - WINDOW_S, dropped, width=WINDOW_S, align="edge", color=VERMILLION, linewidth=0
+    )
+    axes.set_ylabel("packets per 100 ms")
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
+    _time_axis(axes, sources, max(1.0, float(dropped.max(initial=0))))
+    return figure
+
+
+def concurrent(sources: Sources) -> Figure | None:
+    """TCP flows open, and those receiving, per 100 ms."""
+    if sources.summary["arrival"] is None:
+        return None
+    frame = sources.concurrent()
+    t_s = frame["t_s"].to_numpy()
+    figure, (axes,) = time_figure(2.6)
+    axes.step(t_s, frame["open"].to_numpy(), where="post", color=GREY, linewidth=1.1, label="open")
+    axes.fill_between(
+        t_s, frame["receiving"].to_numpy(), step="post", color=GREEN, alpha=0.55, linewidth=0, label="receiving payload"
+    )
+    axes.set_ylabel("TCP flows")
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
+    _time_axis(axes, sources, max(1.0, float(frame["open"].to_numpy().max(initial=0))))
+    key(axes)
+    return figure
+
+
+def terrestrial(sources: Sources) -> Figure | None:
+    """Each server's terrestrial RTT: measured against configured, and by how much they differ."""
+    rtts = sources.summary["terrestrial_rtt_ms"]
+    if not rtts:
+        return None
+    names = list(rtts)
+    configured = np.array([rtts[name]["configured"] for name in names])
+    measured = np.array([rtts[name]["measured"] for name in names])
+    tolerance = np.array([rtts[name]["tolerance"] for name in names])
+    rows = np.arange(len(names))
+    figure, (left, right) = plain_figure(1.2 + 0.3 * len(names), 2, (1.15, 1.0))
+    left.barh(rows, configured, height=0.56, color=FAINT, label="configured")
+    left.plot(measured, rows, "o", color=BLUE, markersize=5.5, label="measured")
+    left.set_xlabel("terrestrial RTT (ms)")
+    left.set_xlim(0, max(1.0, 1.12 * float(max(configured.max(), measured.max()))))
+    right.barh(rows, 2 * tolerance, left=-tolerance, height=0.56, color=FAINT, label="tolerance")
+    right.plot(measured - configured, rows, "o", color=BLUE, markersize=5.5, label="measured \N{MINUS SIGN} configured")
+    right.axvline(0, color=GREY, linewidth=0.8)
+    right.set_xlabel("difference (ms)")
+    for axes in (left, right):
+        axes.set_yticks(rows, names)
+        axes.invert_yaxis()
+        axes.grid(visible=False, axis="y")
+        axes.grid(visible=True, axis="x")
+        axes.spines["left"].set_visible(False)
+        axes.tick_params(axis="y", length=0)
+        key(axes, 2)
+    return figure
+
+
+def flows(sources: Sources) -> Figure | None:
+    """How long flows of every size took, against the link alone."""
+    frame = sources.channel_flows()
+    if frame.is_empty():
+        return None
+    size, seconds = frame["size_bytes"].to_numpy(), frame["seconds"].to_numpy()
+    figure, (axes, shares) = plain_figure(3.4, 2, (1.6, 1.0))
+    axes.scatter(size, seconds, s=7, color=BLUE, alpha=0.35, linewidths=0, rasterized=True, label="completed flow")
+    link = sources.bottleneck
+    if link is not None:
+        sizes = np.geomspace(float(size.min()), float(size.max()), 60)
+        # One round trip to connect, one to ask and be answered, then nothing but serialisation.
+        rtt_s = (link.to_island.delay.ns + link.to_world.delay.ns) / 1e9
+        axes.plot(
+            sizes,
+            2 * rtt_s + 8 * sizes / link.to_island.rate.bit_s,
+            color=INK,
+            linewidth=1.1,
+            linestyle=(0, (4, 3)),
+            label="alone on the link, no slow start",
+        )
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter(FuncFormatter(_plainly))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel("flow size (bytes)")
+    axes.set_ylabel("connect to last byte (s)")
+    key(axes, 2)
+    for column, colour, label in (("flows", BLUE, "of flows"), ("bytes", PURPLE, "of bytes")):
+        order = np.sort(size)
+        weight = np.ones_like(order, dtype=float) if column == "flows" else order.astype(float)
+        shares.step(
+            order, 100 * np.cumsum(weight) / weight.sum(), where="post", color=colour, linewidth=1.4, label=label
+        )
+    shares.set_xscale("log")
+    shares.set_ylim(0, 102)
+    shares.set_xlabel("flow size (bytes)")
+    shares.set_ylabel("share up to this size (%)")
+    key(shares, 2)
+    return figure
+
+
+def volumes(sources: Sources) -> Figure | None:
+    """What each server sent and each client received, against an equal share."""
+    servers, clients = sources.summary["servers"], sources.summary["clients"]
+    if not any(volume["goodput_bytes"] for volume in servers.values()):
+        return None
+    figure, (left, right) = plain_figure(2.5, 2, (1.0, 1.0))
+    _share_bars(left, servers, BLUE, "world server")
+    _share_bars(right, clients, GREEN, "island client")
+    left.set_ylabel("share of goodput (%)")
+    top = max(left.get_ylim()[1], right.get_ylim()[1])
+    for axes in (left, right):
+        axes.set_ylim(0, top)
+    return figure
+
+
+PLOTS = (
+    Plot(
+        "rates",
+        "Throughput and goodput",
+        "IP bytes (throughput) and new TCP payload (goodput) reaching the island, per 100 ms; dashed: the rate.",
+        rates,
+    ),
+    Plot(
+        "queue",
+        "Queue of the satellite link",
+        "Above: RTT of the ping series less the base RTT measured before the load; a full queue of Q bytes at rate R "
+        "adds 8Q/R. Below: bytes waiting in the drop-tail queue.",
+        queue,
+    ),
+    Plot("loss", "Loss", "Island-bound packets that the full queue refused.", loss),
+    Plot(
+        "concurrent",
+        "Concurrent flows",
+        "The channels' TCP flows between their first and last packet, and those that received payload, per 100 ms.",
+        concurrent,
+    ),
+    Plot(
+        "flows",
+        "Flows",
+        "Left: time from connecting to the last byte of every completed flow. Right: how flows and bytes spread.",
+        flows,
+    ),
+    Plot(
+        "terrestrial",
+        "Terrestrial latency",
+        "RTT of each server's path less that of an undelayed server, before the load; the tolerance is 0.5 ms + 2 %.",
+        terrestrial,
+    ),
+    Plot(
+        "volumes",
+        "Shares",
+        "Each host's part of the goodput; dashed: an equal share. Heavy-tailed sizes make hosts differ in short runs.",
+        volumes,
+    ),
+)
+
+
+def _time_axis(axes: Axes, sources: Sources, top: float) -> None:
+    axes.set_xlim(0, sources.seconds)
+    axes.set_ylim(0, 1.08 * top if top > 0 else 1.0)
+
+
+def _plainly(number: float, _position: int) -> str:
+    return f"{number:g}"
+
+
+def _share_bars(axes: Axes, hosts: dict[str, Volume], colour: str, what: str) -> None:
+    shares = [100 * volume["share"] for volume in hosts.values()]
+    axes.bar(range(len(hosts)), shares, width=0.66, color=colour, alpha=0.85)
+    axes.axhline(100 / max(1, len(hosts)), color=INK, linewidth=1.0, linestyle=(0, (4, 3)))
+    if len(hosts) <= 24:
+        axes.set_xticks(range(len(hosts)), list(hosts))
+    axes.set_xlabel(what)
+    axes.tick_params(axis="x", length=0)
+    axes.yaxis.set_major_formatter(FuncFormatter(_plainly))
+    axes.set_ylim(0, 1.12 * max(*shares, 100 / max(1, len(hosts))))

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run was asked to do and where its results come from, as rows for people."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from atoll.model.experiment import Experiment, Link, LinkDirection
+
+Row = tuple[str, str]
+
+
+def in_one_line(experiment: Experiment) -> str:
+    """The experiment in a sentence without a verb."""
+    parts = [_short(link) for link in experiment.links]
+    parts.append(f"{experiment.traffic.channels} channels")
+    if experiment.transfer is not None:
+        parts.append(f"a transfer of {experiment.transfer.size}")
+    parts.append(str(experiment.duration))
+    return ", ".join(parts)
+
+
+def settings(experiment: Experiment) -> list[Row]:
+    """The settings that decide the result."""
+    tcp = experiment.tcp
+    rows = [("chain", " → ".join(("world", *experiment.chain.hops, "island")))]
+    for link in experiment.links:
+        rows.append((f"{link.box}, to the island", _direction(link.to_island)))
+        rows.append((f"{link.box}, to the world", _direction(link.to_world)))
+        rows.append((f"{link.box} counts", "IP bytes" if link.counts == "ip" else "Ethernet bytes (IP + 14)"))
+    rows.append(("latency classes", ", ".join(f"{server}: {name}" for server, name in experiment.latency) or "none"))
+    rows.append(("load", f"{experiment.traffic.channels} channels, flow sizes: {experiment.traffic.flow_sizes}"))
+    if experiment.transfer is not None:
+        transfer = experiment.transfer
+        rows.append(("transfer", f"{transfer.size} from {transfer.start} on, by {transfer.tool}"))
+    rows.append(("ping series", f"every {experiment.ping.interval}"))
+    rows.append(("TCP", f"{tcp.congestion_control}, ECN {'on' if tcp.ecn else 'off'}, buffers up to {tcp.buffer_max}"))
+    rows.append(("duration", str(experiment.duration)))
+    return rows
+
+
+def origin(manifest: Mapping[str, Any]) -> list[Row]:
+    """Where, when and by what the run was made; what the manifest does not know is left out."""
+    started = manifest.get("started_ns")
+    known = (
+        ("started", _instant(started) if isinstance(started, int) else None),
+        ("outcome", manifest.get("outcome")),
+        ("seed", manifest.get("seed")),
+        ("place", manifest.get("place")),
+        ("switches", _joined("Open vSwitch", manifest.get("ovs"), manifest.get("datapath"), "datapath")),
+        ("kernel", manifest.get("kernel")),
+        ("CPUs", manifest.get("cpus")),
+        ("revision", manifest.get("revision")),
+        ("plan (SHA-256)", manifest.get("plan_sha256")),
+        ("format", manifest.get("format")),
+    )
+    return [(name, str(found)) for name, found in known if found not in (None, "")]
+
+
+def _short(link: Link) -> str:
+    down = link.to_island
+    return f"{link.box}: {down.rate}, {down.delay} one way, queue {down.queue}"
+
+
+def _direction(direction: LinkDirection) -> str:
+    jitter = f" ± {direction.jitter}" if direction.jitter.ns else ""
+    return f"{direction.rate}, {direction.delay}{jitter} one way, drop-tail queue {direction.queue}"
+
+
+def _instant(t_ns: int) -> str:
+    return datetime.fromtimestamp(t_ns // 10**9, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _joined(before: str, version: object, datapath: object, after: str) -> str | None:
+    return f"{before} {version}, {datapath} {after}" if version else None

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report of a run: one HTML page that needs nothing but itself.
+
+`python -m atoll_dashboards.report RUN` writes it.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from atoll.model.errors import AtollError
+from atoll.rundir import RunDir
+from atoll.rundir.files import replace_text
+
+if TYPE_CHECKING:
+    from atoll_dashboards.sources import Sources
+
+
+def write_report(run: RunDir) -> Path:
+    """Write report.html of an analysed run; returns its path. Equal runs give equal pages.
+
+    Raises RunError when the run was not analysed yet or the disk is full.
+    """
+    from atoll_dashboards.sources import read_sources
+
+    path = run.path / "report.html"
+    replace_text(path, page(read_sources(run)))
+    return path
+
+
+def page(sources: "Sources") -> str:
+    """The page itself."""
+    import jinja2
+
+    from atoll_dashboards import provenance, text
+    from atoll_dashboards.keyfigures import key_figures
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("atoll_dashboards"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"octets": text.octets, "percent": text.percent, "count": text.count, "figure": text.figure}
+    return environment.get_template("report.html.j2").render(
+        summary=sources.summary,
+        title=sources.experiment.name,
+        asked=provenance.in_one_line(sources.experiment),
+        figures=key_figures(sources.summary),
+        plots=_drawn(sources),
+        settings=provenance.settings(sources.experiment),
+        provenance=provenance.origin(sources.manifest),
+    )
+
+
+def _drawn(sources: "Sources") -> list[dict[str, Any]]:
+    from atoll_dashboards.look import as_svg
+    from atoll_dashboards.plots import PLOTS
+
+    drawn: list[dict[str, Any]] = []
+    for plot in PLOTS:
+        figure = plot.figure(sources)
+        if figure is not None:
+            image = as_svg(figure, plot.name)
+            drawn.append({"name": plot.name, "title": plot.title, "caption": plot.caption, "image": image})
+    return drawn
+
+
+def main() -> int:
+    """Exit code 0: written; otherwise the error's."""
+    parser = argparse.ArgumentParser(prog="python -m atoll_dashboards.report", description="Write a run's report.html.")
+    parser.add_argument("run", type=Path, help="an analysed run directory, such as runs/geo/20260102T030405Z-1")
+    try:
+        path = write_report(RunDir.open(parser.parse_args().run))
+    except AtollError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    sys.stdout.write(f"{path}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the figures are drawn from: a run's summary, description and tables, put on one time axis."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import polars as pl
+
+from atoll.analysis.summary import Summary
+from atoll.analysis.tables import WINDOW_NS
+from atoll.model.codec import from_json
+from atoll.model.experiment import Experiment, Link
+from atoll.rundir import RunDir
+
+WINDOW_S = WINDOW_NS / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """One analysed run, as the figures and the report read it."""
+
+    summary: Summary
+    manifest: Mapping[str, Any]
+    experiment: Experiment
+    folder: Path  # of the tables
+
+    @property
+    def bottleneck(self) -> Link | None:
+        """The slowest link of the chain."""
+        box = self.summary["bottleneck"]
+        return self.experiment.link(box) if box else None
+
+    @property
+    def seconds(self) -> float:
+        """How much time the figures show: the measurement, or what was planned when there was none."""
+        return self.summary["duration_s"] or self.summary["planned_s"]
+
+    def since_start(self, column: str) -> pl.Expr:
+        """Seconds since the start of the measurement of an instant in ns."""
+        return (pl.col(column) - self.summary["origin_ns"]) / 1e9
+
+    def windows(self) -> pl.LazyFrame:
+        """Every 100 ms window of the measurement: window, t_s (its beginning)."""
+        count = max(1, round(self.seconds / WINDOW_S))
+        window = pl.int_range(count, dtype=pl.Int64)
+        return pl.LazyFrame({"window": range(count)}, schema={"window": pl.Int64}).select(
+            window=window, t_s=window * WINDOW_S
+        )
+
+    def rates(self) -> pl.DataFrame:
+        """t_s, throughput and goodput (Mbit/s) of the arrival capture, a row a window; without packets they are 0."""
+        seen = self.table("throughput").filter(
+            (pl.col("capture") == (self.summary["arrival"] or "")) & pl.col("to_island")
+        )
+        mbit_s = 8e-6 / WINDOW_S
+        return (
+            self.windows()
+            .join(seen, on="window", how="left")
+            .sort("window")
+            .select(
+                "t_s",
+                throughput=pl.col("ip_bytes").fill_null(0) * mbit_s,
+                goodput=pl.col("goodput_bytes").fill_null(0) * mbit_s,
+            )
+            .collect()
+        )
+
+    def link_counters(self, box: str) -> pl.DataFrame:
+        """t_s, queue_bytes, queue_max_bytes, dropped_packets and dropped_bytes (of each interval), island-bound."""
+        return (
+            self.table("boxes")
+            .filter((pl.col("box") == box) & (pl.col("part") == "to_island"))
+            .select(
+                "queue_bytes",
+                "queue_max_bytes",
+                pl.col("dropped_packets", "dropped_bytes").diff().clip(0),
+                t_s=self.since_start("t_ns"),
+            )
+            .filter(pl.col("t_s").is_between(0, self.seconds + WINDOW_S))
+            .collect()
+        )
+
+    def sojourns(self) -> pl.DataFrame:
+        """t_s (when sent) and sojourn_ms of every ping answered; without a base RTT, sojourn_ms is the RTT."""
+        base_ms = self.summary["base_rtt_ms"] or 0.0
+        return (
+            self.table("pings")
+            .filter(pl.col("rtt_ns").is_not_null())
+            .select(t_s=self.since_start("sent_ns"), sojourn_ms=pl.col("rtt_ns") / 1e6 - base_ms)
+            .filter(pl.col("t_s").is_between(0, self.seconds))
+            .sort("t_s")
+            .collect()
+        )
+
+    def concurrent(self) -> pl.DataFrame:
+        """t_s, open, receiving: TCP flows of the channels, a row a window."""
+        return (
+            self.windows()
+            .join(self.table("concurrent"), on="window", how="left")
+            .sort("window")
+            .select("t_s", pl.col("open", "receiving").fill_null(0))
+            .collect()
+        )
+
+    def channel_flows(self) -> pl.DataFrame:
+        """size_bytes and seconds of every completed flow."""
+        return (
+            self.table("channel_flows")
+            .filter(pl.col("outcome") == "completed")
+            .select("size_bytes", seconds=(pl.col("end_ns") - pl.col("start_ns")) / 1e9)
+            .filter((pl.col("seconds") > 0) & (pl.col("size_bytes") > 0))
+            .collect()
+        )
+
+    def table(self, name: str) -> pl.LazyFrame:
+        """One table, lazily."""
+        return pl.scan_parquet(self.folder / f"{name}.parquet")
+
+
+def read_sources(run: RunDir) -> Sources:
+    """Everything the report is made of. Raises RunError when the run was not analysed, RunDirError when it is none."""
+    manifest = run.manifest()
+    summary = cast("Summary", run.summary())
+    return Sources(summary, manifest, from_json(Experiment, manifest["experiment"]), run.tables)

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run's summary on a terminal."""
+
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from atoll.analysis.summary import Summary
+
+
+def summary_text(summary: dict[str, Any]) -> "RenderableType":
+    """Verdict with its reasons, key figures, and each server's terrestrial RTT; no wider than 100 columns."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    from atoll_dashboards.keyfigures import key_figures
+    from atoll_dashboards.text import figure
+
+    run = cast("Summary", summary)
+    valid = run["verdict"] == "valid"
+    head = Text.assemble(
+        (run["experiment"], "bold"),
+        ("  seed ", "dim"),
+        str(run["seed"]),
+        "  ",
+        (run["verdict"], "bold green" if valid else "bold red"),
+    )
+    reasons = [Text(f"  • {reason}", style="red") for reason in run["reasons"]]
+    notes = [Text(f"  • {note}", style="dim") for note in run["notes"]]
+    figures = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    figures.add_column(style="dim", no_wrap=True)
+    figures.add_column(justify="right", no_wrap=True)
+    figures.add_column(style="dim")
+    for known in key_figures(run):
+        figures.add_row(known.name, known.text, known.beside)
+    rtts = "  ".join(
+        f"{server} {figure(rtt['measured'], '', 1)}/{rtt['configured']:g}"
+        for server, rtt in run["terrestrial_rtt_ms"].items()
+    )
+    if rtts:
+        figures.add_row("terrestrial RTT", "", f"{rtts}  (measured/configured, ms)")
+    return Group(head, *reasons, *notes, figures)
+
+
+def print_summary(summary: dict[str, Any]) -> None:
+    """Print it to standard output."""
+    from rich.console import Console
+
+    Console(highlight=False, width=None).print(summary_text(summary))
