@@ -8,6 +8,10 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 export PATH
 
+# Not empty while tools/packages is at work, or after it was killed. Gone after a boot.
+# shellcheck disable=SC2034 # used by the scripts that read this one
+enabled_before=/run/atoll-packages.enabled-before
+
 say() { printf 'setup: %s\n' "$*"; }
 
 fail() {
