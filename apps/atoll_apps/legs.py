@@ -56,7 +56,7 @@ class Leg:
 
     ``vlan``: the class tag they arrive with, popped at once; None: they arrive untagged. ``taps``, in order, get an
     untagged copy on the way. ``whole``: the targets take everything for ``dst``, so the prefix is matched until the
-    ways part. ``origin``, ``goal`` and ``note`` tell the reason for its entries: ``w3 -> island: class rtt-50 of delay``.
+    ways part. ``origin``, ``goal`` and ``note`` tell the reason for its entries: ``w3 -> island: class rtt-50``.
     """
 
     cookie: int
@@ -147,7 +147,7 @@ def _entries(leg: Leg, place: _Place, targets: tuple[Target, ...], actions: list
         raise PlanError(msg)
     tagged = isinstance(place.vlan, int) and not place.pop
     onward = any(target.end.switch != place.at.switch for target in targets)
-    together = tagged or (leg.whole and onward and targets == place.targets)
+    together = tagged or (leg.whole and onward and len(targets) == len(leg.targets))
     for dst, goal in [(leg.dst, leg.goal)] if together else [(target.dst, target.name) for target in targets]:
         match = Match(in_port=place.at.port, vlan=place.vlan, ipv4_src=place.src, ipv4_dst=dst)
         yield FlowEntry(place.at.switch, PRIORITY, match, tuple(actions), leg.cookie, leg.why(goal))

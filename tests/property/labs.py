@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random laboratories and experiments, as resolved values."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv4Network
+
+from hypothesis import strategies as st
+
+from atoll.model.experiment import (
+    Chain,
+    Counted,
+    Experiment,
+    Link,
+    LinkDirection,
+    PingSeries,
+    TcpSettings,
+    Traffic,
+    Transfer,
+)
+from atoll.model.network import (
+    BoxKind,
+    ChainBox,
+    DelayBox,
+    Host,
+    HostRole,
+    Interface,
+    LatencyClass,
+    Network,
+    PortRef,
+    Switch,
+    Tap,
+    Trunk,
+)
+from atoll.model.units import Duration, Rate, Size
+
+WORLD, ISLAND = IPv4Network("10.10.0.0/16"), IPv4Network("10.20.0.0/16")
+_GIGABIT = Rate(10**9)
+
+
+@dataclass
+class Builder:
+    """Puts machines on switches, each on the next free port."""
+
+    used: Counter[str] = field(default_factory=Counter)
+    macs: int = 0
+
+    def port(self, switch: str) -> PortRef:
+        self.used[switch] += 1
+        return PortRef(switch, self.used[switch])
+
+    def interface(self, name: str, switch: str) -> Interface:
+        self.macs += 1
+        return Interface(name, f"02:a7:00:00:{self.macs >> 8:02x}:{self.macs & 255:02x}", self.port(switch))
+
+    def host(self, name: str, role: HostRole, address: IPv4Address, switch: str) -> Host:
+        return Host(name, role, address, self.interface(f"{name}-eth0", switch))
+
+
+@st.composite
+def laboratories(
+    draw: st.DrawFn, *, gathered: bool = False, boxes: st.SearchStrategy[int] = st.sampled_from([2, 1, 3, 4, 0])
+) -> Network:
+    """Networks of up to 5 switches. ``gathered``: boxes, delay boxes and taps stand on one switch of a tree."""
+    names = [f"sw-{number}" for number in range(1, draw(st.sampled_from([3, 2, 4, 5, 1])) + 1)]
+    switch = st.sampled_from(names)
+    inner = st.just(draw(switch)) if gathered else switch
+    build = Builder()
+    pairs = [(names[draw(st.integers(0, number - 1))], names[number]) for number in range(1, len(names))]
+    if not gathered and len(names) > 2 and draw(st.booleans()):
+        pairs.append((names[0], names[-1]))
+    trunks = tuple(Trunk(build.port(one), build.port(other), _GIGABIT) for one, other in pairs)
+    hosts = [
+        build.host(f"{side}{number}", role, prefix[number], draw(switch))
+        for side, prefix, role, most in (
+            ("w", WORLD, HostRole.WORLD_SERVER, 4),
+            ("i", ISLAND, HostRole.ISLAND_CLIENT, 3),
+        )
+        for number in range(1, draw(st.integers(1, most)) + 1)
+    ]
+    hosts += [
+        build.host("ws", HostRole.WORLD_SPECIAL, WORLD[257], draw(switch)),
+        build.host("wh", HostRole.WORLD_WHISTLE, WORLD[258], draw(switch)),
+        build.host("is", HostRole.ISLAND_SPECIAL, ISLAND[257], draw(switch)),
+    ]
+    chain_boxes = tuple(
+        ChainBox(f"b{n}", kind, build.interface(f"b{n}-w", draw(inner)), build.interface(f"b{n}-i", draw(inner)))
+        for n in range(draw(boxes))
+        for kind in [draw(st.sampled_from(BoxKind))]
+    )
+    delays = tuple(
+        DelayBox(f"d{n}", build.interface(f"d{n}-t", draw(inner)), _GIGABIT, _classes(n, draw(st.integers(1, 3))))
+        for n in range(draw(st.sampled_from([1, 2, 0])))
+    )
+    taps = tuple(
+        Tap(f"t{n}", f"c{n}", build.interface(f"c{n}-t", draw(inner)))
+        for n in range(draw(st.sampled_from([2, 1, 3, 0])))
+    )
+    switches = tuple(Switch(name, dpid, "ovs") for dpid, name in enumerate(names, start=1))
+    return Network("lab", "lab.yaml", WORLD, ISLAND, switches, trunks, tuple(hosts), chain_boxes, delays, taps)
+
+
+def _classes(box: int, count: int) -> tuple[LatencyClass, ...]:
+    return tuple(
+        LatencyClass(f"rtt-{box}-{n}", 100 + 10 * box + n, Duration(10**7 * (n + 1)), Duration(0)) for n in range(count)
+    )
+
+
+@st.composite
+def experiments(draw: st.DrawFn, network: Network, *, taps: bool = True) -> Experiment:
+    """Experiments with any of the boxes and taps in any order, and any of the servers delayed."""
+    passed = [box.name for box in network.boxes] + ([tap.name for tap in network.taps] if taps else [])
+    hops = draw(st.permutations(passed))[draw(st.integers(0, min(2, len(passed)))) :]
+    known = [each.name for box in network.delay_boxes for each in box.classes]
+    chosen = {host.name: draw(st.sampled_from([*known, None])) for host in network.with_role(HostRole.WORLD_SERVER)}
+    return experiment(network, hops, [(host, name) for host, name in chosen.items() if name is not None])
+
+
+def experiment(network: Network, hops: Sequence[str], latency: Sequence[tuple[str, str]] = ()) -> Experiment:
+    """An experiment with this chain and these latency classes; every emulator in the chain is a GEO link."""
+    kinds = {box.name: box.kind for box in network.boxes}
+    directions = [LinkDirection(Rate(m * 10**6), Duration(250 * 10**6), Size(100_000), Duration(0)) for m in (16, 4)]
+    return Experiment(
+        name="geo",
+        file="geo.yaml",
+        lab=network.file,
+        seed=1,
+        duration=Duration(60 * 10**9),
+        chain=Chain("geo", tuple(hops)),
+        links=tuple(Link(hop, *directions, Counted.IP) for hop in hops if kinds.get(hop) is BoxKind.LINK),
+        latency=tuple(latency),
+        traffic=Traffic(20, "published", 5001),
+        transfer=Transfer(Size(10_000_000), Duration(10 * 10**9), "atoll", 5201),
+        ping=PingSeries(Duration(10**8)),
+        tcp=TcpSettings("cubic", ecn=False, buffer_max=Size(16_000_000)),
+    )
