@@ -190,9 +190,9 @@ mod tests {
         while high - low > 1 {
             let middle = low + (high - low) / 2;
             if distribution.quantile(middle) < size {
-                low = middle
+                low = middle;
             } else {
-                high = middle
+                high = middle;
             }
         }
         low as f64 / PER_ONE

@@ -1,47 +1,68 @@
 // SPDX-License-Identifier: Apache-2.0
 //! World servers, island channels, large transfer and pings.
+//!
+//! Each job is one thread and one epoll loop ([`events`]); it takes its configuration from the first line of
+//! standard input and ends with SIGTERM or the end of standard input. Messages are as in `docs/contracts.md`.
+#![forbid(unsafe_code)]
+
+mod clock;
+mod events;
+mod failure;
+mod flows;
+mod job;
+mod load;
+mod ping;
+mod serve;
+mod socket;
+mod transfer;
+
+use failure::Failure;
+use std::error::Error;
 
 /// `atoll-host serve`.
 ///
 /// # Errors
 /// A message for the user.
-pub fn run_serve() -> Result<(), Box<dyn std::error::Error>> {
-    
-    Err("being written".into())
+pub fn run_serve() -> Result<(), Box<dyn Error>> {
+    run(serve::serve)
 }
 
 /// `atoll-host load`.
 ///
 /// # Errors
 /// A message for the user.
-pub fn run_load() -> Result<(), Box<dyn std::error::Error>> {
-    
-    Err("being written".into())
+pub fn run_load() -> Result<(), Box<dyn Error>> {
+    run(load::load)
 }
 
 /// `atoll-host transfer`.
 ///
 /// # Errors
 /// A message for the user.
-pub fn run_transfer() -> Result<(), Box<dyn std::error::Error>> {
-    
-    Err("being written".into())
+pub fn run_transfer() -> Result<(), Box<dyn Error>> {
+    run(transfer::transfer)
 }
 
 /// `atoll-host ping`.
 ///
 /// # Errors
 /// A message for the user.
-pub fn run_ping() -> Result<(), Box<dyn std::error::Error>> {
-    
-    Err("being written".into())
+pub fn run_ping() -> Result<(), Box<dyn Error>> {
+    run(ping::ping)
 }
 
 /// `atoll-host flows`.
 ///
 /// # Errors
 /// A message for the user.
-pub fn run_flows(args: &[String]) -> Result<(), Box<dyn std::error::Error>> {
-    let _ = args;
-    Err("being written".into())
+pub fn run_flows(arguments: &[String]) -> Result<(), Box<dyn Error>> {
+    flows::flows(arguments).map_err(Failure::boxed)
+}
+
+fn run<C: serde::de::DeserializeOwned>(
+    job: impl FnOnce(&C) -> Result<(), Failure>,
+) -> Result<(), Box<dyn Error>> {
+    job::configuration()
+        .and_then(|config| job(&config))
+        .map_err(Failure::boxed)
 }

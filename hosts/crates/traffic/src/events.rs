@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One epoll loop for everything a job waits for: its sockets, the next instant, and the word to stop.
+
+use crate::failure::Failure;
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+/// Tokens from here on are the loop's own.
+const RESERVED: u64 = u64::MAX - 2;
+const TIMER: u64 = RESERVED;
+const SIGNALS: u64 = RESERVED + 1;
+const INPUT: u64 = RESERVED + 2;
+
+/// Why [`Events::wait`] returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// SIGTERM, SIGINT, SIGHUP or the end of standard input: finish.
+    Stop,
+    /// Sockets are ready, or the instant has come, or both.
+    Work,
+}
+
+/// The descriptors a job waits for.
+#[derive(Debug)]
+pub struct Events {
+    epoll: OwnedFd,
+    timer: OwnedFd,
+    armed_ns: Option<u64>,
+    stop: Option<Stop>,
+}
+
+#[derive(Debug)]
+struct Stop {
+    _signals: OwnedFd,
+    input_ended: bool,
+}
+
+impl Events {
+    /// A loop that watches sockets and instants only.
+    ///
+    /// # Errors
+    /// If the process has no descriptors left.
+    pub fn new() -> Result<Self, Failure> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let timer = timerfd_create(
+            TimerfdClockId::Monotonic,
+            TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
+        )?;
+        epoll::add(&epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN)?;
+        Ok(Self {
+            epoll,
+            timer,
+            armed_ns: None,
+            stop: None,
+        })
+    }
+
+    /// A loop that also watches termination signals and the end of standard input.
+    ///
+    /// # Errors
+    /// If the process has no descriptors left.
+    pub fn of_job() -> Result<Self, Failure> {
+        let mut events = Self::new()?;
+        let signals = netio::termination::requests()?;
+        epoll::add(
+            &events.epoll,
+            &signals,
+            EventData::new_u64(SIGNALS),
+            EventFlags::IN,
+        )?;
+        let input_ended = match epoll::add(
+            &events.epoll,
+            io::stdin(),
+            EventData::new_u64(INPUT),
+            EventFlags::IN,
+        ) {
+            Ok(()) => false,
+            // A regular file: nothing to wait for, the configuration was all of it.
+            Err(Errno::PERM) => true,
+            Err(error) => return Err(error.into()),
+        };
+        events.stop = Some(Stop {
+            _signals: signals,
+            input_ended,
+        });
+        Ok(events)
+    }
+
+    /// Watch `socket` for `flags`, reported with `token` (which must stay below 2^64 - 3).
+    ///
+    /// # Errors
+    /// If the kernel is out of memory.
+    pub fn add(&self, socket: impl AsFd, token: u64, flags: EventFlags) -> io::Result<()> {
+        Ok(epoll::add(
+            &self.epoll,
+            socket,
+            EventData::new_u64(token),
+            flags,
+        )?)
+    }
+
+    /// Change what is watched of `socket`.
+    ///
+    /// # Errors
+    /// If it is not watched.
+    pub fn modify(&self, socket: impl AsFd, token: u64, flags: EventFlags) -> io::Result<()> {
+        Ok(epoll::modify(
+            &self.epoll,
+            socket,
+            EventData::new_u64(token),
+            flags,
+        )?)
+    }
+
+    /// No longer watch `socket`. Closing it does the same.
+    ///
+    /// # Errors
+    /// If it is not watched.
+    pub fn remove(&self, socket: impl AsFd) -> io::Result<()> {
+        Ok(epoll::delete(&self.epoll, socket)?)
+    }
+
+    /// Sleep until a socket is ready or the monotonic clock shows `until_ns` (never, if None), then fill `ready`
+    /// with what is, in the kernel's order: longest ready first.
+    ///
+    /// At most as many are reported as `ready` has capacity for, and those beyond come first the next time.
+    ///
+    /// # Errors
+    /// None are expected.
+    pub fn wait(&mut self, ready: &mut Vec<Event>, until_ns: Option<u64>) -> Result<Wake, Failure> {
+        if self.stop.as_ref().is_some_and(|stop| stop.input_ended) {
+            return Ok(Wake::Stop);
+        }
+        self.arm(until_ns)?;
+        ready.clear();
+        match epoll::wait(&self.epoll, spare_capacity(ready), None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let mut wake = Wake::Work;
+        for event in &*ready {
+            match event.data.u64() {
+                SIGNALS => wake = Wake::Stop,
+                INPUT if input_ended()? => wake = Wake::Stop,
+                TIMER => self.armed_ns = None,
+                _ => {}
+            }
+        }
+        ready.retain(|event| event.data.u64() < RESERVED);
+        Ok(wake)
+    }
+
+    fn arm(&mut self, until_ns: Option<u64>) -> Result<(), Failure> {
+        if self.armed_ns == until_ns && until_ns.is_some() {
+            return Ok(());
+        }
+        // Zero would disarm the timer; an instant in the past fires at once.
+        let instant = Duration::from_nanos(until_ns.map_or(0, |until_ns| until_ns.max(1)));
+        let it_value = Timespec::try_from(instant).map_err(|_| Errno::OVERFLOW)?;
+        let it_interval = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        timerfd_settime(
+            &self.timer,
+            TimerfdTimerFlags::ABSTIME,
+            &Itimerspec {
+                it_interval,
+                it_value,
+            },
+        )?;
+        self.armed_ns = until_ns;
+        Ok(())
+    }
+}
+
+/// Read away what came on standard input; whether that was its end.
+fn input_ended() -> Result<bool, Failure> {
+    let mut buffer = [0; 4096];
+    match rustix::io::read(io::stdin(), &mut buffer) {
+        Ok(count) => Ok(count == 0),
+        Err(Errno::INTR | Errno::AGAIN) => Ok(false),
+        Err(error) => Err(Failure::of("read standard input", &error)),
+    }
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Why a job ended early.
+
+use std::error::Error;
+use std::io::{self, ErrorKind};
+
+/// Why a job ended early; the message is one line for people.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// What the job was told is wrong or asks for what this machine does not have.
+    #[error("{0}")]
+    Configuration(String),
+    /// What it was told is right, but it could not be done.
+    #[error("{0}")]
+    Runtime(String),
+}
+
+impl Failure {
+    /// The failure of `doing` (as in "listen on 10.0.0.1:80") with the operating system's reason.
+    pub fn of(doing: &str, error: &impl Error) -> Self {
+        Self::Runtime(format!("cannot {doing}: {error}"))
+    }
+
+    /// As the one error type that `atoll-host` turns into exit codes: bad configuration is an
+    /// [`io::Error`] of kind [`ErrorKind::InvalidInput`].
+    #[must_use]
+    pub fn boxed(self) -> Box<dyn Error> {
+        match self {
+            Self::Configuration(message) => io::Error::new(ErrorKind::InvalidInput, message).into(),
+            Self::Runtime(message) => message.into(),
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    /// For the system calls of the event loop and of standard output, which have nothing to name.
+    fn from(error: io::Error) -> Self {
+        Self::Runtime(error.to_string())
+    }
+}
+
+impl From<rustix::io::Errno> for Failure {
+    fn from(error: rustix::io::Errno) -> Self {
+        io::Error::from(error).into()
+    }
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Prints the flows a seed draws, to compare a run's flow log with.
+
+use crate::failure::Failure;
+use clap::Parser;
+use flow_sizes::{Distribution, draw};
+use std::io::{self, BufWriter, Write};
+
+/// Print the flows a seed draws as CSV: channel, flow, `server_index`, `size_bytes`
+#[derive(Parser, Debug)]
+#[command(
+    name = "atoll-host flows",
+    after_help = "Example: atoll-host flows --seed 1 --channel 0 --count 10 --servers 6"
+)]
+struct Arguments {
+    /// Seed of the experiment
+    #[arg(long)]
+    seed: u64,
+    /// Channel number
+    #[arg(long)]
+    channel: u64,
+    /// How many flows, from flow 0 on
+    #[arg(long)]
+    count: u64,
+    /// How many servers there are to choose from
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    servers: u32,
+    /// Flow-size distribution
+    #[arg(long, default_value = "published")]
+    sizes: Distribution,
+}
+
+/// Run the tool; bad arguments end the process with clap's message and exit code 2.
+///
+/// # Errors
+/// If standard output cannot be written. That its reader went away is none.
+pub fn flows(arguments: &[String]) -> Result<(), Failure> {
+    let program = std::iter::once("atoll-host flows");
+    let arguments = Arguments::parse_from(program.chain(arguments.iter().map(String::as_str)));
+    match print(&arguments, BufWriter::new(io::stdout().lock())) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::of("write the flows", &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn print(arguments: &Arguments, mut output: impl Write) -> io::Result<()> {
+    let Arguments {
+        seed,
+        channel,
+        count,
+        servers,
+        sizes,
+    } = arguments;
+    writeln!(output, "channel,flow,server_index,size_bytes")?;
+    for number in 0..*count {
+        let flow = draw(sizes, *seed, *channel, number, *servers as usize);
+        writeln!(
+            output,
+            "{channel},{number},{},{}",
+            flow.server, flow.size_bytes
+        )?;
+    }
+    output.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flows_are_printed_as_csv() {
+        let line = "atoll-host --seed 1 --channel 0 --count 2 --servers 6";
+        let arguments = Arguments::try_parse_from(line.split(' ')).unwrap();
+        let mut output = Vec::new();
+        print(&arguments, &mut output).unwrap();
+        assert_eq!(
+            output,
+            b"channel,flow,server_index,size_bytes\n0,0,5,250\n0,1,3,124\n"
+        );
+    }
+
+    #[test]
+    fn an_unknown_distribution_and_no_servers_are_refused() {
+        for line in [
+            "--seed 1 --channel 0 --count 2 --servers 0",
+            "--seed 1 --channel 0 --count 2 --servers 1 --sizes x",
+        ] {
+            assert!(
+                Arguments::try_parse_from(std::iter::once("flows").chain(line.split(' '))).is_err(),
+                "{line}"
+            );
+        }
+    }
+}

@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Ping series and whistles: ICMP echo with the kernel's time stamps, several targets in step.
+
+mod echo;
+mod series;
+mod socket;
+
+use crate::clock::{monotonic_at, monotonic_ns};
+use crate::events::{Events, Wake};
+use crate::failure::Failure;
+use crate::job::{say, tell};
+use rustix::event::epoll::{Event, EventFlags};
+use serde::{Deserialize, Serialize};
+use series::{Series, Summary};
+use socket::PingSocket;
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+/// Largest payload of one echo request (65,535 bytes of packet less IP and ICMP headers).
+const PAYLOAD_MAX_BYTES: usize = 65_507;
+
+/// Pings under way at once must stay far below what 16 bits of sequence number tell apart.
+const UNDER_WAY_MAX: u64 = 32_768;
+
+const SOCKET: u64 = 0;
+
+/// Configuration of `atoll-host ping`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PingConfig {
+    /// Whom to ping.
+    pub targets: Vec<Target>,
+    /// From one ping of a target to its next.
+    pub interval_ns: u64,
+    /// How many pings for each target; null means until stopped.
+    pub count: Option<u64>,
+    /// After which a ping without an answer is lost.
+    pub timeout_ns: u64,
+    /// ICMP payload bytes: 56 make a packet of 84 bytes.
+    pub size_bytes: usize,
+    /// ICMP identifier, different for each pinging process of a host.
+    pub identifier: u16,
+    /// Text at the start of the payload; zero bytes fill the rest.
+    pub payload: String,
+    /// When to send the first ping, real time; an instant in the past means at once.
+    pub start_at_ns: i64,
+}
+
+/// A host to ping.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Target {
+    /// Its name in messages.
+    pub name: String,
+    /// Its address.
+    pub address: Ipv4Addr,
+}
+
+impl PingConfig {
+    fn validate(&self) -> Result<(), Failure> {
+        let wrong =
+            |message: String| Err(Failure::Configuration(format!("configuration: {message}")));
+        if self.targets.is_empty() {
+            return wrong("targets: give at least one".into());
+        }
+        for (index, target) in self.targets.iter().enumerate() {
+            let earlier = &self.targets[..index];
+            if earlier
+                .iter()
+                .any(|other| other.name == target.name || other.address == target.address)
+            {
+                return wrong(format!(
+                    "targets: {} ({}) is there twice",
+                    target.name, target.address
+                ));
+            }
+        }
+        if self.interval_ns == 0 {
+            return wrong("interval_ns: must be above 0".into());
+        }
+        if self.timeout_ns / self.interval_ns >= UNDER_WAY_MAX {
+            return wrong(format!(
+                "timeout_ns: must be below {UNDER_WAY_MAX} intervals"
+            ));
+        }
+        if self.size_bytes > PAYLOAD_MAX_BYTES {
+            return wrong(format!("size_bytes: at most {PAYLOAD_MAX_BYTES}"));
+        }
+        if self.payload.len() > self.size_bytes {
+            return wrong(format!(
+                "payload: its {} bytes do not fit in size_bytes",
+                self.payload.len()
+            ));
+        }
+        Ok(())
+    }
+
+    fn payload(&self) -> Vec<u8> {
+        let mut payload = self.payload.clone().into_bytes();
+        payload.resize(self.size_bytes, 0);
+        payload
+    }
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+enum Message<'a> {
+    Ready,
+    Reply {
+        target: &'a str,
+        seq: u64,
+        sent_ns: i64,
+        rtt_ns: u64,
+    },
+    Lost {
+        target: &'a str,
+        seq: u64,
+    },
+    Done {
+        targets: BTreeMap<&'a str, Summary>,
+    },
+}
+
+/// Ping until all pings are answered or lost, or the word to stop comes.
+///
+/// # Errors
+/// If the configuration is wrong or raw sockets are not allowed.
+pub fn ping(config: &PingConfig) -> Result<(), Failure> {
+    config.validate()?;
+    let socket = PingSocket::open()?;
+    let mut events = Events::of_job()?;
+    events.add(&socket, SOCKET, EventFlags::IN)?;
+    say(&Message::Ready)?;
+
+    let mut pinger = Pinger {
+        config,
+        payload: config.payload(),
+        socket,
+        targets: config
+            .targets
+            .iter()
+            .map(|target| Pinged {
+                target,
+                series: Series::default(),
+                silent: false,
+            })
+            .collect(),
+    };
+    pinger.run(&mut events)?;
+    pinger.give_up(u64::MAX)?;
+    let targets = pinger
+        .targets
+        .iter()
+        .map(|pinged| (pinged.target.name.as_str(), pinged.series.summary()))
+        .collect();
+    say(&Message::Done { targets })
+}
+
+struct Pinger<'a> {
+    config: &'a PingConfig,
+    payload: Vec<u8>,
+    socket: PingSocket,
+    targets: Vec<Pinged<'a>>,
+}
+
+struct Pinged<'a> {
+    target: &'a Target,
+    series: Series,
+    /// Sending failed before and people were told.
+    silent: bool,
+}
+
+impl Pinger<'_> {
+    fn run(&mut self, events: &mut Events) -> Result<(), Failure> {
+        let mut rounds_left = self.config.count.unwrap_or(u64::MAX);
+        let mut next_round_ns = monotonic_at(self.config.start_at_ns);
+        let mut ready: Vec<Event> = Vec::with_capacity(4);
+        loop {
+            let expiry_ns = self
+                .targets
+                .iter()
+                .filter_map(|pinged| pinged.series.next_expiry_ns())
+                .min();
+            let round_ns = (rounds_left > 0).then_some(next_round_ns);
+            let Some(until_ns) = [round_ns, expiry_ns].into_iter().flatten().min() else {
+                return Ok(());
+            };
+            if events.wait(&mut ready, Some(until_ns))? == Wake::Stop {
+                return Ok(());
+            }
+            if let Some(event) = ready.first() {
+                self.take_replies(event.flags)?;
+            }
+            let now_ns = monotonic_ns();
+            self.give_up(now_ns)?;
+            if rounds_left > 0 && now_ns >= next_round_ns {
+                self.send_round(now_ns)?;
+                rounds_left -= 1;
+                next_round_ns = following_round(next_round_ns, now_ns, self.config.interval_ns);
+            }
+        }
+    }
+
+    fn send_round(&mut self, now_ns: u64) -> Result<(), Failure> {
+        for Pinged {
+            target,
+            series,
+            silent,
+        } in &mut self.targets
+        {
+            let message = echo::request(
+                self.config.identifier,
+                series.next_seq() as u16,
+                &self.payload,
+            );
+            let sent_ns = match self.socket.send(target.address, &message) {
+                Ok(sent_ns) => sent_ns,
+                Err(error) => {
+                    if !*silent {
+                        tell(&format!(
+                            "cannot send to {} ({}): {error}",
+                            target.name, target.address
+                        ));
+                        *silent = true;
+                    }
+                    crate::clock::realtime_ns()
+                }
+            };
+            series.sent(sent_ns, now_ns.saturating_add(self.config.timeout_ns));
+        }
+        self.take_transmit_stamps()
+    }
+
+    fn take_transmit_stamps(&mut self) -> Result<(), Failure> {
+        while let Some((echo, sent_ns)) = self.socket.transmitted(self.payload.len())? {
+            let pinged = self
+                .targets
+                .iter_mut()
+                .find(|pinged| pinged.target.address == echo.destination);
+            if let Some(pinged) = pinged {
+                pinged.series.stamped(echo.sequence, sent_ns);
+            }
+        }
+        Ok(())
+    }
+
+    fn take_replies(&mut self, flags: EventFlags) -> Result<(), Failure> {
+        if flags.contains(EventFlags::ERR) {
+            self.take_transmit_stamps()?;
+        }
+        while let Some((echo, received_ns)) = self.socket.receive()? {
+            if echo.identifier != self.config.identifier || echo.payload != self.payload {
+                continue;
+            }
+            let pinged = self
+                .targets
+                .iter_mut()
+                .find(|pinged| pinged.target.address == echo.source);
+            let Some(Pinged { target, series, .. }) = pinged else {
+                continue;
+            };
+            if let Some(answer) = series.replied(echo.sequence, received_ns) {
+                let series::Answer {
+                    seq,
+                    sent_ns,
+                    rtt_ns,
+                } = answer;
+                say(&Message::Reply {
+                    target: &target.name,
+                    seq,
+                    sent_ns,
+                    rtt_ns,
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Report what nothing answered until `now_ns` as lost.
+    fn give_up(&mut self, now_ns: u64) -> Result<(), Failure> {
+        for Pinged { target, series, .. } in &mut self.targets {
+            for seq in series.expire(now_ns) {
+                say(&Message::Lost {
+                    target: &target.name,
+                    seq,
+                })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// When the round after the one of `round_ns` is due. Wake-ups that come late do not add up; but after a pause of
+/// more than an interval (a suspended machine) the schedule starts anew instead of catching up with a burst.
+fn following_round(round_ns: u64, now_ns: u64, interval_ns: u64) -> u64 {
+    let due_ns = round_ns.saturating_add(interval_ns);
+    if now_ns.saturating_sub(due_ns) > interval_ns {
+        now_ns.saturating_add(interval_ns)
+    } else {
+        due_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lateness_does_not_add_up_and_a_pause_makes_no_burst() {
+        assert_eq!(following_round(1000, 1040, 100), 1100);
+        assert_eq!(following_round(1000, 1190, 100), 1100);
+        assert_eq!(following_round(1000, 9000, 100), 9100);
+    }
+
+    #[test]
+    fn configurations_that_cannot_work_are_refused() {
+        let good = PingConfig {
+            targets: vec![Target {
+                name: "i1".into(),
+                address: Ipv4Addr::LOCALHOST,
+            }],
+            interval_ns: 1_000_000,
+            count: Some(1),
+            timeout_ns: 1_000_000_000,
+            size_bytes: 56,
+            identifier: 1,
+            payload: "atoll ping".into(),
+            start_at_ns: 0,
+        };
+        assert!(good.validate().is_ok());
+        assert_eq!(good.payload().len(), 56);
+        let twice = [&good.targets[..], &good.targets[..]].concat();
+        for (bad, field) in [
+            (
+                PingConfig {
+                    targets: vec![],
+                    ..good.clone()
+                },
+                "targets",
+            ),
+            (
+                PingConfig {
+                    targets: twice,
+                    ..good.clone()
+                },
+                "targets",
+            ),
+            (
+                PingConfig {
+                    interval_ns: 0,
+                    ..good.clone()
+                },
+                "interval_ns",
+            ),
+            (
+                PingConfig {
+                    timeout_ns: 40_000_000_000,
+                    ..good.clone()
+                },
+                "timeout_ns",
+            ),
+            (
+                PingConfig {
+                    size_bytes: 65_508,
+                    ..good.clone()
+                },
+                "size_bytes",
+            ),
+            (
+                PingConfig {
+                    size_bytes: 3,
+                    ..good.clone()
+                },
+                "payload",
+            ),
+        ] {
+            let message = bad.validate().unwrap_err().to_string();
+            assert!(
+                message.starts_with(&format!("configuration: {field}: ")),
+                "{message}"
+            );
+        }
+    }
+}

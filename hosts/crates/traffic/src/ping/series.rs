@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What became of the pings to one target. Pure: times are arguments.
+//!
+//! Pings are numbered from 0 without end; the wire carries the low 16 bits. A number is recovered as the latest
+//! one sent that has those bits, which is right as long as fewer than 65,536 pings are under way.
+
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// As many pings as the wire tells apart.
+const WIRE_NUMBERS: u64 = 1 << 16;
+
+/// A ping under way.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    /// Real time of sending.
+    sent_ns: i64,
+    /// Monotonic time after which it is lost.
+    expires_ns: u64,
+}
+
+/// An answered ping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The ping's number.
+    pub seq: u64,
+    /// Real time of sending.
+    pub sent_ns: i64,
+    /// From sending to the reply.
+    pub rtt_ns: u64,
+}
+
+/// The figures of a series.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Summary {
+    /// Pings sent.
+    pub sent: u64,
+    /// Pings answered in time.
+    pub received: u64,
+    /// Replies that came after their ping was given up.
+    pub late: u64,
+    /// Further replies to answered pings.
+    pub duplicates: u64,
+    /// Shortest round trip.
+    pub rtt_min_ns: Option<u64>,
+    /// Median round trip (the lower of the two middle ones).
+    pub rtt_median_ns: Option<u64>,
+    /// Longest round trip.
+    pub rtt_max_ns: Option<u64>,
+}
+
+/// The pings to one target.
+#[derive(Debug, Default)]
+pub struct Series {
+    next: u64,
+    pending: BTreeMap<u64, Pending>,
+    lost: BTreeSet<u64>,
+    rtts_ns: Vec<u64>,
+    late: u64,
+    duplicates: u64,
+}
+
+impl Series {
+    /// The number of the next ping.
+    pub fn next_seq(&self) -> u64 {
+        self.next
+    }
+
+    /// The next ping was sent at `sent_ns` and is lost at `expires_ns` (monotonic).
+    pub fn sent(&mut self, sent_ns: i64, expires_ns: u64) {
+        self.pending.insert(
+            self.next,
+            Pending {
+                sent_ns,
+                expires_ns,
+            },
+        );
+        self.next += 1;
+    }
+
+    /// The kernel says when the ping with this wire number really left.
+    pub fn stamped(&mut self, wire: u16, sent_ns: i64) {
+        let number = self.number(wire);
+        if let Some(pending) = number.and_then(|number| self.pending.get_mut(&number)) {
+            pending.sent_ns = sent_ns;
+        }
+    }
+
+    /// A reply with this wire number came at `received_ns`; None if nobody waits for it any more.
+    pub fn replied(&mut self, wire: u16, received_ns: i64) -> Option<Answer> {
+        let seq = self.number(wire)?;
+        let Some(pending) = self.pending.remove(&seq) else {
+            let was_lost = self.lost.remove(&seq);
+            *(if was_lost {
+                &mut self.late
+            } else {
+                &mut self.duplicates
+            }) += 1;
+            return None;
+        };
+        // Negative only if the real-time clock was set back meanwhile.
+        let rtt_ns = u64::try_from(received_ns - pending.sent_ns).unwrap_or(0);
+        self.rtts_ns.push(rtt_ns);
+        Some(Answer {
+            seq,
+            sent_ns: pending.sent_ns,
+            rtt_ns,
+        })
+    }
+
+    /// When the first ping under way is lost (monotonic).
+    pub fn next_expiry_ns(&self) -> Option<u64> {
+        self.pending
+            .first_key_value()
+            .map(|(_, pending)| pending.expires_ns)
+    }
+
+    /// Give up the pings that nothing answered until `now_ns` (monotonic); their numbers.
+    pub fn expire(&mut self, now_ns: u64) -> Vec<u64> {
+        let mut given_up = Vec::new();
+        while let Some((&seq, pending)) = self.pending.first_key_value() {
+            if pending.expires_ns > now_ns {
+                break;
+            }
+            self.pending.remove(&seq);
+            self.lost.insert(seq);
+            given_up.push(seq);
+        }
+        self.lost = self.lost.split_off(&self.next.saturating_sub(WIRE_NUMBERS));
+        given_up
+    }
+
+    /// The figures so far.
+    pub fn summary(&self) -> Summary {
+        let mut sorted = self.rtts_ns.clone();
+        sorted.sort_unstable();
+        Summary {
+            sent: self.next,
+            received: sorted.len() as u64,
+            late: self.late,
+            duplicates: self.duplicates,
+            rtt_min_ns: sorted.first().copied(),
+            rtt_median_ns: sorted.get(sorted.len().saturating_sub(1) / 2).copied(),
+            rtt_max_ns: sorted.last().copied(),
+        }
+    }
+
+    fn number(&self, wire: u16) -> Option<u64> {
+        let latest = self.next.checked_sub(1)?;
+        let back = u64::from((latest as u16).wrapping_sub(wire));
+        latest.checked_sub(back)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn replies_are_matched_late_ones_and_duplicates_counted() {
+        let mut series = Series::default();
+        for (sent_ns, expires_ns) in [(0, 500), (1000, 501), (2000, 502), (3000, 503)] {
+            series.sent(sent_ns, expires_ns);
+        }
+        assert_eq!(
+            series.replied(1, 1300),
+            Some(Answer {
+                seq: 1,
+                sent_ns: 1000,
+                rtt_ns: 300
+            })
+        );
+        assert_eq!(series.replied(1, 1400), None);
+        assert_eq!(series.next_expiry_ns(), Some(500));
+        assert_eq!(series.expire(502), [0, 2]);
+        assert_eq!(series.replied(2, 9000), None);
+        series.stamped(3, 3010);
+        assert_eq!(
+            series.replied(3, 3110),
+            Some(Answer {
+                seq: 3,
+                sent_ns: 3010,
+                rtt_ns: 100
+            })
+        );
+        let summary = series.summary();
+        assert_eq!(
+            (
+                summary.sent,
+                summary.received,
+                summary.late,
+                summary.duplicates
+            ),
+            (4, 2, 1, 1)
+        );
+        assert_eq!(
+            (
+                summary.rtt_min_ns,
+                summary.rtt_median_ns,
+                summary.rtt_max_ns
+            ),
+            (Some(100), Some(100), Some(300))
+        );
+    }
+
+    #[test]
+    fn a_reply_to_nothing_is_ignored() {
+        let mut series = Series::default();
+        assert_eq!(series.replied(0, 5), None);
+        series.sent(0, 10);
+        assert_eq!(series.replied(7, 5), None);
+        assert_eq!(
+            series.summary(),
+            Summary {
+                sent: 1,
+                ..Summary::default()
+            }
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_survive_wrapping(first in 0..300_000_u64, under_way in 1..200_u64) {
+            let mut series = Series { next: first, ..Series::default() };
+            for _ in 0..under_way {
+                series.sent(0, 1);
+            }
+            for seq in (first..first + under_way).rev() {
+                prop_assert_eq!(series.replied(seq as u16, 0).map(|answer| answer.seq), Some(seq));
+            }
+        }
+
+        #[test]
+        fn every_ping_is_answered_or_lost(answered in proptest::collection::vec(any::<bool>(), 0..300)) {
+            let mut series = Series::default();
+            for (seq, &is_answered) in answered.iter().enumerate() {
+                series.sent(0, seq as u64 + 10);
+                if is_answered {
+                    prop_assert!(series.replied(seq as u16, 1).is_some());
+                }
+            }
+            let lost = series.expire(u64::MAX);
+            prop_assert_eq!(series.summary().received as usize + lost.len(), answered.len());
+            prop_assert_eq!(series.next_expiry_ns(), None);
+        }
+    }
+}

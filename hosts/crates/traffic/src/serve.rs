@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+//! World server: sends as many bytes as each connection asks for.
+//!
+//! A connection sends eight bytes, big-endian: how many bytes it wants. It gets them, then the end of the
+//! stream. The server closes its half first and waits for the client's half to end before it forgets the
+//! connection, so that the last bytes are never cut off by a reset, and `active` counts flows that clients have
+//! not finished. A client that sends half a request, or none, or vanishes costs one descriptor until the
+//! kernel's keep-alive probes find nobody there; it delays nobody.
+
+use crate::clock::{SECOND_NS, monotonic_ns, realtime_ns};
+use crate::events::{Events, Wake};
+use crate::failure::Failure;
+use crate::job::{say, tell};
+use crate::socket::{is_not_ready, listen, raise_descriptor_limit};
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, accept_with, sockopt};
+use serde::{Deserialize, Serialize};
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+/// Connections that may wait to be accepted: as many as the channels of a large experiment. The kernel caps it
+/// at `net.core.somaxconn`.
+const BACKLOG: i32 = 4096;
+
+/// Accepted in one turn of the loop at most, so that a storm of connections does not hold up the others.
+const ACCEPTED_PER_TURN: usize = 256;
+
+/// Offered to the kernel in one write.
+const WRITE_BYTES: usize = 1 << 18;
+
+/// Silence after which the kernel asks whether a client is still there. Longer than any retransmission that is
+/// on its way over a satellite, so the probes only meet connections that are really idle.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(120);
+
+const LISTENER: u64 = u64::MAX - 8;
+
+static PAYLOAD: [u8; WRITE_BYTES] = [0; WRITE_BYTES];
+
+/// Configuration of `atoll-host serve`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServeConfig {
+    /// Address and port to listen on; port 0 lets the kernel choose.
+    pub listen: SocketAddr,
+    /// TCP congestion control of every connection.
+    pub congestion_control: String,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+enum Message {
+    Ready { listen: SocketAddr },
+    Counters(Counters),
+    Done(Counters),
+}
+
+/// What the server did since its start.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Counters {
+    t_ns: i64,
+    connections: u64,
+    active: u64,
+    sent_bytes: u64,
+}
+
+/// Serve until told to stop.
+///
+/// # Errors
+/// If the address is taken or the congestion control refused.
+pub fn serve(config: &ServeConfig) -> Result<(), Failure> {
+    let _ = raise_descriptor_limit();
+    let listener = listen(config.listen, BACKLOG, Some(&config.congestion_control))?;
+    let mut events = Events::of_job()?;
+    events.add(&listener, LISTENER, EventFlags::IN)?;
+    say(&Message::Ready {
+        listen: listener.local_addr()?,
+    })?;
+
+    let mut server = Server {
+        listener,
+        connections: Connections::default(),
+        accepted: 0,
+        sent_bytes: 0,
+        full: false,
+    };
+    let mut ready = Vec::with_capacity(1024);
+    let mut next_second = monotonic_ns() + SECOND_NS;
+    while events.wait(&mut ready, Some(next_second))? == Wake::Work {
+        let mut may_accept = false;
+        for event in &ready {
+            match event.data.u64() {
+                LISTENER => may_accept = true,
+                token => server.service(&events, token as usize)?,
+            }
+        }
+        // Last, so that the place of a connection closed in this turn goes to a new one only after its event.
+        if may_accept {
+            server.accept(&events)?;
+        }
+        if monotonic_ns() >= next_second {
+            say(&Message::Counters(server.counters()))?;
+            next_second = monotonic_ns() + SECOND_NS;
+        }
+    }
+    say(&Message::Done(server.counters()))
+}
+
+struct Server {
+    listener: TcpListener,
+    connections: Connections,
+    accepted: u64,
+    sent_bytes: u64,
+    /// Out of descriptors: not accepting until a connection ends.
+    full: bool,
+}
+
+impl Server {
+    fn counters(&self) -> Counters {
+        Counters {
+            t_ns: realtime_ns(),
+            connections: self.accepted,
+            active: self.connections.len(),
+            sent_bytes: self.sent_bytes,
+        }
+    }
+
+    fn accept(&mut self, events: &Events) -> Result<(), Failure> {
+        for _ in 0..ACCEPTED_PER_TURN {
+            let stream = match accept_with(
+                &self.listener,
+                SocketFlags::NONBLOCK | SocketFlags::CLOEXEC,
+            ) {
+                Ok(socket) => TcpStream::from(socket),
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::MFILE | Errno::NFILE) => {
+                    tell(
+                        "out of file descriptors: new connections wait until one ends (raise `ulimit -n`)",
+                    );
+                    events.remove(&self.listener)?;
+                    self.full = true;
+                    return Ok(());
+                }
+                // accept(2): errors of the new connection itself, which is gone.
+                Err(_) => continue,
+            };
+            if sockopt::set_socket_keepalive(&stream, true)
+                .and_then(|()| sockopt::set_tcp_keepidle(&stream, KEEPALIVE_IDLE))
+                .is_err()
+            {
+                continue;
+            }
+            self.accepted += 1;
+            let token = self.connections.next();
+            events.add(&stream, token as u64, EventFlags::IN)?;
+            self.connections.insert(Connection {
+                stream,
+                phase: Phase::Asked {
+                    request: [0; 8],
+                    received: 0,
+                },
+            });
+        }
+        Ok(())
+    }
+
+    fn service(&mut self, events: &Events, token: usize) -> Result<(), Failure> {
+        let Some(connection) = self.connections.get(token) else {
+            return Ok(());
+        };
+        if connection.advance(events, token as u64, &mut self.sent_bytes) == Progress::Over {
+            self.connections.remove(token);
+            if self.full {
+                events.add(&self.listener, LISTENER, EventFlags::IN)?;
+                self.full = false;
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Connection {
+    stream: TcpStream,
+    phase: Phase,
+}
+
+enum Phase {
+    /// Waiting for the rest of the request.
+    Asked { request: [u8; 8], received: usize },
+    /// So many bytes are still to be handed to the kernel.
+    Sending { left: u64 },
+    /// All sent and our half closed; waiting for the client's.
+    Closing,
+}
+
+#[derive(PartialEq, Eq)]
+enum Progress {
+    Going,
+    Over,
+}
+
+impl Connection {
+    /// Do what the socket is ready for: a bounded amount of work. A connection that fails is over.
+    fn advance(&mut self, events: &Events, token: u64, sent_bytes: &mut u64) -> Progress {
+        match self.try_advance(events, token, sent_bytes) {
+            Ok(progress) => progress,
+            Err(error) if is_not_ready(&error) => Progress::Going,
+            Err(_) => Progress::Over,
+        }
+    }
+
+    fn try_advance(
+        &mut self,
+        events: &Events,
+        token: u64,
+        sent_bytes: &mut u64,
+    ) -> std::io::Result<Progress> {
+        if let Phase::Asked { request, received } = &mut self.phase {
+            let count = self.stream.read(&mut request[*received..])?;
+            if count == 0 {
+                return Ok(Progress::Over);
+            }
+            *received += count;
+            if *received < request.len() {
+                return Ok(Progress::Going);
+            }
+            let left = u64::from_be_bytes(*request);
+            self.phase = Phase::Sending { left };
+            if !self.send(sent_bytes)? {
+                events.modify(&self.stream, token, EventFlags::OUT)?;
+            }
+            return Ok(Progress::Going);
+        }
+        if let Phase::Sending { .. } = self.phase {
+            if self.send(sent_bytes)? {
+                events.modify(&self.stream, token, EventFlags::IN)?;
+            }
+            return Ok(Progress::Going);
+        }
+        let over = self.stream.read(&mut [0; 4096])? == 0;
+        Ok(if over {
+            Progress::Over
+        } else {
+            Progress::Going
+        })
+    }
+
+    /// Write once; whether everything is sent and our half closed.
+    fn send(&mut self, sent_bytes: &mut u64) -> std::io::Result<bool> {
+        let Phase::Sending { left } = &mut self.phase else {
+            return Ok(true);
+        };
+        if *left > 0 {
+            let offered = usize::try_from(*left)
+                .unwrap_or(usize::MAX)
+                .min(WRITE_BYTES);
+            let count = match self.stream.write(&PAYLOAD[..offered]) {
+                Err(error) if is_not_ready(&error) => 0,
+                other => other?,
+            };
+            *left -= count as u64;
+            *sent_bytes += count as u64;
+        }
+        if *left > 0 {
+            return Ok(false);
+        }
+        self.stream.shutdown(Shutdown::Write)?;
+        self.phase = Phase::Closing;
+        Ok(true)
+    }
+}
+
+/// Connections by token; a token is used again once its connection is gone.
+#[derive(Default)]
+struct Connections {
+    slots: Vec<Option<Connection>>,
+    free: Vec<usize>,
+}
+
+impl Connections {
+    fn len(&self) -> u64 {
+        (self.slots.len() - self.free.len()) as u64
+    }
+
+    /// The token of the next connection to be inserted.
+    fn next(&self) -> usize {
+        self.free.last().copied().unwrap_or(self.slots.len())
+    }
+
+    fn insert(&mut self, connection: Connection) {
+        match self.free.pop() {
+            Some(token) => self.slots[token] = Some(connection),
+            None => self.slots.push(Some(connection)),
+        }
+    }
+
+    fn get(&mut self, token: usize) -> Option<&mut Connection> {
+        self.slots.get_mut(token).and_then(Option::as_mut)
+    }
+
+    fn remove(&mut self, token: usize) {
+        self.slots[token] = None;
+        self.free.push(token);
+    }
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Non-blocking TCP sockets with the congestion control the experiment names.
+
+use crate::failure::Failure;
+use nix::errno::Errno;
+use rustix::net::sockopt;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+
+/// A listening socket; connections it accepts inherit its congestion control.
+///
+/// # Errors
+/// If the congestion control is refused or the address is not free.
+pub fn listen(
+    address: SocketAddr,
+    backlog: i32,
+    congestion_control: Option<&str>,
+) -> Result<TcpListener, Failure> {
+    let opened = || -> io::Result<Socket> {
+        let socket = open(address)?;
+        socket.set_reuse_address(true)?;
+        socket.bind(&address.into())?;
+        Ok(socket)
+    };
+    let doing = format!("listen on {address}");
+    let socket = opened().map_err(|error| Failure::of(&doing, &error))?;
+    if let Some(name) = congestion_control {
+        set_congestion_control(&socket, name)?;
+    }
+    socket
+        .listen(backlog)
+        .map_err(|error| Failure::of(&doing, &error))?;
+    Ok(socket.into())
+}
+
+/// Begin to connect to `address`: the socket becomes writable when it is connected or has failed, and
+/// [`TcpStream::take_error`] tells which.
+///
+/// # Errors
+/// If there is no route, no port or no descriptor left, or the congestion control is refused.
+pub fn connect(address: SocketAddr, congestion_control: Option<&str>) -> io::Result<TcpStream> {
+    let socket = open(address)?;
+    if let Some(name) = congestion_control {
+        sockopt::set_tcp_congestion(&socket, name)?;
+    }
+    match socket.connect(&address.into()) {
+        Err(error) if error.raw_os_error() != Some(Errno::EINPROGRESS as i32) => Err(error),
+        _ => Ok(socket.into()),
+    }
+}
+
+fn open(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// Set the congestion control of `socket` and read it back.
+///
+/// # Errors
+/// A configuration failure that names the ones the kernel has, if it refuses.
+pub fn set_congestion_control(socket: impl AsFd, name: &str) -> Result<(), Failure> {
+    let outcome =
+        sockopt::set_tcp_congestion(&socket, name).and_then(|()| sockopt::tcp_congestion(&socket));
+    match outcome {
+        Ok(taken) if taken == name => Ok(()),
+        Ok(taken) => Err(refused(name, &format!("it took '{taken}' instead"))),
+        Err(error) => Err(refused(name, &io::Error::from(error).to_string())),
+    }
+}
+
+/// Try `name` on a socket of its own, so that a bad one is known before any traffic.
+///
+/// # Errors
+/// As of [`set_congestion_control`].
+pub fn check_congestion_control(name: &str) -> Result<(), Failure> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+    set_congestion_control(&socket, name)
+}
+
+fn refused(name: &str, reason: &str) -> Failure {
+    let available = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
+    let available = available.as_deref().map_or("unknown", str::trim);
+    Failure::Configuration(format!(
+        "the kernel refuses congestion control '{name}': {reason}; available here: {available}"
+    ))
+}
+
+/// Allow this process as many descriptors as the machine lets it have, and say how many those are.
+#[must_use]
+pub fn raise_descriptor_limit() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    let current = if setrlimit(Resource::Nofile, raised).is_ok() {
+        limit.maximum
+    } else {
+        limit.current
+    };
+    current.unwrap_or(u64::MAX)
+}
+
+/// The errno's name, such as `ECONNREFUSED`; `EUNKNOWN` for what did not come from the kernel.
+#[must_use]
+pub fn errno_name(error: &io::Error) -> String {
+    error.raw_os_error().map_or_else(
+        || "EUNKNOWN".into(),
+        |number| format!("{:?}", Errno::from_raw(number)),
+    )
+}
+
+/// Whether a non-blocking call had nothing to do and is to be repeated when the socket is ready again.
+#[must_use]
+pub fn is_not_ready(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One large transfer, either end.
+//!
+//! The sender listens, sends its bytes to the first who connects, and closes. The receiver is the one to believe:
+//! behind a connection-splitting PEP the sender is finished when the near PEP has the data.
+
+use crate::clock::{SECOND_NS, monotonic_at, monotonic_ns, realtime_ns};
+use crate::events::{Events, Wake};
+use crate::failure::Failure;
+use crate::job::say;
+use crate::socket::{check_congestion_control, connect, is_not_ready, listen};
+use rustix::event::epoll::EventFlags;
+use rustix::net::{SocketFlags, accept_with};
+use serde::{Deserialize, Serialize};
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+
+/// Read or written in one call at most.
+const BUFFER_BYTES: usize = 1 << 18;
+
+/// While more is missing, the receiver is woken for so much at a time.
+const LOW_WATER_BYTES: u16 = 16_384;
+
+const SOCKET: u64 = 0;
+
+/// Configuration of `atoll-host transfer`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(tag = "role", rename_all = "lowercase", deny_unknown_fields)]
+pub enum TransferConfig {
+    /// The end that has the bytes.
+    Send(SendConfig),
+    /// The end that gets and times them.
+    Receive(ReceiveConfig),
+}
+
+/// Configuration of the sender.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SendConfig {
+    /// Address and port to listen on; port 0 lets the kernel choose.
+    pub listen: SocketAddr,
+    /// How many bytes to send.
+    pub size_bytes: u64,
+    /// TCP congestion control of the connection.
+    pub congestion_control: String,
+}
+
+/// Configuration of the receiver.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReceiveConfig {
+    /// Address and port of the sender.
+    pub connect: SocketAddr,
+    /// How many bytes to expect.
+    pub size_bytes: u64,
+    /// When to connect, real time; an instant in the past means at once.
+    pub start_at_ns: i64,
+    /// TCP congestion control of the receiver's own segments; the machine's default if absent.
+    #[serde(default)]
+    pub congestion_control: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+enum Message {
+    Ready {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        listen: Option<SocketAddr>,
+    },
+    Progress {
+        t_ns: i64,
+        received_bytes: u64,
+    },
+}
+
+/// What the sender did.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(tag = "type", rename = "done")]
+struct Sent {
+    sent_bytes: u64,
+    /// Everything was sent and the receiver closed its half after it.
+    complete: bool,
+}
+
+/// What the receiver saw; instants are real time.
+#[expect(clippy::struct_field_names, reason = "the names of the message")]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[serde(tag = "type", rename = "done")]
+struct Received {
+    received_bytes: u64,
+    /// Exactly the bytes expected came, then the end of the stream.
+    complete: bool,
+    start_ns: Option<i64>,
+    first_byte_ns: Option<i64>,
+    /// When the last byte came.
+    end_ns: Option<i64>,
+    /// From the beginning of the connection to the last byte.
+    seconds: Option<f64>,
+    rate_bit_s: Option<f64>,
+}
+
+/// Run one end of a transfer until it is complete or the word to stop comes.
+///
+/// # Errors
+/// If the connection cannot be made or breaks (after `done` told how far it got).
+pub fn transfer(config: &TransferConfig) -> Result<(), Failure> {
+    match config {
+        TransferConfig::Send(config) => send(config),
+        TransferConfig::Receive(config) => receive(config),
+    }
+}
+
+fn send(config: &SendConfig) -> Result<(), Failure> {
+    let listener = listen(config.listen, 1, Some(&config.congestion_control))?;
+    let mut events = Events::of_job()?;
+    events.add(&listener, SOCKET, EventFlags::IN)?;
+    say(&Message::Ready {
+        listen: Some(listener.local_addr()?),
+    })?;
+
+    let mut sent = Sent {
+        sent_bytes: 0,
+        complete: false,
+    };
+    let stream = loop {
+        if events.wait(&mut Vec::with_capacity(4), None)? == Wake::Stop {
+            return say(&sent);
+        }
+        // Whoever gave up between connecting and now is not the receiver.
+        if let Ok(socket) = accept_with(&listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+            break TcpStream::from(socket);
+        }
+    };
+    drop(listener);
+    let outcome = send_all(&mut events, &stream, config.size_bytes, &mut sent);
+    say(&sent)?;
+    outcome.map_err(|error| broken(&error, sent.sent_bytes, "sent", config.size_bytes))
+}
+
+fn send_all(
+    events: &mut Events,
+    mut stream: &TcpStream,
+    size_bytes: u64,
+    sent: &mut Sent,
+) -> io::Result<()> {
+    let payload = vec![0; BUFFER_BYTES];
+    events.add(stream, SOCKET, EventFlags::OUT)?;
+    while sent.sent_bytes < size_bytes {
+        let left = usize::try_from(size_bytes - sent.sent_bytes).unwrap_or(usize::MAX);
+        match stream.write(&payload[..left.min(BUFFER_BYTES)]) {
+            Ok(count) => sent.sent_bytes += count as u64,
+            Err(error) if is_not_ready(&error) => {
+                if woken_to_stop(events)? {
+                    return Ok(());
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    stream.shutdown(Shutdown::Write)?;
+    events.modify(stream, SOCKET, EventFlags::IN)?;
+    loop {
+        match stream.read(&mut [0; 64]) {
+            Ok(0) => {
+                sent.complete = true;
+                return Ok(());
+            }
+            Ok(_) => {}
+            Err(error) if is_not_ready(&error) => {
+                if woken_to_stop(events)? {
+                    return Ok(());
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn woken_to_stop(events: &mut Events) -> io::Result<bool> {
+    let wake = events
+        .wait(&mut Vec::with_capacity(4), None)
+        .map_err(io::Error::other)?;
+    Ok(wake == Wake::Stop)
+}
+
+fn receive(config: &ReceiveConfig) -> Result<(), Failure> {
+    if let Some(name) = &config.congestion_control {
+        check_congestion_control(name)?;
+    }
+    let mut events = Events::of_job()?;
+    say(&Message::Ready { listen: None })?;
+
+    let mut received = Received::default();
+    let start_ns = monotonic_at(config.start_at_ns);
+    while monotonic_ns() < start_ns {
+        if events.wait(&mut Vec::with_capacity(4), Some(start_ns))? == Wake::Stop {
+            return say(&received);
+        }
+    }
+    let outcome = receive_all(&mut events, config, &mut received);
+    received.conclude();
+    say(&received)?;
+    match outcome? {
+        Ended::Complete | Ended::Stopped => Ok(()),
+        Ended::Broken(error) if received.first_byte_ns.is_none() => Err(Failure::of(
+            &format!("receive from {}", config.connect),
+            &error,
+        )),
+        Ended::Broken(error) => Err(broken(
+            &error,
+            received.received_bytes,
+            "received",
+            config.size_bytes,
+        )),
+    }
+}
+
+enum Ended {
+    Complete,
+    Stopped,
+    Broken(io::Error),
+}
+
+fn receive_all(
+    events: &mut Events,
+    config: &ReceiveConfig,
+    received: &mut Received,
+) -> Result<Ended, Failure> {
+    received.start_ns = Some(realtime_ns());
+    let stream = match connect(config.connect, config.congestion_control.as_deref()) {
+        Ok(stream) => stream,
+        Err(error) => return Ok(Ended::Broken(error)),
+    };
+    events.add(&stream, SOCKET, EventFlags::IN)?;
+    let mut incoming = Receiver {
+        stream,
+        buffer: vec![0; BUFFER_BYTES],
+        low_water: false,
+    };
+    let mut ready = Vec::with_capacity(4);
+    let mut tick_ns = monotonic_ns() + SECOND_NS;
+    loop {
+        if events.wait(&mut ready, Some(tick_ns))? == Wake::Stop {
+            return Ok(Ended::Stopped);
+        }
+        if !ready.is_empty() {
+            match incoming.read(config.size_bytes, received) {
+                Ok(true) => return Ok(Ended::Complete),
+                Ok(false) => {}
+                Err(error) if is_not_ready(&error) => {}
+                Err(error) => return Ok(Ended::Broken(error)),
+            }
+        }
+        if monotonic_ns() >= tick_ns {
+            say(&Message::Progress {
+                t_ns: realtime_ns(),
+                received_bytes: received.received_bytes,
+            })?;
+            tick_ns = monotonic_ns() + SECOND_NS;
+        }
+    }
+}
+
+struct Receiver {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+    low_water: bool,
+}
+
+impl Receiver {
+    /// Read once; whether everything came and the stream ended.
+    fn read(&mut self, size_bytes: u64, received: &mut Received) -> io::Result<bool> {
+        let count = self.stream.read(&mut self.buffer)?;
+        if count == 0 && received.received_bytes == size_bytes {
+            received.complete = true;
+            return Ok(true);
+        }
+        if count == 0 {
+            return Err(io::Error::other("the sender closed too early"));
+        }
+        let now_ns = realtime_ns();
+        received.received_bytes += count as u64;
+        received.first_byte_ns.get_or_insert(now_ns);
+        received.end_ns = Some(now_ns);
+        if received.received_bytes > size_bytes {
+            return Err(io::Error::other("the sender sends more than was agreed"));
+        }
+        self.adjust_low_water(size_bytes - received.received_bytes)?;
+        Ok(false)
+    }
+
+    /// Few wake-ups while much is missing, and the true instant of the last byte: the low-water mark is taken
+    /// away for the last stretch.
+    fn adjust_low_water(&mut self, left_bytes: u64) -> io::Result<()> {
+        let wanted = left_bytes > 2 * u64::from(LOW_WATER_BYTES);
+        if wanted != self.low_water {
+            netio::stream::set_receive_low_water(
+                &self.stream,
+                if wanted { LOW_WATER_BYTES } else { 1 },
+            )?;
+            self.low_water = wanted;
+        }
+        Ok(())
+    }
+}
+
+impl Received {
+    fn conclude(&mut self) {
+        let Some((start_ns, end_ns)) = self.start_ns.zip(self.end_ns) else {
+            return;
+        };
+        let seconds = (end_ns - start_ns) as f64 / SECOND_NS as f64;
+        self.seconds = Some(seconds);
+        self.rate_bit_s = (seconds > 0.0).then(|| 8.0 * self.received_bytes as f64 / seconds);
+    }
+}
+
+fn broken(error: &io::Error, bytes: u64, done: &str, size_bytes: u64) -> Failure {
+    Failure::Runtime(format!(
+        "transfer broken off after {bytes} of {size_bytes} bytes {done}: {error}"
+    ))
+}
