@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A whole capture to a file of records.
+
+use crate::PcapError;
+use crate::flows::Flows;
+use crate::packet::{self, Packet};
+use crate::reader::Reader;
+use crate::record::Record;
+use serde::Serialize;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::str::FromStr;
+
+/// What was decoded: the last line of standard output.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(tag = "type", rename = "done")]
+pub struct Done {
+    /// IPv4 packets: records written.
+    pub packets: u64,
+    /// Frames that hold no IPv4 packet.
+    pub other_frames: u64,
+    /// Packets that are parts of larger ones.
+    pub fragments: u64,
+    /// Packets whose TCP, UDP or ICMP header was not kept whole (too small a snap length).
+    pub cut_headers: u64,
+    /// Flows seen.
+    pub flows: u32,
+    /// The file ends within a frame; it was read up to there.
+    pub truncated: bool,
+}
+
+/// An IPv4 prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prefix {
+    network: u32,
+    mask: u32,
+}
+
+impl Prefix {
+    /// Whether an address is in it.
+    #[must_use]
+    pub fn contains(self, address: u32) -> bool {
+        address & self.mask == self.network
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = PcapError;
+
+    fn from_str(text: &str) -> Result<Self, PcapError> {
+        let refuse = || PcapError::Prefix(text.to_owned());
+        let (address, bits) = text.split_once('/').ok_or_else(refuse)?;
+        let address: Ipv4Addr = address.parse().map_err(|_| refuse())?;
+        let bits: u32 = bits.parse().map_err(|_| refuse())?;
+        if bits > 32 {
+            return Err(refuse());
+        }
+        let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
+        Ok(Self {
+            network: address.to_bits() & mask,
+            mask,
+        })
+    }
+}
+
+/// Decode the capture `input` into the file `output`, which is removed again when that fails.
+///
+/// # Errors
+/// When either file cannot be used or `input` is no Ethernet capture.
+pub fn write_records(input: &Path, output: &Path, side: Option<Prefix>) -> Result<Done, PcapError> {
+    let reader = Reader::open(input)?;
+    let name = output.display().to_string();
+    let file = File::create(output).map_err(PcapError::file(&name))?;
+    let outcome = decode(reader, file, &name, side);
+    if outcome.is_err() {
+        fs::remove_file(output).ok();
+    }
+    outcome
+}
+
+fn decode(
+    mut reader: Reader,
+    file: File,
+    name: &str,
+    side: Option<Prefix>,
+) -> Result<Done, PcapError> {
+    let mut writer = BufWriter::with_capacity(1 << 20, file);
+    let mut flows = Flows::default();
+    let mut done = Done::default();
+    while let Some(frame) = reader.next_frame()? {
+        let Some(packet) = packet::parse(frame.bytes, frame.wire_bytes) else {
+            done.other_frames += 1;
+            continue;
+        };
+        done.packets += 1;
+        done.fragments += u64::from(packet.fragment);
+        done.cut_headers += u64::from(packet.cut);
+        let record = record_of(&packet, frame.t_ns, &mut flows, side);
+        writer
+            .write_all(&record.to_bytes())
+            .map_err(PcapError::file(name))?;
+    }
+    writer.flush().map_err(PcapError::file(name))?;
+    done.flows = flows.count();
+    done.truncated = reader.truncated();
+    Ok(done)
+}
+
+fn record_of(packet: &Packet, t_ns: i64, flows: &mut Flows, side: Option<Prefix>) -> Record {
+    let placed = flows.place(packet);
+    let tcp = packet.tcp.unwrap_or_default();
+    Record {
+        t_ns,
+        src: packet.src,
+        dst: packet.dst,
+        ip_bytes: packet.ip_bytes,
+        payload_bytes: packet.payload_bytes,
+        new_payload_bytes: placed.new_payload_bytes,
+        seq: tcp.seq,
+        ack: tcp.ack,
+        flow: placed.flow,
+        window: placed.window,
+        sport: packet.sport,
+        dport: packet.dport,
+        ip_id: packet.ip_id,
+        vlan: packet.vlan,
+        proto: packet.proto,
+        tcp_flags: tcp.flags,
+        to_island: u8::from(side.is_some_and(|side| side.contains(packet.dst))),
+        icmp_type: packet.icmp_type,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::tests::{frame, tcp};
+
+    fn capture(frames: &[Vec<u8>]) -> Vec<u8> {
+        let mut file = Vec::new();
+        for number in [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, 65535, 1] {
+            file.extend(number.to_le_bytes());
+        }
+        for (number, bytes) in frames.iter().enumerate() {
+            for word in [9, number as u32, bytes.len() as u32, bytes.len() as u32] {
+                file.extend(word.to_le_bytes());
+            }
+            file.extend(bytes);
+        }
+        file
+    }
+
+    #[test]
+    fn a_capture_becomes_one_record_a_packet() {
+        let mut arp = vec![0; 42];
+        arp[12..14].copy_from_slice(&[8, 6]);
+        let data = frame(&[], 0, packet::TCP, 0, &tcp(100, packet::ACK, &[], 50));
+        let file = capture(&[arp, data.clone(), data]);
+        let directory = std::env::temp_dir();
+        let unique = std::process::id();
+        let input = directory.join(format!("atoll-records-{unique}.pcap"));
+        let output = directory.join(format!("atoll-records-{unique}.bin"));
+        fs::write(&input, zstd::encode_all(&file[..], 1).unwrap()).unwrap();
+        let side = "10.20.0.0/16".parse().unwrap();
+        let done = write_records(&input, &output, Some(side)).unwrap();
+        let records = fs::read(&output).unwrap();
+        fs::remove_file(&input).unwrap();
+        fs::remove_file(&output).unwrap();
+        let expected = Done {
+            packets: 2,
+            other_frames: 1,
+            flows: 1,
+            ..Done::default()
+        };
+        assert_eq!(done, expected);
+        let first = Record {
+            t_ns: 9_000_000_001,
+            src: 0x0a0a_0001,
+            dst: 0x0a14_0002,
+            ip_bytes: 90,
+            payload_bytes: 50,
+            new_payload_bytes: 50,
+            seq: 100,
+            ack: 77,
+            window: 500,
+            sport: 5001,
+            dport: 40000,
+            ip_id: 0xbeef,
+            proto: 6,
+            tcp_flags: packet::ACK,
+            to_island: 1,
+            ..Record::default()
+        };
+        let second = Record {
+            t_ns: 9_000_000_002,
+            new_payload_bytes: 0,
+            ..first
+        };
+        assert_eq!(records, [first.to_bytes(), second.to_bytes()].concat());
+    }
+
+    #[test]
+    fn done_is_one_json_object_with_its_type() {
+        let said = serde_json::to_value(Done::default()).unwrap();
+        assert_eq!(said["type"], "done");
+        assert_eq!(said["truncated"], false);
+    }
+
+    #[test]
+    fn a_full_disk_is_reported_and_leaves_no_half_written_file() {
+        let input = std::env::temp_dir().join(format!("atoll-full-{}.pcap", std::process::id()));
+        fs::write(&input, capture(&[frame(&[], 0, 99, 0, &[])])).unwrap();
+        let reader = Reader::open(&input).unwrap();
+        fs::remove_file(&input).unwrap();
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let error = decode(reader, full, "/dev/full", None).unwrap_err();
+        assert!(
+            error.to_string().starts_with("/dev/full: No space left"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn prefixes_of_every_length_are_understood() {
+        let holds =
+            |prefix: &str, address: u32| prefix.parse::<Prefix>().unwrap().contains(address);
+        assert!(holds("10.20.0.0/16", 0x0a14_ffff));
+        assert!(!holds("10.20.0.0/16", 0x0a15_0000));
+        assert!(holds("0.0.0.0/0", 7));
+        assert!(holds("10.20.0.1/32", 0x0a14_0001));
+        for wrong in ["10.20.0.0", "10.20.0/16", "10.20.0.0/33", "x/8"] {
+            assert!(wrong.parse::<Prefix>().is_err(), "{wrong}");
+        }
+    }
+}
