@@ -4,6 +4,7 @@
 from dataclasses import dataclass
 
 from atoll.analysis.summary import Summary
+from atoll.model.units import Rate, Size
 from atoll_dashboards.text import NOT_MEASURED, count, figure, octets, percent
 
 
@@ -19,14 +20,14 @@ class KeyFigure:
 def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
     """The key figures of a run; what was not measured shows a dash."""
     link = summary["links"].get(summary["bottleneck"] or "")
-    rate = f"of {figure(link['rate_bit_s'] / 1e6, 'Mbit/s', 0)}" if link else ""
+    rate = f"of {Rate(link['rate_bit_s'])}" if link else ""
     figures = (
         KeyFigure("goodput", figure(summary["goodput_mbit_s"], "Mbit/s"), "new TCP payload reaching the island"),
         KeyFigure("throughput", figure(summary["throughput_mbit_s"], "Mbit/s"), "IP bytes reaching the island"),
         KeyFigure("utilisation", percent(summary["utilisation"]), rate),
         KeyFigure("loss at the queue", percent(summary["loss_fraction"], 2), _losses(summary)),
         KeyFigure(
-            "queue at most", octets(summary["queue_max_bytes"]), f"of {octets(link['queue_bytes'])}" if link else ""
+            "queue at most", octets(summary["queue_max_bytes"]), f"of {Size(link['queue_bytes'])}" if link else ""
         ),
         KeyFigure("sojourn at most", figure(summary["sojourn_max_ms"], "ms", 1), _bound(summary)),
         KeyFigure(

@@ -26,7 +26,7 @@ GREY = "#767676"
 FAINT = "#D9D9D9"
 
 WIDTH_IN = 9.6
-_LEFT, _RIGHT = 0.085, 0.925
+_LEFT, _RIGHT = 0.062, 0.925
 
 _STYLE: dict[str, Any] = {
     "font.family": "DejaVu Sans",  # comes with matplotlib: the same figure everywhere

@@ -56,7 +56,7 @@ def rates(sources: Sources) -> Figure | None:
     axes.fill_between(
         t_s, frame["throughput"].to_numpy(), step="post", color=SKY, alpha=0.45, linewidth=0, label="throughput"
     )
-    axes.step(t_s, frame["goodput"].to_numpy(), where="post", color=BLUE, linewidth=0.9, label="goodput")
+    axes.step(t_s, frame["goodput"].to_numpy(), where="post", color=BLUE, linewidth=0.75, label="goodput")
     axes.set_ylabel("Mbit/s")
     top = float(frame["throughput"].to_numpy().max(initial=0.0))
     link = sources.bottleneck

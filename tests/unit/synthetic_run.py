@@ -107,7 +107,8 @@ def plan(asked: Experiment, captures: tuple[str, ...] = ("world", "island", "lin
         jobs=(),
         captures=tuple(CapturePoint(name, "cap", "cap-eth0") for name in captures),
         checks=tuple(
-            PathCheck(f"w{i}", "is", "10.20.1.1", (500 + rtt) * 10**6, rtt * 10**6, 0) for i, rtt in enumerate(RTTS_MS, 1)
+            PathCheck(f"w{i}", "is", "10.20.1.1", (500 + rtt) * 10**6, rtt * 10**6, 0)
+            for i, rtt in enumerate(RTTS_MS, 1)
         ),
         seed=asked.seed,
     )
@@ -408,9 +409,7 @@ class _Simulation:
             self.write_box({**line, "to_island": mark, "to_world": mark})
         with (self.run.logs / "ping.out").open("w") as file:
             file.writelines(json.dumps(line) + "\n" for line in self.rtts)
-        header = (
-            "channel,flow,server,size_bytes,received_bytes,start_ns,connected_ns,first_byte_ns,end_ns,outcome\n"
-        )
+        header = "channel,flow,server,size_bytes,received_bytes,start_ns,connected_ns,first_byte_ns,end_ns,outcome\n"
         for client, lines in self.flow_lines.items():
             (self.run.logs / f"flows-{client}.csv").write_text(header + "".join(line + "\n" for line in lines))
             (self.run.logs / f"load-{client}.out").write_text(

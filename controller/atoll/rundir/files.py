@@ -69,7 +69,8 @@ class Appender:
                 while written < len(piece):
                     written += os.pwrite(self._file, memoryview(piece)[written:], self._end + written)
             except OSError:
-                os.ftruncate(self._file, self._end)
+                with contextlib.suppress(OSError):  # the first error is the one to tell
+                    os.ftruncate(self._file, self._end)
                 raise
         self._end += len(piece)
 
