@@ -3,7 +3,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address, IPv4Network
 
 from hypothesis import strategies as st
@@ -59,9 +59,7 @@ class Builder:
 
 
 @st.composite
-def laboratories(
-    draw: st.DrawFn, *, gathered: bool = False, boxes: st.SearchStrategy[int] = st.sampled_from([2, 1, 3, 4, 0])
-) -> Network:
+def laboratories(draw: st.DrawFn, *, gathered: bool = False, fewest_boxes: int = 0) -> Network:
     """Networks of up to 5 switches. ``gathered``: boxes, delay boxes and taps stand on one switch of a tree."""
     names = [f"sw-{number}" for number in range(1, draw(st.sampled_from([3, 2, 4, 5, 1])) + 1)]
     switch = st.sampled_from(names)
@@ -86,7 +84,7 @@ def laboratories(
     ]
     chain_boxes = tuple(
         ChainBox(f"b{n}", kind, build.interface(f"b{n}-w", draw(inner)), build.interface(f"b{n}-i", draw(inner)))
-        for n in range(draw(boxes))
+        for n in range(max(fewest_boxes, draw(st.sampled_from([2, 1, 3, 4, 0]))))
         for kind in [draw(st.sampled_from(BoxKind))]
     )
     delays = tuple(
@@ -120,7 +118,8 @@ def experiments(draw: st.DrawFn, network: Network, *, taps: bool = True) -> Expe
 def experiment(network: Network, hops: Sequence[str], latency: Sequence[tuple[str, str]] = ()) -> Experiment:
     """An experiment with this chain and these latency classes; every emulator in the chain is a GEO link."""
     kinds = {box.name: box.kind for box in network.boxes}
-    directions = [LinkDirection(Rate(m * 10**6), Duration(250 * 10**6), Size(100_000), Duration(0)) for m in (16, 4)]
+    to_island = LinkDirection(Rate(16 * 10**6), Duration(250 * 10**6), Size(100_000), Duration(0))
+    to_world = replace(to_island, rate=Rate(4 * 10**6))
     return Experiment(
         name="geo",
         file="geo.yaml",
@@ -128,7 +127,7 @@ def experiment(network: Network, hops: Sequence[str], latency: Sequence[tuple[st
         seed=1,
         duration=Duration(60 * 10**9),
         chain=Chain("geo", tuple(hops)),
-        links=tuple(Link(hop, *directions, Counted.IP) for hop in hops if kinds.get(hop) is BoxKind.LINK),
+        links=tuple(Link(hop, to_island, to_world, Counted.IP) for hop in hops if kinds.get(hop) is BoxKind.LINK),
         latency=tuple(latency),
         traffic=Traffic(20, "published", 5001),
         transfer=Transfer(Size(10_000_000), Duration(10 * 10**9), "atoll", 5201),

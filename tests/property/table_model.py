@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small model of OpenFlow tables: what switches, boxes and taps do with one frame. Knows nothing of how entries are made."""
+"""A small model of OpenFlow tables: what switches, boxes and taps do with one frame.
+
+It knows nothing of how entries are made.
+"""
 
 from collections import deque
 from collections.abc import Iterable
@@ -24,7 +27,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Seen:
-    """Something a frame came to: a machine (host, box, delay box or capture host's tap), by name and port, as it was then."""
+    """A machine or tap a frame came to, and the frame as it was then."""
 
     name: str
     frame: Frame
@@ -49,7 +52,7 @@ class TableModel:
             self.exits[delay.trunk.attached] = delay.trunk.attached
 
     def send(self, frame: Frame, start: PortRef) -> list[Seen]:
-        """What the frame and its copies come to, in order. AssertionError on loops, lost frames and ambiguous entries."""
+        """What the frame and its copies come to, in order; AssertionError on loops and ambiguous entries."""
         seen: list[Seen] = []
         waiting = deque([(frame, start)])
         for _ in range(_MOST_STEPS):

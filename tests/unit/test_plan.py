@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The demo's plan: what the other parts of the house look up in it, and that it is the same every time."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from atoll.control.diff import Change, ChangeAction
+from atoll.control.hosts import tcp_sysctls
+from atoll.control.plan import make_plan, plan_json, plan_sha256
+from atoll.control.show import changes_text, plan_text
+from atoll.model.codec import from_json
+from atoll.model.experiment import Chain, Experiment, Traffic
+from atoll.model.load import load_experiment
+from atoll.model.network import Network
+from atoll.model.plan import Phase, Plan
+from atoll.model.units import Duration, Size
+
+
+@pytest.fixture
+def geo(project: Path) -> tuple[Network, Experiment]:
+    """The demo."""
+    return load_experiment(project / "examples" / "geo.yaml")
+
+
+def test_jobs_by_name(geo: tuple[Network, Experiment]) -> None:
+    """Every job the run looks for is there, on its machine, in its phase."""
+    jobs = {job.name: (job.host, job.phase) for job in make_plan(*geo).jobs}
+    assert jobs["link-sat"] == ("sat", Phase.SERVICE)
+    assert jobs["delay-delay"] == ("delay", Phase.SERVICE)
+    assert jobs["check-ws"] == ("ws", Phase.CHECK)
+    assert jobs["capture-world"] == ("cap-w", Phase.CAPTURE)
+    assert jobs["capture-island"] == ("cap-i", Phase.CAPTURE)
+    assert jobs["capture-link-sat"] == ("sat", Phase.CAPTURE)
+    assert jobs["serve-w6"] == ("w6", Phase.SERVER)
+    assert jobs["load-i6"] == ("i6", Phase.CLIENT)
+    assert jobs["whistle-start"] == jobs["whistle-end"] == ("wh", Phase.WHISTLE)
+    assert jobs["transfer-send"] == ("ws", Phase.TRANSFER_SERVER)
+    assert jobs["transfer-receive"] == ("is", Phase.TRANSFER)
+    assert jobs["ping"] == ("ws", Phase.PING)
+    assert len(jobs) == len(make_plan(*geo).jobs)
+
+
+def test_channels_are_dealt_to_all_clients_each_once(geo: tuple[Network, Experiment]) -> None:
+    """20 channels on 6 clients: 4, 4, 3, 3, 3, 3; with 4 channels two clients have no job."""
+    network, experiment = geo
+    for channels, clients in ((20, 6), (4, 4)):
+        busy = replace(experiment, traffic=replace(experiment.traffic, channels=channels))
+        loads = [job.config or {} for job in make_plan(network, busy).jobs if job.phase is Phase.CLIENT]
+        dealt = [load["channels"] for load in loads]
+        assert len(loads) == clients
+        assert sorted(sum(dealt, [])) == list(range(channels))
+        assert max(map(len, dealt)) - min(map(len, dealt)) <= 1
+        assert all(load["servers"] == [f"10.10.0.{n}:5001" for n in range(1, 7)] for load in loads)
+
+
+def test_no_channels_no_transfer(geo: tuple[Network, Experiment]) -> None:
+    """Without load there are neither servers nor clients; without a transfer none of its jobs."""
+    network, experiment = geo
+    idle = replace(experiment, traffic=Traffic(0, "published", 5001), transfer=None)
+    phases = {job.phase for job in make_plan(network, idle).jobs}
+    assert phases == {Phase.SERVICE, Phase.CHECK, Phase.CAPTURE, Phase.WHISTLE, Phase.PING}
+
+
+def test_iperf3_takes_the_place_of_the_transfer(geo: tuple[Network, Experiment]) -> None:
+    """The island's host asks for the bytes; both sides are told address, port and congestion control."""
+    network, experiment = geo
+    assert experiment.transfer is not None
+    plan = make_plan(network, replace(experiment, transfer=replace(experiment.transfer, tool="iperf3")))
+    argv = {job.name: " ".join(job.argv) for job in plan.jobs}
+    assert argv["transfer-send"] == "iperf3 -s -1 -B 10.10.1.1 -p 5201"
+    assert argv["transfer-receive"] == "iperf3 -c 10.10.1.1 -p 5201 -R -n 10000000 -C cubic --json"
+
+
+def test_captures_start_at_the_island(geo: tuple[Network, Experiment]) -> None:
+    """No packet passes an observer that isn't listening yet; the link is captured where it sends to the island."""
+    plan = make_plan(*geo)
+    assert [(point.name, point.host) for point in plan.captures] == [
+        ("island", "cap-i"),
+        ("link-sat", "sat"),
+        ("world", "cap-w"),
+    ]
+    argv = {job.name: job.argv for job in plan.jobs}
+    assert ("-Q", "out") == argv["capture-link-sat"][6:8]
+    assert argv["capture-world"][-1] == "{run}/captures/world.pcap"
+
+
+@pytest.mark.parametrize(
+    ("chain", "points"),
+    [
+        (("sat",), ["link-sat"]),
+        (("tap-i", "sat"), ["link-sat", "world"]),
+        (("sat", "tap-w"), ["link-sat", "island"]),
+        (("pep-w",), []),
+        (("tap-i", "pep-w"), ["world"]),
+    ],
+)
+def test_captures_of_chains_with_fewer_taps(
+    geo: tuple[Network, Experiment], chain: tuple[str, ...], points: list[str]
+) -> None:
+    """A single tap is the island's when it stands behind the link."""
+    network, experiment = geo
+    links = experiment.links if "sat" in chain else ()
+    plan = make_plan(network, replace(experiment, chain=Chain("c", chain), links=links))
+    assert [point.name for point in plan.captures] == points
+
+
+def test_expected_round_trip_times(geo: tuple[Network, Experiment]) -> None:
+    """Every world host to every island host: both propagation delays and the server's class."""
+    checks = {(check.src, check.dst): check for check in make_plan(*geo).checks}
+    assert len(checks) == 8 * 7
+    assert checks["ws", "is"].rtt_ns == 500_000_000
+    assert checks["w6", "i1"].rtt_ns == 700_000_000
+    assert checks["w6", "i1"].terrestrial_rtt_ns == 200_000_000
+    assert checks["w6", "i1"].jitter_ns == 0
+
+
+def test_jitter_of_both_directions_adds_up(geo: tuple[Network, Experiment]) -> None:
+    """The class's jitter is met twice, the link's once each way."""
+    network, experiment = geo
+    delay = network.delay_boxes[0]
+    shaky = tuple(replace(each, jitter=Duration(1_000_000)) for each in delay.classes)
+    network = replace(network, delay_boxes=(replace(delay, classes=shaky),))
+    link = experiment.links[0]
+    unsteady = replace(link, to_island=replace(link.to_island, jitter=Duration(3_000_000)))
+    checks = {check.src: check for check in make_plan(network, replace(experiment, links=(unsteady,))).checks}
+    assert checks["w1"].jitter_ns == 5_000_000
+    assert checks["ws"].jitter_ns == 3_000_000
+
+
+def test_delay_classes_are_half_an_rtt_each_way(geo: tuple[Network, Experiment]) -> None:
+    """The delay box sees every frame twice."""
+    config = next(job.config for job in make_plan(*geo).jobs if job.name == "delay-delay")
+    assert config is not None
+    assert config["classes"][0] == {"vlan": 101, "delay_ns": 2_500_000, "jitter_ns": 0}
+
+
+def test_boxes_do_not_share_a_seed(geo: tuple[Network, Experiment]) -> None:
+    """Jitter of two boxes is independent, follows the experiment's seed, and fits any JSON reader's numbers."""
+    network, experiment = geo
+
+    def seeds(of: Experiment) -> list[int]:
+        return [(job.config or {})["seed"] for job in make_plan(network, of).jobs if job.phase is Phase.SERVICE]
+
+    assert len({*seeds(experiment), *seeds(replace(experiment, seed=2))}) == 4
+    assert all(0 <= seed < 2**53 for seed in seeds(experiment))
+
+
+def test_machines(geo: tuple[Network, Experiment]) -> None:
+    """Hosts know the other side's hosts, routed boxes both sides', transparent ones nobody."""
+    network, experiment = geo
+    settings = {each.host: each for each in make_plan(network, experiment).hosts}
+    assert set(settings) == set(network.machines)
+    (host,) = settings["i1"].interfaces
+    assert (host.address, host.routes) == ("10.20.0.1/32", ("10.10.0.0/16",))
+    assert dict(host.neighbours) == {str(h.address): h.interface.mac for h in network.world_hosts}
+    world, island = settings["pep-w"].interfaces
+    assert world.promiscuous
+    assert world.accept_foreign
+    assert (world.address, world.routes, island.routes) == (None, ("10.10.0.0/16",), ("10.20.0.0/16",))
+    assert dict(island.neighbours) == {str(h.address): h.interface.mac for h in network.island_hosts}
+    assert ("net.ipv4.ip_forward", "1") in settings["pep-w"].sysctls
+    for transparent in ("sat", "delay", "cap-w"):
+        assert all(i.promiscuous and not i.neighbours and not i.address for i in settings[transparent].interfaces)
+        assert "net.ipv4.ip_forward" not in dict(settings[transparent].sysctls)
+
+
+def test_tcp_sysctls(geo: tuple[Network, Experiment]) -> None:
+    """What decides a TCP result is pinned to what the experiment says; initial buffers never exceed the bound."""
+    _, experiment = geo
+    pinned = dict(tcp_sysctls(experiment))
+    assert pinned["net.ipv4.tcp_congestion_control"] == "cubic"
+    assert pinned["net.ipv4.tcp_ecn"] == "0"
+    assert pinned["net.ipv4.tcp_no_metrics_save"] == "1"
+    small = replace(experiment, tcp=replace(experiment.tcp, ecn=True, buffer_max=Size(64_000)))
+    assert dict(tcp_sysctls(small))["net.ipv4.tcp_rmem"] == "4096\t64000\t64000"
+    assert dict(tcp_sysctls(small))["net.ipv4.tcp_ecn"] == "1"
+
+
+def test_a_plan_survives_json(geo: tuple[Network, Experiment]) -> None:
+    """What the manifest holds is the plan."""
+    plan = make_plan(*geo)
+    assert from_json(Plan, json.loads(plan_json(plan))) == plan
+
+
+def test_equal_bytes_in_every_process(project: Path, geo: tuple[Network, Experiment]) -> None:
+    """Neither hash seed nor process changes a byte."""
+    script = (
+        "import sys; from pathlib import Path; from atoll.model.load import load_experiment; "
+        "from atoll.control.plan import make_plan, plan_sha256; "
+        "print(plan_sha256(make_plan(*load_experiment(Path(sys.argv[1])))))"
+    )
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", script, str(project / "examples" / "geo.yaml")],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        for seed in ("1", "2")
+    }
+    network, experiment = geo
+    there = load_experiment(project / "examples" / "geo.yaml")
+    assert (network, experiment) == there
+    assert printed == {plan_sha256(make_plan(network, experiment))}
+
+
+def test_text_for_people(geo: tuple[Network, Experiment]) -> None:
+    """Each entry stands with its reason, each path with its expected round-trip time."""
+    text = plan_text(make_plan(*geo))
+    assert "w3 -> island: class rtt-50 of delay" in text
+    assert "pop, port 21, port 15" in text
+    assert "w6 -> i1, i2, i3, i4, i5, i6, is: 700 ms (terrestrial 200 ms)" in text
+    assert "tcpdump -Z root" in text
+
+
+def test_changes_as_text(geo: tuple[Network, Experiment]) -> None:
+    """A change is told with its entry and its reason; none is told, too."""
+    entry = make_plan(*geo).flows[0]
+    assert changes_text([Change(ChangeAction.ADD, entry, "missing on sw-c")]) == f"add    {entry} (missing on sw-c)"
+    assert changes_text([]) == "nothing to change: the switches hold the plan"

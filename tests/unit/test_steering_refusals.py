@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What steering can do across several switches, and how it says what it can't."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from atoll.model.errors import PlanError
+from atoll.model.experiment import Chain, Experiment
+from atoll.model.load import load_experiment
+from atoll.model.network import Network, PortRef
+from atoll_apps.steering import flow_entries
+from tests.property.table_model import Frame, TableModel
+
+
+@pytest.fixture
+def demo(project: Path) -> tuple[Network, Experiment]:
+    """The demo's lab and experiment."""
+    return load_experiment(project / "examples" / "geo.yaml")
+
+
+def moved(network: Network, box: str, world: str, island: str) -> Network:
+    """The network with a chain box on other ports (``switch/port``)."""
+
+    def ref(text: str) -> PortRef:
+        switch, port = text.split("/")
+        return PortRef(switch, int(port))
+
+    old = network.box(box)
+    new = replace(old, world=replace(old.world, attached=ref(world)), island=replace(old.island, attached=ref(island)))
+    return replace(network, boxes=tuple(new if each is old else each for each in network.boxes))
+
+
+def names(network: Network, experiment: Experiment, src: str, dst: str) -> list[str]:
+    """The machines a frame comes to on its way between two hosts."""
+    model = TableModel(network, flow_entries(network, experiment))
+    one, other = network.host(src), network.host(dst)
+    return [seen.name for seen in model.send(Frame(one.address, other.address), one.interface.attached)]
+
+
+def test_a_delay_box_may_stand_on_a_world_switch(demo: tuple[Network, Experiment]) -> None:
+    """Servers of the other world switch cross the chain switch twice, tagged and untagged, and are told apart."""
+    network, experiment = demo
+    delay = network.delay_boxes[0]
+    elsewhere = replace(delay, trunk=replace(delay.trunk, attached=PortRef("sw-w1", 20)))
+    network = replace(network, delay_boxes=(elsewhere,))
+    for server in ("w1", "w4"):
+        assert names(network, experiment, server, "i3") == ["delay", "tap-w", "sat", "tap-i", "i3"]
+        assert names(network, experiment, "i3", server) == ["tap-i", "sat", "tap-w", "delay", server]
+    assert names(network, experiment, "ws", "is") == ["tap-w", "sat", "tap-i", "is"]
+
+
+def test_a_box_may_stand_on_the_island_switch(demo: tuple[Network, Experiment]) -> None:
+    """The last box of a chain on the island's own switch: frames cross the trunk once in each direction."""
+    network, experiment = demo
+    network = moved(network, "pep-i", "sw-i/19", "sw-i/20")
+    experiment = replace(experiment, chain=Chain("geo", ("pep-w", "tap-w", "sat", "tap-i", "pep-i")))
+    assert names(network, experiment, "w2", "i1") == ["delay", "pep-w", "tap-w", "sat", "tap-i", "pep-i", "i1"]
+    assert names(network, experiment, "i1", "w2") == ["pep-i", "tap-i", "sat", "tap-w", "pep-w", "delay", "w2"]
+
+
+def test_taps_and_delay_without_boxes(demo: tuple[Network, Experiment]) -> None:
+    """An empty chain is a plain wire, whose taps still see what passes."""
+    network, experiment = demo
+    wire = replace(experiment, chain=Chain("wire", ("tap-w",)))
+    assert names(network, wire, "w6", "i6") == ["delay", "tap-w", "i6"]
+    assert names(network, wire, "i6", "w6") == ["tap-w", "delay", "w6"]
+    assert names(network, replace(experiment, chain=Chain("wire", ())), "ws", "i6") == ["i6"]
+
+
+def test_legs_that_cannot_be_told_apart_are_named(demo: tuple[Network, Experiment]) -> None:
+    """A box amid the chain on a world switch: its frames come back looking like those of that switch's hosts."""
+    network, experiment = demo
+    network = moved(network, "coder-w", "sw-w1/13", "sw-w1/14")
+    experiment = replace(experiment, chain=Chain("geo", ("pep-w", "coder-w", "sat")))
+    with pytest.raises(PlanError) as refusal:
+        flow_entries(network, experiment)
+    message = str(refusal.value)
+    assert "'ws -> pep-w: not delayed'" in message
+    assert "'coder-w -> sat: chain, to island'" in message
+    assert "both arrive at sw-c/1 untagged" in message
+    assert "attach boxes and taps that follow one another in the chain to one switch" in message
+
+
+def test_a_way_that_turns_back_is_refused(demo: tuple[Network, Experiment]) -> None:
+    """A tap beside the way, not on it: a switch does not send a frame out of the port it came in."""
+    network, experiment = demo
+    tap = network.tap("tap-i")
+    aside = replace(tap, interface=replace(tap.interface, attached=PortRef("sw-w2", 22)))
+    network = replace(network, taps=tuple(aside if each is tap else each for each in network.taps))
+    with pytest.raises(PlanError, match=r"would have to leave sw-w2 by port 24, through which they come"):
+        flow_entries(network, experiment)
+
+
+def test_switches_without_a_trunk_between_them_are_named(demo: tuple[Network, Experiment]) -> None:
+    """Steering needs trunks; the message says between which switches."""
+    network, experiment = demo
+    with pytest.raises(PlanError, match=r"no trunk leads from sw-w1 to sw-c; connect the two switches"):
+        flow_entries(replace(network, trunks=()), experiment)
+
+
+def test_cookies_tell_app_leg_and_class(demo: tuple[Network, Experiment]) -> None:
+    """A7, app, leg, class: entries of one leg can be counted together, and are the same in every plan."""
+    network, experiment = demo
+    cookies = {entry.why: entry.cookie for entry in flow_entries(network, experiment)}
+    assert cookies["w3 -> island: class rtt-50 of delay"] == 0xA7_02_01_00_00000067
+    assert cookies["sat -> w3: class rtt-50 of delay"] == 0xA7_02_03_00_00000067
+    assert cookies["ws -> sat: not delayed"] == 0xA7_01_01_00_00000000
