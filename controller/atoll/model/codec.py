@@ -2,8 +2,10 @@
 """Model values to JSON and back: one codec for plan, manifest and the protocols between processes."""
 
 import dataclasses
+import functools
 import types
 import typing
+from collections.abc import Iterator
 from enum import Enum
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any, TypeVar, Union, cast
@@ -18,7 +20,7 @@ def to_json(thing: Any) -> Any:
     """
     if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
         if _is_quantity(type(thing)):
-            return getattr(thing, "base")
+            return cast(Any, thing).base
         fields = {f.name: to_json(getattr(thing, f.name)) for f in dataclasses.fields(thing)}
         return {"kind": type(thing).__name__, **fields} if type(thing).__name__ in _TAGGED else fields
     if isinstance(thing, Enum):
@@ -35,7 +37,8 @@ def to_json(thing: Any) -> Any:
 def from_json(cls: type[T], data: Any) -> T:
     """The value of type ``cls`` that ``to_json`` made ``data`` from.
 
-    Raises TypeError, KeyError or ValueError when ``data`` is not such a value.
+    ``data`` is as ``json.loads`` gives it. A field left out takes its default; keys unknown to ``cls`` are ignored.
+    Raises TypeError or ValueError when ``data`` is not such a value.
     """
     return cast(T, _structure(cls, data))
 
@@ -53,27 +56,40 @@ def _structure(hint: Any, data: Any) -> Any:
     if origin in (Union, types.UnionType):
         return _structure_union(typing.get_args(hint), data)
     if origin is tuple:
-        members = typing.get_args(hint)
-        if len(members) == 2 and members[1] is Ellipsis:
-            return tuple(_structure(members[0], item) for item in data)
-        return tuple(_structure(member, item) for member, item in zip(members, data, strict=True))
+        return tuple(_structure_items(typing.get_args(hint), _expect(list, data)))
     if origin is dict:
-        return dict(cast("dict[str, Any]", data))
+        return _expect(dict, data)
     if hint is Any:
         return data
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        if _is_quantity(hint):
-            return cast(Any, hint)(_structure(int, data))
-        hints = typing.get_type_hints(hint)
-        return hint(
-            **{f.name: _structure(hints[f.name], data[f.name]) for f in dataclasses.fields(hint) if f.name in data}
-        )
     if hint in _JSON_SCALARS:
-        if type(data) is not hint:
-            msg = f"{data!r} is not {hint.__name__}"
-            raise TypeError(msg)
-        return data
-    return cast(Any, hint)(data)  # an Enum or an address
+        return _expect(hint, data)
+    if not dataclasses.is_dataclass(hint):
+        return hint(_expect(str, data))  # an Enum or an address
+    make = cast("type[Any]", hint)
+    if _is_quantity(make):
+        return make(_expect(int, data))
+    fields: dict[str, Any] = _expect(dict, data)
+    return make(**{name: _structure(hint, fields[name]) for name, hint in _hints(make).items() if name in fields})
+
+
+def _expect(kind: type[Any], data: Any) -> Any:
+    """``data``, if JSON made it a ``kind`` and nothing like it: true is no number, "false" is not false."""
+    if type(data) is not kind:
+        msg = f"{data!r} is not {kind.__name__}"
+        raise TypeError(msg)
+    return data
+
+
+@functools.cache
+def _hints(cls: type[Any]) -> dict[str, Any]:
+    hints = typing.get_type_hints(cls)
+    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+
+
+def _structure_items(members: tuple[Any, ...], data: list[Any]) -> Iterator[Any]:
+    if len(members) == 2 and members[1] is Ellipsis:
+        members = (members[0],) * len(data)
+    return (_structure(member, item) for member, item in zip(members, data, strict=True))
 
 
 def _structure_union(members: tuple[Any, ...], data: Any) -> Any:
@@ -86,7 +102,7 @@ def _structure_union(members: tuple[Any, ...], data: Any) -> Any:
     for member in concrete:
         try:
             return _structure(member, data)
-        except (TypeError, ValueError, KeyError):
+        except (TypeError, ValueError):
             continue
     msg = f"{data!r} is none of {members}"
     raise TypeError(msg)

@@ -72,7 +72,7 @@ def read_document(path: Path) -> Document:
     """Read and compose a file; whatever is wrong with it becomes a mistake, never an exception."""
     file = label(path)
     try:
-        with open(path, "rb", opener=_open_without_waiting) as opened:  # noqa: PTH123 (Path.open takes no opener)
+        with open(path, "rb", opener=_open_without_waiting) as opened:  # Path.open takes no opener
             if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
                 return _unreadable(file, 0, "is not a regular file; give a YAML file")
             content = opened.read(_MOST_BYTES + 1)
@@ -115,9 +115,9 @@ def compose_document(text: str, file: str) -> Document:
 
 def label(path: Path) -> str:
     """What messages call a file: relative to the working directory when it is below, otherwise as given."""
-    absolute = os.path.abspath(path)  # not Path.resolve: symbolic links keep the name the user knows
-    here = os.path.join(os.getcwd(), "")
-    return absolute[len(here) :] if absolute.startswith(here) else os.path.normpath(path)
+    absolute = os.path.normpath(Path.cwd() / path)  # not Path.resolve: symbolic links keep the name the user knows
+    here = f"{Path.cwd()}/"
+    return absolute.removeprefix(here) if absolute.startswith(here) else os.path.normpath(path)
 
 
 def _open_without_waiting(name: str, flags: int) -> int:
@@ -193,7 +193,8 @@ class _Builder:
         if not str(node.tag).startswith(_YAML_TAG):
             self.mistakes.append(Mistake(self.file, key_line, f"tag {node.tag} has no meaning here; remove it"))
         if node.id == "scalar":
-            self.lines[place] = max(key_line, self.line_of(node))
+            empty = node.value == "" and node.style is None  # its mark is where the next thing begins
+            self.lines[place] = key_line if empty else max(key_line, self.line_of(node))
             return _scalar(node)
         self.lines[place] = key_line
         if node.id == "sequence":

@@ -162,7 +162,7 @@ Name = Annotated[
     PlainValidator(_text(_name, "a name", "sw-1")),
     _pattern(_NAME.pattern),
 ]
-Key = Annotated[str, AfterValidator(_name)]
+Key = Annotated[str, AfterValidator(_name), _pattern(_NAME.pattern)]
 """A name where it is the key of a mapping (there YAML's text is all there is)."""
 InterfaceName = Annotated[
     str, PlainValidator(_text(_interface, "an interface name", "eth0")), _pattern(_INTERFACE.pattern)

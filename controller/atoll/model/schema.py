@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from pydantic.json_schema import GenerateJsonSchema
+from ruamel.yaml import YAML
 
 from atoll.model.raw import Raw
 from atoll.model.raw_experiment import RawExperiment
@@ -17,7 +18,8 @@ from atoll.model.raw_lab import RawLab
 from atoll.model.units import Duration, Rate, Size
 
 FOLDER = Path(__file__).parent / "schemas"
-_BY_NAME = ("properties", "$defs")  # mappings from names of the description's own; one may be "title"
+_YAML: Any = YAML(typ="safe", pure=True)
+_BY_NAME = ("properties", "$defs")  # keys there are names, and "title" could be one
 SCHEMAS: dict[str, type[Raw]] = {"lab.schema.json": RawLab, "experiment.schema.json": RawExperiment}
 
 
@@ -36,7 +38,7 @@ def schema_text(model: type[Raw]) -> str:
     """The schema of a description, as committed."""
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **_untitled(model.model_json_schema(schema_generator=_Generator)),
+        **_tidied(model.model_json_schema(schema_generator=_Generator)),
     }
     return json.dumps(schema, indent=2) + "\n"
 
@@ -48,21 +50,27 @@ def write_schemas() -> None:
         (FOLDER / file).write_text(schema_text(model), encoding="utf-8")
 
 
-def _untitled(schema: Any) -> Any:
-    """Without pydantic's titles, which repeat the keys: editors would show them instead of the descriptions."""
+def _tidied(schema: Any) -> Any:
+    """What pydantic generates, made fit for editors.
+
+    Titles go: they repeat the keys and would be shown instead of the descriptions. Examples become what their YAML says.
+    Where names of things are keys there is nothing but names: pydantic leaves other keys unchecked.
+    """
     if isinstance(schema, list):
-        return [_untitled(part) for part in cast("list[Any]", schema)]
+        return [_tidied(part) for part in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
         return schema
-    parts = {
-        key: part
-        for key, part in cast("dict[str, Any]", schema).items()
-        if not (key == "title" and isinstance(part, str))
-    }
-    return {
-        key: {name: _untitled(entry) for name, entry in part.items()} if key in _BY_NAME else _untitled(part)
-        for key, part in parts.items()
-    }
+    tidied: dict[str, Any] = {}
+    for key, part in cast("dict[str, Any]", schema).items():
+        if key in _BY_NAME:
+            tidied[key] = {name: _tidied(entry) for name, entry in part.items()}
+        elif key == "examples":
+            tidied[key] = [_YAML.load(example) if isinstance(example, str) else example for example in part]
+        elif key != "title":
+            tidied[key] = _tidied(part)
+    if "patternProperties" in tidied:
+        tidied["additionalProperties"] = False
+    return tidied
 
 
 if __name__ == "__main__":

@@ -26,6 +26,8 @@ ENTRY = {  # sections whose keys are names, and what one entry is called
     "latency": "latency of",
 }
 _MOST_LISTED = 12
+_ALIKE = 0.6  # what difflib calls a close match
+_LONGEST_LIKENED = 100  # characters; the comparison takes quadratic time
 
 
 def word(model: type[Raw], error: ErrorDetails) -> str:
@@ -43,7 +45,8 @@ def word(model: type[Raw], error: ErrorDetails) -> str:
         case "value_error":
             return f"{_prefix(call(place))}{cast(Any, error)['ctx']['error']}"
         case "enum" | "literal_error":
-            return f"{_prefix(call(place))}unknown {key} {shown(given)}; {suggest(given, _choices(field), key.rstrip('s') + 's')}"
+            remedy = suggest(given, _choices(field), f"{key.rstrip('s')}s")
+            return f"{_prefix(call(place))}unknown {key} {shown(given)}; {remedy}"
         case "int_type" | "greater_than_equal" | "less_than_equal":
             return f"{_prefix(call(place))}{shown(given)} is not a whole number{_range(field)}"
         case "bool_type":
@@ -84,9 +87,10 @@ def suggest(given: object, known: Iterable[str], what: str) -> str:
 
 
 def nearest(given: str, known: Iterable[str]) -> str | None:
-    """The known word that ``given`` was probably meant to be."""
-    found = difflib.get_close_matches(given[:100], list(known), n=1, cutoff=0.6)
-    return found[0] if found else None
+    """The known word that ``given`` was probably meant to be, the first of several."""
+    likeness = {name: difflib.SequenceMatcher(None, given[:_LONGEST_LIKENED], name).ratio() for name in known}
+    best = max(likeness, key=lambda name: likeness[name], default="")
+    return best if likeness.get(best, 0) >= _ALIKE else None
 
 
 def suggest_key(model: type[Raw], place: Place) -> str | None:

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``atoll check``: what it prints, and its exit code."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from atoll.cli.check import check
+
+
+def test_right_files_are_summed_up_in_a_line_each(project, monkeypatch, capsys):
+    monkeypatch.chdir(project)
+    assert check([Path("emulation/labs/island.yaml"), Path("examples/geo.yaml")], as_json=False) == 0
+    assert capsys.readouterr().out == (
+        "emulation/labs/island.yaml: ok (lab island: 4 switches, 15 hosts, 5 chain boxes, 6 latency classes, 2 taps)\n"
+        "examples/geo.yaml: ok (experiment geo on lab island: chain tap-w - sat - tap-i; 20 channels, 1 min)\n"
+    )
+
+
+def broken_lab_with_two_experiments(folder: Path, project: Path) -> list[Path]:
+    lab = (project / "emulation/labs/island.yaml").read_text(encoding="utf-8").replace("10.10.0.2,", "10.10.0.1,")
+    (folder / "lab.yaml").write_text(lab, encoding="utf-8")
+    for name in ("geo", "meo"):
+        text = (project / f"examples/{name}.yaml").read_text(encoding="utf-8")
+        (folder / f"{name}.yaml").write_text(
+            text.replace("../emulation/labs/island.yaml", "lab.yaml"), encoding="utf-8"
+        )
+    return [Path("geo.yaml"), Path("meo.yaml")]
+
+
+def test_a_mistake_in_a_shared_lab_is_told_once(project, tmp_path, monkeypatch, capsys):
+    files = broken_lab_with_two_experiments(tmp_path, project)
+    monkeypatch.chdir(tmp_path)
+    assert check([*files, project / "examples/geo.yaml"], as_json=False) == 2
+    out, err = capsys.readouterr()
+    assert err.count("\n") == 1
+    assert err.startswith("lab.yaml:22: host 'w2': ip: address 10.10.0.1 is already taken by host 'w1'")
+    assert out.startswith(f"{project}/examples/geo.yaml: ok (")
+
+
+def test_json_is_one_object(project, tmp_path, monkeypatch, capsys):
+    files = broken_lab_with_two_experiments(tmp_path, project)
+    monkeypatch.chdir(tmp_path)
+    assert check(files, as_json=True) == 2
+    told = json.loads(capsys.readouterr().out)
+    assert told["ok"] is False
+    assert [(one["file"], one["line"]) for one in told["mistakes"]] == [("lab.yaml", 22)]
+    monkeypatch.chdir(project)
+    assert check([Path("examples/geo.yaml")], as_json=True) == 0
+    assert json.loads(capsys.readouterr().out) == {"ok": True, "mistakes": []}
+
+
+def test_checking_loads_nothing_heavy_and_touches_nothing(project):
+    """What makes a command line slow to answer, or could start something, is not even imported."""
+    heavy = ["aiohttp", "asyncio", "matplotlib", "mininet", "numpy", "os_ken", "polars", "subprocess"]
+    program = (
+        "import sys; from pathlib import Path; from atoll.cli.check import check; "
+        f"code = check([Path('examples/geo.yaml')], False); print(*sorted(set({heavy}) & set(sys.modules))); sys.exit(code)"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], cwd=project, capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines()[1:] == [""]

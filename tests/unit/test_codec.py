@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The codec: every model value survives JSON, and what is no such value is refused."""
+
+import json
+from ipaddress import IPv4Network
+
+import pytest
+
+from atoll.model.codec import from_json, to_json
+from atoll.model.experiment import Experiment, TcpSettings
+from atoll.model.flow import FlowEntry, Match, Output, PopVlan, PushVlan, Vlan
+from atoll.model.load import load_experiment
+from atoll.model.network import Network
+from atoll.model.plan import JobSpec, Phase
+from atoll.model.units import Rate, Size
+
+ENTRY = FlowEntry(
+    "sw-c",
+    1000,
+    Match(in_port=3, vlan=Vlan.UNTAGGED, ipv4_src=IPv4Network("10.10.0.1/32")),
+    (PopVlan(), PushVlan(101), Output(10)),
+    cookie=0xA7 << 56,
+    why="w1 -> island",
+)
+
+
+def through_text(thing):
+    return json.loads(json.dumps(to_json(thing)))
+
+
+@pytest.mark.parametrize("name", ["geo", "meo"])
+def test_a_shipped_experiment_and_its_network_survive_json(project, name):
+    network, experiment = load_experiment(project / f"examples/{name}.yaml")
+    assert from_json(Network, through_text(network)) == network
+    assert from_json(Experiment, through_text(experiment)) == experiment
+
+
+@pytest.mark.parametrize("vlan", [None, 101, Vlan.UNTAGGED])
+def test_a_flow_entry_survives_json_with_every_kind_of_vlan_match(vlan):
+    entry = FlowEntry(ENTRY.switch, ENTRY.priority, Match(3, vlan), ENTRY.actions, ENTRY.cookie, ENTRY.why)
+    assert from_json(FlowEntry, through_text(entry)) == entry
+
+
+def test_actions_carry_their_kind():
+    assert through_text(ENTRY)["actions"] == [
+        {"kind": "PopVlan"},
+        {"kind": "PushVlan", "vlan": 101},
+        {"kind": "Output", "port": 10},
+    ]
+
+
+def test_a_job_keeps_its_configuration_and_its_absent_fields():
+    job = JobSpec("ping", "ws", Phase.PING, ("atoll-host", "ping"), {"count": None, "targets": [{"name": "i1"}]})
+    assert from_json(JobSpec, through_text(job)) == job
+
+
+def test_quantities_are_integers_of_their_smallest_unit():
+    assert to_json((Rate(16), Size(5))) == [16, 5]
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"ecn": "false"}, TypeError),  # bool("false") would be true
+        ({"ecn": 1}, TypeError),
+        ({"congestion_control": 5}, TypeError),
+        ({"buffer_max": "16 MB"}, TypeError),
+        ({"buffer_max": True}, TypeError),
+        ({"buffer_max": None}, TypeError),
+    ],
+)
+def test_a_value_of_another_type_is_refused(change, error):
+    right = to_json(TcpSettings("cubic", ecn=False, buffer_max=Size(5)))
+    with pytest.raises(error):
+        from_json(TcpSettings, right | change)
+
+
+@pytest.mark.parametrize("missing", ["congestion_control", "ecn", "buffer_max"])
+def test_a_missing_field_is_refused(missing):
+    right = to_json(TcpSettings("cubic", ecn=False, buffer_max=Size(5)))
+    del right[missing]
+    with pytest.raises(TypeError):
+        from_json(TcpSettings, right)
+
+
+@pytest.mark.parametrize("action", [{"kind": "SetField"}, {"kind": "PushVlan"}, {"kind": "PushVlan", "vlan": "101"}])
+def test_an_unknown_or_incomplete_action_is_refused(action):
+    with pytest.raises(TypeError):
+        from_json(FlowEntry, through_text(ENTRY) | {"actions": [action]})

@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""experiment.yaml: what the shipped experiments resolve to, defaults, and the exact message for every kind of mistake."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from atoll.model.errors import DescriptionError
+from atoll.model.experiment import Counted, Experiment
+from atoll.model.load import load_any, load_experiment, load_lab
+from atoll.model.network import Network
+from atoll.model.units import Duration, Rate, Size
+
+
+@pytest.fixture(scope="module")
+def lab(project):
+    return (project / "emulation/labs/island.yaml").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def text(project):
+    """The shipped GEO experiment, beside its lab."""
+    return (
+        (project / "examples/geo.yaml").read_text(encoding="utf-8").replace("../emulation/labs/island.yaml", "lab.yaml")
+    )
+
+
+@pytest.fixture
+def load(tmp_path, monkeypatch, lab):
+    """Loads texts as e.yaml and lab.yaml of the working directory."""
+    monkeypatch.chdir(tmp_path)
+
+    def load_texts(text: str, lab: str = lab) -> tuple[Network, Experiment]:
+        Path("e.yaml").write_text(text, encoding="utf-8")
+        Path("lab.yaml").write_text(lab, encoding="utf-8")
+        return load_experiment(Path("e.yaml"))
+
+    return load_texts
+
+
+def mistakes_of(load, *texts: str) -> list[str]:
+    with pytest.raises(DescriptionError) as refused:
+        load(*texts)
+    return str(refused.value).splitlines()
+
+
+def edited(text: str, *edits: tuple[str, str]) -> str:
+    for old, new in edits:
+        assert text.count(old) == 1, f"{old!r} must stand in the text exactly once"
+        text = text.replace(old, new)
+    return text
+
+
+def line_of(text: str, words: str) -> int:
+    assert text.count(words) == 1, f"{words!r} must stand in the edited text exactly once"
+    return text[: text.index(words)].count("\n") + 1
+
+
+def test_the_demo_is_what_the_issue_asks_for(load, text):
+    network, experiment = load(text)
+    assert (experiment.name, experiment.file, experiment.lab, experiment.seed) == ("geo", "e.yaml", "lab.yaml", 1)
+    assert experiment.chain.hops == ("tap-w", "sat", "tap-i")
+    down, up = experiment.link("sat").to_island, experiment.link("sat").to_world
+    assert (down.rate, down.delay, down.queue) == (Rate(16_000_000), Duration(250 * 10**6), Size(100_000))
+    assert up.rate == Rate(4_000_000)
+    assert [name for _, name in experiment.latency] == [delay.name for delay in network.delay_boxes[0].classes]
+    assert experiment.transfer is not None
+    assert (experiment.transfer.size, experiment.transfer.start) == (Size(10**7), Duration(10 * 10**9))
+    assert (experiment.traffic.channels, experiment.duration) == (20, Duration(60 * 10**9))
+
+
+MINIMAL = """\
+name: least
+lab: lab.yaml
+duration: 10 s
+chain: [sat]
+links:
+  sat:
+    to_island: {rate: 1 Mbit/s, delay: 5 ms, queue: 1500 B}
+    to_world: {rate: 1 Mbit/s, delay: 5 ms, queue: 1500 B}
+traffic: {channels: 0}
+"""
+
+
+def test_defaults(load):
+    _, experiment = load(MINIMAL)
+    assert experiment.seed == 1
+    assert experiment.latency == ()
+    assert (experiment.traffic.flow_sizes, experiment.traffic.port) == ("published", 5001)
+    assert experiment.transfer is None
+    assert experiment.ping.interval == Duration(100 * 10**6)
+    assert (experiment.tcp.congestion_control, experiment.tcp.ecn, experiment.tcp.buffer_max) == (
+        "cubic",
+        False,
+        Size(16 * 10**6),
+    )
+    assert (experiment.links[0].counts, experiment.links[0].to_island.jitter) == (Counted.IP, Duration(0))
+
+
+def test_defaults_of_a_transfer(load):
+    _, experiment = load(MINIMAL.replace("10 s", "20 s") + "transfer: {size: 1 MB}\n")
+    assert experiment.transfer is not None
+    assert (experiment.transfer.start, experiment.transfer.tool, experiment.transfer.port) == (
+        Duration(10 * 10**9),
+        "atoll",
+        5201,
+    )
+
+
+def test_an_empty_chain_and_an_undelayed_server_are_fine(load, text):
+    _, experiment = load(MINIMAL.replace("[sat]", "[]").split("links:")[0] + "traffic: {channels: 1}\n")
+    assert experiment.chain.hops == ()
+    _, experiment = load(edited(text, ("  w3: rtt-50\n", "")))
+    assert "w3" not in dict(experiment.latency)
+
+
+SAT = "    to_island: {rate: 16 Mbit/s, delay: 250 ms, queue: 100 kB}"
+
+# What is replaced, by what, words on the line of the mistake, and the message; @words@ stands for a line of lab.yaml.
+MISTAKES = [
+    # -- names
+    ("chain: [tap-w, sat,", "chain: [tap-x, sat,", "chain", "chain hop 1: unknown box or tap 'tap-x'; did you mean 'tap-w'? known boxes and taps: pep-w, coder-w, sat, coder-i, pep-i, tap-w, tap-i"),
+    ("chain: [tap-w, sat,", "chain: [w1, sat,", "chain", "chain hop 1: 'w1' is a host, and a chain holds boxes and taps; known boxes and taps: pep-w, coder-w, sat, coder-i, pep-i, tap-w, tap-i"),
+    ("chain: [tap-w, sat,", "chain: [tap-i, sat,", "chain", "chain hop 3: 'tap-i' stands in the chain twice; keep one of them"),
+    ("  w1: rtt-5\n", "  w1: rtt-6\n", "rtt-6", "latency of 'w1': no delay box carries the latency class 'rtt-6'; did you mean 'rtt-5'? known classes: rtt-5, rtt-20, rtt-50, rtt-90, rtt-140, rtt-200"),
+    ("  w1: rtt-5\n", "  w9: rtt-5\n", "w9", "latency of 'w9': unknown world server 'w9'; known world servers: w1, w2, w3, w4, w5, w6"),
+    ("  w1: rtt-5\n", "  i1: rtt-5\n", "i1", "latency of 'i1': an island-client has no terrestrial latency; give it to world servers only"),
+    ("  w1: rtt-5\n", "  ws: rtt-5\n", "ws", "latency of 'ws': the world-special host is never delayed; remove it"),
+    ("  w1: rtt-5\n", "  wh: rtt-5\n", "wh", "latency of 'wh': the world-whistle host is never delayed; remove it"),
+    ("  w1: rtt-5\n", "  w1: [rtt-5]\n", "[rtt-5]", "latency of 'w1': a list where text belongs"),
+    ("\nlinks:", "\nlinks:\n  pep-w: {to_island: &d {rate: 1 Mbit/s, delay: 0 s, queue: 2 kB}, to_world: *d}", "pep-w", "link 'pep-w': box 'pep-w' is a router, which has no link settings; remove them"),
+    ("\nlinks:", "\nlinks:\n  sta: {to_island: &d {rate: 1 Mbit/s, delay: 0 s, queue: 2 kB}, to_world: *d}", "sta:", "link 'sta': unknown box 'sta'; did you mean 'sat'? known satellite emulators: sat"),
+    ("chain: [tap-w, sat, tap-i]", "chain: [tap-w, tap-i]", "sat:", "link 'sat': 'sat' is not in the chain; put it there or remove its settings"),
+    ("lab: lab.yaml", "lab: nowhere.yaml", "lab:", "lab: nowhere.yaml: there is no such file; the path is relative to this file"),
+    ("lab: lab.yaml", "lab: e.yaml", "lab:", "lab: e.yaml is an experiment; name the file of a lab"),
+    ("lab: lab.yaml", "lab: ''", "lab:", "lab: .: is a directory; give a YAML file; the path is relative to this file"),
+    ("flow_sizes: published", "flow_sizes: publishd", "publishd", "traffic: flow_sizes: unknown flow_sizes 'publishd'; did you mean 'published'? known flow_sizes: published"),
+    ("start: 10 s}", "start: 10 s, tool: iperf}", "iperf", "transfer: tool: unknown tool 'iperf'; did you mean 'iperf3'? known tools: atoll, iperf3"),
+    # -- links
+    (SAT, SAT.replace("100 kB", "1499 B"), "1499", "link 'sat': to_island: queue: '1499 B' is too small; it must be at least 1500 B (one MTU), or no full-size packet ever fits"),
+    (SAT, SAT.replace("100 kB}", "100 kB, jitter: 251 ms}"), "251", "link 'sat': to_island: jitter: 251 ms exceeds the delay; write at most 250 ms"),
+    (SAT, SAT.replace("250 ms", "250"), "to_island", "link 'sat': to_island: delay: the number 250 is not a duration; write a number and one of ns, us, ms, s, min, h, such as '250 ms'"),
+    (SAT, "    to_island: 16 Mbit/s", "to_island", "link 'sat': to_island: '16 Mbit/s' where keys belong, such as 'to_island: {rate: 16 Mbit/s, delay: 250 ms, queue: 100 kB}'"),
+    (SAT, SAT + "\n    counts: frames", "counts", "link 'sat': counts: unknown counts 'frames'; known counts: ip, ethernet"),
+    (SAT + "\n", "", "sat:", "link 'sat': to_island is missing; add 'to_island: {rate: 16 Mbit/s, delay: 250 ms, queue: 100 kB}'"),
+    # -- times and numbers
+    ("duration: 60 s", "duration: 0 s", "duration", "duration: '0 s' is too small; it must be at least 1 s"),
+    ("duration: 60 s", "duration: 10 s", "start", "transfer: start: 10 s is not before the end at 10 s; start it earlier"),
+    ("duration: 60 s", "duration: 999999999999 h", "duration", "duration: '999999999999 h' is beyond anything this program can count; write less than 9223372036.854775807 s"),
+    ("duration: 60 s\n", "", "name:", "duration is missing; add 'duration: 60 s'"),
+    ("interval: 100 ms", "interval: 999 us", "999", "ping: interval: '999 us' is too small; it must be at least 1 ms"),
+    ("channels: 20", "channels: 100001", "channels", "traffic: channels: the number 100001 is not a whole number from 0 to 100000"),
+    ("channels: 20", "channels: true", "channels", "traffic: channels: true is not a whole number from 0 to 100000"),
+    ("channels: 20", "channels: 1e400", "channels", "traffic: channels: the number inf is not a whole number from 0 to 100000"),
+    ("channels: 20", "channels: 20, port: 65536", "65536", "traffic: port: the number 65536 is not a whole number from 1 to 65535"),
+    ("seed: 1", "seed: -1", "seed", "seed: the number -1 is not a whole number from 0 to 9223372036854775807"),
+    ("seed: 1", "seed: 1.0", "seed", "seed: the number 1.0 is not a whole number from 0 to 9223372036854775807"),
+    ("seed: 1", "seed: " + "9" * 5000, "seed", "seed: '" + "9" * 39 + "…' is not a whole number from 0 to 9223372036854775807"),
+    # -- TCP
+    ("congestion_control: cubic", "congestion_control: 'cubic; reboot'", "reboot", "tcp: congestion_control: 'cubic; reboot' is not a congestion control; write the kernel's name of it, such as cubic, bbr or reno"),
+    ("congestion_control: cubic", "ecn: 'yes'", "ecn", "tcp: ecn: 'yes' is neither true nor false; write one of them without quotes"),
+    ("congestion_control: cubic", "buffer_max: 1399999 B", "buffer_max", "tcp: buffer_max: 1.399999 MB is less than the bandwidth-delay product, 16 Mbit/s x 700 ms = 1.4 MB; write at least that"),
+    # -- shapes
+    ("chain: [tap-w, sat, tap-i]", "chain: tap-w sat tap-i", "chain", "chain: 'tap-w sat tap-i' where a list belongs, such as 'chain: [tap-w, sat, tap-i]'"),
+    ("chain: [tap-w, sat, tap-i]", "chain: [tap-w, sat, tap-i, 5]", "chain", "chain hop 4: the number 5 where text belongs"),
+    ("traffic: {channels: 20, flow_sizes: published}", "traffic:", "traffic", "traffic: nothing where keys belong, such as 'traffic: {channels: 20}'"),
+    ("seed: 1", "sed: 1", "sed", "unknown key 'sed'; did you mean 'seed'? known keys: chain, duration, lab, latency, links, name, ping, seed, tcp, traffic, transfer"),
+    ("name: geo", "name: ../geo", "name", "name: '../geo' is not a name; write a small letter, then small letters, digits and '-' (at most 63 in all)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "where", "message"), MISTAKES, ids=[message[:80] for *_, message in MISTAKES])
+def test_a_mistake_is_told_once_with_its_line_and_its_remedy(load, text, old, new, where, message):
+    wrong = re.sub("^#.*\n", "#\n", edited(text, (old, new)), flags=re.MULTILINE)
+    assert mistakes_of(load, wrong) == [f"e.yaml:{line_of(wrong, where)}: {message}"]
+
+
+def test_a_link_in_the_chain_needs_settings(load, text):
+    wrong = text[: text.index("links:")] + text[text.index("latency:") :]
+    assert mistakes_of(load, wrong) == [
+        f"e.yaml:{line_of(wrong, 'chain:')}: chain hop 2: satellite emulator 'sat' has no settings; add 'sat' to links"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("host", "role", "why"),
+    [
+        ("ws", "world-special", "the ping series starts there"),
+        ("wh", "world-whistle", "the whistle pings start there"),
+        ("is", "island-special", "ping series and whistle go there"),
+    ],
+)
+def test_the_hosts_every_experiment_needs_must_be_in_the_lab(load, text, lab, host, role, why):
+    without = re.sub(rf"\n  {host}: .*", "", lab)
+    assert mistakes_of(load, text, without) == [
+        f"e.yaml:{line_of(text, 'lab: lab.yaml')}: lab: lab.yaml has no host with role {role}: {why}; add one"
+    ]
+
+
+def test_channels_need_clients_and_no_channels_need_none(load, text, lab):
+    without = re.sub(r"\n  i[1-6]: .*", "", lab)
+    assert mistakes_of(load, text, without) == [
+        f"e.yaml:{line_of(text, 'lab: lab.yaml')}: lab: lab.yaml has no host with role island-client: the channels run on it; add one"
+    ]
+    load(edited(text, ("channels: 20", "channels: 0")), without)
+
+
+def test_the_delay_trunk_must_carry_both_directions_each_way(load, text, lab):
+    slow = edited(lab, ("rate: 1 Gbit/s\n    classes", "rate: 19.9 Mbit/s\n    classes"))
+    assert mistakes_of(load, text, slow) == [
+        f"e.yaml:{line_of(text, '  sat:')}: link 'sat': the trunk of delay box 'delay' (19.9 Mbit/s, lab.yaml:{line_of(slow, '19.9')}) is too "
+        "slow: each way it carries 16 Mbit/s to the island + 4 Mbit/s to the world = 20 Mbit/s; raise its rate to that"
+    ]
+    load(text, slow.replace("19.9", "20"))
+    undelayed = text[: text.index("latency:")] + text[text.index("traffic:") :]
+    load(undelayed, slow)  # nobody uses the delay box
+
+
+def test_trunks_between_switches_must_carry_the_link(load, text, lab):
+    slow = edited(lab, ("from: sw-i/24, to: sw-c/3, rate: 1 Gbit/s", "from: sw-i/24, to: sw-c/3, rate: 15 Mbit/s"))
+    assert mistakes_of(load, text, slow) == [
+        f"e.yaml:{line_of(text, '  sat:')}: link 'sat': trunk sw-i/24 - sw-c/3 (15 Mbit/s, lab.yaml:{line_of(slow, '15 Mbit')}) is too slow: "
+        "16 Mbit/s leave sw-c by it; raise its rate to that"
+    ]
+    load(text, slow.replace("15 Mbit/s", "16 Mbit/s"))
+
+
+def test_a_trunk_crossed_twice_carries_twice(load, text, lab):
+    """A box on the island switch, with the next hop back on the chain switch: frames cross the trunk to and fro."""
+    moved = edited(
+        lab,
+        ("world: sw-c/11, island: sw-c/12", "world: sw-i/11, island: sw-i/12"),
+        ("from: sw-i/24, to: sw-c/3, rate: 1 Gbit/s", "from: sw-i/24, to: sw-c/3, rate: 35 Mbit/s"),
+    )
+    told = mistakes_of(load, edited(text, ("chain: [tap-w, sat", "chain: [tap-w, pep-w, sat")), moved)
+    assert [re.findall(r"\S+ Mbit/s leave \S+ by it", mistake) for mistake in told] == [["36 Mbit/s leave sw-c by it"]]
+
+
+def test_mistakes_of_both_files_come_together(load, text, lab):
+    wrong = edited(text, ("seed: 1", "seed: one"), ("  w1: rtt-5\n", "  w1: rtt-7\n"))
+    told = mistakes_of(load, wrong, edited(lab, ("ip: 10.10.0.2,", "ip: 10.10.0.1 ,")))
+    assert [mistake.split(":")[0] for mistake in told] == ["e.yaml", "e.yaml", "lab.yaml"]
+
+
+def test_a_host_that_could_not_be_read_is_still_known(load, text, lab):
+    told = mistakes_of(
+        load, text, edited(lab, ("w1: {role: world-server, ip: 10.10.0.1,", "w1: {role: world-server, ip: x,"))
+    )
+    assert [mistake.split(":")[0] for mistake in told] == ["lab.yaml"]
+
+
+def test_an_experiment_is_checked_even_if_its_lab_cannot_be(load, text):
+    told = mistakes_of(load, edited(text, ("seed: 1", "seed: one")), "name: [")
+    assert [mistake.split(":")[0] for mistake in told] == ["e.yaml", "lab.yaml"]
+
+
+def test_the_lab_is_found_from_the_folder_of_the_experiment(tmp_path, monkeypatch, text, lab):
+    (tmp_path / "here").mkdir()
+    (tmp_path / "labs").mkdir()
+    (tmp_path / "labs/l.yaml").write_text(lab)
+    (tmp_path / "here/e.yaml").write_text(text.replace("lab.yaml", "../labs/l.yaml"))
+    monkeypatch.chdir(tmp_path)
+    network, experiment = load_experiment(Path("here/e.yaml"))
+    assert (network.file, experiment.file) == ("labs/l.yaml", "here/e.yaml")
+    monkeypatch.chdir(tmp_path / "here")
+    assert load_experiment(Path("e.yaml"))[0].file == "../labs/l.yaml"
+
+
+def test_a_file_tells_by_its_keys_what_it_is(project, tmp_path):
+    lab, experiment = project / "emulation/labs/island.yaml", project / "examples/geo.yaml"
+    assert load_any(lab) == (load_lab(lab), None)
+    assert load_any(experiment) == load_experiment(experiment)
+    (tmp_path / "x.yaml").write_text("name: x\nspeed: 5\n")
+    with pytest.raises(DescriptionError, match=r"x.yaml:1: neither a lab \(networks, .*\) nor an experiment \(lab, "):
+        load_any(tmp_path / "x.yaml")
+
+
+def test_every_shipped_description_is_right(project):
+    files = [*(project / "emulation/labs").glob("*.yaml"), *(project / "examples").glob("*.yaml")]
+    assert len(files) >= 3
+    for file in files:
+        load_any(file)

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""lab.yaml: what the shipped lab resolves to, and the exact message for every kind of mistake."""
+
+import re
+from dataclasses import fields
+from ipaddress import IPv4Address, IPv4Network
+
+import pytest
+
+from atoll.model.errors import DescriptionError
+from atoll.model.load import load_lab
+from atoll.model.network import BoxKind, HostRole, Network, PortRef
+from atoll.model.units import Duration, Rate
+
+
+@pytest.fixture(scope="module")
+def text(project):
+    return (project / "emulation/labs/island.yaml").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def load(tmp_path, monkeypatch):
+    """Loads a text as lab.yaml of the working directory."""
+    monkeypatch.chdir(tmp_path)
+
+    def load_text(text: str) -> Network:
+        (tmp_path / "lab.yaml").write_text(text, encoding="utf-8")
+        return load_lab(tmp_path / "lab.yaml")
+
+    return load_text
+
+
+def mistakes_of(load, text: str) -> list[str]:
+    with pytest.raises(DescriptionError) as refused:
+        load(text)
+    return str(refused.value).splitlines()
+
+
+def edited(text: str, *edits: tuple[str, str]) -> str:
+    for old, new in edits:
+        assert text.count(old) == 1, f"{old!r} must stand in the lab exactly once"
+        text = text.replace(old, new)
+    return text
+
+
+def line_of(text: str, words: str) -> int:
+    assert text.count(words) == 1, f"{words!r} must stand in the edited lab exactly once"
+    return text[: text.index(words)].count("\n") + 1
+
+
+def test_the_shipped_lab_is_what_the_issue_asks_for(load, text):
+    network = load(text)
+    assert network.name == "island"
+    assert network.file == "lab.yaml"
+    assert (network.world, network.island) == (IPv4Network("10.10.0.0/16"), IPv4Network("10.20.0.0/16"))
+    assert [switch.dpid for switch in network.switches] == [1, 2, 3, 4]
+    assert len(network.with_role(HostRole.WORLD_SERVER)) == len(network.with_role(HostRole.ISLAND_CLIENT)) == 6
+    assert [delay.rtt.ms for delay in network.delay_boxes[0].classes] == [5, 20, 50, 90, 140, 200]
+    assert [box.name for box in network.boxes] == ["pep-w", "coder-w", "sat", "coder-i", "pep-i"]
+    assert [box.name for box in network.boxes if box.kind is BoxKind.LINK] == ["sat"]
+    assert network.host("w4").address == IPv4Address("10.10.0.4")
+    assert network.trunks[0].rate == Rate(10**9)
+    assert network.delay_boxes[0].classes[0].jitter == Duration(0)
+
+
+def test_interfaces_are_named_after_their_machine(load, text):
+    machines = load(text).machines
+    names = {name: [interface.name for interface in found] for name, found in machines.items()}
+    assert names["w1"] == ["w1-eth0"]
+    assert names["sat"] == ["sat-w", "sat-i"]
+    assert names["delay"] == ["delay-t"]
+    assert names["cap-w"] == ["cap-w-tap-w"]
+
+
+def test_default_mac_addresses_follow_from_the_port_and_never_collide(load, text):
+    interfaces = [interface for found in load(text).machines.values() for interface in found]
+    macs = [interface.mac for interface in interfaces]
+    assert len(set(macs)) == len(macs)
+    assert all(mac.startswith("02:a7:") for mac in macs)  # locally administered, unicast
+    assert load(text).host("w2").interface.mac == "02:a7:00:01:00:02"  # first switch, port 2
+
+
+def test_mac_addresses_and_interface_names_may_be_given(load, text):
+    network = load(
+        edited(
+            text,
+            ("ip: 10.10.0.1, port: sw-w1/1}", "ip: 10.10.0.1, port: sw-w1/1, mac: '02:00:00:00:00:0A', interface: eth7}"),
+            ("world: sw-c/15, island: sw-c/16", "world: {port: sw-c/15, mac: '02:00:00:00:00:0b'}, island: {port: sw-c/16, interface: sat0}"),
+            ("trunk: sw-c/10", "trunk: sw-c/10\n    mac: '02:00:00:00:00:0c'\n    interface: trunk0"),
+            ("host: cap-w, port: sw-c/21", "host: cap-w, port: sw-c/21, mac: '02:00:00:00:00:0d', interface: eth1"),
+        )
+    )  # fmt: skip
+    assert (network.host("w1").interface.mac, network.host("w1").interface.name) == ("02:00:00:00:00:0a", "eth7")
+    assert (network.box("sat").world.mac, network.box("sat").island.name) == ("02:00:00:00:00:0b", "sat0")
+    assert network.box("sat").world.attached == PortRef("sw-c", 15)
+    assert (network.delay_boxes[0].trunk.mac, network.delay_boxes[0].trunk.name) == ("02:00:00:00:00:0c", "trunk0")
+    assert (network.tap("tap-w").interface.mac, network.tap("tap-w").interface.name) == ("02:00:00:00:00:0d", "eth1")
+
+
+def test_taps_may_share_a_capture_host(load, text):
+    network = load(edited(text, ("host: cap-i,", "host: cap-w,")))
+    assert [interface.name for interface in network.machines["cap-w"]] == ["cap-w-tap-w", "cap-w-tap-i"]
+
+
+def test_a_lab_needs_no_trunks_boxes_delay_boxes_or_taps(load):
+    network = load(
+        "name: tiny\nnetworks: {world: 10.1.0.0/24, island: 10.2.0.0/24}\nswitches: {s: {dpid: 1, driver: ovs}}\nhosts: {}\n"
+    )
+    assert all(
+        getattr(network, field.name) == ()
+        for field in fields(network)
+        if field.name.endswith(("s", "es")) and field.name != "switches"
+    )
+
+
+def test_anchors_and_merge_keys_work(load, text):
+    network = load(
+        edited(
+            text,
+            ("w1: {role: world-server,", "w1: &server {role: world-server,"),
+            (
+                "w2: {role: world-server, ip: 10.10.0.2, port: sw-w1/2}",
+                "w2: {<<: *server, ip: 10.10.0.2, port: sw-w1/2}",
+            ),
+        )
+    )
+    assert network.host("w2").role is HostRole.WORLD_SERVER
+
+
+# What is replaced, by what, words on the line of the mistake, and the message; @words@ stands for the line of words.
+MISTAKES = [
+    # -- taken twice
+    (
+        "ip: 10.10.0.2,", "ip: 10.10.0.1 ,", "ip: 10.10.0.1 ,",
+        "host 'w2': ip: address 10.10.0.1 is already taken by host 'w1': ip (line @w1: {role@); give each host its own",
+    ),
+    (
+        "port: sw-w1/2}", "port: sw-w1/1 }", "port: sw-w1/1 }",
+        "host 'w2': port: port sw-w1/1 is already taken by host 'w1': port (line @w1: {role@); free is sw-w1/2",
+    ),
+    (
+        "world: sw-c/15", "world: sw-c/3 ", "world: sw-c/3 ",
+        "box 'sat': world: port: port sw-c/3 is already taken by trunk 3: to (line @sw-i/24@); free is sw-c/4",
+    ),
+    (
+        "sw-i: {dpid: 4,", "sw-i: {dpid: 3,", "sw-i: {dpid: 3,",
+        "switch 'sw-i': dpid: datapath id 3 is already taken by switch 'sw-c': dpid (line @sw-c: {dpid@); give each switch its own",
+    ),
+    (
+        "rtt-20: {vlan: 102,", "rtt-20: {vlan: 101,", "rtt-20: {vlan: 101,",
+        "delay box 'delay': class 'rtt-20': vlan: VLAN id 101 is already taken by "
+        "delay box 'delay': class 'rtt-5': vlan (line @rtt-5: {vlan@); give each class its own",
+    ),
+    (
+        "  pep-i: {kind", "  sw-c: {kind", "  sw-c: {kind",
+        "box 'sw-c': line @sw-c: {dpid@ already gives this name to a switch; rename one",
+    ),
+    (
+        "tap-w: {host: cap-w,", "tap-w: {host: sat,", "tap-w: {host: sat,",
+        "tap 'tap-w': host: box 'sat' (line @sat: {kind@) has this name; give the capture host one of its own",
+    ),
+    (
+        "  w2: {role", "  w1: {role: world-server}\n  w2: {role", "w1: {role: world-server}",
+        "key 'w1' stands here again, first at line @w1: {role: world-server, ip@; keep one of them",
+    ),
+    (
+        "wh: {role: world-whistle,", "wh: {role: world-special,", "wh: {role: world-special,",
+        "host 'wh': role: host 'ws' (line @ws: {role@) already is the world-special; there is one",
+    ),
+    # -- unknown names
+    (
+        "port: sw-w1/1}", "port: sw-w7/1}", "port: sw-w7/1}",
+        "host 'w1': port: unknown switch 'sw-w7'; did you mean 'sw-w1'? known switches: sw-w1, sw-w2, sw-c, sw-i",
+    ),
+    (
+        "trunk: sw-c/10", "trunk: chain/10", "trunk: chain/10",
+        "delay box 'delay': trunk: unknown switch 'chain'; known switches: sw-w1, sw-w2, sw-c, sw-i",
+    ),
+    ("sw-i: {dpid: 4, driver: ovs}", "sw-i: {dpid: 4, driver: ovz}", "ovz", "switch 'sw-i': driver: unknown driver 'ovz'; did you mean 'ovs'? known drivers: ovs"),
+    (
+        "w1: {role: world-server,", "w1: {role: world-serve,", "world-serve,",
+        "host 'w1': role: unknown role 'world-serve'; did you mean 'world-server'? "
+        "known roles: world-server, world-special, world-whistle, island-client, island-special",
+    ),
+    ("sat: {kind: link", "sat: {kind: linc", "linc", "box 'sat': kind: unknown kind 'linc'; did you mean 'link'? known kinds: link, router"),
+    ("ip: 10.10.0.1,", "ipp: 10.10.0.1,", "ipp", "host 'w1': unknown key 'ipp'; did you mean 'ip'? known keys: interface, ip, mac, port, role"),
+    (
+        "\nhosts:", "\nhost:  # misspelt", "# misspelt",
+        "unknown key 'host'; did you mean 'hosts'? known keys: boxes, delay_boxes, hosts, name, networks, switches, taps, trunks",
+    ),
+    # -- addresses
+    (
+        "ip: 10.10.0.1,", "ip: 10.20.0.77,", "10.20.0.77",
+        "host 'w1': ip: 10.20.0.77 is outside the world network 10.10.0.0/16; choose one inside, such as 10.10.0.1",
+    ),
+    (
+        "ip: 10.20.0.1,", "ip: 10.20.255.255,", "10.20.255.255",
+        "host 'i1': ip: 10.20.255.255 is the network's own or its broadcast address; choose another of 10.20.0.0/16",
+    ),
+    ("ip: 10.10.0.1,", "ip: 10.10.0.256,", "0.256", "host 'w1': ip: '10.10.0.256' is not an IPv4 address; write four numbers from 0 to 255, such as '10.10.0.1'"),
+    ("ip: 10.10.0.1,", "ip: 224.0.0.1,", "224", "host 'w1': ip: '224.0.0.1' is multicast or reserved; choose an address hosts may have, such as '10.10.0.1'"),
+    ("ip: 10.10.0.1,", "ip: 10.1,", "10.1,", "host 'w1': ip: the number 10.1 is not an IPv4 address, such as '10.10.0.1'; put it in quotes"),
+    (
+        "island: 10.20.0.0/16", "island: 10.0.0.0/8", "10.0.0.0/8",
+        "networks: island: 10.0.0.0/8 overlaps the world's 10.10.0.0/16; choose networks that do not",
+    ),
+    ("world: 10.10.0.0/16", "world: 10.10.0.1/16", "0.1/16", "networks: world: '10.10.0.1/16' is not written as a network; write '10.10.0.0/16'"),
+    ("world: 10.10.0.0/16", "world: everything", "everything", "networks: world: 'everything' is not an IPv4 network; write address/prefix length, such as '10.10.0.0/16'"),
+    # -- ports, numbers, quantities
+    ("port: sw-w1/1}", "port: sw-w1}", "sw-w1}", "host 'w1': port: 'sw-w1' is not a switch port; write switch/number, such as 'sw-c/11'"),
+    ("port: sw-w1/1}", "port: sw-w1/65280}", "65280", "host 'w1': port: 'sw-w1/65280': OpenFlow ports have numbers from 1 to 65279"),
+    ("port: sw-w1/1}", "port: 1}", "port: 1}", "host 'w1': port: the number 1 is not a switch port, such as 'sw-c/11'; put it in quotes"),
+    ("rtt-5: {vlan: 101,", "rtt-5: {vlan: 4095,", "4095", "delay box 'delay': class 'rtt-5': vlan: the number 4095 is not a whole number from 1 to 4094"),
+    ("sw-i: {dpid: 4,", "sw-i: {dpid: true,", "true", "switch 'sw-i': dpid: true is not a whole number from 1 to 18446744073709551615"),
+    ("sw-i: {dpid: 4,", "sw-i: {dpid: .nan,", "nan", "switch 'sw-i': dpid: the number nan is not a whole number from 1 to 18446744073709551615"),
+    (
+        "to: sw-c/1, rate: 1 Gbit/s", "to: sw-c/1, rate: 1 Gbps", "Gbps",
+        "trunk 1: rate: '1 Gbps' is not a rate; write a number and one of bit/s, kbit/s, Mbit/s, Gbit/s, such as '16 Mbit/s'",
+    ),
+    ("to: sw-c/1, rate: 1 Gbit/s", "to: sw-c/1, rate: 0 bit/s", "0 bit/s", "trunk 1: rate: '0 bit/s' is too small; it must be at least 1 kbit/s"),
+    ("rtt: 5 ms", "rtt: 2 h", "2 h", "delay box 'delay': class 'rtt-5': rtt: '2 h' is too large; it must be at most 60 s"),
+    ("rtt: 5 ms", "rtt: 5 ms, jitter: 3 ms", "jitter", "delay box 'delay': class 'rtt-5': jitter: 3 ms exceeds the delay each way; at most half the rtt: 2.5 ms"),
+    # -- names and interfaces
+    ("  w1: {", "  W1: {", "W1", "host 'W1': 'W1' is not a name; write a small letter, then small letters, digits and '-' (at most 63 in all)"),
+    ("name: island", "name: 7", "name: 7", "name: the number 7 is not a name, such as 'sw-1'; put it in quotes"),
+    (
+        "  w1: {", "  world-server-1: {", "world-server-1",
+        "host 'world-server-1': its interface would be named 'world-server-1-eth0', longer than 15 characters; "
+        "shorten the name, or add 'interface: ...'",
+    ),
+    (
+        "port: sw-w1/1}", "port: sw-w1/1, interface: Ethernet}", "Ethernet",
+        "host 'w1': interface: 'Ethernet' is not an interface name; write 1 to 15 small letters, digits, '-', '.'",
+    ),
+    ("port: sw-w1/1}", "port: sw-w1/1, mac: '02:00'}", "'02:00'", "host 'w1': mac: '02:00' is not a MAC address; write six bytes such as '02:00:00:00:00:01'"),
+    (
+        "port: sw-w1/1}", "port: sw-w1/1, mac: '01:00:5e:00:00:01'}", "01:00:5e",
+        "host 'w1': mac: '01:00:5e:00:00:01' is no interface's own MAC address; make its first byte even, such as '02'",
+    ),
+    (
+        "port: sw-w1/1}", "port: sw-w1/1, mac: '02:a7:00:01:00:02'}", "02:a7",
+        "host 'w1': mac: 02:a7:00:01:00:02 is what 'w2' has by default; choose another or leave it out",
+    ),
+    (
+        "world: sw-c/15, island: sw-c/16", "world: sw-c/15, island: {port: sw-c/16, interface: sat-w}", "interface: sat-w",
+        "box 'sat': machine 'sat' would have two interfaces 'sat-w'; give them different names",
+    ),
+    # -- wiring
+    (
+        "  - {from: sw-i/24, to: sw-c/3, rate: 1 Gbit/s}\n", "", "sw-i: {dpid",
+        "switch 'sw-i': no trunk connects it with the rest of the lab, so i1, i2, i3, i4, i5, i6, is cannot be reached; "
+        "add one such as {from: sw-i/7, to: sw-c/3, rate: 1 Gbit/s}",
+    ),
+    ("from: sw-i/24, to: sw-c/3", "from: sw-c/30, to: sw-c/3", "sw-c/30", "trunk 3: both ends are on 'sw-c'; a trunk connects two switches"),
+    # -- shapes
+    ("port: sw-w1/1}", "port: [sw-w1/1]}", "[sw-w1", "host 'w1': port: a list is not a switch port, such as 'sw-c/11'"),
+    ("port: sw-w1/1}", "port: }", "port: }", "host 'w1': port: nothing is not a switch port, such as 'sw-c/11'"),
+    (", port: sw-w1/1}", "}", "10.10.0.1}", "host 'w1': port is missing; add 'port: sw-w1/1'"),
+    ("role: world-special, ip", "rol: world-special, ip", "rol:", "host 'ws': unknown key 'rol'; did you mean 'role'? known keys: interface, ip, mac, port, role"),
+    ("name: island\n", "", "networks:", "name is missing; add 'name: island'"),
+    ("name: island\n", "name: island\nlinks: {}\n", "links", "unknown key 'links'; known keys: boxes, delay_boxes, hosts, name, networks, switches, taps, trunks"),
+    ("name: island\n", "name: !secret island\n", "!secret", "tag !secret has no meaning here; remove it"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "where", "message"), MISTAKES, ids=[message for *_, message in MISTAKES])
+def test_a_mistake_is_told_once_with_its_line_and_its_remedy(load, text, old, new, where, message):
+    wrong = edited(text, (old, new))
+    message = re.sub("@([^@]+)@", lambda words: str(line_of(wrong, words[1])), message)
+    assert mistakes_of(load, wrong) == [f"lab.yaml:{line_of(wrong, where)}: {message}"]
+
+
+def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(load, text):
+    wrong = edited(
+        text,
+        ("world: 10.10.0.0/16", "world: 10.10.0.0"),
+        ("sw-w2: {dpid: 2, driver: ovs}", "sw-w2: {dpid: 1, driver: nvs}"),
+        ("to: sw-c/1, rate: 1 Gbit/s", "to: sw-c/1, rate: fast"),
+        ("ip: 10.10.0.2,", "ip: 10.10.0.3 ,"),
+        ("role: island-special", "role: island-specialist"),
+        ("sat: {kind: link, world: sw-c/15", "sat: {kind: link, world: sw-d/15"),
+        ("vlan: 106", "vlan: 105"),
+    )
+    told = mistakes_of(load, wrong)
+    lines = [int(mistake.split(":")[1]) for mistake in told]
+    words = ["10.10.0.0\n", "nvs", "fast", "10.10.0.3,", "island-specialist", "sw-d", "rtt-200"]
+    assert lines == [line_of(wrong, word) for word in words]
+
+
+def test_what_could_not_be_read_causes_no_further_mistakes(load, text):
+    """Nothing is said of the ports of a switch that is there but wrong, nor of the role a host would have had."""
+    wrong = edited(text, ("sw-c: {dpid: 3, driver: ovs}", "sw-c: {dpid: three, driver: ovs}"), ("10.10.0.1,", "10.10,"))
+    assert [mistake.split(": ", 1)[1] for mistake in mistakes_of(load, wrong)] == [
+        "switch 'sw-c': dpid: 'three' is not a whole number from 1 to 18446744073709551615",
+        "host 'w1': ip: the number 10.1 is not an IPv4 address, such as '10.10.0.1'; put it in quotes",
+    ]
+
+
+def test_a_bad_trunk_does_not_shift_the_lines_of_those_behind_it(load, text):
+    wrong = edited(
+        text, ("from: sw-w1/24, to: sw-c/1,", "from: sw-w1, to: sw-c/1,"), ("from: sw-i/24", "from: sw-j/24")
+    )
+    assert [mistake.split(":")[1] for mistake in mistakes_of(load, wrong)] == [
+        str(line_of(wrong, "from: sw-w1,")),
+        str(line_of(wrong, "sw-j/24")),
+    ]
