@@ -6,6 +6,8 @@
 #![forbid(unsafe_code)]
 
 mod clock;
+#[cfg(test)]
+mod contract;
 mod events;
 mod failure;
 mod flows;

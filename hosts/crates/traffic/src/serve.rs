@@ -304,3 +304,30 @@ impl Connections {
         self.free.push(token);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::{assert_said, configurations};
+
+    #[test]
+    fn messages_are_those_of_the_contract() {
+        let configs: Vec<ServeConfig> = configurations("serve", &[]);
+        let listen = configs[0].listen;
+        assert_said("serve", "serve", &Message::Ready { listen });
+        let counters = Counters {
+            t_ns: 1_795_254_133_941_973_760,
+            connections: 3904,
+            active: 99,
+            sent_bytes: 116_481_092,
+        };
+        assert_said("serve", "serve", &Message::Counters(counters));
+        let last = Counters {
+            t_ns: 1_795_254_138_936_818_342,
+            connections: 15_059,
+            active: 0,
+            sent_bytes: 805_341_745,
+        };
+        assert_said("serve", "serve", &Message::Done(last));
+    }
+}

@@ -72,6 +72,14 @@ pub fn set_congestion_control(socket: impl AsFd, name: &str) -> Result<(), Failu
     match outcome {
         Ok(taken) if taken == name => Ok(()),
         Ok(taken) => Err(refused(name, &format!("it took '{taken}' instead"))),
+        Err(rustix::io::Errno::NOENT) => Err(refused(
+            name,
+            "it has none of that name (a module may be missing)",
+        )),
+        Err(rustix::io::Errno::PERM) => Err(refused(
+            name,
+            "it is restricted (widen net.ipv4.tcp_allowed_congestion_control in the first network namespace)",
+        )),
         Err(error) => Err(refused(name, &io::Error::from(error).to_string())),
     }
 }

@@ -320,3 +320,54 @@ fn broken(error: &io::Error, bytes: u64, done: &str, size_bytes: u64) -> Failure
         "transfer broken off after {bytes} of {size_bytes} bytes {done}: {error}"
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::{assert_said, configurations};
+
+    #[test]
+    fn messages_are_those_of_the_contract() {
+        let configs: Vec<TransferConfig> = configurations("transfer", &["congestion_control"]);
+        let listen = configs.iter().find_map(|config| match config {
+            TransferConfig::Send(config) => Some(config.listen),
+            TransferConfig::Receive(_) => None,
+        });
+        assert_said("transfer", "send", &Message::Ready { listen });
+        assert_said(
+            "transfer",
+            "send",
+            &Sent {
+                sent_bytes: 10_000_000,
+                complete: true,
+            },
+        );
+        assert_said("transfer", "receive", &Message::Ready { listen: None });
+        let t_ns = 1_795_254_142_000_000_000;
+        assert_said(
+            "transfer",
+            "receive",
+            &Message::Progress {
+                t_ns,
+                received_bytes: 1_900_000,
+            },
+        );
+
+        let start_ns = Some(1_795_254_141_000_000_000);
+        let mut nothing = Received {
+            start_ns,
+            ..Received::default()
+        };
+        nothing.conclude();
+        assert_said("transfer", "receive", &nothing);
+        let mut everything = Received {
+            received_bytes: 10_000_000,
+            complete: true,
+            first_byte_ns: Some(1_795_254_142_000_000_000),
+            end_ns: Some(1_795_254_149_000_000_000),
+            ..nothing
+        };
+        everything.conclude();
+        assert_said("transfer", "receive", &everything);
+    }
+}

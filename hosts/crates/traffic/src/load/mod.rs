@@ -87,6 +87,7 @@ enum Message {
         counters: Counters,
         fairness: f64,
         channels_served: usize,
+        longest_turn_ns: u64,
     },
 }
 
@@ -150,6 +151,7 @@ pub fn load(config: &LoadConfig) -> Result<(), Failure> {
             .collect(),
         turns: Turns::new(config.channels.len()),
         waiting: BinaryHeap::new(),
+        longest_turn_ns: 0,
         shared,
     };
     client.run()?;
@@ -161,6 +163,7 @@ struct Client<'a> {
     turns: Turns,
     /// (monotonic time of the next attempt, index) of channels that wait after a failure.
     waiting: BinaryHeap<Reverse<(u64, usize)>>,
+    longest_turn_ns: u64,
     shared: Shared<'a>,
 }
 
@@ -202,11 +205,13 @@ impl Client<'_> {
                 .shared
                 .events
                 .wait(ready, Some(end_ns.min(tick_ns).min(retry_ns)))?;
-            let now_ns = monotonic_ns();
-            if wake == Wake::Stop || now_ns >= end_ns {
+            let turn_ns = monotonic_ns();
+            if wake == Wake::Stop || turn_ns >= end_ns {
                 return Ok(());
             }
             self.turn(ready)?;
+            let now_ns = monotonic_ns();
+            self.longest_turn_ns = self.longest_turn_ns.max(now_ns - turn_ns);
             while let Some(&Reverse((due_ns, index))) = self.waiting.peek() {
                 if due_ns > now_ns {
                     break;
@@ -229,6 +234,7 @@ impl Client<'_> {
             turns,
             waiting,
             shared,
+            ..
         } = self;
         turns.take(ready, |index, flags| {
             let next = channels[index].service(index, flags, shared)?;
@@ -268,6 +274,7 @@ impl Client<'_> {
             counters: self.counters(),
             fairness: self.turns.fairness(),
             channels_served: self.turns.served_channels(),
+            longest_turn_ns: self.longest_turn_ns,
         }
     }
 }
@@ -275,5 +282,86 @@ impl Client<'_> {
 fn schedule(waiting: &mut BinaryHeap<Reverse<(u64, usize)>>, index: usize, next: Next) {
     if let Next::After(wait_ns) = next {
         waiting.push(Reverse((monotonic_ns() + wait_ns, index)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::{assert_said, configurations};
+
+    #[test]
+    fn messages_are_those_of_the_contract() {
+        let configs: Vec<LoadConfig> = configurations("load", &[]);
+        assert!(configs[0].validated().is_ok());
+        assert_said("load", "load", &Message::Ready);
+        assert_said(
+            "load",
+            "load",
+            &Message::Started {
+                t_ns: 1_795_254_133_000_079_727,
+            },
+        );
+        let counters = Counters {
+            t_ns: 1_795_254_134_000_875_619,
+            flows_completed: 726,
+            flows_failed: 1,
+            active: 3,
+            received_bytes: 208_356_086,
+        };
+        assert_said("load", "load", &Message::Counters(counters));
+        let counters = Counters {
+            t_ns: 1_795_254_193_000_338_882,
+            flows_completed: 14_959,
+            received_bytes: 801_604_325,
+            ..counters
+        };
+        let done = Message::Done {
+            counters,
+            fairness: 1.0,
+            channels_served: 3,
+            longest_turn_ns: 2_500_000,
+        };
+        assert_said("load", "load", &done);
+    }
+
+    #[test]
+    fn configurations_that_cannot_work_are_refused() {
+        let good = configurations::<LoadConfig>("load", &[]).remove(0);
+        for (bad, message) in [
+            (
+                LoadConfig {
+                    channels: vec![],
+                    ..good.clone()
+                },
+                "channels: give at least one",
+            ),
+            (
+                LoadConfig {
+                    channels: vec![3, 4, 3],
+                    ..good.clone()
+                },
+                "channels: 3 is there twice",
+            ),
+            (
+                LoadConfig {
+                    servers: vec![],
+                    ..good.clone()
+                },
+                "servers: give at least one",
+            ),
+            (
+                LoadConfig {
+                    flow_sizes: "x".into(),
+                    ..good.clone()
+                },
+                "flow_sizes: unknown flow-size distribution 'x'; known: published",
+            ),
+        ] {
+            assert_eq!(
+                bad.validated().unwrap_err().to_string(),
+                format!("configuration: {message}")
+            );
+        }
     }
 }

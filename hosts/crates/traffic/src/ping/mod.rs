@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::job::{say, tell};
 use rustix::event::epoll::{Event, EventFlags};
 use serde::{Deserialize, Serialize};
-use series::{Series, Summary};
+use series::{Answer, Lost, Series, Summary};
 use socket::PingSocket;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -115,6 +115,7 @@ enum Message<'a> {
     Lost {
         target: &'a str,
         seq: u64,
+        sent_ns: i64,
     },
     Done {
         targets: BTreeMap<&'a str, Summary>,
@@ -260,7 +261,7 @@ impl Pinger<'_> {
                 continue;
             };
             if let Some(answer) = series.replied(echo.sequence, received_ns) {
-                let series::Answer {
+                let Answer {
                     seq,
                     sent_ns,
                     rtt_ns,
@@ -279,10 +280,11 @@ impl Pinger<'_> {
     /// Report what nothing answered until `now_ns` as lost.
     fn give_up(&mut self, now_ns: u64) -> Result<(), Failure> {
         for Pinged { target, series, .. } in &mut self.targets {
-            for seq in series.expire(now_ns) {
+            for Lost { seq, sent_ns } in series.expire(now_ns) {
                 say(&Message::Lost {
                     target: &target.name,
                     seq,
+                    sent_ns,
                 })?;
             }
         }
@@ -304,6 +306,46 @@ fn following_round(round_ns: u64, now_ns: u64, interval_ns: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contract::{assert_said, configurations};
+
+    #[test]
+    fn messages_are_those_of_the_contract() {
+        let configs: Vec<PingConfig> = configurations("ping", &["count"]);
+        assert!(configs.iter().all(|config| config.validate().is_ok()));
+        assert_said("ping", "ping", &Message::Ready);
+        let mut series = Series::default();
+        series.sent(1_795_254_139_117_395_561, 1);
+        let targets = BTreeMap::from([("i1", series.summary())]);
+        assert_said("ping", "ping", &Message::Done { targets });
+        series.sent(1_795_254_139_217_395_561, 1);
+        let Answer {
+            seq,
+            sent_ns,
+            rtt_ns,
+        } = series.replied(0, 1_795_254_139_617_817_984).unwrap();
+        assert_said(
+            "ping",
+            "ping",
+            &Message::Reply {
+                target: "i1",
+                seq,
+                sent_ns,
+                rtt_ns,
+            },
+        );
+        let Lost { seq, sent_ns } = series.expire(1)[0];
+        assert_said(
+            "ping",
+            "ping",
+            &Message::Lost {
+                target: "i1",
+                seq,
+                sent_ns,
+            },
+        );
+        let targets = BTreeMap::from([("i1", series.summary())]);
+        assert_said("ping", "ping", &Message::Done { targets });
+    }
 
     #[test]
     fn lateness_does_not_add_up_and_a_pause_makes_no_burst() {

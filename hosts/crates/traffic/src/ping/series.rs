@@ -19,6 +19,15 @@ struct Pending {
     expires_ns: u64,
 }
 
+/// A ping that was given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// The ping's number.
+    pub seq: u64,
+    /// Real time of sending.
+    pub sent_ns: i64,
+}
+
 /// An answered ping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
@@ -115,16 +124,23 @@ impl Series {
             .map(|(_, pending)| pending.expires_ns)
     }
 
-    /// Give up the pings that nothing answered until `now_ns` (monotonic); their numbers.
-    pub fn expire(&mut self, now_ns: u64) -> Vec<u64> {
+    /// Give up the pings that nothing answered until `now_ns` (monotonic).
+    pub fn expire(&mut self, now_ns: u64) -> Vec<Lost> {
         let mut given_up = Vec::new();
-        while let Some((&seq, pending)) = self.pending.first_key_value() {
-            if pending.expires_ns > now_ns {
+        while let Some((
+            &seq,
+            &Pending {
+                sent_ns,
+                expires_ns,
+            },
+        )) = self.pending.first_key_value()
+        {
+            if expires_ns > now_ns {
                 break;
             }
             self.pending.remove(&seq);
             self.lost.insert(seq);
-            given_up.push(seq);
+            given_up.push(Lost { seq, sent_ns });
         }
         self.lost = self.lost.split_off(&self.next.saturating_sub(WIRE_NUMBERS));
         given_up
@@ -173,7 +189,16 @@ mod tests {
         );
         assert_eq!(series.replied(1, 1400), None);
         assert_eq!(series.next_expiry_ns(), Some(500));
-        assert_eq!(series.expire(502), [0, 2]);
+        assert_eq!(
+            series.expire(502),
+            [
+                Lost { seq: 0, sent_ns: 0 },
+                Lost {
+                    seq: 2,
+                    sent_ns: 2000
+                }
+            ]
+        );
         assert_eq!(series.replied(2, 9000), None);
         series.stamped(3, 3010);
         assert_eq!(

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//! For tests: the examples of `tests/data/contract`, which the Python side's tests read too.
+
+use crate::job::parse;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::fmt::Debug;
+use std::path::Path;
+
+/// The messages of `topic` that come from `sender`; there is at least one.
+fn examples(topic: &str, sender: &str) -> Vec<Value> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/data/contract");
+    let text = std::fs::read_to_string(folder.join(format!("{topic}.jsonl"))).unwrap();
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let messages: Vec<Value> = lines
+        .into_iter()
+        .filter(|line| line["from"] == sender)
+        .map(|line| line["message"].clone())
+        .collect();
+    assert!(
+        !messages.is_empty(),
+        "no example from {sender} in {topic}.jsonl"
+    );
+    messages
+}
+
+/// The configurations among the examples of `topic`; each is refused once it has a field more, or one less of
+/// the required ones.
+pub fn configurations<T: DeserializeOwned + Debug>(topic: &str, optional: &[&str]) -> Vec<T> {
+    for example in examples(topic, "keeper") {
+        let mut more = example.clone();
+        more["surprise"] = Value::Null;
+        assert!(
+            parse::<T>(more.to_string().as_bytes()).is_err(),
+            "an unknown field is taken: {more}"
+        );
+        for field in example
+            .as_object()
+            .unwrap()
+            .keys()
+            .filter(|field| !optional.contains(&field.as_str()))
+        {
+            let mut less = example.clone();
+            less.as_object_mut().unwrap().remove(field);
+            assert!(
+                parse::<T>(less.to_string().as_bytes()).is_err(),
+                "not missed: {field}"
+            );
+        }
+    }
+    examples(topic, "keeper")
+        .iter()
+        .map(|example| parse(example.to_string().as_bytes()).unwrap())
+        .collect()
+}
+
+/// Asserts that `message` is, field for field, one of the examples that `sender` says.
+pub fn assert_said(topic: &str, sender: &str, message: &impl Serialize) {
+    let message = serde_json::to_value(message).unwrap();
+    let examples = examples(topic, sender);
+    assert!(
+        examples.contains(&message),
+        "{message} is none of {examples:#?}"
+    );
+}
