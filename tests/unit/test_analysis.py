@@ -1,0 +1,349 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The analysis says of known captures exactly what they hold, and of broken runs what is missing."""
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from atoll.analysis import analyse
+from atoll.analysis.records import RECORD, SCHEMA, scan_records
+from atoll.model.errors import RunDirError
+from atoll.model.experiment import Chain, Traffic
+from atoll.rundir import RunDir
+from atoll_hosts.binary import find_binary
+from tests.unit.synthetic_run import (
+    ACK,
+    FIN,
+    PORT,
+    PSH,
+    START_NS,
+    SYN,
+    PcapWriter,
+    begin,
+    experiment,
+    network,
+    simulate,
+)
+
+SECOND_NS = 10**9
+MARK = {
+    "in_packets": 6,
+    "in_bytes": 5 * 1040 + 40,
+    "out_packets": 5,
+    "out_bytes": 4 * 1040 + 40,
+    "dropped_packets": 1,
+    "dropped_bytes": 1040,
+    "oversize_packets": 0,
+    "queue_max_bytes": 2080,
+    "idle_ns": 9 * SECOND_NS,
+    "lateness_max_ns": 200_000,
+    "lateness_p99_ns": 50_000,
+    "lateness_histogram": [[50_000, 99], [200_000, 1]],
+    "sojourn_max_ns": 1_040_000,
+    "sojourn_histogram": [],
+    "scheduled_windows_over_rate": 0,
+}
+
+
+@pytest.fixture(scope="module")
+def binary() -> Path:
+    return find_binary()
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory, binary: Path) -> tuple[RunDir, dict[str, Any]]:
+    """Ten seconds of channels over a GEO link, analysed from compressed captures."""
+    run = simulate(tmp_path_factory.mktemp("simulated"), seconds=10)
+    run.compress_captures()
+    return run, analyse(run, binary)
+
+
+def write_boxes(run: RunDir, to_island: dict[str, Any] = MARK, to_world: dict[str, Any] = MARK) -> None:
+    """Marks of one link box."""
+    lines = [
+        {"box": "sat", "type": "mark", "id": number, "mark": name, "t_ns": START_NS, "overloaded": False}
+        | {"to_island": to_island, "to_world": to_world}
+        for number, name in enumerate(("begin", "end"))
+    ]
+    (run.path / "link.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def small_run(base: Path, **changes: Any) -> RunDir:
+    """One flow of 3000 bytes made with scapy: one segment lost and sent again, one duplicated needlessly."""
+    from scapy.layers.inet import ICMP, IP, TCP
+    from scapy.layers.l2 import Ether
+    from scapy.packet import Packet, Raw
+    from scapy.utils import PcapWriter as ScapyWriter
+
+    asked = experiment(traffic=Traffic(1, "published", PORT), transfer=None, **changes)
+    run = begin(base, asked, network())
+    down = IP(src="10.10.0.1", dst="10.20.0.1")
+    up = IP(src="10.20.0.1", dst="10.10.0.1")
+
+    def data(seq: int) -> Packet:
+        return down / TCP(sport=PORT, dport=40001, flags="PA", seq=seq, ack=9) / Raw(bytes(1000))
+
+    whistle = IP(src="10.10.1.2", dst="10.20.1.1") / ICMP(type=8, id=7, seq=0) / Raw(b"atoll whistle start")
+    # (ms, packet, whether it crosses the link); sequence numbers wrap within the second segment
+    first = 2**32 - 1500
+    crossing = [
+        (1, whistle, True),
+        (10, up / TCP(sport=40001, dport=PORT, flags="S", seq=8), True),
+        (20, down / TCP(sport=PORT, dport=40001, flags="SA", seq=first - 1, ack=9), True),
+        (30, data(first), True),
+        (31, data(first + 1000), False),
+        (32, data((first + 2000) % 2**32), True),
+        (1030, data(first + 1000), True),
+        (1031, data(first), True),
+        (9990, whistle, True),
+    ]
+    for name, delay_ms in (("world", 0), ("island", 250), ("link-sat", 249)):
+        writer = ScapyWriter(str(run.captures / f"{name}.pcap"), linktype=1, nano=True)
+        writer.write_header(None)
+        for ms, packet, crosses in crossing:
+            if crosses or name == "world":
+                frame = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02") / packet.copy()
+                frame.time = (START_NS // SECOND_NS) + (ms + delay_ms) / 1000
+                writer.write_packet(frame)
+        writer.close()
+    write_boxes(run)
+    return run
+
+
+def test_known_packets_give_exactly_these_figures(tmp_path: Path, binary: Path) -> None:
+    summary = analyse(small_run(tmp_path), binary)
+    whistle = 20 + 8 + len(b"atoll whistle start")
+    assert summary["loss_bytes_captures"] == 1040
+    assert summary["loss_bytes_link"] == 1040
+    assert summary["loss_packets_captures"] == 1
+    assert summary["tcp_payload_loss_bytes"] == 1000
+    # the end whistle arrives after the measurement and counts for nothing but being there
+    assert summary["throughput_mbit_s"] == pytest.approx(8 * (whistle + 40 + 4 * 1040) / 10 / 1e6, rel=1e-12)
+    assert summary["goodput_mbit_s"] == pytest.approx(8 * 3000 / 10 / 1e6, rel=1e-12)
+    assert summary["utilisation"] == pytest.approx(8 * (whistle + 40 + 4 * 1040) / (16e6 * 10), rel=1e-12)
+    assert summary["servers"]["w1"]["goodput_bytes"] == 3000
+    assert summary["clients"]["i1"] == {
+        "goodput_bytes": 3000,
+        "share": 1.0,
+        "first_s": pytest.approx(0.270, abs=1e-6),
+        "last_s": pytest.approx(1.281, abs=1e-6),
+    }
+    assert summary["loss_fraction"] == pytest.approx(1 / 6)
+    assert summary["windows_over_rate"] == 0
+    assert summary["concurrent_flows_max"] == 1
+    assert summary["lateness_max_ms"] == 0.2
+    assert summary["whistles"] == {name: {"start": True, "end": True} for name in ("world", "island")}
+    assert summary["reasons"] == []
+    assert summary["verdict"] == "valid"
+
+
+def test_tables_hold_the_flow_as_it_was(tmp_path: Path, binary: Path) -> None:
+    run = small_run(tmp_path)
+    analyse(run, binary)
+    flows = pl.read_parquet(run.tables / "flows.parquet").filter(pl.col("capture") == "island")
+    row = flows.row(0, named=True)
+    assert (len(flows), row["server"], row["client"], row["sport"]) == (1, "w1", "i1", PORT)
+    assert (row["packets"], row["tcp_payload_bytes"], row["goodput_bytes"]) == (5, 4000, 3000)
+    rates = pl.read_parquet(run.tables / "throughput.parquet").filter(
+        pl.col("capture") == "island", pl.col("to_island")
+    )
+    assert dict(rates.select("window", "goodput_bytes").iter_rows()) == {2: 2000, 12: 1000, 102: 0}
+
+
+def test_a_loss_the_link_did_not_count_makes_the_run_invalid(tmp_path: Path, binary: Path) -> None:
+    run = small_run(tmp_path)
+    write_boxes(run, {**MARK, "dropped_bytes": 1039})
+    summary = analyse(run, binary)
+    assert summary["verdict"] == "invalid"
+    assert summary["reasons"] == ["captures show a loss of 1040 bytes, the link counted 1039; they must be equal"]
+
+
+@pytest.mark.parametrize(("packets", "windows"), [(135, 0), (136, 1)])
+def test_a_window_may_exceed_the_rate_by_two_packets_and_the_lateness(
+    tmp_path: Path, binary: Path, packets: int, windows: int
+) -> None:
+    # 16 Mbit/s x (100 ms + 0.2 ms) + 2 x 1500 B = 203 400 B, between 135 and 136 packets of 1500 B
+    run = small_run(tmp_path)
+    writer = PcapWriter(run.captures / "link-sat.pcap")
+    for number in range(packets):
+        ends = ("10.10.0.1", PORT, "10.20.0.1", 40001)
+        writer.tcp(START_NS + 3 * SECOND_NS + 700_000 * number, ends, 1460 * number, 0, ACK | PSH, 1460)
+    writer.close()
+    assert analyse(run, binary)["windows_over_rate"] == windows
+
+
+def test_a_simulated_run_is_valid_and_its_figures_fit_together(simulated: tuple[RunDir, dict[str, Any]]) -> None:
+    run, summary = simulated
+    assert summary["reasons"] == []
+    assert summary["loss_bytes_captures"] == summary["loss_bytes_link"] > 0
+    assert summary["sojourn_max_ms"] == pytest.approx(summary["sojourn_bound_ms"], rel=0.1)
+    assert summary["queue_max_bytes"] > 100_000 - 1500
+    assert summary["goodput_mbit_s"] < summary["throughput_mbit_s"] < 16
+    assert summary["utilisation"] == pytest.approx(summary["throughput_mbit_s"] / 16, rel=0.01)
+    assert sum(volume["share"] for volume in summary["servers"].values()) == pytest.approx(1)
+    assert summary["transfer_complete"]
+    assert summary["transfer_mbit_s"] == pytest.approx(8 / summary["transfer_s"])
+    logged = sum(len(path.read_text().splitlines()) - 1 for path in run.logs.glob("flows-*.csv"))
+    assert summary["flows_completed"] == logged > 0
+    assert summary["ping_sent"] == 100
+    assert json.loads((run.path / "summary.json").read_text()) == summary
+
+
+def test_analysing_again_gives_the_same_bytes(simulated: tuple[RunDir, dict[str, Any]], binary: Path) -> None:
+    run, _ = simulated
+    before = (run.path / "summary.json").read_bytes()
+    analyse(run, binary)
+    assert (run.path / "summary.json").read_bytes() == before
+
+
+def test_analysis_leaves_nothing_but_tables_and_summary(simulated: tuple[RunDir, dict[str, Any]]) -> None:
+    run, _ = simulated
+    assert not list(run.path.rglob(".*"))
+    assert {path.suffix for path in run.tables.iterdir()} == {".parquet"}
+
+
+def cut(run: RunDir) -> None:
+    """What a kill in the middle of the measurement leaves."""
+    run.update_manifest({"outcome": "cancelled at step measure"})
+    lines = (run.path / "events.jsonl").read_text().splitlines(keepends=True)
+    (run.path / "events.jsonl").write_text("".join(line for line in lines if '"terrestrial"' in line) + '{"t_ns":')
+    for capture in run.captures.iterdir():
+        capture.write_bytes(capture.read_bytes()[:100_003])
+    boxes = (run.path / "link.jsonl").read_text().splitlines(keepends=True)
+    (run.path / "link.jsonl").write_text("".join(boxes[:30]) + boxes[30][:50])
+    (run.logs / "flows-i1.csv").write_text((run.logs / "flows-i1.csv").read_text()[:-40])
+    (run.logs / "transfer-receive.out").unlink()
+
+
+def test_a_cancelled_run_is_analysed_as_far_as_it_went(tmp_path: Path, binary: Path) -> None:
+    run = simulate(tmp_path, seconds=10)
+    cut(run)
+    summary = analyse(run, binary)
+    assert summary["verdict"] == "invalid"
+    assert summary["reasons"][0] == "cancelled at step measure"
+    assert any("ends within a packet" in reason for reason in summary["reasons"])
+    assert summary["duration_s"] == pytest.approx(2.9, abs=0.01)
+    assert summary["goodput_mbit_s"] > 0
+    assert summary["loss_bytes_link"] is None
+    assert summary["transfer_complete"] in (False, None)
+
+
+def test_a_run_killed_before_anything_was_captured_has_a_summary_too(tmp_path: Path, binary: Path) -> None:
+    run = RunDir.create(tmp_path, "geo", START_NS)
+    full = begin(tmp_path / "other", experiment(), network())
+    run.write_manifest({**full.manifest(), "outcome": "running"})
+    run.event("step", START_NS, step="apply", state="begin")
+    run.event("step", START_NS, step="apply", state="end")
+    run.event("step", START_NS, step="check", state="begin")
+    summary = analyse(run, binary)
+    assert summary["verdict"] == "invalid"
+    assert summary["reasons"][0] == "killed at step check"
+    assert "capture world is missing" in summary["reasons"]
+    assert summary["goodput_mbit_s"] is None
+
+
+def test_a_run_that_was_never_planned_is_refused(tmp_path: Path, binary: Path) -> None:
+    with pytest.raises(RunDirError, match="nothing to analyse"):
+        analyse(RunDir.create(tmp_path, "geo", START_NS), binary)
+
+
+@pytest.mark.parametrize(
+    ("hops", "captures", "measured"),
+    [
+        (("sat",), ("link-sat",), "link-sat"),
+        (("tap-w", "sat"), ("world", "link-sat"), "link-sat"),
+        (("sat", "tap-i"), ("island", "link-sat"), "island"),
+        (("tap-w", "tap-i"), ("world", "island"), "island"),
+        ((), (), None),
+    ],
+)
+def test_chains_without_taps_or_link_are_measured_as_far_as_they_can_be(
+    tmp_path: Path, binary: Path, hops: tuple[str, ...], captures: tuple[str, ...], measured: str | None
+) -> None:
+    source = small_run(tmp_path / "source")
+    links = experiment().links if "sat" in hops else ()
+    asked = experiment(
+        chain=Chain("c", hops), links=links, traffic=Traffic(1, "published", PORT), transfer=None, latency=()
+    )
+    run = begin(tmp_path, asked, network(), captures)
+    if links:
+        write_boxes(run)
+    for name in captures:
+        (run.captures / f"{name}.pcap").write_bytes((source.captures / f"{name}.pcap").read_bytes())
+    summary = analyse(run, binary)
+    assert summary["reasons"] == []
+    assert summary["notes"]
+    assert summary["arrival"] == measured
+    assert (summary["goodput_mbit_s"] is None) == (measured is None)
+    assert summary["loss_bytes_captures"] is None
+    assert (summary["sojourn_bound_ms"] is None) == (not links)
+
+
+def test_a_run_without_load_is_valid(tmp_path: Path, binary: Path) -> None:
+    source = small_run(tmp_path / "source")
+    asked = experiment(traffic=Traffic(0, "published", PORT), transfer=None)
+    run = begin(tmp_path, asked, network())
+    write_boxes(run)
+    for name in ("world", "island", "link-sat"):
+        (run.captures / f"{name}.pcap").write_bytes((source.captures / f"{name}.pcap").read_bytes())
+    summary = analyse(run, binary)
+    assert summary["reasons"] == []
+    assert summary["flows_completed"] == 0
+    assert summary["transfer_s"] is None
+
+
+def test_a_transfer_by_another_tool_is_measured_at_the_island(tmp_path: Path, binary: Path) -> None:
+    run = simulate(tmp_path, seconds=10)
+    by_receiver = json.loads((run.logs / "transfer-receive.out").read_text())["seconds"]
+    (run.logs / "transfer-receive.out").write_text('{\n "start": {},\n "end": {}\n}\n')  # iperf3 prints one big object
+    summary = analyse(run, binary)
+    assert summary["transfer_complete"]
+    assert summary["transfer_received_bytes"] == 1_000_000
+    assert summary["transfer_s"] == pytest.approx(
+        by_receiver, abs=0.6
+    )  # without the way back of the last acknowledgement
+
+
+def test_what_tcpdump_says_it_dropped_is_believed_without_an_event(tmp_path: Path, binary: Path) -> None:
+    run = small_run(tmp_path)
+    (run.logs / "capture-world.err").write_text(
+        "tcpdump: listening on x\n9 packets captured\n12 packets received by filter\n3 packets dropped by kernel\n"
+    )
+    summary = analyse(run, binary)
+    assert summary["captures"]["world"]["dropped"] == 3
+    assert summary["reasons"] == ["capture world lacks 3 packets that the kernel dropped, bound 0"]
+
+
+def test_records_are_as_the_contract_lays_them_out(tmp_path: Path) -> None:
+    assert RECORD.itemsize == 64
+    packed = struct.pack(
+        "<qIIIIIIIIIHHHHBBBB8x",
+        *(5, 1, 2, 1500, 1448, 1000, 7, 8, 3, 65535, 80, 40000, 9, 101, 6, ACK | FIN | SYN, 1, 0),
+    )
+    assert len(packed) == 64
+    (tmp_path / "x.bin").write_bytes(packed * 3 + packed[:20])
+    frame = scan_records(tmp_path / "x.bin").collect()
+    assert frame.columns == list(SCHEMA)
+    assert len(frame) == 3
+    assert frame.row(2) == (5, 1, 2, 1500, 1448, 1000, 7, 8, 3, 65535, 80, 40000, 9, 101, 6, 19, 1, 0)
+
+
+def test_records_are_filtered_and_limited_as_they_are_read(tmp_path: Path) -> None:
+    records = np.zeros(1000, RECORD)
+    records["t_ns"] = np.arange(1000)
+    records["proto"] = np.arange(1000) % 3
+    records.tofile(tmp_path / "x.bin")
+    scan = scan_records(tmp_path / "x.bin")
+    assert scan.filter(pl.col("proto") == 1).select("t_ns").collect().to_series().to_list() == list(range(1, 1000, 3))
+    assert scan.head(7).collect()["t_ns"].to_list() == list(range(7))
+    assert len(scan_records(tmp_path / "x.bin").filter(pl.col("t_ns") < 0).collect()) == 0
+
+
+def test_an_empty_capture_gives_an_empty_table(tmp_path: Path) -> None:
+    (tmp_path / "x.bin").write_bytes(b"")
+    assert scan_records(tmp_path / "x.bin").collect().schema == pl.Schema(SCHEMA)

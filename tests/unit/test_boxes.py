@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What boxes say of themselves between the marks is put together as one measurement."""
+
+from typing import Any
+
+from atoll.analysis.boxes import lateness_p99_ns, measurements
+
+
+def figures(**changes: Any) -> dict[str, Any]:
+    """One direction's figures in a mark: 100 packets, 99 of them at most 50 us late."""
+    return {
+        "in_packets": 101,
+        "in_bytes": 101_000,
+        "out_packets": 100,
+        "out_bytes": 100_000,
+        "dropped_packets": 1,
+        "dropped_bytes": 1000,
+        "lateness_max_ns": 200_000,
+        "lateness_p99_ns": 50_000,
+        "lateness_histogram": [[50_000, 99], [250_000, 1]],
+        **changes,
+    }
+
+
+def mark(name: str, box: str = "sat", **parts: Any) -> dict[str, Any]:
+    directions = parts or {"to_island": figures(), "to_world": figures()}
+    return {"box": box, "type": "mark", "id": 5, "mark": name, "t_ns": 1, "overloaded": False, **directions}
+
+
+def test_only_what_lies_between_begin_and_end_counts() -> None:
+    before, after = figures(dropped_bytes=10**9), figures(dropped_bytes=10**6)
+    lines = [mark("begin", to_island=before), mark("end", to_island=figures()), mark("end", to_island=after)]
+    (found,) = measurements(lines)
+    assert (found.box, found.part, found.dropped_bytes, found.is_link) == ("sat", "to_island", 1000, True)
+
+
+def test_marks_named_by_their_id_are_understood() -> None:
+    lines = [{**mark("x"), "mark": name, "id": name} for name in ("begin", "end")]
+    for line in lines:
+        del line["mark"]
+    assert len(measurements(lines)) == 2
+
+
+def test_marks_in_between_are_added_up_and_maxima_kept() -> None:
+    late = figures(lateness_max_ns=900_000, lateness_p99_ns=800_000, lateness_histogram=[[50_000, 50], [900_000, 50]])
+    lines = [mark("begin"), mark("rain fade", to_island=late), mark("end", to_island=figures())]
+    (found,) = (m for m in measurements(lines) if m.part == "to_island")
+    assert (found.in_packets, found.dropped_packets, found.lateness_max_ns) == (202, 2, 900_000)
+    assert lateness_p99_ns([found]) == 800_000
+
+
+def test_a_box_without_an_end_mark_measured_nothing() -> None:
+    assert measurements([mark("begin"), mark("something")]) == ()
+
+
+def test_overload_is_seen_wherever_a_box_says_it() -> None:
+    (found, *_) = measurements([mark("begin"), {**mark("end"), "overloaded": True}])
+    assert found.overloaded
+    (found,) = measurements([mark("begin"), mark("end", to_island=figures(overloaded=True))])
+    assert found.overloaded
+
+
+def test_the_classes_of_a_delay_box_are_judged_together() -> None:
+    """One late packet of three in a class that carried nearly nothing is not one per cent of the box's."""
+    rare = figures(out_packets=3, lateness_p99_ns=4_000_000, lateness_histogram=[[50_000, 2], [4_000_000, 1]])
+    much = figures(out_packets=10_000, lateness_histogram=[[50_000, 9_990], [250_000, 10]])
+    lines = [mark(name, "delay", classes={"101": rare, "102": much}) for name in ("begin", "end")]
+    found = measurements(lines)
+    assert [m.part for m in found] == ["101", "102"]
+    assert lateness_p99_ns(found) == 50_000
+
+
+def test_the_directions_of_a_link_are_judged_apart() -> None:
+    late = figures(out_packets=100, lateness_p99_ns=3_000_000, lateness_histogram=[[50_000, 50], [3_000_000, 50]])
+    much = figures(out_packets=100_000, lateness_histogram=[[50_000, 100_000]])
+    assert (
+        lateness_p99_ns(measurements([mark(n, to_island=late, to_world=much) for n in ("begin", "end")])) == 3_000_000
+    )
+
+
+def test_without_packets_there_is_no_lateness() -> None:
+    idle = figures(out_packets=0, lateness_histogram=[], lateness_p99_ns=0, lateness_max_ns=0)
+    assert lateness_p99_ns(measurements([mark(n, to_island=idle) for n in ("begin", "end")])) is None
