@@ -127,7 +127,11 @@ class EmulatedLab:
     async def open_shell(self, columns: int = 80, rows: int = 24) -> Shell:
         """Open Mininet's command line; the lab has one at a time (``refused`` says so at the end of reading)."""
         name = next(self._shell_names)
-        shell = self._shells[name] = Shell(self, name)
+        shell = Shell(self, name)
+        if self.dead.done():
+            shell.take({"type": "shell-closed", "message": self.dead.result()})
+            return shell
+        self._shells[name] = shell
         await self.request(op="shell", id=name, columns=columns, rows=rows)
         return shell
 
@@ -159,8 +163,10 @@ class EmulatedLab:
         for shell in self._shells.values():
             shell.take({"type": "shell-closed"})
         if self._reason is None:
-            how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-            self._reason = "; ".join([f"the lab ended unexpectedly ({how})", *self._stderr][:2])
+            # When its child was killed, unshare tries to die the same way, fails, and complains (util-linux 2.38).
+            words = [line for line in self._stderr if "sigprocmask" not in line][-1:]
+            how = f" ({signal.Signals(-code).name})" if code < 0 else ""
+            self._reason = ": ".join([f"the lab ended unexpectedly{how}", *words])
         self.dead.set_result(self._reason)
 
     async def _read_messages(self) -> None:

@@ -14,10 +14,12 @@ import time
 from dataclasses import dataclass
 from typing import NoReturn
 
-from atoll_emulation.mn import CLI
+from atoll_emulation.mn import CLI, Node
 from atoll_emulation.nodes import LabNet
 
 _LEAVE_S = 1.0  # how long a command that is asked to end may take before it is killed
+_INTERRUPT_S = 0.3
+_PROMPT = b"\x7f"  # what Mininet makes the machines' shells prompt with
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,8 @@ class Shell:
         os.waitpid(self.pid, 0)
         os.close(child)
         os.close(self.terminal)
-        self._calm()
+        for node in self.net.values():
+            _interrupt(node)
 
     def _drain(self, child: int, seconds: float) -> None:
         """Throw the terminal's output away until the session's process ends or time is up."""
@@ -78,12 +81,20 @@ class Shell:
             if child in ready or (self.terminal in ready and not self.read()):
                 return
 
-    def _calm(self) -> None:
-        """Drop what the machines' own shells still had to say, so that the next session begins with silence."""
-        for node in self.net.values():
-            descriptor = node.stdout.fileno()
-            while select.select([descriptor], [], [], 0)[0]:
-                os.read(descriptor, 1 << 16)
+
+def _interrupt(node: Node) -> None:
+    """Bring a machine's own shell back to its prompt: commands in the foreground end, those in the background stay.
+
+    A session may end while a command runs in that shell, which serves the next session too.
+    """
+    pty_master = node.stdout.fileno()
+    for _ in range(3):  # an interrupt between the shell's fork and exec is lost
+        os.write(pty_master, b"\x03")
+        said = b""
+        while select.select([pty_master], [], [], 0 if said.endswith(_PROMPT) else _INTERRUPT_S)[0]:
+            said += os.read(pty_master, 1 << 16)
+        if said.endswith(_PROMPT):
+            return
 
 
 def _run(net: LabNet) -> NoReturn:
