@@ -68,7 +68,11 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("atoll-host: {error}");
-            if is_bad_input(error.as_ref()) { ExitCode::from(2) } else { ExitCode::FAILURE }
+            if is_bad_input(error.as_ref()) {
+                ExitCode::from(2)
+            } else {
+                ExitCode::FAILURE
+            }
         }
     }
 }
@@ -76,7 +80,7 @@ fn main() -> ExitCode {
 /// Whether a job failed because of what it was told, not because of what it met. EINVAL from the kernel
 /// has the same kind, hence the look at the error number.
 fn is_bad_input(error: &(dyn Error + 'static)) -> bool {
-    error
-        .downcast_ref::<io::Error>()
-        .is_some_and(|error| error.kind() == ErrorKind::InvalidInput && error.raw_os_error().is_none())
+    error.downcast_ref::<io::Error>().is_some_and(|error| {
+        error.kind() == ErrorKind::InvalidInput && error.raw_os_error().is_none()
+    })
 }

@@ -131,3 +131,40 @@ pub fn errno_name(error: &io::Error) -> String {
 pub fn is_not_ready(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn accepted_connections_inherit_the_congestion_control() {
+        let listener = listen((Ipv4Addr::LOCALHOST, 0).into(), 1, Some("reno")).unwrap();
+        let client = connect(listener.local_addr().unwrap(), None).unwrap();
+        listener.set_nonblocking(false).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        assert_eq!(sockopt::tcp_congestion(&accepted).unwrap(), "reno");
+        drop(client);
+    }
+
+    #[test]
+    fn a_refused_congestion_control_is_bad_configuration_and_names_what_there_is() {
+        let failure = check_congestion_control("vegan").unwrap_err();
+        let message = failure.to_string();
+        assert!(matches!(failure, Failure::Configuration(_)));
+        assert!(
+            message.starts_with("the kernel refuses congestion control 'vegan': "),
+            "{message}"
+        );
+        assert!(message.contains("reno"), "{message}");
+    }
+
+    #[test]
+    fn failures_have_their_errno_name() {
+        assert_eq!(
+            errno_name(&io::Error::from_raw_os_error(Errno::ETIMEDOUT as i32)),
+            "ETIMEDOUT"
+        );
+        assert_eq!(errno_name(&io::Error::other("no number")), "EUNKNOWN");
+    }
+}

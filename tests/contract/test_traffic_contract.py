@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Python tells and expects of the traffic jobs is as in tests/data/contract, which Rust's tests read too."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from atoll.analysis.logs import load_fairness, transfer_done
+from atoll.control.jobs import jobs
+from atoll.model.load import load_experiment
+
+TOPICS = ("serve", "load", "transfer", "ping")
+
+
+def examples(project: Path, topic: str, *senders: str) -> list[dict[str, Any]]:
+    """The messages of a topic that come from one of the senders; there is at least one."""
+    lines = (project / "tests" / "data" / "contract" / f"{topic}.jsonl").read_text().splitlines()
+    found = [line["message"] for line in map(json.loads, lines) if line["from"] in senders]
+    assert found
+    return found
+
+
+def shape(message: Any) -> Any:
+    """Names and types of a configuration, whatever the figures and however long the lists."""
+    if isinstance(message, dict):
+        return {name: shape(field) for name, field in message.items()}
+    if isinstance(message, list):
+        return [shape(message[0])]
+    return type(message).__name__
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_planned_configurations_have_the_shape_of_an_example(project: Path, topic: str) -> None:
+    network, experiment = load_experiment(project / "examples" / "geo.yaml")
+    known = [shape(example) for example in examples(project, topic, "keeper")]
+    planned = [job for job in jobs(network, experiment) if job.argv == ("atoll-host", topic)]
+    assert planned
+    for job in planned:
+        assert shape(job.config) in known, job.name
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_jobs_begin_with_ready_and_end_with_done(project: Path, topic: str) -> None:
+    senders = ("send", "receive") if topic == "transfer" else (topic,)
+    kinds = [message["type"] for message in examples(project, topic, *senders)]
+    assert kinds[0] == "ready"
+    assert kinds[-1] == "done"
+
+
+def test_fairness_and_transfer_are_read_from_the_jobs_last_words(project: Path, tmp_path: Path) -> None:
+    done = examples(project, "load", "load")[-1]
+    for client, fairness in (("i1", done["fairness"]), ("i2", 0.25)):
+        said = json.dumps({**done, "fairness": fairness})
+        (tmp_path / f"load-{client}.out").write_text(said + "\n")
+    assert load_fairness(tmp_path) == 0.25
+    received = [message for message in examples(project, "transfer", "receive") if message["type"] == "done"]
+    (tmp_path / "transfer-receive.out").write_text(json.dumps(received[0]) + "\n")
+    assert transfer_done(tmp_path) == received[0]
