@@ -35,6 +35,7 @@ impl DelayProgram {
                 let random = SplitMix64::new(config.seed, u64::from(class.vlan));
                 Ok(Class {
                     vlan: class.vlan,
+                    shortest_delay_ns: class.settings().shortest_ns(),
                     line: DelayLine::new(class.settings(), random)?,
                     sums: ClassCounters::default(),
                     before: ClassCounters::default(),
@@ -57,6 +58,11 @@ impl DelayProgram {
 impl Program for DelayProgram {
     type Counters = DelayBox<ClassCounters>;
     type Measurement = DelayBox<ClassMeasurement>;
+
+    fn shortest_delay_ns(&self) -> u64 {
+        let shortest = self.classes.iter().map(|class| class.shortest_delay_ns);
+        shortest.min().unwrap_or(u64::MAX)
+    }
 
     fn arrival(&mut self, _port: usize, now: u64, received: &Received<'_>) {
         let vlan = received.vlan.map(netio::packet::VlanTag::id);
@@ -158,6 +164,7 @@ impl Program for DelayProgram {
 #[derive(Debug)]
 struct Class {
     vlan: u16,
+    shortest_delay_ns: u64,
     line: DelayLine<Vec<u8>>,
     /// Since the start; the maximum since the last counters.
     sums: ClassCounters,

@@ -18,6 +18,7 @@ const ISLAND: usize = 1;
 pub(crate) struct LinkProgram {
     counts: Counted,
     mtu: u32,
+    shortest_delay_ns: u64,
     /// By the port at which packets come in: to the island, to the world.
     directions: [Direction; 2],
 }
@@ -25,9 +26,14 @@ pub(crate) struct LinkProgram {
 impl LinkProgram {
     /// Both directions empty and idle from `now` on.
     pub(crate) fn new(config: &LinkConfig, now: u64) -> Result<Self, BadConfiguration> {
+        let [to_island, to_world] = [
+            config.to_island.propagation(),
+            config.to_world.propagation(),
+        ];
         Ok(Self {
             counts: config.counts,
             mtu: config.mtu,
+            shortest_delay_ns: to_island.shortest_ns().min(to_world.shortest_ns()),
             directions: [
                 Direction::new(&config.to_island, SplitMix64::new(config.seed, 0), now)?,
                 Direction::new(&config.to_world, SplitMix64::new(config.seed, 1), now)?,
@@ -46,6 +52,10 @@ impl LinkProgram {
 impl Program for LinkProgram {
     type Counters = Directions<DirectionCounters>;
     type Measurement = Directions<DirectionMeasurement>;
+
+    fn shortest_delay_ns(&self) -> u64 {
+        self.shortest_delay_ns
+    }
 
     fn arrival(&mut self, port: usize, now: u64, received: &Received<'_>) {
         let direction = &mut self.directions[port];

@@ -12,6 +12,16 @@ use std::io;
 /// Frames taken from one port before others get their turn; a few hundred microseconds of work.
 const RECEIVE_BATCH: usize = 256;
 
+/// What was found at a port; the greatest of several ports is what holds for all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Arrivals {
+    None,
+    /// And all taken.
+    Some,
+    /// A batch, and there may be more.
+    More,
+}
+
 /// One interface.
 #[derive(Debug)]
 pub(crate) struct Port {
@@ -45,12 +55,12 @@ impl Port {
         })
     }
 
-    /// Hand frames that have arrived to `take`, each with the instant of its arrival; true if there may be more.
+    /// Hand frames that have arrived to `take`, each with the instant of its arrival.
     pub(crate) fn receive(
         &mut self,
         offset: &RealTimeOffset,
         mut take: impl FnMut(u64, &Received<'_>),
-    ) -> bool {
+    ) -> Arrivals {
         let empty_ns = self.empty_ns;
         let begin = monotonic_ns();
         let mut without_checksum = false;
@@ -69,11 +79,15 @@ impl Port {
                 self.socket.interface().name
             );
         }
-        let more = count == RECEIVE_BATCH;
-        if !more {
-            self.empty_ns = begin;
+        if count == RECEIVE_BATCH {
+            return Arrivals::More;
         }
-        more
+        self.empty_ns = begin;
+        if count == 0 {
+            Arrivals::None
+        } else {
+            Arrivals::Some
+        }
     }
 
     /// Send up to [`SEND_BATCH`] frames in order. Returns how many were sent; the next one after those was

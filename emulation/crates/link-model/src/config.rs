@@ -57,6 +57,12 @@ pub struct DelaySettings {
 }
 
 impl DelaySettings {
+    /// The least by which a packet is delayed. The settings must have passed [`DelaySettings::check`].
+    #[must_use]
+    pub fn shortest_ns(&self) -> Nanoseconds {
+        self.delay_ns - self.jitter_ns
+    }
+
     /// Whether delay and jitter make sense.
     ///
     /// # Errors

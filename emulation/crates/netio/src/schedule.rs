@@ -29,17 +29,26 @@ pub fn set_real_time() -> io::Result<()> {
 
 /// Keep all memory of this process, present and future, from being paged out.
 ///
+/// Done only with `CAP_IPC_LOCK`: for others the limit on locked memory would make later allocations fail.
+///
 /// # Errors
-/// `EPERM` for users who may not lift the limit on locked memory: below a limit a later allocation
-/// could fail, so nothing is locked then.
+/// `EPERM` without that capability; nothing is locked then.
 pub fn lock_memory() -> io::Result<()> {
-    let unlimited = libc::rlimit {
-        rlim_cur: libc::RLIM_INFINITY,
-        rlim_max: libc::RLIM_INFINITY,
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
     };
-    // SAFETY: the kernel only reads `unlimited`; locking pages changes no content.
+    // SAFETY: the kernel writes `limit`, then only reads it; locking pages changes no content.
     unsafe {
-        check(libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const unlimited))?;
-        check(libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE))
+        check(libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit))?;
+        // With a limit of 0 only the capability makes mlockall(2) succeed.
+        let none = libc::rlimit {
+            rlim_cur: 0,
+            ..limit
+        };
+        check(libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const none))?;
+        let locked = check(libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE));
+        check(libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit))?;
+        locked
     }
 }
