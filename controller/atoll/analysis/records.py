@@ -13,6 +13,7 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from atoll.model.errors import RunError
+from atoll.rundir.files import told_error
 
 RECORD = np.dtype(
     [
@@ -78,8 +79,7 @@ def decode(capture: Path, out: Path, side: IPv4Network, binary: Path) -> Decoded
         raise RunError(msg) from error
     if done.returncode != 0:
         said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        msg = f"{capture.name} cannot be decoded: {said[-1]}"
-        raise RunError(msg)
+        raise told_error(out, said[-1], f"{capture.name} cannot be decoded: {said[-1]}")
     last = json.loads(done.stdout.strip().splitlines()[-1])
     return Decoded(int(last["packets"]), int(last.get("other_frames", 0)), bool(last.get("truncated", False)))
 

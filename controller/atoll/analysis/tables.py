@@ -27,9 +27,8 @@ import polars as pl
 from atoll.analysis.facts import Facts
 from atoll.analysis.logs import box_table, channel_flow_table, ping_table
 from atoll.analysis.records import TCP, Decoded, decode, scan_records
-from atoll.model.errors import RunError
 from atoll.model.network import Host, HostRole
-from atoll.rundir.files import plain_errors, replacing
+from atoll.rundir.files import plain_errors, replacing, told_error
 from atoll.rundir.rundir import RunDir
 
 WINDOW_NS = 100_000_000
@@ -244,5 +243,4 @@ def _sink(frame: pl.LazyFrame, path: Path) -> None:
         try:
             frame.sink_parquet(temporary, compression="zstd", compression_level=3)
         except pl.exceptions.PolarsError as error:
-            msg = f"{path} could not be made: {error}"
-            raise RunError(msg) from error
+            raise told_error(path, str(error), f"{path} could not be made: {error}") from error

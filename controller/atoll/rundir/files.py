@@ -28,6 +28,15 @@ def write_error(path: Path, error: OSError) -> RunError:
     return RunError(f"{path} could not be written: {os.strerror(error.errno or 0)}")
 
 
+def told_error(path: Path, told: str, otherwise: str) -> RunError:
+    """The same for a tool or library that tells of an error of writing ``path`` in words only.
+
+    ``otherwise`` is the message when its words are not those for a full disk.
+    """
+    full = next((number for number in _FULL if os.strerror(number) in told), None)
+    return write_error(path, OSError(full, "")) if full is not None else RunError(otherwise)
+
+
 @contextlib.contextmanager
 def replacing(path: Path) -> Generator[Path]:
     """A temporary path beside ``path`` that takes its place when the block ends well and vanishes when it doesn't.
