@@ -103,18 +103,19 @@ class EmulatedLab:
         lab = cls(process, on_progress)
         try:
             await lab.request(network=to_json(network))
-            await lab._come_up()
+            await lab.ready(_START_TIMEOUT_S)
         except BaseException:
             await lab.stop()
             raise
         return lab
 
-    async def _come_up(self) -> None:
-        await asyncio.wait({self._ready, self.dead}, timeout=_START_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
+    async def ready(self, limit_s: float) -> None:
+        """Return when the lab is up; LabError when it ends before, or is not up in time."""
+        await asyncio.wait({self._ready, self.dead}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
         if self.dead.done():
             raise LabError(self.dead.result())
         if not self._ready.done():
-            msg = f"the lab was not up within {_START_TIMEOUT_S:g} s"
+            msg = f"the lab was not up within {limit_s:g} s"
             raise LabError(msg)
 
     def enter(self) -> list[str]:

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lab init's protocol, both ends, against tests/data/contract/lab-init.jsonl.
+
+The keeper's end meets a player of the recorded exchange; the real init is asked what the recorded keeper asks.
+"""
+
+import asyncio
+import itertools
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from atoll_emulation.lab import EmulatedLab
+from atoll_emulation.namespaces import unshare_argv
+
+# Says what the init says, with its own pid, and checks that it is asked what it expects.
+_PLAYER = """
+import json, os, sys
+for line in sys.argv[1].splitlines():
+    step = json.loads(line)
+    if step["from"] == "init":
+        message = step["message"]
+        print(json.dumps(message | {"pid": os.getpid()} if "pid" in message else message), flush=True)
+    else:
+        asked = json.loads(sys.stdin.readline())
+        if asked != step["message"]:
+            sys.exit(f"asked {asked}, expected {step['message']}")
+"""
+
+
+@pytest.fixture
+def recorded(project: Path) -> list[dict[str, Any]]:
+    """The exchange, in order."""
+    text = (project / "tests/data/contract/lab-init.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+async def test_the_keeper_follows_the_recorded_exchange(recorded: list[dict[str, Any]]) -> None:
+    pipe = asyncio.subprocess.PIPE
+    script = "\n".join(json.dumps(step) for step in recorded)
+    player = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", _PLAYER, script), stdin=pipe, stdout=pipe, stderr=pipe
+    )
+    progress: list[str] = []
+    lab = EmulatedLab(player, progress.append)
+    await lab.request(**recorded[0]["message"])
+    await lab.ready(10)
+    assert progress == ["Open vSwitch (userspace datapath)", "2 machines, 1 switches, 2 cables"]
+    assert (lab.hosts, lab.datapath, lab.ovs_version) == ({"i1": 11, "w1": 13}, "userspace", "3.1.0")
+    assert f"--target={player.pid}" in lab.enter()
+
+    shell = await lab.open_shell(100, 30)
+    assert await shell.read() == b"mininet> "
+    refused = await lab.open_shell()
+    assert await refused.read() == b""
+    assert refused.refused == "another shell is open on this lab"
+    await shell.resize(132, 43)
+    await shell.write(b"exit\n")
+    assert [await shell.read(), await shell.read()] == [b"exit\r\n", b""]
+    last = await lab.open_shell()
+    assert await last.read() == b"mininet> "
+    await last.close()
+    assert await last.read() == b""
+
+    assert await asyncio.wait_for(lab.dead, 10) == "ovs-vswitchd ended (signal 9): it said nothing"
+
+
+@pytest.mark.lab
+def test_the_real_init_answers_in_the_recorded_shapes(recorded: list[dict[str, Any]]) -> None:
+    """Each message of the recorded keeper is sent in turn; what comes has kinds and fields of the recorded answers."""
+    shapes = {shape(step["message"]) for step in recorded if step["from"] == "init"}
+    pipe = subprocess.PIPE
+    argv = [*unshare_argv(), sys.executable, "-m", "atoll_emulation.init"]
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True) as init:
+        assert init.stdin is not None
+        assert init.stdout is not None
+        seen: set[tuple[str, ...]] = set()
+        for step, after in itertools.pairwise(recorded):
+            if step["from"] == "keeper":
+                init.stdin.write(json.dumps(step["message"]) + "\n")
+                init.stdin.flush()
+            if after["from"] == "init" and after["message"]["type"] != "failed":
+                read_until(init.stdout, shape(after["message"]), seen)
+        os.kill(init.pid, 9)
+    assert seen == shapes - {("failed", "message", "type")}
+
+
+def read_until(lines: Any, wanted: tuple[str, ...], seen: set[tuple[str, ...]]) -> None:
+    for line in lines:
+        seen.add(shape(json.loads(line)))
+        if shape(json.loads(line)) == wanted:
+            return
+    msg = f"ended without {wanted}"
+    raise AssertionError(msg)
+
+
+def shape(message: dict[str, Any]) -> tuple[str, ...]:
+    """A message's kind and the names of its fields."""
+    return (message["type"], *sorted(message))
