@@ -56,7 +56,8 @@ def test_checking_loads_nothing_heavy_and_touches_nothing(project):
     heavy = ["aiohttp", "asyncio", "matplotlib", "mininet", "numpy", "os_ken", "polars", "subprocess"]
     program = (
         "import sys; from pathlib import Path; from atoll.cli.check import check; "
-        f"code = check([Path('examples/geo.yaml')], False); print(*sorted(set({heavy}) & set(sys.modules))); sys.exit(code)"
+        "code = check([Path('examples/geo.yaml')], False); "
+        f"print(*sorted(set({heavy}) & set(sys.modules))); sys.exit(code)"
     )
     ran = subprocess.run([sys.executable, "-c", program], cwd=project, capture_output=True, text=True, check=True)
     assert ran.stdout.splitlines()[1:] == [""]

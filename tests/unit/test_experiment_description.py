@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """experiment.yaml: what the shipped experiments resolve to, defaults, and the exact message for every kind of mistake."""
 
+# ruff: noqa: E501, ISC004 (the table of mistakes reads best with a message on a line)
+
 import re
 from pathlib import Path
 

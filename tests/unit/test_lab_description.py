@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """lab.yaml: what the shipped lab resolves to, and the exact message for every kind of mistake."""
 
+# ruff: noqa: E501, ISC004 (the table of mistakes reads best with a message on a line)
+
 import re
 from dataclasses import fields
 from ipaddress import IPv4Address, IPv4Network
@@ -239,11 +241,11 @@ MISTAKES = [
     ),
     (
         "port: sw-w1/1}", "port: sw-w1/1, mac: '02:a7:00:01:00:02'}", "02:a7",
-        "host 'w1': mac: 02:a7:00:01:00:02 is what 'w2' has by default; choose another or leave it out",
+        "host 'w1': mac: 02:a7:00:01:00:02 is what host 'w2' has by default; choose another or leave it out",
     ),
     (
         "world: sw-c/15, island: sw-c/16", "world: sw-c/15, island: {port: sw-c/16, interface: sat-w}", "interface: sat-w",
-        "box 'sat': machine 'sat' would have two interfaces 'sat-w'; give them different names",
+        "box 'sat': island: interface: sat's interface sat-w is already taken by box 'sat': world: interface (line @world: sw-c/15@); give it another name",
     ),
     # -- wiring
     (

@@ -33,8 +33,8 @@ def test_the_schema_is_a_schema(file):
 
 
 def shipped(project):
-    files = {file: "lab.schema.json" for file in (project / "emulation/labs").glob("*.yaml")}
-    return files | {file: "experiment.schema.json" for file in (project / "examples").glob("*.yaml")}
+    files = dict.fromkeys((project / "emulation/labs").glob("*.yaml"), "lab.schema.json")
+    return files | dict.fromkeys((project / "examples").glob("*.yaml"), "experiment.schema.json")
 
 
 def test_shipped_descriptions_satisfy_their_schema_and_name_it_for_editors(project):

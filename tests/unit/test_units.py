@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Quantities: what they read, how they show themselves, and what they say when they refuse."""
 
+import re
+
 import pytest
 
 from atoll.model.units import Duration, Rate, Size
@@ -64,13 +66,12 @@ def test_a_quantity_is_read_exactly(kind, text, base):
     ],
 )
 def test_what_is_no_quantity_is_refused_with_the_remedy(kind, given, message):
-    with pytest.raises(ValueError) as refused:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         kind.parse(given)
-    assert str(refused.value) == message
 
 
 def test_thousands_of_digits_are_refused_and_not_repeated():
-    with pytest.raises(ValueError) as refused:
+    with pytest.raises(ValueError, match="is not a rate") as refused:
         Rate.parse("9" * 5000 + " bit/s")
     assert len(str(refused.value)) < 200
 
@@ -96,5 +97,5 @@ def test_a_quantity_shows_itself_in_the_largest_exact_unit(quantity, text):
 def test_quantities_of_different_kinds_are_neither_equal_nor_ordered():
     assert Rate(5) != Size(5)
     with pytest.raises(TypeError):
-        _ = Rate(5) < Size(6)
+        _ = Rate(5) < Size(6)  # pyright: ignore[reportOperatorIssue]
     assert Rate(5) < Rate(6)

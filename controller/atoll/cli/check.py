@@ -16,13 +16,14 @@ def check(paths: list[Path], as_json: bool) -> int:
     What is right goes to standard output, one line a file; mistakes to standard error, one line each, none twice
     (several experiments may share a lab). With ``as_json`` one object on standard output says it all.
     """
-    from atoll.model.load import load_any  # pydantic and ruamel.yaml take 0.1 s: --help does without
+    from atoll.model.document import label  # pydantic and ruamel.yaml take 0.1 s: --help does without
+    from atoll.model.load import load_any
 
     right: dict[str, str] = {}
     mistakes: dict[Mistake, None] = {}  # an ordered set
     for path in paths:
         try:
-            right[str(path)] = summary(*load_any(path))
+            right[label(path)] = summary(*load_any(path))
         except DescriptionError as error:
             mistakes |= dict.fromkeys(error.mistakes)
     if as_json:

@@ -114,10 +114,14 @@ def compose_document(text: str, file: str) -> Document:
 
 
 def label(path: Path) -> str:
-    """What messages call a file: relative to the working directory when it is below, otherwise as given."""
+    """What messages call a file: relative to the working directory when it is below, otherwise as given.
+
+    Always one printable line, whatever a file may be called.
+    """
     absolute = os.path.normpath(Path.cwd() / path)  # not Path.resolve: symbolic links keep the name the user knows
     here = f"{Path.cwd()}/"
-    return absolute.removeprefix(here) if absolute.startswith(here) else os.path.normpath(path)
+    name = absolute.removeprefix(here) if absolute.startswith(here) else os.path.normpath(path)
+    return "".join(character if character.isprintable() else "?" for character in name)
 
 
 def _open_without_waiting(name: str, flags: int) -> int:

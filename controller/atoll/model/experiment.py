@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """An experiment as resolved from experiment.yaml against its Network: valid, typed, frozen."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from atoll.model.units import Duration, Rate, Size
@@ -79,11 +79,14 @@ class PingSeries:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """One experiment: what is steered where, with what settings, under what load, for how long."""
+    """One experiment: what is steered where, with what settings, under what load, for how long.
+
+    ``file`` and ``lab`` are paths as messages show them; they are no part of what makes two experiments equal.
+    """
 
     name: str
-    file: str
-    lab: str
+    file: str = field(compare=False)
+    lab: str = field(compare=False)
     seed: int
     duration: Duration
     chain: Chain

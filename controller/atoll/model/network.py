@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The laboratory as resolved from lab.yaml: valid, typed, frozen. No strings with units, no dangling names."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network
 
@@ -124,10 +124,13 @@ class Trunk:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """The whole laboratory. Names are unique across hosts, boxes, delay boxes, taps, capture hosts and switches."""
+    """The whole laboratory. Names are unique across hosts, boxes, delay boxes, taps, capture hosts and switches.
+
+    Two networks are equal when they describe the same laboratory, whatever their files are called from where.
+    """
 
     name: str
-    file: str
+    file: str = field(compare=False)
     world: IPv4Network
     island: IPv4Network
     switches: tuple[Switch, ...]

@@ -127,10 +127,7 @@ class RawExperiment(Raw):
     links: dict[Key, RawLink] = Field(
         default={},
         description="Settings of every satellite emulator in the chain, by its name.",
-        examples=[
-            "{sat: {to_island: {rate: 16 Mbit/s, delay: 250 ms, queue: 100 kB}, "
-            "to_world: {rate: 4 Mbit/s, delay: 250 ms, queue: 100 kB}}}"
-        ],
+        examples=["{sat: {to_island: &d {rate: 16 Mbit/s, delay: 250 ms, queue: 100 kB}, to_world: *d}}"],
     )
     latency: dict[Key, str] = Field(
         default={},

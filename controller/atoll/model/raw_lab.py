@@ -42,21 +42,26 @@ class RawTrunk(Raw):
     rate: TrunkRate = Field(description="Line rate, each direction.", examples=["1 Gbit/s"])
 
 
-class RawHost(Raw):
+class RawCable(Raw):
+    """What may be said of any interface, beyond the port its cable ends at."""
+
+    mac: Mac | None = Field(default=None, description="MAC address; default derived from the port.")
+    interface: InterfaceName | None = Field(default=None, description="Interface name, at most 15 characters.")
+
+
+class RawHost(RawCable):
     """An end host of the experiment network."""
 
     role: HostRole = Field(strict=False, description="What the host is there for.", examples=["world-server"])
     ip: Address = Field(description="IPv4 address, in the network of its end.", examples=["10.10.0.1"])
     port: Port = Field(description="Switch port its cable ends at.", examples=["sw-w1/1"])
-    mac: Mac | None = Field(default=None, description="MAC address; default derived from the port.")
     interface: InterfaceName | None = Field(default=None, description="Interface name; default HOST-eth0.")
 
 
-class RawLeg(Raw):
+class RawLeg(RawCable):
     """One side of a chain box; a bare switch/number stands for {port: switch/number}."""
 
     port: Port = Field(description="Switch port this side's cable ends at.", examples=["sw-c/11"])
-    mac: Mac | None = Field(default=None, description="MAC address; default derived from the port.")
     interface: InterfaceName | None = Field(default=None, description="Interface name; default BOX-w or BOX-i.")
 
     @model_validator(mode="before")
@@ -93,7 +98,7 @@ class RawLatencyClass(Raw):
     )
 
 
-class RawDelayBox(Raw):
+class RawDelayBox(RawCable):
     """A box on a trunk port that delays each VLAN by its class."""
 
     trunk: Port = Field(description="Switch port of the trunk.", examples=["sw-c/10"])
@@ -101,16 +106,14 @@ class RawDelayBox(Raw):
     classes: dict[Key, RawLatencyClass] = Field(
         description="Latency classes by name.", examples=["{rtt-20: {vlan: 102, rtt: 20 ms}}"]
     )
-    mac: Mac | None = Field(default=None, description="MAC address; default derived from the port.")
     interface: InterfaceName | None = Field(default=None, description="Interface name; default DELAYBOX-t.")
 
 
-class RawTap(Raw):
+class RawTap(RawCable):
     """An observation point: a port that gets copies of frames, and the capture host behind it."""
 
     host: Name = Field(description="Capture host; several taps may share one.", examples=["cap-w"])
     port: Port = Field(description="Switch port the copies leave by.", examples=["sw-c/21"])
-    mac: Mac | None = Field(default=None, description="MAC address; default derived from the port.")
     interface: InterfaceName | None = Field(default=None, description="Interface name; default HOST-TAP.")
 
 

@@ -25,7 +25,7 @@ from atoll.model.network import (
 from atoll.model.parse import Parsed, parse
 from atoll.model.paths import Fabric
 from atoll.model.raw import INTERFACE_NAME_MAX, PORT_MAX
-from atoll.model.raw_lab import RawDelayBox, RawLab
+from atoll.model.raw_lab import RawCable, RawDelayBox, RawLab
 from atoll.model.units import Duration
 from atoll.model.wording import ENTRY, call, suggest
 
@@ -80,6 +80,17 @@ class Lab:
         return self.document.line(("trunks", index, "rate"))
 
 
+def _ports(raw: RawLab) -> Iterator[PortRef]:
+    """Every switch port a lab uses."""
+    for trunk in raw.trunks:
+        yield from (trunk.from_, trunk.to)
+    yield from (host.port for host in raw.hosts.values())
+    for box in raw.boxes.values():
+        yield from (box.world.port, box.island.port)
+    yield from (delay.trunk for delay in raw.delay_boxes.values())
+    yield from (tap.port for tap in raw.taps.values())
+
+
 class _Resolver:
     """One pass over a raw lab; keeps what is taken, and by whom."""
 
@@ -88,6 +99,8 @@ class _Resolver:
         self.raw = parsed.raw
         self.mistakes: list[Mistake] = []
         self.taken: dict[tuple[str, object], Place] = {}
+        self.default_macs: dict[str, Place] = {}
+        self.used_ports = frozenset(_ports(parsed.raw))
         self.switch_numbers = {name: number for number, name in enumerate(parsed.names("switches"), start=1)}
 
     def resolve(self) -> Network:
@@ -108,7 +121,7 @@ class _Resolver:
             taps=tuple(self.taps()),
         )
         self.check_networks()
-        self.check_interfaces(network)
+        self.check_default_macs()
         self.check_reachable(network)
         return network
 
@@ -170,21 +183,19 @@ class _Resolver:
                 )
             self.take("address", raw.ip, (*place, "ip"), "give each host its own")
             self.check_address(raw.ip, raw.role, (*place, "ip"))
-            yield Host(name, raw.role, raw.ip, self.interface(place, raw.port, raw.interface, f"{name}-eth0", raw.mac))
+            yield Host(name, raw.role, raw.ip, self.interface(place, raw.port, raw, f"{name}-eth0", name))
 
     def boxes(self) -> Iterator[ChainBox]:
         for name, raw in self.raw.boxes.items():
             place = ("boxes", name)
-            world = self.interface((*place, "world"), raw.world.port, raw.world.interface, f"{name}-w", raw.world.mac)
-            island = self.interface(
-                (*place, "island"), raw.island.port, raw.island.interface, f"{name}-i", raw.island.mac
-            )
+            world = self.interface((*place, "world"), raw.world.port, raw.world, f"{name}-w", name)
+            island = self.interface((*place, "island"), raw.island.port, raw.island, f"{name}-i", name)
             yield ChainBox(name, raw.kind, world, island)
 
     def delay_boxes(self) -> Iterator[DelayBox]:
         for name, raw in self.raw.delay_boxes.items():
             place = ("delay_boxes", name)
-            trunk = self.interface(place, raw.trunk, raw.interface, f"{name}-t", raw.mac, key="trunk")
+            trunk = self.interface(place, raw.trunk, raw, f"{name}-t", name)
             yield DelayBox(name, trunk, raw.rate, tuple(self.classes(place, raw)))
 
     def classes(self, place: Place, box: RawDelayBox) -> Iterator[LatencyClass]:
@@ -200,23 +211,22 @@ class _Resolver:
     def taps(self) -> Iterator[Tap]:
         for name, raw in self.raw.taps.items():
             place = ("taps", name)
-            yield Tap(name, raw.host, self.interface(place, raw.port, raw.interface, f"{raw.host}-{name}", raw.mac))
+            yield Tap(name, raw.host, self.interface(place, raw.port, raw, f"{raw.host}-{name}", raw.host))
 
-    def interface(
-        self, place: Place, port: PortRef, name: str | None, default: str, mac: str | None, key: str = "port"
-    ) -> Interface:
-        """The interface at ``place`` with defaults filled in, its port and MAC address taken."""
+    def interface(self, place: Place, port: PortRef, raw: RawCable, default: str, machine: str) -> Interface:
+        """An interface with defaults filled in; its name, MAC address and port are taken by ``place``."""
+        name, key = raw.interface or default, "trunk" if place[0] == "delay_boxes" else "port"
         self.port(port, (*place, key))
-        if name is None and len(default) > INTERFACE_NAME_MAX:
-            self.wrong(
-                place,
-                f"its interface would be named {default!r}, longer than {INTERFACE_NAME_MAX} characters; "
-                "shorten the name, or add 'interface: ...'",
-            )
-        found = Interface(name or default, mac or self.default_mac(port), port)
-        if mac:
-            self.take("MAC address", mac, (*place, "mac"), "give each interface its own, or leave it out")
-        return found
+        if len(name) > INTERFACE_NAME_MAX:
+            would = f"its interface would be named {name!r}, longer than {INTERFACE_NAME_MAX} characters"
+            self.wrong(place, f"{would}; shorten the name, or add 'interface: ...'")
+        self.take(f"{machine}'s interface", name, (*place, "interface"), "give it another name")
+        if raw.mac:
+            self.take("MAC address", raw.mac, (*place, "mac"), "give each interface its own, or leave it out")
+        mac = raw.mac or self.default_mac(port)
+        if not raw.mac:
+            self.default_macs[mac] = place
+        return Interface(name, mac, port)
 
     def default_mac(self, port: PortRef) -> str:
         """Locally administered: 02:a7, the switch's place in the file, the port number; so one for each port."""
@@ -228,24 +238,20 @@ class _Resolver:
         if not self.parsed.knows("switches", port.switch):
             known = suggest(port.switch, self.parsed.names("switches"), "switches")
             self.wrong(place, f"unknown switch {port.switch!r}; {known}")
-        self.take("port", port, place, f"free is {port.switch}/{self.free_port(port.switch)}")
+        self.take("port", port, place, f"free is {self.free_port(port.switch)}")
         return port.switch in self.raw.switches
 
-    def free_port(self, switch: str) -> int:
-        """A port number that nothing in the description uses."""
-        raw = self.raw
-        used = {
-            port.port
-            for port in (
-                *(end for trunk in raw.trunks for end in (trunk.from_, trunk.to)),
-                *(host.port for host in raw.hosts.values()),
-                *(leg.port for box in raw.boxes.values() for leg in (box.world, box.island)),
-                *(box.trunk for box in raw.delay_boxes.values()),
-                *(tap.port for tap in raw.taps.values()),
-            )
-            if port.switch == switch
-        }
-        return next(number for number in range(1, PORT_MAX + 1) if number not in used)
+    def free_port(self, switch: str) -> PortRef:
+        """The first port of a switch that nothing in the description uses."""
+        free = (PortRef(switch, number) for number in range(1, PORT_MAX + 1))
+        return next((port for port in free if port not in self.used_ports), PortRef(switch, PORT_MAX))
+
+    def check_default_macs(self) -> None:
+        """A MAC address that is given may be what another interface has by default."""
+        for (what, thing), place in tuple(self.taken.items()):
+            if what == "MAC address" and thing in self.default_macs:
+                owner = call(self.default_macs[str(thing)])
+                self.wrong(place, f"{thing} is what {owner} has by default; choose another or leave it out")
 
     def check_networks(self) -> None:
         world, island = self.raw.networks.world, self.raw.networks.island
@@ -263,50 +269,20 @@ class _Resolver:
         elif network.prefixlen < 31 and address in (network.network_address, network.broadcast_address):
             self.wrong(place, f"{address} is the network's own or its broadcast address; choose another of {network}")
 
-    def check_interfaces(self, network: Network) -> None:
-        """No name twice on one machine, no MAC address given that another port has by default."""
-        defaults: dict[str, str] = {}
-        for machine, interfaces in network.machines.items():
-            names = [interface.name for interface in interfaces]
-            for name in sorted({name for name in names if names.count(name) > 1}):
-                section = next((s for s in _SECTIONS if machine in self.parsed.names(s)), "taps")
-                taps = [tap.name for tap in network.taps if tap.host == machine]
-                place = ("taps", taps[-1]) if section == "taps" and taps else (section, machine)
-                self.wrong(place, f"machine {machine!r} would have two interfaces {name!r}; give them different names")
-            defaults |= {self.default_mac(interface.attached): machine for interface in interfaces}
-        for (what, thing), place in tuple(self.taken.items()):
-            if what == "MAC address" and thing in defaults and self.is_foreign_default(str(thing), network):
-                self.wrong(
-                    place, f"{thing} is what {defaults[str(thing)]!r} has by default; choose another or leave it out"
-                )
-
-    def is_foreign_default(self, mac: str, network: Network) -> bool:
-        """Whether more than one interface has this MAC address, one of them by default."""
-        having = [i for interfaces in network.machines.values() for i in interfaces if i.mac == mac]
-        return len(having) > 1 and any(self.default_mac(interface.attached) == mac for interface in having)
-
     def check_reachable(self, network: Network) -> None:
         """Every switch, and so whatever hangs off it, is connected by trunks with the rest of the lab."""
-        if (
-            not self.parsed.whole("switches", "trunks")
-            or len(network.trunks) < len(self.raw.trunks)
-            or not network.switches
-        ):
-            return  # a trunk that could not be resolved may be the one that is missing
+        lost = len(self.raw.trunks) - len(network.trunks)  # one of them may be the trunk that is missing
+        if lost or not network.switches or not self.parsed.whole("switches", "trunks"):
+            return
         fabric = Fabric((switch.name for switch in network.switches), network.trunks)
-        parts = [fabric.reachable(switch.name) for switch in network.switches]
-        rest = max(parts, key=len)
-        for switch in network.switches:
-            if switch.name not in rest:
-                stranded = [
-                    name
-                    for name, found in network.machines.items()
-                    if any(i.attached.switch == switch.name for i in found)
-                ]
-                what = f", so {', '.join(stranded)} cannot be reached" if stranded else ""
-                near = f"{min(rest)}/{self.free_port(min(rest))}"
-                self.wrong(
-                    ("switches", switch.name),
-                    f"no trunk connects it with the rest of the lab{what}; add one such as "
-                    f"{{from: {switch.name}/{self.free_port(switch.name)}, to: {near}, rate: 1 Gbit/s}}",
-                )
+        rest = max((fabric.reachable(switch.name) for switch in network.switches), key=len)
+        for name in [switch.name for switch in network.switches if switch.name not in rest]:
+            stranded = [
+                machine
+                for machine, interfaces in network.machines.items()
+                if name in {interface.attached.switch for interface in interfaces}
+            ]
+            what = f", so {', '.join(stranded)} cannot be reached" if stranded else ""
+            add = f"{{from: {self.free_port(name)}, to: {self.free_port(min(rest))}, rate: 1 Gbit/s}}"
+            message = f"no trunk connects it with the rest of the lab{what}; add one such as {add}"
+            self.wrong(("switches", name), message)

@@ -53,8 +53,8 @@ def write_schemas() -> None:
 def _tidied(schema: Any) -> Any:
     """What pydantic generates, made fit for editors.
 
-    Titles go: they repeat the keys and would be shown instead of the descriptions. Examples become what their YAML says.
-    Where names of things are keys there is nothing but names: pydantic leaves other keys unchecked.
+    Titles go: they repeat the keys and would be shown instead of the descriptions. Examples become what their YAML
+    says. Where names of things are keys there is nothing but names: pydantic leaves other keys unchecked.
     """
     if isinstance(schema, list):
         return [_tidied(part) for part in cast("list[Any]", schema)]
