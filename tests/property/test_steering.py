@@ -37,7 +37,7 @@ def steered(draw: st.DrawFn) -> tuple[Network, Experiment, tuple[FlowEntry, ...]
 def test_every_pair_is_connected_through_exactly_the_configured_boxes_in_order(
     case: tuple[Network, Experiment, tuple[FlowEntry, ...]],
 ) -> None:
-    """Both directions: latency class, then the chain's boxes and taps in order (or mirrored), then the host, untagged."""
+    """Both directions: latency class, the chain's boxes and taps in order (or mirrored), then the host, untagged."""
     network, asked, entries = case
     model = TableModel(network, entries)
     classes = {each.name: (box.name, each.vlan) for box in network.delay_boxes for each in box.classes}

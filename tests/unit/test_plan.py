@@ -54,7 +54,7 @@ def test_channels_are_dealt_to_all_clients_each_once(geo: tuple[Network, Experim
         loads = [job.config or {} for job in make_plan(network, busy).jobs if job.phase is Phase.CLIENT]
         dealt = [load["channels"] for load in loads]
         assert len(loads) == clients
-        assert sorted(sum(dealt, [])) == list(range(channels))
+        assert sorted(channel for each in dealt for channel in each) == list(range(channels))
         assert max(map(len, dealt)) - min(map(len, dealt)) <= 1
         assert all(load["servers"] == [f"10.10.0.{n}:5001" for n in range(1, 7)] for load in loads)
 
@@ -86,7 +86,7 @@ def test_captures_start_at_the_island(geo: tuple[Network, Experiment]) -> None:
         ("world", "cap-w"),
     ]
     argv = {job.name: job.argv for job in plan.jobs}
-    assert ("-Q", "out") == argv["capture-link-sat"][6:8]
+    assert argv["capture-link-sat"][6:8] == ("-Q", "out")
     assert argv["capture-world"][-1] == "{run}/captures/world.pcap"
 
 

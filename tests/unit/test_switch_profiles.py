@@ -63,8 +63,10 @@ def test_what_hardware_cannot_do_is_refused_all_at_once(old: None) -> None:
         )
     assert str(refusal.value).splitlines() == [
         "sw (an old switch) cannot do PushVlan in hardware, wanted for 'w1 -> sat'; give each latency class a port",
-        "sw (an old switch) cannot do ip_proto in hardware, wanted for 'x'; "
-        "choose another driver or another port for what is attached here",
+        (
+            "sw (an old switch) cannot do ip_proto in hardware, wanted for 'x'; "
+            "choose another driver or another port for what is attached here"
+        ),
         "sw (an old switch) cannot do several-outputs in hardware, wanted for 'x'; use a physical tap",
     ]
 

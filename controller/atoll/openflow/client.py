@@ -168,9 +168,12 @@ class Controller:
         if streams[0] is None or streams[1] is None:  # never so: both are pipes
             return
         errors = asyncio.create_task(self._read_stderr(streams[1]))
-        async for line in streams[0]:
-            with contextlib.suppress(ValueError):
+        try:
+            async for line in streams[0]:
                 await self._take(json.loads(line))
+        except ValueError as error:  # a line that is no JSON, or too long: nothing after it can be trusted
+            self._stderr.append(f"it said something unreadable: {error}")
+            self._process.kill()
         await errors
         code = await self._process.wait()
         last = f": {self._stderr[-1]}" if self._stderr else ""

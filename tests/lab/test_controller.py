@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The controller process with four real switches: a private Open vSwitch in namespaces of the test's own."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from atoll.control.apply import apply_flows, read_tables
+from atoll.control.diff import ChangeAction
+from atoll.control.plan import make_plan
+from atoll.model.errors import LabError
+from atoll.model.flow import FlowEntry, ForeignEntry, Match, Output, PopVlan, Vlan, sort_key
+from atoll.model.load import load_experiment
+from atoll.model.network import Network
+from atoll.model.plan import Plan
+from atoll.openflow.client import Controller
+
+pytestmark = pytest.mark.lab
+
+_DPIDS = (1, 2, 3, 4)
+_CONNECT_S = 20.0
+
+# Its first process ends when its standard input does, and everything in its namespaces with it.
+_SWITCHES = """
+set -e
+ip link set lo up
+ovsdb-tool create $OVS_DBDIR/conf.db /usr/share/openvswitch/vswitch.ovsschema
+ovsdb-server $OVS_DBDIR/conf.db --remote=punix:$OVS_RUNDIR/db.sock --unixctl=$OVS_RUNDIR/ovsdb.ctl \
+    --pidfile=$OVS_RUNDIR/ovsdb-server.pid --log-file=$OVS_LOGDIR/ovsdb.log --detach --no-chdir
+ovs-vsctl --db=unix:$OVS_RUNDIR/db.sock --no-wait init
+ovs-vswitchd unix:$OVS_RUNDIR/db.sock --unixctl=$OVS_RUNDIR/vswitchd.ctl \
+    --pidfile=$OVS_RUNDIR/ovs-vswitchd.pid --log-file=$OVS_LOGDIR/ovs-vswitchd.log --detach --no-chdir
+for n in 1 2 3 4; do
+    set -- "$@" -- add-br br$n -- set bridge br$n datapath_type=netdev fail_mode=secure protocols=OpenFlow13 \
+        other-config:datapath-id=000000000000000$n -- set-controller br$n tcp:127.0.0.1:6653 \
+        -- set controller br$n connection_mode=out-of-band max_backoff=1000
+done
+ovs-vsctl --db=unix:$OVS_RUNDIR/db.sock "$@"
+echo ready
+exec cat
+"""
+
+
+@dataclass
+class Switches:
+    """Four bridges without ports, br1 to br4, in namespaces of their own."""
+
+    init: int
+    environment: dict[str, str]
+
+    @property
+    def enter(self) -> list[str]:
+        """The command line that enters the namespaces."""
+        user = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
+        return ["nsenter", "-t", str(self.init), *user, "-p", "-n", "-m", "--"]
+
+    def run(self, *argv: str) -> str:
+        """Run a command in there; its output."""
+        done = subprocess.run(
+            [*self.enter, *argv], env=self.environment, capture_output=True, text=True, timeout=20, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def ofctl(self, verb: str, bridge: str, *words: str) -> str:
+        """Run ovs-ofctl, as somebody might by hand."""
+        return self.run("ovs-ofctl", "-O", "OpenFlow13", verb, bridge, *words)
+
+    def clear(self) -> None:
+        """Empty all tables."""
+        for number in _DPIDS:
+            self.ofctl("del-flows", f"br{number}")
+
+
+@pytest.fixture(scope="module")
+def switches() -> Iterator[Switches]:
+    """Open vSwitch, up for all tests of this module."""
+    with tempfile.TemporaryDirectory(prefix="atoll-") as directory:  # short: socket paths end at 108 bytes
+        names = ("OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR", "OVS_SYSCONFDIR")
+        environment = {**os.environ, **dict.fromkeys(names, directory)}
+        user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+        options = ["--pid", "--net", "--mount", "--fork", "--kill-child", "--mount-proc"]
+        with subprocess.Popen(
+            ["unshare", *user, *options, "--", "sh", "-c", _SWITCHES, "sh"],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as holder:
+            assert holder.stdin is not None
+            assert holder.stdout is not None
+            assert holder.stderr is not None
+            if holder.stdout.readline() != "ready\n":
+                raise RuntimeError(f"Open vSwitch did not start: {holder.communicate()[1]}")
+            init = int(Path(f"/proc/{holder.pid}/task/{holder.pid}/children").read_text())
+            yield Switches(init, environment)
+            holder.stdin.close()
+            holder.wait(10)
+
+
+@pytest.fixture
+async def controller(switches: Switches) -> AsyncIterator[Controller]:
+    """A controller with all four switches, their tables empty."""
+    switches.clear()
+    running = await Controller.start(switches.enter, sys.executable)
+    try:
+        await running.wait_for(_DPIDS, _CONNECT_S)
+        yield running
+    finally:
+        await running.close()
+
+
+@pytest.fixture
+def demo(project: Path) -> tuple[Network, Plan]:
+    """The demo's lab and plan."""
+    network, experiment = load_experiment(project / "examples" / "geo.yaml")
+    return network, make_plan(network, experiment)
+
+
+async def held(controller: Controller, network: Network) -> list[FlowEntry | ForeignEntry]:
+    """All entries of all switches."""
+    tables = await read_tables(controller, network)
+    return [entry for entries in tables.values() for entry in entries]
+
+
+async def test_the_switches_hold_exactly_the_plan(
+    switches: Switches, controller: Controller, demo: tuple[Network, Plan]
+) -> None:
+    """A dry run changes nothing; the real one installs every entry; a second one finds nothing to do."""
+    network, plan = demo
+    foreseen = await apply_flows(controller, network, plan, dry_run=True)
+    assert await held(controller, network) == []
+    made = await apply_flows(controller, network, plan)
+    assert made == foreseen
+    assert [change.entry for change in made] == list(plan.flows)
+    found = [entry for entry in await held(controller, network) if isinstance(entry, FlowEntry)]
+    assert sorted(found, key=sort_key) == [replace(entry, why="") for entry in plan.flows]
+    assert await apply_flows(controller, network, plan) == ()
+    assert "NORMAL" not in "".join(switches.ofctl("dump-flows", f"br{n}") for n in _DPIDS)
+
+
+async def test_another_chain_is_reached_by_the_difference(
+    controller: Controller, demo: tuple[Network, Plan], project: Path
+) -> None:
+    """From one experiment to the other and back: what both share is left alone."""
+    network, plan = demo
+    other = make_plan(*load_experiment(project / "examples" / "meo.yaml"))
+    await apply_flows(controller, network, plan)
+    changes = await apply_flows(controller, network, other)
+    assert {change.entry.switch for change in changes} == {"sw-c"}
+    assert await apply_flows(controller, network, other) == ()
+    assert len(await apply_flows(controller, network, plan)) == len(changes)
+    assert await apply_flows(controller, network, plan) == ()
+
+
+async def test_an_entry_removed_by_hand_is_repaired_by_one_change(
+    switches: Switches, controller: Controller, demo: tuple[Network, Plan]
+) -> None:
+    """The change names the entry that is missing and where."""
+    network, plan = demo
+    await apply_flows(controller, network, plan)
+    switches.ofctl(
+        "del-flows",
+        "br1",
+        "--strict",
+        "priority=1000,in_port=3,ip,vlan_tci=0x0000/0x1fff,nw_src=10.10.0.3,nw_dst=10.20.0.0/16",
+    )
+    (change,) = await apply_flows(controller, network, plan)
+    assert change.action is ChangeAction.ADD
+    assert (change.entry.why, change.reason) == ("w3 -> island: class rtt-50 of delay", "missing on sw-w1")
+    assert await apply_flows(controller, network, plan) == ()
+
+
+@pytest.mark.parametrize(
+    ("by_hand", "words"),
+    [
+        ("priority=5,actions=NORMAL", "any frame: port NORMAL"),
+        ("priority=7,dl_dst=01:00:00:00:00:00/01:00:00:00:00:00,actions=goto_table:3", "GotoTable"),
+        ("priority=9,in_port=3,ip,nw_src=10.0.0.1,idle_timeout=600,actions=controller", "idle time-out 600 s"),
+        ("priority=9,in_port=3,vlan_tci=0x1000/0x1000,tcp,tcp_dst=80,actions=drop", "vlan_vid 4096/4096"),
+        ("priority=9,in_port=3,reg1=5,actions=set_field:7->reg2,output:3", "in_port 3"),
+        ("priority=2000,in_port=24,actions=drop", "priority 2000, port 24"),
+    ],
+)
+async def test_an_entry_added_by_hand_is_removed(
+    switches: Switches, controller: Controller, demo: tuple[Network, Plan], by_hand: str, words: str
+) -> None:
+    """Whatever it matches and does; it is told in words."""
+    network, plan = demo
+    await apply_flows(controller, network, plan)
+    switches.ofctl("add-flow", "br3", by_hand)
+    (change,) = await apply_flows(controller, network, plan)
+    assert (change.action, change.entry.switch) == (ChangeAction.DELETE, "sw-c")
+    assert words in str(change)
+    assert await apply_flows(controller, network, plan) == ()
+
+
+async def test_actions_changed_by_hand_are_put_right(
+    switches: Switches, controller: Controller, demo: tuple[Network, Plan]
+) -> None:
+    """The reason has both versions."""
+    network, plan = demo
+    await apply_flows(controller, network, plan)
+    switches.ofctl(
+        "mod-flows",
+        "br3",
+        "--strict",
+        "priority=1000,in_port=16,ip,vlan_tci=0x0000/0x1fff,nw_src=10.10.0.0/16,nw_dst=10.20.0.0/16,actions=output:3",
+    )
+    (change,) = await apply_flows(controller, network, plan)
+    assert change.action is ChangeAction.MODIFY
+    assert change.reason == "actions differ: holds port 3, plan port 22, port 3"
+    assert await apply_flows(controller, network, plan) == ()
+
+
+async def test_a_refused_entry_is_named_and_undone(controller: Controller, demo: tuple[Network, Plan]) -> None:
+    """One bad entry among good ones, on the last switch: all switches are brought back to what they held."""
+    network, plan = demo
+    await apply_flows(controller, network, replace(plan, flows=plan.flows[:20]))
+    before = await held(controller, network)
+    bad = FlowEntry("sw-i", 1000, Match(99, Vlan.UNTAGGED), (PopVlan(), Output(3)), 7, "nothing to pop")
+    with pytest.raises(LabError) as failure:
+        await apply_flows(controller, network, replace(plan, flows=(*plan.flows, bad)))
+    assert str(failure.value) == (
+        "sw-i: switch 4 refused priority 1000, port 99, untagged, any -> any: pop, port 3: "
+        "OFPET_BAD_ACTION OFPBAC_MATCH_INCONSISTENT"
+    )
+    assert sorted(map(str, await held(controller, network))) == sorted(map(str, before))
+
+
+async def test_switches_keep_their_tables_without_a_controller(
+    switches: Switches, controller: Controller, demo: tuple[Network, Plan]
+) -> None:
+    """Neither its death nor its return changes an entry."""
+    network, plan = demo
+    await apply_flows(controller, network, plan)
+    entered = controller._process.pid
+    os.kill(int(Path(f"/proc/{entered}/task/{entered}/children").read_text()), signal.SIGKILL)
+    await controller.closed
+    assert sum(switches.ofctl("dump-flows", f"br{n}").count("cookie=") for n in _DPIDS) == len(plan.flows)
+    again = await Controller.start(switches.enter, sys.executable)
+    try:
+        await again.wait_for(_DPIDS, _CONNECT_S)
+        assert await apply_flows(again, network, plan) == ()
+    finally:
+        await again.close()
+
+
+async def test_a_switch_that_leaves_and_returns(
+    switches: Switches, controller: Controller, demo: tuple[Network, Plan]
+) -> None:
+    """It is known to be gone, requests to it say so, and it is served again as soon as it is back."""
+    network, plan = demo
+    await apply_flows(controller, network, plan)
+    events: list[dict[str, Any]] = []
+    controller.on_event = events.append
+    database = f"--db=unix:{switches.environment['OVS_RUNDIR']}/db.sock"
+    switches.run("ovs-vsctl", database, "set-controller", "br3", "tcp:127.0.0.1:6")
+    async with asyncio.timeout(_CONNECT_S):
+        while controller.switches[3].up:
+            await asyncio.sleep(0.05)
+    with pytest.raises(LabError, match="sw-c: switch 3 is not connected"):
+        await apply_flows(controller, network, plan)
+    switches.run("ovs-vsctl", database, "set-controller", "br3", "tcp:127.0.0.1:6653")
+    await controller.wait_for([3], _CONNECT_S)
+    await apply_flows(controller, network, plan)
+    assert await apply_flows(controller, network, plan) == ()
+    assert [(event["dpid"], event["state"]) for event in events] == [(3, "down"), (3, "up")]
+
+
+def test_the_recorded_exchange(switches: Switches, project: Path) -> None:
+    """The real process with a real switch says what tests/data/contract/controller.jsonl says it does."""
+    switches.clear()
+    switches.ofctl("add-flow", "br1", "priority=5,actions=NORMAL")
+    text = (project / "tests/data/contract/controller.jsonl").read_text(encoding="utf-8")
+    steps = [json.loads(line) for line in text.splitlines()]
+    argv = [*switches.enter, sys.executable, "-m", "atoll.openflow", "--listen", "127.0.0.1:6653"]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for step in steps:
+            if step["from"] == "keeper":
+                process.stdin.write(json.dumps(step["message"]) + "\n")
+                process.stdin.flush()
+                continue
+            said = json.loads(process.stdout.readline())
+            while said["type"] == "switch" and said["dpid"] != 1:
+                said = json.loads(process.stdout.readline())
+            assert said == step["message"]
+        process.stdin.close()
+        assert process.wait(10) == 0
