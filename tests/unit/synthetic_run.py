@@ -223,9 +223,19 @@ class _Simulation:
         self.queue: deque[tuple[int, int]] = deque()  # (begin of serialisation, bytes) of waiting packets
         self.free_ns = START_NS
         self.frames: dict[str, list[tuple[int, int, Any]]] = {"world": [], "island": [], "link-sat": []}
-        self.figures = dict.fromkeys(("in_packets", "in_bytes", "out_packets", "out_bytes"), 0)
-        self.figures |= {"dropped_packets": 0, "dropped_bytes": 0, "idle_ns": 0}
-        self.queue_max = self.sojourn_max = 0
+        self.figures: dict[str, int] = {}
+        for counter in (
+            "in_packets",
+            "in_bytes",
+            "out_packets",
+            "out_bytes",
+            "dropped_packets",
+            "dropped_bytes",
+            "idle_ns",
+        ):
+            self.figures[counter] = 0
+        self.queue_max = self.peak = self.sojourn_max = 0
+        self.now = START_NS
         self.rtts: list[dict[str, Any]] = []
         self.flow_lines: dict[str, list[str]] = {f"i{i}": [] for i in range(1, 7)}
 
@@ -379,7 +389,7 @@ class _Simulation:
         direction = {**self.figures, "oversize_packets": 0, "queue_bytes": waiting, "queue_max_bytes": self.queue_max}
         direction |= {"held_packets": 0, "lateness_max_ns": 90_000}
         self.write_box({"type": "counters", "t_ns": self.now, "to_island": direction, "to_world": direction})
-        self.peak = max(getattr(self, "peak", 0), self.queue_max)
+        self.peak = max(self.peak, self.queue_max)
         self.queue_max = waiting
         if self.now < self.end + 2 * 10**9:
             self.at(self.now + 100_000_000, self.count)
