@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from atoll.model.codec import from_json
 from atoll.model.load import load_lab
 from atoll.model.network import Interface, Network
 from atoll_emulation.lab import EmulatedLab, Shell
@@ -33,6 +34,13 @@ beside_the_lab = pytest.mark.asyncio(loop_scope="module")  # for what talks to t
 @pytest.fixture(scope="module")
 def network() -> Network:
     return load_lab(ISLAND)
+
+
+@pytest.fixture(scope="module")
+def pair() -> Network:
+    """Two machines on a switch: the contract's example, for what needs no more."""
+    first = (ROOT / "tests" / "data" / "contract" / "lab-init.jsonl").read_text().splitlines()[0]
+    return from_json(Network, json.loads(first)["message"]["network"])
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -265,46 +273,46 @@ def in_namespace(namespace: Path) -> set[int]:
     return found
 
 
-def named(pids: set[int], *words: str) -> int:
-    """The lowest of these processes whose command line has all words."""
-    lines = {pid: Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode() for pid in sorted(pids)}
-    return next(pid for pid, line in lines.items() if all(word in line for word in words))
+def named(pids: set[int], word: str) -> list[int]:
+    """Those of these processes whose command line has the word, oldest first."""
+    return [pid for pid in sorted(pids) if word.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 @pytest.mark.parametrize(
     ("victim", "reason"),
     [
         ("init", "the lab ended unexpectedly"),
+        ("server of requests", "the lab ended unexpectedly"),
         ("unshare", "the lab ended unexpectedly (SIGKILL)"),
         ("ovs-vswitchd", "ovs-vswitchd ended (signal 9)"),
         ("ovsdb-server", "ovsdb-server ended (signal 9)"),
     ],
 )
-async def test_a_killed_part_takes_the_whole_lab_with_it(network: Network, victim: str, reason: str) -> None:
+async def test_a_killed_part_takes_the_whole_lab_with_it(pair: Network, victim: str, reason: str) -> None:
     """`kill -9` of any part: every process gone within seconds, and the keeper hears why."""
-    lab = await EmulatedLab.start(network, lambda _text: None)
+    lab = await EmulatedLab.start(pair, lambda _text: None)
     namespace = Path(f"/proc/{lab.enter()[1].removeprefix('--target=')}/ns/pid").readlink()
     pids = in_namespace(namespace)
-    assert len(pids) > len(network.machines)
-    init = named(pids, "atoll_emulation.init")
+    init, server = named(pids, "atoll_emulation.init")
     parent = int(Path(f"/proc/{init}/stat").read_text().rpartition(")")[2].split()[1])
-    os.kill({"init": init, "unshare": parent}.get(victim) or named(pids, victim), signal.SIGKILL)
+    ours = {"init": init, "server of requests": server, "unshare": parent}
+    os.kill(ours.get(victim) or named(pids, victim)[0], signal.SIGKILL)
     assert reason in await asyncio.wait_for(lab.dead, 10)
     assert in_namespace(namespace) == set()
     await lab.stop()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_ends_the_lab(network: Network, number: int) -> None:
-    lab = await EmulatedLab.start(network, lambda _text: None)
+async def test_a_signal_ends_the_lab(pair: Network, number: int) -> None:
+    lab = await EmulatedLab.start(pair, lambda _text: None)
     pids = lab_processes(lab)
-    os.kill(named(pids, "atoll_emulation.init"), number)
+    os.kill(named(pids, "atoll_emulation.init")[0], number)
     await asyncio.wait_for(lab.dead, 10)
     assert not any(Path(f"/proc/{pid}/ns").exists() for pid in pids)
 
 
-async def test_stop_returns_when_everything_is_gone_and_may_be_repeated(network: Network) -> None:
-    lab = await EmulatedLab.start(network, lambda _text: None)
+async def test_stop_returns_when_everything_is_gone_and_may_be_repeated(pair: Network) -> None:
+    lab = await EmulatedLab.start(pair, lambda _text: None)
     visitor = await asyncio.create_subprocess_exec(*lab.enter(), "sleep", "100")
     pids = lab_processes(lab)
     await lab.stop()
