@@ -2,11 +2,12 @@
 //! Carrying out host settings, and taking them back.
 
 use crate::AgentError;
-use crate::host::{HostSettings, InterfaceState, nft_undo};
+use crate::host::{HostSettings, InterfaceState, MachineState, NeighbourState, nft_undo};
 use crate::namespace::Namespace;
 use crate::offloads::{self, Features, on_off};
 use crate::programs::tool;
 use crate::sysctl;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,7 +27,7 @@ pub struct Applied {
 struct Before {
     sysctls: Vec<(String, String)>,
     offloads: BTreeMap<String, Features>,
-    interfaces: Option<Vec<InterfaceState>>,
+    machine: Option<MachineState>,
     nft: bool,
 }
 
@@ -83,16 +84,18 @@ impl Applied {
 impl Before {
     fn take_steps(&mut self, settings: &HostSettings) -> Result<(), AgentError> {
         let refuse = |message| AgentError::Machine(format!("{}: {message}", settings.host));
-        let states = settings
-            .match_machine(&interface_states()?)
-            .map_err(refuse)?;
+        let (found, neighbours) = machine_state()?;
+        let interfaces = settings.match_machine(&found).map_err(refuse)?;
         let with_ipv6 = Path::new("/proc/sys/net/ipv6").exists();
         self.sysctls = sysctl::write_all(&settings.all_sysctls(with_ipv6))?;
         for interface in &settings.interfaces {
             let features = offloads::switch_off(&interface.name)?;
             self.offloads.insert(interface.name.clone(), features);
         }
-        self.interfaces = Some(states);
+        self.machine = Some(MachineState {
+            interfaces,
+            neighbours,
+        });
         run_batch(&settings.batch())?;
         if settings.accepts_foreign() {
             tool("nft", &["-f", "-"], &settings.nft_script())?;
@@ -103,7 +106,7 @@ impl Before {
 
     /// Undo the steps taken, last first; what could not be undone, as messages.
     fn restore(self, settings: &HostSettings) -> Vec<String> {
-        let Ok(present) = interface_states() else {
+        let Ok((present, _)) = machine_state() else {
             return vec!["its interfaces cannot be listed".to_owned()];
         };
         let mut problems = Vec::new();
@@ -117,7 +120,7 @@ impl Before {
         if settings.match_machine(&present).is_err() {
             return problems;
         }
-        if let Some(before) = self.interfaces {
+        if let Some(before) = self.machine {
             attempt(
                 tool(
                     "ip",
@@ -135,12 +138,13 @@ impl Before {
     }
 }
 
-fn interface_states() -> Result<Vec<InterfaceState>, AgentError> {
-    Ok(serde_json::from_str(&tool(
-        "ip",
-        &["-json", "address", "show"],
-        "",
-    )?)?)
+/// All interfaces and permanent neighbours, by one process.
+fn machine_state() -> Result<(Vec<InterfaceState>, Vec<NeighbourState>), AgentError> {
+    let questions = "address show\nneighbour show nud permanent\n";
+    let answers = tool("ip", &["-json", "-batch", "-"], questions)?;
+    let mut answers = serde_json::Deserializer::from_str(&answers);
+    let interfaces = Vec::deserialize(&mut answers)?;
+    Ok((interfaces, Vec::deserialize(&mut answers)?))
 }
 
 /// Run `ip -batch`; an error names the line of the batch that failed.

@@ -27,7 +27,7 @@ pub fn reap() -> rustix::io::Result<Option<(Pid, WaitStatus)>> {
 pub fn kill_all(patience: Duration) {
     let end = Instant::now() + patience;
     while Instant::now() < end {
-        if matches!(waitpid(None, WaitOptions::NOHANG), Err(Errno::CHILD)) {
+        if matches!(wait(WaitOptions::NOHANG), Err(Errno::CHILD)) {
             return; // none left
         }
         for pid in listed_children() {

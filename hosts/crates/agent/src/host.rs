@@ -59,6 +59,27 @@ struct AddressState {
     prefixlen: u8,
 }
 
+/// A permanent neighbour as it is: one element of `ip -json neighbour show nud permanent`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct NeighbourState {
+    #[serde(rename = "dev")]
+    device: String,
+    #[serde(rename = "dst")]
+    address: String,
+    #[serde(rename = "lladdr", default)]
+    mac: String,
+}
+
+/// What a machine held before it was set up: its interfaces in the order of the settings, and the
+/// permanent neighbours of all. (A route to the very prefix of an experiment route is not kept.)
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MachineState {
+    /// One for each interface of the settings.
+    pub interfaces: Vec<InterfaceState>,
+    /// Switching ARP off empties the neighbour table.
+    pub neighbours: Vec<NeighbourState>,
+}
+
 impl InterfaceState {
     fn has_flag(&self, flag: &str) -> bool {
         self.flags.iter().any(|held| held == flag)
@@ -151,10 +172,10 @@ impl HostSettings {
         batch
     }
 
-    /// Input of `ip -force -batch -` that takes [`Self::batch`] back, given the states before.
-    pub fn undo_batch(&self, before: &[InterfaceState]) -> String {
+    /// Input of `ip -force -batch -` that takes [`Self::batch`] back, given the state before.
+    pub fn undo_batch(&self, before: &MachineState) -> String {
         let mut batch = String::new();
-        for (interface, state) in self.interfaces.iter().zip(before) {
+        for (interface, state) in self.interfaces.iter().zip(&before.interfaces) {
             let device = &interface.name;
             for prefix in &interface.routes {
                 let _ = writeln!(batch, "route delete {prefix} dev {device} scope link");
@@ -181,6 +202,16 @@ impl HostSettings {
                 "link set dev {device} mtu {} arp {arp} promisc {promiscuous} {up}",
                 state.mtu
             );
+            let kept = before
+                .neighbours
+                .iter()
+                .filter(|held| held.device == *device);
+            for NeighbourState { address, mac, .. } in kept {
+                let _ = writeln!(
+                    batch,
+                    "neighbour replace {address} lladdr {mac} dev {device} nud permanent"
+                );
+            }
         }
         batch
     }
@@ -247,6 +278,16 @@ mod tests {
         .unwrap()
     }
 
+    fn machine(settings: &HostSettings) -> MachineState {
+        let interfaces = settings.match_machine(&states()).unwrap();
+        let neighbours = r#"[{"dst":"192.0.2.9","dev":"pep-w.b","lladdr":"02:00:00:00:09:09","state":["PERMANENT"]},
+                             {"dst":"192.0.2.8","dev":"eth0","lladdr":"02:00:00:00:08:08","state":["PERMANENT"]}]"#;
+        MachineState {
+            interfaces,
+            neighbours: serde_json::from_str(neighbours).unwrap(),
+        }
+    }
+
     #[test]
     fn arp_is_off_before_neighbours_are_set() {
         let batch = settings().batch();
@@ -271,18 +312,24 @@ mod tests {
     #[test]
     fn undoing_restores_each_link_as_it_was() {
         let settings = settings();
-        let before = settings.match_machine(&states()).unwrap();
+        let before = machine(&settings);
         let undo = settings.undo_batch(&before);
         assert!(undo.contains("address delete 10.0.0.1/32 dev pep-w.a\n"));
         assert!(undo.contains("link set dev pep-w.a mtu 1500 arp on promisc off down\n"));
-        assert!(undo.contains("link set dev pep-w.b mtu 9000 arp on promisc on up\n"));
+        let last = "link set dev pep-w.b mtu 9000 arp on promisc on up\n\
+            neighbour replace 192.0.2.9 lladdr 02:00:00:00:09:09 dev pep-w.b nud permanent\n";
+        assert!(undo.ends_with(last), "{undo}");
+        assert!(
+            !undo.contains("192.0.2.8"),
+            "other interfaces are nobody's business"
+        );
     }
 
     #[test]
     fn an_address_that_was_there_before_stays() {
         let settings = settings();
-        let mut before = settings.match_machine(&states()).unwrap();
-        before[0].addr_info.push(AddressState {
+        let mut before = machine(&settings);
+        before.interfaces[0].addr_info.push(AddressState {
             local: "10.0.0.1".into(),
             prefixlen: 32,
         });

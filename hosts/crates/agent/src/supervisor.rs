@@ -332,14 +332,12 @@ impl Supervisor {
             code: status.exit_status(),
             signal: status.terminating_signal().map(signals::name),
         });
-        // A job is over when its first process is. Its group, if others are still in it, cannot be
-        // confused with a new one: a group's number is not given out while the group has members.
+        // A job is over when its first process is; a moment is left for daemons to leave its group.
+        // The group, if others are in it, cannot be confused with a new one: its number is not given
+        // out while it has members.
         if rustix::process::test_kill_process_group(pid).is_ok() {
-            if job.kill_at.is_none() {
-                job.signal(Signal::TERM).ok();
-            }
-            self.remains
-                .push((pid, job.kill_at.unwrap_or(Instant::now() + LAST_GRACE)));
+            let kill_at = job.kill_at.unwrap_or(Instant::now() + LAST_GRACE);
+            self.remains.push((pid, kill_at));
         }
     }
 
@@ -391,7 +389,8 @@ impl Supervisor {
             job.signal(Signal::TERM).ok();
             job.kill_at = Some(job.kill_at.map_or(kill_at, |at| at.min(kill_at)));
         }
-        for (_, at) in &mut self.remains {
+        for (group, at) in &mut self.remains {
+            rustix::process::kill_process_group(*group, Signal::TERM).ok();
             *at = kill_at.min(*at);
         }
     }

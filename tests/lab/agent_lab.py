@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Machines for tests of the agent: an agent in namespaces of its own, machines as further network namespaces.
+
+Everything lives below one PID namespace, so nothing can be left behind, and nothing outside is touched.
+"""
+
+import os
+import shlex
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from atoll.model.plan import InterfaceSettings
+from atoll_hosts.agent import Agent
+from atoll_hosts.binary import find_binary
+
+SANDBOX = [
+    "unshare",
+    *(["--user", "--map-root-user"] if os.geteuid() else []),
+    *["--net", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc", "--"],
+]
+READY_S = 20.0
+
+
+@dataclass
+class Machines:
+    """An agent and the machines it runs jobs on."""
+
+    agent: Agent
+    directory: Path
+    _count: int = 0
+
+    async def add(self, name: str) -> str:
+        """A machine without interfaces; its network namespace as a path for the agent."""
+        argv = ["unshare", "--net", "sh", "-c", """echo '{"type":"ready"}'; exec sleep infinity"""]
+        job = await self.agent.start_job(f"machine-{name}", argv)
+        await job.ready(READY_S)
+        return f"/proc/{job.pid}/ns/net"
+
+    async def cable(self, a: tuple[str, InterfaceSettings], b: tuple[str, InterfaceSettings]) -> None:
+        """A veth pair between two machines, named and numbered as the settings say."""
+        ends = [f"{i.name} address {i.mac} netns {netns.split('/')[2]}" for netns, i in (a, b)]
+        await self.run(None, f"ip link add {ends[0]} type veth peer {ends[1]}")
+
+    async def run(self, netns: str | None, command: str, *, check: bool = True) -> str:
+        """Run a shell command on a machine to its end; its output (AssertionError when it fails)."""
+        self._count += 1
+        output = self.directory / f"command-{self._count}"
+        job = await self.agent.start_job(output.name, ["sh", "-c", command], netns=netns, stdout=output)
+        ended = await job.wait()
+        assert ended.code == 0 or not check, f"{command}: {job.exit_text()}"
+        return output.read_text()
+
+    async def state(self, netns: str, interface: str) -> dict[str, str]:
+        """Everything that setting a machine up may touch."""
+        quoted = shlex.quote(interface)
+        commands = {
+            "link": "ip -details link show",
+            "addresses": "ip -4 address show",
+            "routes": "ip route show table all",
+            "neighbours": "ip -4 neighbour show",
+            "offloads": f"ethtool -k {quoted}",
+            "sysctls": "sysctl -a -r '^net[.]ipv[46][.]conf[.]|^net[.]ipv4[.]ip_forward$'",
+            "nft": "nft list ruleset",
+        }
+        return {what: await self.run(netns, command) for what, command in commands.items()}
+
+
+@asynccontextmanager
+async def machines(directory: Path) -> AsyncGenerator[Machines]:
+    """An agent in a sandbox, ended when the block ends."""
+    agent = await Agent.start(SANDBOX, find_binary())
+    try:
+        yield Machines(agent, directory)
+    finally:
+        await agent.close()
