@@ -306,3 +306,55 @@ def test_a_bad_trunk_does_not_shift_the_lines_of_those_behind_it(load, text):
         str(line_of(wrong, "from: sw-w1,")),
         str(line_of(wrong, "sw-j/24")),
     ]
+
+
+def test_a_mac_address_given_twice_is_a_mistake_whatever_its_letters(load, text):
+    wrong = edited(
+        text,
+        ("ip: 10.10.0.1, port: sw-w1/1}", "ip: 10.10.0.1, port: sw-w1/1, mac: '0a:00:00:00:00:0b'}"),
+        ("world: sw-c/15,", "world: {port: sw-c/15, mac: '0A:00:00:00:00:0B'},"),
+    )
+    first = line_of(wrong, "'0a:00")
+    assert mistakes_of(load, wrong) == [
+        f"lab.yaml:{line_of(wrong, '0A:00')}: box 'sat': world: mac: MAC address 0a:00:00:00:00:0b is already taken by "
+        f"host 'w1': mac (line {first}); give each interface its own, or leave it out"
+    ]
+
+
+def test_a_class_and_its_vlan_belong_to_one_delay_box(load, text):
+    second = "  delay-2:\n    trunk: sw-c/23\n    rate: 1 Gbit/s\n    classes: {rtt-5: {vlan: 106, rtt: 5 ms}}\n\ntaps:"
+    wrong = edited(text, ("\ntaps:", second))
+    here, there = line_of(wrong, "classes: {rtt-5"), line_of(wrong, "rtt-200")
+    assert mistakes_of(load, wrong) == [
+        f"lab.yaml:{here}: delay box 'delay-2': class 'rtt-5': class rtt-5 is already taken by "
+        f"delay box 'delay': class 'rtt-5' (line {line_of(wrong, 'rtt-5: {vlan: 101')}); choose another name",
+        f"lab.yaml:{here}: delay box 'delay-2': class 'rtt-5': vlan: VLAN id 106 is already taken by "
+        f"delay box 'delay': class 'rtt-200': vlan (line {there}); give each class its own",
+    ]
+
+
+def test_a_switch_name_is_short_enough_for_an_interface(load):
+    name = "switch-of-island"
+    assert mistakes_of(
+        load,
+        f"name: tiny\nnetworks: {{world: 10.1.0.0/24, island: 10.2.0.0/24}}\nhosts: {{}}\nswitches:\n  {name}: {{dpid: 1, driver: ovs}}",
+    ) == [f"lab.yaml:5: switch '{name}': the name is longer than 15 characters, an interface's most; shorten it"]
+
+
+def test_a_lab_in_several_parts_names_the_smaller_ones_and_what_is_lost_with_them(load, text):
+    wrong = edited(
+        text,
+        ("  - {from: sw-w2/24, to: sw-c/2, rate: 1 Gbit/s}\n", ""),
+        ("  - {from: sw-i/24, to: sw-c/3, rate: 1 Gbit/s}\n", ""),
+        ("island: sw-c/16}", "island: sw-i/16}"),
+    )
+    told = mistakes_of(load, wrong)
+    assert [mistake.split(" cannot")[0].split(", so ")[1] for mistake in told] == [
+        "w4, w5, w6, wh",
+        "i1, i2, i3, i4, i5, i6, is, sat",
+    ]
+
+
+def test_any_order_of_sections_gives_the_same_network(load, text):
+    sections = re.split(r"\n(?=[a-z_]+:)", text)
+    assert load("\n".join([sections[0], *sorted(sections[1:], reverse=True)]) + "\n") == load(text)

@@ -1,5 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model values to JSON and back: one codec for plan, manifest and the protocols between processes."""
+"""Model values to JSON and back: one codec for plan, manifest and the protocols between processes.
+
+    dataclass               object of its fields; an Action also carries its class name as "kind"
+    Rate, Duration, Size    integer: bit/s, nanoseconds, bytes
+    Enum, address, network  text
+    tuple                   list
+    None, str, int, bool    as they are
+
+``from_json(T, json.loads(json.dumps(to_json(value)))) == value`` for every value of a model type ``T``.
+"""
 
 import dataclasses
 import functools
