@@ -70,7 +70,7 @@ def _full_idle(summary: Summary) -> str:
 
 def _transfer(summary: Summary) -> str:
     if summary["transfer_complete"]:
-        return f"{octets(summary['transfer_bytes'])}, {figure(summary['transfer_mbit_s'], 'Mbit/s')}"
+        return f"{Size(summary['transfer_bytes'] or 0)}, {figure(summary['transfer_mbit_s'], 'Mbit/s')}"
     received = summary["transfer_received_bytes"]
-    asked = octets(summary["transfer_bytes"])
+    asked = Size(summary["transfer_bytes"] or 0)
     return f"not finished: {octets(received)} of {asked}" if received is not None else f"of {asked}: no account of it"

@@ -21,6 +21,7 @@ ORANGE = "#E69F00"
 VERMILLION = "#D55E00"
 GREEN = "#009E73"
 PURPLE = "#CC79A7"
+BROWN = "#7A4B00"  # beside the palette: ORANGE, darker, for a line within its own area
 INK = "#222222"
 GREY = "#767676"
 FAINT = "#D9D9D9"

@@ -14,6 +14,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 from atoll.analysis.summary import Volume
 from atoll_dashboards.look import (
     BLUE,
+    BROWN,
     FAINT,
     GREEN,
     GREY,
@@ -104,10 +105,10 @@ def queue(sources: Sources) -> Figure | None:
         color=ORANGE,
         alpha=0.5,
         linewidth=0,
-        label="most in 100 ms",
+        label="most in each 100 ms",
     )
     below.step(
-        t_s, counters["queue_bytes"].to_numpy() / 1e3, where="post", color=INK, linewidth=0.7, label="at its end"
+        t_s, counters["queue_bytes"].to_numpy() / 1e3, where="post", color=BROWN, linewidth=0.7, label="at their end"
     )
     below.set_ylabel("queue (kB)")
     bound(below, capacity_kb, f"Q\n{capacity_kb:g} kB")

@@ -27,8 +27,13 @@ def summary_text(summary: dict[str, Any]) -> "RenderableType":
         "  ",
         (run["verdict"], "bold green" if valid else "bold red"),
     )
-    reasons = [Text(f"  • {reason}", style="red") for reason in run["reasons"]]
-    notes = [Text(f"  • {note}", style="dim") for note in run["notes"]]
+    remarks = Table.grid(padding=(0, 1))
+    remarks.add_column(width=3, justify="right")
+    remarks.add_column()
+    for reason in run["reasons"]:
+        remarks.add_row("•", Text(reason, style="red"))
+    for note in run["notes"]:
+        remarks.add_row("•", Text(note, style="dim"))
     figures = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     figures.add_column(style="dim", no_wrap=True)
     figures.add_column(justify="right", no_wrap=True)
@@ -41,11 +46,11 @@ def summary_text(summary: dict[str, Any]) -> "RenderableType":
     )
     if rtts:
         figures.add_row("terrestrial RTT", "", f"{rtts}  (measured/configured, ms)")
-    return Group(head, *reasons, *notes, figures)
+    return Group(head, *((remarks,) if remarks.rows else ()), figures)
 
 
 def print_summary(summary: dict[str, Any]) -> None:
     """Print it to standard output."""
     from rich.console import Console
 
-    Console(highlight=False, width=None).print(summary_text(summary))
+    Console(highlight=False).print(summary_text(summary))

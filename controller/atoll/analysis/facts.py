@@ -116,6 +116,6 @@ def cut_short(facts: Facts) -> str | None:
     if outcome == COMPLETED:
         return None
     if outcome != RUNNING:
-        return outcome.splitlines()[0]
+        return "; ".join(outcome.splitlines())
     begun = [str(event.get("step")) for event in facts.of_type("step") if event.get("state") == "begin"]
     return f"killed at step {begun[-1]}" if begun else "killed before its first step"

@@ -167,6 +167,8 @@ def _utilisation(facts: Facts, tables: Tables) -> float | None:
 
 
 def _notes(facts: Facts, tables: Tables) -> list[str]:
+    if facts.window is None:
+        return []  # the reasons say that nothing was measured, and where it ended
     notes: list[str] = []
     if not facts.links:
         notes.append("the chain has no satellite link: there is no rate, queue or loss to measure")

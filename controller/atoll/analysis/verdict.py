@@ -75,6 +75,8 @@ def _boxes(summary: Summary) -> list[str]:
 
 
 def _captures(summary: Summary) -> list[str]:
+    if summary["duration_s"] is None:
+        return []  # nothing was measured, and that is a reason already
     reasons: list[str] = []
     for name, capture in summary["captures"].items():
         if capture["decoded"] is None:
