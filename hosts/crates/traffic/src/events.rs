@@ -34,6 +34,8 @@ pub struct Events {
     epoll: OwnedFd,
     timer: OwnedFd,
     armed_ns: Option<u64>,
+    /// The timer has fired and stays ready until it is set again.
+    fired: bool,
     stop: Option<Stop>,
 }
 
@@ -59,6 +61,7 @@ impl Events {
             epoll,
             timer,
             armed_ns: None,
+            fired: false,
             stop: None,
         })
     }
@@ -150,7 +153,7 @@ impl Events {
             match event.data.u64() {
                 SIGNALS => wake = Wake::Stop,
                 INPUT if input_ended()? => wake = Wake::Stop,
-                TIMER => self.armed_ns = None,
+                TIMER => self.fired = true,
                 _ => {}
             }
         }
@@ -159,7 +162,7 @@ impl Events {
     }
 
     fn arm(&mut self, until_ns: Option<u64>) -> Result<(), Failure> {
-        if self.armed_ns == until_ns && until_ns.is_some() {
+        if self.armed_ns == until_ns && !self.fired {
             return Ok(());
         }
         // Zero would disarm the timer; an instant in the past fires at once.
@@ -178,6 +181,7 @@ impl Events {
             },
         )?;
         self.armed_ns = until_ns;
+        self.fired = false;
         Ok(())
     }
 }
@@ -189,5 +193,59 @@ fn input_ended() -> Result<bool, Failure> {
         Ok(count) => Ok(count == 0),
         Err(Errno::INTR | Errno::AGAIN) => Ok(false),
         Err(error) => Err(Failure::of("read standard input", &error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::monotonic_ns;
+
+    #[test]
+    fn an_instant_wakes_once_and_not_before() {
+        let mut events = Events::new().unwrap();
+        let mut ready = Vec::with_capacity(4);
+        let until_ns = monotonic_ns() + 20_000_000;
+        assert_eq!(events.wait(&mut ready, Some(until_ns)).unwrap(), Wake::Work);
+        assert!(ready.is_empty());
+        assert!(monotonic_ns() >= until_ns);
+        // An instant that is past wakes at once, again and again.
+        for _ in 0..2 {
+            assert_eq!(events.wait(&mut ready, Some(1)).unwrap(), Wake::Work);
+        }
+        // No instant: only the socket wakes, though the timer had fired.
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        events.add(&reader, 7, EventFlags::IN).unwrap();
+        let writing = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            rustix::io::write(&writer, b"x").unwrap();
+            writer
+        });
+        assert_eq!(events.wait(&mut ready, None).unwrap(), Wake::Work);
+        assert_eq!(
+            ready
+                .iter()
+                .map(|event| event.data.u64())
+                .collect::<Vec<_>>(),
+            [7]
+        );
+        drop(writing.join().unwrap());
+    }
+
+    #[test]
+    fn more_ready_sockets_than_room_take_turns() {
+        let mut events = Events::new().unwrap();
+        let pipes: Vec<_> = (0..20).map(|_| rustix::pipe::pipe().unwrap()).collect();
+        for (token, (reader, writer)) in pipes.iter().enumerate() {
+            events.add(reader, token as u64, EventFlags::IN).unwrap();
+            rustix::io::write(writer, b"x").unwrap();
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        let mut ready = Vec::with_capacity(5);
+        for _ in 0..20_usize.div_ceil(ready.capacity()) {
+            events.wait(&mut ready, None).unwrap();
+            seen.extend(ready.iter().map(|event| event.data.u64()));
+        }
+        assert_eq!(seen.len(), 20);
     }
 }

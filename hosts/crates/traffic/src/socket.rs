@@ -53,13 +53,11 @@ pub fn connect(address: SocketAddr, congestion_control: Option<&str>) -> io::Res
 }
 
 fn open(address: SocketAddr) -> io::Result<Socket> {
-    let socket = Socket::new(
+    Socket::new(
         Domain::for_address(address),
-        Type::STREAM,
+        Type::STREAM.nonblocking(),
         Some(Protocol::TCP),
-    )?;
-    socket.set_nonblocking(true)?;
-    Ok(socket)
+    )
 }
 
 /// Set the congestion control of `socket` and read it back.
