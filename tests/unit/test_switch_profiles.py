@@ -44,7 +44,7 @@ def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver that can do little."""
     tmp_path.joinpath("old").mkdir()
     tmp_path.joinpath("old", "profile.toml").write_text(_OLD)
-    monkeypatch.setattr(profiles, "_PLACES", (tmp_path,))
+    monkeypatch.setattr(profiles, "_CONFIGS", tmp_path)
     profiles.profile.cache_clear()
 
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Capability profiles: what each kind of switch does in hardware, and the refusal of what it would not.
 
-Profiles are data, ``switch-configs/<driver>/profile.toml``, shipped with the package as ``atoll/switches/configs``.
+Profiles are data: ``switch-configs/<driver>/profile.toml``, to which ``configs`` beside this module is a symbolic link,
+followed when a wheel is built.
 """
 
 import tomllib
@@ -16,7 +17,7 @@ from atoll.model.errors import PlanError
 from atoll.model.flow import FlowEntry, Match, Output, Vlan
 from atoll.model.network import Network
 
-_PLACES = (Path(__file__).parent / "configs", Path(__file__).parents[3] / "switch-configs")  # installed; in a checkout
+_CONFIGS = Path(__file__).parent / "configs"
 _FIELDS = ("in_port", "eth_type", "ipv4_src", "ipv4_dst", "ip_proto", "l4_src", "l4_dst")
 
 
@@ -39,17 +40,15 @@ def profile(driver: str) -> Profile:
 
     Raises PlanError, naming the known drivers, when there is none.
     """
-    for place in _PLACES:
-        path = place / driver / "profile.toml"
-        if path.is_file():
-            return _read(tomllib.loads(path.read_text(encoding="utf-8")))
+    if driver in drivers():
+        return _read(tomllib.loads((_CONFIGS / driver / "profile.toml").read_text(encoding="utf-8")))
     msg = f"no switch driver is called {driver!r}; known drivers: {', '.join(drivers())}"
     raise PlanError(msg)
 
 
 def drivers() -> tuple[str, ...]:
     """The names of all drivers."""
-    return tuple(sorted({path.parent.name for place in _PLACES for path in place.glob("*/profile.toml")}))
+    return tuple(sorted(path.parent.name for path in _CONFIGS.glob("*/profile.toml")))
 
 
 def refuse_unsupported(network: Network, entries: Iterable[FlowEntry]) -> None:
