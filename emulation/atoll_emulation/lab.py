@@ -156,7 +156,11 @@ class EmulatedLab:
             await self._watcher
 
     async def _watch(self) -> None:
-        await asyncio.gather(self._read_messages(), self._read_stderr())
+        try:
+            await asyncio.gather(self._read_messages(), self._read_stderr())
+        except (KeyError, ValueError) as error:
+            self._reason = f"the lab broke its protocol: {error!r}"
+            self._process.kill()
         code = await self._process.wait()
         if self._init_pidfd is not None:  # when unshare was killed, the rest follows it a moment later
             await asyncio.to_thread(_wait_for_end, self._init_pidfd)
