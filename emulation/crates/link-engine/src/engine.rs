@@ -284,7 +284,8 @@ fn be_awake_in_time(spin_ns: Option<u64>) -> io::Result<u64> {
     Ok(spin_ns.unwrap_or(if real_time && !alone { SPIN_NS } else { 0 }))
 }
 
-fn text<P: Program>(line: &Line<P::Counters, P::Measurement>) -> String {
+/// A line as it is written.
+pub(crate) fn text<P: Program>(line: &Line<P::Counters, P::Measurement>) -> String {
     // Fails for maps with keys other than strings and numbers, and for foreign `Serialize` code: neither is here.
     serde_json::to_string(line).unwrap_or_default()
 }

@@ -13,6 +13,8 @@
 
 mod clock;
 mod config;
+#[cfg(test)]
+mod contract;
 mod control;
 mod delay;
 mod engine;

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Tests: configurations, requests and lines are those of `tests/data/contract`, which the Python side's
+//! tests read too.
+
+use crate::config::{DelayConfig, LinkConfig};
+use crate::control::Request;
+use crate::delay::DelayProgram;
+use crate::engine::{Program, text};
+use crate::link::LinkProgram;
+use crate::report::Line;
+use netio::packet::{Received, VlanTag};
+use serde_json::Value;
+use std::path::Path;
+
+/// The messages of `topic` that come from `sender`.
+fn examples(topic: &str, sender: &str) -> Vec<Value> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/data/contract");
+    let lines = std::fs::read_to_string(folder.join(format!("{topic}.jsonl"))).unwrap();
+    let lines = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    let messages = lines.filter(|line: &Value| line["from"] == sender);
+    let messages: Vec<Value> = messages.map(|line| line["message"].clone()).collect();
+    assert!(!messages.is_empty());
+    messages
+}
+
+/// Names and types, whatever the figures and however long the lists.
+fn shape(message: &Value) -> Value {
+    match message {
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, field)| (name.clone(), shape(field)))
+            .collect(),
+        Value::Array(_) => "list".into(),
+        Value::Number(_) => "number".into(),
+        Value::Bool(_) => "bool".into(),
+        Value::String(_) | Value::Null => message.clone(),
+    }
+}
+
+/// All kinds of lines of a program that has passed a frame.
+fn lines<P: Program>(mut program: P, vlan: Option<VlanTag>) -> Vec<Value> {
+    let received = Received {
+        real_time_ns: 0,
+        wire_bytes: 60,
+        frame: &[0; 60],
+        vlan,
+        checksum_missing: false,
+    };
+    program.arrival(0, 1, &received);
+    let outgoing = program.pop_due(u64::MAX).unwrap();
+    program.sent(&outgoing, outgoing.scheduled_ns + 1);
+    let lines = [
+        Line::Ready,
+        Line::Counters {
+            t_ns: 1,
+            counters: program.counters(2),
+        },
+        Line::Mark {
+            id: 7,
+            t_ns: 1,
+            measurement: program.measurement(2),
+        },
+        Line::Done {
+            t_ns: 1,
+            measurement: program.measurement(2),
+        },
+    ];
+    lines
+        .iter()
+        .map(|line| serde_json::from_str(&text::<P>(line)).unwrap())
+        .collect()
+}
+
+fn assert_same_shapes(said: &[Value], topic: &str) {
+    let said: Vec<Value> = said.iter().map(shape).collect();
+    let known: Vec<Value> = examples(topic, topic).iter().map(shape).collect();
+    assert_eq!(said, known);
+}
+
+#[test]
+fn a_link_says_what_the_contract_says() {
+    let told = examples("link", "keeper");
+    let config = LinkConfig::parse(&told[0].to_string()).unwrap();
+    let request: Request = serde_json::from_value(told[1].clone()).unwrap();
+    assert_eq!(request, Request::Mark { id: 7 });
+    assert_same_shapes(&lines(LinkProgram::new(&config, 0).unwrap(), None), "link");
+}
+
+#[test]
+fn a_delay_box_says_what_the_contract_says() {
+    let told = examples("delay", "keeper");
+    let config = DelayConfig::parse(&told[0].to_string()).unwrap();
+    let request: Request = serde_json::from_value(told[1].clone()).unwrap();
+    assert_eq!(request, Request::Mark { id: 7 });
+    let vlan = VlanTag {
+        control: 101,
+        protocol: 0x8100,
+    };
+    assert_same_shapes(
+        &lines(DelayProgram::new(&config).unwrap(), Some(vlan)),
+        "delay",
+    );
+}
