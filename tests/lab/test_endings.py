@@ -18,7 +18,9 @@ GEO = ROOT / "examples" / "geo.yaml"
 # Every step a run announces, in order.
 STEPS = [
     "keeper",
-    "switches",
+    "namespaces",
+    "Open vSwitch",
+    "machines",
     "controller and agent",
     "apply",
     "check",

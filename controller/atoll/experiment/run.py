@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from atoll.control.hosts import tcp_sysctls
-from atoll.experiment.checks import judge_paths, measure_paths, terrestrial
+from atoll.experiment.checks import base_rtt, judge_paths, measure_paths, terrestrial
 from atoll.experiment.finish import compress_and_analyse
 from atoll.experiment.recording import Recording, describe_run
 from atoll.experiment.testbed import Testbed, with_start
@@ -171,12 +171,12 @@ class Run:
             self._dir.event("terrestrial", now, server=server, configured_ns=configured_ns, measured_ns=measured_ns)
         special = self._testbed.network.with_role(HostRole.WORLD_SPECIAL)[0].name
         island = self._testbed.network.with_role(HostRole.ISLAND_SPECIAL)[0].name
-        rtts = sorted(measured[special, island])
-        self._dir.event("base_rtt", now, rtt_ns=rtts[len(rtts) // 2])
+        jitter_ns = next(check.jitter_ns for check in plan.checks if (check.src, check.dst) == (special, island))
+        self._dir.event("base_rtt", now, rtt_ns=base_rtt(measured[special, island], jitter_ns))
 
     async def _pin_tcp(self, recording: Recording) -> Callable[[], Any]:
         """Pin the TCP settings that decide results on every end host; returns what restores them."""
-        wanted = tcp_sysctls(self._experiment)
+        wanted = await self._permitted(tcp_sysctls(self._experiment))
         agent, hosts = self._testbed.agent, [host.name for host in self._testbed.network.hosts]
         was = dict(
             zip(
@@ -192,6 +192,22 @@ class Run:
                 await asyncio.gather(*(agent.sysctl(self._testbed.netns(host), was[host]) for host in hosts))
 
         return restore
+
+    async def _permitted(self, wanted: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+        """The settings without a default congestion control that the kernel reserves to its first namespace.
+
+        Then only the sockets of our own programs use it, which they ask for one by one; a kernel that lacks it makes
+        them fail. Which controls are restricted: net.ipv4.tcp_allowed_congestion_control.
+        """
+        name = "net.ipv4.tcp_congestion_control"
+        netns = self._testbed.netns(self._testbed.network.hosts[0].name)
+        try:
+            was = await self._testbed.agent.sysctl(netns, [pair for pair in wanted if pair[0] == name])
+        except LabError as error:
+            self._dir.event("note", time.time_ns(), message=f"set per socket, not as the default: {error}")
+            return tuple(pair for pair in wanted if pair[0] != name)
+        await self._testbed.agent.sysctl(netns, was)
+        return wanted
 
     async def _start_captures(self, plan: Plan) -> None:
         points = sorted(plan.captures, key=lambda point: (point.name != "island", point.name == "world"))
