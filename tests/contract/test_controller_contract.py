@@ -5,6 +5,7 @@ The client talks to a player of the recorded exchange, the real process is asked
 tests/lab/test_controller.py has the whole exchange with a real switch.
 """
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -133,7 +134,12 @@ async def test_a_port_that_is_taken_is_named() -> None:
 async def test_a_controller_that_dies_is_noticed() -> None:
     """``closed`` says how; whatever is asked afterwards fails at once."""
     controller = await Controller.start([], sys.executable, "127.0.0.1:0")
+    watcher = asyncio.create_task(controller.wait_for([1], 60))
+    impatient = asyncio.ensure_future(controller.closed)
+    impatient.cancel()
     controller._process.kill()
+    with pytest.raises(LabError, match="did not connect to the controller: it ended with signal 9"):
+        await watcher
     assert await controller.closed == "it ended with signal 9"
     with pytest.raises(LabError, match="the controller is gone: it ended with signal 9"):
         await controller.read(1, "sw-c")

@@ -35,14 +35,13 @@ class Controller:
     """A running controller process. Build it with :meth:`start`.
 
     ``switches``: every switch that has ever connected, by datapath id. ``on_event`` takes its events as they come (JSON
-    objects). ``closed`` is done, with the reason, once the process has ended; pending requests then fail with LabError.
+    objects). When the process has ended (``closed``), pending requests and later ones fail with LabError.
     """
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.switches: dict[int, SwitchState] = {}
         self.on_event: Callable[[dict[str, Any]], None] | None = None
-        loop = asyncio.get_running_loop()
-        self.closed: asyncio.Future[str] = loop.create_future()
+        self._closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.runtime = ""
         self.port = 0
         self._process = process
@@ -79,6 +78,11 @@ class Controller:
             await controller.close()
             raise
         return controller
+
+    @property
+    def closed(self) -> asyncio.Future[str]:
+        """Done, with the reason, once the process has ended. Cancelling who waits for it does no harm to others."""
+        return asyncio.shield(self._closed)
 
     async def wait_for(self, dpids: Iterable[int], timeout: float) -> None:  # noqa: ASYNC109 - the caller's words name it
         """Wait until these switches are connected. Raises LabError naming those that are not after ``timeout`` s."""
@@ -127,7 +131,7 @@ class Controller:
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
-            await asyncio.wait_for(asyncio.shield(self.closed), _END_TIMEOUT_S)
+            await asyncio.wait_for(self.closed, _END_TIMEOUT_S)
         except TimeoutError:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
@@ -177,7 +181,7 @@ class Controller:
         await errors
         code = await self._process.wait()
         last = f": {self._stderr[-1]}" if self._stderr else ""
-        self.closed.set_result(f"it ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}{last}")
+        self._closed.set_result(f"it ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}{last}")
         for answer in self._pending.values():
             if not answer.done():
                 answer.set_exception(LabError(f"the controller is gone: {self.closed.result()}"))
