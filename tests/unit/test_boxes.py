@@ -31,22 +31,25 @@ def test_only_what_lies_between_begin_and_end_counts() -> None:
     before, after = figures(dropped_bytes=10**9), figures(dropped_bytes=10**6)
     lines = [mark("begin", to_island=before), mark("end", to_island=figures()), mark("end", to_island=after)]
     (found,) = measurements(lines)
-    assert (found.box, found.part, found.dropped_bytes, found.is_link) == ("sat", "to_island", 1000, True)
+    (part,) = found.parts
+    assert (found.box, part.name, part.dropped_bytes, part.is_direction) == ("sat", "to_island", 1000, True)
 
 
 def test_marks_named_by_their_id_are_understood() -> None:
     lines = [{**mark("x"), "mark": name, "id": name} for name in ("begin", "end")]
     for line in lines:
         del line["mark"]
-    assert len(measurements(lines)) == 2
+    (found,) = measurements(lines)
+    assert [part.name for part in found.parts] == ["to_island", "to_world"]
 
 
 def test_marks_in_between_are_added_up_and_maxima_kept() -> None:
     late = figures(lateness_max_ns=900_000, lateness_p99_ns=800_000, lateness_histogram=[[50_000, 50], [900_000, 50]])
     lines = [mark("begin"), mark("rain fade", to_island=late), mark("end", to_island=figures())]
-    (found,) = (m for m in measurements(lines) if m.part == "to_island")
-    assert (found.in_packets, found.dropped_packets, found.lateness_max_ns) == (202, 2, 900_000)
-    assert lateness_p99_ns([found]) == 800_000
+    measured = measurements(lines)
+    part = measured[0].parts[0]
+    assert (part.in_packets, part.dropped_packets, part.lateness_max_ns) == (202, 2, 900_000)
+    assert lateness_p99_ns(measured) == 800_000
 
 
 def test_a_box_without_an_end_mark_measured_nothing() -> None:
@@ -54,7 +57,7 @@ def test_a_box_without_an_end_mark_measured_nothing() -> None:
 
 
 def test_overload_is_seen_wherever_a_box_says_it() -> None:
-    (found, *_) = measurements([mark("begin"), {**mark("end"), "overloaded": True}])
+    (found,) = measurements([mark("begin"), {**mark("end"), "overloaded": True}])
     assert found.overloaded
     (found,) = measurements([mark("begin"), mark("end", to_island=figures(overloaded=True))])
     assert found.overloaded
@@ -66,8 +69,18 @@ def test_the_classes_of_a_delay_box_are_judged_together() -> None:
     much = figures(out_packets=10_000, lateness_histogram=[[50_000, 9_990], [250_000, 10]])
     lines = [mark(name, "delay", classes={"101": rare, "102": much}) for name in ("begin", "end")]
     found = measurements(lines)
-    assert [m.part for m in found] == ["101", "102"]
+    assert [part.name for part in found[0].parts] == ["101", "102"]
     assert lateness_p99_ns(found) == 50_000
+
+
+def test_what_a_box_says_of_itself_is_counted_once() -> None:
+    end = {
+        **mark("end", "delay", classes={"101": figures(), "102": figures()}),
+        "unknown_vlan_packets": 4,
+        "oversize_packets": 1,
+    }
+    (found,) = measurements([mark("begin", "delay", classes={}), end])
+    assert (found.unknown_vlan_packets, found.oversize_packets) == (4, 1)
 
 
 def test_the_directions_of_a_link_are_judged_apart() -> None:

@@ -22,6 +22,7 @@ VALID: dict[str, Any] = {
     "lateness_p99_ms": 1.0,
     "overloaded": [],
     "oversize_packets": 0,
+    "unknown_vlan_packets": 0,
     "loss_bytes_captures": 4711,
     "loss_bytes_link": 4711,
     "channels": 4,
@@ -69,7 +70,8 @@ def test_a_run_at_all_its_bounds_is_valid() -> None:
             "1 % of departures were later than 1.01 ms, bound 1 ms: the machine was too busy",
         ),
         (("overloaded", ["delay"]), "delay lost packets at its own socket: the machine was too busy"),
-        (("oversize_packets", 2), "2 packets larger than the MTU reached a link: offloads were on somewhere"),
+        (("oversize_packets", 2), "2 packets larger than the MTU reached a box: offloads were on somewhere"),
+        (("unknown_vlan_packets", 4), "4 packets of no latency class were lost in a delay box, bound 0"),
         (("links.sat.windows_over_rate", 3), "3 windows of 100 ms behind sat exceed its 16 Mbit/s, bound 0"),
         (
             ("links.sat.scheduled_windows_over_rate", 1),

@@ -11,21 +11,19 @@ Histogram = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement:
+class Part:
     """One direction of a link, or one class of a delay box, from mark "begin" to mark "end".
 
-    ``part`` is "to_island", "to_world" or the class's VLAN id. Bytes are counted as the link counts them.
+    ``name`` is "to_island", "to_world" or the class's VLAN id. Bytes are counted as the link counts them.
     """
 
-    box: str
-    part: str
+    name: str
     in_packets: int
     in_bytes: int
     out_packets: int
     out_bytes: int
     dropped_packets: int
     dropped_bytes: int
-    oversize_packets: int
     queue_max_bytes: int
     idle_ns: int
     sojourn_max_ns: int
@@ -33,13 +31,22 @@ class Measurement:
     lateness_max_ns: int
     lateness_p99_ns: int  # the largest, when several marks lie between
     lateness_histogram: Histogram
-    overloaded: bool
-    unknown_vlan_packets: int
 
     @property
-    def is_link(self) -> bool:
+    def is_direction(self) -> bool:
         """Whether this is a link's direction rather than a delay class."""
-        return self.part in ("to_island", "to_world")
+        return self.name in ("to_island", "to_world")
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What one box measured from mark "begin" to mark "end"."""
+
+    box: str
+    parts: tuple[Part, ...]
+    overloaded: bool  # it lost packets at its own sockets
+    oversize_packets: int  # larger than the MTU, refused
+    unknown_vlan_packets: int  # of no class of a delay box, lost
 
 
 _SUMS = (
@@ -49,7 +56,6 @@ _SUMS = (
     "out_bytes",
     "dropped_packets",
     "dropped_bytes",
-    "oversize_packets",
     "idle_ns",
     "scheduled_windows_over_rate",
 )
@@ -75,12 +81,7 @@ def measurements(lines: Iterable[Mapping[str, Any]]) -> tuple[Measurement, ...]:
         marks[box].append(line)
         if name == "end":
             finished.add(box)
-    return tuple(
-        _together(box, part, [(mark, found) for mark in marks[box] for name, found in parts(mark) if name == part])
-        for box in marks
-        if box in finished
-        for part in dict.fromkeys(name for mark in marks[box] for name, _ in parts(mark))
-    )
+    return tuple(_measurement(box, found) for box, found in marks.items() if box in finished)
 
 
 def parts(line: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
@@ -89,18 +90,26 @@ def parts(line: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     return [*directions, *(line.get("classes") or {}).items()]
 
 
-def _together(box: str, part: str, found: list[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> Measurement:
-    figures = [figure for _, figure in found]
-    sums = {name: sum(int(figure.get(name, 0)) for figure in figures) for name in _SUMS}
-    maxima = {name: max(int(figure.get(name, 0)) for figure in figures) for name in _MAXIMA}
+def _measurement(box: str, marks: list[Mapping[str, Any]]) -> Measurement:
+    names = dict.fromkeys(name for mark in marks for name, _ in parts(mark))
+    said = [*marks, *(figures for mark in marks for _, figures in parts(mark))]  # a box's word, or a direction's
     return Measurement(
         box=box,
-        part=part,
-        **sums,
-        **maxima,
+        parts=tuple(
+            _part(name, [found for mark in marks for of, found in parts(mark) if of == name]) for name in names
+        ),
+        overloaded=any(bool(figures.get("overloaded")) for figures in said),
+        oversize_packets=sum(int(figures.get("oversize_packets", 0)) for figures in said),
+        unknown_vlan_packets=sum(int(figures.get("unknown_vlan_packets", 0)) for figures in said),
+    )
+
+
+def _part(name: str, figures: list[Mapping[str, Any]]) -> Part:
+    return Part(
+        name=name,
+        **{counter: sum(int(figure.get(counter, 0)) for figure in figures) for counter in _SUMS},
+        **{peak: max(int(figure.get(peak, 0)) for figure in figures) for peak in _MAXIMA},
         lateness_histogram=_sum_of(figure.get("lateness_histogram") or () for figure in figures),
-        overloaded=any(bool(mark.get("overloaded") or figure.get("overloaded")) for mark, figure in found),
-        unknown_vlan_packets=sum(int(mark.get("unknown_vlan_packets", 0)) for mark, _ in found),
     )
 
 
@@ -109,16 +118,17 @@ def lateness_p99_ns(measured: Iterable[Measurement]) -> int | None:
 
     A delay box's classes count together, as a class with few packets has no meaningful p99 of its own.
     """
-    groups: dict[tuple[str, str], list[Measurement]] = defaultdict(list)
+    groups: list[list[Part]] = []
     for m in measured:
-        groups[m.box, m.part if m.is_link else "classes"].append(m)
-    return max((_p99(group) for group in groups.values() if any(m.out_packets for m in group)), default=None)
+        groups += [[part] for part in m.parts if part.is_direction]
+        groups.append([part for part in m.parts if not part.is_direction])
+    return max((_p99(group) for group in groups if any(part.out_packets for part in group)), default=None)
 
 
-def _p99(group: list[Measurement]) -> int:
+def _p99(group: list[Part]) -> int:
     # The histograms' answer is rounded up to a bucket's bound; no p99 of the whole exceeds the largest of its parts.
-    largest = max(m.lateness_p99_ns for m in group)
-    histogram = _sum_of(m.lateness_histogram for m in group)
+    largest = max(part.lateness_p99_ns for part in group)
+    histogram = _sum_of(part.lateness_histogram for part in group)
     total = sum(count for _, count in histogram)
     below = 0
     for upper, count in histogram:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from atoll.analysis.boxes import Measurement, measurements
+from atoll.analysis.boxes import Measurement, Part, measurements
 from atoll.model.codec import from_json
 from atoll.model.errors import RunDirError
 from atoll.model.experiment import Experiment, Link
@@ -63,9 +63,16 @@ class Facts:
         """Events of one type, in order."""
         return tuple(event for event in self.events if event.get("type") == kind)
 
-    def measurement(self, box: str, direction: str) -> Measurement | None:
-        """One direction of one link box ("to_island", "to_world") between the marks."""
-        return next((m for m in self.measurements if m.box == box and m.part == direction), None)
+    def to_island(self, link: Link) -> Part | None:
+        """What a link measured of its island-bound direction between the marks."""
+        return next(
+            (part for m in self.measurements if m.box == link.box for part in m.parts if part.name == "to_island"), None
+        )
+
+    @property
+    def lateness_max_ns(self) -> int | None:
+        """The largest lateness of any departure between the marks; None: not measured."""
+        return max((part.lateness_max_ns for m in self.measurements for part in m.parts), default=None)
 
 
 def read_facts(run: RunDir) -> Facts:

@@ -71,10 +71,11 @@ def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
         queue_max_bytes=slowest["queue_max_bytes"] if slowest else None,
         windows_over_rate=_sum(link["windows_over_rate"] for link in links.values()),
         scheduled_windows_over_rate=_sum(link["scheduled_windows_over_rate"] for link in links.values()),
-        lateness_max_ms=max((m.lateness_max_ns / 1e6 for m in facts.measurements), default=None),
+        lateness_max_ms=facts.lateness_max_ns / 1e6 if facts.lateness_max_ns is not None else None,
         lateness_p99_ms=p99_ns / 1e6 if p99_ns is not None else None,
-        overloaded=list(dict.fromkeys(m.box for m in facts.measurements if m.overloaded)),
+        overloaded=[m.box for m in facts.measurements if m.overloaded],
         oversize_packets=sum(m.oversize_packets for m in facts.measurements),
+        unknown_vlan_packets=sum(m.unknown_vlan_packets for m in facts.measurements),
         idle_s=slowest["idle_s"] if slowest else None,
         queue_full_s=slowest["queue_full_s"] if slowest else None,
         loss_bytes_captures=both[0].ip_bytes - both[1].ip_bytes if both else None,
@@ -104,8 +105,7 @@ def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
 
 
 def _link_figures(facts: Facts, tables: Tables, link: Link) -> LinkFigures:
-    measured = facts.measurement(link.box, "to_island")
-    latest = max((m.lateness_max_ns for m in facts.measurements), default=0)
+    measured = facts.to_island(link)
     header = seen.ETHERNET_HEADER_BYTES if link.counts is Counted.ETHERNET else 0
     return LinkFigures(
         rate_bit_s=link.to_island.rate.bit_s,
@@ -115,7 +115,7 @@ def _link_figures(facts: Facts, tables: Tables, link: Link) -> LinkFigures:
         loss_fraction=measured.dropped_packets / measured.in_packets if measured and measured.in_packets else None,
         idle_s=seen.idle_s(tables, link, facts.window) if facts.window else None,
         queue_full_s=seen.queue_full_s(tables, link, facts.window) if facts.window else None,
-        windows_over_rate=seen.windows_over_rate(tables, link, latest),
+        windows_over_rate=seen.windows_over_rate(tables, link, facts.lateness_max_ns or 0),
         scheduled_windows_over_rate=measured.scheduled_windows_over_rate if measured else None,
     )
 

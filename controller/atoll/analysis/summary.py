@@ -83,7 +83,8 @@ class Summary(TypedDict):
     lateness_max_ms: float | None  # of link and delay boxes
     lateness_p99_ms: float | None
     overloaded: list[str]  # boxes that lost packets at their own sockets
-    oversize_packets: int
+    oversize_packets: int  # larger than the MTU, refused by links and delay boxes
+    unknown_vlan_packets: int  # frames of no class, lost in delay boxes
     idle_s: float | None
     queue_full_s: float | None
     # loss

@@ -58,7 +58,11 @@ def _boxes(summary: Summary) -> list[str]:
     reasons += [f"{box} lost packets at its own socket: the machine was too busy" for box in summary["overloaded"]]
     if summary["oversize_packets"]:
         reasons.append(
-            f"{summary['oversize_packets']} packets larger than the MTU reached a link: offloads were on somewhere"
+            f"{summary['oversize_packets']} packets larger than the MTU reached a box: offloads were on somewhere"
+        )
+    if summary["unknown_vlan_packets"]:
+        reasons.append(
+            f"{summary['unknown_vlan_packets']} packets of no latency class were lost in a delay box, bound 0"
         )
     for box, link in summary["links"].items():
         if link["windows_over_rate"]:

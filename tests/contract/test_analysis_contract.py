@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The analysis understands what the jobs say, by the examples their own tests read."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from atoll.analysis.boxes import Part, measurements
+from atoll.analysis.logs import box_table, load_fairness, ping_table, transfer_done
+
+
+def said_by(project: Path, topic: str, process: str) -> list[str]:
+    """The example lines of one process, as they stand in its log."""
+    lines = (project / "tests" / "data" / "contract" / f"{topic}.jsonl").read_text().splitlines()
+    examples = [json.loads(line) for line in lines]
+    return [json.dumps(example["message"]) for example in examples if example["from"] == process]
+
+
+def log(folder: Path, name: str, lines: list[str]) -> Path:
+    (folder / name).write_text("".join(line + "\n" for line in lines))
+    return folder
+
+
+def test_every_ping_is_read_as_answered_or_lost(tmp_path: Path, project: Path) -> None:
+    lines = said_by(project, "ping", "ping")
+    pings = ping_table(log(tmp_path, "ping.out", lines)).collect()
+    said = [json.loads(line) for line in lines]
+    assert set(pings.filter(pings["rtt_ns"].is_not_null())["seq"]) == {s["seq"] for s in said if s["type"] == "reply"}
+    assert set(pings.filter(pings["rtt_ns"].is_null())["seq"]) == {s["seq"] for s in said if s["type"] == "lost"}
+    assert pings["sent_ns"].null_count() == 0
+    assert len(pings) >= 2
+
+
+def test_what_the_receiver_says_of_a_transfer_is_found(tmp_path: Path, project: Path) -> None:
+    done = [line for line in said_by(project, "transfer", "receive") if json.loads(line)["type"] == "done"]
+    for line in done:
+        found = transfer_done(log(tmp_path, "transfer-receive.out", ['{"type":"ready"}', line]))
+        assert found is not None
+        assert found["complete"] == (found["seconds"] is not None)
+
+
+def test_the_least_fair_client_stands_for_all(tmp_path: Path, project: Path) -> None:
+    lines = said_by(project, "load", "load")
+    log(tmp_path, "load-i1.out", lines)
+    said = [json.loads(line)["fairness"] for line in lines if json.loads(line)["type"] == "done"]
+    assert load_fairness(tmp_path) == min(said)
+    log(tmp_path, "load-i2.out", ['{"type":"done","fairness":0.25}'])
+    assert load_fairness(tmp_path) == pytest.approx(0.25)
+
+
+def test_jobs_that_said_nothing_have_no_figures(tmp_path: Path) -> None:
+    assert load_fairness(tmp_path) is None
+    assert transfer_done(tmp_path) is None
+    assert ping_table(tmp_path).collect().is_empty()
+
+
+@pytest.mark.parametrize(("box", "parts"), [("link", ["to_island", "to_world"]), ("delay", ["101", "102"])])
+def test_a_box_is_read_as_it_speaks(tmp_path: Path, project: Path, box: str, parts: list[str]) -> None:
+    said = [json.loads(line) for line in said_by(project, box, box)]
+    (mark,) = (line for line in said if line["type"] == "mark")
+    (measured,) = measurements([{**mark, "box": box, "mark": name} for name in ("begin", "end")])
+    assert [part.name for part in measured.parts] == parts
+    figures = mark if box == "link" else mark["classes"]
+    for part in measured.parts:
+        for name in set(Part.__dataclass_fields__) & set(figures[part.name]) - {"name", "lateness_histogram"}:
+            assert getattr(part, name) == figures[part.name][name], name
+        assert [list(bucket) for bucket in part.lateness_histogram] == figures[part.name]["lateness_histogram"]
+    assert measured.unknown_vlan_packets == mark.get("unknown_vlan_packets", 0)
+    lines = [json.dumps({**line, "box": box}) for line in said]
+    counters = box_table(log(tmp_path, "link.jsonl", lines) / "link.jsonl").collect()
+    assert counters["part"].to_list() == parts
+    assert counters["in_packets"].null_count() == 0
