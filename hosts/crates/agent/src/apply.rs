@@ -104,11 +104,20 @@ impl Before {
         Ok(())
     }
 
-    /// Undo the steps taken, last first; what could not be undone, as messages.
+    /// Undo the steps taken, last first; what could not be undone, as messages. An interface that is gone
+    /// took everything along that was set on it, and one that goes meanwhile is no problem either.
     fn restore(self, settings: &HostSettings) -> Vec<String> {
-        let Ok((present, _)) = machine_state() else {
-            return vec!["its interfaces cannot be listed".to_owned()];
+        let present = || Ok(settings.present_in(&machine_state()?.0));
+        let settings_now = match present() {
+            Ok(settings_now) => settings_now,
+            Err(error) => return vec![AgentError::to_string(&error)],
         };
+        let problems = self.undo_steps(&settings_now);
+        let vanished = present().is_ok_and(|later| later != settings_now);
+        if vanished { Vec::new() } else { problems }
+    }
+
+    fn undo_steps(self, settings: &HostSettings) -> Vec<String> {
         let mut problems = Vec::new();
         let mut attempt = |step: Result<(), AgentError>| {
             problems.extend(step.err().map(|error| error.to_string()));
@@ -116,22 +125,14 @@ impl Before {
         if self.nft {
             attempt(tool("nft", &["-f", "-"], &nft_undo()).map(drop));
         }
-        // An interface that is gone took its addresses, routes and neighbours along.
-        if settings.match_machine(&present).is_err() {
-            return problems;
-        }
         if let Some(before) = self.machine {
-            attempt(
-                tool(
-                    "ip",
-                    &["-force", "-batch", "-"],
-                    &settings.undo_batch(&before),
-                )
-                .map(drop),
-            );
+            let batch = settings.undo_batch(&before);
+            attempt(tool("ip", &["-force", "-batch", "-"], &batch).map(drop));
         }
-        for (interface, features) in &self.offloads {
-            attempt(offloads::restore(interface, features));
+        for interface in &settings.interfaces {
+            if let Some(features) = self.offloads.get(&interface.name) {
+                attempt(offloads::restore(&interface.name, features));
+            }
         }
         problems.extend(sysctl::restore(&self.sysctls));
         problems

@@ -70,11 +70,11 @@ pub struct NeighbourState {
     mac: String,
 }
 
-/// What a machine held before it was set up: its interfaces in the order of the settings, and the
+/// What a machine held before it was set up: its interfaces, and the
 /// permanent neighbours of all. (A route to the very prefix of an experiment route is not kept.)
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachineState {
-    /// One for each interface of the settings.
+    /// Those of the settings.
     pub interfaces: Vec<InterfaceState>,
     /// Switching ARP off empties the neighbour table.
     pub neighbours: Vec<NeighbourState>,
@@ -126,6 +126,15 @@ impl HostSettings {
             .collect()
     }
 
+    /// The settings of those interfaces that are still there.
+    pub fn present_in(&self, found: &[InterfaceState]) -> Self {
+        let mut present = self.clone();
+        present
+            .interfaces
+            .retain(|wanted| found.iter().any(|state| state.name == wanted.name));
+        present
+    }
+
     /// Sysctls in the order they must be written. `with_ipv6`: the kernel has IPv6.
     pub fn all_sysctls(&self, with_ipv6: bool) -> Vec<(String, String)> {
         // Reverse-path filtering uses the larger of `all` and the interface's own value.
@@ -175,7 +184,14 @@ impl HostSettings {
     /// Input of `ip -force -batch -` that takes [`Self::batch`] back, given the state before.
     pub fn undo_batch(&self, before: &MachineState) -> String {
         let mut batch = String::new();
-        for (interface, state) in self.interfaces.iter().zip(&before.interfaces) {
+        for interface in &self.interfaces {
+            let Some(state) = before
+                .interfaces
+                .iter()
+                .find(|state| state.name == interface.name)
+            else {
+                continue;
+            };
             let device = &interface.name;
             for prefix in &interface.routes {
                 let _ = writeln!(batch, "route delete {prefix} dev {device} scope link");

@@ -4,6 +4,7 @@
 use crate::AgentError;
 use std::fs;
 use std::io;
+use std::path::Path;
 
 /// Read one: fields separated by single blanks, however the kernel spaces them.
 pub fn read(name: &str) -> Result<String, AgentError> {
@@ -47,10 +48,11 @@ pub fn write_all(sysctls: &[(String, String)]) -> Result<Vec<(String, String)>, 
 }
 
 /// Put back what [`write_all`] returned, last first (`ip_forward` resets others when it changes).
-/// Returns what could not be put back, as messages.
+/// Returns what could not be put back, as messages; those that are gone went with their interface.
 pub fn restore(was: &[(String, String)]) -> Vec<String> {
     was.iter()
         .rev()
+        .filter(|(name, _)| Path::new(&path_of(name)).exists())
         .filter_map(|(name, before)| write(name, before).err())
         .map(|error| error.to_string())
         .collect()
