@@ -3,13 +3,14 @@
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import Any
+from typing import Any, cast
 
 from atoll.control.diff import Change
 from atoll.model.flow import FlowEntry, describe_actions
 from atoll.model.plan import HostSettings, InterfaceSettings, JobSpec, PathCheck, Plan
 
 _NS_PER_MS = 1e6
+_LISTED = 3  # longer lists are only counted
 
 
 def plan_text(plan: Plan) -> str:
@@ -60,17 +61,17 @@ def _jobs(jobs: Iterable[JobSpec]) -> Iterator[str]:
 
 
 def _command(job: JobSpec) -> str:
-    config = (
-        "" if job.config is None else " " + ", ".join(f"{name} {_brief(given)}" for name, given in job.config.items())
-    )
-    return " ".join(job.argv) + config
+    words = [f"{name} {_brief(given)}" for name, given in (job.config or {}).items()]
+    return f"{' '.join(job.argv)} {', '.join(words)}".rstrip()
 
 
 def _brief(given: Any) -> str:
     if isinstance(given, dict):
-        return "{" + ", ".join(f"{name} {_brief(inner)}" for name, inner in given.items()) + "}"  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        fields = cast("dict[str, Any]", given)
+        return "{" + ", ".join(f"{name} {_brief(inner)}" for name, inner in fields.items()) + "}"
     if isinstance(given, list):
-        return f"[{', '.join(_brief(inner) for inner in given)}]" if len(given) <= 3 else f"[{len(given)} of them]"  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        items = cast("list[Any]", given)
+        return f"[{', '.join(map(_brief, items))}]" if len(items) <= _LISTED else f"[{len(items)} of them]"
     return str(given)
 
 
