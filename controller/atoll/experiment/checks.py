@@ -86,8 +86,8 @@ def terrestrial(plan: Plan, measured: Measured, network: Network) -> list[tuple[
     configured = {check.src: check.terrestrial_rtt_ns for check in plan.checks}
     jitter = {check.src: check.jitter_ns for check in plan.checks}
     bases = {
-        src: base_rtt([rtt for check in plan.checks if check.src == src for rtt in measured[src, check.dst]], jitter[src])
-        for src in configured
+        src: base_rtt([rtt for each in plan.checks if each.src == src for rtt in measured[src, each.dst]], jitter_ns)
+        for src, jitter_ns in jitter.items()
     }
     servers = [host.name for host in network.with_role(HostRole.WORLD_SERVER)]
     return [(server, configured[server], bases[server] - bases[special]) for server in servers]

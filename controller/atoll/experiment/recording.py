@@ -9,7 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from atoll.control.plan import plan_sha256
 from atoll.experiment.testbed import Testbed
@@ -32,13 +32,15 @@ class Recording:
         self._progress = progress
         self._lines = (run_dir.path / "link.jsonl").open("a", encoding="utf-8")
         self._spool = MetricsSpool(run_dir.path / "metrics.lp.zst")
+        self._job_files: dict[str, TextIO] = {}
         self._latest: dict[str, dict[str, Any]] = {}  # by link box
         self._previous_live: tuple[int, int] | None = None
         self._broken: str | None = None
 
     def close(self) -> None:
         """Finish the files."""
-        self._lines.close()
+        for file in (self._lines, *self._job_files.values()):
+            file.close()
         self._spool.close()
 
     def box_line(self, box: str, line: dict[str, Any]) -> None:
@@ -53,7 +55,25 @@ class Recording:
                     tags = {"box": box, "direction": direction, "run": self._dir.path.name}
                     self._spool.write([Point("link", tags, line[direction], line["t_ns"])])
         except (OSError, RunError) as error:
-            self._broken = self._broken or f"cannot write to {self._dir.path}: {error}"
+            self._note_broken(error)
+
+    def job_line(self, job: str) -> Callable[[dict[str, Any]], None]:
+        """What takes the lines of a job: they go to logs/<job>.out as they come."""
+
+        def take(line: dict[str, Any]) -> None:
+            try:
+                if job not in self._job_files:
+                    self._job_files[job] = (self._dir.path / "logs" / f"{job}.out").open("a", encoding="utf-8")
+                self._job_files[job].write(json.dumps(line, separators=(",", ":")) + "\n")
+                self._job_files[job].flush()
+            except OSError as error:
+                self._note_broken(error)
+
+        return take
+
+    def _note_broken(self, error: OSError | RunError) -> None:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        self._broken = self._broken or f"cannot write to {self._dir.path}: {why}"
 
     def marks(self, name: str, answers: dict[str, dict[str, Any]]) -> None:
         """Record a mark of every box; what passed since the one before it."""

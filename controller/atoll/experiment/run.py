@@ -34,6 +34,7 @@ _START_LEAD_S = 1.0  # from starting the clients to the instant they all begin a
 _DRAIN_QUIET_S = 1.5  # two round trips of a GEO link without a packet: nothing is under way any more
 _DRAIN_LIMIT_S = 20.0
 _STOP_GRACE_S = 3.0
+_READY_TIMEOUT_S = 10.0
 
 
 class Run:
@@ -51,6 +52,7 @@ class Run:
         self._delayed: list[asyncio.Task[None]] = []
         self._step_name = ""
         self._plan: Plan | None = None
+        self._recording = Recording(run_dir, experiment, progress)
 
     async def execute(self, started_ns: int) -> dict[str, Any]:
         """Run every step; returns the summary. ``started_ns``: when the user asked for the run.
@@ -60,9 +62,8 @@ class Run:
         """
         outcome = "completed"
         self._dir.write_manifest(describe_run(self._testbed, self._experiment, self._place, started_ns))
-        recording = Recording(self._dir, self._experiment, self._progress)
-        self._testbed.on_box_line = recording.box_line
-        measuring = asyncio.create_task(self._measure(recording))
+        self._testbed.on_box_line = self._recording.box_line
+        measuring = asyncio.create_task(self._measure())
         try:
             await asyncio.wait([measuring, self._testbed.failed], return_when=asyncio.FIRST_COMPLETED)
             if not measuring.done():
@@ -81,7 +82,7 @@ class Run:
             self._testbed.on_box_line = None
             with contextlib.suppress(AtollError):
                 await self._stop_jobs()
-            recording.close()
+            self._recording.close()
             self._dir.event("outcome", time.time_ns(), outcome=outcome)
             self._dir.update_manifest(
                 {
@@ -93,35 +94,35 @@ class Run:
         async with self._step("analyse"):
             return await compress_and_analyse(self._dir)
 
-    async def _measure(self, recording: Recording) -> None:
+    async def _measure(self) -> None:
         async with self._step("apply"):
             self._plan, changes = await self._testbed.apply(self._experiment)
             self._dir.event("applied", time.time_ns(), changes=len(changes))
-            await recording.plan(self._testbed, self._plan)
+            await self._recording.plan(self._testbed, self._plan)
         async with self._step("check"):
             await self._check(self._plan)
         async with contextlib.AsyncExitStack() as restore:
             async with self._step("settings"):
-                restore.push_async_callback(await self._pin_tcp(recording))
+                restore.push_async_callback(await self._pin_tcp())
             async with self._step("captures"):
                 await self._start_captures(self._plan)
-                recording.marks("begin", await self._testbed.mark_boxes())
+                self._recording.marks("begin", await self._testbed.mark_boxes())
             async with self._step("servers"):
                 await self._start_all(Phase.SERVER, Phase.TRANSFER_SERVER)
             async with self._step("clients"):
                 begin_ns = await self._start_clients()
             async with self._step("measure"):
-                await self._wait_for_end(recording, begin_ns)
+                await self._wait_for_end(begin_ns)
             async with self._step("stop"):
                 await self._end_load()
             async with self._step("drain"):
-                await recording.drained(_DRAIN_QUIET_S, _DRAIN_LIMIT_S)
-                recording.marks("end", await self._testbed.mark_boxes())
+                await self._recording.drained(_DRAIN_QUIET_S, _DRAIN_LIMIT_S)
+                self._recording.marks("end", await self._testbed.mark_boxes())
                 self._dir.event("drained", time.time_ns())
                 await self._stop_captures()
         async with self._step("record"):
             await self._testbed.settled()
-            await recording.tables_after(self._testbed)
+            await self._recording.tables_after(self._testbed)
 
     @contextlib.asynccontextmanager
     async def _step(self, name: str) -> AsyncGenerator[None]:
@@ -174,7 +175,7 @@ class Run:
         jitter_ns = next(check.jitter_ns for check in plan.checks if (check.src, check.dst) == (special, island))
         self._dir.event("base_rtt", now, rtt_ns=base_rtt(measured[special, island], jitter_ns))
 
-    async def _pin_tcp(self, recording: Recording) -> Callable[[], Any]:
+    async def _pin_tcp(self) -> Callable[[], Any]:
         """Pin the TCP settings that decide results on every end host; returns what restores them."""
         wanted = await self._permitted(tcp_sysctls(self._experiment))
         agent, hosts = self._testbed.agent, [host.name for host in self._testbed.network.hosts]
@@ -185,7 +186,7 @@ class Run:
                 strict=True,
             )
         )
-        recording.settings(wanted, was)
+        self._recording.settings(wanted, was)
 
         async def restore() -> None:
             with contextlib.suppress(LabError):
@@ -239,11 +240,11 @@ class Run:
             raise RunError(msg)
         return begin_ns
 
-    async def _wait_for_end(self, recording: Recording, begin_ns: int) -> None:
+    async def _wait_for_end(self, begin_ns: int) -> None:
         end_ns = begin_ns + self._experiment.duration.ns
         while (left_ns := end_ns - time.time_ns()) > 0:
             await asyncio.sleep(min(0.5, left_ns / 1e9))
-            recording.live(begin_ns, time.time_ns())
+            self._recording.live(begin_ns, time.time_ns())
             self._raise_for_dead_jobs()
         self._dir.event("window", time.time_ns(), start_ns=begin_ns, end_ns=end_ns)
 
@@ -274,9 +275,10 @@ class Run:
         return {spec.name: spec for spec in self._plan_jobs()}[name]
 
     async def _start(self, spec: JobSpec) -> None:
-        job = self._jobs[spec.name] = await self._testbed.start_job(spec, self._dir.path)
-        if spec.stdout is None:
-            await job.ready(10.0)
+        record = self._recording.job_line(spec.name)
+        job = self._jobs[spec.name] = await self._testbed.start_job(spec, self._dir.path, on_line=record)
+        if spec.config is not None:  # one of our own programs: it says when it is ready
+            await job.ready(_READY_TIMEOUT_S)
 
     async def _start_at(self, spec: JobSpec, at_ns: int) -> None:
         await asyncio.sleep(max(0, at_ns - time.time_ns()) / 1e9)
