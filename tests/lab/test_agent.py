@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -77,7 +77,7 @@ def alive(pid: int) -> bool:
     """Whether a process runs (a zombie does not)."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 
@@ -89,7 +89,7 @@ async def eventually(holds: Callable[[], bool], what: str) -> None:
         await asyncio.sleep(0.02)
 
 
-def in_any_order(frames: list[dict[str, object]]) -> list[str]:
+def in_any_order(frames: Sequence[Mapping[str, object]]) -> list[str]:
     """Frames sorted: a busy machine may send the next request before the last reply."""
     return sorted(map(str, frames))
 

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/contracts.md, "Agent": the real client and the real agent say what the examples show.
+
+The agent's Rust tests read the same file; here both sides talk to each other and every message is compared by shape.
+"""
+
+import json
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from atoll.model.codec import from_json, to_json
+from atoll.model.plan import HostSettings
+from atoll_hosts.agent import Agent
+from atoll_hosts.binary import find_binary
+from tests.lab.agent_lab import READY_S, SANDBOX
+
+pytestmark = pytest.mark.lab  # setting a machine up takes a network namespace
+
+
+def examples(project: Path, side: str) -> Iterator[dict[str, Any]]:
+    """The messages of one side."""
+    for line in (project / "tests/data/contract/agent.jsonl").read_text().splitlines():
+        example = json.loads(line)
+        if example["from"] == side:
+            yield example["message"]
+
+
+def shape(message: Any) -> Any:
+    """A message without its particulars: names of fields and types of values, lists as long as their first."""
+    if isinstance(message, dict):
+        fields = {key: shape(item) for key, item in message.items()}
+        by_name = any("." in key or "-" in key for key in fields)  # of a sysctl, an interface, a feature
+        return {"(name)": next(iter(fields.values()))} if by_name else fields
+    if isinstance(message, list):
+        return [shape(item) for item in message[:1]]
+    return type(message).__name__
+
+
+async def test_client_and_agent_speak_as_the_contract_shows(project: Path, tmp_path: Path) -> None:
+    """Every operation and every kind of answer and event, on a line that keeps a copy of both directions."""
+    asked, said = tmp_path / "asked", tmp_path / "said"
+    copying = f'tee {shlex.quote(str(asked))} | "$0" "$@" | tee {shlex.quote(str(said))}'
+    agent = await Agent.start([*SANDBOX, "sh", "-c", copying], find_binary())
+    mac = "02:00:00:00:00:01"
+    job = await agent.start_job("make", ["ip", "link", "add", "w1-eth0", "address", mac, "type", "veth"])
+    assert (await job.wait()).code == 0
+    settings = next(e["settings"] for e in examples(project, "keeper") if e["op"] == "set")
+    assert to_json(from_json(HostSettings, settings)) == settings
+    await agent.set_host(from_json(HostSettings, settings))
+    await agent.read(None, sysctls=["net.ipv4.tcp_rmem"], interfaces=["w1-eth0"])
+    await agent.unset_host("w1")
+    await agent.sysctl(None, [("net.ipv4.tcp_ecn", "0")])
+    echo = await agent.start_job("echo", ["cat"], config={"type": "ready"})
+    await echo.ready(READY_S)
+    await echo.send({"op": "mark", "id": 1})
+    await echo.stop()
+    await echo.wait()
+    await agent.close()
+
+    asked_shapes = {message["op"]: shape(message) for message in map(json.loads, asked.read_text().splitlines())}
+    shown_shapes = {message["op"]: shape(message) for message in examples(project, "keeper")}
+    assert asked_shapes.keys() == shown_shapes.keys()
+    for operation, shown in shown_shapes.items():
+        for field in ("netns", "close_input"):  # null or a path; absent means false
+            shown.pop(field, None)
+            asked_shapes[operation].pop(field, None)
+        assert asked_shapes[operation] == shown, operation
+
+    shown_words = [shape(message) for message in examples(project, "agent")]
+    for line in said.read_text().splitlines():
+        assert shape(json.loads(line)) in shown_words, line

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/contracts.md, "flows and pcap": records as the decoder writes them are records as the analysis reads them."""
+
+import subprocess
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zstandard
+from scapy.layers.inet import ICMP, IP, TCP, UDP
+from scapy.layers.l2 import ARP, Dot1Q, Ether
+from scapy.packet import Packet, Raw
+from scapy.utils import PcapNgWriter, wrpcap
+
+from atoll.analysis.records import decode, read_records
+from atoll.model.errors import RunError
+from atoll_hosts.binary import find_binary
+
+WORLD, ISLAND = "10.10.0.1", "10.20.0.2"
+ISLAND_SIDE = IPv4Network("10.20.0.0/16")
+
+
+def frames() -> list[Packet]:
+    """A frame of every kind that a capture of the lab may hold, one second apart."""
+    data = Ether() / IP(src=WORLD, dst=ISLAND, id=77) / TCP(sport=5001, dport=40000, seq=2**32 - 50, ack=9, flags="PA")
+    packets = [
+        data / Raw(bytes(100)),
+        data / Raw(bytes(100)),
+        Ether() / IP(src=ISLAND, dst=WORLD) / TCP(sport=40000, dport=5001, flags="A", window=123),
+        Ether() / ARP(),
+        Ether() / Dot1Q(vlan=101) / IP(src=WORLD, dst=ISLAND) / UDP(sport=1, dport=2) / Raw(bytes(9)),
+        Ether() / IP(src=WORLD, dst=ISLAND) / ICMP(type=8, id=4711, seq=3) / Raw(bytes(56)),
+    ]
+    for second, packet in enumerate(packets):
+        packet.time = 1_600_000_000 + second
+    return packets
+
+
+def test_records_read_as_they_were_written(tmp_path: Path) -> None:
+    """Every field of the layout, through the zstd compression that captures are kept in."""
+    plain, packed, out = tmp_path / "a.pcap", tmp_path / "a.pcap.zst", tmp_path / "a.bin"
+    wrpcap(str(plain), frames(), nano=True)
+    packed.write_bytes(zstandard.compress(plain.read_bytes()))
+    done = decode(packed, out, ISLAND_SIDE, find_binary())
+    assert (done.packets, done.other_frames, done.truncated) == (5, 1, False)
+    records = read_records(out)
+    held = {name: records[name].tolist() for name in records.dtype.names or () if name != "reserved"}
+    world, island = int(IPv4Address(WORLD)), int(IPv4Address(ISLAND))
+    assert held == {
+        "t_ns": [(1_600_000_000 + second) * 10**9 for second in (0, 1, 2, 4, 5)],
+        "src": [world, world, island, world, world],
+        "dst": [island, island, world, island, island],
+        "ip_bytes": [140, 140, 40, 37, 84],
+        "payload_bytes": [100, 100, 0, 9, 56],
+        "new_payload_bytes": [100, 0, 0, 0, 0],
+        "seq": [2**32 - 50, 2**32 - 50, 0, 0, 0],
+        "ack": [9, 9, 0, 0, 0],
+        "flow": [0, 0, 0, 1, 2],
+        "window": [8192, 8192, 123, 0, 0],
+        "sport": [5001, 5001, 40000, 1, 4711],
+        "dport": [40000, 40000, 5001, 2, 3],
+        "ip_id": [77, 77, 1, 1, 1],
+        "vlan": [0, 0, 0, 101, 0],
+        "proto": [6, 6, 6, 17, 1],
+        "tcp_flags": [24, 24, 16, 0, 0],
+        "to_island": [1, 1, 0, 1, 1],
+        "icmp_type": [0, 0, 0, 0, 8],
+    }
+    assert all(record[-8:].tobytes() == bytes(8) for record in np.split(np.frombuffer(out.read_bytes(), "u1"), 5))
+
+
+def test_a_capture_cut_in_its_last_frame_is_read_to_there(tmp_path: Path) -> None:
+    """The figure that the verdict needs is `truncated`."""
+    plain, out = tmp_path / "a.pcap", tmp_path / "a.bin"
+    wrpcap(str(plain), frames())
+    plain.write_bytes(plain.read_bytes()[:-10])
+    done = decode(plain, out, ISLAND_SIDE, find_binary())
+    assert (done.packets, done.truncated) == (4, True)
+    assert len(read_records(out)) == 4
+
+
+def test_what_is_no_capture_is_refused_on_one_line(tmp_path: Path) -> None:
+    """pcapng with its remedy; nothing is written."""
+    capture, out = tmp_path / "a.pcapng", tmp_path / "a.bin"
+    writer = PcapNgWriter(str(capture))
+    writer.write(frames()[0])
+    writer.close()
+    with pytest.raises(RunError, match="is a pcapng file; convert it: tcpdump -r"):
+        decode(capture, out, ISLAND_SIDE, find_binary())
+    assert not out.exists()
+    refused = subprocess.run([find_binary(), "pcap", "records"], capture_output=True, text=True, check=False)
+    assert refused.returncode != 0
+    assert "usage: atoll-host pcap records IN.pcap" in refused.stderr
