@@ -2,14 +2,15 @@
 //! Runs `link-model` on packet sockets: the link and delay programs.
 //!
 //! ```text
-//! packet socket ─ receive ring ─> Program::arrival (link-model decides when it leaves)
-//!                                 Program::pop_due ─> packet socket          one thread, `engine`
-//! standard input ─> marks          Program::counters, mark ─> standard output  a thread of its own
+//! packet socket ── receive ring ──> Program::arrival     link-model decides when it leaves
+//!                                   Program::pop_due ──> packet socket      one thread: `engine`
+//! standard input ── marks ────────> Program::measurement, counters
+//!                                   lines ──> standard output                a thread of its own: `output`
 //! ```
 //!
-//! One thread serves both directions: a packet costs a few microseconds, links carry at most tens
-//! of thousands a second, and a second thread would only compete for the same two processors and
-//! need locks around the counters (measurements: docs/decisions/link-engine-one-thread.md).
+//! One thread serves both directions: a packet costs it a few microseconds, and a second thread would
+//! need locks around the counters and compete for the same processors (measurements:
+//! docs/decisions/0008-link-engine-one-thread.md).
 
 mod clock;
 mod config;

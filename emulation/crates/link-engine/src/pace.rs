@@ -2,7 +2,7 @@
 //! How to wait for an instant: sleep most of it, spin the rest, and never spin much.
 //!
 //! A sleeping thread wakes 5 to 100 us late. Sleeping to shortly before the instant and watching the
-//! clock from there halves the error (docs/decisions/link-engine-one-thread.md). At rates where packets are
+//! clock from there halves the error (docs/decisions/0008-link-engine-one-thread.md). At rates where packets are
 //! as close as the spin is long that would occupy a processor for ever, which the kernel forbids
 //! real-time threads (it stops them for 50 ms a second, `sched_rt_runtime_us`): a budget ends it.
 
