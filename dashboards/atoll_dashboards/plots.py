@@ -258,7 +258,7 @@ PLOTS = (
     Plot(
         "concurrent",
         "Concurrent flows",
-        "The channels' TCP flows between their first and last packet, and those that received payload, per 100 ms.",
+        "The channels' TCP flows between their first packet and the server's last; with payload in the 100 ms: receiving.",
         concurrent,
     ),
     Plot(

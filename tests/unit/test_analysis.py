@@ -112,6 +112,10 @@ def small_run(base: Path, **changes: Any) -> RunDir:
                 writer.write_packet(frame)
         writer.close()
     write_boxes(run)
+    lines = [{"type": "reply", "target": "is", "seq": 0, "sent_ns": START_NS + SECOND_NS, "rtt_ns": 512_900_000}]
+    lines.append({"type": "reply", "target": "is", "seq": 1, "sent_ns": START_NS - 1, "rtt_ns": 900_000_000})
+    lines.append({"type": "lost", "target": "is", "seq": 2, "sent_ns": START_NS + 2 * SECOND_NS})
+    (run.logs / "ping.out").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return run
 
 
@@ -138,7 +142,9 @@ def test_known_packets_give_exactly_these_figures(tmp_path: Path, binary: Path) 
     assert summary["concurrent_flows_max"] == 1
     assert summary["lateness_max_ms"] == 0.2
     assert summary["whistles"] == {name: {"start": True, "end": True} for name in ("world", "island")}
+    assert (summary["sojourn_max_ms"], summary["ping_sent"], summary["ping_lost"]) == (12.5, 2, 1)
     assert summary["reasons"] == []
+    assert summary["notes"] == []
     assert summary["verdict"] == "valid"
 
 

@@ -158,7 +158,7 @@ def channel_flows(tables: Tables) -> ChannelFlows:
 
 
 def concurrent_max(tables: Tables) -> int | None:
-    """The most TCP flows of the channels' port open within one 100 ms window at the arrival capture."""
+    """The most TCP flows of the channels' port open at the end of a 100 ms window at the arrival capture."""
     found = tables.scan("concurrent").select(pl.col("open").max()).collect().item()
     return None if found is None else int(found)
 
@@ -215,6 +215,8 @@ def whistles(tables: Tables, facts: Facts) -> Mapping[str, dict[str, bool]]:
     """
     senders = [int(host.address) for host in facts.network.with_role(HostRole.WORLD_WHISTLE)]
     heard: dict[str, dict[str, bool]] = {}
+    if not (senders and facts.network.with_role(HostRole.ISLAND_SPECIAL)):
+        return heard  # nobody to whistle, or to hear it
     for capture in ("world", "island"):
         if capture in tables.decoded:
             times = (

@@ -46,7 +46,7 @@ def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
     summary = Summary(
         verdict="invalid",
         reasons=[],
-        notes=_notes(facts, tables),
+        notes=_notes(facts, tables, pings),
         experiment=facts.experiment.name,
         run_dir=facts.run_dir,
         seed=facts.experiment.seed,
@@ -166,7 +166,7 @@ def _utilisation(facts: Facts, tables: Tables) -> float | None:
     return None if sent is None else 8 * sent / (link.to_island.rate.bit_s * window.seconds)
 
 
-def _notes(facts: Facts, tables: Tables) -> list[str]:
+def _notes(facts: Facts, tables: Tables, pings: seen.Pings) -> list[str]:
     if facts.window is None:
         return []  # the reasons say that nothing was measured, and where it ended
     notes: list[str] = []
@@ -182,6 +182,8 @@ def _notes(facts: Facts, tables: Tables) -> list[str]:
         notes.append("the boxes' measurement did not end: lateness, loss at the link and queue maximum are unknown")
     if facts.links and not facts.of_type("base_rtt"):
         notes.append("no base RTT was measured: queue sojourn times are unknown")
+    elif facts.links and pings.sent == 0:
+        notes.append("no ping was recorded in the measurement: queue sojourn times are unknown")
     return notes
 
 

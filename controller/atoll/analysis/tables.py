@@ -9,7 +9,8 @@ throughput          capture, window, to_island, packets, ip_bytes, tcp_payload_b
                     windows without packets have no row
 flows               capture, flow, server, sport (the server's), client, first_ns, last_ns, and of the island-bound
                     direction packets, ip_bytes, tcp_payload_bytes, goodput_bytes
-concurrent          window, open (TCP flows between their first and last packet), receiving (those with payload in it)
+concurrent          window, open (the channels' TCP flows at its end, from their first packet to the server's last
+                    payload or FIN), receiving (those with payload within it)
 volume              host, role, packets, ip_bytes, goodput_bytes, first_ns, last_ns: island-bound at the arrival capture
 pings               target, seq, sent_ns, rtt_ns (null: lost)
 boxes               box, part (direction or VLAN id), t_ns, the box's counters: sums since its start, maxima of 100 ms
@@ -30,6 +31,8 @@ from atoll.analysis.records import TCP, Decoded, decode, scan_records
 from atoll.model.network import Host, HostRole
 from atoll.rundir.files import plain_errors, replacing, told_error
 from atoll.rundir.rundir import RunDir
+
+_FIN = 0x01
 
 WINDOW_NS = 100_000_000
 """Length of the windows in which rates are given: 100 ms, as in the literature the lab compares with."""
@@ -170,9 +173,11 @@ def _concurrent(tables: Tables, facts: Facts) -> pl.LazyFrame:
     port = facts.experiment.traffic.port
     channel = (pl.col("proto") == TCP) & ((pl.col("sport") == port) | (pl.col("dport") == port))
     packets = tables.packets(tables.arrival).filter(channel)
-    spans = packets.group_by("flow").agg(first=window.min(), last=window.max())
+    # What follows the server's last word only closes the connection: the channel has begun its next flow by then.
+    heard = (pl.col("to_island") == 1) & ((pl.col("payload_bytes") > 0) | (pl.col("tcp_flags") & _FIN != 0))
+    spans = packets.group_by("flow").agg(first=window.min(), last=pl.coalesce(window.filter(heard).max(), window.max()))
     opened = spans.group_by(window="first").agg(change=pl.len().cast(pl.Int64))
-    closed = spans.group_by(window=pl.col("last") + 1).agg(change=-pl.len().cast(pl.Int64))
+    closed = spans.group_by(window="last").agg(change=-pl.len().cast(pl.Int64))
     changes = pl.concat([opened, closed]).group_by("window").agg(pl.col("change").sum())
     receiving = (
         packets.filter((pl.col("to_island") == 1) & (pl.col("payload_bytes") > 0))
