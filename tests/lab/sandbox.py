@@ -88,7 +88,7 @@ class Sandbox:
                     words = entry.joinpath("cmdline").read_bytes().decode(errors="replace").split("\0")
                 except (FileNotFoundError, ProcessLookupError):
                     continue
-                if state not in "ZX":
+                if state not in "ZX" and any(words):  # an ending process has no command line any more
                     found[int(entry.name)] = " ".join(words).strip()
         return found
 

@@ -246,10 +246,10 @@ class Testbed:
             self.failed.set_result(reason)
 
     async def _watch_lab(self) -> None:
-        self._fail(f"the lab ended: {await self.lab.dead}")
+        self._fail(f"the lab ended: {await asyncio.shield(self.lab.dead)}")
 
     async def _watch_agent(self) -> None:
-        await self.agent.closed
+        await asyncio.shield(self.agent.closed)
         self._fail("the agent died; every job on every machine has ended")
 
     async def _watch_service(self, name: str, job: Job) -> None:
@@ -259,7 +259,7 @@ class Testbed:
 
     async def _watch_controller(self) -> None:
         while True:
-            await self.controller.closed
+            await asyncio.shield(self.controller.closed)
             if self._stopping:
                 return
             self._repaired.clear()

@@ -204,7 +204,7 @@ class Keeper:
         return testbed
 
     async def _end_with_lab(self, testbed: Testbed) -> None:
-        reason = await testbed.failed
+        reason = await asyncio.shield(testbed.failed)
         # A request in progress learns of it first: it has its own measurements to keep.
         await self._idle.wait()
         sys.stderr.write(f"keeper: {reason}\n")
