@@ -35,7 +35,7 @@ def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
             figure(summary["base_rtt_ms"], "ms", 1),
             f"{count(summary['ping_lost'])} of {count(summary['ping_sent'])} pings lost",
         ),
-        KeyFigure("queue full / idle", _full_idle(summary), "seconds with a full queue, without a packet to send"),
+        KeyFigure("queue full / idle", _full_idle(summary), "seconds full, seconds with nothing to send"),
         KeyFigure("flows completed", count(summary["flows_completed"]), f"mean {octets(summary['mean_flow_bytes'])}"),
         KeyFigure("transfer", figure(summary["transfer_s"], "s"), _transfer(summary)),
         KeyFigure("fairness", figure(summary["fairness"], "", 3), "Jain's index of the channels' service"),

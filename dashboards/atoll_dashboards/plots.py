@@ -258,7 +258,7 @@ PLOTS = (
     Plot(
         "concurrent",
         "Concurrent flows",
-        "The channels' TCP flows between their first packet and the server's last; with payload in the 100 ms: receiving.",
+        "The channels' TCP flows between their first packet and the server's last; those with payload in each 100 ms.",
         concurrent,
     ),
     Plot(
