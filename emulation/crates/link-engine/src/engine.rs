@@ -10,7 +10,7 @@ use crate::ports::{Arrivals, Port};
 use crate::report::Line;
 use netio::packet::{Received, SEND_BATCH};
 use netio::schedule;
-use netio::signals::TerminationSignals;
+use netio::termination;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd;
 use serde::Serialize;
@@ -105,7 +105,7 @@ impl<P: Program> Engine<P> {
         spin_ns: Option<u64>,
     ) -> Result<(), EngineError> {
         // Before any thread is started, and the thread before real-time scheduling, which it must not have.
-        let signals = TerminationSignals::watch()?;
+        let signals = termination::requests()?;
         let output = Output::start()?;
         let mut pace = Pace::new(be_awake_in_time(spin_ns)?, monotonic_ns());
         output.line(text::<P>(&Line::Ready));

@@ -10,6 +10,5 @@ pub mod packet;
 pub mod process;
 mod ring;
 pub mod schedule;
-pub mod signals;
 pub mod stream;
 pub mod termination;
