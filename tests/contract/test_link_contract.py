@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Python tells and expects of links and delay boxes is as in tests/data/contract, which Rust's tests read too."""
+"""What Python tells links and delay boxes is as in tests/data/contract, which Rust's tests read too.
+
+What it reads from their marks is in test_analysis_contract.py.
+"""
 
 import json
 from pathlib import Path
@@ -7,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from atoll.analysis.boxes import measurements
 from atoll.control.jobs import jobs
 from atoll.model.load import load_experiment
 
@@ -36,19 +38,3 @@ def test_planned_configurations_have_the_shape_of_the_example(project: Path, top
     assert planned
     for job in planned:
         assert shape(job.config) == shape(examples(project, topic, "keeper")[0])
-
-
-@pytest.mark.parametrize("topic", TOPICS)
-def test_the_analysis_takes_every_figure_from_a_mark(project: Path, topic: str) -> None:
-    mark = next(line for line in examples(project, topic, topic) if line["type"] == "mark")
-    lines = [{**mark, "box": "b", "mark": "begin"}, {**mark, "box": "b", "mark": "end"}]
-    measured = measurements(lines)
-    told = mark["classes"] if topic == "delay" else {name: mark[name] for name in ("to_island", "to_world")}
-    assert {m.part for m in measured} == set(told)
-    for m in measured:
-        histogram = [list(bucket) for bucket in m.lateness_histogram]
-        assert histogram == told[m.part]["lateness_histogram"]
-        for name, figure in told[m.part].items():
-            if isinstance(figure, int):
-                assert getattr(m, name, figure) == figure, name
-    assert any(m.in_packets for m in measured)
