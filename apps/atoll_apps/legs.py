@@ -14,7 +14,7 @@ from ipaddress import IPv4Network
 from atoll.model.errors import PlanError
 from atoll.model.flow import Action, FlowEntry, Match, Output, PopVlan, PushVlan, Vlan
 from atoll.model.network import PortRef, Tap
-from atoll_apps.paths import Fabric, Hop
+from atoll.model.paths import Fabric, Hop
 
 # Entries of one plan never overlap, so one priority serves all. Below it the table miss drops; above it there is room.
 PRIORITY = 1000
@@ -106,8 +106,8 @@ def lay(leg: Leg, fabric: Fabric) -> Iterator[FlowEntry]:
             taps = taps[1:]
         vlan = Vlan.UNTAGGED if place.pop else place.vlan
         if taps:
-            hop = fabric.step(switch, taps[0].interface.attached.switch)
-            yield from _entries(leg, place, place.targets, [*here, Output(hop.out_port)])
+            hop = fabric.next_hop(switch, taps[0].interface.attached.switch)
+            yield from _entries(leg, place, place.targets, [*here, Output(hop.out.port)])
             waiting.append(_Place(hop.arrival, leg.side, vlan, False, taps, place.targets))
             continue
         for (push, hop), targets in _ways(place.targets, switch, fabric).items():
@@ -116,7 +116,7 @@ def lay(leg: Leg, fabric: Fabric) -> Iterator[FlowEntry]:
                 for target in targets:
                     yield from _entries(leg, place, (target,), [*here, *tag, Output(target.end.port)])
                 continue
-            yield from _entries(leg, place, targets, [*here, *tag, Output(hop.out_port)])
+            yield from _entries(leg, place, targets, [*here, *tag, Output(hop.out.port)])
             onward = tuple(replace(target, push=None) for target in targets)
             waiting.append(_Place(hop.arrival, leg.side, vlan if push is None else push, False, (), onward))
 
@@ -127,7 +127,7 @@ def _ways(
     """Targets by the tag they need and the trunk they are behind (None: they are on this switch)."""
     ways: dict[tuple[int | None, Hop | None], tuple[Target, ...]] = {}
     for target in targets:
-        hop = None if target.end.switch == switch else fabric.step(switch, target.end.switch)
+        hop = None if target.end.switch == switch else fabric.next_hop(switch, target.end.switch)
         ways[target.push, hop] = (*ways.get((target.push, hop), ()), target)
     return ways
 

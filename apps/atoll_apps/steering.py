@@ -11,9 +11,9 @@ from atoll.model.errors import PlanError
 from atoll.model.experiment import Experiment
 from atoll.model.flow import FlowEntry, Match, Vlan, describe_actions, sort_key
 from atoll.model.network import Network
+from atoll.model.paths import Fabric
 from atoll_apps import chain, delivery, latency
 from atoll_apps.legs import lay
-from atoll_apps.paths import Fabric
 
 _NAMED = 2  # how many of an entry's reasons are spelt out
 
@@ -23,7 +23,7 @@ def flow_entries(network: Network, experiment: Experiment) -> tuple[FlowEntry, .
 
     Raises PlanError when two legs cannot be told apart or frames would have to turn back at a switch.
     """
-    fabric = Fabric(network)
+    fabric = Fabric.of(network)
     laid: dict[tuple[str, Match], list[FlowEntry]] = defaultdict(list)
     for app in (delivery, latency, chain):
         for leg in app.legs(network, experiment):

@@ -5,7 +5,8 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from atoll.model.network import PortRef, Trunk
+from atoll.model.errors import PlanError
+from atoll.model.network import Network, PortRef, Trunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,11 @@ class Fabric:
     have met, and ties (rings, parallel trunks) are broken by the lowest port number: equal networks, equal ways.
     """
 
+    @classmethod
+    def of(cls, network: Network) -> "Fabric":
+        """The fabric of a whole network."""
+        return cls((switch.name for switch in network.switches), network.trunks)
+
     def __init__(self, switches: Iterable[str], trunks: Iterable[Trunk]) -> None:
         self._hops: dict[str, list[Hop]] = {switch: [] for switch in switches}
         for trunk in trunks:
@@ -37,6 +43,14 @@ class Fabric:
         if towards not in self._towards:
             self._towards[towards] = self._first_hops(towards)
         return self._towards[towards].get(at)
+
+    def next_hop(self, at: str, towards: str) -> Hop:
+        """As :meth:`step`; raises PlanError when no trunk leads there."""
+        hop = self.step(at, towards)
+        if hop is None:
+            msg = f"no trunk leads from {at} to {towards}; connect the two switches in the lab's trunks"
+            raise PlanError(msg)
+        return hop
 
     def way(self, start: str, end: str) -> tuple[Hop, ...]:
         """All trunks of the way from ``start`` to ``end``; none when they are the same, or when there is no way."""

@@ -168,7 +168,7 @@ fn between(low: u64, high: u64, fraction: u64) -> u64 {
     let mut size = low as f64;
     for bit in (32..64).rev() {
         root = root.sqrt();
-        if fraction >> bit & 1 == 1 {
+        if (fraction >> bit) & 1 == 1 {
             size *= root;
         }
     }
