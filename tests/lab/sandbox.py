@@ -93,9 +93,12 @@ class Sandbox:
         return found
 
     def find(self, *words: str) -> int | None:
-        """The pid (in the sandbox) of the first process whose command line has all these words."""
+        """The pid (in the sandbox) of the first process whose command line has all these words.
+
+        Not of the programs that only wait for it on the other side of a namespace's border.
+        """
         for pid, line in sorted(self.processes().items()):
-            if all(word in line for word in words):
+            if all(word in line for word in words) and not line.startswith(("nsenter", "unshare")):
                 return pid
         return None
 

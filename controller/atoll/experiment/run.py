@@ -63,6 +63,7 @@ class Run:
         outcome = "completed"
         self._dir.write_manifest(describe_run(self._testbed, self._experiment, self._place, started_ns))
         self._testbed.on_box_line = self._recording.box_line
+        to_log, self._testbed.on_note = self._testbed.on_note, self._note
         measuring = asyncio.create_task(self._measure())
         try:
             await asyncio.wait([measuring, self._testbed.failed], return_when=asyncio.FIRST_COMPLETED)
@@ -79,7 +80,7 @@ class Run:
             measuring.cancel()
             with contextlib.suppress(asyncio.CancelledError, AtollError):
                 await measuring
-            self._testbed.on_box_line = None
+            self._testbed.on_box_line, self._testbed.on_note = None, to_log
             with contextlib.suppress(AtollError):
                 await self._stop_jobs()
             self._recording.close()
@@ -123,6 +124,10 @@ class Run:
         async with self._step("record"):
             await self._testbed.settled()
             await self._recording.tables_after(self._testbed)
+
+    def _note(self, text: str) -> None:
+        self._dir.event("note", time.time_ns(), message=text)
+        self._progress({"type": "progress", "text": text})
 
     @contextlib.asynccontextmanager
     async def _step(self, name: str) -> AsyncGenerator[None]:

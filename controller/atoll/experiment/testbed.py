@@ -66,7 +66,7 @@ class Testbed:
         self.experiment: Experiment | None = None
         self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.on_box_line: BoxLine | None = None  # set by a run that wants the boxes' counters
-        self._report = report
+        self.on_note: Report = _to_log  # what happens to the testbed of its own accord; a run takes it over
         self._machines: dict[str, HostSettings] = {}
         self._services: dict[str, tuple[JobSpec, Job]] = {}
         self._marks: dict[int, asyncio.Future[dict[str, Any]]] = {}
@@ -96,7 +96,7 @@ class Testbed:
             undo.push_async_callback(agent.close)
             controller = await _start_controller(lab, network)
             undo.pop_all()
-        return cls(network, lab, controller, agent, report)
+        return cls(network, lab, controller, agent)
 
     async def stop(self) -> None:
         """Take the lab down; returns when every process and namespace is gone."""
@@ -271,15 +271,19 @@ class Testbed:
                 )
                 return
             try:
-                self._report("the controller died: starting it again; the switches keep forwarding")
+                self.on_note("the controller died: starting it again; the switches keep forwarding")
                 self.controller = await _start_controller(self.lab, self.network)
                 if self.plan is not None:
                     changes = await apply_flows(self.controller, self.network, self.plan, dry_run=False)
-                    self._report(f"controller restarted; {len(changes)} flow entries repaired")
+                    self.on_note(f"controller restarted; {len(changes)} flow entries repaired")
             except LabError as error:
                 self._fail(f"the controller could not be restarted: {error}")
                 return
             self._repaired.set()
+
+
+def _to_log(text: str) -> None:
+    sys.stderr.write(f"keeper: {text}\n")
 
 
 def _services_of(plan: Plan) -> dict[str, JobSpec]:
