@@ -55,9 +55,7 @@ class Testbed:
 
     __test__ = False  # not a test class, whatever its name looks like to pytest
 
-    def __init__(
-        self, network: Network, lab: EmulatedLab, controller: Controller, agent: Agent, report: Report
-    ) -> None:
+    def __init__(self, network: Network, lab: EmulatedLab, controller: Controller, agent: Agent) -> None:
         self.network = network
         self.lab = lab
         self.controller = controller

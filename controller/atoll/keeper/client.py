@@ -20,6 +20,8 @@ _READY_TIMEOUT_S = 15.0
 _EXIT_TIMEOUT_S = 30.0
 _LONGEST_LINE = 16 * 1024 * 1024  # a summary is one line
 
+KEEPER_DIED = "the keeper died; the lab and all its processes are gone with it"
+
 Line = dict[str, Any]
 
 
@@ -63,10 +65,8 @@ class KeeperClient:
                         raise RefusedError(line["message"], line["exit_code"])
                     on_line(line)
         except (aiohttp.ClientError, json.JSONDecodeError) as error:
-            msg = "the keeper died; the lab and all its processes are gone with it"
-            raise KeeperDiedError(msg) from error
-        msg = "the keeper died; the lab and all its processes are gone with it"
-        raise KeeperDiedError(msg)
+            raise KeeperDiedError(KEEPER_DIED) from error
+        raise KeeperDiedError(KEEPER_DIED)
 
     async def down(self) -> None:
         """Ask the keeper to take the lab down and to end; returns when it has."""
@@ -78,9 +78,9 @@ class KeeperClient:
         if holder is not None:
             await wait_gone(holder[0])
 
-    def shell(self, columns: int, rows: int) -> Any:
+    def shell(self) -> Any:
         """The WebSocket of a shell, as an async context manager."""
-        return self._session.ws_connect("http://keeper/shell", params={"columns": columns, "rows": rows})
+        return self._session.ws_connect("http://keeper/shell")
 
 
 async def _object(response: aiohttp.ClientResponse) -> Line:

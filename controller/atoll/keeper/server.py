@@ -13,15 +13,17 @@ import os
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from aiohttp import WSMsgType, web
+from aiohttp import web
 
 from atoll.experiment.run import Run
 from atoll.experiment.testbed import Testbed, changes_json
 from atoll.keeper.address import bind_keeper_socket, may_talk, peer
+from atoll.keeper.shell import serve_shell
 from atoll.model.codec import from_json, to_json
 from atoll.model.errors import AtollError, LabError
 from atoll.model.experiment import Experiment
@@ -162,31 +164,7 @@ class Keeper:
         return web.json_response({"ok": True})
 
     async def _shell(self, request: web.Request) -> web.StreamResponse:
-        """Mininet's CLI over a WebSocket: binary messages both ways, as typed and as printed."""
-        testbed = self._testbed
-        if testbed is None:
-            return web.json_response({"error": "no lab is up"}, status=409)
-        columns, rows = (int(request.query.get(name, default)) for name, default in (("columns", 80), ("rows", 24)))
-        shell = await testbed.lab.open_shell(columns, rows)
-        socket = web.WebSocketResponse()
-        await socket.prepare(request)
-
-        async def pump() -> None:
-            while printed := await shell.read():
-                await socket.send_bytes(printed)
-            if shell.refused:
-                await socket.send_bytes(shell.refused.encode() + b"\r\n")
-            await socket.close()
-
-        pumping = asyncio.create_task(pump())
-        try:
-            async for message in socket:
-                if message.type is WSMsgType.BINARY:
-                    await shell.write(message.data)
-        finally:
-            pumping.cancel()
-            await shell.close()
-        return socket
+        return await serve_shell(request, self._testbed)
 
     # Plumbing
 
@@ -251,6 +229,10 @@ async def _outcome(work: Work, emit: Emit) -> None:
     except asyncio.CancelledError:
         emit({"type": "error", "message": "cancelled", "exit_code": 1})
         raise
+    except Exception as error:  # noqa: BLE001 - a fault of ours must not leave the verb waiting
+        traceback.print_exc()
+        message = f"internal error in the keeper: {type(error).__name__}: {error}"
+        emit({"type": "error", "message": message, "exit_code": 1})
 
 
 @web.middleware
