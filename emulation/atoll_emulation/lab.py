@@ -26,13 +26,14 @@ _LINE_LIMIT = 1 << 22  # a network of a thousand machines in one line
 
 
 class Shell:
-    """Mininet's command line on the lab; ``read`` until it gives nothing more."""
+    """Mininet's command line on the lab, typed at or with a script; ``read`` until it gives nothing more."""
 
     def __init__(self, lab: "EmulatedLab", name: str) -> None:
         self._lab = lab
         self._name = name
         self._output: asyncio.Queue[bytes] = asyncio.Queue()
-        self.refused: str | None = None  # why there was no session
+        self.refused: str | None = None  # why there was no session, or why it ended before its time
+        self._ended = False
 
     async def read(self) -> bytes:
         """The next bytes for the user's terminal; empty at the end of the session."""
@@ -50,8 +51,9 @@ class Shell:
         await self._lab.request(op="shell-resize", id=self._name, columns=columns, rows=rows)
 
     async def close(self) -> None:
-        """End the session; what it started in the foreground is interrupted."""
-        await self._lab.request(op="shell-close", id=self._name)
+        """End the session, if it has not ended yet; what it started in the foreground is interrupted."""
+        if not self._ended:
+            await self._lab.request(op="shell-close", id=self._name)
 
     def take(self, message: dict[str, Any]) -> None:
         """A message of the lab for this shell."""
@@ -59,6 +61,7 @@ class Shell:
             self._output.put_nowait(base64.b64decode(message["data"]))
         else:
             self.refused = message.get("message")
+            self._ended = True
             self._output.put_nowait(b"")
 
 
@@ -126,14 +129,24 @@ class EmulatedLab:
         return nsenter_argv(self._init_pid)
 
     async def open_shell(self, columns: int = 80, rows: int = 24) -> Shell:
-        """Open Mininet's command line; the lab has one at a time (``refused`` says so at the end of reading)."""
+        """Open Mininet's command line for somebody at a terminal of this size.
+
+        The lab has one shell at a time, scripts included (``refused`` says so at the end of reading).
+        """
+        return await self._shell(columns=columns, rows=rows)
+
+    async def run_script(self, text: str) -> Shell:
+        """Have Mininet's command line run lines of text; the session ends with them. It takes no input."""
+        return await self._shell(script=text)
+
+    async def _shell(self, **what: Any) -> Shell:
         name = next(self._shell_names)
         shell = Shell(self, name)
         if self.dead.done():
-            shell.take({"type": "shell-closed", "message": self.dead.result()})
+            shell.take({"type": "shell-closed", "message": _with_the_lab(self.dead.result())})
             return shell
         self._shells[name] = shell
-        await self.request(op="shell", id=name, columns=columns, rows=rows)
+        await self.request(op="shell", id=name, **what)
         return shell
 
     async def request(self, **message: Any) -> None:
@@ -165,13 +178,13 @@ class EmulatedLab:
         if self._init_pidfd is not None:  # when unshare was killed, the rest follows it a moment later
             await asyncio.to_thread(_wait_for_end, self._init_pidfd)
             os.close(self._init_pidfd)
-        for shell in self._shells.values():
-            shell.take({"type": "shell-closed"})
         if self._reason is None:
             # When its child was killed, unshare tries to die the same way, fails, and complains (util-linux 2.38).
             words = [line for line in self._stderr if "sigprocmask" not in line][-1:]
             how = f" ({signal.Signals(-code).name})" if code < 0 else ""
             self._reason = ": ".join([f"the lab ended unexpectedly{how}", *words])
+        for shell in self._shells.values():
+            shell.take({"type": "shell-closed", "message": _with_the_lab(self._reason)})
         self.dead.set_result(self._reason)
 
     async def _read_messages(self) -> None:
@@ -200,6 +213,10 @@ class EmulatedLab:
         stream = self._process.stderr
         while stream is not None and (line := await stream.readline()):
             self._stderr.append(line.decode(errors="replace").rstrip())
+
+
+def _with_the_lab(reason: str) -> str:
+    return f"the shell ended with the lab: {reason}"
 
 
 def _wait_for_end(pidfd: int) -> None:

@@ -14,7 +14,7 @@ from atoll.model.errors import AtollError, LabError
 from atoll.model.network import Network
 from atoll_emulation import ovs
 from atoll_emulation.nodes import LabNet, wire
-from atoll_emulation.shell import Shell
+from atoll_emulation.shell import Script, Shell
 from atoll_emulation.topo import LabTopo
 
 DATAPATHS = {"kernel": "kernel", "user": "userspace"}  # Mininet's word: Open vSwitch's and ours
@@ -108,7 +108,7 @@ class Desk:
     def __init__(self, lines: Lines, net: LabNet) -> None:
         self._lines = lines
         self._net = net
-        self._shell: Shell | None = None
+        self._shell: Shell | Script | None = None
         self._poll = select.poll()
 
     def serve(self, switch: ovs.OpenVSwitch) -> NoReturn:
@@ -121,7 +121,7 @@ class Desk:
             ended = switch.ended()
             if ended is not None:
                 raise LabError(ended)
-            if self._shell is not None and self._shell.terminal in ready:
+            if self._shell is not None and not ready.isdisjoint(self._shell.descriptors):
                 self._pass_on(self._shell)
             if 0 in ready:
                 for request in self._lines.read():
@@ -132,33 +132,40 @@ class Desk:
             case {"op": "shell", "id": name} if self._shell is not None:
                 self._lines.say("shell-closed", id=name, message="another shell is open on this lab")
             case {"op": "shell", "id": name, "columns": columns, "rows": rows}:
-                self._shell = Shell.open(name, self._net, columns, rows)
-                self._poll.register(self._shell.terminal, select.POLLIN)
+                self._begin(Shell.open(name, self._net, columns, rows))
+            case {"op": "shell", "id": name, "script": text}:
+                self._begin(Script(name, self._net, text))
             case {"op": op, "id": name} if self._shell is not None and self._shell.name == name:
                 self._do_in_shell(self._shell, op, request)
             case _:  # for a shell that just ended
                 sys.stderr.write(f"lab: ignored {request}\n")
 
-    def _do_in_shell(self, shell: Shell, op: str, request: dict[str, Any]) -> None:
+    def _begin(self, shell: Shell | Script) -> None:
+        self._shell = shell
+        for descriptor in shell.descriptors:
+            self._poll.register(descriptor, select.POLLIN)
+
+    def _do_in_shell(self, shell: Shell | Script, op: str, request: dict[str, Any]) -> None:
         match op:
-            case "shell-input":
+            case "shell-input" if isinstance(shell, Shell):
                 shell.write(base64.b64decode(request["data"]))
-            case "shell-resize":
+            case "shell-resize" if isinstance(shell, Shell):
                 shell.resize(request["columns"], request["rows"])
             case "shell-close":
                 self._close(shell)
             case _:
                 sys.stderr.write(f"lab: ignored {request}\n")
 
-    def _pass_on(self, shell: Shell) -> None:
+    def _pass_on(self, shell: Shell | Script) -> None:
         output = shell.read()
-        if output:
-            self._lines.say("shell-output", id=shell.name, data=base64.b64encode(output).decode())
-        else:
+        if output is None:
             self._close(shell)
+        elif output:
+            self._lines.say("shell-output", id=shell.name, data=base64.b64encode(output).decode())
 
-    def _close(self, shell: Shell) -> None:
-        self._poll.unregister(shell.terminal)
+    def _close(self, shell: Shell | Script) -> None:
+        for descriptor in shell.descriptors:
+            self._poll.unregister(descriptor)
         shell.close()
         self._shell = None
         self._lines.say("shell-closed", id=shell.name)

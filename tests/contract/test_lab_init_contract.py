@@ -66,6 +66,9 @@ async def test_the_keeper_follows_the_recorded_exchange(recorded: list[dict[str,
     assert await last.read() == b"mininet> "
     await last.close()
     assert await last.read() == b""
+    script = await lab.run_script("py 6 * 7\nexit\npy 'not reached'\n")
+    assert [await script.read(), await script.read()] == [b"42\n", b""]
+    assert script.refused is None
 
     assert await asyncio.wait_for(lab.dead, 10) == "ovs-vswitchd ended (signal 9): it said nothing"
 

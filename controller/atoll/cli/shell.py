@@ -1,80 +1,156 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`shell`: Mininet's CLI on the lab that is up, at this terminal (or fed from a pipe)."""
+"""`shell`: Mininet's CLI on the lab that is up, at this terminal, or with standard input as its script."""
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
+import signal
 import sys
 import termios
 import tty
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Generator
 from typing import Any
 
-from aiohttp import WSMsgType, WSServerHandshakeError
+from aiohttp import ClientError, WSMsgType, WSServerHandshakeError
 
-from atoll.keeper.client import connected
-from atoll.model.errors import LabError
+from atoll.keeper.address import keeper_holder
+from atoll.keeper.client import KEEPER_DIED, KeeperDiedError, RefusedError, connected
+from atoll.model.errors import AtollError, LabError
 
-_END_OF_INPUT = b"\x04"  # Ctrl-D: what a terminal sends at the end of its input
+_NO_LAB = "no lab is up; `atoll up LAB` starts one"
+_LONGEST_SCRIPT = 1 << 20  # bytes; it travels as one message
 
 
 def open_shell() -> None:
-    """`atoll shell`."""
-    asyncio.run(_shell())
+    """`atoll shell`: returns at the end of the session; LabError when there is none, or the lab ends before it."""
+    if os.isatty(0):
+        asyncio.run(_converse())
+        return
+    if keeper_holder() is None:  # said before anybody writes a script
+        raise LabError(_NO_LAB)
+    asyncio.run(_run_script(_standard_input()))
 
 
-async def _shell() -> None:
+def _standard_input() -> str:
+    """All of it. Outside of any event loop, so that Ctrl-C ends the wait for it."""
+    try:
+        with open(0, "rb", closefd=False) as stream:
+            text = stream.read(_LONGEST_SCRIPT + 1)
+    except OSError as error:
+        msg = f"cannot read standard input: {error.strerror}"
+        raise AtollError(msg) from None
+    if len(text) > _LONGEST_SCRIPT:
+        msg = f"standard input is longer than {_LONGEST_SCRIPT} bytes; run it in parts"
+        raise AtollError(msg)
+    return text.decode(errors="replace")
+
+
+async def _run_script(script: str) -> None:
+    async with _session({"script": script}) as socket:
+        await _print_to_the_end(socket)
+
+
+async def _converse() -> None:
+    async with _session(_window()) as socket:
+        with _raw_terminal(), _telling_resizes(socket):
+            typing = asyncio.create_task(_send_typed(socket))
+            try:
+                await _print_to_the_end(socket)
+            except LabError:
+                os.write(1, b"\r\n")  # what is said about it gets a line of its own
+                raise
+            finally:
+                typing.cancel()
+                await asyncio.wait([typing])
+
+
+@contextlib.asynccontextmanager
+async def _session(asked: dict[str, Any]) -> AsyncGenerator[Any]:
+    """The WebSocket on which a shell was asked for; LabError for whatever is against it."""
     async with connected() as keeper:
         if keeper is None:
-            msg = "no lab is up; `atoll up LAB` starts one"
-            raise LabError(msg)
-        size = shutil.get_terminal_size()
+            raise LabError(_NO_LAB)
         try:
-            async with keeper.shell(size.columns, size.lines) as socket:
-                with _raw_terminal():
-                    typing = asyncio.create_task(_send_typed(socket))
-                    try:
-                        async for message in socket:
-                            if message.type is WSMsgType.BINARY:
-                                sys.stdout.buffer.write(message.data)
-                                sys.stdout.buffer.flush()
-                    finally:
-                        typing.cancel()
+            async with keeper.shell() as socket:
+                await socket.send_json(asked)
+                yield socket
         except WSServerHandshakeError as error:
-            msg = f"the lab gave no shell ({error.status}): it may have one open already"
+            msg = f"the keeper gave no shell: {error.status} {error.message}"
             raise LabError(msg) from None
+        except ClientError:
+            raise KeeperDiedError(KEEPER_DIED) from None
+
+
+async def _print_to_the_end(socket: Any) -> None:
+    """Print what the shell prints; returns at its end. RefusedError, KeeperDiedError."""
+    async for message in socket:
+        if message.type is WSMsgType.BINARY:
+            sys.stdout.buffer.write(message.data)
+            sys.stdout.buffer.flush()
+        elif message.type is WSMsgType.TEXT:
+            last = json.loads(message.data)
+            if last["type"] == "error":
+                raise RefusedError(last["message"], last["exit_code"])
+            return
+    raise KeeperDiedError(KEEPER_DIED)
 
 
 async def _send_typed(socket: Any) -> None:
+    """Send keys as they are typed; leaves the shell when the terminal is gone."""
     loop = asyncio.get_running_loop()
     typed: asyncio.Queue[bytes] = asyncio.Queue()
 
     def take() -> None:
-        data = os.read(sys.stdin.fileno(), 4096)
-        typed.put_nowait(data)
-        if not data:
-            loop.remove_reader(sys.stdin.fileno())
+        try:
+            typed.put_nowait(os.read(0, 4096))
+        except OSError:  # EIO: it hung up
+            typed.put_nowait(b"")
 
-    loop.add_reader(sys.stdin.fileno(), take)
+    loop.add_reader(0, take)
     try:
-        while data := await typed.get():
-            await socket.send_bytes(data)
-        await socket.send_bytes(_END_OF_INPUT)
+        with contextlib.suppress(ClientError):  # the reader of the socket says it
+            while keys := await typed.get():
+                await socket.send_bytes(keys)
+            await socket.close()
     finally:
-        with contextlib.suppress(ValueError, OSError):
-            loop.remove_reader(sys.stdin.fileno())
+        loop.remove_reader(0)
+
+
+def _window() -> dict[str, Any]:
+    size = shutil.get_terminal_size()
+    return {"columns": size.columns, "rows": size.lines}
+
+
+@contextlib.contextmanager
+def _telling_resizes(socket: Any) -> Generator[None]:
+    """While this holds, the shell learns of every new size of the terminal's window."""
+    loop = asyncio.get_running_loop()
+    telling: set[asyncio.Task[None]] = set()
+
+    async def tell() -> None:
+        with contextlib.suppress(ClientError):
+            await socket.send_json(_window())
+
+    def resized() -> None:
+        task = loop.create_task(tell())
+        telling.add(task)
+        task.add_done_callback(telling.discard)
+
+    loop.add_signal_handler(signal.SIGWINCH, resized)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGWINCH)
 
 
 @contextlib.contextmanager
 def _raw_terminal() -> Generator[None]:
     """Every key goes to the shell as typed, Ctrl-C included; the terminal is put back afterwards."""
-    if not sys.stdin.isatty():
-        yield
-        return
-    before = termios.tcgetattr(sys.stdin)
+    before = termios.tcgetattr(0)
     try:
-        tty.setraw(sys.stdin)
+        tty.setraw(0)
         yield
     finally:
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+        termios.tcsetattr(0, termios.TCSADRAIN, before)
