@@ -17,6 +17,7 @@ from atoll.keeper.address import KEEPER_SOCKET, describe_holder, keeper_holder, 
 from atoll.model.errors import AtollError, LabError
 
 _READY_TIMEOUT_S = 15.0
+_ANSWER_TIMEOUT_S = 10.0
 _EXIT_TIMEOUT_S = 30.0
 _LONGEST_LINE = 16 * 1024 * 1024  # a summary is one line
 
@@ -106,7 +107,14 @@ async def connected() -> AsyncGenerator[KeeperClient | None]:
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=5),
         read_bufsize=_LONGEST_LINE,
     ) as session:
-        yield KeeperClient(session)
+        keeper = KeeperClient(session)
+        try:
+            await asyncio.wait_for(keeper.status(), _ANSWER_TIMEOUT_S)
+        except (TimeoutError, aiohttp.ClientError):
+            holds = f"{describe_holder(*holder)} holds it and is no keeper"
+            msg = f"@atoll-keeper is the lock of this machine's lab: {holds}"
+            raise LabError(msg) from None
+        yield keeper
 
 
 class OwnKeeper:

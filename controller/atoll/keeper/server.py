@@ -52,7 +52,7 @@ class Keeper:
 
     def application(self) -> web.Application:
         """The API as an aiohttp application."""
-        app = web.Application(middlewares=[_only_our_user], client_max_size=_MAX_BODY)
+        app = web.Application(middlewares=[_errors_as_json, _only_our_user], client_max_size=_MAX_BODY)
         app.add_routes(
             [
                 web.get("/status", self._status),
@@ -233,6 +233,18 @@ async def _outcome(work: Work, emit: Emit) -> None:
         traceback.print_exc()
         message = f"internal error in the keeper: {type(error).__name__}: {error}"
         emit({"type": "error", "message": message, "exit_code": 1})
+
+
+@web.middleware
+async def _errors_as_json(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        return web.json_response({"error": f"{request.method} {request.path}: {error.reason}"}, status=error.status)
+    except (KeyError, TypeError, ValueError) as error:  # a body that is not what docs/contracts.md says
+        return web.json_response({"error": f"{request.method} {request.path}: bad request: {error}"}, status=400)
 
 
 @web.middleware
