@@ -9,7 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from atoll.control.plan import plan_sha256
 from atoll.experiment.testbed import Testbed
@@ -19,6 +19,7 @@ from atoll.model.experiment import Experiment
 from atoll.model.metrics import Point
 from atoll.model.plan import Plan
 from atoll.rundir import MetricsSpool, RunDir
+from atoll.rundir.files import Appender
 
 _DIRECTIONS = ("to_island", "to_world")
 
@@ -30,12 +31,12 @@ class Recording:
         self._dir = run_dir
         self._experiment = experiment
         self._progress = progress
-        self._lines = (run_dir.path / "link.jsonl").open("a", encoding="utf-8")
+        self._lines = Appender(run_dir.path / "link.jsonl")
         self._spool = MetricsSpool(run_dir.path / "metrics.lp.zst")
-        self._job_files: dict[str, TextIO] = {}
+        self._job_files: dict[str, Appender] = {}
         self._latest: dict[str, dict[str, Any]] = {}  # by link box
         self._previous_live: tuple[int, int] | None = None
-        self._broken: str | None = None
+        self._broken: RunError | None = None
 
     def close(self) -> None:
         """Finish the files."""
@@ -54,8 +55,8 @@ class Recording:
                 for direction in _DIRECTIONS:
                     tags = {"box": box, "direction": direction, "run": self._dir.path.name}
                     self._spool.write([Point("link", tags, line[direction], line["t_ns"])])
-        except (OSError, RunError) as error:
-            self._note_broken(error)
+        except RunError as error:
+            self._broken = self._broken or error
 
     def job_line(self, job: str) -> Callable[[dict[str, Any]], None]:
         """What takes the lines of a job: they go to logs/<job>.out as they come."""
@@ -63,17 +64,12 @@ class Recording:
         def take(line: dict[str, Any]) -> None:
             try:
                 if job not in self._job_files:
-                    self._job_files[job] = (self._dir.path / "logs" / f"{job}.out").open("a", encoding="utf-8")
-                self._job_files[job].write(json.dumps(line, separators=(",", ":")) + "\n")
-                self._job_files[job].flush()
-            except OSError as error:
-                self._note_broken(error)
+                    self._job_files[job] = Appender(self._dir.path / "logs" / f"{job}.out")
+                self._job_files[job].append(_line(line))
+            except RunError as error:
+                self._broken = self._broken or error
 
         return take
-
-    def _note_broken(self, error: OSError | RunError) -> None:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        self._broken = self._broken or f"cannot write to {self._dir.path}: {why}"
 
     def marks(self, name: str, answers: dict[str, dict[str, Any]]) -> None:
         """Record a mark of every box; what passed since the one before it."""
@@ -84,11 +80,10 @@ class Recording:
     def raise_if_broken(self) -> None:
         """RunError when something could not be written."""
         if self._broken:
-            raise RunError(self._broken)
+            raise self._broken
 
     def _write(self, box: str, line: dict[str, Any]) -> None:
-        self._lines.write(json.dumps({"box": box, **line}, separators=(",", ":")) + "\n")
-        self._lines.flush()
+        self._lines.append(_line({"box": box, **line}))
 
     def live(self, begin_ns: int, now_ns: int) -> None:
         """One live line for whoever watches: time, the link's rate, queue and drops."""
@@ -149,10 +144,13 @@ class Recording:
         self._dir.update_manifest({"tables_after": await _tables(testbed), "switch_counters": counters})
 
 
+def _line(thing: dict[str, Any]) -> bytes:
+    return json.dumps(thing, separators=(",", ":")).encode() + b"\n"
+
+
 def describe_run(testbed: Testbed, experiment: Experiment, place: str, started_ns: int) -> dict[str, Any]:
     """The manifest as it stands when a run begins."""
     return {
-        "format": 1,
         "place": place,
         "started_ns": started_ns,
         "seed": experiment.seed,

@@ -83,15 +83,11 @@ class Run:
             self._testbed.on_box_line, self._testbed.on_note = None, to_log
             with contextlib.suppress(AtollError):
                 await self._stop_jobs()
-            self._recording.close()
-            self._dir.event("outcome", time.time_ns(), outcome=outcome)
-            self._dir.update_manifest(
-                {
-                    "outcome": outcome,
-                    "finished_ns": time.time_ns(),
-                    "overhead_s": (time.time_ns() - started_ns) / 1e9 - self._experiment.duration.s,
-                }
-            )
+            try:
+                self._conclude(outcome, started_ns)
+            except RunError:
+                if outcome == "completed":  # otherwise the first error is the one to tell
+                    raise
         async with self._step("analyse"):
             return await compress_and_analyse(self._dir)
 
@@ -125,6 +121,17 @@ class Run:
             await self._testbed.settled()
             await self._recording.tables_after(self._testbed)
 
+    def _conclude(self, outcome: str, started_ns: int) -> None:
+        self._recording.close()
+        self._dir.event("outcome", time.time_ns(), outcome=outcome)
+        self._dir.update_manifest(
+            {
+                "outcome": outcome,
+                "finished_ns": time.time_ns(),
+                "overhead_s": (time.time_ns() - started_ns) / 1e9 - self._experiment.duration.s,
+            }
+        )
+
     def _note(self, text: str) -> None:
         self._dir.event("note", time.time_ns(), message=text)
         self._progress({"type": "progress", "text": text})
@@ -137,9 +144,9 @@ class Run:
         try:
             yield
         except BaseException as error:
-            self._dir.event(
-                "step", time.time_ns(), step=name, state="failed", message=str(error) or type(error).__name__
-            )
+            with contextlib.suppress(RunError):
+                why = str(error) or type(error).__name__
+                self._dir.event("step", time.time_ns(), step=name, state="failed", message=why)
             raise
         self._dir.event("step", time.time_ns(), step=name, state="end")
 
