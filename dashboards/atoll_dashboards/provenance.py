@@ -5,7 +5,18 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from atoll.model.experiment import Experiment, Link, LinkDirection
+from atoll.model.experiment import (
+    Aqm,
+    Bernoulli,
+    Codel,
+    Distribution,
+    Experiment,
+    Link,
+    LinkDirection,
+    Loss,
+    LossTrace,
+    Red,
+)
 
 Row = tuple[str, str]
 
@@ -63,8 +74,44 @@ def _short(link: Link) -> str:
 
 
 def _direction(direction: LinkDirection) -> str:
-    jitter = f" ± {direction.jitter}" if direction.jitter.ns else ""
-    return f"{direction.rate}, {direction.delay}{jitter} one way, drop-tail queue {direction.queue}"
+    words = [f"{direction.rate}, {direction.delay}{_jitter(direction)} one way"]
+    packets = f" or {direction.queue_packets} packets" if direction.queue_packets else ""
+    words.append(f"{_aqm(direction.aqm)} queue {direction.queue}{packets}")
+    words += [_loss(direction.loss)] if direction.loss else []
+    words += [f"from the load on as in {direction.trace.file}"] if direction.trace else []
+    return ", ".join(words)
+
+
+def _jitter(direction: LinkDirection) -> str:
+    jitter = direction.jitter
+    if jitter is None or not jitter.amount.ns:
+        return ""
+    how = [] if jitter.distribution is Distribution.UNIFORM else [jitter.distribution.value]
+    how += [f"correlation {_percent(jitter.correlation)}"] if jitter.correlation else []
+    how += ["reordering"] if direction.reorder else []
+    return f" ± {jitter.amount}" + (f" ({', '.join(how)})" if how else "")
+
+
+def _aqm(aqm: Aqm | None) -> str:
+    if isinstance(aqm, Codel):
+        return f"CoDel (target {aqm.target}, interval {aqm.interval})"
+    if isinstance(aqm, Red):
+        return f"RED ({aqm.min} to {aqm.max}, {_percent(aqm.probability)}, weight {aqm.weight:g})"
+    return "drop-tail"
+
+
+def _loss(loss: Loss) -> str:
+    if isinstance(loss, Bernoulli):
+        return f"loss {_percent(loss.probability)}"
+    if isinstance(loss, LossTrace):
+        return f"loss as in {loss.file}"
+    states = f"{_percent(loss.loss_good)} good, {_percent(loss.loss_bad)} bad"
+    turns = f"good to bad {_percent(loss.good_to_bad)}, back {_percent(loss.bad_to_good)}"
+    return f"Gilbert-Elliott loss ({states}; {turns})"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:g} %"
 
 
 def _instant(t_ns: int) -> str:

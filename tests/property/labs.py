@@ -118,7 +118,7 @@ def experiments(draw: st.DrawFn, network: Network, *, taps: bool = True) -> Expe
 def experiment(network: Network, hops: Sequence[str], latency: Sequence[tuple[str, str]] = ()) -> Experiment:
     """An experiment with this chain and these latency classes; every emulator in the chain is a GEO link."""
     kinds = {box.name: box.kind for box in network.boxes}
-    to_island = LinkDirection(Rate(16 * 10**6), Duration(250 * 10**6), Size(100_000), Duration(0))
+    to_island = LinkDirection(Rate(16 * 10**6), Duration(250 * 10**6), Size(100_000))
     to_world = replace(to_island, rate=Rate(4 * 10**6))
     return Experiment(
         name="geo",

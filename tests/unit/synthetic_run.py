@@ -78,8 +78,8 @@ def network(clients: int = 6) -> Network:
 
 def experiment(**changes: Any) -> Experiment:
     """GEO, 16 Mbit/s, a queue of 100 kB; keyword arguments replace whole fields."""
-    to_island = LinkDirection(Rate(16_000_000), Duration(250_000_000), Size(100_000), Duration(0))
-    to_world = LinkDirection(Rate(4_000_000), Duration(250_000_000), Size(100_000), Duration(0))
+    to_island = LinkDirection(Rate(16_000_000), Duration(250_000_000), Size(100_000))
+    to_world = LinkDirection(Rate(4_000_000), Duration(250_000_000), Size(100_000))
     fields: dict[str, Any] = {
         "name": "synthetic",
         "file": "synthetic.yaml",

@@ -97,7 +97,7 @@ def test_defaults(load):
         False,
         Size(16 * 10**6),
     )
-    assert (experiment.links[0].counts, experiment.links[0].to_island.jitter) == (Counted.IP, Duration(0))
+    assert (experiment.links[0].counts, experiment.links[0].to_island.jitter) == (Counted.IP, None)
 
 
 def test_defaults_of_a_transfer(load):

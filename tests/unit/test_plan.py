@@ -15,7 +15,7 @@ from atoll.control.hosts import tcp_sysctls
 from atoll.control.plan import make_plan, plan_json, plan_sha256
 from atoll.control.show import changes_text, plan_text
 from atoll.model.codec import from_json
-from atoll.model.experiment import Chain, Experiment, Traffic
+from atoll.model.experiment import Chain, Distribution, Experiment, Jitter, Traffic
 from atoll.model.load import load_experiment
 from atoll.model.network import Network
 from atoll.model.plan import Phase, Plan
@@ -127,7 +127,9 @@ def test_jitter_of_both_directions_adds_up(geo: tuple[Network, Experiment]) -> N
     shaky = tuple(replace(each, jitter=Duration(1_000_000)) for each in delay.classes)
     network = replace(network, delay_boxes=(replace(delay, classes=shaky),))
     link = experiment.links[0]
-    unsteady = replace(link, to_island=replace(link.to_island, jitter=Duration(3_000_000)))
+    unsteady = replace(
+        link, to_island=replace(link.to_island, jitter=Jitter(Distribution.UNIFORM, Duration(3_000_000)))
+    )
     checks = {check.src: check for check in make_plan(network, replace(experiment, links=(unsteady,))).checks}
     assert checks["w1"].jitter_ns == 5_000_000
     assert checks["ws"].jitter_ns == 3_000_000

@@ -9,7 +9,8 @@ Names are fixed, other parts of the house look jobs up by them: ``link-<box>``, 
 import hashlib
 from typing import Any
 
-from atoll.model.experiment import Experiment, Link, LinkDirection, Transfer
+from atoll.control.link_config import direction_config
+from atoll.model.experiment import Experiment, Link, Transfer
 from atoll.model.network import DelayBox, Host, HostRole, Network
 from atoll.model.plan import CapturePoint, JobSpec, Phase
 
@@ -74,19 +75,10 @@ def _link(network: Network, experiment: Experiment, link: Link) -> JobSpec:
         "counts": link.counts.value,
         "mtu": _MTU,
         "seed": _seed(experiment, f"link-{box.name}"),
-        "to_island": _direction(link.to_island),
-        "to_world": _direction(link.to_world),
+        "to_island": direction_config(link.to_island),
+        "to_world": direction_config(link.to_world),
     }
     return _host_job(f"link-{box.name}", box.name, Phase.SERVICE, "link", config)
-
-
-def _direction(direction: LinkDirection) -> dict[str, int]:
-    return {
-        "rate_bit_s": direction.rate.bit_s,
-        "delay_ns": direction.delay.ns,
-        "jitter_ns": direction.jitter.ns,
-        "queue_bytes": direction.queue.bytes,
-    }
 
 
 def _delay(experiment: Experiment, box: DelayBox) -> JobSpec:

@@ -45,9 +45,13 @@ def plan_sha256(plan: Plan) -> str:
 
 
 def path_checks(network: Network, experiment: Experiment) -> tuple[PathCheck, ...]:
-    """Every path from a world host to an island host with the round-trip time its configuration adds up to."""
-    link_rtt = sum(link.to_island.delay.ns + link.to_world.delay.ns for link in experiment.links)
-    link_jitter = sum(link.to_island.jitter.ns + link.to_world.jitter.ns for link in experiment.links)
+    """Every path from a world host to an island host with the round-trip time its configuration adds up to.
+
+    Links that follow a trace are where it begins: the paths are tested before the load.
+    """
+    ways = [way for link in experiment.links for way in (link.to_island, link.to_world)]
+    link_rtt = sum(way.delay_at_start.ns for way in ways)
+    link_jitter = sum(way.jitter.reach.ns for way in ways if way.jitter)
     known = {each.name: each for box in network.delay_boxes for each in box.classes}
     delayed: dict[str, LatencyClass] = {host: known[name] for host, name in experiment.latency}
     checks: list[PathCheck] = []

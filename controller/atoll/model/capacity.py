@@ -74,12 +74,11 @@ def trunk_loads(network: Network, steering: Steering) -> Iterator[TrunkLoad]:
 
 
 def longest_rtt(network: Network, steering: Steering) -> Duration:
-    """The longest base RTT of the experiment: the links both ways and the longest latency class in use."""
+    """The longest base RTT of the experiment: the links at their longest, and the longest latency class in use."""
     used = {name for _, name in steering.latency}
     terrestrial = [delay.rtt.ns for box in network.delay_boxes for delay in box.classes if delay.name in used]
-    return Duration(
-        sum(link.to_island.delay.ns + link.to_world.delay.ns for link in steering.links) + max(terrestrial, default=0)
-    )
+    links = sum(way.delays[1].ns for link in steering.links for way in (link.to_island, link.to_world))
+    return Duration(links + max(terrestrial, default=0))
 
 
 def bottleneck(steering: Steering) -> Rate:

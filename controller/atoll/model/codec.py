@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Model values to JSON and back: one codec for plan, manifest and the protocols between processes.
 
-    dataclass               object of its fields; an Action also carries its class name as "kind"
+    dataclass               object of its fields; one of several (an Action, a Loss) also has its class name as "kind"
     Rate, Duration, Size    integer: bit/s, nanoseconds, bytes
     Enum, address, network  text
     tuple                   list
@@ -53,7 +53,13 @@ def from_json(cls: type[T], data: Any) -> T:
 
 
 _JSON_SCALARS = (str, int, float, bool)
-_TAGGED = frozenset({"Output", "PushVlan", "PopVlan"})  # members of flow.Action
+_TAGGED = frozenset(
+    {
+        *("Output", "PushVlan", "PopVlan"),  # members of flow.Action
+        *("Bernoulli", "GilbertElliott", "LossTrace"),  # of experiment.Loss
+        *("Codel", "Red"),  # of experiment.Aqm
+    }
+)
 
 
 def _is_quantity(cls: type[Any]) -> bool:

@@ -70,22 +70,27 @@ class Document:
 
 def read_document(path: Path) -> Document:
     """Read and compose a file; whatever is wrong with it becomes a mistake, never an exception."""
+    text = read_text(path, "YAML", _MOST_BYTES)
+    return Document(text.file, None, {}, (text,)) if isinstance(text, Mistake) else compose_document(text, label(path))
+
+
+def read_text(path: Path, what: str, most_bytes: int) -> str | Mistake:
+    """The text of a regular file of UTF-8, or why there is none; ``what`` is the kind of file that is wanted."""
     file = label(path)
     try:
         with open(path, "rb", opener=_open_without_waiting) as opened:  # Path.open takes no opener
             if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
-                return _unreadable(file, 0, "is not a regular file; give a YAML file")
-            content = opened.read(_MOST_BYTES + 1)
+                return Mistake(file, 0, f"is not a regular file; give a {what} file")
+            content = opened.read(most_bytes + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        return _unreadable(file, 0, _why_unreadable(error))
-    if len(content) > _MOST_BYTES:
-        return _unreadable(file, 0, f"is larger than {_MOST_BYTES // 10**6} MB; that is no description")
+        return Mistake(file, 0, _why_unreadable(error, what))
+    if len(content) > most_bytes:
+        return Mistake(file, 0, f"is larger than {most_bytes // 10**6} MB; that is no description")
     try:
-        text = content.decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        return _unreadable(file, line, f"byte 0x{content[error.start]:02x} is not UTF-8; save the file as UTF-8 text")
-    return compose_document(text, file)
+        return Mistake(file, line, f"byte 0x{content[error.start]:02x} is not UTF-8; save the file as UTF-8 text")
 
 
 def compose_document(text: str, file: str) -> Document:
@@ -128,11 +133,11 @@ def _open_without_waiting(name: str, flags: int) -> int:
     return os.open(name, flags | os.O_NONBLOCK)  # a FIFO without a writer would never open
 
 
-def _why_unreadable(error: OSError | ValueError) -> str:
+def _why_unreadable(error: OSError | ValueError, what: str) -> str:
     if isinstance(error, FileNotFoundError):
         return "there is no such file"
     if isinstance(error, IsADirectoryError):
-        return "is a directory; give a YAML file"
+        return f"is a directory; give a {what} file"
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return f"cannot be read: {reason}"
 

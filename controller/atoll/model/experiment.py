@@ -14,14 +14,130 @@ class Counted(StrEnum):
     ETHERNET = "ethernet"  # the frame as captured: IP packet plus 14 bytes
 
 
+class Distribution(StrEnum):
+    """How jitter is spread around the delay."""
+
+    UNIFORM = "uniform"
+    NORMAL = "normal"
+    PARETO = "pareto"
+
+
+_DEVIATIONS_CHECKED = 4  # one normally distributed packet in 16000 is further off
+
+
+@dataclass(frozen=True, slots=True)
+class Jitter:
+    """Variation of the propagation delay from packet to packet."""
+
+    distribution: Distribution
+    amount: Duration  # half the width if uniform, else the standard deviation
+    correlation: float = 0.0  # of a packet's jitter with that of the packet before, 0 to 1
+
+    @property
+    def reach(self) -> Duration:
+        """How far from the delay packets are expected: all of them if uniform, else nearly all."""
+        return (
+            self.amount if self.distribution is Distribution.UNIFORM else Duration(_DEVIATIONS_CHECKED * self.amount.ns)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Bernoulli:
+    """Every packet is lost with the same probability, whatever became of the others."""
+
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class GilbertElliott:
+    """Bursty loss: a channel that is good or bad, decided anew with every packet (Gilbert 1960, Elliott 1963)."""
+
+    good_to_bad: float
+    bad_to_good: float
+    loss_good: float = 0.0
+    loss_bad: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class LossTrace:
+    """Which packets are lost, one after the other and from the beginning again."""
+
+    file: str = field(compare=False)
+    lost: tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Codel:
+    """Controlled delay (RFC 8289) instead of drop-tail."""
+
+    target: Duration  # sojourn time that may stand
+    interval: Duration  # for how long; about the longest round-trip time
+
+
+@dataclass(frozen=True, slots=True)
+class Red:
+    """Random early detection (Floyd and Jacobson 1993) instead of drop-tail."""
+
+    min: Size  # of the average queue; below it nothing is dropped
+    max: Size  # of the average queue; above it everything is
+    probability: float  # of a drop as the average comes near max
+    weight: float  # of the present queue in the moving average
+
+
+Loss = Bernoulli | GilbertElliott | LossTrace
+Aqm = Codel | Red
+
+
+@dataclass(frozen=True, slots=True)
+class TraceRow:
+    """The state of a link direction from ``t`` on; what is None is as configured."""
+
+    t: Duration  # since the load began
+    rate: Rate | None = None
+    delay: Duration | None = None
+    loss: float | None = None  # probability of each packet
+    blocked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A link direction as a function of time: each row holds until the next one, the last one for ever.
+
+    The first row is at 0 and holds before the load begins as well. Times ascend strictly. docs/traces.md
+    """
+
+    file: str = field(compare=False)
+    rows: tuple[TraceRow, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class LinkDirection:
-    """One direction of a satellite link: drop-tail byte queue, serialisation, propagation."""
+    """One direction of a satellite link: loss, byte queue, serialisation, propagation.
+
+    ``rate`` and ``queue`` bound what a trace and an AQM make of them: no row has a higher rate.
+    """
 
     rate: Rate
     delay: Duration  # one way
     queue: Size
-    jitter: Duration  # uniform in +/- jitter around the delay, order kept
+    jitter: Jitter | None = None
+    queue_packets: int | None = None  # also a limit in packets
+    reorder: bool = False  # whether packets may overtake each other through jitter
+    loss: Loss | None = None
+    aqm: Aqm | None = None  # None: drop-tail
+    trace: Trace | None = None
+
+    @property
+    def delay_at_start(self) -> Duration:
+        """The delay until the load begins."""
+        first = self.trace.rows[0].delay if self.trace else None
+        return self.delay if first is None else first
+
+    @property
+    def delays(self) -> tuple[Duration, Duration]:
+        """The least and the greatest delay the direction ever has."""
+        found = [self.delay if row.delay is None else row.delay for row in self.trace.rows] if self.trace else []
+        return min(found, default=self.delay), max(found, default=self.delay)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ Importing this module imports pydantic and ruamel.yaml (0.1 s): do it where it i
 
 from pathlib import Path
 
+from atoll.model.beside import Beside
 from atoll.model.document import Document, read_document
 from atoll.model.errors import DescriptionError
 from atoll.model.experiment import Experiment
@@ -65,7 +66,7 @@ def _resolve_experiment(path: Path, document: Document) -> tuple[Network, Experi
         else:
             lab = Lab(found)
             mistakes += lab.mistakes
-    experiment, wrong = resolve_experiment(parsed, lab)
+    experiment, wrong = resolve_experiment(parsed, lab, Beside(path.parent))
     mistakes += wrong
     if mistakes or lab is None or lab.network is None:
         raise DescriptionError(mistakes)

@@ -8,6 +8,7 @@ ValueErrors are read by users, after the name of the field (see ``wording``).
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, NetmaskValueError
 from typing import Annotated, Any
 
@@ -27,6 +28,8 @@ _NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
 _INTERFACE = re.compile(rf"[a-z][a-z0-9.-]{{0,{INTERFACE_NAME_MAX - 1}}}")
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 _PORT = re.compile(r"([a-z][a-z0-9-]*)/([0-9]{1,5})")
+_SHARE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*%\s*")
+_LONGEST_SHARE = 30  # characters
 _UNUSABLE = (
     (IPv4Network("0.0.0.0/8"), "'this network' (RFC 1122)"),
     (IPv4Network("127.0.0.0/8"), "loopback"),
@@ -70,6 +73,38 @@ class Between:
 
     def __get_pydantic_json_schema__(self, _core: CoreSchema, _handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         return {"type": "string", "pattern": rf"^\s*[0-9]+(\.[0-9]+)?\s*({'|'.join(self.kind.UNITS)})\s*$"}
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Annotates a field that holds a probability or another share of one, written in per cent."""
+
+    low: str = "0 %"
+
+    def read(self, text: object) -> float:
+        """The share, from 0.0 to 1.0; ValueError says why ``text`` is none."""
+        found = _percent(text)
+        if found is None:
+            msg = f"{shown(text)} is not a share; write a number and %, such as '0.1 %'"
+            raise ValueError(msg)
+        if found < (_percent(self.low) or 0):
+            msg = f"{shown(text)} is too small; it must be at least {self.low}"
+            raise ValueError(msg)
+        if found > 100:
+            msg = f"{shown(text)} is too large; it must be at most 100 %"
+            raise ValueError(msg)
+        return float(found / 100)
+
+    def __get_pydantic_core_schema__(self, _kind: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.read)
+
+    def __get_pydantic_json_schema__(self, _core: CoreSchema, _handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"type": "string", "pattern": f"^{_SHARE.pattern}$"}
+
+
+def _percent(text: object) -> Decimal | None:
+    found = _SHARE.fullmatch(text) if isinstance(text, str) and len(text) <= _LONGEST_SHARE else None
+    return Decimal(found[1]) if found else None
 
 
 def _text(read: Callable[[str], Any], what: str, example: str) -> Callable[[object], Any]:

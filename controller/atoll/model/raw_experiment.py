@@ -9,13 +9,9 @@ from pydantic import Field, PlainValidator, WithJsonSchema
 from atoll.model.errors import shown
 from atoll.model.experiment import Counted
 from atoll.model.raw import Between, Key, Name, Raw
-from atoll.model.units import Duration, Rate, Size
+from atoll.model.raw_link import RawDirection
+from atoll.model.units import Duration, Size
 
-MTU = Size(1500)  # the experiment network's: wire-size frames only
-
-LinkRate = Annotated[Rate, Between(Rate, "1 kbit/s", "100 Gbit/s")]
-Delay = Annotated[Duration, Between(Duration, "0 ms", "60 s")]
-Queue = Annotated[Size, Between(Size, "1500 B", "4 GB", " (one MTU), or no full-size packet ever fits")]
 RunTime = Annotated[Duration, Between(Duration, "1 s", "168 h")]
 Start = Annotated[Duration, Between(Duration, "0 s", "168 h")]
 PingInterval = Annotated[Duration, Between(Duration, "1 ms", "1 h")]
@@ -37,19 +33,6 @@ CongestionControl = Annotated[
     PlainValidator(_congestion_control),
     WithJsonSchema({"type": "string", "pattern": f"^{_CONGESTION_CONTROL.pattern}$"}),
 ]
-
-
-class RawDirection(Raw):
-    """One direction of a satellite link."""
-
-    rate: LinkRate = Field(description="Rate at which packets are serialised.", examples=["16 Mbit/s"])
-    delay: Delay = Field(description="Propagation delay, one way.", examples=["250 ms"])
-    queue: Queue = Field(description="Capacity of the drop-tail byte queue, at least 1500 B.", examples=["100 kB"])
-    jitter: Delay = Field(
-        default=Duration(0),
-        description="Uniform +/- jitter around the delay, order kept; at most the delay; default 0 ms.",
-        examples=["5 ms"],
-    )
 
 
 class RawLink(Raw):

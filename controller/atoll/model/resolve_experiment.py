@@ -3,6 +3,7 @@
 
 from collections.abc import Iterator
 
+from atoll.model.beside import Beside
 from atoll.model.capacity import (
     Steering,
     bandwidth_delay_product,
@@ -17,7 +18,6 @@ from atoll.model.experiment import (
     Chain,
     Experiment,
     Link,
-    LinkDirection,
     PingSeries,
     TcpSettings,
     Traffic,
@@ -25,8 +25,9 @@ from atoll.model.experiment import (
 )
 from atoll.model.network import BoxKind, HostRole, Network
 from atoll.model.parse import Parsed
-from atoll.model.raw_experiment import RawDirection, RawExperiment
+from atoll.model.raw_experiment import RawExperiment
 from atoll.model.resolve_lab import Lab
+from atoll.model.resolve_link import resolve_direction
 from atoll.model.wording import call, suggest
 
 _NEEDED = {  # by every experiment
@@ -40,23 +41,27 @@ _NEEDED_FOR_LOAD = {
 }
 
 
-def resolve_experiment(parsed: Parsed[RawExperiment], lab: Lab | None) -> tuple[Experiment, tuple[Mistake, ...]]:
+def resolve_experiment(
+    parsed: Parsed[RawExperiment], lab: Lab | None, beside: Beside
+) -> tuple[Experiment, tuple[Mistake, ...]]:
     """The experiment and its mistakes; only without mistakes, and with a lab without any, is it to be believed.
 
-    Without a lab that could be read, what refers to it goes unchecked.
+    Without a lab that could be read, what refers to it goes unchecked. ``beside`` reads the other files it names.
     """
-    resolver = _Resolver(parsed)
+    resolver = _Resolver(parsed, beside)
     resolver.check_times()
     if lab and lab.network and lab.parsed:
         resolver.check_against(lab, lab.network)
-    return resolver.experiment(lab.document.file if lab else parsed.raw.lab), tuple(resolver.mistakes)
+    mistakes = tuple(dict.fromkeys(resolver.mistakes))  # a file may be named twice
+    return resolver.experiment(lab.document.file if lab else parsed.raw.lab), mistakes
 
 
 class _Resolver:
-    def __init__(self, parsed: Parsed[RawExperiment]) -> None:
+    def __init__(self, parsed: Parsed[RawExperiment], beside: Beside) -> None:
         self.parsed = parsed
         self.raw = parsed.raw
         self.mistakes: list[Mistake] = []
+        self.links = tuple(self.resolve_links(beside))
 
     def wrong(self, place: Place, message: str) -> None:
         words = call(place)
@@ -74,7 +79,7 @@ class _Resolver:
             seed=raw.seed,
             duration=raw.duration,
             chain=Chain(raw.name, tuple(raw.chain)),
-            links=tuple(self.links()),
+            links=self.links,
             latency=tuple(raw.latency.items()),
             traffic=Traffic(raw.traffic.channels, raw.traffic.flow_sizes, raw.traffic.port),
             transfer=transfer,
@@ -82,20 +87,16 @@ class _Resolver:
             tcp=TcpSettings(raw.tcp.congestion_control, raw.tcp.ecn, raw.tcp.buffer_max),
         )
 
-    def links(self) -> Iterator[Link]:
+    def resolve_links(self, beside: Beside) -> Iterator[Link]:
         """Settings in the order of the chain, then those no hop needs."""
         for name in sorted(self.raw.links, key=lambda name: (*self.raw.chain, name).index(name)):
-            raw = self.raw.links[name]
-            yield Link(name, _direction(raw.to_island), _direction(raw.to_world), raw.counts)
+            raw, document = self.raw.links[name], self.parsed.document
+            to_island, wrong = resolve_direction(raw.to_island, ("links", name, "to_island"), document, beside)
+            to_world, also_wrong = resolve_direction(raw.to_world, ("links", name, "to_world"), document, beside)
+            self.mistakes += (*wrong, *also_wrong)
+            yield Link(name, to_island, to_world, raw.counts)
 
     def check_times(self) -> None:
-        for name, link in self.raw.links.items():
-            for key, direction in (("to_island", link.to_island), ("to_world", link.to_world)):
-                if direction.jitter > direction.delay:
-                    self.wrong(
-                        ("links", name, key, "jitter"),
-                        f"{direction.jitter} exceeds the delay; write at most {direction.delay}",
-                    )
         transfer, duration = self.raw.transfer, self.raw.duration
         if transfer and self.parsed.whole("duration") and transfer.start >= duration:
             self.wrong(("transfer", "start"), f"{transfer.start} is not before the end at {duration}; start it earlier")
@@ -165,7 +166,7 @@ class _Resolver:
         """Cables fast enough for what the links pass, socket buffers large enough to fill them."""
         boxes = {box.name for box in network.boxes}
         known = boxes | {tap.name for tap in network.taps}
-        links = tuple(link for link in self.links() if link.box in self.raw.chain)
+        links = tuple(link for link in self.links if link.box in self.raw.chain)
         steering = Steering(
             tuple(hop for hop in self.raw.chain if hop in known), links, tuple(self.raw.latency.items())
         )
@@ -195,7 +196,3 @@ class _Resolver:
                 f"{self.raw.tcp.buffer_max} is less than the bandwidth-delay product, {rate} x {rtt} = {product}; "
                 "write at least that",
             )
-
-
-def _direction(raw: RawDirection) -> LinkDirection:
-    return LinkDirection(raw.rate, raw.delay, raw.queue, raw.jitter)

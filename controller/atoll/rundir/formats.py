@@ -7,13 +7,30 @@ from typing import Any
 
 from atoll.model.errors import RunDirError
 
-FORMAT = 1
+FORMAT = 2
 """What this version writes. Raise it whenever an old reader would misread a new run, and add a migration."""
 
 Manifest = dict[str, Any]
 Migration = Callable[[Manifest], Manifest]
 
-MIGRATIONS: Mapping[int, Migration] = {}
+
+def _jitter_has_a_distribution(manifest: Manifest) -> Manifest:
+    """1 -> 2: jitter of a link's direction was a number, half the width of a uniform distribution."""
+
+    def direction(old: Manifest) -> Manifest:
+        jitter = {"distribution": "uniform", "amount": old["jitter"], "correlation": 0.0} if old["jitter"] else None
+        return old | {"jitter": jitter}
+
+    def link(old: Manifest) -> Manifest:
+        return old | {way: direction(old[way]) for way in ("to_island", "to_world")}
+
+    experiment = manifest.get("experiment")
+    if experiment is None:  # the run ended before it was planned
+        return manifest
+    return manifest | {"experiment": experiment | {"links": [link(old) for old in experiment["links"]]}}
+
+
+MIGRATIONS: Mapping[int, Migration] = {1: _jitter_has_a_distribution}
 """From format n to n + 1, by n. They change what was read, never the files: raw data is not rewritten."""
 
 

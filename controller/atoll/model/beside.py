@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files that an experiment names besides its lab: traces. Each is read once, however often it is named."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from atoll.model.document import label, read_text
+from atoll.model.errors import Mistake
+from atoll.model.experiment import LossTrace, Trace
+from atoll.model.trace import MOST_BYTES, Read, read_loss_trace, read_trace
+
+T = TypeVar("T")
+
+
+class Beside:
+    """Traces by their path relative to the folder of the experiment.
+
+    A file that cannot be read is a Read without anything found and one mistake, at line 0.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._traces: dict[str, Read[Trace]] = {}
+        self._loss_traces: dict[str, Read[LossTrace]] = {}
+
+    def trace(self, name: str) -> Read[Trace]:
+        """A trace of rate, delay, loss and blockage."""
+        return self._read(name, self._traces, "CSV", read_trace)
+
+    def loss_trace(self, name: str) -> Read[LossTrace]:
+        """A trace of the fate of packets."""
+        return self._read(name, self._loss_traces, "text", read_loss_trace)
+
+    def _read(self, name: str, known: dict[str, Read[T]], what: str, read: Callable[[str, str], Read[T]]) -> Read[T]:
+        if name not in known:
+            path = self._folder / name
+            text = read_text(path, what, MOST_BYTES)
+            known[name] = Read(None, (text,)) if isinstance(text, Mistake) else read(text, label(path))
+        return known[name]
