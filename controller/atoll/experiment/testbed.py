@@ -209,9 +209,9 @@ class Testbed:
         wanted = _services_of(plan)
         for name, (spec, job) in list(self._services.items()):
             if name not in wanted or wanted[name] != spec:
+                del self._services[name]  # before it ends: its watcher tells this end from a failure by that
                 await job.stop(1.0)
                 await job.wait()
-                del self._services[name]
         for name, spec in wanted.items():
             if name not in self._services:
                 job = await self.agent.start_job(
