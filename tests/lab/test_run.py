@@ -6,17 +6,27 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from atoll.analysis.records import RECORD
 from tests.lab.sandbox import ATOLL, ROOT, Sandbox
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
 
 GEO = ROOT / "examples" / "geo.yaml"
 MEO = ROOT / "examples" / "meo.yaml"
+
+HOST_BINARY = ROOT / "target" / "release" / "atoll-host"
+
+# Ports of the chain switch, as in emulation/labs/island.yaml.
+SAT_PORTS = (15, 16)
+PEP_PORTS = {11: "pep-w", 12: "pep-w", 19: "pep-i", 20: "pep-i"}
+CODER_PORTS = {13: "coder-w", 14: "coder-w", 17: "coder-i", 18: "coder-i"}
 
 CONFIGURED_RTT_MS = {"w1": 5, "w2": 20, "w3": 50, "w4": 90, "w5": 140, "w6": 200}
 
@@ -89,6 +99,40 @@ def test_captures_and_the_link_count_the_same_loss_to_the_byte(summary: dict[str
     assert summary["loss_bytes_captures"] == summary["loss_bytes_link"]
 
 
+def test_the_wire_shows_every_server_at_both_taps(summary: dict[str, Any], tmp_path: Path) -> None:
+    """What a server sends passes the world tap; what of it reaches the island tap passed the world tap before."""
+    world, island = (packets_of(summary, name, tmp_path) for name in ("world", "island"))
+    for number in range(1, 7):
+        server = int(ip_address(f"10.10.0.{number}"))
+        sent, arrived = (wire_keys(packets, server) for packets in (world, island))
+        assert arrived, f"nothing of w{number} reached the island"
+        assert arrived <= sent
+
+
+def test_no_packet_enters_a_box_outside_the_chain(summary: dict[str, Any]) -> None:
+    """The switch's own port counters: into PEPs and coders, which this chain leaves out, it sent nothing."""
+    manifest = json.loads((Path(summary["run_dir"]) / "manifest.json").read_text())
+    ports = manifest["switch_counters"]["sw-c"]["ports"]
+    outside = {name: ports[str(port)]["tx_packets"] for port, name in {**PEP_PORTS, **CODER_PORTS}.items()}
+    assert set(outside.values()) == {0}, outside
+    assert all(ports[str(port)]["tx_packets"] > 1000 for port in SAT_PORTS)
+
+
+def packets_of(summary: dict[str, Any], capture: str, directory: Path) -> Any:
+    """Packet records of one of the run's captures."""
+    out = directory / f"{capture}.bin"
+    source = Path(summary["run_dir"]) / "captures" / f"{capture}.pcap.zst"
+    subprocess.run([HOST_BINARY, "pcap", "records", source, out, "--side", "10.20.0.0/16"], check=True, timeout=60)
+    return np.fromfile(out, RECORD)
+
+
+def wire_keys(packets: Any, source: int) -> set[tuple[int, ...]]:
+    """Enough of each packet from an address to know it again further on; a retransmission is another packet."""
+    ours = packets[packets["src"] == source]
+    fields = ("dst", "sport", "dport", "seq", "ip_id", "payload_bytes")
+    return set(zip(*(ours[name].tolist() for name in fields), strict=True))
+
+
 def test_flows_complete(summary: dict[str, Any]) -> None:
     assert summary["flows_completed"] > 20
     assert summary["seed"] == 1
@@ -100,11 +144,22 @@ def test_the_flows_are_those_the_seed_draws(sandbox: Sandbox, summary: dict[str,
         row for path in (Path(summary["run_dir"]) / "logs").glob("flows-*.csv") for row in csv.DictReader(path.open())
     ]
     assert {int(row["channel"]) for row in rows} == set(range(20))
-    tool = ROOT / "target" / "release" / "atoll-host"
     for channel in (0, 7, 19):
-        ours = sorted((int(row["flow"]), int(row["size_bytes"])) for row in rows if row["channel"] == str(channel))
+        logged = [row for row in rows if row["channel"] == str(channel)]
+        ours = sorted((int(row["flow"]), int(row["size_bytes"])) for row in logged)
         drawn = subprocess.run(
-            [tool, "flows", "--seed", "1", "--channel", str(channel), "--count", str(len(ours)), "--servers", "6"],
+            [
+                HOST_BINARY,
+                "flows",
+                "--seed",
+                "1",
+                "--channel",
+                str(channel),
+                "--count",
+                str(len(ours)),
+                "--servers",
+                "6",
+            ],
             capture_output=True,
             text=True,
             check=True,
@@ -135,17 +190,21 @@ class TestLabThatStays:
         sandbox.wait_clean()
 
     def test_every_routed_box_is_crossed_in_both_directions(self, sandbox: Sandbox) -> None:
-        """Four plain routers stand in the chain: a reply's TTL is 64 - 4."""
-        assert "ttl=60" in shell(sandbox, "w1 ping -c 1 10.20.0.1")
+        """Four plain routers stand in the chain: every server's ping is answered with a TTL of 64 - 4."""
+        for server in CONFIGURED_RTT_MS:
+            assert "ttl=60" in shell(sandbox, f"{server} ping -c 1 10.20.0.1"), server
 
     def test_no_host_reaches_what_no_entry_promises(self, sandbox: Sandbox) -> None:
+        """Not even with a route and a neighbour of its own making: no entry takes world hosts to world hosts."""
+        shell(sandbox, "w1 ip route add 10.10.0.2 dev w1-eth0")
+        shell(sandbox, "w1 ip neigh replace 10.10.0.2 lladdr 02:a7:00:01:00:02 dev w1-eth0")
         assert "1 packets transmitted, 0 received" in shell(sandbox, "w1 ping -c 1 -W 1 10.10.0.2")
 
     def test_no_switch_forwards_by_itself(self, sandbox: Sandbox) -> None:
         for switch in ("sw-w1", "sw-w2", "sw-c", "sw-i"):
             table = shell(sandbox, f"sh ovs-ofctl -O OpenFlow13 dump-flows {switch}")
             assert "actions=" in table
-            for word in ("NORMAL", "FLOOD", "CONTROLLER", "ALL", "mod_dl", "set_field"):
+            for word in ("NORMAL", "FLOOD", "CONTROLLER", "ALL", "mod_dl", "eth_src", "eth_dst"):
                 assert word not in table
 
     def test_a_second_apply_changes_nothing(self, sandbox: Sandbox) -> None:
