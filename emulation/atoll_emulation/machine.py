@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ def require_machine() -> None:
     Completes a plain user's PATH, for this process and what it starts.
     """
     _complete_path()
-    missing = missing_tools() + missing_namespaces() + missing_tun()
+    missing = missing_tools() + missing_namespaces() + missing_tun() + hidden_installation()
     if missing:
         raise MachineError("\n".join(missing))
 
@@ -90,6 +91,15 @@ def missing_tun() -> list[str]:
     except OSError as error:
         return [f"{_TUN} {_TUN_REMEDIES.get(error.errno or 0, f'cannot be opened: {error.strerror}')}"]
     return []
+
+
+def hidden_installation() -> list[str]:
+    """A line when the lab's processes would not find this program, being below /run, which the lab has of its own."""
+    places = (Path(__file__).parent, Path(sys.prefix), Path(sys.base_prefix))
+    hidden = [str(place) for place in places if namespaces.hidden_in_lab(place)]
+    if not hidden:
+        return []
+    return [f"{hidden[0]}: the lab has a /run of its own and does not see this installation; install it elsewhere"]
 
 
 _TUN_REMEDIES = {

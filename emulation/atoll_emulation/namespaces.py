@@ -5,11 +5,14 @@ import contextlib
 import ctypes
 import os
 import subprocess
+from pathlib import Path
 
 from atoll.model.errors import LabError
 from atoll_emulation import netdev
 
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 2, 4, 8
+
+_RUN = "/run"
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -41,13 +44,18 @@ def why_no_namespaces() -> str | None:
     return tried.stderr.strip().splitlines()[-1] if tried.stderr.strip() else f"exit code {tried.returncode}"
 
 
+def hidden_in_lab(path: Path) -> bool:
+    """Whether processes in the lab do not see this file or directory of the outside, because of their own /run."""
+    return path.resolve().is_relative_to(_RUN)
+
+
 def furnish() -> None:
     """Give the namespaces this process is first in their own /proc, /run and /sys, and bring ``lo`` up.
 
     /tmp and everything else stay shared with the outside. Raises LabError.
     """
     _mount("proc", "/proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
-    _mount("tmpfs", "/run", _MS_NOSUID | _MS_NODEV, "mode=755")
+    _mount("tmpfs", _RUN, _MS_NOSUID | _MS_NODEV, "mode=755")
     with contextlib.suppress(LabError):  # some containers forbid it; nothing here needs /sys/class/net to be the lab's
         _mount("sysfs", "/sys", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
     netdev.disable_ipv6()

@@ -127,7 +127,7 @@ def status(json: Json = False) -> None:
 
 @app.command(epilog="Example: echo nodes | atoll shell")
 def shell() -> None:
-    """Open Mininet's CLI on the lab that is up."""
+    """Open Mininet's CLI on the lab that is up; what is piped in is run as its script."""
     from atoll.cli.shell import open_shell
 
     open_shell()

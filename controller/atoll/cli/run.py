@@ -16,10 +16,11 @@ from rich.status import Status
 from atoll.cli.load import experiment_with, require_place
 from atoll.keeper.client import KeeperClient, KeeperDiedError, OwnKeeper, connected
 from atoll.model.codec import to_json
-from atoll.model.errors import LabError
+from atoll.model.errors import LabError, PlanError
 from atoll.model.experiment import Experiment
 from atoll.model.network import Network
 from atoll_emulation.machine import require_machine
+from atoll_emulation.namespaces import hidden_in_lab
 
 _EXIT_INVALID = 3
 _LIVE_EVERY_S = 10.0  # between lines where there is no terminal to rewrite one on
@@ -32,8 +33,15 @@ def run_experiment(
     started_ns = time.time_ns()
     require_place(place)
     network, experiment = experiment_with(path, seed, duration)
+    _require_visible(runs)
     require_machine()
     return asyncio.run(_Verb(network, experiment, runs, started_ns, as_json=as_json).execute(keep=keep))
+
+
+def _require_visible(runs: Path) -> None:
+    if hidden_in_lab(runs):
+        msg = f"--runs {runs}: the lab has a /run of its own and its captures cannot go there; name another directory"
+        raise PlanError(msg)
 
 
 class _Verb:

@@ -5,7 +5,6 @@ import asyncio
 import contextlib
 import json
 import os
-import shutil
 import signal
 import sys
 import termios
@@ -119,7 +118,7 @@ async def _send_typed(socket: Any) -> None:
 
 
 def _window() -> dict[str, Any]:
-    size = shutil.get_terminal_size()
+    size = os.get_terminal_size(0)  # shutil's would believe COLUMNS and LINES
     return {"columns": size.columns, "rows": size.lines}
 
 

@@ -32,8 +32,7 @@ async def serve_shell(request: web.Request, testbed: Testbed | None) -> web.WebS
             await _pass_on(message, shell)
     finally:
         printing.cancel()
-        await asyncio.wait([printing])
-        await shell.close()
+        await asyncio.shield(shell.close())  # the connection's end cancels this handler, perhaps only now
     return socket
 
 
