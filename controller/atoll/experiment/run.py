@@ -109,6 +109,7 @@ class Run:
             async with self._step("clients"):
                 begin_ns = await self._start_clients()
             async with self._step("measure"):
+                await self._start_traces(begin_ns)
                 await self._wait_for_end(begin_ns)
             async with self._step("stop"):
                 await self._end_load()
@@ -251,6 +252,14 @@ class Run:
             msg = f"the clients were not ready in time: {late_ns / 1e6:.0f} ms late; the machine is too busy"
             raise RunError(msg)
         return begin_ns
+
+    async def _start_traces(self, begin_ns: int) -> None:
+        """Links that follow a trace begin it with the load."""
+        if not any(way.trace for link in self._experiment.links for way in (link.to_island, link.to_world)):
+            return
+        await asyncio.sleep(max(0, begin_ns - time.time_ns()) / 1e9)
+        boxes = await self._testbed.start_traces()
+        self._dir.event("trace_start", time.time_ns(), boxes=boxes)
 
     async def _wait_for_end(self, begin_ns: int) -> None:
         end_ns = begin_ns + self._experiment.duration.ns

@@ -69,6 +69,7 @@ class Testbed:
         self._services: dict[str, tuple[JobSpec, Job]] = {}
         self._marks: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._next_mark = 1
+        self._traces_begun: set[str] = set()  # services whose links have left the beginning of their trace
         self._restarts: list[float] = []
         self._stopping = False
         self._repaired = asyncio.Event()
@@ -167,6 +168,17 @@ class Testbed:
                 del self._marks[number]
         return answers
 
+    async def start_traces(self) -> tuple[str, ...]:
+        """Let every link that follows a trace begin it now; the boxes. The next :meth:`apply` starts them anew."""
+        begun: list[str] = []
+        for name, (spec, job) in self._services.items():
+            if _follows_trace(spec):
+                number, self._next_mark = self._next_mark, self._next_mark + 1
+                self._traces_begun.add(name)
+                await job.send({"op": "trace-start", "id": number})
+                begun.append(spec.host)
+        return tuple(begun)
+
     async def settled(self) -> None:
         """Wait until the controller, if it was being restarted, has repaired the switches."""
         await self._repaired.wait()
@@ -203,6 +215,8 @@ class Testbed:
                 changes.append(Change("box", "add", spec.host, f"{' '.join(spec.argv)} is not running"))
             elif self._services[name][0] != spec:
                 changes.append(Change("box", "modify", spec.host, "its configuration differs from the plan"))
+            elif name in self._traces_begun:
+                changes.append(Change("box", "modify", spec.host, "it is no longer at the beginning of its trace"))
         return changes
 
     async def _apply_services(self, plan: Plan) -> None:
@@ -234,6 +248,8 @@ class Testbed:
             if answer is not None and not answer.done():
                 answer.set_result(line)
             return
+        if line.get("type") == "trace-start" and line.get("ok") is False:
+            self._fail(f"{box} does not follow its trace: {line.get('error')}")
         if self.on_box_line is not None:
             self.on_box_line(box, line)
 
@@ -286,6 +302,11 @@ def _to_log(text: str) -> None:
 
 def _services_of(plan: Plan) -> dict[str, JobSpec]:
     return {spec.name: spec for spec in plan.jobs if spec.phase is Phase.SERVICE}
+
+
+def _follows_trace(spec: JobSpec) -> bool:
+    config = spec.config or {}
+    return any("trace" in config.get(way, {}) for way in ("to_island", "to_world"))
 
 
 def _with_box(box: str, take: BoxLine) -> Callable[[dict[str, Any]], None]:
