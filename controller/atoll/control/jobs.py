@@ -19,6 +19,8 @@ _PING_BYTES = 56
 _PING_TIMEOUT_NS = 3_000_000_000  # far above any full queue: a later answer is a lost one
 _CHECK_COUNT = 10
 _CHECK_INTERVAL_NS = 50_000_000
+# Hosts that pinged in step would queue behind each other at the link, every time alike: each has a beat of its own.
+_CHECK_INTERVAL_STEP_NS = 3_700_000
 
 # ICMP identifiers tell the series apart in a capture.
 _PING_IDENTIFIER = 0xA701
@@ -102,7 +104,7 @@ def _checks(network: Network) -> tuple[JobSpec, ...]:
             identifier=_CHECK_IDENTIFIER + index,
             payload="atoll check",
             count=_CHECK_COUNT,
-            interval_ns=_CHECK_INTERVAL_NS,
+            interval_ns=_CHECK_INTERVAL_NS + index * _CHECK_INTERVAL_STEP_NS,
         )
         for index, host in enumerate(network.world_hosts)
     )
