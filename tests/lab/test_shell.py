@@ -115,7 +115,8 @@ def test_a_script_goes_on_after_a_line_that_fails_and_ends_at_exit(sandbox: Sand
 
 def test_a_script_ends_with_its_last_line_whatever_it_left_running(sandbox: Sandbox) -> None:
     """A process in the background that holds the script's output does not hold the client, nor the next script."""
-    done = piped(sandbox, b"sh setsid sleep 1000 &\nsh printf unfinished")
+    started = b"sh until pgrep -fx 'sleep 1000' >/dev/null; do sleep 0.05; done\n"
+    done = piped(sandbox, b"sh setsid sleep 1000 &\n" + started + b"sh printf unfinished")
     assert (done.returncode, done.stdout) == (0, b"unfinished")
     left = sandbox.find("sleep", "1000")
     assert left is not None
