@@ -5,6 +5,7 @@ import json
 import signal
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,26 +15,17 @@ from tests.lab.sandbox import ATOLL, ROOT, Sandbox, wait_for_line
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
 
 GEO = ROOT / "examples" / "geo.yaml"
+QUICK = ROOT / "tests" / "data" / "quick.yaml"
 
-# Every step a run announces, in order.
+# Every step a run announces, in order; those of a group are tried side by side, each in a sandbox of its own.
 STEPS = [
-    "keeper",
-    "namespaces",
-    "Open vSwitch",
-    "machines",
-    "controller and agent",
-    "apply",
-    "check",
-    "settings",
-    "captures",
-    "servers",
-    "clients",
-    "measure",
-    "stop",
-    "drain",
-    "record",
-    "analyse",
-    "down",
+    ("keeper", "namespaces", "Open vSwitch"),
+    ("machines", "controller and agent", "apply"),
+    ("check", "settings"),
+    ("captures", "servers"),
+    ("clients", "measure"),
+    ("stop", "drain"),
+    ("record", "analyse", "down"),
 ]
 
 
@@ -44,7 +36,7 @@ def sandbox(tmp_path: Path) -> Iterator[Sandbox]:
 
 
 def start_run(sandbox: Sandbox, *options: str) -> subprocess.Popen[str]:
-    return sandbox.start(ATOLL, "run", GEO, "--duration", "3 s", *options)
+    return sandbox.start(ATOLL, "run", QUICK, *options)
 
 
 def end(process: subprocess.Popen[str], limit_s: float = 40) -> tuple[str, str]:
@@ -54,16 +46,23 @@ def end(process: subprocess.Popen[str], limit_s: float = 40) -> tuple[str, str]:
         process.kill()
 
 
-@pytest.mark.parametrize("step", STEPS)
-def test_kill_of_the_run_leaves_nothing(sandbox: Sandbox, step: str) -> None:
+@pytest.mark.parametrize("steps", STEPS, ids="/".join)
+def test_kill_of_the_run_leaves_nothing(tmp_path: Path, steps: tuple[str, ...]) -> None:
     """`kill -9` of `atoll run` at any step: lab, keeper and every job are gone without any further command."""
-    process = start_run(sandbox)
-    wait_for_line(process, step)
-    pid = sandbox.find("atoll", "run", "geo.yaml")
-    assert pid is not None
-    sandbox.kill(pid)
-    process.communicate(timeout=20)
-    sandbox.wait_clean()
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(kill_at, steps, [tmp_path / str(place) for place in range(len(steps))]))
+
+
+def kill_at(step: str, directory: Path) -> None:
+    directory.mkdir()
+    with Sandbox(directory) as sandbox:
+        process = start_run(sandbox)
+        wait_for_line(process, step)
+        pid = sandbox.find("atoll", "run", "quick.yaml")
+        assert pid is not None
+        sandbox.kill(pid)
+        process.communicate(timeout=20)
+        sandbox.wait_clean()
 
 
 @pytest.mark.parametrize(
@@ -132,19 +131,32 @@ def test_interrupt_cancels_cleanly(sandbox: Sandbox, number: signal.Signals) -> 
 
 def test_a_lab_that_was_up_stays_up_when_a_run_on_it_is_killed(sandbox: Sandbox) -> None:
     """A run borrows the lab: killed, its jobs end and the lab stays; `atoll down` then leaves nothing."""
-    assert sandbox.run(ATOLL, "up", GEO).returncode == 0
+    assert sandbox.run(ATOLL, "up", QUICK).returncode == 0
     process = start_run(sandbox)
     wait_for_line(process, "measure")
-    pid = sandbox.find("atoll", "run", "geo.yaml")
+    pid = sandbox.find("atoll", "run", "quick.yaml")
     assert pid is not None
     sandbox.kill(pid)
     process.communicate(timeout=20)
     status = wait_idle(sandbox)
-    assert status["lab"]["experiment"] == "geo"
+    assert status["lab"]["experiment"] == "quick"
     assert sandbox.find("tcpdump") is None
     assert sandbox.find("atoll-host", "load") is None
-    again = sandbox.run(ATOLL, "apply", GEO, "--json")
+    again = sandbox.run(ATOLL, "apply", QUICK, "--json")
     assert json.loads(again.stdout)["changes"] == []
+    assert sandbox.run(ATOLL, "down").returncode == 0
+    sandbox.wait_clean()
+
+
+def test_keep_leaves_the_lab_up(sandbox: Sandbox) -> None:
+    """`atoll run --keep` ends with a lab that stays; the next run uses it, `atoll down` ends it."""
+    kept = sandbox.run(ATOLL, "run", QUICK, "--keep", "--json")
+    assert kept.returncode in (0, 3), kept.stderr
+    assert json.loads(sandbox.run(ATOLL, "status", "--json").stdout)["lab"]["name"] == "island"
+    again = start_run(sandbox, "--seed", "7", "--json")
+    output, errors = end(again, 60)
+    assert "namespaces" not in errors
+    assert json.loads(output)["seed"] == 7
     assert sandbox.run(ATOLL, "down").returncode == 0
     sandbox.wait_clean()
 
