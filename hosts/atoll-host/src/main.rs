@@ -36,6 +36,8 @@ enum Command {
     Transfer,
     /// Ping series and whistles with kernel time stamps
     Ping,
+    /// The frames of an interface into a pcap file (configuration on standard input)
+    Capture,
     /// Print the flows a seed draws
     #[command(disable_help_flag = true)]
     Flows {
@@ -61,6 +63,7 @@ fn main() -> ExitCode {
         Command::Load => traffic::run_load(),
         Command::Transfer => traffic::run_transfer(),
         Command::Ping => traffic::run_ping(),
+        Command::Capture => capture::run(),
         Command::Flows { arguments } => traffic::run_flows(&arguments),
         Command::Pcap { arguments } => pcap::run(&arguments),
     };

@@ -5,6 +5,8 @@
 //! Every function here is safe to call; the reason why is written at each `unsafe` block.
 #![allow(unsafe_code)]
 
+mod block_ring;
+pub mod capture;
 pub mod interface;
 pub mod packet;
 pub mod process;

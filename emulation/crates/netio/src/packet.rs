@@ -38,6 +38,18 @@ pub struct VlanTag {
 }
 
 impl VlanTag {
+    /// The tag that a ring's header tells of, `status` being its `tp_status`.
+    pub(crate) fn told(status: u32, control: u16, protocol: u16) -> Option<Self> {
+        (status & libc::TP_STATUS_VLAN_VALID != 0).then_some(Self {
+            control,
+            protocol: if status & libc::TP_STATUS_VLAN_TPID_VALID == 0 {
+                libc::ETH_P_8021Q as u16
+            } else {
+                protocol
+            },
+        })
+    }
+
     /// VLAN id, 0 to 4095.
     #[must_use]
     pub fn id(self) -> u16 {
@@ -62,32 +74,12 @@ impl PacketSocket {
     /// # Errors
     /// `EPERM` without `CAP_NET_RAW`; `ENOMEM` when there is no memory for the ring (16 MiB at 1500 bytes).
     pub fn open(interface: &Interface, frame_bytes: u32) -> io::Result<Self> {
-        // Protocol 0: nothing is received before the socket is bound to its interface.
-        // SAFETY: creates a descriptor; nothing else holds it.
-        let socket = unsafe {
-            libc::socket(
-                libc::AF_PACKET,
-                libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
-                0,
-            )
-        };
-        check(socket)?;
-        // SAFETY: `socket` was just created and is owned by nobody else.
-        let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+        let socket = unbound()?;
         let ring = Ring::map(&socket, frame_bytes)?;
         // Linux before 4.20 does not know it; the ring skips outgoing frames in any case.
         let _ = set_option(&socket, libc::PACKET_IGNORE_OUTGOING, &1_i32);
-        let index = libc::c_int::try_from(interface.index)
-            .map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))?;
-        let promiscuous = libc::packet_mreq {
-            mr_ifindex: index,
-            mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
-            mr_alen: 0,
-            mr_address: [0; 8],
-        };
-        set_option(&socket, libc::PACKET_ADD_MEMBERSHIP, &promiscuous)?;
         raise_send_buffer(&socket);
-        bind(&socket, index)?;
+        bind(&socket, interface)?;
         Ok(Self {
             ring,
             socket,
@@ -171,10 +163,7 @@ impl PacketSocket {
     /// down or away.
     #[must_use]
     pub fn take_error(&self) -> Option<io::Error> {
-        match rustix::net::sockopt::socket_error(&self.socket) {
-            Ok(Ok(())) => None,
-            Ok(Err(error)) | Err(error) => Some(error.into()),
-        }
+        take_error(&self.socket)
     }
 }
 
@@ -201,7 +190,32 @@ fn raise_send_buffer(socket: &OwnedFd) {
     }
 }
 
-fn bind(socket: &OwnedFd, index: libc::c_int) -> io::Result<()> {
+/// A packet socket that receives nothing yet: its protocol is 0 until [`bind`].
+pub(crate) fn unbound() -> io::Result<OwnedFd> {
+    // SAFETY: creates a descriptor; nothing else holds it.
+    let socket = unsafe {
+        libc::socket(
+            libc::AF_PACKET,
+            libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
+            0,
+        )
+    };
+    check(socket)?;
+    // SAFETY: `socket` was just created and is owned by nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(socket) })
+}
+
+/// Let `socket` receive every frame of `interface`, whoever it is for.
+pub(crate) fn bind(socket: &OwnedFd, interface: &Interface) -> io::Result<()> {
+    let index = libc::c_int::try_from(interface.index)
+        .map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))?;
+    let promiscuous = libc::packet_mreq {
+        mr_ifindex: index,
+        mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    set_option(socket, libc::PACKET_ADD_MEMBERSHIP, &promiscuous)?;
     // SAFETY: `sockaddr_ll` is plain old data, for which all zeros is a value.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as libc::c_ushort;
@@ -215,4 +229,12 @@ fn bind(socket: &OwnedFd, index: libc::c_int) -> io::Result<()> {
             size_of_val(&address) as libc::socklen_t,
         )
     })
+}
+
+/// The error that makes `socket` poll as failed, and clear it.
+pub(crate) fn take_error(socket: &OwnedFd) -> Option<io::Error> {
+    match rustix::net::sockopt::socket_error(socket) {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) | Err(error) => Some(error.into()),
+    }
 }

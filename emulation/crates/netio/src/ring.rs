@@ -54,23 +54,7 @@ impl Ring {
             &(libc::tpacket_versions::TPACKET_V2 as libc::c_int),
         )?;
         set_option(socket, libc::PACKET_RX_RING, &request)?;
-        // SAFETY: a new mapping at an address of the kernel's choice replaces nothing; the kernel
-        // checks that its length is that of the ring.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                FRAMES as usize * slot_bytes as usize,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                socket.as_raw_fd(),
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let base =
-            NonNull::new(base.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
+        let base = share(socket, FRAMES as usize * slot_bytes as usize)?;
         Ok(Self {
             base,
             slot_bytes: slot_bytes as usize,
@@ -105,14 +89,7 @@ impl Ring {
                 real_time_ns: u64::from(header.tp_sec) * 1_000_000_000 + u64::from(header.tp_nsec),
                 wire_bytes: header.tp_len,
                 frame,
-                vlan: (flags & libc::TP_STATUS_VLAN_VALID != 0).then_some(VlanTag {
-                    control: header.tp_vlan_tci,
-                    protocol: if flags & libc::TP_STATUS_VLAN_TPID_VALID == 0 {
-                        libc::ETH_P_8021Q as u16
-                    } else {
-                        header.tp_vlan_tpid
-                    },
-                }),
+                vlan: VlanTag::told(flags, header.tp_vlan_tci, header.tp_vlan_tpid),
                 checksum_missing: flags & libc::TP_STATUS_CSUMNOTREADY != 0,
             });
         }
@@ -129,6 +106,26 @@ impl Drop for Ring {
             libc::munmap(self.base.as_ptr().cast(), FRAMES as usize * self.slot_bytes);
         }
     }
+}
+
+/// Map the ring of `socket`, whose blocks have `bytes` in all.
+pub(crate) fn share(socket: &OwnedFd, bytes: usize) -> io::Result<NonNull<u8>> {
+    // SAFETY: a new mapping at an address of the kernel's choice replaces nothing; the kernel checks
+    // that its length is that of the ring.
+    let base = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED,
+            socket.as_raw_fd(),
+            0,
+        )
+    };
+    if base == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    NonNull::new(base.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))
 }
 
 /// Set an option of level `SOL_PACKET`.

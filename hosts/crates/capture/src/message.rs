@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a capture says on standard output, a line of JSON each.
+
+use serde::Serialize;
+use std::io::{self, Write};
+
+/// What was captured since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Tally {
+    /// Frames whose records are in the file.
+    pub captured_packets: u64,
+    /// Their bytes on the wire, from Ethernet header to the end of the payload.
+    pub captured_bytes: u64,
+    /// Frames that found the ring full.
+    pub dropped_packets: u64,
+}
+
+/// One line of output.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub(crate) enum Message {
+    /// The kernel is capturing.
+    Ready,
+    /// Every second.
+    Counters {
+        /// `CLOCK_REALTIME`, ns since 1970.
+        t_ns: u64,
+        #[serde(flatten)]
+        tally: Tally,
+    },
+    /// The last line.
+    Done {
+        /// `CLOCK_REALTIME`, ns since 1970.
+        t_ns: u64,
+        #[serde(flatten)]
+        tally: Tally,
+    },
+}
+
+/// Print `message`.
+///
+/// # Errors
+/// If standard output is closed.
+pub(crate) fn say(message: &Message) -> io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    let mut output = io::stdout().lock();
+    output.write_all(&line)?;
+    output.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract;
+
+    #[test]
+    fn messages_are_those_of_the_contract() {
+        let examples = contract::examples("capture");
+        let tally = Tally {
+            captured_packets: 20_000,
+            captured_bytes: 30_280_000,
+            dropped_packets: 0,
+        };
+        let t_ns = 1_795_254_138_936_818_342;
+        let said = [
+            Message::Ready,
+            Message::Counters { t_ns, tally },
+            Message::Done { t_ns, tally },
+        ];
+        let said: Vec<_> = said
+            .iter()
+            .map(|message| serde_json::to_value(message).unwrap())
+            .collect();
+        assert_eq!(said, examples);
+    }
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The classic pcap format with nanosecond time stamps, little-endian.
+//!
+//! Source: <https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcap/>.
+
+use netio::packet::Received;
+
+const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
+const VERSION: [u16; 2] = [2, 4];
+const LINK_TYPE_ETHERNET: u32 = 1;
+const NS_PER_S: u64 = 1_000_000_000;
+
+/// Two addresses; a VLAN tag stands behind them.
+const ADDRESSES_BYTES: usize = 12;
+const TAG_BYTES: usize = 4;
+const RECORD_HEADER_BYTES: usize = 16;
+
+/// The header of a file whose records have at most `snap_bytes` of each frame.
+pub(crate) fn file_header(snap_bytes: u16) -> Vec<u8> {
+    let mut header = MAGIC_NANOSECONDS.to_le_bytes().to_vec();
+    header.extend(VERSION.into_iter().flat_map(u16::to_le_bytes));
+    // The time zone and accuracy that nobody tells: both zero.
+    let words = [0, 0, u32::from(snap_bytes), LINK_TYPE_ETHERNET];
+    header.extend(words.into_iter().flat_map(u32::to_le_bytes));
+    header
+}
+
+/// Append the record of a frame, its VLAN tag back in its place; returns its length on the wire.
+pub(crate) fn append(records: &mut Vec<u8>, received: &Received<'_>, snap_bytes: u16) -> u32 {
+    let (addresses, rest) = received
+        .frame
+        .split_at(ADDRESSES_BYTES.min(received.frame.len()));
+    let mut tag = [0; TAG_BYTES];
+    if let Some(vlan) = received.vlan {
+        tag[..2].copy_from_slice(&vlan.protocol.to_be_bytes());
+        tag[2..].copy_from_slice(&vlan.control.to_be_bytes());
+    }
+    let tag = if received.vlan.is_some() {
+        &tag[..]
+    } else {
+        &[]
+    };
+    let wire_bytes = received.wire_bytes + tag.len() as u32;
+    let kept = (received.frame.len() + tag.len()).min(usize::from(snap_bytes));
+    let header = [
+        (received.real_time_ns / NS_PER_S) as u32, // until 2106
+        (received.real_time_ns % NS_PER_S) as u32,
+        kept as u32,
+        wire_bytes,
+    ];
+    records.extend(header.into_iter().flat_map(u32::to_le_bytes));
+    let end = records.len() + kept;
+    for part in [addresses, tag, rest] {
+        records.extend_from_slice(part);
+    }
+    records.truncate(end);
+    wire_bytes
+}
+
+/// How many of these bytes are whole records, the rest being the begin of one.
+pub(crate) fn whole(records: &[u8]) -> usize {
+    let mut end = 0;
+    while let Some(kept) = records.get(end + 8..end + 12) {
+        let kept = u32::from_le_bytes([kept[0], kept[1], kept[2], kept[3]]) as usize;
+        let next = end + RECORD_HEADER_BYTES + kept;
+        if next > records.len() {
+            break;
+        }
+        end = next;
+    }
+    end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use netio::packet::VlanTag;
+
+    fn received(frame: &[u8], vlan: Option<VlanTag>) -> Received<'_> {
+        Received {
+            real_time_ns: 1_795_254_138_936_818_342,
+            wire_bytes: 1514,
+            frame,
+            vlan,
+            checksum_missing: false,
+        }
+    }
+
+    fn words(bytes: &[u8]) -> Vec<u32> {
+        bytes
+            .chunks_exact(4)
+            .map(|word| u32::from_le_bytes(word.try_into().unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn a_file_begins_with_what_it_holds() {
+        let header = file_header(96);
+        assert_eq!(words(&header), [0xa1b2_3c4d, 0x0004_0002, 0, 0, 96, 1]);
+    }
+
+    #[test]
+    fn a_record_tells_instant_length_kept_and_length_on_the_wire() {
+        let frame: Vec<u8> = (0..96).collect();
+        let mut records = Vec::new();
+        assert_eq!(append(&mut records, &received(&frame, None), 96), 1514);
+        assert_eq!(
+            words(&records[..16]),
+            [1_795_254_138, 936_818_342, 96, 1514]
+        );
+        assert_eq!(records[16..], frame);
+    }
+
+    #[test]
+    fn a_vlan_tag_is_put_back_and_counts_for_both_lengths() {
+        let frame: Vec<u8> = (0..96).collect();
+        let tag = Some(VlanTag {
+            control: 0x6065,
+            protocol: 0x88a8,
+        });
+        let mut records = Vec::new();
+        assert_eq!(append(&mut records, &received(&frame, tag), 96), 1518);
+        assert_eq!(words(&records[8..16]), [96, 1518]);
+        let expected: Vec<u8> = (0..12)
+            .chain([0x88, 0xa8, 0x60, 0x65])
+            .chain(12..92)
+            .collect();
+        assert_eq!(records[16..], expected);
+    }
+
+    #[test]
+    fn a_frame_shorter_than_its_addresses_is_kept_as_it_is() {
+        let mut records = Vec::new();
+        append(&mut records, &received(&[1, 2, 3], None), 96);
+        assert_eq!(records[16..], [1, 2, 3]);
+    }
+
+    #[test]
+    fn wherever_records_are_cut_the_whole_ones_are_found() {
+        let frame = [7; 60];
+        let mut records = Vec::new();
+        let mut ends = vec![0];
+        for length in [60, 14, 0, 33] {
+            append(&mut records, &received(&frame[..length], None), 96);
+            ends.push(records.len());
+        }
+        for cut in 0..=records.len() {
+            let expected = ends.iter().rfind(|&&end| end <= cut).unwrap();
+            assert_eq!(whole(&records[..cut]), *expected, "cut at {cut}");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A capture from beginning to end.
+
+use crate::config::Config;
+use crate::error::CaptureError;
+use crate::file::CaptureFile;
+use crate::message::{Message, Tally, say};
+use netio::capture::CaptureSocket;
+use netio::interface::Interface;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant, SystemTime};
+
+const COUNTERS_EVERY: Duration = Duration::from_secs(1);
+/// How often it is looked whether the ring is empty at the end. The kernel closes its last block within 0.1 s.
+const DRAIN_LOOK: Duration = Duration::from_millis(10);
+/// What is not out of the ring after so long does not come.
+const DRAIN_LIMIT: Duration = Duration::from_secs(2);
+
+/// Capture until SIGTERM, SIGINT, SIGHUP or the end of standard input, and say so.
+///
+/// # Errors
+/// `Configuration` when there is no such interface or it is down. What was captured before any other error is
+/// in the file.
+pub(crate) fn capture(config: &Config) -> Result<(), CaptureError> {
+    let interface = find(&config.interface)?;
+    let signals = netio::termination::requests().map_err(CaptureError::of("wait for signals"))?;
+    let mut session = Session {
+        file: CaptureFile::create(&config.file, config.snap_bytes)?,
+        socket: CaptureSocket::open(
+            &interface,
+            config.snap_bytes,
+            config.buffer_bytes,
+            config.direction.into(),
+        )
+        .map_err(CaptureError::of(format!("listen on {}", interface.name)))?,
+        tally: Tally::default(),
+        taken: 0,
+    };
+    session.say(|_, _| Message::Ready)?;
+    let mut counters_at = Instant::now() + COUNTERS_EVERY;
+    loop {
+        let input = io::stdin();
+        let (ready, stop) = wait(&session.socket, &signals, &input, counters_at)?;
+        session.take_in()?;
+        if let Some(error) = ready.then(|| session.socket.take_error()).flatten() {
+            session.drain()?;
+            return Err(CaptureError::of(format!("listen on {}", interface.name))(
+                error,
+            ));
+        }
+        if stop {
+            session.drain()?;
+            return session.say(|t_ns, tally| Message::Done { t_ns, tally });
+        }
+        if Instant::now() >= counters_at {
+            counters_at += COUNTERS_EVERY;
+            session.count()?;
+            session.say(|t_ns, tally| Message::Counters { t_ns, tally })?;
+        }
+    }
+}
+
+fn find(name: &str) -> Result<Interface, CaptureError> {
+    let wrong = |why: &str| CaptureError::Configuration(format!("cannot listen on {name}: {why}"));
+    let interface = Interface::find(name).map_err(|error| wrong(&error.to_string()))?;
+    if interface
+        .is_up()
+        .map_err(|error| wrong(&error.to_string()))?
+    {
+        Ok(interface)
+    } else {
+        Err(wrong("the interface is down"))
+    }
+}
+
+/// Sleep until there is something to do: whether the socket has a block or failed, and whether to stop.
+fn wait(
+    socket: &CaptureSocket,
+    signals: &impl AsFd,
+    input: &io::Stdin,
+    until: Instant,
+) -> Result<(bool, bool), CaptureError> {
+    let mut polled = [
+        PollFd::new(socket, PollFlags::IN),
+        PollFd::new(signals, PollFlags::IN),
+        PollFd::new(input, PollFlags::IN),
+    ];
+    poll_for(&mut polled, until.saturating_duration_since(Instant::now()))?;
+    let [socket, signal, input_ready] = polled.map(|one| !one.revents().is_empty());
+    Ok((socket, signal || (input_ready && ended(input)?)))
+}
+
+fn poll_for(polled: &mut [PollFd<'_>], timeout: Duration) -> Result<(), CaptureError> {
+    let timeout = Timespec::try_from(timeout)
+        .map_err(|_| CaptureError::of("wait for frames")(Errno::OVERFLOW.into()))?;
+    match poll(polled, Some(&timeout)) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(CaptureError::of("wait for frames")(error.into())),
+    }
+}
+
+/// Read away what came on standard input; whether that was its end.
+fn ended(input: &io::Stdin) -> Result<bool, CaptureError> {
+    match rustix::io::read(input, &mut [0; 4096]) {
+        Ok(count) => Ok(count == 0),
+        Err(Errno::INTR | Errno::AGAIN) => Ok(false),
+        Err(error) => Err(CaptureError::of("read standard input")(error.into())),
+    }
+}
+
+/// The kernel's ring, the file, and what passed from one to the other.
+#[derive(Debug)]
+struct Session {
+    socket: CaptureSocket,
+    file: CaptureFile,
+    tally: Tally,
+    /// Frames that the kernel has put into the ring, by its own count.
+    taken: u64,
+}
+
+impl Session {
+    /// Write what the kernel has handed over, one turn of the ring at most.
+    fn take_in(&mut self) -> Result<(), CaptureError> {
+        for _ in 0..self.socket.blocks() {
+            let (mut packets, mut bytes) = (0, 0);
+            let file = &mut self.file;
+            let any = self.socket.receive(|received| {
+                bytes += u64::from(file.push(received));
+                packets += 1;
+            });
+            if !any {
+                break;
+            }
+            self.file.flush()?;
+            self.tally.captured_packets += packets;
+            self.tally.captured_bytes += bytes;
+        }
+        Ok(())
+    }
+
+    /// Take over what the kernel has counted.
+    fn count(&mut self) -> Result<(), CaptureError> {
+        let counts = self
+            .socket
+            .take_counts()
+            .map_err(CaptureError::of("count frames"))?;
+        self.taken += counts.taken;
+        self.tally.dropped_packets += counts.lost;
+        Ok(())
+    }
+
+    /// Let no more frames in and write those that the kernel has taken.
+    fn drain(&mut self) -> Result<(), CaptureError> {
+        self.socket
+            .refuse_new()
+            .map_err(CaptureError::of("stop capturing"))?;
+        let limit = Instant::now() + DRAIN_LIMIT;
+        loop {
+            self.count()?;
+            self.take_in()?;
+            let in_ring = self.taken.saturating_sub(self.tally.captured_packets);
+            if in_ring == 0 || Instant::now() >= limit {
+                self.tally.dropped_packets += in_ring;
+                return Ok(());
+            }
+            poll_for(&mut [PollFd::new(&self.socket, PollFlags::IN)], DRAIN_LOOK)?;
+        }
+    }
+
+    fn say(&self, message: impl FnOnce(u64, Tally) -> Message) -> Result<(), CaptureError> {
+        let since_1970 = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        say(&message(since_1970.as_nanos() as u64, self.tally))
+            .map_err(CaptureError::of("write to standard output"))
+    }
+}
