@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from atoll.model.codec import from_json, to_json
 from atoll.model.errors import RunDirError, RunError
+from atoll.model.experiment import Distribution, Experiment, Jitter
+from atoll.model.load import load_experiment
 from atoll.model.metrics import Point
+from atoll.model.units import Duration, Size
 from atoll.rundir import MetricsSpool, RunDir
 from atoll.rundir.files import Appender, replacing
 from atoll.rundir.formats import FORMAT, up_to_date
@@ -51,6 +55,23 @@ def test_older_formats_are_migrated_step_by_step(tmp_path: Path) -> None:
     migrations = {1: lambda old: {**old, "b": old["a"] + 1}, 2: lambda old: {**old, "c": old["b"] + 1}}
     found = up_to_date({"format": 1, "a": 1}, tmp_path, current=3, migrations=migrations)
     assert found == {"format": 3, "a": 1, "b": 2, "c": 3}
+
+
+def test_a_run_of_format_1_is_read_with_its_jitter_as_it_was(project: Path, tmp_path: Path) -> None:
+    _, experiment = load_experiment(project / "examples" / "geo.yaml")
+    manifest = {"format": 1, "experiment": to_json(experiment)}
+    link = manifest["experiment"]["links"][0]
+    for way, jitter in (("to_island", 5_000_000), ("to_world", 0)):
+        link[way] = {"rate": 1000, "delay": 250_000_000, "queue": 1500, "jitter": jitter}
+    found = up_to_date(manifest, tmp_path)
+    read = from_json(Experiment, found["experiment"]).link("sat")
+    assert found["format"] == FORMAT
+    assert read.to_island.jitter == Jitter(Distribution.UNIFORM, Duration(5_000_000))
+    assert (read.to_world.jitter, read.to_world.trace, read.to_world.queue) == (None, None, Size(1500))
+
+
+def test_a_run_of_format_1_that_was_never_planned_is_read(tmp_path: Path) -> None:
+    assert up_to_date({"format": 1, "outcome": "running"}, tmp_path) == {"format": FORMAT, "outcome": "running"}
 
 
 def test_updating_a_manifest_keeps_its_other_keys(tmp_path: Path) -> None:

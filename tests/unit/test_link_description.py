@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Impaired and time-varying links: what descriptions of them resolve to, and the message for every kind of mistake."""
+
+# ruff: noqa: E501 (the table of mistakes reads best with a message on a line)
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from ruamel.yaml import YAML
+
+from atoll.control.plan import make_plan
+from atoll.model.codec import from_json, to_json
+from atoll.model.errors import DescriptionError
+from atoll.model.experiment import (
+    Bernoulli,
+    Codel,
+    Distribution,
+    Experiment,
+    GilbertElliott,
+    Jitter,
+    LinkDirection,
+    LossTrace,
+    Red,
+    TraceRow,
+)
+from atoll.model.load import load_experiment
+from atoll.model.schema import FOLDER
+from atoll.model.units import Duration, Rate, Size
+
+TEXT = """\
+name: e
+lab: lab.yaml
+duration: 10 s
+chain: [sat]
+links:
+  sat:
+    to_island: {rate: 16 Mbit/s, delay: 250 ms, queue: 100 kB@}
+    to_world: {rate: 16 Mbit/s, delay: 250 ms, queue: 100 kB}
+traffic: {channels: 0}
+"""
+LINE = 7  # of to_island
+MS = 10**6
+
+
+@pytest.fixture
+def load(tmp_path, monkeypatch, project):
+    """Loads an experiment whose link towards the island has what is given besides rate, delay and queue."""
+    monkeypatch.chdir(tmp_path)
+    Path("lab.yaml").write_text((project / "emulation/labs/island.yaml").read_text())
+
+    def load_with(extra: str, **files: str) -> Experiment:
+        for name, text in files.items():
+            Path(name.replace("_", ".")).write_text(text)
+        Path("e.yaml").write_text(TEXT.replace("@", f", {extra}" if extra else ""))
+        return load_experiment(Path("e.yaml"))[1]
+
+    return load_with
+
+
+def mistakes_of(load, extra: str, **files: str) -> list[str]:
+    with pytest.raises(DescriptionError) as refused:
+        load(extra, **files)
+    return str(refused.value).splitlines()
+
+
+FORMS = [
+    ("", "jitter", None),
+    ("jitter: 5 ms", "jitter", Jitter(Distribution.UNIFORM, Duration(5 * MS))),
+    ("jitter: {amount: 5 ms}", "jitter", Jitter(Distribution.UNIFORM, Duration(5 * MS))),
+    ("jitter: {distribution: normal, amount: 5 ms, correlation: 25 %}", "jitter", Jitter(Distribution.NORMAL, Duration(5 * MS), 0.25)),
+    ("jitter: {distribution: pareto, amount: 5 ms}", "jitter", Jitter(Distribution.PARETO, Duration(5 * MS))),
+    ("reorder: true", "reorder", True),
+    ("queue_packets: 100", "queue_packets", 100),
+    ("loss: 0.1 %", "loss", Bernoulli(0.001)),
+    ("loss: {probability: 0 %}", "loss", Bernoulli(0.0)),
+    ("loss: {model: gilbert-elliott, good_to_bad: 0.1 %, bad_to_good: 20 %}", "loss", GilbertElliott(0.001, 0.2, 0.0, 1.0)),
+    ("loss: {model: gilbert-elliott, good_to_bad: 0.1 %, bad_to_good: 20 %, loss_good: 0.01 %, loss_bad: 0 %}", "loss", GilbertElliott(0.001, 0.2, 0.0001, 0.0)),
+    ("aqm: codel", "aqm", Codel(Duration(5 * MS), Duration(100 * MS))),
+    ("aqm: {codel: {interval: 600 ms}}", "aqm", Codel(Duration(5 * MS), Duration(600 * MS))),
+    ("aqm: {red: {min: 30 kB, max: 90 kB}}", "aqm", Red(Size(30_000), Size(90_000), 0.1, 0.002)),
+    ("aqm: {red: {min: 30 kB, max: 90 kB, probability: 5 %, weight: 1}}", "aqm", Red(Size(30_000), Size(90_000), 0.05, 1.0)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("extra", "key", "resolved"), FORMS, ids=[extra for extra, *_ in FORMS])
+def test_every_form_resolves_to_a_typed_setting_and_an_editor_accepts_it(load, extra, key, resolved):
+    experiment = load(extra)
+    assert getattr(experiment.link("sat").to_island, key) == resolved
+    schema = json.loads((FOLDER / "experiment.schema.json").read_text())
+    jsonschema.validate(YAML(typ="safe", pure=True).load(Path("e.yaml").read_text()), schema)
+
+
+@pytest.mark.parametrize(("extra", "key", "resolved"), FORMS, ids=[extra for extra, *_ in FORMS])
+def test_every_form_survives_json(load, extra, key, resolved):
+    experiment = load(extra)
+    assert from_json(Experiment, json.loads(json.dumps(to_json(experiment)))) == experiment
+
+
+def test_traces_are_read_from_files_beside_the_experiment(load):
+    direction = (
+        load(
+            "loss: {trace: lost.txt}, trace: t.csv",
+            lost_txt="0\n# a burst\n1\n\n1\n0\n",
+            t_csv="# rain\nt_s,rate_bit_s,delay_ms,loss,blocked\n0,8000000,,,\n 1.5 , , 62.5 , 0.001 , 0\n2,,,,1\n",
+        )
+        .link("sat")
+        .to_island
+    )
+    assert direction.loss == LossTrace("lost.txt", (False, True, True, False))
+    assert direction.trace.rows == (
+        TraceRow(Duration(0), rate=Rate(8_000_000)),
+        TraceRow(Duration(1500 * MS), delay=Duration(62_500_000), loss=0.001),
+        TraceRow(Duration(2000 * MS), blocked=True),
+    )
+    again = from_json(LinkDirection, json.loads(json.dumps(to_json(direction))))
+    assert again == direction
+
+
+def test_paths_are_tested_at_the_beginning_of_the_trace(load, project):
+    """Expected is the first row's delay, not the configured one; what jitter may add is four deviations."""
+    load("trace: t.csv, jitter: {distribution: normal, amount: 2 ms}", t_csv="t_s,delay_ms\n0,100\n5,200\n")
+    checks = make_plan(*load_experiment(Path("e.yaml"))).checks
+    assert {(check.rtt_ns, check.jitter_ns) for check in checks} == {(350 * MS, 8 * MS)}
+
+
+def test_buffers_must_hold_the_longest_delay_of_a_trace(load):
+    told = mistakes_of(load, "trace: t.csv", t_csv="t_s,delay_ms\n0,100\n1,60000\n")
+    assert len(told) == 1
+    assert "tcp: buffer_max: 16 MB is less than the bandwidth-delay product, 16 Mbit/s x 60.25 s = 120.5 MB" in told[0]
+
+
+P = f"e.yaml:{LINE}: link 'sat': to_island: "
+
+MISTAKES = [
+    ("jitter: 251 ms", "jitter: 251 ms exceeds the delay; write at most 250 ms"),
+    ("jitter: 5", "jitter: amount: the number 5 is not a duration; write a number and one of ns, us, ms, s, min, h, such as '250 ms'"),
+    ("jitter: {amount: 5 ms, distribution: gamma}", "jitter: distribution: unknown distribution 'gamma'; known distributions: uniform, normal, pareto"),
+    ("jitter: {distribution: normal}", "jitter: amount is missing; add 'amount: 5 ms'"),
+    ("jitter: {amount: 5 ms, correlation: 0.25}", "jitter: correlation: the number 0.25 is not a share; write a number and %, such as '0.1 %'"),
+    ("queue_packets: 0", "queue_packets: the number 0 is not a whole number from 1 to 1000000"),
+    ("reorder: 1", "reorder: the number 1 is neither true nor false; write one of them without quotes"),
+    ("loss: 100.1 %", "loss: probability: '100.1 %' is too large; it must be at most 100 %"),
+    ("loss: {}", "loss: says nothing of what is lost; write 'loss: 0.1 %', or a mapping with model or trace"),
+    ("loss: {model: gilbert}", "loss: model: unknown model 'gilbert'; did you mean 'gilbert-elliott'? known models: gilbert-elliott"),
+    ("loss: {model: gilbert-elliott, good_to_bad: 1 %}", "loss: bad_to_good is missing; add 'bad_to_good: 20 %'"),
+    ("loss: {good_to_bad: 1 %, probability: 1 %}", "loss: good_to_bad belongs to a model; add 'model: gilbert-elliott' or remove it"),
+    ("loss: {probability: 1 %, trace: x}", "loss: probability and trace say different things; keep one of them"),
+    ("loss: {trace: x.txt}", "loss: trace: x.txt: there is no such file; the path is relative to this file"),
+    ("aqm: fq", "aqm: unknown aqm 'fq'; known aqms: codel, red"),
+    ("aqm: {red: {max: 90 kB}}", "aqm: red: min is missing; add 'min: 30 kB'"),
+    ("aqm: {codel: {}, red: {min: 1 B, max: 2 B}}", "aqm: write one of codel and red, such as 'aqm: codel'"),
+    ("aqm: {codel: {targt: 5 ms}}", "aqm: codel: unknown key 'targt'; did you mean 'target'? known keys: interval, target"),
+    ("aqm: {red: {min: 90 kB, max: 90 kB}}", "aqm: red: min: 90 kB is not below max, 90 kB; lower it"),
+    ("aqm: {red: {min: 30 kB, max: 101 kB}}", "aqm: red: max: 101 kB exceeds the queue of 100 kB; lower it"),
+    ("aqm: {red: {min: 30 kB, max: 90 kB, weight: 0}}", "aqm: red: weight: the number 0 is not a weight; write a number above 0 and up to 1, such as 0.002"),
+    ("trace: nowhere.csv", "trace: nowhere.csv: there is no such file; the path is relative to this file"),
+    ("trace: .", "trace: .: is a directory; give a CSV file; the path is relative to this file"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("extra", "message"), MISTAKES, ids=[extra for extra, _ in MISTAKES])
+def test_a_mistake_is_told_once_with_its_remedy(load, extra, message):
+    assert mistakes_of(load, extra) == [P + message]
+
+
+IN_TRACES = [
+    ("", "t.csv:1: holds no rows; a trace begins with a line of column names, such as 't_s,rate_bit_s'"),
+    ("t_s,rate\n0,1\n", "t.csv:1: unknown column 'rate'; known columns: t_s, rate_bit_s, delay_ms, loss, blocked"),
+    ("t_s,loss,loss\n0,0,0\n", "t.csv:1: column loss stands here twice; keep one of them"),
+    ("loss,t_s\n0,0\n", "t.csv:1: the first column is t_s, the time in seconds"),
+    ("t_s\n0\n", "t.csv:1: nothing changes with the time; add some of t_s, rate_bit_s, delay_ms, loss, blocked"),
+    ("t_s,loss\n", "t.csv:1: there is no row below the column names; add one for t_s 0"),
+    ("t_s,loss\n0\n", "t.csv:2: 1 cells where the header names 2 columns; write one for each"),
+    ("#\n\nt_s,loss\n0.5,0\n", "t.csv:4: the first row is for t_s 0; it also holds before the load begins"),
+    ("t_s,loss\n0,0\n2,0\n1.5,0\n", "t.csv:4: t_s 1.5 does not come after 2; put rows in order"),
+    ("t_s,loss\n0,1.5\n", "t.csv:2: loss: 1.5 is not from 0 to 1"),
+    ("t_s,loss\n0,-0.5\n", "t.csv:2: loss: '-0.5' is not a number without sign, unit or exponent, such as '62.5'"),
+    ("t_s,loss\n0,nan\n", "t.csv:2: loss: 'nan' is not a number without sign, unit or exponent, such as '62.5'"),
+    ("t_s,delay_ms\n0,60001\n", "t.csv:2: delay_ms: 60001 is not from 0 to 60000"),
+    ("t_s,rate_bit_s\n0,0\n", "t.csv:2: rate_bit_s: 0 is not from 1000 to 100000000000"),
+    ("t_s,blocked\n0,0\n1,yes\n", "t.csv:3: blocked: 'yes' is neither 0 nor 1"),
+    ("t_s,blocked\n,0\n", "t.csv:2: t_s: '' is not a number without sign, unit or exponent, such as '62.5'"),
+    ("t_s,blocked\n0,1\n", "t.csv:2: link 'sat': to_island: nothing passes at t_s 0, so no path could be tested before the load; let it pass"),
+    ("t_s,rate_bit_s\n0,1000\n1,17000000\n2,18000000\n", "t.csv:3: link 'sat': to_island: 17 Mbit/s is too fast: rate is 16 Mbit/s (e.yaml:7), the most the link ever has; raise that to 18 Mbit/s"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "message"), IN_TRACES, ids=[repr(text) for text, _ in IN_TRACES])
+def test_a_mistake_in_a_trace_is_told_where_it_is(load, text, message):
+    assert mistakes_of(load, "trace: t.csv", t_csv=text) == [message]
+
+
+def test_jitter_may_not_exceed_the_least_delay_of_a_trace(load):
+    told = mistakes_of(load, "jitter: 50 ms, trace: t.csv", t_csv="t_s,delay_ms\n0,100\n1,20\n")
+    assert told == [P + "jitter: 50 ms exceeds the least delay of the trace; write at most 20 ms"]
+
+
+def test_the_short_form_of_red_lacks_both_thresholds(load):
+    told = mistakes_of(load, "aqm: red")
+    assert [mistake.partition("aqm: red: ")[2] for mistake in told] == [
+        "max is missing; add 'max: 90 kB'",
+        "min is missing; add 'min: 30 kB'",
+    ]
+
+
+def test_a_file_that_is_wrong_in_every_line_is_told_ten_times(load):
+    told = mistakes_of(load, "loss: {trace: lost.txt}", lost_txt="x\n" * 1000)
+    wrong = "'x' is neither 0 (the packet passes) nor 1 (it is lost)"
+    assert told == [f"lost.txt:{line}: {wrong}" for line in range(1, 11)]
+
+
+def test_a_trace_that_both_directions_follow_is_told_of_once(load):
+    text = TEXT.replace("@", ", trace: t.csv").replace("100 kB}\ntraffic", "100 kB, trace: t.csv}\ntraffic")
+    Path("t.csv").write_text("t_s,loss\n0,2\n")
+    Path("e.yaml").write_text(text)
+    with pytest.raises(DescriptionError) as refused:
+        load_experiment(Path("e.yaml"))
+    assert str(refused.value) == "t.csv:2: loss: 2 is not from 0 to 1"
+
+
+def test_a_trace_has_bounds(load):
+    rows = "".join(f"{second},0\n" for second in range(50_001))
+    assert "more than 50000 rows" in mistakes_of(load, "trace: t.csv", t_csv="t_s,loss\n" + rows)[0]
