@@ -59,11 +59,11 @@ def test_older_formats_are_migrated_step_by_step(tmp_path: Path) -> None:
 
 def test_a_run_of_format_1_is_read_with_its_jitter_as_it_was(project: Path, tmp_path: Path) -> None:
     _, experiment = load_experiment(project / "examples" / "geo.yaml")
-    manifest = {"format": 1, "experiment": to_json(experiment)}
-    link = manifest["experiment"]["links"][0]
+    described = to_json(experiment)
+    link = described["links"][0]
     for way, jitter in (("to_island", 5_000_000), ("to_world", 0)):
         link[way] = {"rate": 1000, "delay": 250_000_000, "queue": 1500, "jitter": jitter}
-    found = up_to_date(manifest, tmp_path)
+    found = up_to_date({"format": 1, "experiment": described}, tmp_path)
     read = from_json(Experiment, found["experiment"]).link("sat")
     assert found["format"] == FORMAT
     assert read.to_island.jitter == Jitter(Distribution.UNIFORM, Duration(5_000_000))

@@ -5,6 +5,7 @@ import math
 import re
 import shlex
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from statistics import NormalDist, mean, stdev
 
@@ -50,7 +51,7 @@ def delays_ms(trace: Trace) -> list[float]:
 
 @pytest.mark.parametrize("wanted", [MEO, LEO], ids=["meo", "leo"])
 def test_delays_lie_between_the_zenith_and_the_least_elevation(wanted):
-    """Twice the altitude is the shortest way, twice the slant range at the mask the longest (Earth's flattening: 1 %)."""
+    """Twice the altitude is the shortest, twice the slant range at the mask the longest (1 % for Earth's flattening)."""
     altitude, mask = wanted.service.constellation.altitude_km, wanted.service.mask_deg
     found = delays_ms(pass_trace(wanted))
     assert min(found) >= 2 * altitude / LIGHT_KM_S * 1e3 * 0.99
@@ -108,7 +109,7 @@ def test_a_zenith_is_straight_above():
 def test_a_hand_over_comes_halfway_and_blocks_for_the_gap():
     rows = pass_trace(MEO).rows
     begins = [row.t.s for row in rows if row.blocked]
-    after = [later.t.s for row, later in zip(rows, rows[1:], strict=False) if row.blocked]
+    after = [later.t.s for row, later in pairwise(rows) if row.blocked]
     assert begins == [300.0]
     assert after == [300.1]
 
@@ -116,7 +117,7 @@ def test_a_hand_over_comes_halfway_and_blocks_for_the_gap():
 def test_without_a_gap_nothing_is_blocked_and_the_delay_jumps():
     found = pass_trace(replace(MEO, gap=Duration(0)))
     assert not any(row.blocked for row in found.rows)
-    assert max(abs(a - b) for a, b in zip(delays_ms(found), delays_ms(found)[1:], strict=False)) > 1
+    assert max(abs(a - b) for a, b in pairwise(delays_ms(found))) > 1
 
 
 def test_a_meo_satellite_serves_until_the_next_has_come_round():
