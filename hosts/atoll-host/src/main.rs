@@ -28,6 +28,8 @@ enum Command {
     Link,
     /// Delay box: one latency class per VLAN id (configuration on standard input)
     Delay,
+    /// Link or delay box by the kernel's traffic control (configuration on standard input)
+    Tc,
     /// World server: sends as many bytes as each connection asks for
     Serve,
     /// Island client: channels that fetch flow after flow
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
         Command::Agent => agent::run(),
         Command::Link => link_engine::run_link(),
         Command::Delay => link_engine::run_delay(),
+        Command::Tc => link_tc::run(),
         Command::Serve => traffic::run_serve(),
         Command::Load => traffic::run_load(),
         Command::Transfer => traffic::run_transfer(),

@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Links and delay boxes as settings of the kernel's traffic control: pure data, what ``tc -batch`` reads.
+
+A link, per direction; the other one is its mirror image:
+
+    world ──ingress: mirred──> island ──egress: mirred──> ifb [loss, queue and rate: netem, tbf]
+                               island <──────────────────┘
+                               island [delay: netem] ──> wire
+
+Rate first, delay on the next hop. Chained on one device the two pass a ping test and a throughput test and fail both
+together, since netem's clock then starts when tbf fetches a packet. ``ifb`` gives the frame back to the interface it was
+redirected from, past the filters, so nothing is bridged or routed and no frame is looked at.
+
+A delay box: frames return by the trunk they came in on, through an HTB whose leaves, one a class, are netem.
+
+tbf counts what it is given, an Ethernet frame; ``stab overhead -14`` makes that the IP packet.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from atoll.model.errors import PlanError
+from atoll.model.experiment import Bernoulli, Counted, Distribution, GilbertElliott, Jitter, Link, LinkDirection
+from atoll.model.network import ChainBox, DelayBox
+from atoll.model.units import Duration, Rate, Size
+
+MTU = 1500
+_ETHERNET_HEADER = 14
+_BUCKET_BYTES = 1540  # one full-size packet and what rounding to the kernel's ticks of 64 ns may take
+_SHORTEST_PACKET = 20  # IP header alone
+_SPARE_PACKETS = 1000
+_MOST_PACKETS = 2**31 - 1
+_IN_ORDER = Rate(100 * 10**9)  # netem sends no packet before the one ahead of it only where it also has a rate
+_UNSHAPED = "100gbit"  # rate of an HTB class that is there to be chosen, not to shape
+
+TIMER_SLACK = Duration(1_000_000)
+"""How late a timer may be without loss of rate: the bucket holds what the rate gives in it, beside one packet.
+
+A bucket of one packet loses what its timer is late: 14 % of 16 Mbit/s, measured in User-Mode Linux. In virtual time no
+timer is late, and zero is right.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Qdisc:
+    """A queueing discipline: how to ask for it, and what ``tc -r -j qdisc show`` must then say of it."""
+
+    dev: str
+    handle: str
+    parent: str | None  # None: root
+    kind: str
+    words: str
+    options: dict[str, Any] = field(hash=False)  # those that are compared; bytes, bytes per second, seconds
+    ip_bytes: bool = False  # counts without the Ethernet header
+
+    @property
+    def line(self) -> str:
+        """What tc reads."""
+        where = f"parent {self.parent}" if self.parent else "root"
+        table = f"stab linklayer ethernet overhead -{_ETHERNET_HEADER} " if self.ip_bytes else ""
+        return f"qdisc add dev {self.dev} {where} handle {self.handle} {table}{self.kind} {self.words}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Anything else tc is asked for: an HTB class, a filter; the words after ``tc``."""
+
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class TcSettings:
+    """All of one box, in the order of setting up."""
+
+    box: str
+    interfaces: tuple[str, ...]  # those that are there
+    ifbs: tuple[str, ...]  # those that are made
+    commands: tuple[Qdisc | Command, ...]
+    counters: dict[str, Any] = field(hash=False)  # where the host finds what it reports, see docs/contracts.md
+
+    @property
+    def setup(self) -> dict[str, list[str]]:
+        """Lines for ``ip -batch``, then for ``tc -batch``."""
+        return {
+            "ip": [f"link add name {name} up type ifb" for name in self.ifbs],
+            "tc": [command.line for command in self.commands],
+        }
+
+    @property
+    def undo(self) -> dict[str, list[str]]:
+        """Lines for ``tc -batch``, then for ``ip -batch``, that leave the interfaces as they were."""
+        held = [f"qdisc del dev {name} {which}" for name in self.interfaces for which in ("root", "clsact")]
+        return {"tc": held, "ip": [f"link del {name}" for name in self.ifbs]}
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The configuration of ``atoll-host tc``."""
+        expected = [
+            {"dev": qdisc.dev, "handle": qdisc.handle, "kind": qdisc.kind, "options": qdisc.options}
+            for qdisc in self.commands
+            if isinstance(qdisc, Qdisc)
+        ]
+        return {
+            "mtu": MTU,
+            "interfaces": list(self.interfaces),
+            "setup": self.setup,
+            "undo": self.undo,
+            "expect": expected,
+            **self.counters,
+        }
+
+
+def link_settings(box: ChainBox, link: Link, slack: Duration = TIMER_SLACK) -> TcSettings:
+    """A satellite link. Raises PlanError naming everything the kernel's qdiscs cannot do."""
+    refused = [*_refusals(link, "to_island", link.to_island), *_refusals(link, "to_world", link.to_world)]
+    if refused:
+        raise PlanError("\n".join(refused))
+    ends = (box.world.name, box.island.name)
+    ways = (
+        ("to_island", link.to_island, ends[0], ends[1]),
+        ("to_world", link.to_world, ends[1], ends[0]),
+    )
+    commands: list[Qdisc | Command] = []
+    counters: dict[str, Any] = {}
+    ip_bytes = link.counts is Counted.IP
+    for name, direction, _, out in ways:
+        ifb = _ifb(name)
+        queue = _queue(ifb, direction, slack, ip_bytes=ip_bytes)
+        delay = _delay(out, direction, ip_bytes=ip_bytes)
+        commands += [*queue, delay]
+        counters[name] = {
+            "in": {"dev": ends[1] if name == "to_world" else ends[0], "parent": "ffff:fff2", "pref": 1},
+            "in_header_bytes": 0 if ip_bytes else _ETHERNET_HEADER,
+            "loss": _reference(queue[0]) if len(queue) > 1 else None,
+            "queue": _reference(queue[-1]),
+            "delay": _reference(delay),
+        }
+    commands += [Command(f"qdisc add dev {end} clsact") for end in ends]
+    for name, _, into, out in ways:
+        commands += [
+            Command(f"filter add dev {out} egress {_EVERYTHING} {_redirect(_ifb(name))}"),
+            Command(f"filter add dev {into} ingress {_EVERYTHING} {_redirect(out)}"),
+        ]
+    return TcSettings(link.box, ends, tuple(_ifb(way[0]) for way in ways), tuple(commands), {"link": counters})
+
+
+def delay_settings(box: DelayBox) -> TcSettings:
+    """A delay box with all its classes; frames of other VLANs, and those of none, are dropped and counted."""
+    trunk = box.trunk.name
+    commands: list[Qdisc | Command] = [Qdisc(trunk, "1:", None, "htb", "", {}, ip_bytes=True)]
+    arrivals: list[Command] = []
+    classes: dict[str, Any] = {}
+    for known in box.classes:
+        leaf = f"1:{known.vlan:x}"
+        vlan = f"protocol 802.1Q flower vlan_id {known.vlan}"
+        words, options = _delay_words(
+            Duration(known.rtt.ns // 2), Jitter(Distribution.UNIFORM, known.jitter) if known.jitter.ns else None,
+            box.rate,
+        )  # fmt: skip
+        netem = Qdisc(trunk, f"{_FIRST_CLASS_HANDLE + known.vlan:x}:", leaf, "netem", words, options)
+        commands += [
+            Command(f"class add dev {trunk} parent 1: classid {leaf} htb rate {_UNSHAPED} quantum {MTU}"),
+            netem,
+            Command(f"filter add dev {trunk} parent 1: prio {known.vlan} {vlan} classid {leaf}"),
+        ]
+        arrivals.append(Command(f"filter add dev {trunk} ingress prio {known.vlan} {vlan} {_redirect(trunk)}"))
+        classes[str(known.vlan)] = _reference(netem)
+    others = f"filter add dev {trunk} ingress protocol all prio {_LAST_PRIO} matchall action drop"
+    return TcSettings(
+        box.name,
+        (trunk,),
+        (),
+        (*commands, Command(f"qdisc add dev {trunk} clsact"), *arrivals, Command(others)),
+        {"delay": {"classes": classes, "unknown": {"dev": trunk, "parent": "ffff:fff2", "pref": _LAST_PRIO}}},
+    )
+
+
+_EVERYTHING = "protocol all prio 1 matchall"
+_FIRST_CLASS_HANDLE = 0x1000  # above 1:, the HTB itself
+_LAST_PRIO = 0xFFF0  # after every VLAN id
+
+
+def _ifb(direction: str) -> str:
+    return f"ifb-{direction.replace('_', '-')}"
+
+
+def _redirect(dev: str) -> str:
+    return f"action mirred egress redirect dev {dev}"
+
+
+def _reference(qdisc: Qdisc) -> dict[str, str]:
+    return {"dev": qdisc.dev, "handle": qdisc.handle}
+
+
+def _queue(ifb: str, direction: LinkDirection, slack: Duration, *, ip_bytes: bool) -> tuple[Qdisc, ...]:
+    """Queue and rate, and loss before them."""
+    rate = direction.rate
+    bucket = _BUCKET_BYTES + rate.bit_s * slack.ns // (8 * 10**9)
+    words = f"rate {rate.bit_s}bit burst {bucket} limit {direction.queue.bytes}"
+    options = {"rate": rate.bit_s // 8, "burst": bucket, "limit": direction.queue.bytes}
+    if direction.loss is None:
+        return (Qdisc(ifb, "1:", None, "tbf", words, options, ip_bytes=ip_bytes),)
+    loss_words, loss_options = _loss(direction)
+    limit = _packets(direction.queue)  # netem counts what waits below it as its own
+    loss = Qdisc(
+        ifb, "1:", None, "netem", f"limit {limit} {loss_words}", {"limit": limit, **loss_options}, ip_bytes=ip_bytes
+    )
+    return (loss, Qdisc(ifb, "2:", "1:1", "tbf", words, options))
+
+
+def _loss(direction: LinkDirection) -> tuple[str, dict[str, Any]]:
+    match direction.loss:
+        case Bernoulli(probability):
+            return f"loss {_percent(probability)}", {"loss-random": {"loss": probability}}
+        case GilbertElliott(p, r, loss_good, loss_bad):
+            words = " ".join(_percent(share) for share in (p, r, loss_bad, loss_good))
+            return f"loss gemodel {words}", {"loss-gemodel": {"p": p, "r": r, "1-h": loss_bad, "1-k": loss_good}}
+        case _:
+            return "", {}
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.10f}%"
+
+
+def _delay(dev: str, direction: LinkDirection, *, ip_bytes: bool) -> Qdisc:
+    words, options = _delay_words(direction.delay, direction.jitter, direction.rate, reorder=direction.reorder)
+    return Qdisc(dev, "1:", None, "netem", words, options, ip_bytes=ip_bytes)
+
+
+def _delay_words(
+    delay: Duration, jitter: Jitter | None, rate: Rate, *, reorder: bool = False
+) -> tuple[str, dict[str, Any]]:
+    """What netem is told; its limit holds all that ``rate`` can have under way, were they the shortest packets."""
+    spread = jitter.amount if jitter else Duration(0)
+    limit = _packets(Size(rate.bit_s * (delay.ns + spread.ns) // (8 * 10**9)))
+    words, options = f"limit {limit}", dict[str, Any](limit=limit)
+    if delay.ns:
+        words += f" delay {delay.ns}ns" + (f" {spread.ns}ns" if spread.ns else "")
+        options["delay"] = {"delay": delay.s, "jitter": spread.s}
+    if spread.ns and not reorder:
+        words += f" rate {_IN_ORDER.bit_s}bit"
+        options["rate"] = {"rate": _IN_ORDER.bit_s // 8}
+    return words, options
+
+
+def _packets(held: Size) -> int:
+    return min(held.bytes // _SHORTEST_PACKET + _SPARE_PACKETS, _MOST_PACKETS)
+
+
+def _refusals(link: Link, name: str, direction: LinkDirection) -> Iterator[str]:
+    """What tc cannot do, or cannot be seen to have done, a line each."""
+    reasons = {
+        "queue_packets": direction.queue_packets is not None and "tbf's queue counts bytes alone",
+        "jitter": direction.jitter is not None and _jitter_refusal(direction.jitter),
+        "loss": not isinstance(direction.loss, Bernoulli | GilbertElliott | None) and "netem loses by chance alone",
+        "aqm": direction.aqm is not None and "the kernel's AQMs are not those of the engine",
+        "trace": direction.trace is not None and "qdiscs keep their settings",
+    }
+    for setting, reason in reasons.items():
+        if reason:
+            yield (
+                f"links.{link.box}.{name}.{setting}: the tc backend cannot do that ({reason}); "
+                "remove it, or use --backend engine"
+            )
+
+
+def _jitter_refusal(jitter: Jitter) -> str | None:
+    if jitter.distribution is not Distribution.UNIFORM:
+        return "netem does not say which distribution it holds, so it could not be verified"
+    if jitter.correlation:
+        return "netem's correlation narrows the distribution"
+    return None

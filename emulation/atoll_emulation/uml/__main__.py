@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``python -m atoll_emulation.uml [--limit SECONDS] [--output DIRECTORY] COMMAND...``: one command in a kernel of its own."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from atoll.model.errors import AtollError
+from atoll_emulation.uml.run import run_in_uml
+
+
+def main() -> int:
+    """Run the command; its console on standard output, its exit status as ours."""
+    parser = argparse.ArgumentParser(prog="atoll_emulation.uml", description=__doc__)
+    parser.add_argument("--limit", type=float, default=60.0, help="seconds after which the kernel is stopped")
+    parser.add_argument("--output", type=Path, default=Path("out"), help="directory seen as /out inside")
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    options = parser.parse_args()
+    try:
+        ended = run_in_uml(options.command, options.output, limit_s=options.limit)
+    except AtollError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    sys.stdout.write(ended.console)
+    return ended.status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The configuration line (docs/contracts.md, "tc"; made by `atoll.model.tc`).
+
+use crate::error::BadConfiguration;
+use serde::{Deserialize, Deserializer, de};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// `atoll-host tc`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Config {
+    /// Largest packet in bytes that the interfaces must carry.
+    pub(crate) mtu: u32,
+    /// Interfaces that are there before and after.
+    pub(crate) interfaces: Vec<String>,
+    pub(crate) setup: Batches,
+    pub(crate) undo: Batches,
+    /// What `tc -r -j qdisc show` must say after `setup`.
+    pub(crate) expect: Vec<Expected>,
+    /// Where a link's counters are.
+    #[serde(default)]
+    pub(crate) link: Option<Directions>,
+    /// Where a delay box's counters are.
+    #[serde(default)]
+    pub(crate) delay: Option<Delay>,
+}
+
+/// Lines for `ip -batch` and `tc -batch`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Batches {
+    pub(crate) ip: Vec<String>,
+    pub(crate) tc: Vec<String>,
+}
+
+/// A queueing discipline that must be there, with options that it must have.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Expected {
+    pub(crate) dev: String,
+    pub(crate) handle: String,
+    pub(crate) kind: String,
+    pub(crate) options: Value,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Directions {
+    pub(crate) to_island: Direction,
+    pub(crate) to_world: Direction,
+}
+
+/// Where one direction is counted.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Direction {
+    /// The filter that every packet passes; it counts what follows the Ethernet header.
+    #[serde(rename = "in")]
+    pub(crate) arrivals: Filter,
+    /// Bytes that belong to each packet besides.
+    pub(crate) in_header_bytes: u64,
+    /// Drops at random; `queue` is below it, and its drops are counted here too.
+    pub(crate) loss: Option<Qdisc>,
+    pub(crate) queue: Qdisc,
+    pub(crate) delay: Qdisc,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Delay {
+    /// By VLAN id.
+    pub(crate) classes: BTreeMap<u16, Qdisc>,
+    /// The filter that what belongs to no class passes.
+    pub(crate) unknown: Filter,
+}
+
+/// A queueing discipline, by what `tc qdisc show` calls it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Qdisc {
+    pub(crate) dev: String,
+    pub(crate) handle: Handle,
+}
+
+/// A filter with an action that counts.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Filter {
+    pub(crate) dev: String,
+    /// What it is attached to, such as `ffff:fff2` (clsact, ingress).
+    pub(crate) parent: Handle,
+    /// Its preference.
+    pub(crate) pref: u16,
+}
+
+/// Hexadecimal `MAJOR:MINOR`, the minor number zero where it is missing (`tc(8)`, "HANDLES").
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Handle(pub(crate) u32);
+
+impl Handle {
+    fn parse(text: &str) -> Result<Self, BadConfiguration> {
+        let wrong = || BadConfiguration::Handle(text.to_owned());
+        let (major, minor) = text.split_once(':').ok_or_else(wrong)?;
+        let number = |digits: &str| u16::from_str_radix(digits, 16).map_err(|_| wrong());
+        let minor = if minor.is_empty() { 0 } else { number(minor)? };
+        Ok(Self(u32::from(number(major)?) << 16 | u32::from(minor)))
+    }
+}
+
+impl<'de> Deserialize<'de> for Handle {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::parse(&String::deserialize(deserializer)?).map_err(de::Error::custom)
+    }
+}
+
+impl Config {
+    /// # Errors
+    /// The first thing wrong with `line`.
+    pub(crate) fn parse(line: &str) -> Result<Self, BadConfiguration> {
+        if line.trim().is_empty() {
+            return Err(BadConfiguration::Missing);
+        }
+        let config: Self = serde_json::from_str(line)?;
+        if config.link.is_none() && config.delay.is_none() {
+            return Err(BadConfiguration::NothingToCount);
+        }
+        Ok(config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles_are_read_as_tc_writes_them() {
+        assert_eq!(Handle::parse("1:").unwrap(), Handle(0x1_0000));
+        assert_eq!(Handle::parse("ffff:fff2").unwrap(), Handle(0xffff_fff2));
+        for wrong in ["", "1", "g:", "1:x", "10000:"] {
+            let error = Handle::parse(wrong).unwrap_err().to_string();
+            assert!(error.contains(&format!("'{wrong}'")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_configuration_that_counts_nothing_is_refused() {
+        let line = r#"{"mtu":1500,"interfaces":[],"setup":{"ip":[],"tc":[]},"undo":{"ip":[],"tc":[]},"expect":[]}"#;
+        assert!(matches!(
+            Config::parse(line),
+            Err(BadConfiguration::NothingToCount)
+        ));
+        assert!(matches!(Config::parse(" "), Err(BadConfiguration::Missing)));
+        assert!(matches!(Config::parse("{"), Err(BadConfiguration::Json(_))));
+    }
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What can keep a link of the kernel's from being, or end it.
+
+use std::io;
+
+/// A configuration that cannot be obeyed here (exit code 2); the message says what to do.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BadConfiguration {
+    #[error("no configuration on standard input: expected one line of JSON")]
+    Missing,
+    #[error("configuration: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("configuration: neither a link nor a delay box is to be counted")]
+    NothingToCount,
+    #[error("configuration: '{0}' is not a handle: write hexadecimal MAJOR:MINOR")]
+    Handle(String),
+    #[error("interface '{0}' does not exist in this network namespace")]
+    NoInterface(String),
+    #[error("interface '{0}' is down: ip link set {0} up")]
+    Down(String),
+    #[error(
+        "interface '{name}' has MTU {found}, packets may have {wanted} bytes: ip link set {name} mtu {wanted}"
+    )]
+    Mtu {
+        name: String,
+        found: u32,
+        wanted: u32,
+    },
+    #[error(
+        "interface '{name}' merges packets ({}): ethtool -K {name} {}",
+        .offloads.join(", "),
+        .offloads.iter().map(|offload| format!("{offload} off")).collect::<Vec<_>>().join(" ")
+    )]
+    Offloads {
+        name: String,
+        offloads: Vec<&'static str>,
+    },
+}
+
+/// The form in which `atoll-host` recognises a bad configuration.
+impl From<BadConfiguration> for io::Error {
+    fn from(error: BadConfiguration) -> Self {
+        Self::new(io::ErrorKind::InvalidInput, error.to_string())
+    }
+}
+
+/// What stops a link that was told nothing wrong (exit code 1).
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TcError {
+    #[error("cannot start {tool}: {source} (package iproute2)")]
+    Start {
+        tool: &'static str,
+        source: io::Error,
+    },
+    #[error("{tool} refused '{line}': {message}")]
+    Refused {
+        tool: &'static str,
+        line: String,
+        message: String,
+    },
+    #[error("{tool}: {message}")]
+    Tool { tool: &'static str, message: String },
+    #[error("{0}")]
+    NotTaken(String),
+    #[error(
+        "the kernel no longer has {what} on '{dev}': the interface is gone, or somebody changed its qdiscs"
+    )]
+    Gone { dev: String, what: String },
+    #[error("rtnetlink: {0}")]
+    Netlink(io::Error),
+    #[error("{0}")]
+    System(#[from] io::Error),
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `atoll-host tc`: a link or a delay box made of the kernel's own queueing disciplines.
+//!
+//! What is set comes ready for `ip -batch` and `tc -batch` from whoever planned it, together with what
+//! `tc qdisc show` must say afterwards and where the counters are. This program applies it, compares,
+//! reports as the link engine does, and undoes it.
+//!
+//! ```text
+//! setup     tools: ip, tc         read back with `tc qdisc show` ──> expectation
+//! counters  rtnetlink dumps       statistics ──> counters, marks ──> standard output
+//! ```
+//!
+//! The kernel knows less than the engine: neither how late a packet left nor how long each one waited. Its
+//! queue is looked at every 10 ms, so its maximum is that of those looks.
+
+mod attributes;
+mod config;
+mod counters;
+mod error;
+mod expectation;
+mod input;
+mod report;
+mod rtnetlink;
+mod setup;
+
+use config::Config;
+use counters::Counters;
+use error::TcError;
+use input::{Event, Input, Request};
+use report::Reporter;
+use rtnetlink::Kernel;
+use std::io;
+use std::time::{Duration, Instant};
+
+/// Between two looks at the queues.
+const SAMPLE: Duration = Duration::from_millis(10);
+/// Samples between two lines of counters: 100 ms.
+const SAMPLES_PER_LINE: u32 = 10;
+
+/// Reads its configuration from the first line of standard input; returns when that ends or on SIGTERM.
+///
+/// # Errors
+/// A message for the user when the configuration (an [`std::io::Error`] of kind `InvalidInput`) or the
+/// machine does not allow it, when a setting did not take, or an interface goes away.
+pub fn run() -> Result<(), Box<dyn std::error::Error>> {
+    let input = Input::start()?;
+    let config = Config::parse(&input.first_line()).map_err(io::Error::from)?;
+    setup::check_interfaces(&config).map_err(io::Error::from)?;
+    let applied = setup::apply(&config)?;
+    let outcome = serve(&config, &input);
+    drop(applied);
+    Ok(outcome?)
+}
+
+fn serve(config: &Config, input: &Input) -> Result<(), TcError> {
+    let mut kernel = Kernel::open()?;
+    let mut counters = Counters::new(config)?;
+    let mut reporter = Reporter::new(io::stdout());
+    counters.sample(&mut kernel)?;
+    reporter.ready()?;
+    let mut next = Instant::now() + SAMPLE;
+    let mut samples = 0;
+    loop {
+        match input.wait_until(next) {
+            Some(Event::Ended) => break,
+            Some(Event::Line(line)) => answer(&line, &mut kernel, &mut counters, &mut reporter)?,
+            None => {
+                counters.sample(&mut kernel)?;
+                samples += 1;
+                if samples % SAMPLES_PER_LINE == 0 {
+                    reporter.counters(counters.interval(&mut kernel)?)?;
+                }
+                // A reader or a processor that was away for a while owes no samples.
+                next = (next + SAMPLE).max(Instant::now());
+            }
+        }
+    }
+    reporter.done(counters.measurement(&mut kernel)?)
+}
+
+fn answer(
+    line: &str,
+    kernel: &mut Kernel,
+    counters: &mut Counters,
+    reporter: &mut Reporter<impl io::Write>,
+) -> Result<(), TcError> {
+    match serde_json::from_str(line) {
+        Ok(Request::Mark { id }) => reporter.mark(id, counters.measurement(kernel)?),
+        Ok(Request::Set { id }) => reporter.refuse("set", id),
+        Ok(Request::TraceStart { id }) => reporter.refuse("trace-start", id),
+        Err(error) => {
+            eprintln!("atoll-host: request ignored: {error}: {line}");
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Lines on standard output: those of the link engine, without what the kernel does not know
+//! (docs/contracts.md, "tc").
+
+use crate::attributes::Statistics;
+use crate::error::TcError;
+use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::Write;
+
+/// A line: `type`, and what belongs to it.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+enum Line<'a> {
+    Ready,
+    Counters {
+        t_ns: i64,
+        #[serde(flatten)]
+        figures: Figures,
+    },
+    Mark {
+        id: u64,
+        t_ns: i64,
+        #[serde(flatten)]
+        figures: Figures,
+    },
+    Done {
+        t_ns: i64,
+        #[serde(flatten)]
+        figures: Figures,
+    },
+    #[serde(untagged)]
+    Refused {
+        r#type: &'a str,
+        id: u64,
+        ok: bool,
+        error: &'a str,
+    },
+}
+
+/// What a box counted.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(crate) enum Figures {
+    Link(LinkFigures),
+    Delay(DelayFigures),
+}
+
+/// Both directions of a link.
+#[derive(Debug, Serialize)]
+pub(crate) struct LinkFigures {
+    pub(crate) to_island: DirectionFigures,
+    pub(crate) to_world: DirectionFigures,
+}
+
+/// One direction: sums, and gauges of now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct DirectionFigures {
+    pub(crate) in_packets: u64,
+    pub(crate) in_bytes: u64,
+    pub(crate) out_packets: u64,
+    pub(crate) out_bytes: u64,
+    pub(crate) dropped_packets: u64,
+    pub(crate) dropped_bytes: u64,
+    pub(crate) dropped_queue_packets: u64,
+    pub(crate) dropped_loss_packets: u64,
+    pub(crate) queue_bytes: u64,
+    pub(crate) queue_max_bytes: u64,
+    pub(crate) held_packets: u64,
+    /// The delay's netem was full, which is to be impossible.
+    pub(crate) overloaded: bool,
+}
+
+impl DirectionFigures {
+    /// Sums less those of an earlier time; gauges stay.
+    pub(crate) fn since(&self, marked: &Self) -> Self {
+        Self {
+            in_packets: self.in_packets - marked.in_packets,
+            in_bytes: self.in_bytes - marked.in_bytes,
+            out_packets: self.out_packets - marked.out_packets,
+            out_bytes: self.out_bytes - marked.out_bytes,
+            dropped_packets: self.dropped_packets - marked.dropped_packets,
+            dropped_bytes: self.dropped_bytes - marked.dropped_bytes,
+            dropped_queue_packets: self.dropped_queue_packets - marked.dropped_queue_packets,
+            dropped_loss_packets: self.dropped_loss_packets - marked.dropped_loss_packets,
+            ..*self
+        }
+    }
+}
+
+/// A delay box.
+#[derive(Debug, Serialize)]
+pub(crate) struct DelayFigures {
+    /// By VLAN id.
+    pub(crate) classes: BTreeMap<u16, ClassFigures>,
+    pub(crate) unknown_vlan_packets: u64,
+    pub(crate) overloaded: bool,
+}
+
+/// One class: sums, and a gauge.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct ClassFigures {
+    pub(crate) in_packets: u64,
+    pub(crate) in_bytes: u64,
+    pub(crate) out_packets: u64,
+    pub(crate) out_bytes: u64,
+    pub(crate) held_packets: u64,
+}
+
+impl ClassFigures {
+    pub(crate) fn of(counted: &Statistics) -> Self {
+        Self {
+            in_packets: counted.packets + counted.backlog_packets + counted.drops,
+            in_bytes: counted.bytes + counted.backlog_bytes,
+            out_packets: counted.packets,
+            out_bytes: counted.bytes,
+            held_packets: counted.backlog_packets,
+        }
+    }
+
+    /// As of [`DirectionFigures::since`].
+    pub(crate) fn since(&self, marked: &Self) -> Self {
+        Self {
+            in_packets: self.in_packets - marked.in_packets,
+            in_bytes: self.in_bytes - marked.in_bytes,
+            out_packets: self.out_packets - marked.out_packets,
+            out_bytes: self.out_bytes - marked.out_bytes,
+            held_packets: self.held_packets,
+        }
+    }
+}
+
+/// Writes lines, stamped with `CLOCK_REALTIME`.
+#[derive(Debug)]
+pub(crate) struct Reporter<W> {
+    output: W,
+}
+
+impl<W: Write> Reporter<W> {
+    pub(crate) fn new(output: W) -> Self {
+        Self { output }
+    }
+
+    pub(crate) fn ready(&mut self) -> Result<(), TcError> {
+        self.line(&Line::Ready)
+    }
+
+    pub(crate) fn counters(&mut self, figures: Figures) -> Result<(), TcError> {
+        let t_ns = now_ns();
+        self.line(&Line::Counters { t_ns, figures })
+    }
+
+    pub(crate) fn mark(&mut self, id: u64, figures: Figures) -> Result<(), TcError> {
+        let t_ns = now_ns();
+        self.line(&Line::Mark { id, t_ns, figures })
+    }
+
+    pub(crate) fn done(&mut self, figures: Figures) -> Result<(), TcError> {
+        let t_ns = now_ns();
+        self.line(&Line::Done { t_ns, figures })
+    }
+
+    /// Answer what only the engine does.
+    pub(crate) fn refuse(&mut self, op: &str, id: u64) -> Result<(), TcError> {
+        self.line(&Line::Refused {
+            r#type: op,
+            id,
+            ok: false,
+            error: "a link of the tc backend keeps its settings while it runs; use --backend engine",
+        })
+    }
+
+    fn line(&mut self, line: &Line<'_>) -> Result<(), TcError> {
+        let mut text = serde_json::to_vec(line).map_err(std::io::Error::from)?;
+        text.push(b'\n');
+        self.output.write_all(&text)?;
+        Ok(self.output.flush()?)
+    }
+}
+
+fn now_ns() -> i64 {
+    let now = clock_gettime(ClockId::Realtime);
+    now.tv_sec * 1_000_000_000 + now.tv_nsec
+}

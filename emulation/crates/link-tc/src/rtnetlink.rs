@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Statistics of queueing disciplines and filters, asked of the kernel (rtnetlink(7), linux/pkt_sched.h).
+//!
+//! By netlink rather than by `tc`, which would be a process ten times a second.
+
+use crate::attributes::{Statistics, attribute, attributes, statistics, u16_at, u32_at};
+use crate::config::Handle;
+use crate::error::TcError;
+use rustix::fd::OwnedFd;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
+};
+use std::collections::HashMap;
+
+const RTM_NEWQDISC: u16 = 36;
+const RTM_GETQDISC: u16 = 38;
+const RTM_NEWTFILTER: u16 = 44;
+const RTM_GETTFILTER: u16 = 46;
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+const NLM_F_REQUEST: u16 = 1;
+const NLM_F_DUMP: u16 = 0x300;
+
+const NLMSG_HEADER: usize = 16; // u32 length, u16 type, u16 flags, u32 sequence, u32 port
+const TCMSG: usize = 20; // u8 family, 3 unused, i32 ifindex, u32 handle, u32 parent, u32 info
+
+const TCA_KIND: u16 = 1;
+const TCA_OPTIONS: u16 = 2;
+const TCA_STATS2: u16 = 7;
+const TCA_ACT_STATS: u16 = 4;
+
+/// The attribute that holds the actions in a filter's options, by the filter's kind.
+const ACTIONS: [(&[u8], u16); 2] = [(b"matchall\0", 2), (b"flower\0", 3)];
+
+/// The kernel sends dumps in pieces of up to 32 KiB to those who can take them.
+const RECEIVE_BYTES: usize = 32 * 1024;
+
+/// Queueing disciplines of a network namespace: by interface number and handle.
+pub(crate) type Qdiscs = HashMap<(u32, Handle), Statistics>;
+
+/// A socket to the kernel.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    socket: OwnedFd,
+    sequence: u32,
+    buffer: Vec<u8>,
+}
+
+impl Kernel {
+    /// # Errors
+    /// When there can be no such socket.
+    pub(crate) fn open() -> Result<Self, TcError> {
+        let socket = socket_with(
+            AddressFamily::NETLINK,
+            SocketType::RAW,
+            SocketFlags::CLOEXEC,
+            None, // the default, 0, is NETLINK_ROUTE
+        )
+        .map_err(|error| TcError::Netlink(error.into()))?;
+        Ok(Self {
+            socket,
+            sequence: 0,
+            buffer: vec![0; RECEIVE_BYTES],
+        })
+    }
+
+    /// Every queueing discipline of the namespace, in one dump.
+    ///
+    /// # Errors
+    /// What the kernel refuses with.
+    pub(crate) fn qdiscs(&mut self) -> Result<Qdiscs, TcError> {
+        let mut found = Qdiscs::new();
+        self.dump(RTM_GETQDISC, 0, Handle(0), |kind, body| {
+            if kind == RTM_NEWQDISC {
+                if let Some((key, counted)) = qdisc(body) {
+                    found.insert(key, counted);
+                }
+            }
+        })?;
+        Ok(found)
+    }
+
+    /// What the first action of a filter counted; `None` if there is no such filter.
+    ///
+    /// # Errors
+    /// What the kernel refuses with.
+    pub(crate) fn filter(
+        &mut self,
+        ifindex: u32,
+        parent: Handle,
+        pref: u16,
+    ) -> Result<Option<Statistics>, TcError> {
+        let mut found = None;
+        self.dump(RTM_GETTFILTER, ifindex, parent, |kind, body| {
+            if kind == RTM_NEWTFILTER {
+                found = found.or_else(|| filter_statistics(body, pref));
+            }
+        })?;
+        Ok(found)
+    }
+
+    fn dump(
+        &mut self,
+        kind: u16,
+        ifindex: u32,
+        parent: Handle,
+        mut take: impl FnMut(u16, &[u8]),
+    ) -> Result<(), TcError> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let request = request(kind, self.sequence, ifindex, parent);
+        send(&self.socket, &request, SendFlags::empty())
+            .map_err(|error| TcError::Netlink(error.into()))?;
+        loop {
+            let (length, _) = recv(&self.socket, &mut self.buffer[..], RecvFlags::empty())
+                .map_err(|error| TcError::Netlink(error.into()))?;
+            for (sequence, kind, body) in messages(&self.buffer[..length]) {
+                match kind {
+                    _ if sequence != self.sequence => {} // left over from a dump that failed
+                    NLMSG_DONE => return Ok(()),
+                    NLMSG_ERROR => return Err(TcError::Netlink(refusal(body))),
+                    _ => take(kind, body),
+                }
+            }
+        }
+    }
+}
+
+fn request(kind: u16, sequence: u32, ifindex: u32, parent: Handle) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(NLMSG_HEADER + TCMSG);
+    bytes.extend(((NLMSG_HEADER + TCMSG) as u32).to_ne_bytes());
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend((NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
+    for word in [sequence, 0, 0, ifindex, 0, parent.0, 0] {
+        bytes.extend(word.to_ne_bytes());
+    }
+    bytes
+}
+
+/// Sequence number, type and body of every message.
+fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u32, u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let length = u32_at(bytes, 0)? as usize;
+        let kind = u16_at(bytes, 4)?;
+        let sequence = u32_at(bytes, 8)?;
+        let body = bytes.get(NLMSG_HEADER..length)?;
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some((sequence, kind, body))
+    })
+}
+
+/// The error number in the body of an error message, negative there.
+fn refusal(body: &[u8]) -> std::io::Error {
+    let number = u32_at(body, 0).unwrap_or(0).cast_signed();
+    std::io::Error::from_raw_os_error(number.wrapping_neg())
+}
+
+fn qdisc(body: &[u8]) -> Option<((u32, Handle), Statistics)> {
+    let ifindex = u32_at(body, 4)?;
+    let handle = Handle(u32_at(body, 8)?);
+    let counted = statistics(attribute(body.get(TCMSG..)?, TCA_STATS2)?);
+    Some(((ifindex, handle), counted))
+}
+
+/// Of the dump's two messages for a filter, one describes its preference alone and has no actions.
+fn filter_statistics(body: &[u8], pref: u16) -> Option<Statistics> {
+    let info = u32_at(body, 16)?;
+    if info >> 16 != u32::from(pref) {
+        return None;
+    }
+    let described = body.get(TCMSG..)?;
+    let kind = attribute(described, TCA_KIND)?;
+    let (_, actions) = ACTIONS.iter().find(|(name, _)| *name == kind)?;
+    let listed = attribute(attribute(described, TCA_OPTIONS)?, *actions)?;
+    let (_, first) = attributes(listed).next()?;
+    Some(statistics(attribute(first, TCA_ACT_STATS)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attributes::encode;
+
+    fn tcmsg(ifindex: u32, handle: u32, parent: u32, info: u32) -> Vec<u8> {
+        [0, ifindex, handle, parent, info]
+            .into_iter()
+            .flat_map(u32::to_ne_bytes)
+            .collect()
+    }
+
+    fn counted(bytes: u64, packets: u32) -> Vec<u8> {
+        encode(
+            1,
+            &[&bytes.to_ne_bytes()[..], &packets.to_ne_bytes()].concat(),
+        )
+    }
+
+    #[test]
+    fn a_qdisc_is_known_by_interface_and_handle() {
+        let body = [
+            tcmsg(4, 0x1_0000, u32::MAX, 0),
+            encode(1, b"tbf\0"),
+            encode(7, &counted(9, 3)),
+        ]
+        .concat();
+        let (key, found) = qdisc(&body).unwrap();
+        assert_eq!(key, (4, Handle(0x1_0000)));
+        assert_eq!((found.bytes, found.packets), (9, 3));
+    }
+
+    #[test]
+    fn a_filter_counts_by_its_first_action() {
+        for (kind, actions) in [(&b"matchall\0"[..], 2), (b"flower\0", 3)] {
+            let action = [encode(1, b"mirred\0"), encode(4, &counted(1500, 1))].concat();
+            let options = encode(actions, &encode(1, &action));
+            let body = [
+                tcmsg(4, 1, 0, 5 << 16),
+                encode(1, kind),
+                encode(2, &options),
+            ]
+            .concat();
+            assert_eq!(filter_statistics(&body, 5).unwrap().bytes, 1500);
+            assert_eq!(filter_statistics(&body, 6), None, "another preference");
+            let alone = [tcmsg(4, 0, 0, 5 << 16), encode(1, kind)].concat();
+            assert_eq!(filter_statistics(&alone, 5), None);
+        }
+    }
+
+    #[test]
+    fn the_kernel_answers_a_dump_of_this_namespace() {
+        let mut kernel = Kernel::open().unwrap();
+        let loopback = netio::interface::Interface::find("lo").unwrap();
+        kernel.qdiscs().unwrap();
+        // Nothing is attached to the loopback interface's clsact, most likely not even a clsact.
+        let none = kernel
+            .filter(loopback.index, Handle(0xffff_fff2), 0x7777)
+            .unwrap();
+        assert_eq!(none, None);
+    }
+}
