@@ -38,3 +38,37 @@ def test_planned_configurations_have_the_shape_of_the_example(project: Path, top
     assert planned
     for job in planned:
         assert shape(job.config) == shape(examples(project, topic, "keeper")[0])
+
+
+IMPAIRED = """\
+name: e
+lab: {lab}
+duration: 60 s
+chain: [sat]
+links:
+  sat:
+    to_island:
+      rate: 16 Mbit/s
+      delay: 250 ms
+      queue: 100 kB
+      queue_packets: 100
+      jitter: {{distribution: normal, amount: 5 ms, correlation: 25 %}}
+      reorder: true
+      loss: {{model: gilbert-elliott, good_to_bad: 0.1 %, bad_to_good: 20 %, loss_bad: 50 %}}
+      aqm: {{codel: {{interval: 600 ms}}}}
+      trace: rain.csv
+    to_world: {{rate: 4 Mbit/s, delay: 250 ms, queue: 100 kB, jitter: 1 ms, loss: 0.1 %, aqm: {{red: {{min: 30 kB, max: 90 kB}}}}}}
+traffic: {{channels: 0}}
+"""
+RAIN = "t_s,rate_bit_s,delay_ms,loss,blocked\n0,8000000,,,\n12.5,11500000,240,0.001,0\n30,,,,1\n30.2,,,,0\n"
+
+
+def test_an_impaired_link_that_follows_a_trace_is_configured_as_in_the_example(project: Path, tmp_path: Path) -> None:
+    """Every key, to the letter; of loss models and AQMs those that are described alone stand in link_config's test."""
+    (tmp_path / "rain.csv").write_text(RAIN)
+    (tmp_path / "e.yaml").write_text(IMPAIRED.format(lab=project / "emulation/labs/island.yaml"))
+    network, experiment = load_experiment(tmp_path / "e.yaml")
+    (planned,) = [job.config for job in jobs(network, experiment) if job.name == "link-sat"]
+    assert planned is not None
+    example = examples(project, "link-impaired", "keeper")[0]
+    assert planned | {"seed": example["seed"]} == example

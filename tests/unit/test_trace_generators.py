@@ -51,7 +51,7 @@ def delays_ms(trace: Trace) -> list[float]:
 
 @pytest.mark.parametrize("wanted", [MEO, LEO], ids=["meo", "leo"])
 def test_delays_lie_between_the_zenith_and_the_least_elevation(wanted):
-    """Twice the altitude is the shortest, twice the slant range at the mask the longest (1 % for Earth's flattening)."""
+    """Twice the altitude is the shortest, twice the slant range at the mask the longest; 1 % for flattening."""
     altitude, mask = wanted.service.constellation.altitude_km, wanted.service.mask_deg
     found = delays_ms(pass_trace(wanted))
     assert min(found) >= 2 * altitude / LIGHT_KM_S * 1e3 * 0.99
