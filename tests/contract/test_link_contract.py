@@ -57,7 +57,13 @@ links:
       loss: {{model: gilbert-elliott, good_to_bad: 0.1 %, bad_to_good: 20 %, loss_bad: 50 %}}
       aqm: {{codel: {{interval: 600 ms}}}}
       trace: rain.csv
-    to_world: {{rate: 4 Mbit/s, delay: 250 ms, queue: 100 kB, jitter: 1 ms, loss: 0.1 %, aqm: {{red: {{min: 30 kB, max: 90 kB}}}}}}
+    to_world:
+      rate: 4 Mbit/s
+      delay: 250 ms
+      queue: 100 kB
+      jitter: 1 ms
+      loss: 0.1 %
+      aqm: {{red: {{min: 30 kB, max: 90 kB}}}}
 traffic: {{channels: 0}}
 """
 RAIN = "t_s,rate_bit_s,delay_ms,loss,blocked\n0,8000000,,,\n12.5,11500000,240,0.001,0\n30,,,,1\n30.2,,,,0\n"
