@@ -21,7 +21,7 @@ from atoll.model.codec import to_json
 from atoll.model.errors import LabError
 from atoll.model.experiment import Experiment
 from atoll.model.network import Network
-from atoll.model.plan import HostSettings, JobSpec, Phase, Plan
+from atoll.model.plan import Backend, HostSettings, JobSpec, Phase, Plan
 from atoll.openflow.client import Controller
 from atoll_emulation.lab import EmulatedLab
 from atoll_hosts.agent import Agent, Job
@@ -116,12 +116,14 @@ class Testbed:
         """The network namespace of a machine, as a path inside the lab (KeyError: no such machine)."""
         return f"/proc/{self.lab.hosts[machine]}/ns/net"
 
-    async def apply(self, experiment: Experiment, *, dry_run: bool = False) -> tuple[Plan, tuple[Change, ...]]:
+    async def apply(
+        self, experiment: Experiment, backend: Backend = Backend.ENGINE, *, dry_run: bool = False
+    ) -> tuple[Plan, tuple[Change, ...]]:
         """Bring machines, boxes and switches to what the experiment asks for, by the smallest change.
 
         Returns the plan and the changes made (``dry_run``: that would be made). Raises PlanError, LabError.
         """
-        plan = make_plan(self.network, experiment)
+        plan = make_plan(self.network, experiment, backend)
         changes = [*self._machine_changes(plan), *self._service_changes(plan)]
         if not dry_run:
             await self._apply_machines(plan)
@@ -222,7 +224,8 @@ class Testbed:
     async def _apply_services(self, plan: Plan) -> None:
         wanted = _services_of(plan)
         for name, (spec, job) in list(self._services.items()):
-            if name not in wanted or wanted[name] != spec:
+            if name not in wanted or wanted[name] != spec or name in self._traces_begun:
+                self._traces_begun.discard(name)
                 del self._services[name]  # before it ends: its watcher tells this end from a failure by that
                 await job.stop(1.0)
                 await job.wait()
