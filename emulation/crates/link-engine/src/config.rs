@@ -2,7 +2,7 @@
 //! Configuration lines of both programs (docs/contracts.md).
 
 use crate::error::BadConfiguration;
-use link_model::{DelaySettings, LinkSettings};
+use link_model::{ConfigError, DelaySettings, JitterSettings, LinkSettings};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 
@@ -54,16 +54,31 @@ pub(crate) struct DelayConfig {
 pub(crate) struct ClassConfig {
     pub(crate) vlan: u16,
     delay_ns: u64,
+    /// Half-width of the uniform distribution around `delay_ns`: the short form of `jitter`.
     #[serde(default)]
     jitter_ns: u64,
+    jitter: Option<JitterSettings>,
+    /// Whether packets of the class may overtake others of it.
+    #[serde(default)]
+    reorder: bool,
 }
 
 impl ClassConfig {
     pub(crate) fn settings(&self) -> DelaySettings {
         DelaySettings {
             delay_ns: self.delay_ns,
-            jitter_ns: self.jitter_ns,
+            jitter: self
+                .jitter
+                .unwrap_or(JitterSettings::uniform(self.jitter_ns)),
+            reorder: self.reorder,
         }
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        if self.jitter_ns > 0 && self.jitter.is_some() {
+            return Err(ConfigError::JitterTwice);
+        }
+        self.settings().check()
     }
 }
 
@@ -101,7 +116,6 @@ impl DelayConfig {
                 return Err(BadConfiguration::VlanTwice(class.vlan));
             }
             class
-                .settings()
                 .check()
                 .map_err(|source| named(&format!("vlan {}", class.vlan), source))?;
         }
@@ -117,7 +131,7 @@ fn check_mtu(mtu: u32) -> Result<(), BadConfiguration> {
     Err(BadConfiguration::Mtu(mtu))
 }
 
-fn named(name: &str, source: link_model::ConfigError) -> BadConfiguration {
+fn named(name: &str, source: ConfigError) -> BadConfiguration {
     BadConfiguration::NamedSettings {
         name: name.to_owned(),
         source,

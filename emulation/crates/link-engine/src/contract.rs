@@ -3,11 +3,11 @@
 //! tests read too.
 
 use crate::config::{DelayConfig, LinkConfig};
-use crate::control::Request;
 use crate::delay::DelayProgram;
-use crate::engine::{Program, text};
+use crate::engine::{Program, obey, text};
 use crate::link::LinkProgram;
 use crate::report::Line;
+use crate::request::{self, Request};
 use netio::packet::{Received, VlanTag};
 use serde_json::Value;
 use std::path::Path;
@@ -86,6 +86,43 @@ fn a_link_says_what_the_contract_says() {
     let request: Request = serde_json::from_value(told[1].clone()).unwrap();
     assert_eq!(request, Request::Mark { id: 7 });
     assert_same_shapes(&lines(LinkProgram::new(&config, 0).unwrap(), None), "link");
+}
+
+#[test]
+fn an_impaired_link_is_understood_to_the_last_key() {
+    let told = examples("link-impaired", "keeper");
+    let config = LinkConfig::parse(&told[0].to_string()).unwrap();
+    let settings = &config.to_island;
+    assert!(settings.jitter.is_some() && settings.loss.is_some() && settings.aqm.is_some());
+    assert_eq!(
+        (settings.trace.len(), settings.queue_packets),
+        (4, Some(100))
+    );
+    let mut program = LinkProgram::new(&config, 0).unwrap();
+    let request = request::parse(&told[1].to_string()).unwrap();
+    let line = obey(&mut program, request, 1, 2);
+    let expected = r#"{"type":"trace-start","id":8,"t_ns":2,"ok":true}"#;
+    assert_eq!(text::<LinkProgram>(&line), expected);
+}
+
+#[test]
+fn a_running_link_answers_what_the_contract_says() {
+    let config = LinkConfig::parse(&examples("link", "keeper")[0].to_string()).unwrap();
+    let mut program = LinkProgram::new(&config, 0).unwrap();
+    let asked = examples("link-control", "keeper");
+    let answers = examples("link-control", "link");
+    assert_eq!(asked.len(), answers.len());
+    for (line, answer) in asked.iter().zip(answers) {
+        let request = request::parse(&line.to_string()).unwrap();
+        let t_ns = answer["t_ns"].as_u64().unwrap();
+        let said = text::<LinkProgram>(&obey(&mut program, request, 1, t_ns));
+        assert_eq!(serde_json::from_str::<Value>(&said).unwrap(), answer);
+    }
+    assert_eq!(
+        program.shortest_delay_ns(),
+        250_000_000,
+        "the other direction's"
+    );
 }
 
 #[test]

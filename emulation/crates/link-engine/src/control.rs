@@ -2,26 +2,20 @@
 //! Standard input of a job: its configuration, then requests, then the end.
 
 use crate::error::BadConfiguration;
+use crate::request::{self, Request};
 use rustix::fd::{AsFd, BorrowedFd};
-use serde::Deserialize;
 use std::io;
 
-/// What a link is asked while it runs.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(tag = "op", rename_all = "lowercase", deny_unknown_fields)]
-pub(crate) enum Request {
-    /// End a measurement, begin the next one.
-    Mark {
-        /// Repeated in the answer.
-        id: u64,
-    },
-}
+/// Read at once: configurations that hold a trace have megabytes.
+const CHUNK_BYTES: usize = 1 << 16;
 
 /// Lines from a descriptor that is polled.
 #[derive(Debug)]
 pub(crate) struct Control<D> {
     descriptor: D,
     buffer: Vec<u8>,
+    /// So much of `buffer` holds no end of a line.
+    searched: usize,
     ended: bool,
 }
 
@@ -37,6 +31,7 @@ impl<D: AsFd> Control<D> {
         Self {
             descriptor,
             buffer: Vec::new(),
+            searched: 0,
             ended: false,
         }
     }
@@ -68,20 +63,23 @@ impl<D: AsFd> Control<D> {
     /// # Errors
     /// What reading fails with.
     pub(crate) fn read(&mut self) -> io::Result<()> {
-        let mut chunk = [0; 4096];
-        match rustix::io::read(&self.descriptor, &mut chunk) {
+        let end = self.buffer.len();
+        self.buffer.resize(end + CHUNK_BYTES, 0);
+        let read = rustix::io::read(&self.descriptor, &mut self.buffer[end..]);
+        self.buffer.truncate(end + read.unwrap_or(0));
+        match read {
             Ok(0) => self.ended = true,
-            Ok(bytes) => self.buffer.extend_from_slice(&chunk[..bytes]),
-            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
+            Ok(_) | Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
             Err(error) => return Err(error.into()),
         }
         Ok(())
     }
 
-    /// The next request that has arrived. A line that is none is reported and skipped.
+    /// The next request that has arrived. A line that is none and names nobody to be told is reported here and
+    /// skipped.
     pub(crate) fn next_request(&mut self) -> Option<Request> {
         while let Some(line) = self.next_line() {
-            match serde_json::from_str(&line) {
+            match request::parse(&line) {
                 Ok(request) => return Some(request),
                 Err(error) => eprintln!("atoll-host: request ignored: {error}: {line}"),
             }
@@ -95,8 +93,13 @@ impl<D: AsFd> Control<D> {
     }
 
     fn next_line(&mut self) -> Option<String> {
-        let end = self.buffer.iter().position(|&byte| byte == b'\n')?;
-        let line: Vec<u8> = self.buffer.drain(..=end).collect();
+        let unseen = &self.buffer[self.searched..];
+        let Some(end) = unseen.iter().position(|&byte| byte == b'\n') else {
+            self.searched = self.buffer.len();
+            return None;
+        };
+        let line: Vec<u8> = self.buffer.drain(..=self.searched + end).collect();
+        self.searched = 0;
         Some(String::from_utf8_lossy(&line).trim().to_owned())
     }
 }

@@ -3,10 +3,11 @@
 
 use crate::config::{Counted, DelayConfig};
 use crate::engine::{Outgoing, Program};
-use crate::error::BadConfiguration;
+use crate::error::{BadConfiguration, Refusal};
 use crate::frame::{Lengths, with_tag};
 use crate::report::{ClassCounters, ClassMeasurement, DelayBox, Lateness};
-use link_model::{DelayLine, Histogram, SplitMix64};
+use crate::request::Change;
+use link_model::{ConfigError, DelayLine, Histogram, LinkChange, SplitMix64};
 use netio::packet::Received;
 
 const TRUNK: usize = 0;
@@ -15,6 +16,7 @@ const TRUNK: usize = 0;
 #[derive(Debug)]
 pub(crate) struct DelayProgram {
     mtu: u32,
+    shortest_delay_ns: u64,
     classes: Vec<Class>,
     unknown_vlan_packets: u64,
     oversize_packets: u64,
@@ -35,16 +37,16 @@ impl DelayProgram {
                 let random = SplitMix64::new(config.seed, u64::from(class.vlan));
                 Ok(Class {
                     vlan: class.vlan,
-                    shortest_delay_ns: class.settings().shortest_ns(),
                     line: DelayLine::new(class.settings(), random)?,
                     sums: ClassCounters::default(),
                     before: ClassCounters::default(),
                     lateness: Histogram::default(),
                 })
             })
-            .collect::<Result<_, BadConfiguration>>()?;
+            .collect::<Result<Vec<_>, BadConfiguration>>()?;
         Ok(Self {
             mtu: config.mtu,
+            shortest_delay_ns: shortest_delay_ns(&classes),
             classes,
             unknown_vlan_packets: 0,
             oversize_packets: 0,
@@ -55,13 +57,17 @@ impl DelayProgram {
     }
 }
 
+fn shortest_delay_ns(classes: &[Class]) -> u64 {
+    let shortest = classes.iter().map(|class| class.line.shortest_delay_ns());
+    shortest.min().unwrap_or(u64::MAX)
+}
+
 impl Program for DelayProgram {
     type Counters = DelayBox<ClassCounters>;
     type Measurement = DelayBox<ClassMeasurement>;
 
     fn shortest_delay_ns(&self) -> u64 {
-        let shortest = self.classes.iter().map(|class| class.shortest_delay_ns);
-        shortest.min().unwrap_or(u64::MAX)
+        self.shortest_delay_ns
     }
 
     fn arrival(&mut self, _port: usize, now: u64, received: &Received<'_>) {
@@ -127,6 +133,28 @@ impl Program for DelayProgram {
         self.overloaded = true;
     }
 
+    fn set(&mut self, _now: u64, change: &Change) -> Result<(), Refusal> {
+        let vlan = change.vlan.ok_or(Refusal::NoVlan)?;
+        let class = self.classes.iter_mut().find(|class| class.vlan == vlan);
+        let class = class.ok_or(Refusal::UnknownVlan(vlan))?;
+        let settings = change.settings();
+        let delay_ns = settings.delay_ns.ok_or(Refusal::NotOfClass)?;
+        let only_delay = LinkChange {
+            delay_ns: Some(delay_ns),
+            ..LinkChange::default()
+        };
+        if change.direction.is_some() || settings != only_delay {
+            return Err(Refusal::NotOfClass);
+        }
+        class.line.set_delay(delay_ns)?;
+        self.shortest_delay_ns = shortest_delay_ns(&self.classes);
+        Ok(())
+    }
+
+    fn start_trace(&mut self, _now: u64) -> Result<(), Refusal> {
+        Err(ConfigError::NoTrace.into())
+    }
+
     fn counters(&mut self, _now: u64) -> Self::Counters {
         DelayBox {
             classes: self
@@ -164,7 +192,6 @@ impl Program for DelayProgram {
 #[derive(Debug)]
 struct Class {
     vlan: u16,
-    shortest_delay_ns: u64,
     line: DelayLine<Vec<u8>>,
     /// Since the start; the maximum since the last counters.
     sums: ClassCounters,

@@ -2,12 +2,13 @@
 //! The loop that both programs run in: receive, send what is due, report, wait.
 
 use crate::clock::{RealTimeOffset, monotonic_ns, real_time_ns};
-use crate::control::{Control, Request};
-use crate::error::EngineError;
+use crate::control::Control;
+use crate::error::{EngineError, Refusal};
 use crate::output::Output;
 use crate::pace::Pace;
 use crate::ports::{Arrivals, Port};
-use crate::report::Line;
+use crate::report::{Answer, Line};
+use crate::request::{Change, Op, Request};
 use netio::packet::{Received, SEND_BATCH};
 use netio::schedule;
 use netio::termination;
@@ -45,7 +46,7 @@ pub(crate) trait Program {
     /// What passed since the last of these.
     type Measurement: Serialize;
 
-    /// The shortest time between an arrival and its departure.
+    /// The shortest time between an arrival and its departure, under present settings.
     fn shortest_delay_ns(&self) -> u64;
     /// A frame arrived on `port` at `now`.
     fn arrival(&mut self, port: usize, now: u64, received: &Received<'_>);
@@ -59,6 +60,10 @@ pub(crate) trait Program {
     fn not_sent(&mut self, outgoing: &Outgoing);
     /// Frames that arrived on `port` were lost before they could be counted.
     fn not_received(&mut self, port: usize);
+    /// Change settings.
+    fn set(&mut self, now: u64, change: &Change) -> Result<(), Refusal>;
+    /// Time 0 of the traces is `now`.
+    fn start_trace(&mut self, now: u64) -> Result<(), Refusal>;
     /// What stands in `counters` lines.
     fn counters(&mut self, now: u64) -> Self::Counters;
     /// What stands in `mark` and `done` lines.
@@ -110,22 +115,24 @@ impl<P: Program> Engine<P> {
         let mut pace = Pace::new(be_awake_in_time(spin_ns)?, monotonic_ns());
         output.line(text::<P>(&Line::Ready));
 
-        // Arrivals carry their time: when traffic is dense it is enough to look at them every so often before
-        // the first can be due, instead of being woken by each.
-        let hold_ns = (self.program.shortest_delay_ns() / 2).min(HOLD_MAX_NS);
         let mut report_ns = monotonic_ns() + REPORT_NS;
         loop {
+            let known_ns = monotonic_ns();
             let arrivals = self.receive();
             self.send_due();
             let now = monotonic_ns();
             if now >= report_ns {
                 report_ns += REPORT_NS * ((now - report_ns) / REPORT_NS + 1);
                 self.count_lost()?;
-                let counters = self.program.counters(now);
+                // As it was when the last arrival was looked for.
+                let counters = self.program.counters(known_ns);
                 let t_ns = real_time_ns();
                 output.repeatable_line(text::<P>(&Line::Counters { t_ns, counters }));
             }
 
+            // Arrivals carry their time: when traffic is dense it is enough to look at them every so often before
+            // the first can be due, instead of being woken by each.
+            let hold_ns = (self.program.shortest_delay_ns() / 2).min(HOLD_MAX_NS);
             let next_ns = self
                 .program
                 .next_departure()
@@ -147,13 +154,8 @@ impl<P: Program> Engine<P> {
             }
             if events.request {
                 control.read()?;
-                while let Some(Request::Mark { id }) = control.next_request() {
-                    let (t_ns, measurement) = self.measurement()?;
-                    output.line(text::<P>(&Line::Mark {
-                        id,
-                        t_ns,
-                        measurement,
-                    }));
+                while let Some(request) = control.next_request() {
+                    output.line(text::<P>(&self.answer(request)?));
                 }
             }
             if events.signal || control.ended() {
@@ -211,12 +213,21 @@ impl<P: Program> Engine<P> {
         self.due.clear();
     }
 
-    /// Take in what has arrived and measure.
-    fn measurement(&mut self) -> io::Result<(u64, P::Measurement)> {
+    /// Do what is asked.
+    fn answer(&mut self, request: Request) -> io::Result<Line<P::Counters, P::Measurement>> {
+        // What arrived before the request is not subject to it.
+        let now = monotonic_ns();
         self.receive();
         self.count_lost()?;
-        let now = monotonic_ns();
-        Ok((real_time_ns(), self.program.measurement(now)))
+        Ok(obey(&mut self.program, request, now, real_time_ns()))
+    }
+
+    /// Take in what has arrived and measure.
+    fn measurement(&mut self) -> io::Result<(u64, P::Measurement)> {
+        let known_ns = monotonic_ns();
+        self.receive();
+        self.count_lost()?;
+        Ok((real_time_ns(), self.program.measurement(known_ns)))
     }
 
     fn count_lost(&mut self) -> io::Result<()> {
@@ -269,6 +280,42 @@ impl<P: Program> Engine<P> {
                 .any(|port| port.revents().intersects(failed)),
         }))
     }
+}
+
+/// Do at `now` what is asked; the answer, given at `t_ns`.
+pub(crate) fn obey<P: Program>(
+    program: &mut P,
+    request: Request,
+    now: u64,
+    t_ns: u64,
+) -> Line<P::Counters, P::Measurement> {
+    let message = |refusal: Refusal| refusal.to_string();
+    let (op, id, done) = match request {
+        Request::Set(change) => {
+            let done = program.set(now, &change);
+            (Op::Set, change.id, done.map_err(message))
+        }
+        Request::TraceStart { id } => {
+            let done = program.start_trace(now);
+            (Op::TraceStart, id, done.map_err(message))
+        }
+        Request::Mistaken { op, id, error } => (op, id, Err(error)),
+        Request::Mark { id } => {
+            let measurement = program.measurement(now);
+            return Line::Mark {
+                id,
+                t_ns,
+                measurement,
+            };
+        }
+    };
+    let answer = Answer {
+        id,
+        t_ns,
+        ok: done.is_ok(),
+        error: done.err(),
+    };
+    Line::answer(op, answer)
 }
 
 /// Ask the kernel for all that helps to wake in time; returns how long to spin at most.

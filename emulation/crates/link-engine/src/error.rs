@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! BadConfiguration   what it was told, found at the start: exit code 2
+//! Refusal            what it was told while running: an answer that says so
 //! EngineError        what it met: exit code 1
 //! ```
 
@@ -58,6 +59,23 @@ impl From<BadConfiguration> for io::Error {
     fn from(error: BadConfiguration) -> Self {
         Self::new(io::ErrorKind::InvalidInput, error.to_string())
     }
+}
+
+/// A request that was not obeyed; everything is as it was before.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error("{0}")]
+    Settings(#[from] link_model::ConfigError),
+    #[error("direction is missing: to_island or to_world")]
+    NoDirection,
+    #[error("a link has directions, not classes: leave out vlan")]
+    VlanOfLink,
+    #[error("vlan is missing: the class whose delay_ns is to be set")]
+    NoVlan,
+    #[error("vlan {0} has no class here")]
+    UnknownVlan(u16),
+    #[error("only delay_ns of a class can be set")]
+    NotOfClass,
 }
 
 /// What stops a link that was told nothing wrong.

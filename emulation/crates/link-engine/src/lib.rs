@@ -26,6 +26,7 @@ mod output;
 mod pace;
 mod ports;
 mod report;
+mod request;
 
 use config::{DelayConfig, LinkConfig};
 use control::Control;

@@ -3,10 +3,13 @@
 
 use crate::config::{Counted, LinkConfig};
 use crate::engine::{Outgoing, Program};
-use crate::error::BadConfiguration;
+use crate::error::{BadConfiguration, Refusal};
 use crate::frame::{Lengths, with_tag};
-use crate::report::{DirectionCounters, DirectionMeasurement, Directions, Lateness, buckets};
-use link_model::{Histogram, Link, LinkSettings, SplitMix64};
+use crate::report::{
+    DirectionCounters, DirectionMeasurement, Directions, DroppedByCause, Lateness, buckets,
+};
+use crate::request::{Change, Towards};
+use link_model::{ConfigError, Count, Histogram, Link, LinkSettings, SplitMix64};
 use netio::packet::Received;
 
 /// Ports in the order in which the engine opens them, and directions by the port they begin at.
@@ -18,7 +21,6 @@ const ISLAND: usize = 1;
 pub(crate) struct LinkProgram {
     counts: Counted,
     mtu: u32,
-    shortest_delay_ns: u64,
     /// By the port at which packets come in: to the island, to the world.
     directions: [Direction; 2],
 }
@@ -26,14 +28,9 @@ pub(crate) struct LinkProgram {
 impl LinkProgram {
     /// Both directions empty and idle from `now` on.
     pub(crate) fn new(config: &LinkConfig, now: u64) -> Result<Self, BadConfiguration> {
-        let [to_island, to_world] = [
-            config.to_island.propagation(),
-            config.to_world.propagation(),
-        ];
         Ok(Self {
             counts: config.counts,
             mtu: config.mtu,
-            shortest_delay_ns: to_island.shortest_ns().min(to_world.shortest_ns()),
             directions: [
                 Direction::new(&config.to_island, SplitMix64::new(config.seed, 0), now)?,
                 Direction::new(&config.to_world, SplitMix64::new(config.seed, 1), now)?,
@@ -54,7 +51,9 @@ impl Program for LinkProgram {
     type Measurement = Directions<DirectionMeasurement>;
 
     fn shortest_delay_ns(&self) -> u64 {
-        self.shortest_delay_ns
+        let [to_island, to_world] = &self.directions;
+        let to_island_ns = to_island.link.shortest_delay_ns();
+        to_island_ns.min(to_world.link.shortest_delay_ns())
     }
 
     fn arrival(&mut self, port: usize, now: u64, received: &Received<'_>) {
@@ -101,13 +100,32 @@ impl Program for LinkProgram {
 
     fn not_sent(&mut self, outgoing: &Outgoing) {
         let direction = &mut self.directions[outgoing.line];
-        direction.unsent_packets += 1;
-        direction.unsent_bytes += u64::from(outgoing.bytes);
+        direction.unsent.add(outgoing.bytes);
         direction.overloaded = true;
     }
 
     fn not_received(&mut self, port: usize) {
         self.directions[port].overloaded = true;
+    }
+
+    fn set(&mut self, now: u64, change: &Change) -> Result<(), Refusal> {
+        if change.vlan.is_some() {
+            return Err(Refusal::VlanOfLink);
+        }
+        let direction = match change.direction {
+            Some(Towards::Island) => &mut self.directions[WORLD],
+            Some(Towards::World) => &mut self.directions[ISLAND],
+            None => return Err(Refusal::NoDirection),
+        };
+        Ok(direction.link.change(now, &change.settings())?)
+    }
+
+    fn start_trace(&mut self, now: u64) -> Result<(), Refusal> {
+        let started = self.by_direction(|direction| direction.link.start_trace(now).is_ok());
+        if started.to_island || started.to_world {
+            return Ok(());
+        }
+        Err(ConfigError::NoTrace.into())
     }
 
     fn counters(&mut self, now: u64) -> Self::Counters {
@@ -125,8 +143,7 @@ struct Direction {
     link: Link<Vec<u8>>,
     oversize_packets: u64,
     /// Left the model, but the interface would not take them.
-    unsent_packets: u64,
-    unsent_bytes: u64,
+    unsent: Count,
     /// Maxima since the last counters.
     queue_max_bytes: u64,
     lateness_max_ns: u64,
@@ -148,8 +165,7 @@ impl Direction {
         Ok(Self {
             link: Link::new(settings, random, now)?,
             oversize_packets: 0,
-            unsent_packets: 0,
-            unsent_bytes: 0,
+            unsent: Count::default(),
             queue_max_bytes: 0,
             lateness_max_ns: 0,
             lateness: Histogram::default(),
@@ -178,21 +194,12 @@ impl Direction {
         let over_rate = self.link.windows_over_rate();
         DirectionMeasurement {
             counters: DirectionCounters {
-                in_packets: after.in_packets - before.in_packets,
-                in_bytes: after.in_bytes - before.in_bytes,
-                out_packets: after.out_packets - before.out_packets,
-                out_bytes: after.out_bytes - before.out_bytes,
-                dropped_packets: after.dropped_packets - before.dropped_packets,
-                dropped_bytes: after.dropped_bytes - before.dropped_bytes,
-                oversize_packets: after.oversize_packets - before.oversize_packets,
-                queue_bytes: after.queue_bytes,
                 queue_max_bytes: std::mem::replace(
                     &mut self.measured_queue_max_bytes,
                     after.queue_bytes,
                 ),
-                held_packets: after.held_packets,
-                idle_ns: after.idle_ns.saturating_sub(before.idle_ns),
                 lateness_max_ns: lateness.max_ns(),
+                ..after.since(&before)
             },
             lateness: Lateness::from(&lateness),
             sojourn_max_ns: sojourn.max_ns(),
@@ -204,20 +211,25 @@ impl Direction {
     }
 
     /// Since the start, with maxima left 0.
-    fn sums(&self, now: u64) -> DirectionCounters {
+    fn sums(&mut self, now: u64) -> DirectionCounters {
+        // First, since they serve the transmitter, which can drop packets.
+        let queue_bytes = self.link.queue_bytes(now);
+        let idle_ns = self.link.idle_ns(now);
         let totals = self.link.totals();
+        let dropped = totals.dropped.all();
         DirectionCounters {
-            in_packets: totals.in_packets,
-            in_bytes: totals.in_bytes,
-            out_packets: totals.out_packets - self.unsent_packets,
-            out_bytes: totals.out_bytes - self.unsent_bytes,
-            dropped_packets: totals.dropped_packets + self.unsent_packets,
-            dropped_bytes: totals.dropped_bytes + self.unsent_bytes,
+            in_packets: totals.arrived.packets,
+            in_bytes: totals.arrived.bytes,
+            out_packets: totals.departed.packets - self.unsent.packets,
+            out_bytes: totals.departed.bytes - self.unsent.bytes,
+            dropped_packets: dropped.packets + self.unsent.packets,
+            dropped_bytes: dropped.bytes + self.unsent.bytes,
+            dropped: DroppedByCause::new(&totals.dropped, self.unsent),
             oversize_packets: self.oversize_packets,
-            queue_bytes: self.link.queue_bytes(now),
+            queue_bytes,
             queue_max_bytes: 0,
             held_packets: self.link.held_packets(),
-            idle_ns: self.link.idle_ns(now),
+            idle_ns,
             lateness_max_ns: 0,
         }
     }

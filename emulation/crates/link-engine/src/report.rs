@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Lines on standard output, field by field as in docs/contracts.md.
 
-use link_model::Histogram;
-use serde::Serialize;
+use crate::request::Op;
+use link_model::{Count, Drops, Histogram};
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 
 /// Largest duration of a bucket in ns, and how many it holds.
@@ -10,7 +12,7 @@ type Buckets = Vec<(u64, u64)>;
 
 /// A line: `type`, and what belongs to it.
 #[derive(Debug, Serialize)]
-#[serde(tag = "type", rename_all = "lowercase")]
+#[serde(tag = "type", rename_all = "kebab-case")]
 pub(crate) enum Line<Counters, Measurement> {
     Ready,
     Counters {
@@ -24,11 +26,35 @@ pub(crate) enum Line<Counters, Measurement> {
         #[serde(flatten)]
         measurement: Measurement,
     },
+    /// Answer to a request of that name.
+    Set(Answer),
+    /// Answer to a request of that name.
+    TraceStart(Answer),
     Done {
         t_ns: u64,
         #[serde(flatten)]
         measurement: Measurement,
     },
+}
+
+impl<Counters, Measurement> Line<Counters, Measurement> {
+    /// The answer to a request of that kind.
+    pub(crate) fn answer(op: Op, answer: Answer) -> Self {
+        match op {
+            Op::Set => Self::Set(answer),
+            Op::TraceStart => Self::TraceStart(answer),
+        }
+    }
+}
+
+/// Whether a request took effect, and when or why not.
+#[derive(Debug, Serialize)]
+pub(crate) struct Answer {
+    pub(crate) id: u64,
+    pub(crate) t_ns: u64,
+    pub(crate) ok: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<String>,
 }
 
 /// Both directions of a link.
@@ -47,12 +73,80 @@ pub(crate) struct DirectionCounters {
     pub(crate) out_bytes: u64,
     pub(crate) dropped_packets: u64,
     pub(crate) dropped_bytes: u64,
+    #[serde(flatten)]
+    pub(crate) dropped: DroppedByCause,
     pub(crate) oversize_packets: u64,
     pub(crate) queue_bytes: u64,
     pub(crate) queue_max_bytes: u64,
     pub(crate) held_packets: u64,
     pub(crate) idle_ns: u64,
     pub(crate) lateness_max_ns: u64,
+}
+
+/// What `dropped_packets` and `dropped_bytes` are the sums of, in the order of [`CAUSES`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct DroppedByCause([Count; CAUSES.len()]);
+
+/// Names of the sums of each cause. `unsent`: left the link, but the interface would not take them, which is the engine's
+/// failure and not the link's behaviour.
+const CAUSES: [[&str; 2]; 5] = [
+    ["dropped_queue_packets", "dropped_queue_bytes"],
+    ["dropped_loss_packets", "dropped_loss_bytes"],
+    ["dropped_aqm_packets", "dropped_aqm_bytes"],
+    ["dropped_blocked_packets", "dropped_blocked_bytes"],
+    ["dropped_unsent_packets", "dropped_unsent_bytes"],
+];
+
+impl DroppedByCause {
+    pub(crate) fn new(dropped: &Drops, unsent: Count) -> Self {
+        let Drops {
+            queue,
+            loss,
+            aqm,
+            blocked,
+        } = *dropped;
+        Self([queue, loss, aqm, blocked, unsent])
+    }
+
+    fn since(&self, before: &Self) -> Self {
+        Self(std::array::from_fn(|cause| Count {
+            packets: self.0[cause].packets - before.0[cause].packets,
+            bytes: self.0[cause].bytes - before.0[cause].bytes,
+        }))
+    }
+}
+
+impl Serialize for DroppedByCause {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(2 * CAUSES.len()))?;
+        for ([packets, bytes], count) in CAUSES.iter().zip(&self.0) {
+            map.serialize_entry(packets, &count.packets)?;
+            map.serialize_entry(bytes, &count.bytes)?;
+        }
+        map.end()
+    }
+}
+
+impl DirectionCounters {
+    /// Sums since `before`; gauges as they are, maxima 0.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        Self {
+            in_packets: self.in_packets - before.in_packets,
+            in_bytes: self.in_bytes - before.in_bytes,
+            out_packets: self.out_packets - before.out_packets,
+            out_bytes: self.out_bytes - before.out_bytes,
+            dropped_packets: self.dropped_packets - before.dropped_packets,
+            dropped_bytes: self.dropped_bytes - before.dropped_bytes,
+            dropped: self.dropped.since(&before.dropped),
+            oversize_packets: self.oversize_packets - before.oversize_packets,
+            queue_bytes: self.queue_bytes,
+            queue_max_bytes: 0,
+            held_packets: self.held_packets,
+            // Arrivals that are read late can begin in time that was counted as idle.
+            idle_ns: self.idle_ns.saturating_sub(before.idle_ns),
+            lateness_max_ns: 0,
+        }
+    }
 }
 
 /// One direction between two marks: sums of that time, gauges at its end.

@@ -1,27 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Settings of a link direction and of a latency class, as they stand in a job's configuration.
 
-use crate::Nanoseconds;
+use crate::trace::check_trace;
+use crate::{AqmSettings, JitterSettings, LossSettings, Nanoseconds, TraceRow};
 use serde::{Deserialize, Serialize};
 
-/// Highest rate the exact arithmetic of the serialiser holds: 1 Tbit/s.
+/// Highest rate the exact arithmetic of the transmitter holds: 1 Tbit/s.
 const RATE_MAX_BIT_S: u64 = 1_000_000_000_000;
 /// Longest propagation delay: one hour; more is a mistake of units.
 const DELAY_MAX_NS: Nanoseconds = 3_600_000_000_000;
 
 /// One direction of a satellite link.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkSettings {
     /// Serialisation rate in bit/s of counted bytes.
     pub rate_bit_s: u64,
     /// One-way propagation delay.
     pub delay_ns: Nanoseconds,
-    /// Half-width of the uniform distribution around `delay_ns`.
+    /// Half-width of the uniform distribution around `delay_ns`: the short form of `jitter`.
     #[serde(default)]
     pub jitter_ns: Nanoseconds,
-    /// Capacity of the drop-tail queue in counted bytes, the packet being serialised not included.
+    /// Distribution around `delay_ns`.
+    pub jitter: Option<JitterSettings>,
+    /// Whether packets may overtake others in propagation.
+    #[serde(default)]
+    pub reorder: bool,
+    /// Capacity of the queue in counted bytes, the packet being serialised not included.
     pub queue_bytes: u64,
+    /// Also its capacity in packets.
+    pub queue_packets: Option<u64>,
+    /// What is lost before the queue.
+    pub loss: Option<LossSettings>,
+    /// How the queue is managed; None: drop-tail.
+    pub aqm: Option<AqmSettings>,
+    /// Conditions as a function of time.
+    #[serde(default)]
+    pub trace: Vec<TraceRow>,
 }
 
 impl LinkSettings {
@@ -30,10 +45,17 @@ impl LinkSettings {
     /// # Errors
     /// The first setting out of its range.
     pub fn check(&self) -> Result<(), ConfigError> {
-        if self.rate_bit_s == 0 || self.rate_bit_s > RATE_MAX_BIT_S {
-            return Err(ConfigError::Rate(self.rate_bit_s));
+        check_rate(self.rate_bit_s)?;
+        if self.jitter_ns > 0 && self.jitter.is_some() {
+            return Err(ConfigError::JitterTwice);
         }
-        self.propagation().check()
+        self.propagation().check()?;
+        if self.queue_packets == Some(0) {
+            return Err(ConfigError::QueuePackets);
+        }
+        self.loss.as_ref().map_or(Ok(()), LossSettings::check)?;
+        self.aqm.as_ref().map_or(Ok(()), AqmSettings::check)?;
+        check_trace(&self.trace)
     }
 
     /// Delay and jitter alone.
@@ -41,26 +63,40 @@ impl LinkSettings {
     pub fn propagation(&self) -> DelaySettings {
         DelaySettings {
             delay_ns: self.delay_ns,
-            jitter_ns: self.jitter_ns,
+            jitter: self
+                .jitter
+                .unwrap_or(JitterSettings::uniform(self.jitter_ns)),
+            reorder: self.reorder,
         }
     }
 }
 
 /// One latency class, or the propagation of a link.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DelaySettings {
     /// One-way delay.
     pub delay_ns: Nanoseconds,
-    /// Half-width of the uniform distribution around `delay_ns`.
-    #[serde(default)]
-    pub jitter_ns: Nanoseconds,
+    /// Distribution around `delay_ns`.
+    pub jitter: JitterSettings,
+    /// Whether packets may overtake others.
+    pub reorder: bool,
 }
 
 impl DelaySettings {
-    /// The least by which a packet is delayed. The settings must have passed [`DelaySettings::check`].
+    /// Uniform jitter of this half-width around this delay, order kept.
+    #[must_use]
+    pub fn uniform(delay_ns: Nanoseconds, jitter_ns: Nanoseconds) -> Self {
+        Self {
+            delay_ns,
+            jitter: JitterSettings::uniform(jitter_ns),
+            reorder: false,
+        }
+    }
+
+    /// The least by which a packet is delayed.
     #[must_use]
     pub fn shortest_ns(&self) -> Nanoseconds {
-        self.delay_ns - self.jitter_ns
+        self.delay_ns.saturating_sub(self.jitter.earliest_ns())
     }
 
     /// Whether delay and jitter make sense.
@@ -68,12 +104,11 @@ impl DelaySettings {
     /// # Errors
     /// The first setting out of its range.
     pub fn check(&self) -> Result<(), ConfigError> {
-        if self.delay_ns > DELAY_MAX_NS {
-            return Err(ConfigError::Delay(self.delay_ns));
-        }
-        if self.jitter_ns > self.delay_ns {
+        check_delay(self.delay_ns)?;
+        probability("jitter.correlation", self.jitter.correlation)?;
+        if self.jitter.amount_ns > self.delay_ns {
             return Err(ConfigError::Jitter {
-                jitter_ns: self.jitter_ns,
+                jitter_ns: self.jitter.amount_ns,
                 delay_ns: self.delay_ns,
             });
         }
@@ -81,8 +116,67 @@ impl DelaySettings {
     }
 }
 
+/// What can be changed while a link runs; what is absent stays.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkChange {
+    /// As in [`LinkSettings`].
+    pub rate_bit_s: Option<u64>,
+    /// As in [`LinkSettings`].
+    pub delay_ns: Option<Nanoseconds>,
+    /// As in [`LinkSettings`]. What waits already stays.
+    pub queue_bytes: Option<u64>,
+    /// As in [`LinkSettings`]. What waits already stays.
+    pub queue_packets: Option<u64>,
+    /// As in [`LinkSettings`].
+    pub loss: Option<LossSettings>,
+}
+
+impl LinkChange {
+    /// Whether a link with this jitter can be changed so.
+    ///
+    /// # Errors
+    /// The first setting out of its range.
+    pub(crate) fn check(&self, jitter: &JitterSettings) -> Result<(), ConfigError> {
+        self.rate_bit_s.map_or(Ok(()), check_rate)?;
+        if let Some(delay_ns) = self.delay_ns {
+            let settings = DelaySettings {
+                delay_ns,
+                jitter: *jitter,
+                reorder: false,
+            };
+            settings.check()?;
+        }
+        if self.queue_packets == Some(0) {
+            return Err(ConfigError::QueuePackets);
+        }
+        self.loss.as_ref().map_or(Ok(()), LossSettings::check)
+    }
+}
+
+pub(crate) fn check_rate(rate_bit_s: u64) -> Result<(), ConfigError> {
+    if (1..=RATE_MAX_BIT_S).contains(&rate_bit_s) {
+        return Ok(());
+    }
+    Err(ConfigError::Rate(rate_bit_s))
+}
+
+pub(crate) fn check_delay(delay_ns: Nanoseconds) -> Result<(), ConfigError> {
+    if delay_ns <= DELAY_MAX_NS {
+        return Ok(());
+    }
+    Err(ConfigError::Delay(delay_ns))
+}
+
+pub(crate) fn probability(name: &'static str, probability: f64) -> Result<(), ConfigError> {
+    if (0.0..=1.0).contains(&probability) {
+        return Ok(());
+    }
+    Err(ConfigError::Probability { name, probability })
+}
+
 /// A setting outside its range.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ConfigError {
     /// Zero, or beyond what the arithmetic holds.
     #[error("rate_bit_s {0} is out of range: 1 to {RATE_MAX_BIT_S}")]
@@ -100,6 +194,48 @@ pub enum ConfigError {
         /// Delay it exceeds.
         delay_ns: Nanoseconds,
     },
+    /// The short form and the long one.
+    #[error("both jitter_ns and jitter are given: leave out jitter_ns")]
+    JitterTwice,
+    /// Nothing could wait.
+    #[error("queue_packets 0 is out of range: 1 or more, or null for no limit in packets")]
+    QueuePackets,
+    /// Below 0, above 1, or not a number.
+    #[error("{name} {probability} is no probability: 0 to 1")]
+    Probability {
+        /// The setting's.
+        name: &'static str,
+        /// What it was given.
+        probability: f64,
+    },
+    /// Nothing to repeat.
+    #[error("loss.lost is empty: it takes at least one packet")]
+    NoLossTrace,
+    /// Durations of `CoDel`.
+    #[error("aqm: target_ns and interval_ns must be above 0 and target_ns at most interval_ns")]
+    CoDel,
+    /// Thresholds of RED.
+    #[error(
+        "aqm: min_bytes must be below max_bytes, and weight and max_probability above 0 and at most 1"
+    )]
+    Red,
+    /// In a row of the trace.
+    #[error("trace row {row}: {source}")]
+    TraceRow {
+        /// From 0.
+        row: usize,
+        /// What is wrong there.
+        source: Box<ConfigError>,
+    },
+    /// Time must pass from row to row.
+    #[error("t_ns must be above that of the row before")]
+    TraceOrder,
+    /// It could not be told which holds.
+    #[error("{0} follows the trace and cannot be set")]
+    Traced(&'static str),
+    /// There is nothing to start.
+    #[error("the link has no trace")]
+    NoTrace,
 }
 
 #[cfg(test)]
@@ -111,30 +247,29 @@ mod tests {
         let good = LinkSettings {
             rate_bit_s: 16_000_000,
             delay_ns: 250_000_000,
-            jitter_ns: 0,
             queue_bytes: 100_000,
+            ..LinkSettings::default()
         };
         assert_eq!(good.check(), Ok(()));
-        let rate = LinkSettings {
-            rate_bit_s: 0,
-            ..good
+        let mistake = |change: fn(&mut LinkSettings)| {
+            let mut settings = good.clone();
+            change(&mut settings);
+            settings.check().unwrap_err().to_string()
         };
-        assert_eq!(rate.check(), Err(ConfigError::Rate(0)));
-        let delay = LinkSettings {
-            delay_ns: u64::MAX,
-            ..good
+        assert!(mistake(|link| link.rate_bit_s = 0).starts_with("rate_bit_s 0 "));
+        assert!(mistake(|link| link.delay_ns = u64::MAX).starts_with("delay_ns "));
+        assert!(mistake(|link| link.jitter_ns = 250_000_001).contains("before it came"));
+        assert!(mistake(|link| link.queue_packets = Some(0)).starts_with("queue_packets 0 "));
+        let loss = |link: &mut LinkSettings| {
+            link.loss = Some(LossSettings::Bernoulli {
+                probability: f64::NAN,
+            });
         };
-        assert_eq!(delay.check(), Err(ConfigError::Delay(u64::MAX)));
-        let jitter = LinkSettings {
-            jitter_ns: 250_000_001,
-            ..good
+        assert!(mistake(loss).starts_with("loss.probability NaN "));
+        let both = |link: &mut LinkSettings| {
+            link.jitter = Some(JitterSettings::uniform(1));
+            link.jitter_ns = 1;
         };
-        assert!(
-            jitter
-                .check()
-                .unwrap_err()
-                .to_string()
-                .contains("before it came")
-        );
+        assert!(mistake(both).contains("both"));
     }
 }

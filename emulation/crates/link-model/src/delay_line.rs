@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One latency class: every packet that comes in goes out, later.
 
-use crate::{ConfigError, DelaySettings, Departure, Nanoseconds, Propagation, SplitMix64};
-use std::collections::VecDeque;
+use crate::flight::Flight;
+use crate::{ConfigError, DelaySettings, Departure, Nanoseconds, SplitMix64};
 
 /// A path of some delay and jitter, without a queue and of unlimited rate.
 #[derive(Debug)]
 pub struct DelayLine<P> {
-    propagation: Propagation,
-    in_flight: VecDeque<Departure<P>>,
+    settings: DelaySettings,
+    flight: Flight<P>,
     last_arrival_ns: Nanoseconds,
 }
 
@@ -20,8 +20,8 @@ impl<P> DelayLine<P> {
     pub fn new(settings: DelaySettings, random: SplitMix64) -> Result<Self, ConfigError> {
         settings.check()?;
         Ok(Self {
-            propagation: Propagation::new(settings, random),
-            in_flight: VecDeque::new(),
+            settings,
+            flight: Flight::new(&settings, random),
             last_arrival_ns: 0,
         })
     }
@@ -30,34 +30,45 @@ impl<P> DelayLine<P> {
     /// before the last arrival is taken for the last arrival.
     pub fn offer(&mut self, now: Nanoseconds, bytes: u32, packet: P) -> Nanoseconds {
         self.last_arrival_ns = self.last_arrival_ns.max(now);
-        let scheduled_ns = self.propagation.arrival_ns(self.last_arrival_ns);
-        self.in_flight.push_back(Departure {
-            scheduled_ns,
-            bytes,
-            packet,
-        });
-        scheduled_ns
+        let delay_ns = self.settings.delay_ns;
+        self.flight
+            .push(self.last_arrival_ns, delay_ns, bytes, packet)
+    }
+
+    /// Delay what is offered from now on by `delay_ns`. What is under way arrives as it would have.
+    ///
+    /// # Errors
+    /// When it is out of its range; the delay is then as before.
+    pub fn set_delay(&mut self, delay_ns: Nanoseconds) -> Result<(), ConfigError> {
+        let settings = DelaySettings {
+            delay_ns,
+            ..self.settings
+        };
+        settings.check()?;
+        self.settings = settings;
+        Ok(())
+    }
+
+    /// The least by which a packet is delayed.
+    #[must_use]
+    pub fn shortest_delay_ns(&self) -> Nanoseconds {
+        self.settings.shortest_ns()
     }
 
     /// When the next packet leaves.
     #[must_use]
     pub fn next_departure(&self) -> Option<Nanoseconds> {
-        self.in_flight
-            .front()
-            .map(|departure| departure.scheduled_ns)
+        self.flight.next_departure()
     }
 
     /// The next packet, if it was due at or before `now`.
     pub fn pop_due(&mut self, now: Nanoseconds) -> Option<Departure<P>> {
-        if self.next_departure()? > now {
-            return None;
-        }
-        self.in_flight.pop_front()
+        self.flight.pop_due(now)
     }
 
     /// Packets that have not left yet.
     #[must_use]
     pub fn held_packets(&self) -> u64 {
-        self.in_flight.len() as u64
+        self.flight.len()
     }
 }

@@ -5,34 +5,43 @@
 //! and seeds are arguments, so that equal arrivals give equal departures on every machine.
 //!
 //! ```text
-//! offer ── drop-tail byte queue ── serialisation at rate ── propagation (delay, jitter) ── pop_due     Link
-//! offer ────────────────────────────────────────────────── propagation (delay, jitter) ── pop_due     DelayLine
+//! offer ── loss ── queue (drop-tail, CoDel, RED) ── serialisation at rate ── blockage? ── propagation ── pop_due     Link
+//! offer ────────────────────────────────────────────────────────────────────────────── propagation ── pop_due     DelayLine
 //! ```
 //!
-//! A drop-tail link serves packets in order of arrival, so the instant at which a packet will leave
-//! is known when it arrives. Both types compute it there and then; the caller only has to send what
-//! [`Link::pop_due`] returns. A caller that comes late sends late, but the next packet's scheduled
-//! departure does not move: lateness cannot accumulate.
+//! Rate, delay, loss and blockage of a link may follow a trace, and its settings may be changed while packets are
+//! in it. Everything is computed at the instants at which it happens, not at those of the calls: a caller
+//! that comes late sends late, but the next packet's scheduled departure does not move, so
+//! lateness cannot accumulate.
 
-mod byte_queue;
+mod aqm;
+mod codel;
+mod conditions;
 mod config;
 mod delay_line;
+mod flight;
 mod histogram;
+mod jitter;
 mod link;
-mod propagation;
+mod loss;
+mod queue;
 mod random;
+mod red;
 mod serialiser;
+mod totals;
+mod trace;
 mod windows;
 
-pub use byte_queue::ByteQueue;
-pub use config::{ConfigError, DelaySettings, LinkSettings};
+pub use aqm::AqmSettings;
+pub use config::{ConfigError, DelaySettings, LinkChange, LinkSettings};
 pub use delay_line::DelayLine;
 pub use histogram::Histogram;
-pub use link::{DropCause, Link, LinkTotals, Verdict};
-pub use propagation::Propagation;
+pub use jitter::{JitterKind, JitterSettings};
+pub use link::{Link, Verdict};
+pub use loss::LossSettings;
 pub use random::SplitMix64;
-pub use serialiser::{Serialiser, Slot};
-pub use windows::RateWindows;
+pub use totals::{Count, DropCause, Drops, LinkTotals};
+pub use trace::TraceRow;
 
 /// Nanoseconds: an instant on the caller's clock or a duration.
 pub type Nanoseconds = u64;

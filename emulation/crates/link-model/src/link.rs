@@ -1,22 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One direction of a satellite link.
 
+use crate::aqm::Aqm;
+use crate::conditions::Conditions;
+use crate::flight::Flight;
+use crate::loss::Loss;
+use crate::queue::{Queue, Waiting};
+use crate::red::Arrival;
+use crate::serialiser::{Position, end_of, work_between, work_of};
+use crate::trace::NEVER;
+use crate::windows::RateWindows;
 use crate::{
-    ByteQueue, ConfigError, Departure, Histogram, LinkSettings, Nanoseconds, Propagation,
-    RateWindows, Serialiser, SplitMix64,
+    ConfigError, Departure, DropCause, Histogram, JitterSettings, LinkChange, LinkSettings,
+    LinkTotals, Nanoseconds, SplitMix64,
 };
-use std::collections::VecDeque;
 
-/// One direction of a satellite link: drop-tail byte queue, serialisation, propagation.
+/// One direction of a satellite link: loss, queue, serialisation, propagation.
 ///
-/// Arrivals must be offered in order of time. Loss and queue disciplines other than drop-tail
-/// decide in [`Link::offer`], before the packet is given its slot.
+/// Arrivals must be offered in order of time. The transmitter is served when an arrival or a departure
+/// asks for it, at the instants at which it became free and not at those of the calls: when calls come,
+/// and how often, changes nothing.
 #[derive(Debug)]
 pub struct Link<P> {
-    queue: ByteQueue,
-    serialiser: Serialiser,
-    propagation: Propagation,
-    in_flight: VecDeque<Departure<P>>,
+    conditions: Conditions,
+    shortest_delay_ns: Nanoseconds,
+    jitter: JitterSettings,
+    loss: Loss,
+    queue: Queue<P>,
+    aqm: Aqm,
+    sending: Option<Sending<P>>,
+    /// When the last packet was sent whole.
+    free: Position,
+    /// Time without a packet being sent up to the begin of the last one.
+    idle_ns: Nanoseconds,
+    flight: Flight<P>,
     last_arrival_ns: Nanoseconds,
     totals: LinkTotals,
     windows: RateWindows,
@@ -24,44 +41,30 @@ pub struct Link<P> {
     queue_peak_bytes: u64,
 }
 
+/// The packet being serialised.
+#[derive(Debug)]
+struct Sending<P> {
+    packet: Waiting<P>,
+    /// Since when under present conditions, ...
+    begin: Position,
+    /// ... and what there was to do then.
+    work: u128,
+    end: Position,
+    /// Whether the path was blocked before `begin`.
+    blocked: bool,
+}
+
 /// What became of a packet that was offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It will leave at `scheduled_ns`.
-    Accepted {
-        /// The instant [`Link::pop_due`] will return it for.
-        scheduled_ns: Nanoseconds,
-    },
+    /// It is in the queue or being sent.
+    Accepted,
     /// It is gone.
     Dropped(DropCause),
 }
 
-/// Why a link lost a packet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DropCause {
-    /// The waiting bytes and its own exceed the queue's capacity.
-    QueueFull,
-}
-
-/// Packets and counted bytes since the start. `in = out + dropped + held` at every instant.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct LinkTotals {
-    /// Packets offered.
-    pub in_packets: u64,
-    /// Bytes offered.
-    pub in_bytes: u64,
-    /// Packets that left.
-    pub out_packets: u64,
-    /// Bytes that left.
-    pub out_bytes: u64,
-    /// Packets refused by the queue.
-    pub dropped_packets: u64,
-    /// Bytes refused by the queue.
-    pub dropped_bytes: u64,
-}
-
 impl<P> Link<P> {
-    /// An empty link, idle from `start_ns` on. Jitter is drawn from `random`.
+    /// An empty link, idle from `start_ns` on. All that is random is drawn from `random`.
     ///
     /// # Errors
     /// When a setting is out of its range.
@@ -71,17 +74,26 @@ impl<P> Link<P> {
         start_ns: Nanoseconds,
     ) -> Result<Self, ConfigError> {
         settings.check()?;
-        Ok(Self {
-            queue: ByteQueue::new(settings.queue_bytes),
-            serialiser: Serialiser::new(settings.rate_bit_s, start_ns),
-            propagation: Propagation::new(settings.propagation(), random),
-            in_flight: VecDeque::new(),
+        let propagation = settings.propagation();
+        let mut link = Self {
+            conditions: Conditions::new(settings),
+            shortest_delay_ns: 0,
+            jitter: propagation.jitter,
+            loss: Loss::new(settings.loss.clone(), random.fork(1)),
+            queue: Queue::new(settings.queue_bytes, settings.queue_packets, start_ns),
+            aqm: Aqm::new(settings.aqm, random.fork(2)),
+            sending: None,
+            free: Position::at(start_ns),
+            idle_ns: 0,
+            flight: Flight::new(&propagation, random),
             last_arrival_ns: start_ns,
             totals: LinkTotals::default(),
-            windows: RateWindows::new(settings),
+            windows: RateWindows::new(),
             sojourn: Histogram::default(),
             queue_peak_bytes: 0,
-        })
+        };
+        link.note_shortest_delay();
+        Ok(link)
     }
 
     /// A packet that counts for `bytes` arrives at `now`. An instant before the last arrival is taken
@@ -89,49 +101,81 @@ impl<P> Link<P> {
     pub fn offer(&mut self, now: Nanoseconds, bytes: u32, packet: P) -> Verdict {
         let now = now.max(self.last_arrival_ns);
         self.last_arrival_ns = now;
-        self.totals.in_packets += 1;
-        self.totals.in_bytes += u64::from(bytes);
-
-        let must_wait = self.serialiser.free_ns() > now;
-        if must_wait && !self.queue.has_room(now, bytes) {
-            self.totals.dropped_packets += 1;
-            self.totals.dropped_bytes += u64::from(bytes);
-            return Verdict::Dropped(DropCause::QueueFull);
+        self.totals.arrived.add(bytes);
+        self.serve_until(now);
+        self.queue.forget(now);
+        if let Some(cause) = self.refuses(now, bytes) {
+            self.totals.dropped.add(cause, bytes);
+            return Verdict::Dropped(cause);
         }
-        let slot = self.serialiser.send(now, bytes);
-        if must_wait {
-            self.queue.admit(slot.begin_ns, bytes);
-            self.queue_peak_bytes = self.queue_peak_bytes.max(self.queue.bytes(now));
-        }
-        self.sojourn.record(slot.end_ns - now);
-
-        let scheduled_ns = self.propagation.arrival_ns(slot.end_ns);
-        self.windows.record(scheduled_ns, bytes);
-        self.in_flight.push_back(Departure {
-            scheduled_ns,
+        self.queue.push(Waiting {
+            arrival_ns: now,
             bytes,
             packet,
         });
-        Verdict::Accepted { scheduled_ns }
+        if self.must_wait(now) {
+            self.queue_peak_bytes = self.queue_peak_bytes.max(self.queue.bytes());
+        }
+        if self.sending.is_none() {
+            self.begin_next();
+        }
+        Verdict::Accepted
     }
 
-    /// When the next packet leaves.
+    /// When the link is to be asked for a packet again: at this instant the next one leaves, or - when it is not
+    /// in propagation yet - can leave at the earliest.
     #[must_use]
     pub fn next_departure(&self) -> Option<Nanoseconds> {
-        self.in_flight
-            .front()
-            .map(|departure| departure.scheduled_ns)
+        let first = self.flight.next_departure();
+        let sending = self
+            .sending
+            .as_ref()
+            .map(|sending| sending.end.rounded_up());
+        let after_sending = sending.map(|end_ns| end_ns.saturating_add(self.shortest_delay_ns));
+        first
+            .into_iter()
+            .chain(after_sending)
+            .min()
+            .filter(|&instant| instant != NEVER)
     }
 
     /// The next packet, if it was due at or before `now`.
     pub fn pop_due(&mut self, now: Nanoseconds) -> Option<Departure<P>> {
-        if self.next_departure()? > now {
-            return None;
+        // No earlier than it must be: arrivals before that are then known.
+        if let Some(needed_ns) = now.checked_sub(self.shortest_delay_ns) {
+            self.serve_until(needed_ns);
         }
-        let departure = self.in_flight.pop_front()?;
-        self.totals.out_packets += 1;
-        self.totals.out_bytes += u64::from(departure.bytes);
+        let departure = self.flight.pop_due(now)?;
+        self.totals.departed.add(departure.bytes);
         Some(departure)
+    }
+
+    /// Begin the trace of conditions at `now`.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn start_trace(&mut self, now: Nanoseconds) -> Result<(), ConfigError> {
+        self.under_new_conditions(now, |link, now| link.conditions.start_trace(now))
+    }
+
+    /// Change settings at `now`: at once for what is waiting, being sent and arriving. What is in propagation
+    /// arrives as it would have; what is sent after it does not overtake it unless reordering is asked for.
+    ///
+    /// # Errors
+    /// When a setting is out of its range or follows the trace; everything is then as before.
+    pub fn change(&mut self, now: Nanoseconds, change: &LinkChange) -> Result<(), ConfigError> {
+        change.check(&self.jitter)?;
+        self.conditions.check(change)?;
+        self.queue.resize(change.queue_bytes, change.queue_packets);
+        if let Some(loss) = &change.loss {
+            self.loss.change(loss.clone());
+        }
+        self.under_new_conditions(now, |link, _| {
+            link.conditions.change(change);
+            Ok(())
+        })?;
+        self.note_shortest_delay();
+        Ok(())
     }
 
     /// Packets and bytes since the start.
@@ -143,34 +187,154 @@ impl<P> Link<P> {
     /// Packets accepted and not yet gone: waiting, being serialised or under way.
     #[must_use]
     pub fn held_packets(&self) -> u64 {
-        self.in_flight.len() as u64
+        self.queue.len() as u64 + u64::from(self.sending.is_some()) + self.flight.len()
     }
 
     /// Bytes waiting for the transmitter at `now`.
-    #[must_use]
-    pub fn queue_bytes(&self, now: Nanoseconds) -> u64 {
-        self.queue.bytes(now)
+    pub fn queue_bytes(&mut self, now: Nanoseconds) -> u64 {
+        self.serve_until(now);
+        self.queue.bytes_at(now)
     }
 
     /// The most bytes that waited at once from the last call of this (or the start) to `now`.
     pub fn take_queue_peak_bytes(&mut self, now: Nanoseconds) -> u64 {
-        std::mem::replace(&mut self.queue_peak_bytes, self.queue.bytes(now))
+        let present_bytes = self.queue_bytes(now);
+        std::mem::replace(&mut self.queue_peak_bytes, present_bytes)
     }
 
     /// Time without a packet being serialised, from the start to `now`.
-    #[must_use]
-    pub fn idle_ns(&self, now: Nanoseconds) -> Nanoseconds {
-        self.serialiser.idle_ns(now)
+    pub fn idle_ns(&mut self, now: Nanoseconds) -> Nanoseconds {
+        self.serve_until(now);
+        match self.sending {
+            Some(_) => self.idle_ns,
+            None => self.idle_ns + now.saturating_sub(self.free.rounded_up()),
+        }
     }
 
-    /// Time in the byte queue and being serialised, of all packets accepted since the last call.
+    /// Time in the queue and being serialised, of all packets sent since the last call.
     pub fn take_sojourn(&mut self) -> Histogram {
         std::mem::take(&mut self.sojourn)
     }
 
-    /// Windows of 100 ms since the start in which more was scheduled to leave than the rate allows.
+    /// Windows of 100 ms since the start in which more was sent than the rate allows.
     #[must_use]
     pub fn windows_over_rate(&self) -> u64 {
-        self.windows.over_rate()
+        self.windows.over_rate(&self.conditions)
+    }
+
+    /// The least by which any packet will be delayed in propagation.
+    #[must_use]
+    pub fn shortest_delay_ns(&self) -> Nanoseconds {
+        self.shortest_delay_ns
+    }
+
+    fn note_shortest_delay(&mut self) {
+        let delay_ns = self.conditions.shortest_delay_ns();
+        self.shortest_delay_ns = delay_ns.saturating_sub(self.jitter.earliest_ns());
+    }
+
+    /// Why the packet that arrives is not let in, if it is not.
+    fn refuses(&mut self, now: Nanoseconds, bytes: u32) -> Option<DropCause> {
+        if self.loss.loses(self.conditions.loss(now)) {
+            return Some(DropCause::Loss);
+        }
+        let (queue, conditions) = (&self.queue, &self.conditions);
+        let arrival = || Arrival {
+            queue_bytes: queue.bytes(),
+            empty_ns: queue
+                .empty_since_ns()
+                .map_or(0, |since_ns| now.saturating_sub(since_ns)),
+            sending_ns: end_of(conditions, Position::at(now), work_of(bytes)).rounded_up() - now,
+        };
+        if self.aqm.refuses(arrival) {
+            return Some(DropCause::Aqm);
+        }
+        (self.must_wait(now) && !self.queue.has_room(bytes)).then_some(DropCause::QueueFull)
+    }
+
+    /// Whether a packet that arrives at `now` is not sent at once.
+    fn must_wait(&self, now: Nanoseconds) -> bool {
+        self.sending.is_some() || self.free.rounded_up() > now
+    }
+
+    /// Finish what is sent by `now` and begin what follows.
+    fn serve_until(&mut self, now: Nanoseconds) {
+        while let Some(sent) = self
+            .sending
+            .take_if(|sending| sending.end.rounded_up() <= now)
+        {
+            self.finish(sent);
+            self.begin_next();
+        }
+    }
+
+    fn begin_next(&mut self) {
+        if self.queue.is_empty() {
+            return;
+        }
+        let (free_ns, dropped) = (self.free.rounded_up(), &mut self.totals.dropped);
+        let drop = |packet: &Waiting<P>| dropped.add(DropCause::Aqm, packet.bytes);
+        let Some((begin_ns, packet)) = self.aqm.take(&mut self.queue, free_ns, drop) else {
+            return;
+        };
+        // After a packet that it waited for it begins at the fraction of a nanosecond at which that ended.
+        let begin = if packet.arrival_ns >= free_ns {
+            Position::at(begin_ns)
+        } else {
+            self.free
+        };
+        self.idle_ns += begin_ns - free_ns;
+        let work = work_of(packet.bytes);
+        self.sending = Some(Sending {
+            packet,
+            begin,
+            work,
+            end: end_of(&self.conditions, begin, work),
+            blocked: false,
+        });
+    }
+
+    fn finish(&mut self, sent: Sending<P>) {
+        let Sending { packet, end, .. } = sent;
+        let end_ns = end.rounded_up();
+        self.free = end;
+        self.windows.record(&self.conditions, end_ns, packet.bytes);
+        self.sojourn.record(end_ns - packet.arrival_ns);
+        if sent.blocked
+            || self
+                .conditions
+                .is_blocked(sent.begin.rounded_down(), end_ns)
+        {
+            self.totals.dropped.add(DropCause::Blocked, packet.bytes);
+            return;
+        }
+        let delay_ns = self.conditions.delay_ns(end_ns);
+        self.flight
+            .push(end_ns, delay_ns, packet.bytes, packet.packet);
+    }
+
+    /// Let `change` take effect at `now`: what is being sent has been sent up to then under the conditions before,
+    /// and the rest is sent under those after.
+    fn under_new_conditions(
+        &mut self,
+        now: Nanoseconds,
+        change: impl FnOnce(&mut Self, Nanoseconds) -> Result<(), ConfigError>,
+    ) -> Result<(), ConfigError> {
+        self.serve_until(now);
+        // Not before what has been computed under the conditions so far.
+        let now = now.max(self.last_arrival_ns).max(self.free.rounded_up());
+        self.last_arrival_ns = now;
+        self.windows.before_change(&self.conditions, now);
+        if let Some(sending) = &mut self.sending {
+            let begin_ns = sending.begin.rounded_down();
+            sending.work -= work_between(&self.conditions, sending.begin, now);
+            sending.blocked |= self.conditions.is_blocked(begin_ns, now);
+            sending.begin = Position::at(now);
+        }
+        let result = change(self, now);
+        if let Some(sending) = &mut self.sending {
+            sending.end = end_of(&self.conditions, sending.begin, sending.work);
+        }
+        result
     }
 }

@@ -1,114 +1,172 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A transmitter of constant rate, exact to the fraction of a nanosecond.
+//! How long sending takes at a rate that may change, exact to the fraction of a nanosecond.
+//!
+//! Work is counted in billionths of a bit, of which a rate of 1 bit/s does one each nanosecond: what a rate
+//! of whole bit/s does in whole nanoseconds is a whole number, and no rounding ever adds up.
 
 use crate::Nanoseconds;
+use crate::trace::NEVER;
 
-/// Nanoseconds in a second times bits in a byte.
-const BIT_NS_PER_BYTE: u64 = 8_000_000_000;
+/// Work of sending one byte.
+const WORK_PER_BYTE: u128 = 8_000_000_000;
 
-/// Sends packets one after the other at a constant rate.
+/// A rate as a function of time, made of steps.
+pub(crate) trait RateAt {
+    /// The rate in bit/s at an instant, and the first instant at which it may be another.
+    fn rate_at(&self, now: Nanoseconds) -> (u64, Nanoseconds);
+}
+
+/// An instant finer than a nanosecond: when so much work was done from `ns` on.
 ///
-/// The end of a packet is rarely a whole nanosecond. The fraction is carried in units of
-/// 1/rate ns from packet to packet, so a backlog of a day ends to the nanosecond where
-/// `8 * bytes / rate` says. Instants handed out are rounded up: nothing leaves early.
-#[derive(Debug, Clone)]
-pub struct Serialiser {
-    rate_bit_s: u64,
-    /// End of the last packet: whole nanoseconds, rounded down ...
-    end_ns: Nanoseconds,
-    /// ... and the rest, in 1/rate ns, below `rate_bit_s`.
-    end_fraction: u64,
-    /// Time without a packet up to the begin of the last one.
-    idle_ns: Nanoseconds,
+/// A backlog is sent from one of these to the next, so a day of it ends where bytes and rate say.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Position {
+    ns: Nanoseconds,
+    /// Below the rate at `ns`: less than a nanosecond of it.
+    work: u64,
 }
 
-/// When a packet is being sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Slot {
-    /// First instant at which the packet no longer waits.
-    pub begin_ns: Nanoseconds,
-    /// First instant at which its last bit has left.
-    pub end_ns: Nanoseconds,
+impl Position {
+    pub(crate) fn at(ns: Nanoseconds) -> Self {
+        Self { ns, work: 0 }
+    }
+
+    /// The whole nanosecond that it lies in.
+    pub(crate) fn rounded_down(self) -> Nanoseconds {
+        self.ns
+    }
+
+    /// The first whole nanosecond not before it: nothing leaves early.
+    pub(crate) fn rounded_up(self) -> Nanoseconds {
+        self.ns + u64::from(self.work > 0)
+    }
 }
 
-impl Serialiser {
-    /// A transmitter idle from `start_ns` on. `rate_bit_s` must not be 0.
-    #[must_use]
-    pub fn new(rate_bit_s: u64, start_ns: Nanoseconds) -> Self {
-        Self {
-            rate_bit_s,
-            end_ns: start_ns,
-            end_fraction: 0,
-            idle_ns: 0,
+/// The work of sending `bytes`.
+pub(crate) fn work_of(bytes: u32) -> u128 {
+    u128::from(bytes) * WORK_PER_BYTE
+}
+
+/// When `work` begun at `from` is done; [`NEVER`] if the rate stays 0.
+pub(crate) fn end_of(rate: &impl RateAt, from: Position, work: u128) -> Position {
+    let (mut from, mut work) = (from, work);
+    loop {
+        let (rate_bit_s, until_ns) = rate.rate_at(from.ns);
+        if until_ns == NEVER && rate_bit_s == 0 {
+            return Position::at(NEVER);
+        }
+        let done = u128::from(from.work) + work;
+        let possible = u128::from(until_ns - from.ns) * u128::from(rate_bit_s);
+        if done < possible {
+            let (whole_ns, rest) = divide(done, rate_bit_s);
+            return Position {
+                ns: from.ns + whole_ns,
+                work: rest,
+            };
+        }
+        work = done - possible;
+        from = Position::at(until_ns);
+        if work == 0 {
+            return from;
         }
     }
+}
 
-    /// First instant at which everything accepted so far has been sent.
-    #[must_use]
-    pub fn free_ns(&self) -> Nanoseconds {
-        self.end_ns + u64::from(self.end_fraction > 0)
+/// The work done from `from` to `to_ns`, not before it.
+pub(crate) fn work_between(rate: &impl RateAt, from: Position, to_ns: Nanoseconds) -> u128 {
+    let (mut at_ns, mut done) = (from.ns, 0);
+    while at_ns < to_ns {
+        let (rate_bit_s, until_ns) = rate.rate_at(at_ns);
+        let until_ns = until_ns.min(to_ns);
+        done += u128::from(until_ns - at_ns) * u128::from(rate_bit_s);
+        at_ns = until_ns;
     }
+    done.saturating_sub(u128::from(from.work))
+}
 
-    /// Send a packet of `bytes` that arrives at `now`, after those before it.
-    pub fn send(&mut self, now: Nanoseconds, bytes: u32) -> Slot {
-        let free_ns = self.free_ns();
-        let begin_ns = free_ns.max(now);
-        if now >= free_ns {
-            self.idle_ns += now - free_ns;
-            self.end_ns = now;
-            self.end_fraction = 0;
-        }
-        // Below 2^32 * 8e9 + 1e12, which u64 does not hold for the largest u32: hence u128.
-        let bit_ns =
-            u128::from(bytes) * u128::from(BIT_NS_PER_BYTE) + u128::from(self.end_fraction);
-        let rate = u128::from(self.rate_bit_s);
-        self.end_ns += (bit_ns / rate) as u64;
-        self.end_fraction = (bit_ns % rate) as u64;
-        Slot {
-            begin_ns,
-            end_ns: self.free_ns(),
-        }
+/// Quotient and remainder, in the processor's own width where that holds the work (2 GB of it).
+fn divide(work: u128, rate_bit_s: u64) -> (u64, u64) {
+    if let Ok(work) = u64::try_from(work) {
+        return (work / rate_bit_s, work % rate_bit_s);
     }
-
-    /// Time without a packet being sent, from the start to `now`.
-    #[must_use]
-    pub fn idle_ns(&self, now: Nanoseconds) -> Nanoseconds {
-        self.idle_ns + now.saturating_sub(self.free_ns())
-    }
+    let rate = u128::from(rate_bit_s);
+    ((work / rate) as u64, (work % rate) as u64)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    /// Rates from instants on, the first one from 0.
+    impl RateAt for Vec<(Nanoseconds, u64)> {
+        fn rate_at(&self, now: Nanoseconds) -> (u64, Nanoseconds) {
+            let next = self.partition_point(|&(from_ns, _)| from_ns <= now);
+            let until_ns = self.get(next).map_or(NEVER, |&(from_ns, _)| from_ns);
+            (self[next - 1].1, until_ns)
+        }
+    }
 
     #[test]
     fn a_day_of_backlog_ends_to_the_nanosecond() {
         // 7 Mbit/s does not divide 8e9 * 1500: every packet leaves a fraction.
         let (rate, bytes) = (7_000_000, 1500_u32);
         let packets = 86_400 * rate / (8 * u64::from(bytes));
-        let mut serialiser = Serialiser::new(rate, 0);
-        let mut end_ns = 0;
+        let rates = vec![(0, rate)];
+        let mut end = Position::at(0);
         for _ in 0..packets {
-            end_ns = serialiser.send(0, bytes).end_ns;
+            end = end_of(&rates, end, work_of(bytes));
         }
-        let exact = u128::from(packets) * u128::from(bytes) * 8_000_000_000;
-        assert_eq!(u128::from(end_ns), exact.div_ceil(u128::from(rate)));
+        let exact = u128::from(packets) * work_of(bytes);
+        assert_eq!(
+            u128::from(end.rounded_up()),
+            exact.div_ceil(u128::from(rate))
+        );
     }
 
     #[test]
-    fn idle_time_is_what_passes_between_packets() {
-        let mut serialiser = Serialiser::new(8_000_000, 1000);
-        assert_eq!(serialiser.send(2000, 1).end_ns, 3000);
-        assert_eq!(
-            serialiser.send(2500, 1),
-            Slot {
-                begin_ns: 3000,
-                end_ns: 4000
+    fn a_packet_in_the_middle_of_a_change_is_sent_at_both_rates() {
+        // 1000 bytes: 0.5 ms at 8 Mbit/s are 500 of them, then 500 at 1 Mbit/s.
+        let rates = vec![(0, 8_000_000), (500_000, 1_000_000)];
+        let end = end_of(&rates, Position::at(0), work_of(1000));
+        assert_eq!(end.rounded_up(), 500_000 + 4_000_000);
+    }
+
+    #[test]
+    fn a_pause_postpones_and_an_endless_one_ends_nothing() {
+        let rates = vec![
+            (0, 8_000_000),
+            (500_000, 0),
+            (900_000, 8_000_000),
+            (5_000_000, 0),
+        ];
+        let end = end_of(&rates, Position::at(0), work_of(1000));
+        assert_eq!(end.rounded_up(), 1_400_000);
+        assert_eq!(end_of(&rates, end, work_of(100_000)).rounded_up(), NEVER);
+    }
+
+    proptest! {
+        #[test]
+        fn the_work_done_until_the_end_is_the_work(
+            steps in prop::collection::vec((1_u64..2_000_000, 0_u64..30_000_000), 0..20),
+            packets in prop::collection::vec(1_u32..3000, 1..50),
+        ) {
+            let mut rates = vec![(0, 7_777_777)];
+            let mut at = 0;
+            for (gap_ns, rate) in steps {
+                at += gap_ns;
+                rates.push((at, rate));
             }
-        );
-        assert_eq!(serialiser.idle_ns(3500), 1000);
-        assert_eq!(serialiser.idle_ns(9000), 1000 + 5000);
-        serialiser.send(9000, 1);
-        assert_eq!(serialiser.idle_ns(9500), 6000);
+            rates.push((at + 1, 9_999_991));
+            let (mut end, mut work) = (Position::at(3), 0);
+            for bytes in packets {
+                end = end_of(&rates, end, work_of(bytes));
+                work += work_of(bytes);
+                // Rounded up by less than a nanosecond's work.
+                let done = work_between(&rates, Position::at(3), end.rounded_up());
+                prop_assert!(done >= work && done < work + 30_000_000);
+                prop_assert_eq!(work_between(&rates, Position::at(3), end.ns) + u128::from(end.work), work);
+            }
+        }
     }
 }

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a program is asked while it runs: a line of JSON each (docs/contracts.md).
+
+use link_model::{LinkChange, LossSettings};
+use serde::Deserialize;
+
+/// A line.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(tag = "op", rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) enum Request {
+    /// End a measurement, begin the next one.
+    Mark {
+        /// Repeated in the answer.
+        id: u64,
+    },
+    /// Change settings of a direction or class.
+    Set(Change),
+    /// Time 0 of the traces is now.
+    TraceStart {
+        /// Repeated in the answer.
+        id: u64,
+    },
+    /// Something wrong that is to be answered.
+    #[serde(skip)]
+    Mistaken {
+        /// What was asked for.
+        op: Op,
+        /// Repeated in the answer.
+        id: u64,
+        /// What is wrong with it.
+        error: String,
+    },
+}
+
+/// What is to be changed and where; what is absent stays as it is.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Change {
+    /// Repeated in the answer.
+    pub(crate) id: u64,
+    /// Of a link.
+    pub(crate) direction: Option<Towards>,
+    /// Of a delay box's class.
+    pub(crate) vlan: Option<u16>,
+    rate_bit_s: Option<u64>,
+    delay_ns: Option<u64>,
+    queue_bytes: Option<u64>,
+    queue_packets: Option<u64>,
+    loss: Option<LossSettings>,
+}
+
+impl Change {
+    pub(crate) fn settings(&self) -> LinkChange {
+        LinkChange {
+            rate_bit_s: self.rate_bit_s,
+            delay_ns: self.delay_ns,
+            queue_bytes: self.queue_bytes,
+            queue_packets: self.queue_packets,
+            loss: self.loss.clone(),
+        }
+    }
+}
+
+/// A direction of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub(crate) enum Towards {
+    #[serde(rename = "to_island")]
+    Island,
+    #[serde(rename = "to_world")]
+    World,
+}
+
+/// Requests that are answered by whether they took effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Op {
+    Set,
+    TraceStart,
+}
+
+/// What `line` asks for.
+///
+/// # Errors
+/// Why that cannot be told, nor who is to be told so.
+pub(crate) fn parse(line: &str) -> Result<Request, serde_json::Error> {
+    /// As much as an answer needs.
+    #[derive(Deserialize)]
+    struct Address {
+        op: Op,
+        id: u64,
+    }
+
+    serde_json::from_str(line).or_else(|error| match serde_json::from_str(line) {
+        Ok(Address { op, id }) => Ok(Request::Mistaken {
+            op,
+            id,
+            error: error.to_string(),
+        }),
+        Err(_) => Err(error),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_sets_what_it_names() {
+        let line = r#"{"op":"set","id":3,"direction":"to_world","rate_bit_s":8000000,
+            "loss":{"kind":"bernoulli","probability":0.5}}"#;
+        let Ok(Request::Set(change)) = parse(line) else {
+            panic!("not understood");
+        };
+        assert_eq!((change.id, change.direction), (3, Some(Towards::World)));
+        let expected = LinkChange {
+            rate_bit_s: Some(8_000_000),
+            loss: Some(LossSettings::Bernoulli { probability: 0.5 }),
+            ..LinkChange::default()
+        };
+        assert_eq!(change.settings(), expected);
+    }
+
+    #[test]
+    fn who_asks_wrongly_is_told_if_it_can_be() {
+        let told = |line| match parse(line) {
+            Ok(Request::Mistaken { op, id, error }) => (op, id, error.contains("`rate`")),
+            other => panic!("{other:?}"),
+        };
+        let unknown = r#"{"op":"set","id":3,"direction":"to_world","rate":8}"#;
+        assert_eq!(told(unknown), (Op::Set, 3, true));
+        let unknown = r#"{"op":"trace-start","id":4,"rate":8}"#;
+        assert_eq!(told(unknown), (Op::TraceStart, 4, true));
+        assert!(parse(r#"{"op":"jump","id":4}"#).is_err());
+        assert!(parse("nonsense").is_err());
+    }
+}

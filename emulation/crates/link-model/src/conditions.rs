@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a link's transmitter and path are like at each instant: as configured, or as the trace says.
+
+use crate::serialiser::RateAt;
+use crate::trace::Trace;
+use crate::{ConfigError, LinkChange, LinkSettings, Nanoseconds};
+
+/// Configured conditions and the trace that overrides them.
+#[derive(Debug, Clone)]
+pub(crate) struct Conditions {
+    rate_bit_s: u64,
+    delay_ns: Nanoseconds,
+    trace: Trace,
+}
+
+impl Conditions {
+    pub(crate) fn new(settings: &LinkSettings) -> Self {
+        Self {
+            rate_bit_s: settings.rate_bit_s,
+            delay_ns: settings.delay_ns,
+            trace: Trace::new(settings.trace.clone()),
+        }
+    }
+
+    /// The propagation delay of what leaves the transmitter at `now`.
+    pub(crate) fn delay_ns(&self, now: Nanoseconds) -> Nanoseconds {
+        let (row, _) = self.trace.at(now);
+        row.and_then(|row| row.delay_ns).unwrap_or(self.delay_ns)
+    }
+
+    /// The probability of loss that overrides the settings' at `now`.
+    pub(crate) fn loss(&self, now: Nanoseconds) -> Option<f64> {
+        self.trace.at(now).0.and_then(|row| row.loss)
+    }
+
+    /// Whether the path is blocked at any instant from `from` to before `to`.
+    pub(crate) fn is_blocked(&self, from: Nanoseconds, to: Nanoseconds) -> bool {
+        let mut at = from;
+        loop {
+            let (row, until_ns) = self.trace.at(at);
+            if row.is_some_and(|row| row.blocked) {
+                return true;
+            }
+            if until_ns >= to {
+                return false;
+            }
+            at = until_ns;
+        }
+    }
+
+    /// The shortest propagation delay there is or will be.
+    pub(crate) fn shortest_delay_ns(&self) -> Nanoseconds {
+        let rows = self.trace.rows().iter();
+        rows.map(|row| row.delay_ns.unwrap_or(self.delay_ns))
+            .min()
+            .unwrap_or(self.delay_ns)
+    }
+
+    /// Begin the trace.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(crate) fn start_trace(&mut self, now: Nanoseconds) -> Result<(), ConfigError> {
+        if self.trace.rows().is_empty() {
+            return Err(ConfigError::NoTrace);
+        }
+        self.trace.start(now);
+        Ok(())
+    }
+
+    /// Whether the trace leaves to be set what `change` sets.
+    ///
+    /// # Errors
+    /// The first condition that follows the trace.
+    pub(crate) fn check(&self, change: &LinkChange) -> Result<(), ConfigError> {
+        let rows = self.trace.rows();
+        let traced = [
+            (
+                "rate_bit_s",
+                change.rate_bit_s.is_some() && rows.iter().any(|row| row.rate_bit_s.is_some()),
+            ),
+            (
+                "delay_ns",
+                change.delay_ns.is_some() && rows.iter().any(|row| row.delay_ns.is_some()),
+            ),
+            (
+                "loss",
+                change.loss.is_some() && rows.iter().any(|row| row.loss.is_some()),
+            ),
+        ];
+        match traced.into_iter().find(|&(_, set)| set) {
+            Some((name, _)) => Err(ConfigError::Traced(name)),
+            None => Ok(()),
+        }
+    }
+
+    /// Other conditions from now on.
+    pub(crate) fn change(&mut self, change: &LinkChange) {
+        self.rate_bit_s = change.rate_bit_s.unwrap_or(self.rate_bit_s);
+        self.delay_ns = change.delay_ns.unwrap_or(self.delay_ns);
+    }
+}
+
+impl RateAt for Conditions {
+    fn rate_at(&self, now: Nanoseconds) -> (u64, Nanoseconds) {
+        let (row, until_ns) = self.trace.at(now);
+        let traced_bit_s = row.and_then(|row| row.rate_bit_s);
+        (traced_bit_s.unwrap_or(self.rate_bit_s), until_ns)
+    }
+}

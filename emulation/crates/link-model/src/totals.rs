@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Sums of what a link did.
+
+/// Why a link lost a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DropCause {
+    /// The waiting bytes and its own exceed the queue's capacity, or there are too many packets.
+    QueueFull,
+    /// Lost before the queue, by the model of loss.
+    Loss,
+    /// Dropped by the queue's management.
+    Aqm,
+    /// The path was blocked while it was being sent.
+    Blocked,
+}
+
+/// Packets and their counted bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Count {
+    /// How many.
+    pub packets: u64,
+    /// What they count for.
+    pub bytes: u64,
+}
+
+impl Count {
+    /// One more, of `bytes`.
+    pub fn add(&mut self, bytes: u32) {
+        self.packets += 1;
+        self.bytes += u64::from(bytes);
+    }
+}
+
+/// What was lost, by cause.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Drops {
+    /// [`DropCause::QueueFull`]
+    pub queue: Count,
+    /// [`DropCause::Loss`]
+    pub loss: Count,
+    /// [`DropCause::Aqm`]
+    pub aqm: Count,
+    /// [`DropCause::Blocked`]
+    pub blocked: Count,
+}
+
+impl Drops {
+    /// One more packet, of `bytes`.
+    pub(crate) fn add(&mut self, cause: DropCause, bytes: u32) {
+        let count = match cause {
+            DropCause::QueueFull => &mut self.queue,
+            DropCause::Loss => &mut self.loss,
+            DropCause::Aqm => &mut self.aqm,
+            DropCause::Blocked => &mut self.blocked,
+        };
+        count.add(bytes);
+    }
+
+    /// Of all causes together.
+    #[must_use]
+    pub fn all(&self) -> Count {
+        let causes = [self.queue, self.loss, self.aqm, self.blocked];
+        Count {
+            packets: causes.iter().map(|count| count.packets).sum(),
+            bytes: causes.iter().map(|count| count.bytes).sum(),
+        }
+    }
+}
+
+/// Packets and counted bytes since the start. `in = out + dropped + held` at every instant.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LinkTotals {
+    /// Offered.
+    pub arrived: Count,
+    /// Left.
+    pub departed: Count,
+    /// Lost.
+    pub dropped: Drops,
+}
