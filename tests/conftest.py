@@ -11,7 +11,7 @@ import pytest
 
 PROJECT = Path(__file__).resolve().parent.parent
 
-# A plain user's PATH lacks the sbin directories on Debian; Open vSwitch, tcpdump and others live there.
+# A plain user's PATH lacks the sbin directories on Debian; Open vSwitch and others live there.
 os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"])
 
 
@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @functools.cache
 def why_no_laboratory() -> str | None:
     """Why this machine cannot hold an emulated laboratory, or None if it can. Asks the machine, not the product."""
-    for program in ("ip", "mnexec", "ovs-vswitchd", "ovsdb-server", "tcpdump", "unshare"):
+    for program in ("ip", "mnexec", "ovs-vswitchd", "ovsdb-server", "unshare"):
         if shutil.which(program) is None:
             return f"there is no {program} on this machine; run: make setup"
     namespaces = ["unshare", "--net", "--pid", "--mount", "--fork"]

@@ -23,7 +23,6 @@ TOOLS = {
     "mnexec": "mininet",
     "ifconfig": "net-tools",
     "ip": "iproute2",
-    "tcpdump": "tcpdump",
     "nft": "nftables",
     "ethtool": "ethtool",
     "bash": "bash",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from atoll.analysis.boxes import Part, measurements
-from atoll.analysis.logs import box_table, load_fairness, ping_table, transfer_done
+from atoll.analysis.logs import box_table, capture_counts, load_fairness, ping_table, transfer_done
 
 
 def said_by(project: Path, topic: str, process: str) -> list[str]:
@@ -49,7 +49,17 @@ def test_the_least_fair_client_stands_for_all(tmp_path: Path, project: Path) -> 
     assert load_fairness(tmp_path) == pytest.approx(0.25)
 
 
+def test_a_capture_is_counted_by_its_last_words(tmp_path: Path, project: Path) -> None:
+    lines = said_by(project, "capture", "capture")
+    log(tmp_path, "capture-world.out", lines)
+    assert capture_counts(tmp_path, "world") == (20_000, 0)
+    killed = ['{"type":"counters","captured_packets":7,"dropped_packets":2}', '{"type":"counters","captured_pac']
+    log(tmp_path, "capture-world.out", [lines[0], *killed])
+    assert capture_counts(tmp_path, "world") == (7, 2)
+
+
 def test_jobs_that_said_nothing_have_no_figures(tmp_path: Path) -> None:
+    assert capture_counts(tmp_path, "world") == (None, None)
     assert load_fairness(tmp_path) is None
     assert transfer_done(tmp_path) is None
     assert ping_table(tmp_path).collect().is_empty()

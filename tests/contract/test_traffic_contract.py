@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Python tells and expects of the traffic jobs is as in tests/data/contract, which Rust's tests read too."""
+"""What Python tells and expects of the jobs on hosts is as in tests/data/contract, which Rust's tests read too."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from atoll.analysis.logs import load_fairness, transfer_done
 from atoll.control.jobs import jobs
 from atoll.model.load import load_experiment
 
-TOPICS = ("serve", "load", "transfer", "ping")
+TOPICS = ("serve", "load", "transfer", "ping", "capture")
 
 
 def examples(project: Path, topic: str, *senders: str) -> list[dict[str, Any]]:

@@ -278,7 +278,6 @@ def test_output_that_nobody_reads_waits_and_is_not_lost() -> None:
 # Machines
 
 
-# Not tcpdump: in a user namespace it fails to become root ("Couldn't change to 'root'": setgroups is denied).
 SNIFFER = """
 import json, socket, sys
 

@@ -140,7 +140,7 @@ def test_a_lab_that_was_up_stays_up_when_a_run_on_it_is_killed(sandbox: Sandbox)
     process.communicate(timeout=20)
     status = wait_idle(sandbox)
     assert status["lab"]["experiment"] == "quick"
-    assert sandbox.find("tcpdump") is None
+    assert sandbox.find("atoll-host", "capture") is None
     assert sandbox.find("atoll-host", "load") is None
     again = sandbox.run(ATOLL, "apply", QUICK, "--json")
     assert json.loads(again.stdout)["changes"] == []

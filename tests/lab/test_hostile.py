@@ -43,9 +43,9 @@ def open_to_others(path: Path) -> None:
 
 def test_a_missing_tool_is_named_with_its_remedy(tmp_path: Path) -> None:
     with Sandbox(tmp_path) as sandbox:
-        path = tools_without(tmp_path / "tools", ["tcpdump", "nft"])
+        path = tools_without(tmp_path / "tools", ["ethtool", "nft"])
         done = sandbox.run("env", f"PATH={path}", ATOLL, "run", GEO)
-        assert_refused(done, "tcpdump", "nft", "make setup")
+        assert_refused(done, "ethtool", "nft", "make setup")
         assert sandbox.traces() == []
 
 

@@ -4,6 +4,7 @@
 import asyncio
 import json
 import re
+import socket
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ import pytest
 from atoll.model.plan import HostSettings, InterfaceSettings
 from atoll_hosts.agent import Job
 from tests.lab.agent_lab import READY_S, Machines, machines
+from tests.lab.capture_file import read_capture
 
 pytestmark = pytest.mark.lab
 
@@ -35,6 +37,7 @@ ISLAND = InterfaceSettings(
 SAT_WORLD = InterfaceSettings(name="sat-w", mac="02:00:00:00:03:01", address=None, routes=(), neighbours=())
 SAT_ISLAND = InterfaceSettings(name="sat-i", mac="02:00:00:00:03:02", address=None, routes=(), neighbours=())
 
+ICMP, ECHO_REQUEST = 1, 8
 # Scheduling on a shared machine, both ways: generous, since what is tested is the delay and not the machine.
 NOISE_MS = 5.0
 DIRECTION = {"rate_bit_s": 16_000_000, "delay_ns": 20_000_000, "jitter_ns": 0, "queue_bytes": 100_000}
@@ -210,12 +213,19 @@ async def test_packets_above_the_mtu_are_refused_and_counted(lab: LinkLab) -> No
 
 async def test_a_capture_on_the_output_port_sees_what_the_link_sends(lab: LinkLab) -> None:
     await lab.start("link", CONFIG)
-    capture = asyncio.create_task(
-        lab.machines.run(lab.box, "timeout 20 tcpdump -Z root -n -i sat-i -Q out -c 3 icmp 2>/dev/null")
+    file = lab.machines.directory / "sat-i.pcap"
+    config = {"interface": "sat-i", "file": str(file), "snap_bytes": 96, "direction": "out", "buffer_bytes": 1 << 20}
+    capture = await lab.machines.agent.start_job(
+        "capture", ["atoll-host", "capture"], netns=lab.box, config=config, on_line=[].append
     )
-    while not capture.done():
-        await lab.ping("-c 1")
-    assert (await capture).count("10.10.0.1 > 10.20.0.1: ICMP echo request") == 3
+    await capture.ready(READY_S)
+    await lab.ping("-c 3", "-i 0.02")
+    await capture.stop()
+    async with asyncio.timeout(READY_S):
+        assert (await capture.wait()).code == 0
+    addresses = socket.inet_aton("10.10.0.1") + socket.inet_aton("10.20.0.1")
+    requests = [each for each in read_capture(file) if each.kept[23] == ICMP and each.kept[26:34] == addresses]
+    assert [each.kept[34] for each in requests] == [ECHO_REQUEST] * 3
 
 
 async def test_a_mark_begins_a_new_measurement_and_counters_go_on(lab: LinkLab) -> None:

@@ -28,6 +28,7 @@ from tests.unit.synthetic_run import (
     experiment,
     network,
     simulate,
+    write_capture_log,
 )
 
 SECOND_NS = 10**9
@@ -111,6 +112,7 @@ def small_run(base: Path, **changes: Any) -> RunDir:
                 frame.time = (START_NS // SECOND_NS) + (ms + delay_ms) / 1000
                 writer.write_packet(frame)
         writer.close()
+        write_capture_log(run, name, packets=sum(crosses or name == "world" for _, _, crosses in crossing))
     write_boxes(run)
     lines = [{"type": "reply", "target": "is", "seq": 0, "sent_ns": START_NS + SECOND_NS, "rtt_ns": 512_900_000}]
     lines.append({"type": "reply", "target": "is", "seq": 1, "sent_ns": START_NS - 1, "rtt_ns": 900_000_000})
@@ -239,6 +241,12 @@ def test_a_cancelled_run_is_analysed_as_far_as_it_went(tmp_path: Path, binary: P
     assert summary["transfer_complete"] in (False, None)
 
 
+def copy_capture(source: RunDir, run: RunDir, name: str) -> None:
+    """Give a run a capture of another one, and what was said of it."""
+    for file in (f"captures/{name}.pcap", f"logs/capture-{name}.out"):
+        (run.path / file).write_bytes((source.path / file).read_bytes())
+
+
 def test_a_run_killed_before_anything_was_captured_has_a_summary_too(tmp_path: Path, binary: Path) -> None:
     run = RunDir.create(tmp_path, "geo", START_NS)
     full = begin(tmp_path / "other", experiment(), network())
@@ -280,7 +288,7 @@ def test_chains_without_taps_or_link_are_measured_as_far_as_they_can_be(
     if links:
         write_boxes(run)
     for name in captures:
-        (run.captures / f"{name}.pcap").write_bytes((source.captures / f"{name}.pcap").read_bytes())
+        copy_capture(source, run, name)
     summary = analyse(run, binary)
     assert summary["reasons"] == []
     assert summary["notes"]
@@ -296,7 +304,7 @@ def test_a_run_without_load_is_valid(tmp_path: Path, binary: Path) -> None:
     run = begin(tmp_path, asked, network())
     write_boxes(run)
     for name in ("world", "island", "link-sat"):
-        (run.captures / f"{name}.pcap").write_bytes((source.captures / f"{name}.pcap").read_bytes())
+        copy_capture(source, run, name)
     summary = analyse(run, binary)
     assert summary["reasons"] == []
     assert summary["flows_completed"] == 0
@@ -315,14 +323,22 @@ def test_a_transfer_by_another_tool_is_measured_at_the_island(tmp_path: Path, bi
     )  # without the way back of the last acknowledgement
 
 
-def test_what_tcpdump_says_it_dropped_is_believed_without_an_event(tmp_path: Path, binary: Path) -> None:
+def test_what_a_capture_says_it_dropped_is_believed(tmp_path: Path, binary: Path) -> None:
     run = small_run(tmp_path)
-    (run.logs / "capture-world.err").write_text(
-        "tcpdump: listening on x\n9 packets captured\n12 packets received by filter\n3 packets dropped by kernel\n"
-    )
+    write_capture_log(run, "world", packets=9, dropped=3)
     summary = analyse(run, binary)
     assert summary["captures"]["world"]["dropped"] == 3
-    assert summary["reasons"] == ["capture world lacks 3 packets that the kernel dropped, bound 0"]
+    assert summary["reasons"] == ["capture world lacks 3 packets that its ring had no room for, bound 0"]
+
+
+def test_a_capture_that_said_nothing_may_have_dropped_packets(tmp_path: Path, binary: Path) -> None:
+    run = small_run(tmp_path)
+    (run.logs / "capture-world.out").write_text('{"type":"ready"}\n{"type":"cou')
+    summary = analyse(run, binary)
+    assert summary["captures"]["world"]["dropped"] is None
+    assert summary["reasons"] == [
+        "capture world does not say whether packets were dropped: nothing of it in logs/capture-world.out"
+    ]
 
 
 def test_records_are_as_the_contract_lays_them_out(tmp_path: Path) -> None:

@@ -85,9 +85,9 @@ def test_captures_start_at_the_island(geo: tuple[Network, Experiment]) -> None:
         ("link-sat", "sat"),
         ("world", "cap-w"),
     ]
-    argv = {job.name: job.argv for job in plan.jobs}
-    assert argv["capture-link-sat"][6:8] == ("-Q", "out")
-    assert argv["capture-world"][-1] == "{run}/captures/world.pcap"
+    configs = {job.name: job.config or {} for job in plan.jobs}
+    assert [configs[f"capture-{point.name}"]["direction"] for point in plan.captures] == ["both", "out", "both"]
+    assert configs["capture-world"]["file"] == "{run}/captures/world.pcap"
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_text_for_people(geo: tuple[Network, Experiment]) -> None:
     assert "w3 -> island: class rtt-50 of delay" in text
     assert "pop, port 21, port 15" in text
     assert "w6 -> i1, i2, i3, i4, i5, i6, is: 700 ms (terrestrial 200 ms)" in text
-    assert "tcpdump -Z root" in text
+    assert "atoll-host capture interface sat-i, file {run}/captures/link-sat.pcap" in text
 
 
 def test_changes_as_text(geo: tuple[Network, Experiment]) -> None:

@@ -4,7 +4,6 @@
 Logs that were cut give shorter tables, missing ones empty tables.
 """
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +40,6 @@ _FLOW_LOG: dict[str, type[pl.DataType]] = {
     "end_ns": pl.Int64,
     "outcome": pl.String,
 }
-
-_CAPTURED = re.compile(r"^(\d+) packets? captured$", re.MULTILINE)
-_DROPPED = re.compile(r"^(\d+) packets? dropped by kernel$", re.MULTILINE)
 
 
 def ping_table(logs: Path) -> pl.LazyFrame:
@@ -102,10 +98,10 @@ def load_fairness(logs: Path) -> float | None:
 
 
 def capture_counts(logs: Path, name: str) -> tuple[int | None, int | None]:
-    """Packets that tcpdump says it captured and that the kernel dropped before it (logs/capture-<name>.err)."""
-    try:
-        said = (logs / f"capture-{name}.err").read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        return None, None
-    captured, dropped = _CAPTURED.findall(said), _DROPPED.findall(said)
-    return int(captured[-1]) if captured else None, int(dropped[-1]) if dropped else None
+    """Packets that a capture says it wrote and that its ring had no room for (logs/capture-<name>.out).
+
+    A capture that was killed said so up to a second before; one that said nothing gives None.
+    """
+    found = [line for line in read_json_lines(logs / f"capture-{name}.out") if line.get("type") in ("counters", "done")]
+    last: dict[str, Any] = found[-1] if found else {}
+    return last.get("captured_packets"), last.get("dropped_packets")

@@ -239,15 +239,13 @@ def whistles(tables: Tables, facts: Facts) -> Mapping[str, dict[str, bool]]:
 
 def capture_quality(tables: Tables, facts: Facts, logs: Path) -> dict[str, Capture]:
     """How complete each planned capture is, by the capture tool's and the decoder's account."""
-    said = {str(event.get("name")): event for event in facts.of_type("capture")}
     quality: dict[str, Capture] = {}
     for point in facts.plan.captures:
         captured, dropped = capture_counts(logs, point.name)
-        counts = said.get(point.name, {"captured": captured, "dropped": dropped})
         decoded = tables.decoded.get(point.name)
         quality[point.name] = Capture(
-            captured=counts.get("captured"),
-            dropped=counts.get("dropped"),
+            captured=captured,
+            dropped=dropped,
             decoded=decoded.packets if decoded else None,
             other_frames=decoded.other_frames if decoded else 0,
             truncated=bool(decoded and decoded.truncated),

@@ -180,6 +180,8 @@ def _notes(facts: Facts, tables: Tables, pings: seen.Pings) -> list[str]:
         notes.append("no captures on both sides of the link: its loss is the link's own count, not confirmed")
     if facts.links and not facts.measurements:
         notes.append("the boxes' measurement did not end: lateness, loss at the link and queue maximum are unknown")
+    if any(way.trace for link in facts.links for way in (link.to_island, link.to_world)):
+        notes.append("a link followed a trace: utilisation is of its highest rate, sojourn above the RTT it began with")
     if facts.links and not facts.of_type("base_rtt"):
         notes.append("no base RTT was measured: queue sojourn times are unknown")
     elif facts.links and pings.sent == 0:

@@ -20,8 +20,8 @@ class TerrestrialRtt(TypedDict):
 class Capture(TypedDict):
     """How complete one capture is."""
 
-    captured: int | None  # packets, as the capture tool counts them; None: it did not say
-    dropped: int | None  # by the kernel, before the capture tool
+    captured: int | None  # packets, as the capture counts them; None: it did not say
+    dropped: int | None  # that its ring had no room for; None: it did not say
     decoded: int | None  # packets in the file; None: there is no file
     other_frames: int  # not IPv4
     truncated: bool

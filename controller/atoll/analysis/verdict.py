@@ -86,13 +86,16 @@ def _captures(summary: Summary) -> list[str]:
         if capture["decoded"] is None:
             reasons.append(f"capture {name} is missing")
             continue
+        if capture["dropped"] is None:
+            log = f"logs/capture-{name}.out"
+            reasons.append(f"capture {name} does not say whether packets were dropped: nothing of it in {log}")
         if capture["dropped"]:
-            reasons.append(f"capture {name} lacks {capture['dropped']} packets that the kernel dropped, bound 0")
+            reasons.append(f"capture {name} lacks {capture['dropped']} packets that its ring had no room for, bound 0")
         if capture["truncated"]:
             reasons.append(f"capture {name} ends within a packet: its end is lost")
         if capture["captured"] is not None and capture["captured"] > capture["decoded"] + capture["other_frames"]:
             lost = capture["captured"] - capture["decoded"] - capture["other_frames"]
-            reasons.append(f"capture {name} lacks {lost} packets that the capture tool counted, bound 0")
+            reasons.append(f"capture {name} lacks {lost} packets that the capture counted, bound 0")
     for name, heard in summary["whistles"].items():
         if not heard["start"]:
             reasons.append(f"capture {name} does not hold the start whistle")

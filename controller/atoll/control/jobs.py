@@ -28,7 +28,7 @@ _WHISTLE_IDENTIFIERS = {"start": 0xA702, "end": 0xA703}
 _CHECK_IDENTIFIER = 0xA780
 
 _SNAP_BYTES = 96  # Ethernet, VLAN, IPv4 and TCP headers with options
-_CAPTURE_BUFFER_KIB = 16384
+_CAPTURE_BUFFER_BYTES = 16 << 20  # a second of 1500-byte packets at 1 Gbit/s
 
 
 def capture_points(network: Network, experiment: Experiment) -> tuple[CapturePoint, ...]:
@@ -111,12 +111,14 @@ def _checks(network: Network) -> tuple[JobSpec, ...]:
 
 
 def _capture(point: CapturePoint) -> JobSpec:
-    at_link = point.name.startswith("link-")
-    argv = ["tcpdump", "-Z", "root", "-n", "-i", point.interface, *(["-Q", "out"] if at_link else [])]
-    argv += ["-s", str(_SNAP_BYTES), "-B", str(_CAPTURE_BUFFER_KIB), "--time-stamp-precision=nano"]
-    argv += ["-U", "-w", f"{{run}}/captures/{point.name}.pcap"]
-    name = f"capture-{point.name}"
-    return JobSpec(name, point.host, Phase.CAPTURE, tuple(argv), stderr=f"logs/{name}.err")
+    config = {
+        "interface": point.interface,
+        "file": f"{{run}}/captures/{point.name}.pcap",
+        "snap_bytes": _SNAP_BYTES,
+        "direction": "out" if point.name.startswith("link-") else "both",
+        "buffer_bytes": _CAPTURE_BUFFER_BYTES,
+    }
+    return _host_job(f"capture-{point.name}", point.host, Phase.CAPTURE, "capture", config)
 
 
 def _load(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:

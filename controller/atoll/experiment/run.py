@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable
-from pathlib import Path
 from typing import Any
 
 from atoll.control.hosts import tcp_sysctls
@@ -226,9 +225,7 @@ class Run:
     async def _start_captures(self, plan: Plan) -> None:
         points = sorted(plan.captures, key=lambda point: (point.name != "island", point.name == "world"))
         for point in points:
-            name = f"capture-{point.name}"
-            await self._start(self._spec(name))
-            await _tcpdump_listens(self._jobs[name], self._dir.path / "logs" / f"{name}.err")
+            await self._start(self._spec(f"capture-{point.name}"))
 
     async def _start_clients(self) -> int:
         begin_ns = time.time_ns() + int(_START_LEAD_S * 1e9)
@@ -283,9 +280,13 @@ class Run:
 
     async def _stop_captures(self) -> None:
         for point in self._plan.captures if self._plan else ():
-            job = self._jobs[f"capture-{point.name}"]
+            name = f"capture-{point.name}"
+            job = self._jobs[name]
             await job.stop(_STOP_GRACE_S)
-            await job.wait()
+            ended = await job.wait()
+            if ended.code != 0:
+                msg = f"{name} failed: {job.exit_text()}"
+                raise RunError(msg)
 
     # Jobs
 
@@ -325,22 +326,3 @@ class Run:
             running = [job for job in jobs if job.exit is None]
             await asyncio.gather(*(job.stop(_STOP_GRACE_S) for job in running))
             await asyncio.gather(*(job.wait() for job in running))
-
-
-def _text(log: Path) -> str:
-    return log.read_text(errors="replace") if log.exists() else ""
-
-
-async def _tcpdump_listens(job: Job, log: Path, limit_s: float = 5.0) -> None:
-    """Wait until tcpdump says that it is listening: its socket is bound then."""
-    deadline = time.monotonic() + limit_s
-    while time.monotonic() < deadline:
-        text = _text(log)
-        if "listening on" in text:
-            return
-        if job.exit is not None:
-            msg = f"tcpdump failed: {text.strip().splitlines()[-1] if text.strip() else job.exit_text()}"
-            raise RunError(msg)
-        await asyncio.sleep(0.02)
-    msg = f"tcpdump does not listen after {limit_s:g} s"
-    raise RunError(msg)

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::thread;
 
-/// Where Debian keeps `ip`, `ethtool`, `nft` and `tcpdump`, and where a plain user's PATH, or that of
+/// Where Debian keeps `ip`, `ethtool` and `nft`, and where a plain user's PATH, or that of
 /// a command run over SSH, does not look.
 const SYSTEM_DIRECTORIES: &str = "/usr/local/sbin:/usr/sbin:/sbin";
 
