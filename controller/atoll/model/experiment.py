@@ -22,7 +22,7 @@ class Distribution(StrEnum):
     PARETO = "pareto"
 
 
-_DEVIATIONS_CHECKED = 4  # one normally distributed packet in 16000 is further off
+_LONGEST_DEVIATIONS = 4  # where the link cuts both tails, as netem does
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ class Jitter:
 
     @property
     def reach(self) -> Duration:
-        """How far from the delay packets are expected: all of them if uniform, else nearly all."""
+        """How far from the delay a packet may be."""
         return (
-            self.amount if self.distribution is Distribution.UNIFORM else Duration(_DEVIATIONS_CHECKED * self.amount.ns)
+            self.amount if self.distribution is Distribution.UNIFORM else Duration(_LONGEST_DEVIATIONS * self.amount.ns)
         )
 
 

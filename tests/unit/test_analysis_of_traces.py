@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run whose link followed a trace: its figures stand, and what they refer to is said."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from atoll.analysis import analyse
+from atoll.model.codec import from_json, to_json
+from atoll.model.experiment import Experiment, Trace, TraceRow
+from atoll.model.units import Duration, Rate
+from atoll_dashboards.provenance import settings
+from atoll_hosts.binary import find_binary
+from tests.unit.synthetic_run import experiment as synthetic_experiment
+from tests.unit.synthetic_run import simulate
+
+RAIN = Trace("rain.csv", (TraceRow(Duration(0)), TraceRow(Duration(10**9), rate=Rate(8_000_000))))
+
+
+def test_what_refers_to_a_constant_link_is_said_to(tmp_path: Path) -> None:
+    run = simulate(tmp_path, seconds=3)
+    constant = analyse(run, find_binary())
+    experiment = from_json(Experiment, run.manifest()["experiment"])
+    link = replace(experiment.links[0], to_island=replace(experiment.links[0].to_island, trace=RAIN))
+    run.update_manifest({"experiment": to_json(replace(experiment, links=(link,)))})
+    followed = analyse(run, find_binary())
+    (note,) = [note for note in followed["notes"] if note not in constant["notes"]]
+    assert note.startswith("a link followed a trace")
+    assert followed["reasons"] == constant["reasons"]
+
+
+def test_the_report_names_the_trace() -> None:
+    asked = synthetic_experiment()
+    link = replace(asked.links[0], to_world=replace(asked.links[0].to_world, trace=RAIN))
+    rows = dict(settings(replace(asked, links=(link,))))
+    assert rows["sat, to the world"].endswith("drop-tail queue 100 kB, from the load on as in rain.csv")
+    assert rows["sat, to the island"] == "16 Mbit/s, 250 ms one way, drop-tail queue 100 kB"
