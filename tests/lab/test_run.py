@@ -177,6 +177,16 @@ def test_the_report_can_be_made_again_from_raw_data(sandbox: Sandbox, summary: d
     assert json.loads((run / "summary.json").read_text()) == before
 
 
+def test_a_run_without_load_measures_the_idle_link(sandbox: Sandbox, tmp_path: Path) -> None:
+    """No channels, no transfer: pings alone, all answered, nothing lost."""
+    quick = (ROOT / "tests" / "data" / "quick.yaml").read_text()
+    lab = ROOT / "emulation" / "labs" / "island.yaml"
+    idle = tmp_path / "idle.yaml"
+    idle.write_text(quick.replace("channels: 12", "channels: 0").replace("../../emulation/labs/island.yaml", str(lab)))
+    summary = run_json(sandbox, idle)
+    assert (summary["flows_completed"], summary["ping_lost"], summary["loss_bytes_captures"]) == (0, 0, 0)
+
+
 class TestLabThatStays:
     """One lab, up with the MEO chain of routed boxes, changed by `apply` and by hand."""
 

@@ -184,7 +184,9 @@ def _concurrent(tables: Tables, facts: Facts) -> pl.LazyFrame:
         .group_by(window=window)
         .agg(receiving=pl.col("flow").n_unique().cast(pl.Int64))
     )
-    every = changes.select(window=pl.int_range(pl.col("window").min(), pl.col("window").max() + 1))
+    # Without any flow (a run without load) the range is empty, not null.
+    first, end = pl.col("window").min().fill_null(0), pl.col("window").max().fill_null(-1) + 1
+    every = changes.select(window=pl.int_range(first, end))
     return (
         every.join(changes, on="window", how="left")
         .join(receiving, on="window", how="left")
