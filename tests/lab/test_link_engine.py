@@ -240,6 +240,59 @@ async def test_a_mark_begins_a_new_measurement_and_counters_go_on(lab: LinkLab) 
     assert (await lab.line("counters"))["to_island"]["out_packets"] == 5
 
 
+async def test_a_running_link_is_changed_and_says_so(lab: LinkLab) -> None:
+    job = await lab.start("link", CONFIG)
+    assert 40.08 <= min(await lab.ping("-c 5", "-i 0.02")) <= 40.08 + NOISE_MS
+    change = {"op": "set", "delay_ns": 40_000_000, "rate_bit_s": 1_000_000}
+    for number, direction in enumerate(("to_island", "to_world"), 1):
+        await job.send({**change, "id": number, "direction": direction})
+        assert (await lab.line("set", id=number))["ok"]
+    # 84 bytes at 1 Mbit/s are 0.672 ms.
+    assert 81.34 <= min(await lab.ping("-c 5", "-i 0.02")) <= 81.34 + NOISE_MS
+    await job.send({"op": "set", "id": 3, "direction": "to_island", "rate_bit_s": 0})
+    refusal = await lab.line("set", id=3)
+    assert not refusal["ok"]
+    assert "rate_bit_s 0" in refusal["error"]
+    assert len(await lab.ping("-c 1")) == 1
+
+
+async def test_recorded_losses_lose_packet_after_packet(lab: LinkLab) -> None:
+    lossy = {**DIRECTION, "loss": {"kind": "trace", "lost": [False, True, True]}}
+    job = await lab.start("link", {**CONFIG, "to_island": lossy})
+    assert len(await lab.ping("-c 9", "-i 0.02", "-W 1")) == 3
+    measured = (await lab.mark(job, 1))["to_island"]
+    assert (measured["dropped_loss_packets"], measured["dropped_loss_bytes"]) == (6, 6 * 84)
+    assert (measured["dropped_packets"], measured["out_packets"]) == (6, 3)
+
+
+async def test_a_trace_holds_its_first_row_until_it_is_started(lab: LinkLab) -> None:
+    trace = [
+        {"t_ns": 0},
+        {"t_ns": 100_000_000, "delay_ns": 120_000_000},
+        {"t_ns": 2_000_000_000, "blocked": True},
+    ]
+    job = await lab.start("link", {**CONFIG, "to_island": {**DIRECTION, "trace": trace}})
+    assert max(await lab.ping("-c 10", "-i 0.04")) < 120
+    await job.send({"op": "trace-start", "id": 1})
+    assert (await lab.line("trace-start", id=1))["ok"]
+    await asyncio.sleep(0.1)
+    assert min(await lab.ping("-c 5", "-i 0.02")) >= 140
+    await asyncio.sleep(2)
+    assert await lab.ping("-c 5", "-i 0.02", "-W 1") == []
+    measured = (await lab.mark(job, 1))["to_island"]
+    assert measured["dropped_blocked_packets"] == measured["dropped_packets"] == 5
+
+
+async def test_a_running_delay_box_changes_one_class(lab: LinkLab) -> None:
+    classes = [{"vlan": vlan, "delay_ns": 10_000_000} for vlan in (101, 102)]
+    job = await lab.start("delay", {"trunk": "sat-w", "mtu": 1500, "seed": 1, "classes": classes})
+    await job.send({"op": "set", "id": 1, "vlan": 102, "delay_ns": 50_000_000})
+    assert (await lab.line("set", id=1))["ok"]
+    delays = json.loads(await lab.machines.run(lab.world, f"{PYTHON} {TAGGED_FRAMES} w-eth0 10 101,102"))
+    assert 10 <= min(delays["101"]) <= 10 + NOISE_MS
+    assert 50 <= min(delays["102"]) <= 50 + NOISE_MS
+
+
 @pytest.mark.parametrize("subcommand", ["link", "delay"])
 async def test_a_termination_signal_ends_with_done(lab: LinkLab, subcommand: str) -> None:
     config = CONFIG if subcommand == "link" else {"trunk": "sat-w", "mtu": 1500, "seed": 1, "classes": []}
@@ -275,6 +328,7 @@ async def test_a_link_whose_interface_vanishes_says_so_and_fails(lab: LinkLab) -
         ("true", {"mtu": 9000}, "ip link set sat-w mtu 9000"),
         ("true", {"to_island": {**DIRECTION, "rate_bit_s": 0}}, "to_island: rate_bit_s 0"),
         ("true", {"rate": 1}, "unknown field `rate`"),
+        ("true", {"to_world": {**DIRECTION, "trace": [{"t_ns": 5, "loss": 2}]}}, "to_world: trace row 0: loss 2"),
         ("ip link set sat-i down", {}, "ip link set sat-i up"),
         ("ethtool -K sat-w gro on", {}, "ethtool -K sat-w gro off"),
         ("ethtool -K sat-i tx on sg on tso on", {}, "ethtool -K sat-i tso off"),

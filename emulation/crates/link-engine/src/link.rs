@@ -38,6 +38,18 @@ impl LinkProgram {
         })
     }
 
+    /// The next frame that came in at port `from`, if it was due at or before `now`.
+    fn pop_from(&mut self, from: usize, now: u64) -> Option<Outgoing> {
+        let departure = self.directions[from].link.pop_due(now)?;
+        Some(Outgoing {
+            line: from,
+            port: WORLD + ISLAND - from,
+            scheduled_ns: departure.scheduled_ns,
+            bytes: departure.bytes,
+            frame: departure.packet,
+        })
+    }
+
     fn by_direction<T>(&mut self, of: impl Fn(&mut Direction) -> T) -> Directions<T> {
         Directions {
             to_island: of(&mut self.directions[WORLD]),
@@ -77,18 +89,16 @@ impl Program for LinkProgram {
     }
 
     fn pop_due(&mut self, now: u64) -> Option<Outgoing> {
-        let first = (WORLD..=ISLAND).min_by_key(|&from| {
-            let next = self.directions[from].link.next_departure();
-            next.unwrap_or(u64::MAX)
-        })?;
-        let departure = self.directions[first].link.pop_due(now)?;
-        Some(Outgoing {
-            line: first,
-            port: WORLD + ISLAND - first,
-            scheduled_ns: departure.scheduled_ns,
-            bytes: departure.bytes,
-            frame: departure.packet,
-        })
+        let next = |from: usize| self.directions[from].link.next_departure();
+        let first = if next(ISLAND).unwrap_or(u64::MAX) < next(WORLD).unwrap_or(u64::MAX) {
+            ISLAND
+        } else {
+            WORLD
+        };
+        // With jitter a link may only have thought that it could be first.
+        [first, WORLD + ISLAND - first]
+            .into_iter()
+            .find_map(|from| self.pop_from(from, now))
     }
 
     fn sent(&mut self, outgoing: &Outgoing, now: u64) {
