@@ -5,13 +5,13 @@ import errno
 import os
 import platform
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from atoll.model.errors import MachineError
 from atoll_emulation import namespaces, ovs
+from atoll_emulation.backends import missing_for_tc
 from atoll_emulation.mininet_path import find_mininet
 
 # tool: Debian package
@@ -113,6 +113,7 @@ _TUN_REMEDIES = {
 def describe_machine() -> dict[str, Any]:
     """Passive and probed facts of this machine, for ``check --machine`` and the run's manifest."""
     _complete_path()
+    without_tc = missing_for_tc()
     return {
         "kernel": platform.release(),
         "architecture": platform.machine(),
@@ -121,13 +122,6 @@ def describe_machine() -> dict[str, Any]:
         "user": "root" if os.geteuid() == 0 else "plain user",
         "open_vswitch": ovs.version() if shutil.which("ovs-vswitchd") else None,
         "datapath": "kernel" if ovs.kernel_has_datapath() else "userspace",
-        "netem": has_netem(),
+        "link_backends": ", ".join(["engine", *([] if without_tc else ["tc"])]),
+        "tc_backend": without_tc[0] if without_tc else "usable",
     }
-
-
-def has_netem() -> bool | None:
-    """Whether the kernel has the netem queueing discipline; tried in namespaces of its own, None if that fails."""
-    if missing_tools() or missing_namespaces():
-        return None
-    argv = [*namespaces.unshare_argv(), "tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"]
-    return subprocess.run(argv, capture_output=True, check=False).returncode == 0

@@ -23,6 +23,10 @@ DIRECTORY = Path("/run/openvswitch")
 SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
 _START_TIMEOUT_S = 20.0
 
+# Open vSwitch 3.1 counts processors at most every 10 s and takes the machine's start for the last time: a daemon started
+# earlier has no thread for the kernel datapath's packets. Only a kernel made for the lab is ever so young.
+_COUNTS_CPUS_AFTER_S = 10.5
+
 # Generic netlink: <linux/genetlink.h>, <linux/netlink.h>
 _NETLINK_GENERIC = 16
 _GENL_ID_CTRL = 16
@@ -70,6 +74,7 @@ class OpenVSwitch:
         database = _start("ovsdb-server", str(DIRECTORY / "conf.db"), f"--remote=punix:{server}", "--no-chdir")
         _wait_for(server, database)
         _run("ovs-vsctl", "--no-wait", "init")
+        time.sleep(max(0.0, _COUNTS_CPUS_AFTER_S - time.monotonic()))
         daemon = _start("ovs-vswitchd", f"unix:{server}", "--no-chdir")
         return cls(database, daemon)
 

@@ -7,13 +7,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from atoll.cli.load import require_place
+from atoll.cli.load import require_backend, require_place
 from atoll.keeper.client import KeeperClient, OwnKeeper, connected
 from atoll.model.codec import to_json
 from atoll.model.errors import LabError
 from atoll.model.experiment import Experiment
 from atoll.model.load import load_any, load_experiment
 from atoll.model.network import Network
+from atoll.model.plan import Backend
 
 _NO_LAB = "no lab is up; `atoll up LAB` starts one"
 
@@ -24,14 +25,15 @@ def say(line: dict[str, Any]) -> None:
         print(line["text"], file=sys.stderr)
 
 
-def bring_up(path: Path, place: str, *, as_json: bool) -> None:
+def bring_up(path: Path, place: str, backend: Backend, *, as_json: bool) -> None:
     """`atoll up`."""
     require_place(place)
     network, experiment = load_any(path)
-    asyncio.run(_up(network, experiment, as_json=as_json))
+    require_backend(network, experiment, backend)
+    asyncio.run(_up(network, experiment, backend, as_json=as_json))
 
 
-async def _up(network: Network, experiment: Experiment | None, *, as_json: bool) -> None:
+async def _up(network: Network, experiment: Experiment | None, backend: Backend, *, as_json: bool) -> None:
     from atoll_emulation.machine import require_machine
 
     require_machine()
@@ -47,12 +49,16 @@ async def _up(network: Network, experiment: Experiment | None, *, as_json: bool)
             raise LabError(msg)
         try:
             done = await keeper.stream("/up", {"network": to_json(network)}, say)
-            changes = await _apply(keeper, network, experiment, dry_run=False) if experiment else None
+            changes = await _apply(keeper, network, experiment, backend, dry_run=False) if experiment else None
         except BaseException:
             if own:
                 await keeper.down()
             raise
-    result: dict[str, Any] = {"lab": network.name, "already": done["already"], "changes": changes["changes"] if changes else []}
+    result: dict[str, Any] = {
+        "lab": network.name,
+        "already": done["already"],
+        "changes": changes["changes"] if changes else [],
+    }
     if as_json:
         print(json.dumps(result))
     else:
@@ -60,22 +66,27 @@ async def _up(network: Network, experiment: Experiment | None, *, as_json: bool)
         print(f"{network.name} {'was up already' if done['already'] else 'is up'}{applied}")
 
 
-async def _apply(keeper: KeeperClient, network: Network, experiment: Experiment, *, dry_run: bool) -> dict[str, Any]:
-    body = {"experiment": to_json(experiment), "network": to_json(network), "dry_run": dry_run}
+async def _apply(
+    keeper: KeeperClient, network: Network, experiment: Experiment, backend: Backend, *, dry_run: bool
+) -> dict[str, Any]:
+    body = {"experiment": to_json(experiment), "network": to_json(network), "backend": backend, "dry_run": dry_run}
     return await keeper.stream("/apply", body, say)
 
 
-def apply_experiment(path: Path, *, dry_run: bool, as_json: bool) -> None:
+def apply_experiment(path: Path, backend: Backend, *, dry_run: bool, as_json: bool) -> None:
     """`atoll apply`."""
     network, experiment = load_experiment(path)
-    asyncio.run(_apply_verb(network, experiment, dry_run=dry_run, as_json=as_json))
+    require_backend(network, experiment, backend)
+    asyncio.run(_apply_verb(network, experiment, backend, dry_run=dry_run, as_json=as_json))
 
 
-async def _apply_verb(network: Network, experiment: Experiment, *, dry_run: bool, as_json: bool) -> None:
+async def _apply_verb(
+    network: Network, experiment: Experiment, backend: Backend, *, dry_run: bool, as_json: bool
+) -> None:
     async with connected() as keeper:
         if keeper is None:
             raise LabError(_NO_LAB)
-        done = await _apply(keeper, network, experiment, dry_run=dry_run)
+        done = await _apply(keeper, network, experiment, backend, dry_run=dry_run)
     if as_json:
         print(json.dumps({"experiment": experiment.name, "dry_run": dry_run, "changes": done["changes"]}))
         return

@@ -4,11 +4,14 @@
 from dataclasses import replace
 from pathlib import Path
 
-from atoll.model.errors import AtollError, PlanError
+from atoll.control.plan import make_plan
+from atoll.model.errors import AtollError, MachineError, PlanError
 from atoll.model.experiment import Experiment
 from atoll.model.load import load_experiment
 from atoll.model.network import Network
+from atoll.model.plan import Backend
 from atoll.model.units import Duration
+from atoll_emulation.backends import missing_for_tc
 
 
 def experiment_with(path: Path, seed: int | None, duration: str | None) -> tuple[Network, Experiment]:
@@ -39,6 +42,17 @@ class _UsageError(AtollError):
     """A wrong word on the command line."""
 
     exit_code = 2
+
+
+def require_backend(network: Network, experiment: Experiment | None, backend: Backend) -> None:
+    """Refuse a backend that cannot play the experiment (PlanError) or that this machine lacks (MachineError)."""
+    if backend is Backend.ENGINE:
+        return
+    if experiment is not None:
+        make_plan(network, experiment, backend)
+    lacks = missing_for_tc()
+    if lacks:
+        raise MachineError("\n".join(lacks))
 
 
 def require_place(place: str) -> None:

@@ -12,6 +12,7 @@ import typer
 
 from atoll.cli.traces import traces
 from atoll.model.errors import AtollError
+from atoll.model.plan import Backend
 
 app = typer.Typer(
     name="atoll",
@@ -28,6 +29,12 @@ LabFile = Annotated[Path, typer.Argument(help="lab.yaml, or an experiment.yaml (
 ExperimentFile = Annotated[Path, typer.Argument(help="experiment.yaml", metavar="EXPERIMENT")]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")]
 Place = Annotated[str, typer.Option("--on", help="where the lab lives: mininet", metavar="PLACE")]
+Boxes = Annotated[
+    Backend,
+    typer.Option(
+        "--backend", help="what plays links and delay boxes: our engine, or the kernel's tc where it has netem"
+    ),
+]
 Seed = Annotated[int | None, typer.Option(help="instead of the experiment's seed", min=0)]
 Length = Annotated[
     str | None, typer.Option(help="instead of the experiment's duration, such as '10 s'", metavar="DURATION")
@@ -56,19 +63,25 @@ def check(
 
 
 @app.command(epilog="Example: atoll plan examples/geo.yaml")
-def plan(experiment: ExperimentFile, json: Json = False, seed: Seed = None, duration: Length = None) -> None:
+def plan(
+    experiment: ExperimentFile,
+    json: Json = False,
+    seed: Seed = None,
+    duration: Length = None,
+    backend: Boxes = Backend.ENGINE,
+) -> None:
     """Print what an experiment asks of switches, boxes and hosts."""
     from atoll.cli.plan import print_plan
 
-    print_plan(experiment, as_json=json, seed=seed, duration=duration)
+    print_plan(experiment, as_json=json, seed=seed, duration=duration, backend=backend)
 
 
 @app.command(epilog="Example: atoll up examples/geo.yaml")
-def up(file: LabFile, on: Place = "mininet", json: Json = False) -> None:
+def up(file: LabFile, on: Place = "mininet", backend: Boxes = Backend.ENGINE, json: Json = False) -> None:
     """Bring the lab up and leave it up; an experiment is applied to it as well."""
     from atoll.cli.lab import bring_up
 
-    bring_up(file, on, as_json=json)
+    bring_up(file, on, backend, as_json=json)
 
 
 @app.command(epilog="Example: atoll apply examples/meo.yaml --dry-run")
@@ -77,12 +90,13 @@ def apply(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="print the changes with their reasons; change nothing")
     ] = False,
+    backend: Boxes = Backend.ENGINE,
     json: Json = False,
 ) -> None:
     """Bring the lab that is up to an experiment's plan by the smallest change."""
     from atoll.cli.lab import apply_experiment
 
-    apply_experiment(experiment, dry_run=dry_run, as_json=json)
+    apply_experiment(experiment, backend, dry_run=dry_run, as_json=json)
 
 
 @app.command(epilog="Example: atoll run examples/geo.yaml --duration '10 s'")
@@ -90,6 +104,7 @@ def run(
     experiment: ExperimentFile,
     on: Place = "mininet",
     runs: Annotated[Path, typer.Option(help="directory the run directories go to")] = Path("runs"),
+    backend: Boxes = Backend.ENGINE,
     keep: Annotated[bool, typer.Option("--keep", help="leave the lab up afterwards")] = False,
     seed: Seed = None,
     duration: Length = None,
@@ -98,7 +113,8 @@ def run(
     """Run an experiment: test, measure, analyse, report. Brings a lab up for itself when none is."""
     from atoll.cli.run import run_experiment
 
-    raise typer.Exit(run_experiment(experiment, on, runs, keep=keep, seed=seed, duration=duration, as_json=json))
+    code = run_experiment(experiment, on, runs, backend, keep=keep, seed=seed, duration=duration, as_json=json)
+    raise typer.Exit(code)
 
 
 @app.command(epilog="Example: atoll report runs/geo/20261121T101500Z-1")

@@ -13,12 +13,13 @@ from typing import Any
 from rich.console import Console
 from rich.status import Status
 
-from atoll.cli.load import experiment_with, require_place
+from atoll.cli.load import experiment_with, require_backend, require_place
 from atoll.keeper.client import KeeperClient, KeeperDiedError, OwnKeeper, connected
 from atoll.model.codec import to_json
 from atoll.model.errors import LabError, PlanError
 from atoll.model.experiment import Experiment
 from atoll.model.network import Network
+from atoll.model.plan import Backend
 from atoll_emulation.machine import require_machine
 from atoll_emulation.namespaces import hidden_in_lab
 
@@ -27,7 +28,15 @@ _LIVE_EVERY_S = 10.0  # between lines where there is no terminal to rewrite one 
 
 
 def run_experiment(
-    path: Path, place: str, runs: Path, *, keep: bool, seed: int | None, duration: str | None, as_json: bool
+    path: Path,
+    place: str,
+    runs: Path,
+    backend: Backend,
+    *,
+    keep: bool,
+    seed: int | None,
+    duration: str | None,
+    as_json: bool,
 ) -> int:
     """`atoll run`; returns the exit code."""
     started_ns = time.time_ns()
@@ -35,7 +44,8 @@ def run_experiment(
     network, experiment = experiment_with(path, seed, duration)
     _require_visible(runs)
     require_machine()
-    return asyncio.run(_Verb(network, experiment, runs, started_ns, as_json=as_json).execute(keep=keep))
+    require_backend(network, experiment, backend)
+    return asyncio.run(_Verb(network, experiment, runs, backend, started_ns, as_json=as_json).execute(keep=keep))
 
 
 def _require_visible(runs: Path) -> None:
@@ -45,10 +55,20 @@ def _require_visible(runs: Path) -> None:
 
 
 class _Verb:
-    def __init__(self, network: Network, experiment: Experiment, runs: Path, started_ns: int, *, as_json: bool) -> None:
+    def __init__(
+        self,
+        network: Network,
+        experiment: Experiment,
+        runs: Path,
+        backend: Backend,
+        started_ns: int,
+        *,
+        as_json: bool,
+    ) -> None:
         self._network = network
         self._experiment = experiment
         self._runs = runs
+        self._backend = backend
         self._started_ns = started_ns
         self._as_json = as_json
         self._show = _LiveLine()
@@ -97,6 +117,7 @@ class _Verb:
             "network": network,
             "experiment": to_json(self._experiment),
             "runs": str(self._runs.resolve()),
+            "backend": self._backend,
             "started_ns": self._started_ns,
         }
         done = await keeper.stream("/run", body, self._take)

@@ -12,7 +12,8 @@ from typing import Any
 from atoll.control.link_config import direction_config
 from atoll.model.experiment import Experiment, Link, Transfer
 from atoll.model.network import DelayBox, Host, HostRole, Network
-from atoll.model.plan import CapturePoint, JobSpec, Phase
+from atoll.model.plan import Backend, CapturePoint, JobSpec, Phase
+from atoll.model.tc import TcSettings, delay_settings, link_settings
 
 _MTU = 1500
 _PING_BYTES = 56
@@ -50,11 +51,13 @@ def capture_points(network: Network, experiment: Experiment) -> tuple[CapturePoi
     return (*points[:-1], *at_links, *points[-1:])
 
 
-def jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
-    """Every job of the experiment, phase by phase, in the order they are started."""
+def jobs(network: Network, experiment: Experiment, backend: Backend = Backend.ENGINE) -> tuple[JobSpec, ...]:
+    """Every job of the experiment, phase by phase, in the order they are started.
+
+    Raises PlanError when the backend cannot play a link.
+    """
     return (
-        *(_link(network, experiment, link) for link in experiment.links),
-        *(_delay(experiment, box) for box in _delay_boxes_used(network, experiment)),
+        *_boxes(network, experiment, backend),
         *_checks(network),
         *(_capture(point) for point in capture_points(network, experiment)),
         *_load(network, experiment),
@@ -67,6 +70,23 @@ def jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
 def _delay_boxes_used(network: Network, experiment: Experiment) -> tuple[DelayBox, ...]:
     used = {name for _, name in experiment.latency}
     return tuple(box for box in network.delay_boxes if any(known.name in used for known in box.classes))
+
+
+def _boxes(network: Network, experiment: Experiment, backend: Backend) -> tuple[JobSpec, ...]:
+    delays = _delay_boxes_used(network, experiment)
+    if backend is Backend.TC:
+        return (
+            *(_tc("link", link_settings(network.box(link.box), link)) for link in experiment.links),
+            *(_tc("delay", delay_settings(box)) for box in delays),
+        )
+    return (
+        *(_link(network, experiment, link) for link in experiment.links),
+        *(_delay(experiment, box) for box in delays),
+    )
+
+
+def _tc(kind: str, settings: TcSettings) -> JobSpec:
+    return _host_job(f"{kind}-{settings.box}", settings.box, Phase.SERVICE, "tc", settings.config)
 
 
 def _link(network: Network, experiment: Experiment, link: Link) -> JobSpec:

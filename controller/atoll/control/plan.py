@@ -9,16 +9,16 @@ from atoll.control.jobs import capture_points, jobs
 from atoll.model.codec import to_json
 from atoll.model.experiment import Experiment
 from atoll.model.network import LatencyClass, Network
-from atoll.model.plan import PathCheck, Plan
+from atoll.model.plan import Backend, PathCheck, Plan
 from atoll.switches.profiles import refuse_unsupported
 from atoll_apps.steering import flow_entries
 
 
-def make_plan(network: Network, experiment: Experiment) -> Plan:
-    """The plan of an experiment.
+def make_plan(network: Network, experiment: Experiment, backend: Backend = Backend.ENGINE) -> Plan:
+    """The plan of an experiment, its links and delay boxes played by ``backend``.
 
     Raises PlanError when its steering cannot be realised: two legs that no entry can tell apart, a way that turns back,
-    an entry the switch could not hold in hardware.
+    an entry the switch could not hold in hardware, a link that the backend cannot play.
     """
     flows = flow_entries(network, experiment)
     refuse_unsupported(network, flows)
@@ -27,7 +27,7 @@ def make_plan(network: Network, experiment: Experiment) -> Plan:
         experiment=experiment.name,
         flows=flows,
         hosts=host_settings(network),
-        jobs=jobs(network, experiment),
+        jobs=jobs(network, experiment, backend),
         captures=capture_points(network, experiment),
         checks=path_checks(network, experiment),
         seed=experiment.seed,

@@ -21,7 +21,7 @@ from atoll.experiment.testbed import Testbed, with_start
 from atoll.model.errors import AtollError, LabError, RunError
 from atoll.model.experiment import Experiment
 from atoll.model.network import HostRole
-from atoll.model.plan import JobSpec, Phase, Plan
+from atoll.model.plan import Backend, JobSpec, Phase, Plan
 from atoll.rundir import RunDir
 from atoll_hosts.agent import Job
 
@@ -40,13 +40,20 @@ class Run:
     """One run of one experiment; :meth:`execute` does all of it."""
 
     def __init__(
-        self, testbed: Testbed, experiment: Experiment, run_dir: RunDir, progress: Progress, place: str
+        self,
+        testbed: Testbed,
+        experiment: Experiment,
+        run_dir: RunDir,
+        progress: Progress,
+        place: str,
+        backend: Backend,
     ) -> None:
         self._testbed = testbed
         self._experiment = experiment
         self._dir = run_dir
         self._progress = progress
         self._place = place
+        self._backend = backend
         self._jobs: dict[str, Job] = {}
         self._delayed: list[asyncio.Task[None]] = []
         self._step_name = ""
@@ -92,7 +99,7 @@ class Run:
 
     async def _measure(self) -> None:
         async with self._step("apply"):
-            self._plan, changes = await self._testbed.apply(self._experiment)
+            self._plan, changes = await self._testbed.apply(self._experiment, self._backend)
             self._dir.event("applied", time.time_ns(), changes=len(changes))
             await self._recording.plan(self._testbed, self._plan)
         async with self._step("check"):

@@ -28,6 +28,7 @@ from atoll.model.codec import from_json, to_json
 from atoll.model.errors import AtollError, LabError
 from atoll.model.experiment import Experiment
 from atoll.model.network import Network
+from atoll.model.plan import Backend
 from atoll.rundir import RunDir
 
 _MAX_BODY = 16 * 1024 * 1024
@@ -134,10 +135,11 @@ class Keeper:
     async def _apply(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
         experiment, network = from_json(Experiment, body["experiment"]), from_json(Network, body["network"])
+        backend = Backend(body["backend"])
 
         async def work(_: Emit) -> dict[str, Any]:
             testbed = self._require_lab(network)
-            plan, changes = await testbed.apply(experiment, dry_run=bool(body["dry_run"]))
+            plan, changes = await testbed.apply(experiment, backend, dry_run=bool(body["dry_run"]))
             return {
                 "changes": changes_json(changes),
                 "lines": [str(change) for change in changes],
@@ -149,12 +151,13 @@ class Keeper:
     async def _run(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
         experiment, network = from_json(Experiment, body["experiment"]), from_json(Network, body["network"])
+        backend = Backend(body["backend"])
 
         async def work(emit: Emit) -> dict[str, Any]:
             testbed = self._require_lab(network)
             run_dir = RunDir.create(Path(body["runs"]), experiment.name, time.time_ns())
             emit({"type": "run", "run_dir": str(run_dir.path)})
-            summary = await Run(testbed, experiment, run_dir, emit, "mininet").execute(body["started_ns"])
+            summary = await Run(testbed, experiment, run_dir, emit, "mininet", backend).execute(body["started_ns"])
             return {"run_dir": str(run_dir.path), "summary": summary}
 
         return await self._stream(request, "run", {"experiment": experiment.name}, work)

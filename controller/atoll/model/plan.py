@@ -30,6 +30,13 @@ class HostSettings:
     sysctls: tuple[tuple[str, str], ...]  # ("net.ipv4.ip_forward", "1")
 
 
+class Backend(StrEnum):
+    """What plays links and delay boxes."""
+
+    ENGINE = "engine"  # our own: exact, and says how exact it was
+    TC = "tc"  # the kernel's queueing disciplines, where it has netem
+
+
 class Phase(StrEnum):
     """When a job runs."""
 

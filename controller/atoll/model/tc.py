@@ -8,8 +8,8 @@ A link, per direction; the other one is its mirror image:
                                island [delay: netem] ──> wire
 
 Rate first, delay on the next hop. Chained on one device the two pass a ping test and a throughput test and fail both
-together, since netem's clock then starts when tbf fetches a packet. ``ifb`` gives the frame back to the interface it was
-redirected from, past the filters, so nothing is bridged or routed and no frame is looked at.
+together, since netem's clock then starts when tbf fetches a packet. ``ifb`` gives the frame back to the interface it
+was redirected from, past the filters, so nothing is bridged or routed and no frame is looked at.
 
 A delay box: frames return by the trunk they came in on, through an HTB whose leaves, one a class, are netem.
 
@@ -193,20 +193,20 @@ def _reference(qdisc: Qdisc) -> dict[str, str]:
     return {"dev": qdisc.dev, "handle": qdisc.handle}
 
 
-def _queue(ifb: str, direction: LinkDirection, slack: Duration, *, ip_bytes: bool) -> tuple[Qdisc, ...]:
-    """Queue and rate, and loss before them."""
+def _queue(ifb: str, direction: LinkDirection, slack: Duration, *, ip_bytes: bool) -> list[Qdisc]:
+    """Queue and rate last, loss before them if there is any."""
     rate = direction.rate
     bucket = _BUCKET_BYTES + rate.bit_s * slack.ns // (8 * 10**9)
     words = f"rate {rate.bit_s}bit burst {bucket} limit {direction.queue.bytes}"
     options = {"rate": rate.bit_s // 8, "burst": bucket, "limit": direction.queue.bytes}
     if direction.loss is None:
-        return (Qdisc(ifb, "1:", None, "tbf", words, options, ip_bytes=ip_bytes),)
+        return [Qdisc(ifb, "1:", None, "tbf", words, options, ip_bytes=ip_bytes)]
     loss_words, loss_options = _loss(direction)
     limit = _packets(direction.queue)  # netem counts what waits below it as its own
     loss = Qdisc(
         ifb, "1:", None, "netem", f"limit {limit} {loss_words}", {"limit": limit, **loss_options}, ip_bytes=ip_bytes
     )
-    return (loss, Qdisc(ifb, "2:", "1:1", "tbf", words, options))
+    return [loss, Qdisc(ifb, "2:", "1:1", "tbf", words, options)]
 
 
 def _loss(direction: LinkDirection) -> tuple[str, dict[str, Any]]:
@@ -237,12 +237,16 @@ def _delay_words(
     limit = _packets(Size(rate.bit_s * (delay.ns + spread.ns) // (8 * 10**9)))
     words, options = f"limit {limit}", dict[str, Any](limit=limit)
     if delay.ns:
-        words += f" delay {delay.ns}ns" + (f" {spread.ns}ns" if spread.ns else "")
+        words += f" delay {_microseconds(delay)}" + (f" {_microseconds(spread)}" if spread.ns else "")
         options["delay"] = {"delay": delay.s, "jitter": spread.s}
     if spread.ns and not reorder:
         words += f" rate {_IN_ORDER.bit_s}bit"
         options["rate"] = {"rate": _IN_ORDER.bit_s // 8}
     return words, options
+
+
+def _microseconds(time: Duration) -> str:
+    return f"{time.ns // 1000}.{time.ns % 1000:03}us"  # netem reads no "ns" (iproute2 6.1)
 
 
 def _packets(held: Size) -> int:

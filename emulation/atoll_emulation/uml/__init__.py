@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running a command inside a Linux kernel of its own: User-Mode Linux over a throw-away overlay of this machine's files.
+"""A command inside a Linux kernel of its own: User-Mode Linux over a throw-away overlay of this machine's files.
 
     kernel.py   which kernel and modules this machine has, or what to install
     guest.py    what the kernel runs first: pure, a script

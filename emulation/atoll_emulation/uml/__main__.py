@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m atoll_emulation.uml [--limit SECONDS] [--output DIRECTORY] COMMAND...``: one command in a kernel of its own."""
+"""``python -m atoll_emulation.uml [--limit SECONDS] [--output DIRECTORY] COMMAND...``: one command, a kernel for it."""
 
 import argparse
 import sys

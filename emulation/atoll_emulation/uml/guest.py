@@ -39,9 +39,9 @@ class Guest:
     def init(self) -> str:
         """The script that furnishes the root: busybox alone, because set-user-id tools fail for a plain user.
 
-        The root is an overlay whose upper part is in memory; ``chroot`` by process 1 moves the kernel's own helpers
-        (modprobe) there as well, so the modules must be where they look. ``nosuid``: to a plain user, set-user-id files
-        belong to nobody.
+        The root is an overlay whose upper part is in memory. ``pivot_root`` rather than ``chroot``, or whoever enters a
+        mount namespace made inside (nsenter) would be outside the overlay; it moves the kernel's own helpers (modprobe)
+        as well, so the modules must be where they look. ``nosuid``: set-user-id files belong to nobody for a plain user.
         """
         work, output, modules = (shlex.quote(str(path)) for path in (self.work, self.output, self.module_root))
         return f"""#!/bin/busybox sh
@@ -65,13 +65,17 @@ m -t hostfs -o {output} none $N{OUTPUT}
 mkdir -p $N{work}
 m -t hostfs -o {work} none $N{work}
 m --bind $N{modules}/lib/modules $N/lib/modules
-exec chroot $N /bin/sh {work}/run
+cd $N
+busybox pivot_root . mnt
+busybox umount -l /mnt
+exec /bin/sh {work}/run
 """
 
     def run(self) -> str:
-        """The script that runs the command on the furnished root."""
+        """The script that runs the command on the furnished root, after what every distribution's boot does as well."""
         exports = "".join(f"export {name}={shlex.quote(text)}\n" for name, text in self.environment.items())
-        return f"""ip link set lo up
+        return f"""modprobe ipv6
+ip link set lo up
 hostname virtual
 {exports}cd {shlex.quote(str(self.directory))}
 {shlex.join(self.command)}

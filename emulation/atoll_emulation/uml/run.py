@@ -81,7 +81,7 @@ def _provide_modules(root: Path, modules: Path) -> None:
 
 
 def _boot(argv: Sequence[str], console: Path, limit_s: float) -> None:
-    """Run the kernel to its end in namespaces of its own: with their first process die all the processes it consists of.
+    """Run the kernel to its end in namespaces of its own: with their first process die all those it consists of.
 
     Its console is a regular file: at a pipe or a terminal, signals would disturb it whenever somebody reads.
     """
