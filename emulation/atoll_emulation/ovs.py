@@ -23,8 +23,8 @@ DIRECTORY = Path("/run/openvswitch")
 SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
 _START_TIMEOUT_S = 20.0
 
-# Open vSwitch 3.1 counts processors at most every 10 s and takes the machine's start for the last time: a daemon started
-# earlier has no thread for the kernel datapath's packets. Only a kernel made for the lab is ever so young.
+# Open vSwitch 3.1 counts processors at most every 10 s and takes the machine's start for the last time: a daemon that
+# is started earlier has no thread for the kernel datapath's packets. Only a kernel made for the lab is so young.
 _COUNTS_CPUS_AFTER_S = 10.5
 
 # Generic netlink: <linux/genetlink.h>, <linux/netlink.h>

@@ -15,6 +15,8 @@ const WIRE_NUMBERS: u64 = 1 << 16;
 struct Pending {
     /// Real time of sending.
     sent_ns: i64,
+    /// Whether that is the kernel's word.
+    stamped: bool,
     /// Monotonic time after which it is lost.
     expires_ns: u64,
 }
@@ -81,17 +83,23 @@ impl Series {
             self.next,
             Pending {
                 sent_ns,
+                stamped: false,
                 expires_ns,
             },
         );
         self.next += 1;
     }
 
-    /// The kernel says when the ping with this wire number really left.
+    /// The kernel says when the ping with this wire number really left. Only its first word counts: on virtual
+    /// wires a packet keeps its socket, and every further interface that the same kernel sends it out of stamps
+    /// it again.
     pub fn stamped(&mut self, wire: u16, sent_ns: i64) {
         let number = self.number(wire);
         if let Some(pending) = number.and_then(|number| self.pending.get_mut(&number)) {
-            pending.sent_ns = sent_ns;
+            if !pending.stamped {
+                pending.sent_ns = sent_ns;
+                pending.stamped = true;
+            }
         }
     }
 
@@ -201,6 +209,7 @@ mod tests {
         );
         assert_eq!(series.replied(2, 9000), None);
         series.stamped(3, 3010);
+        series.stamped(3, 3050); // by the next interface on the way
         assert_eq!(
             series.replied(3, 3110),
             Some(Answer {
