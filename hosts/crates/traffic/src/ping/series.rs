@@ -140,6 +140,7 @@ impl Series {
             &Pending {
                 sent_ns,
                 expires_ns,
+                ..
             },
         )) = self.pending.first_key_value()
         {
