@@ -94,3 +94,12 @@ def test_the_directions_of_a_link_are_judged_apart() -> None:
 def test_without_packets_there_is_no_lateness() -> None:
     idle = figures(out_packets=0, lateness_histogram=[], lateness_p99_ns=0, lateness_max_ns=0)
     assert lateness_p99_ns(measurements([mark(n, to_island=idle) for n in ("begin", "end")])) is None
+
+
+def test_what_the_kernel_does_not_measure_is_unknown_rather_than_zero() -> None:
+    kernel = {name: count for name, count in figures().items() if not name.startswith("lateness")}
+    (measured,) = measurements([mark("begin", to_island=kernel), mark("end", to_island=kernel)])
+    assert measured.parts[0].lateness_max_ns is None
+    assert lateness_p99_ns([measured]) is None
+    (engine,) = measurements([mark("begin", box="delay"), mark("end", box="delay")])
+    assert lateness_p99_ns([measured, engine]) == lateness_p99_ns([engine])

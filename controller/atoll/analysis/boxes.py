@@ -28,7 +28,7 @@ class Part:
     idle_ns: int
     sojourn_max_ns: int
     scheduled_windows_over_rate: int
-    lateness_max_ns: int
+    lateness_max_ns: int | None  # None: the kernel's tc, which does not measure it
     lateness_p99_ns: int  # the largest, when several marks lie between
     lateness_histogram: Histogram
 
@@ -59,7 +59,7 @@ _SUMS = (
     "idle_ns",
     "scheduled_windows_over_rate",
 )
-_MAXIMA = ("queue_max_bytes", "sojourn_max_ns", "lateness_max_ns", "lateness_p99_ns")
+_MAXIMA = ("queue_max_bytes", "sojourn_max_ns", "lateness_p99_ns")
 _ABOVE_ALL = 2**63 - 1
 
 
@@ -109,6 +109,9 @@ def _part(name: str, figures: list[Mapping[str, Any]]) -> Part:
         name=name,
         **{counter: sum(int(figure.get(counter, 0)) for figure in figures) for counter in _SUMS},
         **{peak: max(int(figure.get(peak, 0)) for figure in figures) for peak in _MAXIMA},
+        lateness_max_ns=max(
+            (int(figure["lateness_max_ns"]) for figure in figures if "lateness_max_ns" in figure), default=None
+        ),
         lateness_histogram=_sum_of(figure.get("lateness_histogram") or () for figure in figures),
     )
 
@@ -122,7 +125,8 @@ def lateness_p99_ns(measured: Iterable[Measurement]) -> int | None:
     for m in measured:
         groups += [[part] for part in m.parts if part.is_direction]
         groups.append([part for part in m.parts if not part.is_direction])
-    return max((_p99(group) for group in groups if any(part.out_packets for part in group)), default=None)
+    measured_groups = [[part for part in group if part.lateness_max_ns is not None] for group in groups]
+    return max((_p99(group) for group in measured_groups if any(part.out_packets for part in group)), default=None)
 
 
 def _p99(group: list[Part]) -> int:

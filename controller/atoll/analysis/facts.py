@@ -72,7 +72,8 @@ class Facts:
     @property
     def lateness_max_ns(self) -> int | None:
         """The largest lateness of any departure between the marks; None: not measured."""
-        return max((part.lateness_max_ns for m in self.measurements for part in m.parts), default=None)
+        every = [part.lateness_max_ns for m in self.measurements for part in m.parts]
+        return max((lateness for lateness in every if lateness is not None), default=None)
 
 
 def read_facts(run: RunDir) -> Facts:

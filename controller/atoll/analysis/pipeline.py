@@ -106,6 +106,8 @@ def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
 
 def _link_figures(facts: Facts, tables: Tables, link: Link) -> LinkFigures:
     measured = facts.to_island(link)
+    # How much a late departure can push from one window into the next is unknown where lateness is not measured.
+    unbounded = measured is not None and measured.lateness_max_ns is None
     header = seen.ETHERNET_HEADER_BYTES if link.counts is Counted.ETHERNET else 0
     return LinkFigures(
         rate_bit_s=link.to_island.rate.bit_s,
@@ -115,7 +117,7 @@ def _link_figures(facts: Facts, tables: Tables, link: Link) -> LinkFigures:
         loss_fraction=measured.dropped_packets / measured.in_packets if measured and measured.in_packets else None,
         idle_s=seen.idle_s(tables, link, facts.window) if facts.window else None,
         queue_full_s=seen.queue_full_s(tables, link, facts.window) if facts.window else None,
-        windows_over_rate=seen.windows_over_rate(tables, link, facts.lateness_max_ns or 0),
+        windows_over_rate=None if unbounded else seen.windows_over_rate(tables, link, facts.lateness_max_ns or 0),
         scheduled_windows_over_rate=measured.scheduled_windows_over_rate if measured else None,
     )
 

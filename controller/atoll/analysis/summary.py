@@ -46,7 +46,9 @@ class LinkFigures(TypedDict):
     loss_fraction: float | None  # packets dropped of those that came
     idle_s: float | None  # the link had nothing to send
     queue_full_s: float | None  # 100 ms intervals in which a full-size packet would at some instant not have fitted
-    windows_over_rate: int | None  # 100 ms windows captured at the output port
+    windows_over_rate: (
+        int | None
+    )  # 100 ms windows captured at the output port; None: no capture, or no lateness to judge
     scheduled_windows_over_rate: int | None
 
 
