@@ -61,7 +61,6 @@ mkdir -p $N/dev/pts $N/dev/shm $N{OUTPUT} $N/lib/modules
 m -t devpts devpts $N/dev/pts
 m -t tmpfs shm $N/dev/shm
 m -t tmpfs -o mode=755 run $N/run
-m -t tmpfs -o mode=1777 tmp $N/tmp
 m -t hostfs -o {output} none $N{OUTPUT}
 mkdir -p $N{work}
 m -t hostfs -o {work} none $N{work}
