@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Links and delay boxes as tc settings: what is asked for, in which order, and what is refused."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from atoll.control.plan import make_plan, plan_sha256
+from atoll.model.errors import PlanError
+from atoll.model.experiment import (
+    Bernoulli,
+    Codel,
+    Counted,
+    Distribution,
+    Experiment,
+    GilbertElliott,
+    Jitter,
+    Link,
+    LinkDirection,
+    LossTrace,
+    Trace,
+    TraceRow,
+)
+from atoll.model.load import load_experiment
+from atoll.model.network import BoxKind, ChainBox, Interface, Network, PortRef
+from atoll.model.plan import Backend, Phase
+from atoll.model.tc import Qdisc, TcSettings, delay_settings, link_settings
+from atoll.model.units import Duration, Rate, Size
+
+SAT = ChainBox(
+    "sat",
+    BoxKind.LINK,
+    Interface("sat-w", "02:a7:00:00:00:01", PortRef("s", 1)),
+    Interface("sat-i", "02:a7:00:00:00:02", PortRef("s", 2)),
+)
+GEO = LinkDirection(Rate.parse("16 Mbit/s"), Duration.parse("250 ms"), Size.parse("100 kB"))
+
+
+def settings(direction: LinkDirection = GEO, counts: Counted = Counted.IP) -> TcSettings:
+    return link_settings(SAT, Link("sat", direction, GEO, counts))
+
+
+def qdisc(found: TcSettings, dev: str, kind: str) -> Qdisc:
+    """The only one of that kind on that device."""
+    (only,) = (each for each in found.commands if isinstance(each, Qdisc) and (each.dev, each.kind) == (dev, kind))
+    return only
+
+
+@pytest.fixture
+def geo(project: Path) -> tuple[Network, Experiment]:
+    return load_experiment(project / "examples" / "geo.yaml")
+
+
+def test_rate_and_queue_come_before_the_delay_and_on_another_device() -> None:
+    lines = settings().setup["tc"]
+    ip_bytes = "stab linklayer ethernet overhead -14"
+    assert lines[:2] == [
+        f"qdisc add dev ifb-to-island root handle 1: {ip_bytes} tbf rate 16000000bit burst 3540 limit 100000",
+        f"qdisc add dev sat-i root handle 1: {ip_bytes} netem limit 26000 delay 250000.000us",
+    ]
+    redirect = "protocol all prio 1 matchall action mirred egress redirect dev"
+    for line in (
+        f"filter add dev sat-w ingress {redirect} sat-i",
+        f"filter add dev sat-i egress {redirect} ifb-to-island",
+        f"filter add dev sat-i ingress {redirect} sat-w",
+        f"filter add dev sat-w egress {redirect} ifb-to-world",
+    ):
+        assert line in lines
+    # A filter that came before what it leads to would let packets pass unshaped.
+    assert all(line.startswith("qdisc") for line in lines[:6])
+    assert all(line.startswith("filter") for line in lines[6:])
+
+
+def test_ethernet_bytes_are_what_tbf_counts_by_itself() -> None:
+    found = settings(counts=Counted.ETHERNET)
+    assert "stab" not in "".join(found.setup["tc"])
+    assert found.config["link"]["to_island"]["in_header_bytes"] == 14
+    assert settings().config["link"]["to_island"]["in_header_bytes"] == 0
+
+
+@given(
+    rate=st.integers(10**3, 10**11),
+    delay_ns=st.integers(0, 60 * 10**9),
+    queue=st.integers(1500, 4 * 10**9),
+)
+def test_netem_has_room_for_the_bandwidth_delay_product_twice_over(rate: int, delay_ns: int, queue: int) -> None:
+    direction = LinkDirection(Rate(rate), Duration(delay_ns), Size(queue), loss=Bernoulli(0.1))
+    found = settings(direction)
+    full_size_under_way = rate * delay_ns / 8e9 / 1500
+    assert qdisc(found, "sat-i", "netem").options["limit"] >= min(2 * full_size_under_way, 2**31 - 1)
+    assert qdisc(found, "ifb-to-island", "netem").options["limit"] > queue / 1500
+
+
+@given(rate=st.integers(10**3, 10**11), slack_ns=st.integers(0, 10**8))
+def test_the_bucket_holds_a_packet_and_what_a_late_timer_leaves(rate: int, slack_ns: int) -> None:
+    link = Link("sat", replace(GEO, rate=Rate(rate)), GEO, Counted.IP)
+    bucket = qdisc(link_settings(SAT, link, Duration(slack_ns)), "ifb-to-island", "tbf").options["burst"]
+    assert bucket == pytest.approx(1540 + rate * slack_ns / 8e9, abs=1)
+
+
+def test_loss_is_above_the_queue_so_that_what_is_lost_takes_no_room() -> None:
+    found = settings(replace(GEO, loss=Bernoulli(0.001)))
+    loss, queue = qdisc(found, "ifb-to-island", "netem"), qdisc(found, "ifb-to-island", "tbf")
+    assert (loss.parent, queue.parent) == (None, "1:1")
+    assert loss.words.endswith("loss 0.1000000000%")
+    assert found.config["link"]["to_island"]["loss"] == {"dev": "ifb-to-island", "handle": "1:"}
+    assert found.config["link"]["to_world"]["loss"] is None
+
+
+def test_a_gilbert_elliott_channel_is_told_in_netems_order() -> None:
+    """tc-netem(8): gemodel p r 1-h 1-k, where 1-h is the loss in the bad state and 1-k that in the good one."""
+    found = settings(replace(GEO, loss=GilbertElliott(0.001, 0.2, loss_good=0.0, loss_bad=0.5)))
+    words = qdisc(found, "ifb-to-island", "netem").words
+    assert words.endswith("loss gemodel 0.1000000000% 20.0000000000% 50.0000000000% 0.0000000000%")
+
+
+def test_jitter_keeps_the_order_unless_told_otherwise() -> None:
+    jitter = Jitter(Distribution.UNIFORM, Duration.parse("5 ms"))
+    kept = qdisc(settings(replace(GEO, jitter=jitter)), "sat-i", "netem")
+    assert kept.words.endswith("delay 250000.000us 5000.000us rate 100000000000bit")
+    assert kept.options["delay"] == {"delay": 0.25, "jitter": 0.005}
+    reordered = qdisc(settings(replace(GEO, jitter=jitter, reorder=True)), "sat-i", "netem")
+    assert reordered.words.endswith("delay 250000.000us 5000.000us")
+
+
+def test_everything_tc_cannot_do_is_refused_at_once_each_with_its_place() -> None:
+    beyond = replace(
+        GEO,
+        queue_packets=100,
+        jitter=Jitter(Distribution.PARETO, Duration.parse("5 ms")),
+        loss=LossTrace("loss.txt", (True, False)),
+        aqm=Codel(Duration.parse("5 ms"), Duration.parse("100 ms")),
+        trace=Trace("t.csv", (TraceRow(Duration(0)),)),
+    )
+    with pytest.raises(PlanError) as refused:
+        settings(beyond)
+    lines = str(refused.value).splitlines()
+    assert [line.split(":")[0] for line in lines] == [
+        f"links.sat.to_island.{name}" for name in ("queue_packets", "jitter", "loss", "aqm", "trace")
+    ]
+    assert all("--backend engine" in line for line in lines)
+    with pytest.raises(PlanError, match="correlation"):
+        settings(replace(GEO, jitter=Jitter(Distribution.UNIFORM, Duration.parse("5 ms"), correlation=0.5)))
+
+
+def test_undoing_names_every_interface_and_every_device_that_was_made() -> None:
+    assert settings().undo == {
+        "tc": [f"qdisc del dev {name} {which}" for name in ("sat-w", "sat-i") for which in ("root", "clsact")],
+        "ip": ["link del ifb-to-island", "link del ifb-to-world"],
+    }
+
+
+def test_each_class_has_a_leaf_and_half_its_rtt(geo: tuple[Network, Experiment]) -> None:
+    box = geo[0].delay_boxes[0]
+    found = delay_settings(box)
+    leaves = {each.parent: each for each in found.commands if isinstance(each, Qdisc) and each.kind == "netem"}
+    for known in box.classes:
+        assert leaves[f"1:{known.vlan:x}"].options["delay"]["delay"] == known.rtt.s / 2
+        into = (
+            f"prio {known.vlan} protocol 802.1Q flower vlan_id {known.vlan} action mirred egress redirect dev delay-t"
+        )
+        assert f"filter add dev delay-t ingress {into}" in found.setup["tc"]
+    assert found.setup["tc"][-1].endswith("matchall action drop"), "what is of no class"
+    handles = [each.handle for each in leaves.values()]
+    assert len(set(handles)) == len(box.classes)
+
+
+def test_the_backend_changes_the_boxes_and_nothing_else(geo: tuple[Network, Experiment]) -> None:
+    engine, kernel = make_plan(*geo), make_plan(*geo, Backend.TC)
+    assert plan_sha256(engine) != plan_sha256(kernel)
+    assert (engine.flows, engine.hosts, engine.checks) == (kernel.flows, kernel.hosts, kernel.checks)
+    boxes = {job.name: job for job in kernel.jobs if job.phase is Phase.SERVICE}
+    assert {name: job.argv for name, job in boxes.items()} == {
+        "link-sat": ("atoll-host", "tc"),
+        "delay-delay": ("atoll-host", "tc"),
+    }
+    assert [job.name for job in engine.jobs] == [job.name for job in kernel.jobs]
+    assert [job for job in engine.jobs if job.name not in boxes] == [
+        job for job in kernel.jobs if job.name not in boxes
+    ]
