@@ -12,6 +12,7 @@ import pytest
 
 from atoll.control.jobs import jobs
 from atoll.model.load import load_experiment
+from atoll.model.plan import Backend
 
 TOPICS = ("link", "delay")
 
@@ -78,3 +79,9 @@ def test_an_impaired_link_that_follows_a_trace_is_configured_as_in_the_example(p
     assert planned is not None
     example = examples(project, "link-impaired", "keeper")[0]
     assert planned | {"seed": example["seed"]} == example
+
+
+def test_planned_tc_settings_are_those_of_the_example(project: Path) -> None:
+    planned = [job.config for job in jobs(*load_experiment(project / "examples" / "geo.yaml"), Backend.TC)]
+    for example in examples(project, "tc", "keeper")[:2]:
+        assert example in planned

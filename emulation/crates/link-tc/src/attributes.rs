@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Netlink's type-length-value attributes (linux/netlink.h) and the statistics in them (linux/gen_stats.h).
+//! Netlink's type-length-value attributes (linux/netlink.h) and the statistics in them (`linux/gen_stats.h`).
 
 const HEADER: usize = 4;
 const TYPE_MASK: u16 = 0x3fff; // without the flags "nested" and "network byte order"

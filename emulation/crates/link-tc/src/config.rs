@@ -7,9 +7,35 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// `atoll-host tc`.
+#[derive(Debug, Clone)]
+pub(crate) struct Config {
+    pub(crate) settings: Settings,
+    pub(crate) counted: Counted,
+}
+
+/// Where the counters are.
+#[derive(Debug, Clone)]
+pub(crate) enum Counted {
+    Link(Box<Directions>),
+    Delay(Delay),
+}
+
+/// The line as it is written.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Config {
+struct Line {
+    mtu: u32,
+    interfaces: Vec<String>,
+    setup: Batches,
+    undo: Batches,
+    expect: Vec<Expected>,
+    link: Option<Box<Directions>>,
+    delay: Option<Delay>,
+}
+
+/// What is set.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
     /// Largest packet in bytes that the interfaces must carry.
     pub(crate) mtu: u32,
     /// Interfaces that are there before and after.
@@ -18,12 +44,6 @@ pub(crate) struct Config {
     pub(crate) undo: Batches,
     /// What `tc -r -j qdisc show` must say after `setup`.
     pub(crate) expect: Vec<Expected>,
-    /// Where a link's counters are.
-    #[serde(default)]
-    pub(crate) link: Option<Directions>,
-    /// Where a delay box's counters are.
-    #[serde(default)]
-    pub(crate) delay: Option<Delay>,
 }
 
 /// Lines for `ip -batch` and `tc -batch`.
@@ -116,16 +136,27 @@ impl<'de> Deserialize<'de> for Handle {
 
 impl Config {
     /// # Errors
-    /// The first thing wrong with `line`.
-    pub(crate) fn parse(line: &str) -> Result<Self, BadConfiguration> {
-        if line.trim().is_empty() {
+    /// The first thing wrong with `text`.
+    pub(crate) fn parse(text: &str) -> Result<Self, BadConfiguration> {
+        if text.trim().is_empty() {
             return Err(BadConfiguration::Missing);
         }
-        let config: Self = serde_json::from_str(line)?;
-        if config.link.is_none() && config.delay.is_none() {
-            return Err(BadConfiguration::NothingToCount);
-        }
-        Ok(config)
+        let line: Line = serde_json::from_str(text)?;
+        let counted = match (line.link, line.delay) {
+            (Some(directions), None) => Counted::Link(directions),
+            (None, Some(delay)) => Counted::Delay(delay),
+            _ => return Err(BadConfiguration::WhatToCount),
+        };
+        Ok(Self {
+            settings: Settings {
+                mtu: line.mtu,
+                interfaces: line.interfaces,
+                setup: line.setup,
+                undo: line.undo,
+                expect: line.expect,
+            },
+            counted,
+        })
     }
 }
 
@@ -148,7 +179,7 @@ mod tests {
         let line = r#"{"mtu":1500,"interfaces":[],"setup":{"ip":[],"tc":[]},"undo":{"ip":[],"tc":[]},"expect":[]}"#;
         assert!(matches!(
             Config::parse(line),
-            Err(BadConfiguration::NothingToCount)
+            Err(BadConfiguration::WhatToCount)
         ));
         assert!(matches!(Config::parse(" "), Err(BadConfiguration::Missing)));
         assert!(matches!(Config::parse("{"), Err(BadConfiguration::Json(_))));

@@ -2,7 +2,7 @@
 //! The kernel's statistics as the counters of a link or a delay box.
 
 use crate::attributes::Statistics;
-use crate::config::{self, Config, Handle};
+use crate::config::{self, Counted, Handle};
 use crate::error::TcError;
 use crate::report::{ClassFigures, DelayFigures, DirectionFigures, Figures, LinkFigures};
 use crate::rtnetlink::{Kernel, Qdiscs};
@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 pub(crate) enum Counters {
     Link {
-        to_island: Direction,
-        to_world: Direction,
+        to_island: Box<Direction>,
+        to_world: Box<Direction>,
     },
     Delay {
         classes: BTreeMap<u16, Class>,
@@ -66,20 +66,19 @@ pub(crate) struct Filter {
 impl Counters {
     /// # Errors
     /// When an interface that is to be counted on does not exist.
-    pub(crate) fn new(config: &Config) -> Result<Self, TcError> {
-        if let Some(link) = &config.link {
-            return Ok(Self::Link {
-                to_island: Direction::new(&link.to_island)?,
-                to_world: Direction::new(&link.to_world)?,
-            });
-        }
-        let delay = config
-            .delay
-            .clone()
-            .unwrap_or_else(|| unreachable!("the configuration was checked"));
-        let classes = delay.classes.into_iter().map(|(vlan, qdisc)| {
+    pub(crate) fn new(counted: &Counted) -> Result<Self, TcError> {
+        let delay = match counted {
+            Counted::Link(link) => {
+                return Ok(Self::Link {
+                    to_island: Box::new(Direction::new(&link.to_island)?),
+                    to_world: Box::new(Direction::new(&link.to_world)?),
+                });
+            }
+            Counted::Delay(delay) => delay,
+        };
+        let classes = delay.classes.iter().map(|(&vlan, qdisc)| {
             let class = Class {
-                qdisc: Qdisc::new(&qdisc)?,
+                qdisc: Qdisc::new(qdisc)?,
                 marked: ClassFigures::default(),
             };
             Ok((vlan, class))
@@ -159,7 +158,7 @@ impl Counters {
                     }
                 }
                 let unknown = std::mem::replace(unknown_marked, now.unknown_vlan_packets);
-                now.unknown_vlan_packets -= unknown;
+                now.unknown_vlan_packets = now.unknown_vlan_packets.saturating_sub(unknown);
             }
             _ => unreachable!("a link's figures are a link's"),
         }
@@ -242,12 +241,7 @@ impl Direction {
         // The kernel counts no bytes of what it drops: they are what arrived and neither left nor waits.
         self.dropped_bytes = self.dropped_bytes.max(in_bytes.saturating_sub(passed));
         Ok(DirectionFigures {
-            in_packets: delay.packets
-                + delay.backlog_packets
-                + queue.backlog_packets
-                + queue.drops
-                + loss
-                + delay.drops,
+            in_packets: queue.packets + queue.backlog_packets + queue.drops + loss,
             in_bytes: self.dropped_bytes + passed,
             out_packets: delay.packets,
             out_bytes: delay.bytes,

@@ -10,8 +10,8 @@ pub(crate) enum BadConfiguration {
     Missing,
     #[error("configuration: {0}")]
     Json(#[from] serde_json::Error),
-    #[error("configuration: neither a link nor a delay box is to be counted")]
-    NothingToCount,
+    #[error("configuration: either link or delay must say what is counted")]
+    WhatToCount,
     #[error("configuration: '{0}' is not a handle: write hexadecimal MAJOR:MINOR")]
     Handle(String),
     #[error("interface '{0}' does not exist in this network namespace")]

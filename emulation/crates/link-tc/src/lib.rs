@@ -15,6 +15,8 @@
 
 mod attributes;
 mod config;
+#[cfg(test)]
+mod contract;
 mod counters;
 mod error;
 mod expectation;
@@ -23,7 +25,7 @@ mod report;
 mod rtnetlink;
 mod setup;
 
-use config::Config;
+use config::{Config, Counted};
 use counters::Counters;
 use error::TcError;
 use input::{Event, Input, Request};
@@ -45,16 +47,16 @@ const SAMPLES_PER_LINE: u32 = 10;
 pub fn run() -> Result<(), Box<dyn std::error::Error>> {
     let input = Input::start()?;
     let config = Config::parse(&input.first_line()).map_err(io::Error::from)?;
-    setup::check_interfaces(&config).map_err(io::Error::from)?;
-    let applied = setup::apply(&config)?;
-    let outcome = serve(&config, &input);
+    setup::check_interfaces(&config.settings).map_err(io::Error::from)?;
+    let applied = setup::apply(&config.settings)?;
+    let outcome = serve(&config.counted, &input);
     drop(applied);
     Ok(outcome?)
 }
 
-fn serve(config: &Config, input: &Input) -> Result<(), TcError> {
+fn serve(counted: &Counted, input: &Input) -> Result<(), TcError> {
     let mut kernel = Kernel::open()?;
-    let mut counters = Counters::new(config)?;
+    let mut counters = Counters::new(counted)?;
     let mut reporter = Reporter::new(io::stdout());
     counters.sample(&mut kernel)?;
     reporter.ready()?;

@@ -73,17 +73,22 @@ pub(crate) struct DirectionFigures {
 }
 
 impl DirectionFigures {
-    /// Sums less those of an earlier time; gauges stay.
+    /// Sums less those of an earlier time; gauges stay. Sums that the kernel gave us one after the other can be
+    /// a packet short of each other.
     pub(crate) fn since(&self, marked: &Self) -> Self {
         Self {
-            in_packets: self.in_packets - marked.in_packets,
-            in_bytes: self.in_bytes - marked.in_bytes,
-            out_packets: self.out_packets - marked.out_packets,
-            out_bytes: self.out_bytes - marked.out_bytes,
-            dropped_packets: self.dropped_packets - marked.dropped_packets,
-            dropped_bytes: self.dropped_bytes - marked.dropped_bytes,
-            dropped_queue_packets: self.dropped_queue_packets - marked.dropped_queue_packets,
-            dropped_loss_packets: self.dropped_loss_packets - marked.dropped_loss_packets,
+            in_packets: self.in_packets.saturating_sub(marked.in_packets),
+            in_bytes: self.in_bytes.saturating_sub(marked.in_bytes),
+            out_packets: self.out_packets.saturating_sub(marked.out_packets),
+            out_bytes: self.out_bytes.saturating_sub(marked.out_bytes),
+            dropped_packets: self.dropped_packets.saturating_sub(marked.dropped_packets),
+            dropped_bytes: self.dropped_bytes.saturating_sub(marked.dropped_bytes),
+            dropped_queue_packets: self
+                .dropped_queue_packets
+                .saturating_sub(marked.dropped_queue_packets),
+            dropped_loss_packets: self
+                .dropped_loss_packets
+                .saturating_sub(marked.dropped_loss_packets),
             ..*self
         }
     }
@@ -122,10 +127,10 @@ impl ClassFigures {
     /// As of [`DirectionFigures::since`].
     pub(crate) fn since(&self, marked: &Self) -> Self {
         Self {
-            in_packets: self.in_packets - marked.in_packets,
-            in_bytes: self.in_bytes - marked.in_bytes,
-            out_packets: self.out_packets - marked.out_packets,
-            out_bytes: self.out_bytes - marked.out_bytes,
+            in_packets: self.in_packets.saturating_sub(marked.in_packets),
+            in_bytes: self.in_bytes.saturating_sub(marked.in_bytes),
+            out_packets: self.out_packets.saturating_sub(marked.out_packets),
+            out_bytes: self.out_bytes.saturating_sub(marked.out_bytes),
             held_packets: self.held_packets,
         }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Statistics of queueing disciplines and filters, asked of the kernel (rtnetlink(7), linux/pkt_sched.h).
+//! Statistics of queueing disciplines and filters, asked of the kernel (rtnetlink(7), `linux/pkt_sched.h`).
 //!
 //! By netlink rather than by `tc`, which would be a process ten times a second.
 
@@ -150,7 +150,7 @@ fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u32, u16, &[u8])> {
 
 /// The error number in the body of an error message, negative there.
 fn refusal(body: &[u8]) -> std::io::Error {
-    let number = u32_at(body, 0).unwrap_or(0).cast_signed();
+    let number = u32_at(body, 0).map_or(0, |word| i32::from_ne_bytes(word.to_ne_bytes()));
     std::io::Error::from_raw_os_error(number.wrapping_neg())
 }
 

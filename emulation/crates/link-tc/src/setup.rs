@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Set, read back, undo: `ip -batch`, `tc -batch`, `tc qdisc show`.
 
-use crate::config::{Batches, Config};
+use crate::config::{Batches, Settings};
 use crate::error::{BadConfiguration, TcError};
 use crate::expectation::first_difference;
 use netio::interface::Interface;
@@ -11,19 +11,19 @@ use std::process::{Command, Output, Stdio};
 
 /// The interfaces must be up, carry whole packets, and hand them over one by one: a merged packet would be
 /// counted, lost and delayed as one.
-pub(crate) fn check_interfaces(config: &Config) -> Result<(), BadConfiguration> {
-    for name in &config.interfaces {
+pub(crate) fn check_interfaces(settings: &Settings) -> Result<(), BadConfiguration> {
+    for name in &settings.interfaces {
         let gone = |_: io::Error| BadConfiguration::NoInterface(name.clone());
         let interface = Interface::find(name).map_err(gone)?;
         if !interface.is_up().map_err(gone)? {
             return Err(BadConfiguration::Down(name.clone()));
         }
         let found = interface.mtu().map_err(gone)?;
-        if found < config.mtu {
+        if found < settings.mtu {
             return Err(BadConfiguration::Mtu {
                 name: name.clone(),
                 found,
-                wanted: config.mtu,
+                wanted: settings.mtu,
             });
         }
         let offloads = interface.packet_merging_offloads().map_err(gone)?;
@@ -51,18 +51,20 @@ impl Drop for Applied<'_> {
 
 /// Apply the settings and see whether the kernel took them; what a job that was killed left is removed
 /// before. Nothing is left when it fails.
-pub(crate) fn apply(config: &Config) -> Result<Applied<'_>, TcError> {
-    undo(&config.undo);
-    let applied = Applied { undo: &config.undo };
-    batch("ip", &config.setup.ip)?;
-    batch("tc", &config.setup.tc)?;
+pub(crate) fn apply(settings: &Settings) -> Result<Applied<'_>, TcError> {
+    undo(&settings.undo);
+    let applied = Applied {
+        undo: &settings.undo,
+    };
+    batch("ip", &settings.setup.ip)?;
+    batch("tc", &settings.setup.tc)?;
     let shown = tool("tc", &["-r", "-j", "qdisc", "show"], "")?;
     let shown: Vec<Value> =
         serde_json::from_slice(&shown.stdout).map_err(|error| TcError::Tool {
             tool: "tc",
             message: format!("`tc -r -j qdisc show` printed no list: {error}"),
         })?;
-    match first_difference(&config.expect, &shown) {
+    match first_difference(&settings.expect, &shown) {
         Some(difference) => Err(TcError::NotTaken(difference)),
         None => Ok(applied),
     }

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What this program says and is told is as in `tests/data/contract/tc.jsonl`, which Python's tests read too.
+
+use crate::config::{Config, Counted};
+use crate::input::Request;
+use crate::report::{ClassFigures, DelayFigures, DirectionFigures, Figures, LinkFigures, Reporter};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+const EXAMPLES: &str = include_str!("../../../../tests/data/contract/tc.jsonl");
+
+fn examples(sender: &str) -> Vec<Value> {
+    EXAMPLES
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .filter(|line| line["from"] == sender)
+        .map(|line| line["message"].clone())
+        .collect()
+}
+
+#[test]
+fn what_is_planned_is_understood() {
+    let told = examples("keeper");
+    let link = Config::parse(&told[0].to_string()).unwrap();
+    assert!(matches!(link.counted, Counted::Link(_)));
+    assert_eq!(link.settings.interfaces, ["sat-w", "sat-i"]);
+    let delay = Config::parse(&told[1].to_string()).unwrap();
+    assert!(matches!(delay.counted, Counted::Delay(_)));
+    let request: Request = serde_json::from_value(told[2].clone()).unwrap();
+    assert_eq!(request, Request::Mark { id: 1 });
+}
+
+#[test]
+fn what_is_said_has_the_shape_of_the_examples() {
+    let mut said = Vec::new();
+    let mut reporter = Reporter::new(&mut said);
+    let link = || {
+        Figures::Link(LinkFigures {
+            to_island: DirectionFigures::default(),
+            to_world: DirectionFigures::default(),
+        })
+    };
+    reporter.ready().unwrap();
+    reporter.counters(link()).unwrap();
+    reporter.mark(1, link()).unwrap();
+    let classes = BTreeMap::from([101, 102, 103].map(|vlan| (vlan, ClassFigures::default())));
+    let delay = DelayFigures {
+        classes,
+        unknown_vlan_packets: 0,
+        overloaded: false,
+    };
+    reporter.mark(1, Figures::Delay(delay)).unwrap();
+    reporter.refuse("set", 2).unwrap();
+    let said: Vec<Value> = said
+        .split(|&byte| byte == b'\n')
+        .filter(|line| !line.is_empty())
+        .map(|line| serde_json::from_slice(line).unwrap())
+        .collect();
+    let shapes = |lines: &[Value]| lines.iter().map(shape).collect::<Vec<_>>();
+    assert_eq!(shapes(&said), shapes(&examples("tc")));
+}
+
+/// Names and types, numbers and truths as such.
+fn shape(message: &Value) -> Value {
+    match message {
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, value)| (name.clone(), shape(value)))
+            .collect(),
+        Value::Number(_) => Value::from(0),
+        Value::Bool(_) => Value::from(false),
+        other => other.clone(),
+    }
+}
