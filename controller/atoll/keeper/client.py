@@ -17,7 +17,7 @@ from atoll.keeper.address import KEEPER_SOCKET, describe_holder, keeper_holder, 
 from atoll.model.errors import AtollError, LabError
 
 _READY_TIMEOUT_S = 15.0
-_ANSWER_TIMEOUT_S = 10.0
+_ANSWER_TIMEOUT_S = 5.0
 _EXIT_TIMEOUT_S = 30.0
 _LONGEST_LINE = 16 * 1024 * 1024  # a summary is one line
 
@@ -125,22 +125,37 @@ class OwnKeeper:
 
     @classmethod
     async def start(cls, *, for_run: bool) -> "OwnKeeper":
-        """Start a keeper and wait until it listens (LabError with its own words when it does not)."""
-        process = await asyncio.to_thread(_start_process, for_run=for_run)
+        """Start a keeper and wait until it listens (LabError with its own words when it does not).
+
+        Cancelled while it waits, it ends the keeper, which nobody else knows of yet.
+        """
+        process = _start_process(for_run=for_run)  # not in a thread: that would go on when this is cancelled
         keeper = cls(process)
         stdout = process.stdout
-        ready = await asyncio.wait_for(asyncio.to_thread(stdout.readline), _READY_TIMEOUT_S) if stdout else b""
+        try:
+            ready = await asyncio.wait_for(asyncio.to_thread(stdout.readline), _READY_TIMEOUT_S) if stdout else b""
+        except BaseException:
+            process.kill()  # it has no lab yet
+            raise
         if not ready:
             _, text = await asyncio.to_thread(process.communicate)
             lines = (text or b"").decode(errors="replace").strip().splitlines()
             raise LabError(lines[-1] if lines else "the keeper did not start")
         return keeper
 
+    async def end(self) -> None:
+        """Have it take down what it has of a lab and end; returns when it has."""
+        self.process.terminate()
+        await self._wait()
+
     async def release(self) -> None:
         """Let a keeper started for a run go: it takes the lab down and ends; returns when it has."""
         if self.process.stdin is not None:
             with contextlib.suppress(OSError):
                 self.process.stdin.close()
+        await self._wait()
+
+    async def _wait(self) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             await asyncio.to_thread(self.process.wait, _EXIT_TIMEOUT_S)
 
