@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from atoll.analysis.logs import load_fairness, transfer_done
+from atoll.control import probe_jobs
 from atoll.control.jobs import jobs
 from atoll.model.load import load_experiment
 
@@ -41,9 +42,23 @@ def test_planned_configurations_have_the_shape_of_an_example(project: Path, topi
         assert shape(job.config) in known, job.name
 
 
-@pytest.mark.parametrize("topic", TOPICS)
+def test_the_probes_of_a_calibration_have_the_shape_of_an_example(project: Path) -> None:
+    network, _ = load_experiment(project / "examples" / "geo.yaml")
+    world, island = network.host("ws"), network.host("is")
+    probes = (
+        probe_jobs.udp_receive(island, each=True),
+        probe_jobs.udp_send(world, island, rate_bit_s=1, packet_bytes=1500, start_at_ns=0, duration_ns=1),
+        probe_jobs.ping(world, island, interval_ns=1, start_at_ns=0, timeout_ns=1),
+    )
+    for probe in probes:
+        known = [shape(example) for example in examples(project, probe.argv[1], "keeper")]
+        planned = shape(probe.config)
+        assert any({**example, "count": planned.get("count")} == {"count": None, **planned} for example in known)
+
+
+@pytest.mark.parametrize("topic", [*TOPICS, "udp"])
 def test_jobs_begin_with_ready_and_end_with_done(project: Path, topic: str) -> None:
-    senders = ("send", "receive") if topic == "transfer" else (topic,)
+    senders = ("send", "receive") if topic in ("transfer", "udp") else (topic,)
     kinds = [message["type"] for message in examples(project, topic, *senders)]
     assert kinds[0] == "ready"
     assert kinds[-1] == "done"

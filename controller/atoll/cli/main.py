@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from atoll.cli.link import link
 from atoll.cli.traces import traces
 from atoll.model.errors import AtollError
 from atoll.model.plan import Backend
@@ -24,6 +25,7 @@ app = typer.Typer(
 )
 
 app.add_typer(traces, name="traces")
+app.add_typer(link, name="link")
 
 LabFile = Annotated[Path, typer.Argument(help="lab.yaml, or an experiment.yaml (its lab is used)", metavar="FILE")]
 ExperimentFile = Annotated[Path, typer.Argument(help="experiment.yaml", metavar="EXPERIMENT")]

@@ -95,7 +95,7 @@ class _Verb:
 
     async def _execute(self, *, keep: bool) -> dict[str, Any]:
         own: OwnKeeper | None = None
-        if not await _lab_is_up():
+        if not await lab_is_up():
             self._show.step("keeper")
             own = await OwnKeeper.start(for_run=not keep)
         try:
@@ -151,7 +151,7 @@ class _Verb:
         return 0 if summary["verdict"] == "valid" else _EXIT_INVALID
 
 
-async def _lab_is_up() -> bool:
+async def lab_is_up() -> bool:
     """Whether a keeper holds a lab for us; LabError when it is another run's own."""
     async with connected() as keeper:
         if keeper is None:

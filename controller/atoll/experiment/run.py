@@ -14,10 +14,13 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from atoll.control.hosts import tcp_sysctls
+from atoll.experiment.calibrate import brief
+from atoll.experiment.calibration import Row, State
 from atoll.experiment.checks import Measured, base_rtt, judge_paths, measure_paths, terrestrial
 from atoll.experiment.finish import compress_and_analyse
 from atoll.experiment.recording import Recording, describe_run
 from atoll.experiment.testbed import Testbed, with_start
+from atoll.model.codec import to_json
 from atoll.model.errors import AtollError, LabError, RunError
 from atoll.model.experiment import Experiment
 from atoll.model.network import HostRole
@@ -29,6 +32,8 @@ Progress = Callable[[dict[str, Any]], None]
 
 # A busy machine only ever adds to an RTT: pings are collected until the least of them is right, or was not five times.
 _CHECK_ATTEMPTS = 5
+_LINK_ATTEMPTS = 3  # each of them fills the links anew
+_CHECK_QUIET_S = 0.3  # what filled the links has stopped before: this only waits for their counters to say so
 _START_LEAD_S = 1.0  # from starting the clients to the instant they all begin at
 _DRAIN_QUIET_S = 1.5  # two round trips of a GEO link without a packet: nothing is under way any more
 _DRAIN_LIMIT_S = 20.0
@@ -169,12 +174,27 @@ class Run:
             for message in wrong:
                 self._dir.event("check_off", time.time_ns(), attempt=attempt, message=message)
             if not wrong:
-                self._record_checks(plan, measured)
+                await self._check_links(self._record_checks(plan, measured))
                 return
         more = f"\n... and {len(wrong) - 10} more paths" if len(wrong) > 10 else ""
         raise RunError("the configuration test failed; nothing was started\n" + "\n".join(wrong[:10]) + more)
 
-    def _record_checks(self, plan: Plan, measured: Measured) -> None:
+    async def _check_links(self, base_ns: int) -> None:
+        """Fill every link for a moment: a wrong rate or queue passes any test of an idle path."""
+        off: list[Row] = []
+        for attempt in range(1, _LINK_ATTEMPTS + 1):
+            rows = await brief(self._testbed, self._experiment, base_ns)
+            off = [row for row in rows if row.state is State.OFF]
+            for row in rows:
+                self._dir.event("calibration", time.time_ns(), attempt=attempt, **to_json(row))
+            await self._recording.drained(_CHECK_QUIET_S, _DRAIN_LIMIT_S)
+            if not off:
+                return
+        lines = "\n".join(str(row) for row in off)
+        raise RunError(f"a link does not do what it is configured to; nothing was started\n{lines}")
+
+    def _record_checks(self, plan: Plan, measured: Measured) -> int:
+        """Write the paths' figures down; returns the RTT between the special hosts."""
         now = time.time_ns()
         for check in plan.checks:
             rtts = sorted(measured[check.src, check.dst])
@@ -194,7 +214,9 @@ class Run:
         special = self._testbed.network.with_role(HostRole.WORLD_SPECIAL)[0].name
         island = self._testbed.network.with_role(HostRole.ISLAND_SPECIAL)[0].name
         jitter_ns = next(check.jitter_ns for check in plan.checks if (check.src, check.dst) == (special, island))
-        self._dir.event("base_rtt", now, rtt_ns=base_rtt(measured[special, island], jitter_ns))
+        base_ns = base_rtt(measured[special, island], jitter_ns)
+        self._dir.event("base_rtt", now, rtt_ns=base_ns)
+        return base_ns
 
     async def _pin_tcp(self) -> Callable[[], Any]:
         """Pin the TCP settings that decide results on every end host; returns what restores them."""

@@ -10,15 +10,15 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from atoll.control.apply import apply_flows
 from atoll.control.plan import make_plan
 from atoll.model.codec import to_json
-from atoll.model.errors import LabError
+from atoll.model.errors import AtollError, LabError
 from atoll.model.experiment import Experiment
 from atoll.model.network import Network
 from atoll.model.plan import Backend, HostSettings, JobSpec, Phase, Plan
@@ -33,6 +33,7 @@ _CONTROLLER_RESTART_WINDOW_S = 60.0
 _SWITCHES_TIMEOUT_S = 20.0
 _READY_TIMEOUT_S = 10.0
 
+T = TypeVar("T")
 Report = Callable[[str], None]
 BoxLine = Callable[[str, dict[str, Any]], None]
 
@@ -297,6 +298,20 @@ class Testbed:
                 self._fail(f"the controller could not be restarted: {error}")
                 return
             self._repaired.set()
+
+
+async def while_up(testbed: Testbed, work: Coroutine[Any, Any, T]) -> T:
+    """What ``work`` returns; LabError as soon as the testbed fails meanwhile, ``work`` being cancelled then."""
+    task = asyncio.create_task(work)
+    try:
+        await asyncio.wait([task, testbed.failed], return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise LabError(testbed.failed.result())
+        return task.result()
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError, AtollError):
+            await task
 
 
 def _to_log(text: str) -> None:

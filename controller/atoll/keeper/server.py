@@ -20,8 +20,9 @@ from typing import Any
 
 from aiohttp import web
 
+from atoll.experiment.calibrate import calibrate
 from atoll.experiment.run import Run
-from atoll.experiment.testbed import Testbed, changes_json
+from atoll.experiment.testbed import Testbed, changes_json, while_up
 from atoll.keeper.address import bind_keeper_socket, may_talk, peer
 from atoll.keeper.shell import serve_shell
 from atoll.model.codec import from_json, to_json
@@ -60,6 +61,7 @@ class Keeper:
                 web.post("/up", self._up),
                 web.post("/apply", self._apply),
                 web.post("/run", self._run),
+                web.post("/calibrate", self._calibrate),
                 web.post("/down", self._down),
                 web.get("/shell", self._shell),
             ]
@@ -161,6 +163,22 @@ class Keeper:
             return {"run_dir": str(run_dir.path), "summary": summary}
 
         return await self._stream(request, "run", {"experiment": experiment.name}, work)
+
+    async def _calibrate(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        experiment, network = from_json(Experiment, body["experiment"]), from_json(Network, body["network"])
+        wanted, seconds = [str(name) for name in body["directions"]], float(body["seconds"])
+
+        async def work(emit: Emit) -> dict[str, Any]:
+            testbed = self._require_lab(network)
+            await testbed.apply(experiment)
+            found = await while_up(
+                testbed,
+                calibrate(testbed, experiment, wanted, seconds, lambda text: emit({"type": "progress", "text": text})),
+            )
+            return {"calibration": to_json(found)}
+
+        return await self._stream(request, "calibrate", {"experiment": experiment.name}, work)
 
     async def _down(self, _: web.Request) -> web.Response:
         self._stop("down")

@@ -36,6 +36,8 @@ enum Command {
     Load,
     /// One large transfer, either end
     Transfer,
+    /// A paced UDP stream, either end
+    Udp,
     /// Ping series and whistles with kernel time stamps
     Ping,
     /// The frames of an interface into a pcap file (configuration on standard input)
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
         Command::Serve => traffic::run_serve(),
         Command::Load => traffic::run_load(),
         Command::Transfer => traffic::run_transfer(),
+        Command::Udp => traffic::run_udp(),
         Command::Ping => traffic::run_ping(),
         Command::Capture => capture::run(),
         Command::Flows { arguments } => traffic::run_flows(&arguments),

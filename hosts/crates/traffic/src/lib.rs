@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! World servers, island channels, large transfer and pings.
+//! World servers, island channels, large transfer, UDP and pings.
 //!
 //! Each job is one thread and one epoll loop ([`events`]); it takes its configuration from the first line of
 //! standard input and ends with SIGTERM or the end of standard input. Messages are as in `docs/contracts.md`.
@@ -17,6 +17,7 @@ mod ping;
 mod serve;
 mod socket;
 mod transfer;
+mod udp;
 
 use failure::Failure;
 use std::error::Error;
@@ -51,6 +52,14 @@ pub fn run_transfer() -> Result<(), Box<dyn Error>> {
 /// A message for the user.
 pub fn run_ping() -> Result<(), Box<dyn Error>> {
     run(ping::ping)
+}
+
+/// `atoll-host udp`.
+///
+/// # Errors
+/// A message for the user.
+pub fn run_udp() -> Result<(), Box<dyn Error>> {
+    run(udp::udp)
 }
 
 /// `atoll-host flows`.

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`link calibrate`: from an experiment to a table of configured against measured figures."""
+
+import asyncio
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from atoll.cli.lab import say
+from atoll.cli.run import lab_is_up
+from atoll.experiment.calibration import State
+from atoll.keeper.client import KeeperClient, OwnKeeper, connected
+from atoll.model.codec import to_json
+from atoll.model.errors import LabError, PlanError
+from atoll.model.experiment import Experiment
+from atoll.model.load import load_experiment
+from atoll.model.network import Network
+from atoll_emulation.machine import require_machine
+
+
+def calibrate_links(path: Path, directions: list[str], seconds: float, *, as_json: bool) -> int:
+    """`atoll link calibrate`; returns the exit code."""
+    network, experiment = load_experiment(path)
+    if not experiment.links:
+        msg = f"{path}: no link in this experiment's chain; nothing to calibrate"
+        raise PlanError(msg)
+    require_machine()
+    found = asyncio.run(_calibrated(network, experiment, directions, seconds))
+    if found is None:
+        print("cancelled", file=sys.stderr)
+        return 1
+    rows: list[dict[str, Any]] = found["rows"]
+    good = all(row["state"] != State.OFF for row in rows)
+    if as_json:
+        print(json.dumps({"experiment": experiment.name, "lab": network.name, "ok": good, **found}))
+    else:
+        _print(experiment, found)
+    return 0 if good else 1
+
+
+async def _calibrated(
+    network: Network, experiment: Experiment, directions: list[str], seconds: float
+) -> dict[str, Any] | None:
+    work = asyncio.create_task(_calibrate(network, experiment, directions, seconds))
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, work.cancel)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        return None
+
+
+async def _calibrate(network: Network, experiment: Experiment, directions: list[str], seconds: float) -> dict[str, Any]:
+    own = None if await lab_is_up() else await OwnKeeper.start(for_run=True)
+    try:
+        async with connected() as keeper:
+            if keeper is None:
+                msg = "the keeper ended before the calibration began"
+                raise LabError(msg)
+            if own is not None:
+                await keeper.stream("/up", {"network": to_json(network)}, say)
+            return await _ask(keeper, network, experiment, directions, seconds)
+    finally:
+        if own is not None:
+            await asyncio.shield(own.release())
+
+
+async def _ask(
+    keeper: KeeperClient, network: Network, experiment: Experiment, directions: list[str], seconds: float
+) -> dict[str, Any]:
+    body = {
+        "network": to_json(network),
+        "experiment": to_json(experiment),
+        "directions": directions,
+        "seconds": seconds,
+    }
+    done = await keeper.stream("/calibrate", body, say)
+    found: dict[str, Any] = done["calibration"]
+    return found
+
+
+def _print(experiment: Experiment, found: dict[str, Any]) -> None:
+    table = Table(title=f"{experiment.name}: configured against measured", title_justify="left")
+    for name in ("link", "direction", "figure"):
+        table.add_column(name)
+    for name in ("configured", "measured", "allowed"):
+        table.add_column(name, justify="right")
+    table.add_column("")
+    for row in found["rows"]:
+        measured = "" if row["measured"] is None else f"{row['measured']:.5g} {row['unit']}"
+        allowed = "" if row["low"] is None else f"{row['low']:.5g} to {row['high']:.5g}"
+        figure = (row["box"], row["direction"], row["name"], f"{row['configured']:.5g} {row['unit']}")
+        table.add_row(*figure, measured, allowed, row["state"])
+    console = Console()
+    console.print(table)
+    for row in found["rows"]:
+        if row["why"]:
+            console.print(
+                f"{row['box']} {row['direction']} {row['name']}: {row['why']}", highlight=False, soft_wrap=True
+            )
+    base, lab = found["base_rtt_ns"] / 1e6, found["lab_rtt_ns"] / 1e6
+    console.print(
+        f"least RTT of the idle path {base:.2f} ms, of which {lab:.2f} ms are the lab's own part "
+        "(beyond the links' delays)",
+        highlight=False,
+        soft_wrap=True,
+    )

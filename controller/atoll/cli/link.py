@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``atoll link calibrate``: hold the links of an experiment against their settings (docs/calibration.md)."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+link = typer.Typer(help="Test satellite links.", no_args_is_help=True, rich_markup_mode=None)
+
+
+class Which(StrEnum):
+    """Directions to test."""
+
+    BOTH = "both"
+    TO_ISLAND = "to_island"
+    TO_WORLD = "to_world"
+
+
+@link.callback()
+def links() -> None:
+    """Test satellite links."""
+
+
+@link.command(epilog="Example: atoll link calibrate examples/geo.yaml")
+def calibrate(
+    experiment: Annotated[Path, typer.Argument(help="experiment.yaml", metavar="EXPERIMENT")],
+    direction: Annotated[Which, typer.Option(help="direction of the links")] = Which.BOTH,
+    seconds: Annotated[float, typer.Option(help="for each part of the test", min=0.5, max=600)] = 3.0,
+    json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
+) -> None:
+    """Test delay alone, rate alone and both together on every link; exit code 1 when a figure is off.
+
+    Uses the lab that is up, or brings one up for the test. The experiment is applied to it.
+    """
+    from atoll.cli.calibrate import calibrate_links
+
+    directions = ["to_island", "to_world"] if direction is Which.BOTH else [direction.value]
+    raise typer.Exit(calibrate_links(experiment, directions, seconds, as_json=json))

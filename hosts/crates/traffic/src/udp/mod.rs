@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//! UDP that does not care about loss: one paced stream, and the end that counts what came of it.
+
+mod pace;
+mod packet;
+mod receive;
+mod send;
+
+use crate::failure::Failure;
+use packet::{HEADER_BYTES, PACKET_HEADERS_BYTES};
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+
+/// Largest payload that leaves in one packet of 1500 bytes.
+const PAYLOAD_MAX_BYTES: usize = 1500 - PACKET_HEADERS_BYTES;
+
+/// Configuration of `atoll-host udp`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(tag = "role", rename_all = "lowercase", deny_unknown_fields)]
+pub enum UdpConfig {
+    /// The end that sends.
+    Send(SendConfig),
+    /// The end that counts.
+    Receive(ReceiveConfig),
+}
+
+/// Configuration of the sender.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SendConfig {
+    /// Address and port of the receiver.
+    pub connect: SocketAddr,
+    /// IP bits to send in a second.
+    pub rate_bit_s: u64,
+    /// UDP payload of each packet: 1472 make a packet of 1500 bytes.
+    pub payload_bytes: usize,
+    /// When to send the first packet, real time; an instant in the past means at once.
+    pub start_at_ns: i64,
+    /// For how long; 0 means until stopped.
+    pub duration_ns: u64,
+}
+
+/// Configuration of the receiver.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReceiveConfig {
+    /// Address and port to receive at; port 0 lets the kernel choose.
+    pub listen: SocketAddr,
+    /// Whether to tell of each packet.
+    #[serde(default)]
+    pub each: bool,
+}
+
+impl SendConfig {
+    fn validate(&self) -> Result<(), Failure> {
+        let wrong =
+            |message: String| Err(Failure::Configuration(format!("configuration: {message}")));
+        if self.rate_bit_s == 0 {
+            return wrong("rate_bit_s: must be above 0".into());
+        }
+        if !(HEADER_BYTES..=PAYLOAD_MAX_BYTES).contains(&self.payload_bytes) {
+            return wrong(format!(
+                "payload_bytes: {HEADER_BYTES} (sequence number and time stamp) to {PAYLOAD_MAX_BYTES} (no fragments)"
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+enum Message {
+    Ready {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        listen: Option<SocketAddr>,
+    },
+}
+
+/// Run one end of a UDP stream until it is over or the word to stop comes.
+///
+/// # Errors
+/// If the address cannot be used.
+pub fn udp(config: &UdpConfig) -> Result<(), Failure> {
+    match config {
+        UdpConfig::Send(config) => {
+            config.validate()?;
+            send::send(config)
+        }
+        UdpConfig::Receive(config) => receive::receive(config),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::{assert_said, configurations};
+
+    #[test]
+    fn configurations_and_ready_are_those_of_the_contract() {
+        let configs: Vec<UdpConfig> = configurations("udp", &["each"]);
+        let listen = configs.iter().find_map(|config| match config {
+            UdpConfig::Receive(config) => Some(config.listen),
+            UdpConfig::Send(_) => None,
+        });
+        assert!(listen.is_some());
+        assert_said("udp", "receive", &Message::Ready { listen });
+        assert_said("udp", "send", &Message::Ready { listen: None });
+    }
+
+    #[test]
+    fn what_could_not_be_sent_as_wished_is_refused() {
+        let good = SendConfig {
+            connect: ([127, 0, 0, 1], 9).into(),
+            rate_bit_s: 1,
+            payload_bytes: PAYLOAD_MAX_BYTES,
+            start_at_ns: 0,
+            duration_ns: 0,
+        };
+        assert!(good.validate().is_ok());
+        for bad in [
+            SendConfig {
+                rate_bit_s: 0,
+                ..good.clone()
+            },
+            SendConfig {
+                payload_bytes: PAYLOAD_MAX_BYTES + 1,
+                ..good.clone()
+            },
+            SendConfig {
+                payload_bytes: HEADER_BYTES - 1,
+                ..good.clone()
+            },
+        ] {
+            assert!(matches!(bad.validate(), Err(Failure::Configuration(_))));
+        }
+    }
+}

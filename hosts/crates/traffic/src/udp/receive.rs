@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The receiving end: what came, when, and what is missing between.
+//!
+//! Packets are stamped by the kernel as they come in, so a receiver that runs late measures no less exactly; those its
+//! socket could not hold are told apart from those that never came.
+
+use super::packet::{Header, PACKET_HEADERS_BYTES};
+use super::{Message, ReceiveConfig};
+use crate::clock::{SECOND_NS, monotonic_ns, realtime_ns};
+use crate::events::{Events, Wake};
+use crate::failure::Failure;
+use crate::job::say;
+use crate::socket::is_not_ready;
+use nix::sys::socket::sockopt::{ReceiveTimestampns, RxqOvfl};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt};
+use nix::sys::time::TimeValLike;
+use rustix::event::epoll::EventFlags;
+use serde::Serialize;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::collections::HashMap;
+use std::io::{self, IoSliceMut};
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+
+const COUNTERS_EVERY_NS: u64 = SECOND_NS / 10;
+
+/// Asked for; the kernel gives at most `net.core.rmem_max`.
+const BUFFER_BYTES: usize = 8 << 20;
+
+/// Packets read between two looks at the clock.
+const BATCH: usize = 256;
+
+const SOCKET: u64 = 0;
+
+/// Sums so far; bytes are those of the IP packets, instants real time.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(tag = "type", rename = "counters")]
+struct Counters {
+    t_ns: i64,
+    packets: u64,
+    bytes: u64,
+    /// When the last of them came.
+    last_ns: Option<i64>,
+}
+
+/// One packet, where the configuration asks for them.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(tag = "type", rename = "packet")]
+struct Each {
+    seq: u64,
+    bytes: u64,
+    sent_ns: i64,
+    received_ns: i64,
+}
+
+/// What was received.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[serde(tag = "type", rename = "done")]
+struct Received {
+    packets: u64,
+    bytes: u64,
+    /// Numbers missing below the highest one that came.
+    lost_packets: u64,
+    /// Came after one with a higher number, or twice.
+    reordered_packets: u64,
+    /// Reached this host, but the receiver did not keep up; among the lost.
+    overflowed_packets: u64,
+    /// Too short to be of a stream; not counted elsewhere.
+    foreign_packets: u64,
+    first_ns: Option<i64>,
+    last_ns: Option<i64>,
+    /// Of the bytes after the first packet, in the time from it to the last one.
+    rate_bit_s: Option<f64>,
+    /// From the sender's clock to the receiver's: meaningful where they are one.
+    delay_min_ns: Option<i64>,
+    delay_max_ns: Option<i64>,
+}
+
+/// Sequence numbers of one stream.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stream {
+    packets: u64,
+    /// Of the highest number, plus one.
+    expected: u64,
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    received: Received,
+    first_bytes: u64,
+    streams: HashMap<(SocketAddr, u32), Stream>,
+}
+
+/// A received packet: payload bytes, whose it is, and the kernel's words about it.
+struct Arrival {
+    payload_bytes: usize,
+    from: SocketAddr,
+    received_ns: i64,
+    overflowed: Option<u32>,
+}
+
+pub fn receive(config: &ReceiveConfig) -> Result<(), Failure> {
+    let socket = open(config.listen)
+        .map_err(|error| Failure::of(&format!("receive at {}", config.listen), &error))?;
+    let listen = socket.local_addr()?.as_socket();
+    let mut events = Events::of_job()?;
+    events.add(&socket, SOCKET, EventFlags::IN)?;
+    say(&Message::Ready { listen })?;
+
+    let mut tally = Tally::default();
+    let mut payload = vec![0; 1 << 16];
+    let mut control = vec![0; 256];
+    let mut tick_ns = monotonic_ns() + COUNTERS_EVERY_NS;
+    let mut ready = Vec::with_capacity(4);
+    loop {
+        let wake = events.wait(&mut ready, Some(tick_ns))?;
+        for _ in 0..BATCH {
+            let Some(arrival) = next(&socket, &mut payload, &mut control)? else {
+                break;
+            };
+            let each = tally.take(&arrival, &payload[..arrival.payload_bytes]);
+            if let Some(each) = each.filter(|_| config.each) {
+                say(&each)?;
+            }
+        }
+        if wake == Wake::Stop {
+            return say(&tally.done());
+        }
+        if monotonic_ns() >= tick_ns {
+            say(&tally.counters(realtime_ns()))?;
+            tick_ns = monotonic_ns() + COUNTERS_EVERY_NS;
+        }
+    }
+}
+
+fn open(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::DGRAM.nonblocking(),
+        Some(Protocol::UDP),
+    )?;
+    socket.set_recv_buffer_size(BUFFER_BYTES)?;
+    setsockopt(&socket, ReceiveTimestampns, &true)?;
+    setsockopt(&socket, RxqOvfl, &1)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+fn next(socket: &Socket, payload: &mut [u8], control: &mut [u8]) -> io::Result<Option<Arrival>> {
+    let mut slices = [IoSliceMut::new(payload)];
+    let received = recvmsg::<SockaddrStorage>(
+        socket.as_raw_fd(),
+        &mut slices,
+        Some(control),
+        MsgFlags::empty(),
+    );
+    let message = match received.map_err(io::Error::from) {
+        Ok(message) => message,
+        Err(error) if is_not_ready(&error) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let (mut received_ns, mut overflowed) = (None, None);
+    for words in message.cmsgs()? {
+        match words {
+            ControlMessageOwned::ScmTimestampns(stamp) => {
+                received_ns = Some(stamp.num_nanoseconds());
+            }
+            ControlMessageOwned::RxqOvfl(packets) => overflowed = Some(packets),
+            _ => {}
+        }
+    }
+    let from = message.address.and_then(|address| {
+        address
+            .as_sockaddr_in()
+            .map(|&v4| SocketAddr::V4(v4.into()))
+    });
+    Ok(Some(Arrival {
+        payload_bytes: message.bytes,
+        from: from.unwrap_or_else(|| ([0, 0, 0, 0], 0).into()),
+        received_ns: received_ns.unwrap_or_else(realtime_ns),
+        overflowed,
+    }))
+}
+
+impl Tally {
+    fn take(&mut self, arrival: &Arrival, payload: &[u8]) -> Option<Each> {
+        let received = &mut self.received;
+        if let Some(packets) = arrival.overflowed {
+            received.overflowed_packets = u64::from(packets);
+        }
+        let Some(header) = Header::read(payload) else {
+            received.foreign_packets += 1;
+            return None;
+        };
+        let bytes = (payload.len() + PACKET_HEADERS_BYTES) as u64;
+        received.packets += 1;
+        received.bytes += bytes;
+        if received.first_ns.is_none() {
+            received.first_ns = Some(arrival.received_ns);
+            self.first_bytes = bytes;
+        }
+        received.last_ns = Some(arrival.received_ns);
+        let delay_ns = arrival.received_ns - header.sent_ns;
+        let least = received.delay_min_ns.unwrap_or(delay_ns);
+        let most = received.delay_max_ns.unwrap_or(delay_ns);
+        received.delay_min_ns = Some(least.min(delay_ns));
+        received.delay_max_ns = Some(most.max(delay_ns));
+
+        let stream = self
+            .streams
+            .entry((arrival.from, header.stream))
+            .or_default();
+        stream.packets += 1;
+        if header.seq < stream.expected {
+            received.reordered_packets += 1;
+        } else {
+            stream.expected = header.seq.saturating_add(1);
+        }
+        Some(Each {
+            seq: header.seq,
+            bytes,
+            sent_ns: header.sent_ns,
+            received_ns: arrival.received_ns,
+        })
+    }
+
+    fn counters(&self, t_ns: i64) -> Counters {
+        Counters {
+            t_ns,
+            packets: self.received.packets,
+            bytes: self.received.bytes,
+            last_ns: self.received.last_ns,
+        }
+    }
+
+    fn done(&self) -> Received {
+        let missing = |stream: &Stream| stream.expected.saturating_sub(stream.packets);
+        let received = self.received;
+        let rate_bit_s = received
+            .first_ns
+            .zip(received.last_ns)
+            .filter(|(first_ns, last_ns)| last_ns > first_ns)
+            .map(|(first_ns, last_ns)| {
+                let seconds = (last_ns - first_ns) as f64 / SECOND_NS as f64;
+                (received.bytes - self.first_bytes) as f64 * 8.0 / seconds
+            });
+        Received {
+            lost_packets: self.streams.values().map(missing).sum(),
+            rate_bit_s,
+            ..received
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::assert_said;
+
+    const SENT_NS: i64 = 1_795_254_141_000_000_000;
+
+    /// Takes packets of 1500 bytes with these numbers, one a millisecond, each 250 ms under way.
+    fn tally(numbers: &[u64]) -> Tally {
+        let mut tally = Tally::default();
+        for (index, &seq) in numbers.iter().enumerate() {
+            let sent_ns = SENT_NS + index as i64 * 1_000_000;
+            let mut payload = vec![0; 1472];
+            let header = Header {
+                stream: 0,
+                seq,
+                sent_ns,
+            };
+            header.write(&mut payload);
+            let arrival = Arrival {
+                payload_bytes: payload.len(),
+                from: ([10, 10, 1, 1], 40_000).into(),
+                received_ns: sent_ns + 250_000_000,
+                overflowed: None,
+            };
+            let each = tally.take(&arrival, &payload).unwrap();
+            if index == 0 {
+                assert_said("udp", "receive", &each);
+            }
+        }
+        tally
+    }
+
+    #[test]
+    fn messages_are_those_of_the_contract() {
+        assert_said("udp", "receive", &Tally::default().done());
+        let tally = tally(&[0, 1, 3, 2, 5]);
+        assert_said("udp", "receive", &tally.counters(SENT_NS + 300_000_000));
+        assert_said("udp", "receive", &tally.done());
+    }
+
+    #[test]
+    fn a_packet_that_comes_late_is_not_lost() {
+        let done = tally(&[0, 2, 3, 1]).done();
+        assert_eq!((done.lost_packets, done.reordered_packets), (0, 1));
+    }
+
+    #[test]
+    fn the_rate_counts_from_the_first_packet_to_the_last() {
+        assert_eq!(tally(&[0, 1, 2]).done().rate_bit_s, Some(12_000_000.0));
+        assert_eq!(tally(&[0]).done().rate_bit_s, None);
+    }
+
+    #[test]
+    fn what_is_too_short_for_a_header_is_told_apart() {
+        let mut tally = Tally::default();
+        let arrival = Arrival {
+            payload_bytes: 3,
+            from: ([10, 10, 1, 1], 40_000).into(),
+            received_ns: SENT_NS,
+            overflowed: Some(2),
+        };
+        assert!(tally.take(&arrival, b"abc").is_none());
+        let done = tally.done();
+        assert_eq!(
+            (done.packets, done.foreign_packets, done.overflowed_packets),
+            (0, 1, 2)
+        );
+    }
+}

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How measured figures of a link are judged: what is as configured passes, what is not does not."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from atoll.experiment.calibrate import directions
+from atoll.experiment.calibration import (
+    PRECISE,
+    ROUGH,
+    Received,
+    State,
+    byte_row,
+    delay_row,
+    jitter_row,
+    loaded_row,
+    offered_note,
+    queue_row,
+    rate_row,
+    steady_rate,
+)
+from atoll.experiment.direction import Direction, mean_loss
+from atoll.experiment.probes import Flood
+from atoll.model.experiment import (
+    Bernoulli,
+    Codel,
+    Counted,
+    Distribution,
+    GilbertElliott,
+    Jitter,
+    LinkDirection,
+    Trace,
+    TraceRow,
+)
+from atoll.model.load import load_experiment
+from atoll.model.units import Duration, Rate, Size
+
+MS = 1_000_000
+GEO = LinkDirection(Rate(16_000_000), Duration(250 * MS), Size(100_000))
+BASE_NS = 501 * MS
+
+
+def way(settings: LinkDirection = GEO, counts: Counted = Counted.IP, *, narrower: bool = False) -> Direction:
+    return Direction.of("sat", "to_island", settings, counts, narrower=narrower)
+
+
+def arrivals(rate_bit_s: float, *, packet: int = 1500, seconds: float = 2, gap_at: int | None = None) -> list[Received]:
+    """A receiver's counters, ten a second, of a link that sends at this rate; nothing for 50 ms in one of the steps."""
+    found: list[Received] = []
+    late = 0.0
+    for step in range(int(seconds * 10)):
+        late += 0.05 if step == gap_at else 0
+        packets = int(rate_bit_s * (step + 1) / 80 / packet)
+        last_ns = int((packets * packet * 8 / rate_bit_s + late) * 1e9)
+        found.append(Received(packets, packets * packet, last_ns))
+    return found
+
+
+@pytest.mark.parametrize(("delay_ms", "state"), [(250.2, State.OK), (249.5, State.OFF), (270, State.OFF)])
+def test_a_delay_is_never_shorter_and_longer_only_by_what_a_lab_takes(delay_ms: float, state: State) -> None:
+    one_way = [int((delay_ms + late) * MS) for late in (0.1, 0, 40)]
+    assert delay_row(way(), one_way, 0, PRECISE).state is state
+
+
+def test_the_delay_of_a_chain_is_shared_among_its_links() -> None:
+    row = delay_row(way(), [280 * MS], 30 * MS, PRECISE)
+    assert row.state is State.OK
+    assert row.measured == pytest.approx(249.958)
+
+
+def test_jitter_is_told_from_none_and_from_twice_as_much() -> None:
+    settings = replace(GEO, jitter=Jitter(Distribution.UNIFORM, Duration(20 * MS)))
+    spread = [250 * MS + int((2 * k / 99 - 1) * 20 * MS) for k in range(100)]
+    assert jitter_row(way(settings), spread, others=False, tolerance=PRECISE).state is State.OK
+    assert jitter_row(way(settings), [250 * MS] * 100, others=False, tolerance=PRECISE).state is State.OFF
+    wide = [250 * MS + 2 * (each - 250 * MS) for each in spread]
+    assert jitter_row(way(settings), wide, others=False, tolerance=PRECISE).state is State.OFF
+    assert jitter_row(way(), spread, others=False, tolerance=PRECISE).state is State.OFF
+
+
+def test_jitter_that_few_packets_cannot_show_is_not_judged() -> None:
+    for jitter in (
+        Jitter(Distribution.PARETO, Duration(5 * MS)),
+        Jitter(Distribution.NORMAL, Duration(5 * MS), correlation=0.9),
+    ):
+        row = jitter_row(way(replace(GEO, jitter=jitter)), [250 * MS] * 100, others=False, tolerance=PRECISE)
+        assert row.state is State.SKIPPED
+        assert row.why
+
+
+@pytest.mark.parametrize(("rate", "state"), [(16e6, State.OK), (15.8e6, State.OFF), (20e6, State.OFF)])
+def test_a_rate_may_be_off_by_half_a_percent(rate: float, state: State) -> None:
+    assert rate_row(way(), steady_rate(arrivals(rate), 0), PRECISE).state is state
+
+
+def test_a_sender_that_was_held_up_for_a_moment_does_not_change_the_rate() -> None:
+    steady = steady_rate(arrivals(16e6, gap_at=7), 0)
+    assert rate_row(way(), steady, PRECISE).state is State.OK
+
+
+@pytest.mark.parametrize("counts", list(Counted))
+def test_what_counts_as_a_byte_shows_in_small_packets(counts: Counted) -> None:
+    small = way().small_packet
+    header = 14 if counts is Counted.ETHERNET else 0
+    steady = steady_rate(arrivals(16e6 * small / (small + header), packet=small), 0)
+    other = Counted.IP if counts is Counted.ETHERNET else Counted.ETHERNET
+    assert byte_row(way(counts=counts), steady, small, PRECISE).state is State.OK
+    assert byte_row(way(counts=other), steady, small, PRECISE).state is State.OFF
+
+
+@pytest.mark.parametrize(("fullest", "state"), [(98_500, "ok"), (100_000, "ok"), (98_499, "off"), (100_001, "off")])
+def test_a_full_queue_is_within_one_packet_of_its_size(fullest: int, state: str) -> None:
+    assert queue_row(way(), {"queue_max_bytes": fullest}).state == state
+
+
+def test_a_limit_in_packets_bounds_what_full_size_packets_fill() -> None:
+    assert way(replace(GEO, queue_packets=20)).queue_bytes == 30_000
+    assert way(replace(GEO, queue_packets=2000)).queue_bytes == 100_000
+
+
+@pytest.mark.parametrize(
+    ("above_ms", "state"), [(50, State.OK), (49.3, State.OK), (50.7, State.OK), (25, State.OFF), (100, State.OFF)]
+)
+def test_an_rtt_tops_out_at_what_the_queue_holds(above_ms: float, state: State) -> None:
+    """100 kB at 16 Mbit/s are 50 ms; netem chained with tbf would show seconds."""
+    rtts = [BASE_NS + int(above_ms * MS)] * 20
+    assert loaded_row([way()], rtts, BASE_NS, 0, PRECISE).state is state
+    if state is State.OK:
+        assert loaded_row([way()], rtts, BASE_NS, 0, ROUGH).state is state
+
+
+def test_two_full_queues_add_up() -> None:
+    both = [way(), replace(way(), name="to_world")]
+    assert loaded_row(both, [BASE_NS + 100 * MS] * 9, BASE_NS, 0, ROUGH).state is State.OK
+    assert loaded_row(both, [BASE_NS + 50 * MS] * 9, BASE_NS, 0, ROUGH).state is State.OFF
+
+
+def test_pings_count_that_meet_a_full_queue_on_their_way_back() -> None:
+    back = replace(way(), name="to_world")
+    pings = [(50 * MS, 1), (1000 * MS, 2), (1800 * MS, 3)]
+    assert Flood(0, 100 * MS, 2000 * MS, pings).loaded_rtts([back]) == [2]
+    assert Flood(0, 100 * MS, 2000 * MS, pings).loaded_rtts([way()]) == [2, 3]
+
+
+def test_a_queue_under_an_aqm_is_not_judged() -> None:
+    managed = way(replace(GEO, aqm=Codel(Duration(5 * MS), Duration(100 * MS))))
+    assert queue_row(managed, {"queue_max_bytes": 9_000}).state is State.SKIPPED
+    assert loaded_row([managed], [BASE_NS] * 20, BASE_NS, 0, PRECISE).state is State.SKIPPED
+
+
+def test_a_link_is_judged_as_it_stands_where_its_trace_begins() -> None:
+    rows = (TraceRow(Duration(0), rate=Rate(8_000_000), delay=Duration(200 * MS)), TraceRow(Duration(10**9)))
+    first = way(replace(GEO, trace=Trace("rain.csv", rows))).settings
+    assert (first.rate.bit_s, first.delay.ns, first.queue.bytes) == (8_000_000, 200 * MS, 100_000)
+    blocked = Trace("pass.csv", (TraceRow(Duration(0), blocked=True),))
+    assert way(replace(GEO, trace=blocked)).refused == "its trace begins blocked"
+
+
+def test_what_cannot_be_filled_is_refused_with_the_reason() -> None:
+    assert way().refused == ""
+    assert "narrower" in way(narrower=True).refused
+    assert "loss" in way(replace(GEO, loss=Bernoulli(0.3))).refused
+    assert way(replace(GEO, loss=Bernoulli(0.001))).refused == ""
+
+
+def test_bursty_loss_is_that_of_the_channels_long_run() -> None:
+    bursty = GilbertElliott(good_to_bad=0.01, bad_to_good=0.09, loss_good=0.0, loss_bad=0.5)
+    assert mean_loss(replace(GEO, loss=bursty)) == pytest.approx(0.05)
+
+
+def test_a_flood_fills_the_queue_within_half_a_second_and_is_above_the_rate() -> None:
+    for settings in (GEO, replace(GEO, rate=Rate(320_000_000), queue=Size(2_000_000)), replace(GEO, queue=Size(3000))):
+        each = way(settings)
+        assert each.flood_bit_s >= 1.25 * settings.rate.bit_s
+        surplus = each.flood_bit_s - settings.rate.bit_s
+        assert surplus * each.fill_ns >= 8 * each.queue_bytes * 1e9
+        assert each.fill_ns < 500 * MS
+
+
+def test_a_flood_that_did_not_reach_the_link_is_told_from_a_slow_link() -> None:
+    assert offered_note({"in_bytes": 990_000}, 1_000_000) == ""
+    assert "cannot carry" in offered_note({"in_bytes": 500_000}, 1_000_000)
+
+
+def test_every_direction_of_a_shipped_experiment_is_tested(project: Path) -> None:
+    _, experiment = load_experiment(project / "examples" / "geo.yaml")
+    found = directions(experiment)
+    assert [(each.box, each.name, each.refused) for each in found] == [
+        ("sat", "to_island", ""),
+        ("sat", "to_world", ""),
+    ]
