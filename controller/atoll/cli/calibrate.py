@@ -12,25 +12,34 @@ from rich.console import Console
 from rich.table import Table
 
 from atoll.cli.lab import say
+from atoll.cli.load import require_backend
 from atoll.cli.run import lab_is_up
 from atoll.experiment.calibration import State
-from atoll.keeper.client import KeeperClient, OwnKeeper, connected
+from atoll.keeper.client import OwnKeeper, connected
 from atoll.model.codec import to_json
 from atoll.model.errors import LabError, PlanError
 from atoll.model.experiment import Experiment
 from atoll.model.load import load_experiment
-from atoll.model.network import Network
+from atoll.model.plan import Backend
 from atoll_emulation.machine import require_machine
 
 
-def calibrate_links(path: Path, directions: list[str], seconds: float, *, as_json: bool) -> int:
+def calibrate_links(path: Path, directions: list[str], seconds: float, backend: Backend, *, as_json: bool) -> int:
     """`atoll link calibrate`; returns the exit code."""
     network, experiment = load_experiment(path)
     if not experiment.links:
         msg = f"{path}: no link in this experiment's chain; nothing to calibrate"
         raise PlanError(msg)
     require_machine()
-    found = asyncio.run(_calibrated(network, experiment, directions, seconds))
+    require_backend(network, experiment, backend)
+    body = {
+        "network": to_json(network),
+        "experiment": to_json(experiment),
+        "backend": backend,
+        "directions": directions,
+        "seconds": seconds,
+    }
+    found = asyncio.run(_calibrated(body))
     if found is None:
         print("cancelled", file=sys.stderr)
         return 1
@@ -43,10 +52,9 @@ def calibrate_links(path: Path, directions: list[str], seconds: float, *, as_jso
     return 0 if good else 1
 
 
-async def _calibrated(
-    network: Network, experiment: Experiment, directions: list[str], seconds: float
-) -> dict[str, Any] | None:
-    work = asyncio.create_task(_calibrate(network, experiment, directions, seconds))
+async def _calibrated(body: dict[str, Any]) -> dict[str, Any] | None:
+    """What the keeper found; None when cancelled."""
+    work = asyncio.create_task(_calibrate(body))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, work.cancel)
@@ -56,7 +64,7 @@ async def _calibrated(
         return None
 
 
-async def _calibrate(network: Network, experiment: Experiment, directions: list[str], seconds: float) -> dict[str, Any]:
+async def _calibrate(body: dict[str, Any]) -> dict[str, Any]:
     own = None if await lab_is_up() else await OwnKeeper.start(for_run=True)
     try:
         async with connected() as keeper:
@@ -64,25 +72,13 @@ async def _calibrate(network: Network, experiment: Experiment, directions: list[
                 msg = "the keeper ended before the calibration began"
                 raise LabError(msg)
             if own is not None:
-                await keeper.stream("/up", {"network": to_json(network)}, say)
-            return await _ask(keeper, network, experiment, directions, seconds)
+                await keeper.stream("/up", {"network": body["network"]}, say)
+            done = await keeper.stream("/calibrate", body, say)
+            found: dict[str, Any] = done["calibration"]
+            return found
     finally:
         if own is not None:
             await asyncio.shield(own.release())
-
-
-async def _ask(
-    keeper: KeeperClient, network: Network, experiment: Experiment, directions: list[str], seconds: float
-) -> dict[str, Any]:
-    body = {
-        "network": to_json(network),
-        "experiment": to_json(experiment),
-        "directions": directions,
-        "seconds": seconds,
-    }
-    done = await keeper.stream("/calibrate", body, say)
-    found: dict[str, Any] = done["calibration"]
-    return found
 
 
 def _print(experiment: Experiment, found: dict[str, Any]) -> None:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from atoll.model.plan import Backend
+
 link = typer.Typer(help="Test satellite links.", no_args_is_help=True, rich_markup_mode=None)
 
 
@@ -28,6 +30,9 @@ def calibrate(
     experiment: Annotated[Path, typer.Argument(help="experiment.yaml", metavar="EXPERIMENT")],
     direction: Annotated[Which, typer.Option(help="direction of the links")] = Which.BOTH,
     seconds: Annotated[float, typer.Option(help="for each part of the test", min=0.5, max=600)] = 3.0,
+    backend: Annotated[
+        Backend, typer.Option("--backend", help="what plays the links: our engine, or the kernel's tc")
+    ] = Backend.ENGINE,
     json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
 ) -> None:
     """Test delay alone, rate alone and both together on every link; exit code 1 when a figure is off.
@@ -37,4 +42,4 @@ def calibrate(
     from atoll.cli.calibrate import calibrate_links
 
     directions = ["to_island", "to_world"] if direction is Which.BOTH else [direction.value]
-    raise typer.Exit(calibrate_links(experiment, directions, seconds, as_json=json))
+    raise typer.Exit(calibrate_links(experiment, directions, seconds, backend, as_json=json))

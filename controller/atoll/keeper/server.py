@@ -167,11 +167,12 @@ class Keeper:
     async def _calibrate(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
         experiment, network = from_json(Experiment, body["experiment"]), from_json(Network, body["network"])
+        backend = Backend(body["backend"])
         wanted, seconds = [str(name) for name in body["directions"]], float(body["seconds"])
 
         async def work(emit: Emit) -> dict[str, Any]:
             testbed = self._require_lab(network)
-            await testbed.apply(experiment)
+            await testbed.apply(experiment, backend)
             found = await while_up(
                 testbed,
                 calibrate(testbed, experiment, wanted, seconds, lambda text: emit({"type": "progress", "text": text})),
