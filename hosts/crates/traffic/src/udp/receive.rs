@@ -262,8 +262,8 @@ mod tests {
     /// Takes packets of 1500 bytes with these numbers, one a millisecond, each 250 ms under way.
     fn tally(numbers: &[u64]) -> Tally {
         let mut tally = Tally::default();
-        for (index, &seq) in numbers.iter().enumerate() {
-            let sent_ns = SENT_NS + index as i64 * 1_000_000;
+        for (index, &seq) in (0..).zip(numbers) {
+            let sent_ns = SENT_NS + index * 1_000_000;
             let mut payload = vec![0; 1472];
             let header = Header {
                 stream: 0,
