@@ -129,6 +129,23 @@ def test_interrupt_cancels_cleanly(sandbox: Sandbox, number: signal.Signals) -> 
     assert manifest["outcome"].startswith("cancelled at step measure")
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("step", ["", "namespaces"], ids=["keeper starts", "lab starts"])
+def test_an_interrupted_up_leaves_no_keeper(sandbox: Sandbox, step: str, number: signal.Signals) -> None:
+    """A keeper without a lab would hold the machine's lock, and later runs would find no lab on it."""
+    process = sandbox.start(ATOLL, "up", QUICK)
+    if step:
+        wait_for_line(process, step)
+    while sandbox.find("-m", "atoll.keeper") is None:
+        assert process.poll() is None
+    pid = sandbox.find("atoll", "up", "quick.yaml")
+    assert pid is not None
+    sandbox.kill(pid, number)
+    end(process)
+    assert process.returncode != 0
+    sandbox.wait_clean()
+
+
 def test_a_lab_that_was_up_stays_up_when_a_run_on_it_is_killed(sandbox: Sandbox) -> None:
     """A run borrows the lab: killed, its jobs end and the lab stays; `atoll down` then leaves nothing."""
     assert sandbox.run(ATOLL, "up", QUICK).returncode == 0

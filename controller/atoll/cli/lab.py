@@ -30,40 +30,45 @@ def bring_up(path: Path, place: str, backend: Backend, *, as_json: bool) -> None
     require_place(place)
     network, experiment = load_any(path)
     require_backend(network, experiment, backend)
-    asyncio.run(_up(network, experiment, backend, as_json=as_json))
+    try:
+        asyncio.run(_up(network, experiment, backend, as_json=as_json))
+    except KeyboardInterrupt:
+        print("cancelled", file=sys.stderr)
+        raise
 
 
 async def _up(network: Network, experiment: Experiment | None, backend: Backend, *, as_json: bool) -> None:
     from atoll_emulation.machine import require_machine
 
     require_machine()
-    own = False
     async with connected() as running:
         pass
-    if running is None:
-        await OwnKeeper.start(for_run=False)
-        own = True
-    async with connected() as keeper:
-        if keeper is None:
-            msg = "the keeper ended while the lab was coming up"
-            raise LabError(msg)
-        try:
-            done = await keeper.stream("/up", {"network": to_json(network)}, say)
-            changes = await _apply(keeper, network, experiment, backend, dry_run=False) if experiment else None
-        except BaseException:
-            if own:
-                await keeper.down()
-            raise
-    result: dict[str, Any] = {
-        "lab": network.name,
-        "already": done["already"],
-        "changes": changes["changes"] if changes else [],
-    }
+    own = await OwnKeeper.start(for_run=False) if running is None else None
+    try:
+        already, changes = await _up_and_apply(network, experiment, backend)
+    except BaseException:
+        if own is not None:
+            await own.end()
+        raise
+    result: dict[str, Any] = {"lab": network.name, "already": already, "changes": changes}
     if as_json:
         print(json.dumps(result))
     else:
         applied = f", {experiment.name} applied ({len(result['changes'])} changes)" if experiment else ""
-        print(f"{network.name} {'was up already' if done['already'] else 'is up'}{applied}")
+        print(f"{network.name} {'was up already' if already else 'is up'}{applied}")
+
+
+async def _up_and_apply(network: Network, experiment: Experiment | None, backend: Backend) -> tuple[bool, list[Any]]:
+    """Whether the lab was up already, and what was changed for the experiment."""
+    async with connected() as keeper:
+        if keeper is None:
+            msg = "the keeper ended while the lab was coming up"
+            raise LabError(msg)
+        done = await keeper.stream("/up", {"network": to_json(network)}, say)
+        if experiment is None:
+            return done["already"], []
+        applied = await _apply(keeper, network, experiment, backend, dry_run=False)
+        return done["already"], applied["changes"]
 
 
 async def _apply(

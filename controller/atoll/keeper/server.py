@@ -132,7 +132,11 @@ class Keeper:
             self._spawn(self._end_with_lab(self._testbed))
             return {"already": False}
 
-        return await self._stream(request, "up", {"lab": network.name}, work)
+        try:
+            return await self._stream(request, "up", {"lab": network.name}, work)
+        finally:
+            if self._testbed is None and self._busy is None:
+                self._stop("no lab came up")  # or it would hold the machine's lock for nothing
 
     async def _apply(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
