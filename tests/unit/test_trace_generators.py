@@ -309,6 +309,7 @@ def test_a_figure_is_drawn(tmp_path):
         (["leo", "--island", "Tonga"], "--island: 'Tonga' is not a place"),
         (["leo", "--gateway", "91,0"], "--gateway: 91,0 is not on Earth"),
         (["rain", "--exceeded-0.1", "30"], "must be above 0 dB and below"),
+        (["rain", "--plot", "rain.bmp"], "--plot: rain.bmp does not say which picture it is"),
     ],
 )
 def test_a_wrong_option_is_told_in_a_line(tmp_path, arguments, message):

@@ -10,6 +10,7 @@ from atoll.model.experiment import Experiment
 from atoll.model.load import load_experiment
 from atoll.model.network import Network
 from atoll.model.plan import Backend
+from atoll.model.raw_experiment import LONGEST_RUN, SHORTEST_RUN
 from atoll.model.units import Duration
 from atoll_emulation.backends import missing_for_tc
 
@@ -28,8 +29,8 @@ def experiment_with(path: Path, seed: int | None, duration: str | None) -> tuple
         except ValueError as error:
             msg = f"--duration: {error}"
             raise PlanError(msg) from None
-        if length.ns == 0:
-            msg = "--duration: must be longer than 0 s"
+        if not Duration.parse(SHORTEST_RUN) <= length <= Duration.parse(LONGEST_RUN):
+            msg = f"--duration: {length} is not from {SHORTEST_RUN} to {LONGEST_RUN}"
             raise PlanError(msg)
         experiment = replace(experiment, duration=length)
         if experiment.transfer is not None and experiment.transfer.start.ns >= length.ns:

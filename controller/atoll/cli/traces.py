@@ -32,6 +32,7 @@ Length = Annotated[str, typer.Option(help="how long it lasts, at most 6 h", meta
 Place = Annotated[str | None, typer.Option(help="in degrees north and east; default: the usual one", metavar="LAT,LON")]
 
 _LONGEST = "6 h"
+_PICTURES = (".png", ".svg", ".pdf")
 
 
 @traces.command(epilog="Example: atoll traces rain --out rain.csv --rate '16 Mbit/s' --plot rain.png")
@@ -194,6 +195,9 @@ def _write(made: "Trace", lasts: "Duration", out: Path, plot: Path | None, remar
     blocked = sum(row.blocked for row in made.rows)
     delays = [row.delay.ms for row in made.rows if row.delay]
     rates = [row.rate.bit_s for row in made.rows if row.rate]
+    if plot and plot.suffix.lower() not in _PICTURES:
+        msg = f"--plot: {plot} does not say which picture it is; end its name in one of {', '.join(_PICTURES)}"
+        raise PlanError(msg)
     try:
         out.write_text(trace_text(made, [remark]), encoding="utf-8")
         if plot:

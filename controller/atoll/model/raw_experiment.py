@@ -12,8 +12,10 @@ from atoll.model.raw import Between, Key, Name, Raw
 from atoll.model.raw_link import RawDirection
 from atoll.model.units import Duration, Size
 
-RunTime = Annotated[Duration, Between(Duration, "1 s", "168 h")]
-Start = Annotated[Duration, Between(Duration, "0 s", "168 h")]
+SHORTEST_RUN, LONGEST_RUN = "1 s", "168 h"
+
+RunTime = Annotated[Duration, Between(Duration, SHORTEST_RUN, LONGEST_RUN)]
+Start = Annotated[Duration, Between(Duration, "0 s", LONGEST_RUN)]
 PingInterval = Annotated[Duration, Between(Duration, "1 ms", "1 h")]
 TransferSize = Annotated[Size, Between(Size, "1 B", "1000 GB")]
 BufferSize = Annotated[Size, Between(Size, "4096 B", "1 GB")]
