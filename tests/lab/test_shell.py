@@ -209,6 +209,15 @@ def test_a_runs_directory_below_run_is_refused(sandbox: Sandbox) -> None:
     assert done.stderr.count("\n") == 1
 
 
+def test_a_runs_directory_that_cannot_be_made_is_refused_before_a_lab_comes_up(sandbox: Sandbox) -> None:
+    (sandbox.directory / "file").touch()
+    done = sandbox.run(ATOLL, "run", GEO, "--runs", "file/runs", limit_s=20)
+    assert done.returncode == 2
+    assert done.stderr.startswith("--runs file/runs: ")
+    assert done.stderr.endswith("is not a directory; name another directory\n")
+    assert done.stderr.count("\n") == 1
+
+
 def test_an_installation_below_run_is_refused(tmp_path: Path) -> None:
     setup = f"mount -t tmpfs run /run && mkdir /run/atoll && mount --bind {ROOT} /run/atoll"
     with Sandbox(tmp_path, setup=setup) as below:

@@ -37,7 +37,7 @@ Boxes = Annotated[
         "--backend", help="what plays links and delay boxes: our engine, or the kernel's tc where it has netem"
     ),
 ]
-Seed = Annotated[int | None, typer.Option(help="instead of the experiment's seed", min=0)]
+Seed = Annotated[int | None, typer.Option(help="instead of the experiment's seed", min=0, max=2**63 - 1)]
 Length = Annotated[
     str | None, typer.Option(help="instead of the experiment's duration, such as '10 s'", metavar="DURATION")
 ]

@@ -4,6 +4,7 @@
 import asyncio
 import contextlib
 import json
+import os
 import signal
 import sys
 import time
@@ -43,6 +44,7 @@ def run_experiment(
     require_place(place)
     network, experiment = experiment_with(path, seed, duration)
     _require_visible(runs)
+    _require_writable(runs)
     require_machine()
     require_backend(network, experiment, backend)
     return asyncio.run(_Verb(network, experiment, runs, backend, started_ns, as_json=as_json).execute(keep=keep))
@@ -51,6 +53,18 @@ def run_experiment(
 def _require_visible(runs: Path) -> None:
     if hidden_in_lab(runs):
         msg = f"--runs {runs}: the lab has a /run of its own and its captures cannot go there; name another directory"
+        raise PlanError(msg)
+
+
+def _require_writable(runs: Path) -> None:
+    """Say so before a lab is brought up for a run that could not be kept."""
+    whole = runs.resolve()
+    there = next(path for path in (whole, *whole.parents) if os.access(path, os.F_OK))
+    if not there.is_dir():
+        msg = f"--runs {runs}: {there} is not a directory; name another directory"
+        raise PlanError(msg)
+    if not os.access(there, os.W_OK | os.X_OK):
+        msg = f"--runs {runs}: {there} cannot be written by this user; name another directory"
         raise PlanError(msg)
 
 
