@@ -20,6 +20,7 @@ from atoll.control.plan import make_plan
 from atoll.model.codec import to_json
 from atoll.model.errors import AtollError, LabError
 from atoll.model.experiment import Experiment
+from atoll.model.flow import FlowEntry, ForeignEntry, describe_actions
 from atoll.model.network import Network
 from atoll.model.plan import Backend, HostSettings, JobSpec, Phase, Plan
 from atoll.openflow.client import Controller
@@ -134,7 +135,7 @@ class Testbed:
             Change(
                 "flow",
                 change.action,
-                f"{change.entry.switch} {change.entry.why or hex(change.entry.cookie)}",
+                f"{change.entry.switch} {_in_words(change.entry)}",
                 change.reason,
             )
             for change in flow_changes
@@ -344,6 +345,12 @@ async def _start_controller(lab: EmulatedLab, network: Network) -> Controller:
 def with_start(spec: JobSpec, start_at_ns: int) -> JobSpec:
     """The job with the instant it is to begin at (CLOCK_REALTIME, ns) filled in."""
     return replace(spec, config={**(spec.config or {}), "start_at_ns": start_at_ns})
+
+
+def _in_words(entry: FlowEntry | ForeignEntry) -> str:
+    if isinstance(entry, ForeignEntry) or entry.why:
+        return entry.why
+    return f"{entry.match}: {describe_actions(entry.actions)}"  # read from a switch, which does not hold why
 
 
 def changes_json(changes: tuple[Change, ...]) -> list[Any]:
