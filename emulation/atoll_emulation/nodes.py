@@ -27,8 +27,10 @@ class Machine(Host):
         """Nothing: the machine was examined before the lab was started (machine.py)."""
 
     def config(self, **params: Any) -> dict[str, Any]:
-        """Nothing is configured."""
-        del params
+        """Nothing is configured; the address is noted down, so that the command line knows ``i1 ping w1``."""
+        interface, address = self.defaultIntf(), params.get("ip")
+        if interface is not None and address:
+            interface.ip, interface.prefixLen = address.split("/")
         return {}
 
 

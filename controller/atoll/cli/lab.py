@@ -104,14 +104,19 @@ async def _apply_verb(
     )
 
 
-def take_down(*, as_json: bool) -> None:
+def take_down(*, force: bool, as_json: bool) -> None:
     """`atoll down`."""
-    asyncio.run(_down(as_json=as_json))
+    asyncio.run(_down(force=force, as_json=as_json))
 
 
-async def _down(*, as_json: bool) -> None:
+async def _down(*, force: bool, as_json: bool) -> None:
     async with connected() as keeper:
         if keeper is not None:
+            busy = (await keeper.status())["busy"]
+            if busy is not None and not force:
+                what = f"{busy['what']} {busy.get('experiment') or busy.get('lab')}"
+                msg = f"the lab is busy with `{what}`; wait for it, or end it with `atoll down --force`"
+                raise LabError(msg)
             await keeper.down()
     if as_json:
         print(json.dumps({"was_up": keeper is not None}))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What several verbs share: descriptions with the command line's overrides, and the place."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,8 +34,9 @@ def experiment_with(path: Path, seed: int | None, duration: str | None) -> tuple
             msg = f"--duration: {length} is not from {SHORTEST_RUN} to {LONGEST_RUN}"
             raise PlanError(msg)
         experiment = replace(experiment, duration=length)
-        if experiment.transfer is not None and experiment.transfer.start.ns >= length.ns:
+        if experiment.transfer is not None and (start := experiment.transfer.start).ns >= length.ns:
             # A shorter trial run still shows a transfer: it begins with the load.
+            print(f"--duration {length}: the transfer begins at once, not after {start}", file=sys.stderr)
             experiment = replace(experiment, transfer=replace(experiment.transfer, start=Duration(0)))
     return network, experiment
 

@@ -17,7 +17,6 @@ from atoll.model.plan import Backend
 
 app = typer.Typer(
     name="atoll",
-    help="A satellite-Internet testbed for islands: topologies switched by OpenFlow, not by recabling.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -41,6 +40,24 @@ Seed = Annotated[int | None, typer.Option(help="instead of the experiment's seed
 Length = Annotated[
     str | None, typer.Option(help="instead of the experiment's duration, such as '10 s'", metavar="DURATION")
 ]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"atoll {version('atoll')}")
+        raise typer.Exit
+
+
+@app.callback()
+def atoll(
+    version: Annotated[
+        bool, typer.Option("--version", help="print the version", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """A satellite-Internet testbed for islands: topologies switched by OpenFlow, not by recabling."""
+    del version
 
 
 @app.command(epilog="Example: atoll check examples/geo.yaml")
@@ -131,11 +148,16 @@ def report(
 
 
 @app.command(epilog="Example: atoll down")
-def down(json: Json = False) -> None:
+def down(
+    force: Annotated[
+        bool, typer.Option("--force", help="even if a run is in progress; what it measured is kept")
+    ] = False,
+    json: Json = False,
+) -> None:
     """Take the lab down; nothing of it is left."""
     from atoll.cli.lab import take_down
 
-    take_down(as_json=json)
+    take_down(force=force, as_json=json)
 
 
 @app.command(epilog="Example: atoll status --json")

@@ -199,7 +199,7 @@ class _LiveLine:
     def live(self, line: dict[str, Any]) -> None:
         text = f"{line['elapsed_s']:5.1f} / {line['duration_s']:g} s"
         if "rate_mbit_s" in line:
-            text += f"   {line['rate_mbit_s']:6.2f} Mbit/s   queue {line['queue_bytes'] / 1e3:6.1f} kB"
+            text += f"   {line['rate_mbit_s']:6.2f} Mbit/s   queue up to {line['queue_max_bytes'] / 1e3:6.1f} kB"
             text += f"   dropped {line['dropped_packets']}"
         if self._status is not None:
             self._status.update(text)

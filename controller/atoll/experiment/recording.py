@@ -35,6 +35,7 @@ class Recording:
         self._spool = MetricsSpool(run_dir.path / "metrics.lp.zst")
         self._job_files: dict[str, Appender] = {}
         self._latest: dict[str, dict[str, Any]] = {}  # by link box
+        self._queue_max = 0  # of the first link's island-bound queue, since the last live line
         self._previous_live: tuple[int, int] | None = None
         self._broken: RunError | None = None
 
@@ -52,6 +53,8 @@ class Recording:
             self._write(box, line)
             if "to_island" in line:
                 self._latest[box] = line
+                if box == next(iter(self._latest)):
+                    self._queue_max = max(self._queue_max, line["to_island"]["queue_max_bytes"])
                 for direction in _DIRECTIONS:
                     tags = {"box": box, "direction": direction, "run": self._dir.path.name}
                     self._spool.write([Point("link", tags, line[direction], line["t_ns"])])
@@ -95,7 +98,8 @@ class Recording:
         }
         for box, line in self._latest.items():
             island = line["to_island"]
-            live |= {"box": box, "queue_bytes": island["queue_bytes"], "dropped_packets": island["dropped_packets"]}
+            live |= {"box": box, "queue_max_bytes": self._queue_max, "dropped_packets": island["dropped_packets"]}
+            self._queue_max = 0
             if self._previous_live is not None and line["t_ns"] > self._previous_live[0]:
                 seconds = (line["t_ns"] - self._previous_live[0]) / 1e9
                 live["rate_mbit_s"] = (island["out_bytes"] - self._previous_live[1]) * 8e-6 / seconds
