@@ -9,7 +9,7 @@ import pytest
 
 from tests.lab.sandbox import ATOLL, ROOT, Sandbox
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.lab, pytest.mark.figures, pytest.mark.timeout(120)]
 
 QUICK = ROOT / "tests" / "data" / "quick.yaml"
 PYTHON = ROOT / ".venv" / "bin" / "python"

@@ -14,7 +14,6 @@ from tests.lab.sandbox import ATOLL, ROOT, Sandbox, wait_for_line
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
 
-GEO = ROOT / "examples" / "geo.yaml"
 QUICK = ROOT / "tests" / "data" / "quick.yaml"
 
 # Every step a run announces, in order; those of a group are tried side by side, each in a sandbox of its own.
@@ -77,7 +76,7 @@ def test_kill_of_a_part_ends_the_run_and_keeps_what_was_measured(
     sandbox: Sandbox, victim: str, words: tuple[str, ...]
 ) -> None:
     """`kill -9` of keeper, lab or agent: one clear line, non-zero exit, captures kept, nothing left."""
-    process = sandbox.start(ATOLL, "run", GEO, "--duration", "20 s")
+    process = sandbox.start(ATOLL, "run", QUICK, "--duration", "20 s")
     wait_for_line(process, "measure")
     wait_for_traffic(sandbox)
     pid = sandbox.find(*words)
@@ -98,7 +97,7 @@ def test_kill_of_a_part_ends_the_run_and_keeps_what_was_measured(
 
 def test_kill_of_the_controller_stops_no_packet(sandbox: Sandbox) -> None:
     """`kill -9` of the controller: it is started again, the switches forward meanwhile, the run completes."""
-    process = sandbox.start(ATOLL, "run", GEO, "--duration", "8 s", "--json")
+    process = sandbox.start(ATOLL, "run", QUICK, "--duration", "5 s", "--json")
     wait_for_line(process, "measure")
     pid = sandbox.find("atoll.openflow")
     assert pid is not None
@@ -115,10 +114,10 @@ def test_kill_of_the_controller_stops_no_packet(sandbox: Sandbox) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupt_cancels_cleanly(sandbox: Sandbox, number: signal.Signals) -> None:
     """Ctrl-C: one line that says where the partial results are, exit code 1, nothing left when it returns."""
-    process = sandbox.start(ATOLL, "run", GEO, "--duration", "20 s")
+    process = sandbox.start(ATOLL, "run", QUICK, "--duration", "20 s")
     wait_for_line(process, "measure")
     wait_for_traffic(sandbox)
-    pid = sandbox.find("atoll", "run", "geo.yaml")
+    pid = sandbox.find("atoll", "run", "quick.yaml")
     assert pid is not None
     sandbox.kill(pid, number)
     _, errors = end(process)
@@ -198,5 +197,5 @@ def wait_for_traffic(sandbox: Sandbox) -> None:
 
 
 def only_run(sandbox: Sandbox) -> Path:
-    (run,) = (sandbox.directory / "runs" / "geo").iterdir()
+    (run,) = (sandbox.directory / "runs" / "quick").iterdir()
     return run

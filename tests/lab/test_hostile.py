@@ -11,7 +11,7 @@ from tests.lab.sandbox import ATOLL, ROOT, Sandbox, tools_without, wait_for_line
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
 
-GEO = ROOT / "examples" / "geo.yaml"
+QUICK = ROOT / "tests" / "data" / "quick.yaml"
 NOBODY = (65534, 65534)
 
 # A node of the tun driver that users may open, as on ordinary systems, in the test's own mount namespace only.
@@ -44,14 +44,14 @@ def open_to_others(path: Path) -> None:
 def test_a_missing_tool_is_named_with_its_remedy(tmp_path: Path) -> None:
     with Sandbox(tmp_path) as sandbox:
         path = tools_without(tmp_path / "tools", ["ethtool", "nft"])
-        done = sandbox.run("env", f"PATH={path}", ATOLL, "run", GEO)
+        done = sandbox.run("env", f"PATH={path}", ATOLL, "run", QUICK)
         assert_refused(done, "ethtool", "nft", "make setup")
         assert sandbox.traces() == []
 
 
 def test_no_tun_device(tmp_path: Path) -> None:
     with Sandbox(tmp_path, setup="mkdir -p /dev/net && mount -t tmpfs none /dev/net") as sandbox:
-        assert_refused(sandbox.run(ATOLL, "run", GEO), "/dev/net/tun")
+        assert_refused(sandbox.run(ATOLL, "run", QUICK), "/dev/net/tun")
         assert sandbox.traces() == []
 
 
@@ -61,14 +61,14 @@ def test_neither_root_nor_user_namespaces(tmp_path: Path) -> None:
     jail = tmp_path / "jail"
     jail.mkdir()
     with Sandbox(tmp_path, user=NOBODY, jail=jail, setup=f"mount --rbind / {jail}") as sandbox:
-        assert_refused(sandbox.run(ATOLL, "run", GEO), "user namespaces")
+        assert_refused(sandbox.run(ATOLL, "run", QUICK), "user namespaces")
         assert sandbox.traces() == []
 
 
 def test_a_plain_user_runs_the_demo(tmp_path: Path) -> None:
     open_to_others(tmp_path)
     with Sandbox(tmp_path, user=NOBODY, setup=OPEN_TUN.format(tmp_path / "dev")) as sandbox:
-        done = sandbox.run(ATOLL, "run", GEO, "--duration", "5 s", "--json", limit_s=120)
+        done = sandbox.run(ATOLL, "run", QUICK, "--json", limit_s=120)
         assert done.returncode in (0, 3), done.stderr
         summary = json.loads(done.stdout)
         assert [reason for reason in summary["reasons"] if "late" not in reason] == []
@@ -78,9 +78,9 @@ def test_a_plain_user_runs_the_demo(tmp_path: Path) -> None:
 
 def test_two_runs_at_once(tmp_path: Path) -> None:
     with Sandbox(tmp_path) as sandbox:
-        first = sandbox.start(ATOLL, "run", GEO, "--duration", "3 s")
+        first = sandbox.start(ATOLL, "run", QUICK)
         wait_for_line(first, "apply")
-        assert_refused(sandbox.run(ATOLL, "run", GEO), "another run is in progress", "geo")
+        assert_refused(sandbox.run(ATOLL, "run", QUICK), "another run is in progress", "quick")
         _, errors = first.communicate(timeout=60)
         assert first.returncode in (0, 3), errors
         sandbox.wait_clean()
@@ -96,7 +96,7 @@ def test_the_name_of_the_lock_is_taken_by_another_program(tmp_path: Path) -> Non
         other = sandbox.start("python3", "-c", hold)
         assert other.stdout is not None
         other.stdout.readline()
-        assert_refused(sandbox.run(ATOLL, "run", GEO, limit_s=30), "atoll-keeper", "process")
+        assert_refused(sandbox.run(ATOLL, "run", QUICK, limit_s=30), "atoll-keeper", "process")
         other.kill()
 
 
@@ -107,7 +107,7 @@ def test_the_controllers_port_taken_outside_does_not_matter(tmp_path: Path) -> N
         other = sandbox.start("python3", "-c", hold)
         assert other.stdout is not None
         other.stdout.readline()
-        up = sandbox.run(ATOLL, "up", GEO)
+        up = sandbox.run(ATOLL, "up", QUICK)
         assert up.returncode == 0, up.stderr
         assert sandbox.run(ATOLL, "down").returncode == 0
         other.kill()
@@ -117,7 +117,7 @@ def test_a_full_disk_ends_the_run_and_keeps_what_was_measured(tmp_path: Path) ->
     small = tmp_path / "small"
     small.mkdir()
     with Sandbox(tmp_path, setup=f"mount -t tmpfs -o size=600k none {small}") as sandbox:
-        done = sandbox.run(ATOLL, "run", GEO, "--duration", "20 s", "--runs", small)
+        done = sandbox.run(ATOLL, "run", QUICK, "--duration", "20 s", "--runs", small)
         assert_refused(done, "full")
         sandbox.wait_clean()
         kept = sandbox.run("find", small, "-name", "*.pcap", "-size", "+1k").stdout
@@ -164,6 +164,6 @@ def test_a_users_own_open_vswitch_is_untouched(tmp_path: Path) -> None:
             return flows, processes, sandbox.run("ip", "-o", "link").stdout
 
         before = state()
-        assert sandbox.run(ATOLL, "up", GEO).returncode == 0
+        assert sandbox.run(ATOLL, "up", QUICK).returncode == 0
         assert sandbox.run(ATOLL, "down").returncode == 0
         assert state() == before

@@ -18,7 +18,7 @@ from atoll_hosts.agent import Job
 from tests.lab.agent_lab import READY_S, Machines, machines
 from tests.lab.capture_file import read_capture
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.figures]
 
 WORLD = InterfaceSettings(
     name="w-eth0",

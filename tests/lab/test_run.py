@@ -16,7 +16,7 @@ import pytest
 from atoll.analysis.records import RECORD
 from tests.lab.sandbox import ATOLL, ROOT, Sandbox
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.lab, pytest.mark.figures, pytest.mark.timeout(240)]
 
 GEO = ROOT / "examples" / "geo.yaml"
 MEO = ROOT / "examples" / "meo.yaml"
