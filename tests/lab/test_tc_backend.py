@@ -22,7 +22,7 @@ from atoll_hosts.binary import find_binary
 from tests.lab.sandbox import ATOLL
 from tests.lab.tc_guest import CLASSES, DIRECTION, PACKET
 
-pytestmark = [pytest.mark.lab, pytest.mark.figures, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
 
 # Without routed boxes: the packaged kernel lacks the nftables family that they take foreign frames by.
 LAB = """

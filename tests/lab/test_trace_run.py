@@ -10,7 +10,7 @@ import pytest
 
 from tests.lab.sandbox import ATOLL, ROOT, Sandbox
 
-pytestmark = [pytest.mark.lab, pytest.mark.figures, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(120)]
 
 EXPERIMENT = f"""\
 name: jump
