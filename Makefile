@@ -23,7 +23,7 @@ demo: setup ## run the demo experiment (one minute on a GEO link) and print wher
 test: ## all tests: Rust first, so that compiling disturbs no laboratory
 	@tools/setup test
 	@$(CARGO) test --locked --quiet --workspace
-	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "not figures" $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "not figures" $(PYTEST_ARGS)
 	@$(BIN)/python -m pytest -m figures $(PYTEST_ARGS)
 
 lint: ## style, types and imports of Python and Rust
