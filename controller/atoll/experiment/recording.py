@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from atoll.control.apply import read_tables
 from atoll.control.plan import plan_sha256
 from atoll.experiment.testbed import Testbed
 from atoll.model.codec import to_json
@@ -186,10 +187,7 @@ def _revision() -> str | None:
 
 
 async def _tables(testbed: Testbed) -> dict[str, Any]:
-    return {
-        switch.name: to_json(await testbed.controller.read(switch.dpid, switch.name))
-        for switch in testbed.network.switches
-    }
+    return to_json(await read_tables(testbed.controller, testbed.network))
 
 
 async def _machine_state(testbed: Testbed) -> dict[str, Any]:

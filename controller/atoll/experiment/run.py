@@ -19,7 +19,7 @@ from atoll.experiment.calibration import Row, State
 from atoll.experiment.checks import Measured, base_rtt, judge_paths, measure_paths, terrestrial
 from atoll.experiment.finish import compress_and_analyse
 from atoll.experiment.recording import Recording, describe_run
-from atoll.experiment.testbed import Testbed, with_start
+from atoll.experiment.testbed import Testbed, while_up, with_start
 from atoll.model.codec import to_json
 from atoll.model.errors import AtollError, LabError, RunError
 from atoll.model.experiment import Experiment
@@ -75,12 +75,8 @@ class Run:
         self._dir.write_manifest(describe_run(self._testbed, self._experiment, self._place, started_ns))
         self._testbed.on_box_line = self._recording.box_line
         to_log, self._testbed.on_note = self._testbed.on_note, self._note
-        measuring = asyncio.create_task(self._measure())
         try:
-            await asyncio.wait([measuring, self._testbed.failed], return_when=asyncio.FIRST_COMPLETED)
-            if not measuring.done():
-                raise LabError(self._testbed.failed.result())
-            measuring.result()
+            await while_up(self._testbed, self._measure())
         except asyncio.CancelledError:
             outcome = f"cancelled at step {self._step_name}"
             raise
@@ -88,9 +84,6 @@ class Run:
             outcome = f"failed at step {self._step_name}: {error}"
             raise
         finally:
-            measuring.cancel()
-            with contextlib.suppress(asyncio.CancelledError, AtollError):
-                await measuring
             self._testbed.on_box_line, self._testbed.on_note = None, to_log
             with contextlib.suppress(AtollError):
                 await self._stop_jobs()

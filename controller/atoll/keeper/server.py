@@ -49,7 +49,6 @@ class Keeper:
         self._idle = asyncio.Event()
         self._idle.set()
         self._end = asyncio.Event()
-        self._end_reason = "down"
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def application(self) -> web.Application:
@@ -77,9 +76,9 @@ class Keeper:
         await web.SockSite(runner, listener).start()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            loop.add_signal_handler(number, self._stop, f"signal {number.name}")
+            loop.add_signal_handler(number, self._end.set)
         if self._for_run:
-            await _watch_end_of_input(lambda: self._stop("its starter ended"))
+            self._spawn(self._end_with_starter())
         await self._end.wait()
         for task in list(self._tasks):
             task.cancel()
@@ -87,10 +86,6 @@ class Keeper:
         if self._testbed is not None:
             await self._testbed.stop()
         await runner.cleanup()
-
-    def _stop(self, reason: str) -> None:
-        self._end_reason = reason
-        self._end.set()
 
     # Handlers
 
@@ -136,12 +131,10 @@ class Keeper:
             return await self._stream(request, "up", {"lab": network.name}, work)
         finally:
             if self._testbed is None and self._busy is None:
-                self._stop("no lab came up")  # or it would hold the machine's lock for nothing
+                self._end.set()  # or it would hold the machine's lock for nothing
 
     async def _apply(self, request: web.Request) -> web.StreamResponse:
-        body = await request.json()
-        experiment, network = from_json(Experiment, body["experiment"]), from_json(Network, body["network"])
-        backend = Backend(body["backend"])
+        body, experiment, network, backend = await _asked(request)
 
         async def work(_: Emit) -> dict[str, Any]:
             testbed = self._require_lab(network)
@@ -155,9 +148,7 @@ class Keeper:
         return await self._stream(request, "apply", {"experiment": experiment.name}, work)
 
     async def _run(self, request: web.Request) -> web.StreamResponse:
-        body = await request.json()
-        experiment, network = from_json(Experiment, body["experiment"]), from_json(Network, body["network"])
-        backend = Backend(body["backend"])
+        body, experiment, network, backend = await _asked(request)
 
         async def work(emit: Emit) -> dict[str, Any]:
             testbed = self._require_lab(network)
@@ -169,9 +160,7 @@ class Keeper:
         return await self._stream(request, "run", {"experiment": experiment.name}, work)
 
     async def _calibrate(self, request: web.Request) -> web.StreamResponse:
-        body = await request.json()
-        experiment, network = from_json(Experiment, body["experiment"]), from_json(Network, body["network"])
-        backend = Backend(body["backend"])
+        body, experiment, network, backend = await _asked(request)
         wanted, seconds = [str(name) for name in body["directions"]], float(body["seconds"])
 
         async def work(emit: Emit) -> dict[str, Any]:
@@ -186,7 +175,7 @@ class Keeper:
         return await self._stream(request, "calibrate", {"experiment": experiment.name}, work)
 
     async def _down(self, _: web.Request) -> web.Response:
-        self._stop("down")
+        self._end.set()
         return web.json_response({"ok": True})
 
     async def _shell(self, request: web.Request) -> web.StreamResponse:
@@ -212,7 +201,16 @@ class Keeper:
         # A request in progress learns of it first: it has its own measurements to keep.
         await self._idle.wait()
         sys.stderr.write(f"keeper: {reason}\n")
-        self._stop(reason)
+        self._end.set()
+
+    async def _end_with_starter(self) -> None:
+        """The starter holds the other end of standard input for as long as it lives."""
+        reader = asyncio.StreamReader()
+        await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+        with contextlib.suppress(OSError):
+            while await reader.read(4096):
+                pass
+        self._end.set()
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.create_task(work)
@@ -245,6 +243,17 @@ class Keeper:
             self._busy = None
             self._idle.set()
         return response
+
+
+async def _asked(request: web.Request) -> tuple[dict[str, Any], Experiment, Network, Backend]:
+    """The body of a request about an experiment, and what every such body names."""
+    body: dict[str, Any] = await request.json()
+    return (
+        body,
+        from_json(Experiment, body["experiment"]),
+        from_json(Network, body["network"]),
+        Backend(body["backend"]),
+    )
 
 
 async def _outcome(work: Work, emit: Emit) -> None:
@@ -284,25 +293,6 @@ async def _only_our_user(
     if not may_talk(uid):
         return web.json_response({"error": "this lab belongs to another user"}, status=403)
     return await handler(request)
-
-
-async def _watch_end_of_input(ended: Callable[[], None]) -> None:
-    reader = asyncio.StreamReader()
-    loop = asyncio.get_running_loop()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-
-    async def watch() -> None:
-        with contextlib.suppress(OSError):
-            while await reader.read(4096):
-                pass
-        ended()
-
-    watch_task = loop.create_task(watch())
-    watch_task.add_done_callback(lambda _: None)
-    _KEEP.append(watch_task)
-
-
-_KEEP: list[asyncio.Task[None]] = []  # the event loop itself holds tasks only weakly
 
 
 def main(arguments: list[str]) -> int:
