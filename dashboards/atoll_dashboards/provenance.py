@@ -43,9 +43,11 @@ def settings(experiment: Experiment) -> list[Row]:
     rows.append(("load", f"{experiment.traffic.channels} channels, flow sizes: {experiment.traffic.flow_sizes}"))
     if experiment.transfer is not None:
         transfer = experiment.transfer
-        rows.append(("transfer", f"{transfer.size} from {transfer.start} on, by {transfer.tool}"))
+        by = f"by {transfer.tool}, {experiment.transfer_control}"
+        rows.append(("transfer", f"{transfer.size} from {transfer.start} on, {by}"))
     rows.append(("ping series", f"every {experiment.ping.interval}"))
-    rows.append(("TCP", f"{tcp.congestion_control}, ECN {'on' if tcp.ecn else 'off'}, buffers up to {tcp.buffer_max}"))
+    controls = ", ".join((tcp.congestion_control, *(f"{server}: {control}" for server, control in tcp.servers)))
+    rows.append(("TCP", f"{controls}, ECN {'on' if tcp.ecn else 'off'}, buffers up to {tcp.buffer_max}"))
     rows.append(("duration", str(experiment.duration)))
     return rows
 

@@ -283,3 +283,35 @@ def test_every_shipped_description_is_right(project):
     assert len(files) >= 3
     for file in files:
         load_any(file)
+
+
+def with_tcp(text: str, tcp: str, transfer: str = "") -> str:
+    return edited(text, ("tcp: {congestion_control: cubic}", tcp), ("start: 10 s}", f"start: 10 s{transfer}}}"))
+
+
+def test_congestion_controls_for_all_for_single_servers_and_for_the_transfer(load, text):
+    tcp = "tcp: {congestion_control: bbr, servers: {w1: hybla, w6: htcp}}"
+    _, experiment = load(with_tcp(text, tcp, ", congestion_control: hybla"))
+    assert [experiment.congestion_control(host) for host in ("w1", "w2", "w6", "i1")] == ["hybla", "bbr", "htcp", "bbr"]
+    assert experiment.transfer_control == "hybla"
+    assert experiment.congestion_controls == {
+        "bbr": ("tcp.congestion_control",),
+        "hybla": ("tcp.servers.w1", "transfer.congestion_control"),
+        "htcp": ("tcp.servers.w6",),
+    }
+
+
+@pytest.mark.parametrize(
+    ("server", "told"),
+    [
+        (
+            "w7",
+            "tcp: server 'w7': unknown world server 'w7'; known world servers: w1, w2, w3, w4, w5, w6",
+        ),
+        ("ws", "tcp: server 'ws': it sends the transfer alone; write transfer: congestion_control instead"),
+        ("i1", "tcp: server 'i1': a host of role island-client sends no load; name world servers only"),
+    ],
+)
+def test_only_world_servers_have_a_congestion_control_of_their_own(load, text, server, told):
+    broken = with_tcp(text, f"tcp: {{servers: {{{server}: cubic}}}}")
+    assert mistakes_of(load, broken) == [f"e.yaml:{line_of(broken, 'tcp: {')}: {told}"]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from atoll.control.diff import Change, ChangeAction
-from atoll.control.hosts import tcp_sysctls
+from atoll.control.hosts import CONGESTION_CONTROL, tcp_sysctls
 from atoll.control.plan import make_plan, plan_json, plan_sha256
 from atoll.control.show import changes_text, plan_text
 from atoll.model.codec import from_json
@@ -75,6 +75,27 @@ def test_iperf3_takes_the_place_of_the_transfer(geo: tuple[Network, Experiment])
     argv = {job.name: " ".join(job.argv) for job in plan.jobs}
     assert argv["transfer-send"] == "iperf3 -s -1 -B 10.10.1.1 -p 5201"
     assert argv["transfer-receive"] == "iperf3 -c 10.10.1.1 -p 5201 -R -n 10000000 -C cubic --json"
+
+
+def test_every_sender_has_its_own_congestion_control(geo: tuple[Network, Experiment]) -> None:
+    """Sockets and the hosts' defaults alike; what is not named has the one for all."""
+    network, experiment = geo
+    assert experiment.transfer is not None
+    mixed = replace(
+        experiment,
+        tcp=replace(experiment.tcp, servers=(("w2", "hybla"),)),
+        transfer=replace(experiment.transfer, congestion_control="htcp"),
+    )
+    config = {job.name: job.config or {} for job in make_plan(network, mixed).jobs}
+    named = {name: each["congestion_control"] for name, each in config.items() if "congestion_control" in each}
+    assert named.pop("serve-w2") == "hybla"
+    assert named.pop("transfer-send") == "htcp"
+    assert set(named.values()) == {"cubic"}
+    assert [dict(tcp_sysctls(mixed, host))[CONGESTION_CONTROL] for host in ("w1", "w2", "ws")] == [
+        "cubic",
+        "hybla",
+        "cubic",
+    ]
 
 
 def test_captures_start_at_the_island(geo: tuple[Network, Experiment]) -> None:
@@ -175,13 +196,13 @@ def test_machines(geo: tuple[Network, Experiment]) -> None:
 def test_tcp_sysctls(geo: tuple[Network, Experiment]) -> None:
     """What decides a TCP result is pinned to what the experiment says; initial buffers never exceed the bound."""
     _, experiment = geo
-    pinned = dict(tcp_sysctls(experiment))
+    pinned = dict(tcp_sysctls(experiment, "w1"))
     assert pinned["net.ipv4.tcp_congestion_control"] == "cubic"
     assert pinned["net.ipv4.tcp_ecn"] == "0"
     assert pinned["net.ipv4.tcp_no_metrics_save"] == "1"
     small = replace(experiment, tcp=replace(experiment.tcp, ecn=True, buffer_max=Size(64_000)))
-    assert dict(tcp_sysctls(small))["net.ipv4.tcp_rmem"] == "4096\t64000\t64000"
-    assert dict(tcp_sysctls(small))["net.ipv4.tcp_ecn"] == "1"
+    assert dict(tcp_sysctls(small, "w1"))["net.ipv4.tcp_rmem"] == "4096\t64000\t64000"
+    assert dict(tcp_sysctls(small, "w1"))["net.ipv4.tcp_ecn"] == "1"
 
 
 def test_a_plan_survives_json(geo: tuple[Network, Experiment]) -> None:

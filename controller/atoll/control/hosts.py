@@ -11,6 +11,8 @@ from atoll.model.experiment import Experiment
 from atoll.model.network import BoxKind, ChainBox, Host, Interface, Network
 from atoll.model.plan import HostSettings, InterfaceSettings
 
+CONGESTION_CONTROL = "net.ipv4.tcp_congestion_control"
+
 # tcp(7): minimum and initial buffer, kernel defaults; only the bound decides a long path's throughput.
 _RECEIVE_BUFFER = (4096, 131072)
 _SEND_BUFFER = (4096, 16384)
@@ -29,15 +31,15 @@ def host_settings(network: Network) -> tuple[HostSettings, ...]:
     )
 
 
-def tcp_sysctls(experiment: Experiment) -> tuple[tuple[str, str], ...]:
-    """What decides a TCP result on the end hosts; set for a run, recorded, restored (tcp(7), kernel's ip-sysctl.rst).
+def tcp_sysctls(experiment: Experiment, host: str) -> tuple[tuple[str, str], ...]:
+    """What decides a TCP result on an end host; set for a run, recorded, restored (tcp(7), kernel's ip-sysctl.rst).
 
     Metrics of earlier connections are not reused, so that flows do not depend on which came before.
     """
     tcp = experiment.tcp
     bound = tcp.buffer_max.bytes
     return (
-        ("net.ipv4.tcp_congestion_control", tcp.congestion_control),
+        (CONGESTION_CONTROL, experiment.congestion_control(host)),
         ("net.ipv4.tcp_ecn", "1" if tcp.ecn else "0"),
         ("net.ipv4.tcp_rmem", _buffer(*_RECEIVE_BUFFER, bound)),
         ("net.ipv4.tcp_wmem", _buffer(*_SEND_BUFFER, bound)),

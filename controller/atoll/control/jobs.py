@@ -142,14 +142,20 @@ def _capture(point: CapturePoint) -> JobSpec:
 
 
 def _load(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
-    traffic, cubic = experiment.traffic, experiment.tcp.congestion_control
+    traffic = experiment.traffic
     servers = network.with_role(HostRole.WORLD_SERVER)
     clients = network.with_role(HostRole.ISLAND_CLIENT)
     if not (traffic.channels and servers and clients):
         return ()
     listening = {host.name: f"{host.address}:{traffic.port}" for host in servers}
     found = [
-        _host_job(f"serve-{name}", name, Phase.SERVER, "serve", {"listen": listen, "congestion_control": cubic})
+        _host_job(
+            f"serve-{name}",
+            name,
+            Phase.SERVER,
+            "serve",
+            {"listen": listen, "congestion_control": experiment.congestion_control(name)},
+        )
         for name, listen in listening.items()
     ]
     for index, client in enumerate(clients[: traffic.channels]):
@@ -160,7 +166,7 @@ def _load(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
             "flow_sizes": traffic.flow_sizes,
             "start_at_ns": 0,
             "duration_ns": experiment.duration.ns,
-            "congestion_control": cubic,
+            "congestion_control": experiment.congestion_control(client.name),
             "flow_log": f"{{run}}/logs/flows-{client.name}.csv",
         }
         found.append(_host_job(f"load-{client.name}", client.name, Phase.CLIENT, "load", config))
@@ -195,7 +201,7 @@ def _transfer(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
     sender, receiver = ends
     address = f"{sender.address}:{experiment.transfer.port}"
     size = experiment.transfer.size.bytes
-    control = experiment.tcp.congestion_control
+    control = experiment.transfer_control
     send = {"role": "send", "listen": address, "size_bytes": size, "congestion_control": control}
     receive = {"role": "receive", "connect": address, "size_bytes": size, "start_at_ns": 0}
     return (
@@ -207,7 +213,7 @@ def _transfer(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
 def _iperf3(experiment: Experiment, transfer: Transfer, sender: Host, receiver: Host) -> tuple[JobSpec, ...]:
     server = ("iperf3", "-s", "-1", "-B", str(sender.address), "-p", str(transfer.port))
     client = ("iperf3", "-c", str(sender.address), "-p", str(transfer.port), "-R", "-n", str(transfer.size.bytes))
-    client += ("-C", experiment.tcp.congestion_control, "--json")
+    client += ("-C", experiment.transfer_control, "--json")
     return (
         JobSpec("transfer-send", sender.name, Phase.TRANSFER_SERVER, server, stdout="logs/transfer-send.out"),
         JobSpec("transfer-receive", receiver.name, Phase.TRANSFER, client, stdout="logs/transfer-receive.out"),

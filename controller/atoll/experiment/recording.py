@@ -140,8 +140,8 @@ class Recording:
         )
 
     def settings(self, wanted: Any, was: dict[str, Any]) -> None:
-        """Record the TCP settings pinned for the run and what they were before."""
-        self._dir.update_manifest({"tcp_sysctls": [list(pair) for pair in wanted], "tcp_sysctls_before": was})
+        """Record the TCP settings pinned for the run, by host, and what they were before."""
+        self._dir.update_manifest({"tcp_sysctls": to_json(wanted), "tcp_sysctls_before": was})
 
     async def tables_after(self, testbed: Testbed) -> None:
         """Record what the switches hold after the run, with the packets each entry counted."""

@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
-from atoll.control.hosts import tcp_sysctls
+from atoll.control.hosts import CONGESTION_CONTROL, tcp_sysctls
 from atoll.experiment.calibrate import brief
 from atoll.experiment.calibration import Row, State
 from atoll.experiment.checks import Measured, base_rtt, judge_paths, measure_paths, terrestrial
@@ -29,6 +29,7 @@ from atoll.rundir import RunDir
 from atoll_hosts.agent import Job
 
 Progress = Callable[[dict[str, Any]], None]
+Settings = dict[str, tuple[tuple[str, str], ...]]  # sysctls by host
 
 # A busy machine only ever adds to an RTT: pings are collected until the least of them is right, or was not five times.
 _CHECK_ATTEMPTS = 5
@@ -213,12 +214,12 @@ class Run:
 
     async def _pin_tcp(self) -> Callable[[], Any]:
         """Pin the TCP settings that decide results on every end host; returns what restores them."""
-        wanted = await self._permitted(tcp_sysctls(self._experiment))
         agent, hosts = self._testbed.agent, [host.name for host in self._testbed.network.hosts]
+        wanted = await self._permitted({host: tcp_sysctls(self._experiment, host) for host in hosts})
         was = dict(
             zip(
                 hosts,
-                await asyncio.gather(*(agent.sysctl(self._testbed.netns(host), wanted) for host in hosts)),
+                await asyncio.gather(*(agent.sysctl(self._testbed.netns(host), wanted[host]) for host in hosts)),
                 strict=True,
             )
         )
@@ -230,20 +231,22 @@ class Run:
 
         return restore
 
-    async def _permitted(self, wanted: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-        """The settings without a default congestion control that the kernel reserves to its first namespace.
+    async def _permitted(self, wanted: Settings) -> Settings:
+        """The settings without default congestion controls that the kernel reserves to its first namespace.
 
         Then only the sockets of our own programs use it, which they ask for one by one; a kernel that lacks it makes
         them fail. Which controls are restricted: net.ipv4.tcp_allowed_congestion_control.
         """
-        name = "net.ipv4.tcp_congestion_control"
         netns = self._testbed.netns(self._testbed.network.hosts[0].name)
-        try:
-            was = await self._testbed.agent.sysctl(netns, [pair for pair in wanted if pair[0] == name])
-        except LabError as error:
-            self._dir.event("note", time.time_ns(), message=f"set per socket, not as the default: {error}")
-            return tuple(pair for pair in wanted if pair[0] != name)
-        await self._testbed.agent.sysctl(netns, was)
+        named = {pair for pairs in wanted.values() for pair in pairs if pair[0] == CONGESTION_CONTROL}
+        for pair in sorted(named):
+            try:
+                was = await self._testbed.agent.sysctl(netns, [pair])
+            except LabError as error:
+                self._dir.event("note", time.time_ns(), message=f"set per socket, not as the default: {error}")
+                wanted = {host: tuple(each for each in pairs if each != pair) for host, pairs in wanted.items()}
+            else:
+                await self._testbed.agent.sysctl(netns, was)
         return wanted
 
     async def _start_captures(self, plan: Plan) -> None:

@@ -162,9 +162,10 @@ class Chain:
 class TcpSettings:
     """Settings that decide a TCP result; pinned on every host for the run, recorded, restored."""
 
-    congestion_control: str
+    congestion_control: str  # kernel's name
     ecn: bool
     buffer_max: Size  # upper bound of send and receive buffers; at least the bandwidth-delay product
+    servers: tuple[tuple[str, str], ...] = ()  # (world server, congestion control), every server at most once
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +185,7 @@ class Transfer:
     start: Duration  # after the channels started
     tool: str  # "atoll" or "iperf3"
     port: int
+    congestion_control: str | None = None  # None: that of every host
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,3 +218,24 @@ class Experiment:
     def link(self, box: str) -> Link:
         """Settings of the satellite emulator of that name (KeyError otherwise)."""
         return {link.box: link for link in self.links}[box]
+
+    def congestion_control(self, host: str) -> str:
+        """The congestion control of a host's sockets, but for those of the transfer."""
+        return dict(self.tcp.servers).get(host, self.tcp.congestion_control)
+
+    @property
+    def transfer_control(self) -> str:
+        """The congestion control of the transfer."""
+        return (self.transfer and self.transfer.congestion_control) or self.tcp.congestion_control
+
+    @property
+    def congestion_controls(self) -> dict[str, tuple[str, ...]]:
+        """Every congestion control that the experiment names, and the keys of the description that name it."""
+        named = [("tcp.congestion_control", self.tcp.congestion_control)]
+        named += [(f"tcp.servers.{server}", control) for server, control in self.tcp.servers]
+        if self.transfer and self.transfer.congestion_control:
+            named.append(("transfer.congestion_control", self.transfer.congestion_control))
+        found: dict[str, tuple[str, ...]] = {}
+        for key, control in named:
+            found[control] = (*found.get(control, ()), key)
+        return found

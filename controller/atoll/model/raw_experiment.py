@@ -75,6 +75,9 @@ class RawTransfer(Raw):
         default="atoll", description="Program that transfers; default atoll.", examples=["atoll"]
     )
     port: int = Field(ge=1, le=65535, default=5201, description="TCP port of the sender; default 5201.")
+    congestion_control: CongestionControl | None = Field(
+        default=None, description="Of this transfer; default that of tcp.", examples=["hybla"]
+    )
 
 
 class RawPing(Raw):
@@ -86,10 +89,15 @@ class RawPing(Raw):
 
 
 class RawTcp(Raw):
-    """TCP settings of every host, pinned for the run."""
+    """TCP settings of the hosts, pinned for the run."""
 
     congestion_control: CongestionControl = Field(
         default="cubic", description="Kernel's name of the congestion control; default cubic.", examples=["cubic"]
+    )
+    servers: dict[Key, CongestionControl] = Field(
+        default={},
+        description="Congestion control of single world servers; one left out has congestion_control.",
+        examples=["{w1: hybla}"],
     )
     ecn: bool = Field(default=False, description="Explicit congestion notification; default false.", examples=[False])
     buffer_max: BufferSize = Field(
@@ -125,7 +133,7 @@ class RawExperiment(Raw):
     )
     ping: RawPing = Field(default=RawPing(), description="The ping series.", examples=["{interval: 100 ms}"])
     tcp: RawTcp = Field(
-        default=RawTcp(), description="TCP settings of every host.", examples=["{congestion_control: cubic}"]
+        default=RawTcp(), description="TCP settings of the hosts.", examples=["{congestion_control: cubic}"]
     )
 
     @classmethod

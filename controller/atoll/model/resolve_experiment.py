@@ -70,7 +70,11 @@ class _Resolver:
     def experiment(self, lab: str) -> Experiment:
         raw = self.raw
         transfer = raw.transfer and Transfer(
-            raw.transfer.size, raw.transfer.start, raw.transfer.tool, raw.transfer.port
+            raw.transfer.size,
+            raw.transfer.start,
+            raw.transfer.tool,
+            raw.transfer.port,
+            raw.transfer.congestion_control,
         )
         return Experiment(
             name=raw.name,
@@ -84,7 +88,9 @@ class _Resolver:
             traffic=Traffic(raw.traffic.channels, raw.traffic.flow_sizes, raw.traffic.port),
             transfer=transfer,
             ping=PingSeries(raw.ping.interval),
-            tcp=TcpSettings(raw.tcp.congestion_control, raw.tcp.ecn, raw.tcp.buffer_max),
+            tcp=TcpSettings(
+                raw.tcp.congestion_control, raw.tcp.ecn, raw.tcp.buffer_max, tuple(raw.tcp.servers.items())
+            ),
         )
 
     def resolve_links(self, beside: Beside) -> Iterator[Link]:
@@ -105,6 +111,7 @@ class _Resolver:
         self.check_chain(lab, network)
         self.check_links(lab, network)
         self.check_latency(lab, network)
+        self.check_servers(lab, network)
         self.check_roles(lab, network)
         if lab.is_wired:
             self.check_capacity(lab, network)
@@ -155,6 +162,19 @@ class _Resolver:
                 self.wrong(
                     place, f"no delay box carries the latency class {name!r}; {suggest(name, classes, 'classes')}"
                 )
+
+    def check_servers(self, lab: Lab, network: Network) -> None:
+        """Only world servers have a congestion control of their own: they send what the channels receive."""
+        roles = {host.name: host.role for host in network.hosts}
+        servers = [host.name for host in network.with_role(HostRole.WORLD_SERVER)]
+        for server in self.raw.tcp.servers:
+            place = ("tcp", "servers", server)
+            if not lab.knows("hosts", server):
+                self.wrong(place, f"unknown world server {server!r}; {suggest(server, servers, 'world servers')}")
+            elif roles.get(server) is HostRole.WORLD_SPECIAL:
+                self.wrong(place, "it sends the transfer alone; write transfer: congestion_control instead")
+            elif roles.get(server, HostRole.WORLD_SERVER) is not HostRole.WORLD_SERVER:
+                self.wrong(place, f"a host of role {roles[server].value} sends no load; name world servers only")
 
     def check_roles(self, lab: Lab, network: Network) -> None:
         needed = _NEEDED | (_NEEDED_FOR_LOAD if self.raw.traffic.channels else {})

@@ -24,6 +24,7 @@ ENTRY = {  # sections whose keys are names, and what one entry is called
     "taps": "tap",
     "links": "link",
     "latency": "latency of",
+    "servers": "server",
 }
 _MOST_LISTED = 12
 _ALIKE = 0.6  # what difflib calls a close match
