@@ -8,7 +8,7 @@ use crate::engine::{Program, obey, text};
 use crate::link::LinkProgram;
 use crate::report::Line;
 use crate::request::{self, Request};
-use netio::packet::{Received, VlanTag};
+use netio::frame::{Received, VlanTag};
 use serde_json::Value;
 use std::path::Path;
 

@@ -8,7 +8,7 @@ use crate::frame::{Lengths, with_tag};
 use crate::report::{ClassCounters, ClassMeasurement, DelayBox, Lateness};
 use crate::request::Change;
 use link_model::{ConfigError, DelayLine, Histogram, LinkChange, SplitMix64};
-use netio::packet::Received;
+use netio::frame::Received;
 
 const TRUNK: usize = 0;
 
@@ -71,7 +71,7 @@ impl Program for DelayProgram {
     }
 
     fn arrival(&mut self, _port: usize, now: u64, received: &Received<'_>) {
-        let vlan = received.vlan.map(netio::packet::VlanTag::id);
+        let vlan = received.vlan.map(netio::frame::VlanTag::id);
         let Some(class) = self
             .classes
             .iter_mut()

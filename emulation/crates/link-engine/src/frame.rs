@@ -2,7 +2,7 @@
 //! What a link has to know of an Ethernet frame: how long its packet is, and its VLAN tag.
 
 use crate::config::Counted;
-use netio::packet::VlanTag;
+use netio::frame::VlanTag;
 
 const ETHERNET_HEADER: usize = 14;
 const TYPE_OFFSET: usize = 12;

@@ -10,7 +10,7 @@ use crate::report::{
 };
 use crate::request::{Change, Towards};
 use link_model::{ConfigError, Count, Histogram, Link, LinkSettings, SplitMix64};
-use netio::packet::Received;
+use netio::frame::Received;
 
 /// Ports in the order in which the engine opens them, and directions by the port they begin at.
 const WORLD: usize = 0;

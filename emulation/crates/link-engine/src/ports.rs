@@ -4,8 +4,9 @@
 use crate::clock::{RealTimeOffset, monotonic_ns};
 use crate::error::{BadConfiguration, EngineError};
 use crate::frame::longest_frame;
+use netio::frame::Received;
 use netio::interface::Interface;
-use netio::packet::{PacketSocket, Received, SEND_BATCH};
+use netio::packet::{PacketSocket, SEND_BATCH};
 use rustix::fd::{AsFd, BorrowedFd};
 use std::io;
 

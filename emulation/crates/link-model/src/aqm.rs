@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Active queue management for comparison with drop-tail: who decides on packets that the queue has room for.
 
+use crate::bounds::probability;
 use crate::codel::CoDel;
-use crate::config::probability;
 use crate::queue::{Queue, Waiting};
 use crate::red::{Arrival, Red};
 use crate::{ConfigError, Nanoseconds, SplitMix64};

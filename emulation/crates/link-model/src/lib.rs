@@ -15,6 +15,7 @@
 //! lateness cannot accumulate.
 
 mod aqm;
+mod bounds;
 mod codel;
 mod conditions;
 mod config;
@@ -33,7 +34,8 @@ mod trace;
 mod windows;
 
 pub use aqm::AqmSettings;
-pub use config::{ConfigError, DelaySettings, LinkChange, LinkSettings};
+pub use bounds::ConfigError;
+pub use config::{DelaySettings, LinkChange, LinkSettings};
 pub use delay_line::DelayLine;
 pub use histogram::Histogram;
 pub use jitter::{JitterKind, JitterSettings};

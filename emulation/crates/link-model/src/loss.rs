@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Loss of packets on their way into the link: what the queue never sees.
 
-use crate::config::probability;
+use crate::bounds::probability;
 use crate::{ConfigError, SplitMix64};
 use serde::{Deserialize, Serialize};
 

@@ -6,8 +6,8 @@
 //! times the frames of version 2's fixed slots. The kernel hands a block over when it is full, or at the
 //! second expiry of a timer that runs all the while.
 
-use crate::packet::{Received, VlanTag};
-use crate::ring::{set_option, share};
+use crate::frame::{Received, VlanTag};
+use crate::raw::{set_option, share};
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::OwnedFd;

@@ -2,9 +2,10 @@
 //! Listening on one interface: every frame that passes there, cut to its headers by the kernel.
 
 use crate::block_ring::BlockRing;
+use crate::frame::Received;
 use crate::interface::Interface;
-use crate::packet::{Received, bind, take_error, unbound};
-use crate::process::check;
+use crate::raw::{bind, take_error, unbound};
+use crate::syscall::check;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 

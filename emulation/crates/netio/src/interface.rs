@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Network interfaces of the calling thread's namespace: index, MTU, state, offloads.
 
-use crate::process::check;
+use crate::syscall::check;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

@@ -7,10 +7,13 @@
 
 mod block_ring;
 pub mod capture;
+pub mod frame;
 pub mod interface;
 pub mod packet;
 pub mod process;
+mod raw;
 mod ring;
 pub mod schedule;
 pub mod stream;
+mod syscall;
 pub mod termination;

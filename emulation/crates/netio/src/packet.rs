@@ -1,61 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Raw Ethernet on one interface: every frame that arrives there, whoever it is for, and sending.
 
+use crate::frame::Received;
 use crate::interface::Interface;
-use crate::process::check;
-use crate::ring::{Ring, set_option};
+use crate::raw::{bind, set_option, take_error, unbound};
+use crate::ring::Ring;
+use crate::syscall::check;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// Most frames that one call of [`PacketSocket::send`] passes to the kernel.
 pub const SEND_BATCH: usize = 64;
 /// Room for frames passed to the kernel and not yet with the driver.
 const SEND_BUFFER_BYTES: libc::c_int = 4 << 20;
-
-/// A frame in the receive ring.
-#[derive(Debug)]
-pub struct Received<'a> {
-    /// When the kernel saw it, `CLOCK_REALTIME` in ns since 1970.
-    pub real_time_ns: u64,
-    /// Length on the wire without `vlan`; more than `frame` if that was cut.
-    pub wire_bytes: u32,
-    /// From the destination address on, without `vlan`.
-    pub frame: &'a [u8],
-    /// The outer VLAN tag, which Linux takes out of the frame.
-    pub vlan: Option<VlanTag>,
-    /// The sender left the transport checksum to hardware that is not there: whoever gets this frame
-    /// will discard it as corrupt.
-    pub checksum_missing: bool,
-}
-
-/// An 802.1Q or 802.1ad tag.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct VlanTag {
-    /// Priority, drop eligibility and VLAN id (tag control information).
-    pub control: u16,
-    /// 0x8100 or 0x88a8 (tag protocol identifier).
-    pub protocol: u16,
-}
-
-impl VlanTag {
-    /// The tag that a ring's header tells of, `status` being its `tp_status`.
-    pub(crate) fn told(status: u32, control: u16, protocol: u16) -> Option<Self> {
-        (status & libc::TP_STATUS_VLAN_VALID != 0).then_some(Self {
-            control,
-            protocol: if status & libc::TP_STATUS_VLAN_TPID_VALID == 0 {
-                libc::ETH_P_8021Q as u16
-            } else {
-                protocol
-            },
-        })
-    }
-
-    /// VLAN id, 0 to 4095.
-    #[must_use]
-    pub fn id(self) -> u16 {
-        self.control & 0xfff
-    }
-}
 
 /// A packet socket on one interface: promiscuous, blind to what this machine sends there.
 ///
@@ -187,54 +144,5 @@ fn raise_send_buffer(socket: &OwnedFd) {
                 size_of::<libc::c_int>() as libc::socklen_t,
             );
         }
-    }
-}
-
-/// A packet socket that receives nothing yet: its protocol is 0 until [`bind`].
-pub(crate) fn unbound() -> io::Result<OwnedFd> {
-    // SAFETY: creates a descriptor; nothing else holds it.
-    let socket = unsafe {
-        libc::socket(
-            libc::AF_PACKET,
-            libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
-            0,
-        )
-    };
-    check(socket)?;
-    // SAFETY: `socket` was just created and is owned by nobody else.
-    Ok(unsafe { OwnedFd::from_raw_fd(socket) })
-}
-
-/// Let `socket` receive every frame of `interface`, whoever it is for.
-pub(crate) fn bind(socket: &OwnedFd, interface: &Interface) -> io::Result<()> {
-    let index = libc::c_int::try_from(interface.index)
-        .map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))?;
-    let promiscuous = libc::packet_mreq {
-        mr_ifindex: index,
-        mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
-        mr_alen: 0,
-        mr_address: [0; 8],
-    };
-    set_option(socket, libc::PACKET_ADD_MEMBERSHIP, &promiscuous)?;
-    // SAFETY: `sockaddr_ll` is plain old data, for which all zeros is a value.
-    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-    address.sll_family = libc::AF_PACKET as libc::c_ushort;
-    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
-    address.sll_ifindex = index;
-    // SAFETY: pointer and length describe `address`, which the kernel only reads.
-    check(unsafe {
-        libc::bind(
-            socket.as_raw_fd(),
-            (&raw const address).cast(),
-            size_of_val(&address) as libc::socklen_t,
-        )
-    })
-}
-
-/// The error that makes `socket` poll as failed, and clear it.
-pub(crate) fn take_error(socket: &OwnedFd) -> Option<io::Error> {
-    match rustix::net::sockopt::socket_error(socket) {
-        Ok(Ok(())) => None,
-        Ok(Err(error)) | Err(error) => Some(error.into()),
     }
 }

@@ -5,6 +5,8 @@
 //! its network namespace, becomes leader of a session and process group of its own (so that the
 //! whole group can be signalled by `-pid`), and is killed by the kernel when its parent dies.
 
+use crate::syscall::check;
+use crate::termination;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -38,7 +40,7 @@ pub fn configure_child(command: &mut Command, netns: Option<&Path>) -> io::Resul
                 return Err(io::Error::from_raw_os_error(libc::ESRCH));
             }
             check(libc::setsid())?;
-            crate::termination::unblock_all()?; // the standard library passes the mask on
+            termination::unblock_all()?; // the standard library passes the mask on
             if let Some(namespace) = &namespace {
                 check(libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET))?;
             }
@@ -77,14 +79,6 @@ pub fn enter_network_namespace(netns: &Path) -> io::Result<()> {
     let namespace = File::open(netns)?;
     // SAFETY: setns takes a descriptor that `namespace` keeps open during the call.
     check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) })
-}
-
-/// The result of a system call that answers -1 and sets errno when it fails.
-pub(crate) fn check(result: libc::c_int) -> io::Result<()> {
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -138,5 +132,17 @@ mod tests {
         let error =
             configure_child(&mut command, Some(Path::new("/proc/self/ns/no-such"))).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_configured_child_can_be_terminated_although_we_cannot() {
+        let child = std::thread::spawn(|| {
+            termination::requests().unwrap(); // of this thread only
+            let mut command = Command::new("grep");
+            command.args(["-q", "^SigBlk:\t0*$", "/proc/self/status"]);
+            configure_child(&mut command, None).unwrap();
+            command.status().unwrap()
+        });
+        assert!(child.join().unwrap().success());
     }
 }

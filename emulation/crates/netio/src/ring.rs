@@ -5,10 +5,10 @@
 //! Version 2 and not 3: version 3 hands packets over in blocks, which are closed by a timer of a
 //! millisecond or more when traffic is sparse; version 2 hands over each packet at once.
 
-use crate::packet::{Received, VlanTag};
-use crate::process::check;
+use crate::frame::{Received, VlanTag};
+use crate::raw::{set_option, share};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -106,38 +106,4 @@ impl Drop for Ring {
             libc::munmap(self.base.as_ptr().cast(), FRAMES as usize * self.slot_bytes);
         }
     }
-}
-
-/// Map the ring of `socket`, whose blocks have `bytes` in all.
-pub(crate) fn share(socket: &OwnedFd, bytes: usize) -> io::Result<NonNull<u8>> {
-    // SAFETY: a new mapping at an address of the kernel's choice replaces nothing; the kernel checks
-    // that its length is that of the ring.
-    let base = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            bytes,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED,
-            socket.as_raw_fd(),
-            0,
-        )
-    };
-    if base == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
-    NonNull::new(base.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))
-}
-
-/// Set an option of level `SOL_PACKET`.
-pub(crate) fn set_option<T>(socket: &OwnedFd, name: libc::c_int, option: &T) -> io::Result<()> {
-    // SAFETY: pointer and length describe `option`, which the kernel only reads.
-    check(unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_PACKET,
-            name,
-            std::ptr::from_ref(option).cast(),
-            size_of::<T>() as libc::socklen_t,
-        )
-    })
 }

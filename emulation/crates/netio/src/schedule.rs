@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Being awake in time: timer slack, real-time scheduling, memory that stays in memory.
 
-use crate::process::check;
+use crate::syscall::check;
 use std::io;
 
 /// Ask that timers of the calling thread fire when they are due: the kernel otherwise delays them by

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! TCP socket options that neither the standard library nor `rustix` reaches.
 
-use crate::process::check;
+use crate::syscall::check;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Requests to end (SIGTERM, SIGINT, SIGHUP) as a descriptor that a poll loop can watch.
 
-use crate::process::check;
+use crate::syscall::check;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -45,22 +45,5 @@ pub(crate) fn unblock_all() -> io::Result<()> {
             none.as_ptr(),
             ptr::null_mut(),
         ))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::process::Command;
-
-    #[test]
-    fn a_configured_child_can_be_terminated_although_we_cannot() {
-        let child = std::thread::spawn(|| {
-            super::requests().unwrap(); // of this thread only
-            let mut command = Command::new("grep");
-            command.args(["-q", "^SigBlk:\t0*$", "/proc/self/status"]);
-            crate::process::configure_child(&mut command, None).unwrap();
-            command.status().unwrap()
-        });
-        assert!(child.join().unwrap().success());
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Source: <https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcap/>.
 
-use netio::packet::Received;
+use netio::frame::Received;
 
 const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
 const VERSION: [u16; 2] = [2, 4];
@@ -74,7 +74,7 @@ pub(crate) fn whole(records: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use netio::packet::VlanTag;
+    use netio::frame::VlanTag;
 
     fn received(frame: &[u8], vlan: Option<VlanTag>) -> Received<'_> {
         Received {

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What every packet socket is made with (packet(7)): the socket, its options, its shared memory, its interface.
+
+use crate::interface::Interface;
+use crate::syscall::check;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+
+/// A packet socket that receives nothing yet: its protocol is 0 until [`bind`].
+pub(crate) fn unbound() -> io::Result<OwnedFd> {
+    // SAFETY: creates a descriptor; nothing else holds it.
+    let socket = unsafe {
+        libc::socket(
+            libc::AF_PACKET,
+            libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
+            0,
+        )
+    };
+    check(socket)?;
+    // SAFETY: `socket` was just created and is owned by nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(socket) })
+}
+
+/// Let `socket` receive every frame of `interface`, whoever it is for.
+pub(crate) fn bind(socket: &OwnedFd, interface: &Interface) -> io::Result<()> {
+    let index = libc::c_int::try_from(interface.index)
+        .map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))?;
+    let promiscuous = libc::packet_mreq {
+        mr_ifindex: index,
+        mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    set_option(socket, libc::PACKET_ADD_MEMBERSHIP, &promiscuous)?;
+    // SAFETY: `sockaddr_ll` is plain old data, for which all zeros is a value.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as libc::c_ushort;
+    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    address.sll_ifindex = index;
+    // SAFETY: pointer and length describe `address`, which the kernel only reads.
+    check(unsafe {
+        libc::bind(
+            socket.as_raw_fd(),
+            (&raw const address).cast(),
+            size_of_val(&address) as libc::socklen_t,
+        )
+    })
+}
+
+/// The error that makes `socket` poll as failed, and clear it.
+pub(crate) fn take_error(socket: &OwnedFd) -> Option<io::Error> {
+    match rustix::net::sockopt::socket_error(socket) {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) | Err(error) => Some(error.into()),
+    }
+}
+
+/// Map the ring of `socket`, whose blocks have `bytes` in all.
+pub(crate) fn share(socket: &OwnedFd, bytes: usize) -> io::Result<NonNull<u8>> {
+    // SAFETY: a new mapping at an address of the kernel's choice replaces nothing; the kernel checks
+    // that its length is that of the ring.
+    let base = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED,
+            socket.as_raw_fd(),
+            0,
+        )
+    };
+    if base == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    NonNull::new(base.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))
+}
+
+/// Set an option of level `SOL_PACKET`.
+pub(crate) fn set_option<T>(socket: &OwnedFd, name: libc::c_int, option: &T) -> io::Result<()> {
+    // SAFETY: pointer and length describe `option`, which the kernel only reads.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            name,
+            std::ptr::from_ref(option).cast(),
+            size_of::<T>() as libc::socklen_t,
+        )
+    })
+}
