@@ -12,6 +12,7 @@ from typing import Any
 from atoll.model.errors import MachineError
 from atoll_emulation import namespaces, ovs
 from atoll_emulation.backends import missing_for_tc
+from atoll_emulation.congestion import offered_here
 from atoll_emulation.mininet_path import find_mininet
 
 # tool: Debian package
@@ -114,6 +115,7 @@ def describe_machine() -> dict[str, Any]:
     """Passive and probed facts of this machine, for ``check --machine`` and the run's manifest."""
     _complete_path()
     without_tc = missing_for_tc()
+    controls = offered_here()
     return {
         "kernel": platform.release(),
         "architecture": platform.machine(),
@@ -124,4 +126,5 @@ def describe_machine() -> dict[str, Any]:
         "datapath": "kernel" if ovs.kernel_has_datapath() else "userspace",
         "link_backends": ", ".join(["engine", *([] if without_tc else ["tc"])]),
         "tc_backend": without_tc[0] if without_tc else "usable",
+        "congestion_controls": str(controls),
     }

@@ -1,40 +1,68 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``atoll check FILE...``: are these descriptions right? Reads files and nothing else."""
+"""``atoll check FILE...``: are these descriptions right? Reads files, and only with --machine looks around."""
 
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
-from atoll.model.errors import DescriptionError, Mistake
+from atoll.model.errors import DescriptionError, MachineError, Mistake
 from atoll.model.experiment import Experiment
 from atoll.model.network import Network
 
 
-def check(paths: list[Path], as_json: bool) -> int:
-    """Say of each file that it is right, or what is wrong with it; the exit code (2: a mistake).
+def check(paths: list[Path], as_json: bool, *, machine: bool = False) -> int:
+    """Say of each file that it is right, or what is wrong with it; the exit code (2: a mistake, 1: the machine lacks).
 
     What is right goes to standard output, one line a file; mistakes to standard error, one line each, none twice
-    (several experiments may share a lab). With ``as_json`` one object on standard output says it all.
+    (several experiments may share a lab). With ``as_json`` one object on standard output says it all. ``machine``
+    also tells what this machine can run, and what the experiments name that its kernel does not have.
     """
     from atoll.model.document import label  # pydantic and ruamel.yaml take 0.1 s: --help does without
     from atoll.model.load import load_any
 
     right: dict[str, str] = {}
+    experiments: list[Experiment] = []
     mistakes: dict[Mistake, None] = {}  # an ordered set
     for path in paths:
         try:
-            right[label(path)] = summary(*load_any(path))
+            network, experiment = load_any(path)
         except DescriptionError as error:
             mistakes |= dict.fromkeys(error.mistakes)
+        else:
+            right[label(path)] = summary(network, experiment)
+            experiments += [experiment] if experiment else []
+    facts, lacks = _machine(experiments) if machine else ({}, [])
     if as_json:
         wrong = [{"file": one.file, "line": one.line, "message": one.message} for one in mistakes]
-        print(json.dumps({"ok": not mistakes, "mistakes": wrong}))
+        found = {"machine": facts, "lacks": lacks} if machine else {}
+        print(json.dumps({"ok": not (mistakes or lacks), "mistakes": wrong, **found}))
     else:
         for file, text in right.items():
             print(f"{file}: ok ({text})")
-        for mistake in mistakes:
-            print(mistake, file=sys.stderr)
-    return DescriptionError.exit_code if mistakes else 0
+        for name, fact in facts.items():
+            print(f"{name:<19} {fact}")
+        for line in (*mistakes, *lacks):
+            print(line, file=sys.stderr)
+    if mistakes:
+        return DescriptionError.exit_code
+    return MachineError.exit_code if lacks else 0
+
+
+def _machine(experiments: list[Experiment]) -> tuple[dict[str, Any], list[str]]:
+    """The machine's facts, and what it lacks for an emulated lab and for these experiments on it."""
+    from atoll_emulation.congestion import missing_controls, offered_by_virtual_kernel, offered_here
+    from atoll_emulation.machine import describe_machine, require_machine
+
+    lacks: list[str] = []
+    try:
+        require_machine()
+    except MachineError as error:
+        lacks = str(error).splitlines()
+    here, virtual = offered_here(), offered_by_virtual_kernel()
+    for experiment in experiments:
+        lacks += missing_controls(experiment, here, virtual)
+    return describe_machine(), lacks
 
 
 def summary(network: Network, experiment: Experiment | None) -> str:

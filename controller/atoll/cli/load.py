@@ -14,6 +14,7 @@ from atoll.model.plan import Backend
 from atoll.model.raw_experiment import LONGEST_RUN, SHORTEST_RUN
 from atoll.model.units import Duration
 from atoll_emulation.backends import missing_for_tc
+from atoll_emulation.congestion import missing_controls, offered_by_virtual_kernel, offered_here
 
 
 def experiment_with(path: Path, seed: int | None, duration: str | None) -> tuple[Network, Experiment]:
@@ -54,6 +55,15 @@ def require_backend(network: Network, experiment: Experiment | None, backend: Ba
     if experiment is not None:
         make_plan(network, experiment, backend)
     lacks = missing_for_tc()
+    if lacks:
+        raise MachineError("\n".join(lacks))
+
+
+def require_controls(experiment: Experiment, place: str) -> None:
+    """Refuse congestion controls that the place's kernel does not have (MachineError, a line for each)."""
+    virtual = offered_by_virtual_kernel()
+    here = (virtual, None) if place == "virtual" else (offered_here(), virtual)
+    lacks = missing_controls(experiment, *here)
     if lacks:
         raise MachineError("\n".join(lacks))
 

@@ -70,15 +70,11 @@ def check(
 ) -> None:
     """Check descriptions: every mistake at once, nothing touched."""
     from atoll.cli.check import check as check_files
-    from atoll.cli.machine import check_machine
 
     if not files and not machine:
         print("name at least one file, or --machine", file=sys.stderr)
         raise typer.Exit(2)
-    code = check_files(files, as_json=json) if files else 0
-    if machine:
-        code = code or check_machine(as_json=json)
-    raise typer.Exit(code)
+    raise typer.Exit(check_files(files or [], json, machine=machine))
 
 
 @app.command(epilog="Example: atoll plan examples/geo.yaml")

@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.status import Status
 
-from atoll.cli.load import experiment_with, require_backend, require_place
+from atoll.cli.load import experiment_with, require_backend, require_controls, require_place
 from atoll.keeper.client import KeeperClient, KeeperDiedError, OwnKeeper, connected
 from atoll.model.codec import to_json
 from atoll.model.errors import LabError, PlanError
@@ -47,6 +47,7 @@ def run_experiment(
     _require_writable(runs)
     require_machine()
     require_backend(network, experiment, backend)
+    require_controls(experiment, place)
     return asyncio.run(_Verb(network, experiment, runs, backend, started_ns, as_json=as_json).execute(keep=keep))
 
 

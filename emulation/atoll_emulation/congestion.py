@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Congestion controls: which ones the kernel of a place has, and whether an experiment asks for others."""
+
+import os
+import platform
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from atoll.model.experiment import Experiment
+from atoll.model.wording import suggest
+
+_AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
+_MODULES = Path("/lib/modules")
+_VIRTUAL_CONFIG = Path(__file__).parent / "uml" / "virtual.config"
+_BUILT_IN = re.compile(r"^CONFIG_TCP_CONG_(\w+)=y$", re.MULTILINE)
+_SWITCH = "ADVANCED"  # CONFIG_TCP_CONG_ADVANCED only lets the others be chosen
+_OTHERWISE_CALLED = {"hstcp": "highspeed"}  # net/ipv4/Kconfig's name: the kernel's own
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a kernel has. ``loadable`` ones are modules it loads when a socket asks, ``unloaded`` ones if told to."""
+
+    kernel: str  # as messages call it
+    available: frozenset[str]
+    loadable: frozenset[str] = frozenset()
+    unloaded: frozenset[str] = frozenset()
+
+    @property
+    def usable(self) -> frozenset[str]:
+        """Those that sockets get for asking."""
+        return self.available | self.loadable
+
+    def __str__(self) -> str:
+        return ", ".join(sorted(self.usable))
+
+
+def offered_here(available: Path = _AVAILABLE, modules: Path = _MODULES, *, root: bool | None = None) -> Offer:
+    """What this machine's kernel has; only for root does it load modules (``capable(CAP_NET_ADMIN)``, tcp_cong.c)."""
+    release = platform.release()
+    try:
+        loaded = frozenset(available.read_text(encoding="ascii").split())
+    except OSError:
+        loaded = frozenset(["reno"])  # part of every kernel with TCP
+    found = frozenset(file.name.split(".")[0][4:] for file in (modules / release).glob("kernel/net/ipv4/tcp_*.ko*"))
+    other = found - loaded - {"diag"}  # tcp_diag is what ss asks
+    kernel = f"this kernel ({release})"
+    if os.geteuid() == 0 if root is None else root:
+        return Offer(kernel, loaded, loadable=other)
+    return Offer(kernel, loaded, unloaded=other)
+
+
+def offered_by_virtual_kernel(config: Path = _VIRTUAL_CONFIG) -> Offer:
+    """What the virtual kernel has, by the configuration it is built from: all of it built in."""
+    found: list[str] = _BUILT_IN.findall(config.read_text(encoding="utf-8"))
+    chosen = [name.lower() for name in found if name != _SWITCH]
+    return Offer("the virtual kernel", frozenset(["reno", *(_OTHERWISE_CALLED.get(name, name) for name in chosen)]))
+
+
+def missing_controls(experiment: Experiment, offer: Offer, elsewhere: Offer | None = None) -> list[str]:
+    """A line for each congestion control that the experiment names and ``offer`` lacks: which, and what to do.
+
+    ``elsewhere`` is what ``--on virtual`` has, if that is an alternative.
+    """
+    lacks: list[str] = []
+    for control, keys in sorted(experiment.congestion_controls.items()):
+        if control in offer.usable:
+            continue
+        where = f"{experiment.file}: {', '.join(keys)}: congestion control {control!r}"
+        if control in offer.unloaded:
+            lacks.append(f"{where} is a module that is not loaded: modprobe tcp_{control} (as root)")
+        elif elsewhere is not None and control in elsewhere.usable:
+            lacks.append(f"{where} is not in {offer.kernel}, which has {offer}; --on virtual has it")
+        else:
+            everywhere = offer.usable | elsewhere.usable if elsewhere else offer.usable
+            known = suggest(control, sorted(everywhere), "ones")
+            lacks.append(f"{where} is not in {offer.kernel}; {known}")
+    return lacks

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Congestion controls are compared with what the kernel of the place has, and a missing one is told in one line."""
+
+import json
+import os
+import platform
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from atoll.cli.check import check
+from atoll.cli.load import require_controls
+from atoll.model.errors import MachineError
+from atoll.model.experiment import Experiment
+from atoll.model.load import load_experiment
+from atoll_emulation.congestion import Offer, missing_controls, offered_by_virtual_kernel, offered_here
+
+HERE = Offer("this kernel (6.18)", frozenset({"reno", "cubic"}), frozenset({"bbr"}), frozenset({"vegas"}))
+
+
+@pytest.fixture(scope="module")
+def geo(project):
+    return load_experiment(project / "examples/geo.yaml")[1]
+
+
+def naming(geo: Experiment, control: str, **servers: str) -> Experiment:
+    return replace(geo, file="e.yaml", tcp=replace(geo.tcp, congestion_control=control, servers=tuple(servers.items())))
+
+
+@pytest.mark.parametrize("control", ["reno", "cubic", "bbr"])
+def test_what_is_there_or_loaded_when_a_socket_asks_is_not_missing(geo, control):
+    assert missing_controls(naming(geo, control), HERE) == []
+
+
+def test_a_missing_one_is_told_once_with_where_it_is_named_what_there_is_and_which_place_has_it(geo):
+    (told,) = missing_controls(naming(geo, "hybla", w1="hybla", w2="cubic"), HERE, offered_by_virtual_kernel())
+    assert told == (
+        "e.yaml: tcp.congestion_control, tcp.servers.w1: congestion control 'hybla' is not in this kernel (6.18), "
+        "which has bbr, cubic, reno; --on virtual has it"
+    )
+
+
+def test_a_module_that_a_plain_user_cannot_load_has_its_remedy(geo):
+    told = missing_controls(naming(geo, "vegas"), HERE, offered_by_virtual_kernel())
+    assert [line.split(": ", 2)[2] for line in told] == [
+        "congestion control 'vegas' is a module that is not loaded: modprobe tcp_vegas (as root)"
+    ]
+
+
+def test_one_that_no_kernel_has_is_likened_to_one_that_there_is(geo):
+    (told,) = missing_controls(naming(geo, "hybra"), HERE, offered_by_virtual_kernel())
+    assert "'hybra' is not in this kernel (6.18); did you mean 'hybla'?" in told
+
+
+def test_the_virtual_kernel_has_what_linux_has():
+    assert {"reno", "cubic", "bbr", "hybla", "htcp", "highspeed", "westwood"} <= offered_by_virtual_kernel().usable
+    assert not offered_by_virtual_kernel().usable & {"advanced", "hstcp"}
+
+
+def test_modules_are_loaded_for_root_only(tmp_path):
+    loaded = tmp_path / "available"
+    loaded.write_text("reno cubic\n")
+    modules = tmp_path / platform.release() / "kernel/net/ipv4"
+    modules.mkdir(parents=True)
+    for name in ("tcp_cubic.ko", "tcp_hybla.ko.xz", "tcp_diag.ko", "udp_diag.ko"):
+        (modules / name).touch()
+    root, user = (offered_here(loaded, tmp_path, root=who) for who in (True, False))
+    assert (root.available, root.loadable, root.unloaded) == ({"reno", "cubic"}, {"hybla"}, set())
+    assert (user.available, user.loadable, user.unloaded) == ({"reno", "cubic"}, set(), {"hybla"})
+
+
+def test_this_kernel_has_reno(geo):
+    assert "reno" in offered_here().usable
+    require_controls(naming(geo, "reno"), "mininet")
+
+
+def test_a_run_is_refused_before_anything_starts(geo):
+    with pytest.raises(MachineError, match=r"congestion control 'hybra' is not in this kernel"):
+        require_controls(naming(geo, "hybra"), "mininet")
+    with pytest.raises(MachineError, match=r"congestion control 'hybra' is not in the virtual kernel"):
+        require_controls(naming(geo, "hybra"), "virtual")
+
+
+def test_check_compares_with_the_machine_only_when_asked_to(project, tmp_path, monkeypatch, capsys):
+    text = (project / "examples/geo.yaml").read_text(encoding="utf-8")
+    lab = os.path.relpath(project / "emulation/labs/island.yaml", tmp_path)
+    text = text.replace("../emulation/labs/island.yaml", lab).replace("control: cubic", "control: hybra")
+    (tmp_path / "e.yaml").write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert check([Path("e.yaml")], as_json=False) == 0
+    capsys.readouterr()
+    assert check([Path("e.yaml")], as_json=True, machine=True) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["ok"] is False
+    assert "reno" in found["machine"]["congestion_controls"]
+    assert any("congestion control 'hybra' is not in this kernel" in line for line in found["lacks"])
