@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """First process of the kernel: a root of its own over the machine's files, then the command, then power off.
 
-Two scripts, since the root changes between them. They live in a directory that the guest sees under the same name as
-the host does; the command's exit status comes back in a file there.
+Pure: scripts as text. ``furnish`` runs outside, in the namespaces made for the kernel, and lays everything out below
+PLACE; ``init`` is what the kernel starts, ``run`` what ``init`` becomes once the root has changed.
 """
 
 import shlex
@@ -13,28 +13,28 @@ from pathlib import Path
 OUTPUT = Path("/out")
 """Where the guest sees the output directory."""
 
+PLACE = Path("/sys")
+"""Where the kernel, its scripts, its memory and the output directory are in its namespaces: the same for every kernel
+on every machine, because command line and paths are part of what a kernel's random numbers come from. /sys, since it
+exists everywhere, no file of a user's is in it, and neither kernel nor guest look at the machine's."""
+
+_TOP = PLACE / "top"
+_INSIDE = Path("/run/uml")  # PLACE as seen from the furnished root
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+OVS_COUNTS_CPUS_AFTER_S = 11
+"""Open vSwitch 3.1 counts processors when the monotonic clock passes 10 s, and takes those it has for none before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Guest:
-    """What is to be run inside, and the host directories it uses (absolute, without commas: mount(8) splits there)."""
+    """What is to be run inside."""
 
     command: Sequence[str]
-    directory: Path  # where the command starts
-    output: Path  # shown inside as OUTPUT, written to for real
-    work: Path  # holds the scripts, the modules and the status file
+    directory: Path  # where the command starts; absolute
     environment: Mapping[str, str]
-
-    @property
-    def status_file(self) -> Path:
-        """Where the exit status comes back, as a decimal number."""
-        return self.work / "status"
-
-    @property
-    def module_root(self) -> Path:
-        """What ``modprobe -d`` takes: the kernel's modules are at lib/modules below."""
-        return self.work / "root"
+    modules: Path | None  # the kernel's modules, in a directory named after its release; None: all are built in
+    sleep_s: int  # before the command
 
     def init(self) -> str:
         """The script that furnishes the root: busybox alone, because set-user-id tools fail for a plain user.
@@ -44,41 +44,71 @@ class Guest:
         as well, so the modules must be where they look. ``nosuid``: to a plain user's root, set-user-id files belong
         to nobody.
         """
-        work, output, modules = (shlex.quote(str(path)) for path in (self.work, self.output, self.module_root))
+        load_overlay = f"modprobe -d {PLACE} overlay\n" if self.modules else ""
+        bind_modules = f"mkdir -p $N/lib/modules\nm --bind $N{_INSIDE}/lib/modules $N/lib/modules\n"
         return f"""#!/bin/busybox sh
 export PATH={_PATH} HOME=/root TERM=dumb
 m() {{ busybox mount "$@"; }}
 m -t proc proc /proc
-modprobe -d {modules} overlay
-m -t tmpfs tmpfs /mnt
-mkdir /mnt/upper /mnt/work /mnt/root
-N=/mnt/root
-m -t overlay -o nosuid,lowerdir=/,upperdir=/mnt/upper,workdir=/mnt/work overlay $N
+{load_overlay}m -t tmpfs tmpfs {_TOP}
+mkdir {_TOP}/upper {_TOP}/work {_TOP}/root
+N={_TOP}/root
+m -t overlay -o nosuid,lowerdir=/,upperdir={_TOP}/upper,workdir={_TOP}/work overlay $N
 m -t proc proc $N/proc
 m -t sysfs sysfs $N/sys
 m -t devtmpfs dev $N/dev
-mkdir -p $N/dev/pts $N/dev/shm $N{OUTPUT} $N/lib/modules
+mkdir -p $N/dev/pts $N/dev/shm $N{OUTPUT}
 m -t devpts devpts $N/dev/pts
 m -t tmpfs shm $N/dev/shm
 m -t tmpfs -o mode=755 run $N/run
-m -t hostfs -o {output} none $N{OUTPUT}
-mkdir -p $N{work}
-m -t hostfs -o {work} none $N{work}
-m --bind $N{modules}/lib/modules $N/lib/modules
-cd $N
+m -t hostfs -o {PLACE}/out none $N{OUTPUT}
+mkdir $N{_INSIDE}
+m -t hostfs -o {PLACE} none $N{_INSIDE}
+{bind_modules if self.modules else ""}cd $N
 busybox pivot_root . mnt
 busybox umount -l /mnt
-exec /bin/sh {work}/run
+exec /bin/sh {_INSIDE}/run
 """
 
     def run(self) -> str:
-        """The script that runs the command on the furnished root, after what every distribution's boot does as well."""
+        """The script that runs the command on the furnished root, after what every distribution's boot does as well.
+
+        ``poweroff -f`` writes nothing back, hence the ``sync``.
+        """
         exports = "".join(f"export {name}={shlex.quote(text)}\n" for name, text in self.environment.items())
-        return f"""modprobe ipv6
+        return f"""{"modprobe ipv6" if self.modules else ":"}
 ip link set lo up
 hostname virtual
 {exports}cd {shlex.quote(str(self.directory))}
+{f"sleep {self.sleep_s}" if self.sleep_s else ":"}
 {shlex.join(self.command)}
-echo $? > {shlex.quote(str(self.status_file))}
+echo $? > {_INSIDE}/status
+sync
 busybox poweroff -f
 """
+
+    def furnish(self, kernel: Path, shim: Path | None, output: Path, memory_mb: int) -> str:
+        """The script of the first process outside: lays PLACE out, runs its arguments, prints the command's status.
+
+        What is in memory here dies with the namespaces, whatever happens: no file is ever left behind. The kernel's
+        memory is there, too: /dev/shm is small in some containers. The kernel writes to standard error.
+        """
+        text = [
+            "set -e",
+            "mount -t proc proc /proc",
+            f"mount -t tmpfs -o mode=755,size={memory_mb + 64}m uml {PLACE}",
+            f"cd {PLACE}",
+            "mkdir top out",
+            f"mount --rbind {shlex.quote(str(output))} out",
+            "touch linux",
+            f"mount --bind {shlex.quote(str(kernel))} linux",
+            f"printf %s {shlex.quote(self.init())} >init",
+            f"printf %s {shlex.quote(self.run())} >run",
+            "chmod 755 init",
+        ]
+        if shim:
+            text += ["touch random.so", f"mount --bind {shlex.quote(str(shim))} random.so"]
+        if self.modules:
+            text += ["mkdir -p lib/modules", f"ln -s {shlex.quote(str(self.modules))} lib/modules/"]
+        text += ['"$@" >&2 || :', "[ ! -e status ] || cat status"]
+        return "\n".join(text)

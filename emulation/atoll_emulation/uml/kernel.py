@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The User-Mode Linux kernel that the distribution packages."""
+"""The User-Mode Linux kernels this machine has: the distribution's, and the one built for virtual time."""
 
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,29 +12,36 @@ _KERNEL = Path("/usr/bin/linux.uml")
 _MODULES = Path("/usr/lib/uml/modules")
 
 # What starting it takes, besides: program, Debian package.
-_TOOLS = {"busybox": "busybox", "modprobe": "kmod", "unshare": "util-linux", "taskset": "util-linux"}
+_TOOLS = {"busybox": "busybox", "unshare": "util-linux", "taskset": "util-linux", "setarch": "util-linux"}
 
 
 @dataclass(frozen=True, slots=True)
 class UmlKernel:
-    """An executable kernel and the directory of its modules, which is named after the kernel's release."""
+    """An executable kernel."""
 
     executable: Path
-    modules: Path
-
-    @property
-    def release(self) -> str:
-        """What ``uname -r`` says inside."""
-        return self.modules.name
+    release: str  # what ``uname -r`` says inside
+    modules: Path | None = None  # its modules, in a directory named after the release; None: all are built in
+    shim: Path | None = None  # library that answers its calls for random numbers; only with virtual time
 
 
 def find_kernel() -> UmlKernel:
-    """The packaged kernel. Raises MachineError naming the packages that are missing."""
+    """The packaged kernel, of real time alone. Raises MachineError naming the packages that are missing."""
     modules = sorted(path.parent for path in _MODULES.glob("*/modules.dep"))
-    missing = {package for tool, package in _TOOLS.items() if shutil.which(tool) is None}
+    missing = missing_packages({**_TOOLS, "modprobe": "kmod"})
     if not _KERNEL.exists() or not modules:
         missing.add("user-mode-linux")
     if missing:
         msg = f"no User-Mode Linux kernel here: apt install {' '.join(sorted(missing))}"
         raise MachineError(msg)
-    return UmlKernel(_KERNEL, modules[-1])
+    return UmlKernel(_KERNEL, modules[-1].name, modules[-1])
+
+
+def missing_packages(tools: dict[str, str]) -> set[str]:
+    """The Debian packages of those tools (program: package) that are not on this machine."""
+    return {package for tool, package in tools.items() if shutil.which(tool) is None}
+
+
+def default_cpu() -> int:
+    """The processor a kernel gets when nobody chooses: the last that this process may use."""
+    return max(os.sched_getaffinity(0))

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Start a User-Mode Linux kernel, run one command in it, tell how it ended."""
 
-import os
+import re
 import subprocess
-import tempfile
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from atoll.model.errors import LabError, MachineError
 from atoll_emulation.namespaces import unshare_argv, why_no_namespaces
-from atoll_emulation.uml.guest import Guest
-from atoll_emulation.uml.kernel import find_kernel
+from atoll_emulation.uml.guest import OVS_COUNTS_CPUS_AFTER_S, PLACE, Guest
+from atoll_emulation.uml.kernel import UmlKernel, default_cpu, find_kernel
 
 CONSOLE = "console.log"
 """In the output directory: what the kernel and the command printed."""
@@ -19,13 +21,146 @@ CONSOLE = "console.log"
 _MEMORY_MB = 1500
 _TAIL_LINES = 15
 
+# What a kernel of a healthy guest says about itself (arch/um/os-Linux of 6.1, printk of power-off).
+_CHATTER = re.compile(
+    r"Core dump limits :|\tsoft - |\thard - |Checking |Checking\.\.\.|none found$|.*\.\.\.OK$|UML running in |"
+    r"Adding \d+ bytes to physical memory|Failed to initialize ubd device|mmapper_init|SELinux: |"
+    r"(\[ *\d+\.\d+\] )?(reboot: (System halted|Power down)|Linux version |Kernel command line:)"
+)
+# The lines of a panic that only a kernel developer reads; the console file has them.
+_DUMP = re.compile(r" *\[<[0-9a-f]+>\]|Stack:$|Call Trace:$|( [0-9a-f]{8}){2,}|(CPU|RIP|RSP|R[A-Z0-9]{2}|EFLAGS): ")
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualClock:
+    """Time that stands still while anything computes and jumps to the next timer when everything waits.
+
+    Two kernels with the same seed and command do the same at the same times, to the byte.
+    """
+
+    seed: int
+    start_ns: int = 1_767_225_600 * 10**9  # of the kernel's boot, since 1970: 2026-01-01
+
 
 @dataclass(frozen=True, slots=True)
 class Ended:
     """How a command inside the kernel ended."""
 
     status: int
-    console: str
+    console: str  # what it printed, without the kernel's small talk
+
+
+class Running:
+    """A kernel at work; a context manager, at whose end the kernel and everything in it are gone.
+
+    They are gone as well when the thread that started it ends, however it does.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], console: Path, command: Sequence[str]) -> None:
+        self.console = console
+        """The file with all that the kernel and the command print."""
+        self._process = process
+        self._command = command
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def wait(self, timeout_s: float | None = None) -> Ended | None:
+        """How the command ended; None if it has not within ``timeout_s``.
+
+        Raises LabError, with the console's last lines, when the kernel ended before the command did.
+        """
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+        status = self._process.stdout.read() if self._process.stdout else b""
+        if not status.strip().isdigit():
+            command = textwrap.shorten(" ".join(self._command), 60, placeholder="…")
+            msg = f"the User-Mode Linux kernel ended before `{command}` did; its last words:\n"
+            raise LabError(msg + self.tail())
+        return Ended(int(status), "".join(f"{line}\n" for line in self._lines()))
+
+    def stop(self) -> None:
+        """Kill the kernel, if it is still there; nothing it had not written to the output directory is kept."""
+        self._process.kill()
+        self._process.wait()
+
+    def tail(self, lines: int = _TAIL_LINES) -> str:
+        """The last lines of the console, without the dumps of a kernel that panicked."""
+        said = [line for line in self._lines() if line and not _DUMP.match(line)]
+        return "\n".join(said[-lines:]) or "(none)"
+
+    def _lines(self) -> list[str]:
+        lines = (line.rstrip() for line in self.console.read_text(errors="replace").splitlines())
+        return [line for line in lines if not _CHATTER.match(line)]
+
+
+def start_in_uml(
+    command: Sequence[str],
+    output: Path,
+    *,
+    kernel: UmlKernel,
+    clock: VirtualClock | None = None,
+    cpu: int | None = None,
+    memory_mb: int = _MEMORY_MB,
+    environment: Mapping[str, str] | None = None,
+    directory: Path | None = None,
+) -> Running:
+    """Start ``command`` as root inside a fresh kernel, in ``directory`` (default: here); /out inside is ``output``.
+
+    Without a ``clock`` time is the machine's. A kernel gets one processor, ``cpu`` (default: the last that is allowed):
+    switching costs it dearly. A guest in which everything waits with no timer armed spins for ever: whoever waits
+    sets a limit. Terminal signals do not reach it. Raises MachineError without namespaces, or when the kernel cannot
+    keep virtual time.
+    """
+    why = why_no_namespaces()
+    if why is not None:
+        msg = (
+            f"User-Mode Linux needs namespaces, which cannot be made here ({why}); "
+            "allow user namespaces: sysctl user.max_user_namespaces=10000, or run as root"
+        )
+        raise MachineError(msg)
+    if clock is not None and kernel.shim is None:
+        msg = f"{kernel.executable} keeps the machine's time only; for virtual time: atoll kernel build"
+        raise MachineError(msg)
+    output.mkdir(parents=True, exist_ok=True)
+    guest = Guest(
+        command,
+        (directory or Path.cwd()).resolve(),
+        environment or {},
+        kernel.modules,
+        0 if clock is None else OVS_COUNTS_CPUS_AFTER_S,
+    )
+    furnish = guest.furnish(kernel.executable.resolve(), kernel.shim, output.resolve(), memory_mb)
+    argv = [*unshare_argv(), "sh", "-c", furnish, "sh", *_boot_argv(cpu, memory_mb, clock)]
+    console = output / CONSOLE
+    # A regular file: at a pipe or a terminal, signals would disturb the kernel whenever somebody reads.
+    with console.open("wb") as log:
+        process = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True
+        )
+    return Running(process, console, command)
+
+
+def _boot_argv(cpu: int | None, memory_mb: int, clock: VirtualClock | None) -> list[str]:
+    """The kernel's command line and environment: nothing in it tells one machine or user from another."""
+    variables = [f"TMPDIR={PLACE}"]
+    arguments: list[str] = []
+    if clock is not None:
+        variables += [f"LD_PRELOAD={PLACE}/random.so", f"UML_RANDOM_SEED={clock.seed % 2**64}"]
+        arguments += ["time-travel=inf-cpu", f"time-travel-start={clock.start_ns}"]
+    return [
+        *("taskset", "--cpu-list", str(default_cpu() if cpu is None else cpu)),
+        *("setarch", "--addr-no-randomize", "env", "-i", *variables, f"{PLACE}/linux", *arguments),
+        *(f"mem={memory_mb}M", "root=none", "rootfstype=hostfs", "rootflags=/", "ro", "quiet"),
+        *(f"init={PLACE}/init", "umid=uml", f"uml_dir={PLACE}/", "con=null", "con0=null,fd:1"),
+    ]
 
 
 def run_in_uml(
@@ -33,66 +168,17 @@ def run_in_uml(
     output: Path,
     *,
     limit_s: float,
-    memory_mb: int = _MEMORY_MB,
+    kernel: UmlKernel | None = None,
+    clock: VirtualClock | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Ended:
-    """Run ``command`` as root inside a fresh kernel, from the working directory; /out inside is ``output``.
+    """Run ``command`` to its end inside a fresh kernel, the distribution's unless one is given; see ``start_in_uml``.
 
-    Time is the machine's. Every kernel gets one processor, the last that is allowed: switching costs it dearly.
-    Raises MachineError without kernel or namespaces, LabError when it does not end within ``limit_s`` (a guest in which
-    everything waits with no timer armed spins for ever) or the kernel dies before the command.
+    Raises LabError when it does not end within ``limit_s``.
     """
-    kernel = find_kernel()
-    why = why_no_namespaces()
-    if why is not None:
-        msg = f"User-Mode Linux needs namespaces, which cannot be made here ({why})"
-        raise MachineError(msg)
-    output.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="atoll-uml-") as name:
-        work = Path(name)
-        guest = Guest(command, Path.cwd(), output.resolve(), work, environment or {})
-        if "," in str(guest.output):
-            msg = f"{guest.output}: a directory for User-Mode Linux may have no comma in its name"
-            raise MachineError(msg)
-        (work / "run").write_text(guest.run())
-        init = work / "init"
-        init.write_text(guest.init())
-        init.chmod(0o755)
-        _provide_modules(guest.module_root, kernel.modules)
-        boot = [
-            *("taskset", "--cpu-list", str(max(os.sched_getaffinity(0)))),
-            *("setarch", "--addr-no-randomize", str(kernel.executable)),
-            *(f"mem={memory_mb}M", "root=none", "rootfstype=hostfs", "rootflags=/", "ro", "quiet"),
-            *(f"init={init}", "umid=uml", f"uml_dir={work}/", "con=null", "con0=null,fd:1"),
-        ]
-        _boot(boot, output / CONSOLE, limit_s)
-        console = (output / CONSOLE).read_text(errors="replace")
-        if not guest.status_file.exists():
-            tail = "\n".join(console.splitlines()[-_TAIL_LINES:])
-            msg = f"the User-Mode Linux kernel ended before `{' '.join(command)}` did; its last words:\n{tail}"
+    with start_in_uml(command, output, kernel=kernel or find_kernel(), clock=clock, environment=environment) as running:
+        ended = running.wait(limit_s)
+        if ended is None:
+            msg = f"the User-Mode Linux kernel was stopped after {limit_s:g} s; its last words:\n{running.tail()}"
             raise LabError(msg)
-        return Ended(int(guest.status_file.read_text()), console)
-
-
-def _provide_modules(root: Path, modules: Path) -> None:
-    """Lay the kernel's modules out as modprobe wants them."""
-    (root / "lib" / "modules").mkdir(parents=True)
-    (root / "lib" / "modules" / modules.name).symlink_to(modules)
-
-
-def _boot(argv: Sequence[str], console: Path, limit_s: float) -> None:
-    """Run the kernel to its end in namespaces of its own: with their first process die all those it consists of.
-
-    Its console is a regular file: at a pipe or a terminal, signals would disturb it whenever somebody reads.
-    """
-    shell = ["sh", "-c", 'mount -t proc proc /proc && "$@"', "sh"]
-    with console.open("wb") as log:
-        process = subprocess.Popen([*unshare_argv(), *shell, *argv], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        try:
-            process.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            msg = f"the User-Mode Linux kernel was stopped after {limit_s:g} s; its console is in {console}"
-            raise LabError(msg) from None
-        finally:
-            process.kill()
-            process.wait()
+        return ended
