@@ -7,8 +7,8 @@ use crate::error::{EngineError, Refusal};
 use crate::output::Output;
 use crate::pace::Pace;
 use crate::ports::{Arrivals, Port};
-use crate::report::{Answer, Line};
-use crate::request::{Change, Op, Request};
+use crate::request::{Change, Request};
+use link_report::{Answer, Line, Op};
 use netio::frame::Received;
 use netio::packet::SEND_BATCH;
 use netio::schedule;
@@ -310,13 +310,7 @@ pub(crate) fn obey<P: Program>(
             };
         }
     };
-    let answer = Answer {
-        id,
-        t_ns,
-        ok: done.is_ok(),
-        error: done.err(),
-    };
-    Line::answer(op, answer)
+    Line::answer(op, Answer::new(id, t_ns, done))
 }
 
 /// Ask the kernel for all that helps to wake in time; returns how long to spin at most.

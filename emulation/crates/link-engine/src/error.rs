@@ -31,27 +31,8 @@ pub(crate) enum BadConfiguration {
     Vlan(u16),
     #[error("configuration: vlan {0} has two classes")]
     VlanTwice(u16),
-    #[error("interface '{0}' does not exist in this network namespace")]
-    NoInterface(String),
-    #[error("interface '{0}' is down: ip link set {0} up")]
-    Down(String),
-    #[error(
-        "interface '{name}' has MTU {found}, packets may have {wanted} bytes: ip link set {name} mtu {wanted}"
-    )]
-    InterfaceMtu {
-        name: String,
-        found: u32,
-        wanted: u32,
-    },
-    #[error(
-        "interface '{name}' merges packets ({}): ethtool -K {name} {}",
-        .offloads.join(", "),
-        .offloads.iter().map(|offload| format!("{offload} off")).collect::<Vec<_>>().join(" ")
-    )]
-    Offloads {
-        name: String,
-        offloads: Vec<&'static str>,
-    },
+    #[error(transparent)]
+    Interface(#[from] netio::interface::Unfit),
 }
 
 /// The form in which `atoll-host` recognises a bad configuration.

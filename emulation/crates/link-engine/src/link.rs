@@ -5,11 +5,10 @@ use crate::config::{Counted, LinkConfig};
 use crate::engine::{Outgoing, Program};
 use crate::error::{BadConfiguration, Refusal};
 use crate::frame::{Lengths, with_tag};
-use crate::report::{
-    DirectionCounters, DirectionMeasurement, Directions, DroppedByCause, Lateness, buckets,
-};
+use crate::report::{DirectionCounters, DirectionMeasurement, DroppedByCause, Lateness, buckets};
 use crate::request::{Change, Towards};
 use link_model::{ConfigError, Count, Histogram, Link, LinkSettings, SplitMix64};
+use link_report::Directions;
 use netio::frame::Received;
 
 /// Ports in the order in which the engine opens them, and directions by the port they begin at.

@@ -39,9 +39,7 @@ impl Port {
     /// # Errors
     /// `InvalidInput` for what the user can mend, with the command that does; what opening fails with.
     pub(crate) fn open(name: &str, mtu: u32) -> io::Result<Self> {
-        let interface =
-            Interface::find(name).map_err(|_| BadConfiguration::NoInterface(name.to_owned()))?;
-        check(&interface, mtu)?;
+        let interface = Interface::find_fit(name, mtu).map_err(BadConfiguration::from)?;
         let socket = PacketSocket::open(&interface, longest_frame(mtu)).map_err(|source| {
             let name = interface.name.clone();
             io::Error::other(match source.kind() {
@@ -127,25 +125,4 @@ impl AsFd for Port {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
-}
-
-fn check(interface: &Interface, mtu: u32) -> io::Result<()> {
-    let name = interface.name.clone();
-    if !interface.is_up()? {
-        return Err(BadConfiguration::Down(name).into());
-    }
-    let found = interface.mtu()?;
-    if found < mtu {
-        return Err(BadConfiguration::InterfaceMtu {
-            name,
-            found,
-            wanted: mtu,
-        }
-        .into());
-    }
-    let offloads = interface.packet_merging_offloads()?;
-    if !offloads.is_empty() {
-        return Err(BadConfiguration::Offloads { name, offloads }.into());
-    }
-    Ok(())
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Lines on standard output, field by field as in docs/contracts.md.
+//! What stands in the lines on standard output, field by field as in docs/contracts.md.
 
-use crate::request::Op;
 use link_model::{Count, Drops, Histogram};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -9,60 +8,6 @@ use std::collections::BTreeMap;
 
 /// Largest duration of a bucket in ns, and how many it holds.
 type Buckets = Vec<(u64, u64)>;
-
-/// A line: `type`, and what belongs to it.
-#[derive(Debug, Serialize)]
-#[serde(tag = "type", rename_all = "kebab-case")]
-pub(crate) enum Line<Counters, Measurement> {
-    Ready,
-    Counters {
-        t_ns: u64,
-        #[serde(flatten)]
-        counters: Counters,
-    },
-    Mark {
-        id: u64,
-        t_ns: u64,
-        #[serde(flatten)]
-        measurement: Measurement,
-    },
-    /// Answer to a request of that name.
-    Set(Answer),
-    /// Answer to a request of that name.
-    TraceStart(Answer),
-    Done {
-        t_ns: u64,
-        #[serde(flatten)]
-        measurement: Measurement,
-    },
-}
-
-impl<Counters, Measurement> Line<Counters, Measurement> {
-    /// The answer to a request of that kind.
-    pub(crate) fn answer(op: Op, answer: Answer) -> Self {
-        match op {
-            Op::Set => Self::Set(answer),
-            Op::TraceStart => Self::TraceStart(answer),
-        }
-    }
-}
-
-/// Whether a request took effect, and when or why not.
-#[derive(Debug, Serialize)]
-pub(crate) struct Answer {
-    pub(crate) id: u64,
-    pub(crate) t_ns: u64,
-    pub(crate) ok: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) error: Option<String>,
-}
-
-/// Both directions of a link.
-#[derive(Debug, Serialize)]
-pub(crate) struct Directions<T> {
-    pub(crate) to_island: T,
-    pub(crate) to_world: T,
-}
 
 /// One direction: sums and gauges, and the maxima of an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]

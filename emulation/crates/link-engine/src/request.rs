@@ -2,6 +2,7 @@
 //! What a program is asked while it runs: a line of JSON each (docs/contracts.md).
 
 use link_model::{LinkChange, LossSettings};
+use link_report::Op;
 use serde::Deserialize;
 
 /// A line.
@@ -68,14 +69,6 @@ pub(crate) enum Towards {
     Island,
     #[serde(rename = "to_world")]
     World,
-}
-
-/// Requests that are answered by whether they took effect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Op {
-    Set,
-    TraceStart,
 }
 
 /// What `line` asks for.

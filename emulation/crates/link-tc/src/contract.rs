@@ -3,7 +3,8 @@
 
 use crate::config::{Config, Counted};
 use crate::input::Request;
-use crate::report::{ClassFigures, DelayFigures, DirectionFigures, Figures, LinkFigures, Reporter};
+use crate::report::{ClassFigures, DelayFigures, DirectionFigures, Figures, Reporter};
+use link_report::{Directions, Op};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -35,7 +36,7 @@ fn what_is_said_has_the_shape_of_the_examples() {
     let mut said = Vec::new();
     let mut reporter = Reporter::new(&mut said);
     let link = || {
-        Figures::Link(LinkFigures {
+        Figures::Link(Directions {
             to_island: DirectionFigures::default(),
             to_world: DirectionFigures::default(),
         })
@@ -50,7 +51,7 @@ fn what_is_said_has_the_shape_of_the_examples() {
         overloaded: false,
     };
     reporter.mark(1, Figures::Delay(delay)).unwrap();
-    reporter.refuse("set", 2).unwrap();
+    reporter.refuse(Op::Set, 2).unwrap();
     let said: Vec<Value> = said
         .split(|&byte| byte == b'\n')
         .filter(|line| !line.is_empty())

@@ -4,8 +4,9 @@
 use crate::attributes::Statistics;
 use crate::config::{self, Counted, Handle};
 use crate::error::TcError;
-use crate::report::{ClassFigures, DelayFigures, DirectionFigures, Figures, LinkFigures};
+use crate::report::{ClassFigures, DelayFigures, DirectionFigures, Figures};
 use crate::rtnetlink::{Kernel, Qdiscs};
+use link_report::Directions;
 use netio::interface::Interface;
 use std::collections::BTreeMap;
 
@@ -177,7 +178,7 @@ impl Counters {
                     to_world.arrivals.statistics(kernel)?,
                 );
                 let qdiscs = kernel.qdiscs()?;
-                Ok(Figures::Link(LinkFigures {
+                Ok(Figures::Link(Directions {
                     to_island: to_island.figures(&arrived.0, &qdiscs)?,
                     to_world: to_world.figures(&arrived.1, &qdiscs)?,
                 }))

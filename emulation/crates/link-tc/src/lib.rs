@@ -27,8 +27,9 @@ mod setup;
 
 use config::{Config, Counted};
 use counters::Counters;
-use error::TcError;
+use error::{BadConfiguration, TcError};
 use input::{Event, Input, Request};
+use link_report::Op;
 use report::Reporter;
 use rtnetlink::Kernel;
 use std::io;
@@ -47,7 +48,9 @@ const SAMPLES_PER_LINE: u32 = 10;
 pub fn run() -> Result<(), Box<dyn std::error::Error>> {
     let input = Input::start()?;
     let config = Config::parse(&input.first_line()).map_err(io::Error::from)?;
-    setup::check_interfaces(&config.settings).map_err(io::Error::from)?;
+    setup::check_interfaces(&config.settings)
+        .map_err(BadConfiguration::from)
+        .map_err(io::Error::from)?;
     let applied = setup::apply(&config.settings)?;
     let outcome = serve(&config.counted, &input);
     drop(applied);
@@ -88,8 +91,8 @@ fn answer(
 ) -> Result<(), TcError> {
     match serde_json::from_str(line) {
         Ok(Request::Mark { id }) => reporter.mark(id, counters.measurement(kernel)?),
-        Ok(Request::Set { id }) => reporter.refuse("set", id),
-        Ok(Request::TraceStart { id }) => reporter.refuse("trace-start", id),
+        Ok(Request::Set { id }) => reporter.refuse(Op::Set, id),
+        Ok(Request::TraceStart { id }) => reporter.refuse(Op::TraceStart, id),
         Err(error) => {
             eprintln!("atoll-host: request ignored: {error}: {line}");
             Ok(())

@@ -4,54 +4,21 @@
 
 use crate::attributes::Statistics;
 use crate::error::TcError;
+use link_report::{Answer, Directions, Line, Op};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// A line: `type`, and what belongs to it.
-#[derive(Debug, Serialize)]
-#[serde(tag = "type", rename_all = "kebab-case")]
-enum Line<'a> {
-    Ready,
-    Counters {
-        t_ns: i64,
-        #[serde(flatten)]
-        figures: Figures,
-    },
-    Mark {
-        id: u64,
-        t_ns: i64,
-        #[serde(flatten)]
-        figures: Figures,
-    },
-    Done {
-        t_ns: i64,
-        #[serde(flatten)]
-        figures: Figures,
-    },
-    #[serde(untagged)]
-    Refused {
-        r#type: &'a str,
-        id: u64,
-        ok: bool,
-        error: &'a str,
-    },
-}
+const ENGINE_ONLY: &str =
+    "a link of the tc backend keeps its settings while it runs; use --backend engine";
 
 /// What a box counted.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Figures {
-    Link(LinkFigures),
+    Link(Directions<DirectionFigures>),
     Delay(DelayFigures),
-}
-
-/// Both directions of a link.
-#[derive(Debug, Serialize)]
-pub(crate) struct LinkFigures {
-    pub(crate) to_island: DirectionFigures,
-    pub(crate) to_world: DirectionFigures,
 }
 
 /// One direction: sums, and gauges of now.
@@ -151,32 +118,32 @@ impl<W: Write> Reporter<W> {
         self.line(&Line::Ready)
     }
 
-    pub(crate) fn counters(&mut self, figures: Figures) -> Result<(), TcError> {
+    pub(crate) fn counters(&mut self, counters: Figures) -> Result<(), TcError> {
         let t_ns = now_ns();
-        self.line(&Line::Counters { t_ns, figures })
+        self.line(&Line::Counters { t_ns, counters })
     }
 
-    pub(crate) fn mark(&mut self, id: u64, figures: Figures) -> Result<(), TcError> {
+    pub(crate) fn mark(&mut self, id: u64, measurement: Figures) -> Result<(), TcError> {
         let t_ns = now_ns();
-        self.line(&Line::Mark { id, t_ns, figures })
-    }
-
-    pub(crate) fn done(&mut self, figures: Figures) -> Result<(), TcError> {
-        let t_ns = now_ns();
-        self.line(&Line::Done { t_ns, figures })
-    }
-
-    /// Answer what only the engine does.
-    pub(crate) fn refuse(&mut self, op: &str, id: u64) -> Result<(), TcError> {
-        self.line(&Line::Refused {
-            r#type: op,
+        self.line(&Line::Mark {
             id,
-            ok: false,
-            error: "a link of the tc backend keeps its settings while it runs; use --backend engine",
+            t_ns,
+            measurement,
         })
     }
 
-    fn line(&mut self, line: &Line<'_>) -> Result<(), TcError> {
+    pub(crate) fn done(&mut self, measurement: Figures) -> Result<(), TcError> {
+        let t_ns = now_ns();
+        self.line(&Line::Done { t_ns, measurement })
+    }
+
+    /// Answer what only the engine does.
+    pub(crate) fn refuse(&mut self, op: Op, id: u64) -> Result<(), TcError> {
+        let answer = Answer::new(id, now_ns(), Err(ENGINE_ONLY.to_owned()));
+        self.line(&Line::answer(op, answer))
+    }
+
+    fn line(&mut self, line: &Line<Figures, Figures>) -> Result<(), TcError> {
         let mut text = serde_json::to_vec(line).map_err(std::io::Error::from)?;
         text.push(b'\n');
         self.output.write_all(&text)?;
@@ -184,7 +151,7 @@ impl<W: Write> Reporter<W> {
     }
 }
 
-fn now_ns() -> i64 {
+fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Realtime);
-    now.tv_sec * 1_000_000_000 + now.tv_nsec
+    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }

@@ -2,37 +2,17 @@
 //! Set, read back, undo: `ip -batch`, `tc -batch`, `tc qdisc show`.
 
 use crate::config::{Batches, Settings};
-use crate::error::{BadConfiguration, TcError};
+use crate::error::TcError;
 use crate::expectation::first_difference;
-use netio::interface::Interface;
+use netio::interface::{Interface, Unfit};
 use serde_json::Value;
-use std::io::{self, Write};
+use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
-/// The interfaces must be up, carry whole packets, and hand them over one by one: a merged packet would be
-/// counted, lost and delayed as one.
-pub(crate) fn check_interfaces(settings: &Settings) -> Result<(), BadConfiguration> {
+/// The interfaces must be up, carry whole packets, and hand them over one by one.
+pub(crate) fn check_interfaces(settings: &Settings) -> Result<(), Unfit> {
     for name in &settings.interfaces {
-        let gone = |_: io::Error| BadConfiguration::NoInterface(name.clone());
-        let interface = Interface::find(name).map_err(gone)?;
-        if !interface.is_up().map_err(gone)? {
-            return Err(BadConfiguration::Down(name.clone()));
-        }
-        let found = interface.mtu().map_err(gone)?;
-        if found < settings.mtu {
-            return Err(BadConfiguration::Mtu {
-                name: name.clone(),
-                found,
-                wanted: settings.mtu,
-            });
-        }
-        let offloads = interface.packet_merging_offloads().map_err(gone)?;
-        if !offloads.is_empty() {
-            return Err(BadConfiguration::Offloads {
-                name: name.clone(),
-                offloads,
-            });
-        }
+        Interface::find_fit(name, settings.mtu)?;
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Network interfaces of the calling thread's namespace: index, MTU, state, offloads.
+//! Network interfaces of the calling thread's namespace: index, MTU, state, offloads; whether a link can stand on one.
 
 use crate::syscall::check;
 use std::ffi::CString;
@@ -13,6 +13,41 @@ pub struct Interface {
     pub name: String,
     /// Kernel's number, which survives renaming.
     pub index: u32,
+}
+
+/// Why packets cannot be taken from an interface one by one as they were sent; says what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    /// It was not there, or no longer.
+    #[error("interface '{0}' does not exist in this network namespace")]
+    Missing(String),
+    /// Nothing passes.
+    #[error("interface '{0}' is down: ip link set {0} up")]
+    Down(String),
+    /// Packets that are to pass would not.
+    #[error(
+        "interface '{name}' has MTU {found}, packets may have {wanted} bytes: ip link set {name} mtu {wanted}"
+    )]
+    Mtu {
+        /// The interface's.
+        name: String,
+        /// Its MTU in bytes.
+        found: u32,
+        /// The least it must have.
+        wanted: u32,
+    },
+    /// A merged packet would be counted, lost and delayed as one.
+    #[error(
+        "interface '{name}' merges packets ({}): ethtool -K {name} {}",
+        .offloads.join(", "),
+        .offloads.iter().map(|offload| format!("{offload} off")).collect::<Vec<_>>().join(" ")
+    )]
+    Offloads {
+        /// The interface's.
+        name: String,
+        /// As `ethtool -K` calls them.
+        offloads: Vec<&'static str>,
+    },
 }
 
 /// `ethtool` commands that read one offload each (linux/ethtool.h) and what `ethtool -K` calls them.
@@ -47,6 +82,34 @@ impl Interface {
             name: name.to_owned(),
             index,
         })
+    }
+
+    /// Look up an interface that is up and hands over packets of up to `mtu` bytes as they were sent.
+    ///
+    /// # Errors
+    /// The first thing that is not so.
+    pub fn find_fit(name: &str, mtu: u32) -> Result<Self, Unfit> {
+        let missing = |_: io::Error| Unfit::Missing(name.to_owned());
+        let interface = Self::find(name).map_err(missing)?;
+        if !interface.is_up().map_err(missing)? {
+            return Err(Unfit::Down(name.to_owned()));
+        }
+        let found = interface.mtu().map_err(missing)?;
+        if found < mtu {
+            return Err(Unfit::Mtu {
+                name: name.to_owned(),
+                found,
+                wanted: mtu,
+            });
+        }
+        let offloads = interface.packet_merging_offloads().map_err(missing)?;
+        if !offloads.is_empty() {
+            return Err(Unfit::Offloads {
+                name: name.to_owned(),
+                offloads,
+            });
+        }
+        Ok(interface)
     }
 
     /// Whether an interface of this name and index is still there.
@@ -147,5 +210,19 @@ mod tests {
                 "{name:?}"
             );
         }
+    }
+
+    #[test]
+    fn what_makes_an_interface_unfit_is_told_with_the_remedy() {
+        let missing = Interface::find_fit("no-such-if", 1500).unwrap_err();
+        assert_eq!(missing, Unfit::Missing("no-such-if".to_owned()));
+        let merging = Unfit::Offloads {
+            name: "x".to_owned(),
+            offloads: vec!["tso", "gro"],
+        };
+        assert_eq!(
+            merging.to_string(),
+            "interface 'x' merges packets (tso, gro): ethtool -K x tso off gro off"
+        );
     }
 }

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The lines that links and delay boxes say on standard output, whichever backend they are made of
+//! (docs/contracts.md, "link", "delay" and "tc").
+//!
+//! What is counted differs, since the kernel knows less than the engine: it is a parameter here.
+
+use serde::{Deserialize, Serialize};
+
+/// A line: `type`, and what belongs to it. Instants are `CLOCK_REALTIME` in ns since 1970.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+pub enum Line<Counters, Measurement> {
+    /// It works.
+    Ready,
+    /// Sums since the start, maxima since the last of these.
+    Counters {
+        /// When they were read.
+        t_ns: u64,
+        /// One for both directions or all classes.
+        #[serde(flatten)]
+        counters: Counters,
+    },
+    /// What passed since the last of these.
+    Mark {
+        /// The request's.
+        id: u64,
+        /// The end of the measurement.
+        t_ns: u64,
+        /// One for both directions or all classes.
+        #[serde(flatten)]
+        measurement: Measurement,
+    },
+    /// Answer to a request of that name.
+    Set(Answer),
+    /// Answer to a request of that name.
+    TraceStart(Answer),
+    /// What passed since the last mark; the last line.
+    Done {
+        /// The end of the measurement.
+        t_ns: u64,
+        /// One for both directions or all classes.
+        #[serde(flatten)]
+        measurement: Measurement,
+    },
+}
+
+impl<Counters, Measurement> Line<Counters, Measurement> {
+    /// The answer to a request of that kind.
+    #[must_use]
+    pub fn answer(op: Op, answer: Answer) -> Self {
+        match op {
+            Op::Set => Self::Set(answer),
+            Op::TraceStart => Self::TraceStart(answer),
+        }
+    }
+}
+
+/// Requests that are answered by whether they took effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Op {
+    /// Change settings.
+    Set,
+    /// Begin the traces.
+    TraceStart,
+}
+
+/// Whether a request took effect, and when or why not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Answer {
+    /// The request's.
+    pub id: u64,
+    /// When.
+    pub t_ns: u64,
+    /// Whether it took effect.
+    pub ok: bool,
+    /// Why not, in one line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl Answer {
+    /// The answer to request `id`, given at `t_ns`.
+    #[must_use]
+    pub fn new(id: u64, t_ns: u64, done: Result<(), String>) -> Self {
+        Self {
+            id,
+            t_ns,
+            ok: done.is_ok(),
+            error: done.err(),
+        }
+    }
+}
+
+/// Both directions of a link.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Directions<T> {
+    /// From the world's side.
+    pub to_island: T,
+    /// From the island's side.
+    pub to_world: T,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(line: &Line<Directions<u64>, Directions<u64>>) -> String {
+        serde_json::to_string(line).unwrap()
+    }
+
+    #[test]
+    fn figures_stand_beside_the_type() {
+        let line = Line::Mark {
+            id: 7,
+            t_ns: 1,
+            measurement: Directions {
+                to_island: 2,
+                to_world: 3,
+            },
+        };
+        assert_eq!(
+            text(&line),
+            r#"{"type":"mark","id":7,"t_ns":1,"to_island":2,"to_world":3}"#
+        );
+    }
+
+    #[test]
+    fn answers_name_their_request_and_say_why_only_when_refusing() {
+        let done = Line::answer(Op::TraceStart, Answer::new(8, 5, Ok(())));
+        assert_eq!(
+            text(&done),
+            r#"{"type":"trace-start","id":8,"t_ns":5,"ok":true}"#
+        );
+        let refused = Line::answer(Op::Set, Answer::new(9, 6, Err("no".to_owned())));
+        assert_eq!(
+            text(&refused),
+            r#"{"type":"set","id":9,"t_ns":6,"ok":false,"error":"no"}"#
+        );
+    }
+}
