@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Sockets in other network namespaces.
+
+use crate::config::Port;
+use crate::error::ProbeError;
+use netio::interface::Interface;
+use netio::packet::PacketSocket;
+use netio::process::enter_network_namespace;
+use std::io;
+use std::thread;
+
+/// A frame as long as any that is sent; what arrives is not read.
+const FRAME_BYTES: u32 = 1600;
+
+/// A socket to send on `port` with.
+pub(crate) fn open_sender(port: &Port) -> Result<PacketSocket, ProbeError> {
+    open(port, |interface| PacketSocket::open(interface, FRAME_BYTES))
+}
+
+/// What `build` makes of the interface of `port`, in that port's namespace: a socket stays where it was opened.
+pub(crate) fn open<T: Send>(
+    port: &Port,
+    build: impl FnOnce(&Interface) -> io::Result<T> + Send,
+) -> Result<T, ProbeError> {
+    // A thread for it: namespaces are a thread's, and this one's is to stay.
+    let made = thread::scope(|scope| {
+        let there = scope.spawn(|| {
+            if let Some(netns) = &port.netns {
+                enter_network_namespace(netns)?;
+            }
+            build(&Interface::find(&port.interface)?)
+        });
+        there
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    });
+    made.map_err(|source| ProbeError::Port {
+        interface: port.interface.clone(),
+        source,
+    })
+}
