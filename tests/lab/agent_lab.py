@@ -22,6 +22,22 @@ SANDBOX = [
 ]
 READY_S = 20.0
 
+# The two ends of most tests: whoever stands between is what is tested.
+WORLD = InterfaceSettings(
+    name="w-eth0",
+    mac="02:00:00:00:01:01",
+    address="10.10.0.1/32",
+    routes=("10.20.0.0/16",),
+    neighbours=(("10.20.0.1", "02:00:00:00:02:01"),),
+)
+ISLAND = InterfaceSettings(
+    name="i-eth0",
+    mac="02:00:00:00:02:01",
+    address="10.20.0.1/32",
+    routes=("10.10.0.0/16",),
+    neighbours=(("10.10.0.1", "02:00:00:00:01:01"),),
+)
+
 
 @dataclass
 class Machines:

@@ -19,24 +19,10 @@ from atoll.model.errors import LabError
 from atoll.model.plan import HostSettings, InterfaceSettings
 from atoll_hosts.agent import Agent, Exit
 from atoll_hosts.binary import find_binary
-from tests.lab.agent_lab import READY_S, Machines, machines
+from tests.lab.agent_lab import ISLAND, READY_S, WORLD, Machines, machines
 
 pytestmark = pytest.mark.lab
 
-WORLD = InterfaceSettings(
-    name="w-eth0",
-    mac="02:00:00:00:01:01",
-    address="10.10.0.1/32",
-    routes=("10.20.0.0/16",),
-    neighbours=(("10.20.0.1", "02:00:00:00:02:01"),),
-)
-ISLAND = InterfaceSettings(
-    name="i-eth0",
-    mac="02:00:00:00:02:01",
-    address="10.20.0.1/32",
-    routes=("10.10.0.0/16",),
-    neighbours=(("10.10.0.1", "02:00:00:00:01:01"),),
-)
 BOX_WORLD = InterfaceSettings(
     name="box-w",
     mac="02:00:00:00:03:01",

@@ -15,25 +15,11 @@ import pytest
 
 from atoll.model.plan import HostSettings, InterfaceSettings
 from atoll_hosts.agent import Job
-from tests.lab.agent_lab import READY_S, Machines, machines
+from tests.lab.agent_lab import ISLAND, READY_S, WORLD, Machines, machines
 from tests.lab.capture_file import read_capture
 
 pytestmark = [pytest.mark.lab, pytest.mark.figures]
 
-WORLD = InterfaceSettings(
-    name="w-eth0",
-    mac="02:00:00:00:01:01",
-    address="10.10.0.1/32",
-    routes=("10.20.0.0/16",),
-    neighbours=(("10.20.0.1", "02:00:00:00:02:01"),),
-)
-ISLAND = InterfaceSettings(
-    name="i-eth0",
-    mac="02:00:00:00:02:01",
-    address="10.20.0.1/32",
-    routes=("10.10.0.0/16",),
-    neighbours=(("10.10.0.1", "02:00:00:00:01:01"),),
-)
 SAT_WORLD = InterfaceSettings(name="sat-w", mac="02:00:00:00:03:01", address=None, routes=(), neighbours=())
 SAT_ISLAND = InterfaceSettings(name="sat-i", mac="02:00:00:00:03:02", address=None, routes=(), neighbours=())
 
