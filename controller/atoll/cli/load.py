@@ -2,6 +2,7 @@
 """What several verbs share: descriptions with the command line's overrides, and the place."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,12 +18,14 @@ from atoll_emulation.backends import missing_for_tc
 from atoll_emulation.congestion import missing_controls, offered_by_virtual_kernel, offered_here
 
 
-def experiment_with(path: Path, seed: int | None, duration: str | None) -> tuple[Network, Experiment]:
-    """The experiment as described, but for the seed and duration named on the command line.
+def experiment_with(
+    path: Path, seed: int | None, duration: str | None, settings: Sequence[str] = ()
+) -> tuple[Network, Experiment]:
+    """The experiment as described, but for settings, seed and duration named on the command line.
 
     Raises DescriptionError, PlanError.
     """
-    network, experiment = load_experiment(path)
+    network, experiment = load_experiment(path, settings)
     if seed is not None:
         experiment = replace(experiment, seed=seed)
     if duration is not None:

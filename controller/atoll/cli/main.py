@@ -29,14 +29,28 @@ app.add_typer(link, name="link")
 LabFile = Annotated[Path, typer.Argument(help="lab.yaml, or an experiment.yaml (its lab is used)", metavar="FILE")]
 ExperimentFile = Annotated[Path, typer.Argument(help="experiment.yaml", metavar="EXPERIMENT")]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")]
-Place = Annotated[str, typer.Option("--on", help="where the lab lives: mininet", metavar="PLACE")]
+Place = Annotated[
+    str,
+    typer.Option("--on", help="where the lab lives: mininet, or virtual (in virtual time)", metavar="PLACE"),
+]
 Boxes = Annotated[
-    Backend,
+    Backend | None,
     typer.Option(
-        "--backend", help="what plays links and delay boxes: our engine, or the kernel's tc where it has netem"
+        "--backend",
+        help="what plays links and delay boxes: our engine, or the kernel's tc where it has netem "
+        "[default: engine; tc in virtual time]",
+        show_default=False,
     ),
 ]
 Seed = Annotated[int | None, typer.Option(help="instead of the experiment's seed", min=0, max=2**63 - 1)]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="instead of the experiment's, such as tcp.congestion_control=hybla; repeatable",
+        metavar="KEY=VALUE",
+    ),
+]
 Length = Annotated[
     str | None, typer.Option(help="instead of the experiment's duration, such as '10 s'", metavar="DURATION")
 ]
@@ -81,22 +95,30 @@ def check(
 def plan(
     experiment: ExperimentFile,
     json: Json = False,
+    settings: Settings = None,
     seed: Seed = None,
     duration: Length = None,
-    backend: Boxes = Backend.ENGINE,
+    on: Place = "mininet",
+    backend: Boxes = None,
 ) -> None:
     """Print what an experiment asks of switches, boxes and hosts."""
+    from atoll.cli.load import place_backend
     from atoll.cli.plan import print_plan
 
-    print_plan(experiment, as_json=json, seed=seed, duration=duration, backend=backend)
+    print_plan(
+        experiment, settings or [], as_json=json, seed=seed, duration=duration, backend=place_backend(on, backend)
+    )
 
 
 @app.command(epilog="Example: atoll up examples/geo.yaml")
-def up(file: LabFile, on: Place = "mininet", backend: Boxes = Backend.ENGINE, json: Json = False) -> None:
+def up(file: LabFile, on: Place = "mininet", backend: Boxes = None, json: Json = False) -> None:
     """Bring the lab up and leave it up; an experiment is applied to it as well."""
     from atoll.cli.lab import bring_up
+    from atoll.cli.load import VIRTUAL, place_backend, refuse
 
-    bring_up(file, on, backend, as_json=json)
+    boxes = place_backend(on, backend)
+    refuse(on == VIRTUAL, "up --on virtual: a virtual lab lives for one run: `atoll run EXPERIMENT --on virtual`")
+    bring_up(file, boxes, as_json=json)
 
 
 @app.command(epilog="Example: atoll apply examples/meo.yaml --dry-run")
@@ -105,30 +127,50 @@ def apply(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="print the changes with their reasons; change nothing")
     ] = False,
-    backend: Boxes = Backend.ENGINE,
+    backend: Boxes = None,
     json: Json = False,
 ) -> None:
     """Bring the lab that is up to an experiment's plan by the smallest change."""
     from atoll.cli.lab import apply_experiment
+    from atoll.cli.load import MININET, place_backend
 
-    apply_experiment(experiment, backend, dry_run=dry_run, as_json=json)
+    apply_experiment(experiment, place_backend(MININET, backend), dry_run=dry_run, as_json=json)
 
 
-@app.command(epilog="Example: atoll run examples/geo.yaml --duration '10 s'")
+@app.command(epilog="Example: atoll run examples/geo.yaml --on virtual --duration '600 s'")
 def run(
     experiment: ExperimentFile,
     on: Place = "mininet",
     runs: Annotated[Path, typer.Option(help="directory the run directories go to")] = Path("runs"),
-    backend: Boxes = Backend.ENGINE,
+    backend: Boxes = None,
     keep: Annotated[bool, typer.Option("--keep", help="leave the lab up afterwards")] = False,
+    no_analysis: Annotated[
+        bool, typer.Option("--no-analysis", help="measure only; `atoll report` makes tables and report later")
+    ] = False,
+    verify_repeat: Annotated[
+        bool, typer.Option("--verify-repeat", help="on virtual: run twice and compare captures, tables and summary")
+    ] = False,
+    settings: Settings = None,
     seed: Seed = None,
     duration: Length = None,
     json: Json = False,
 ) -> None:
     """Run an experiment: test, measure, analyse, report. Brings a lab up for itself when none is."""
-    from atoll.cli.run import run_experiment
+    from atoll.cli.load import VIRTUAL, experiment_with, place_backend, refuse
 
-    code = run_experiment(experiment, on, runs, backend, keep=keep, seed=seed, duration=duration, as_json=json)
+    boxes = place_backend(on, backend)
+    refuse(verify_repeat and on != VIRTUAL, f"--verify-repeat: a run --on {on} never repeats itself; use --on virtual")
+    refuse(verify_repeat and no_analysis, "--verify-repeat compares what --no-analysis leaves out; choose one")
+    refuse(keep and on == VIRTUAL, "--keep: a virtual lab lives for one run; use --on mininet")
+    described = experiment_with(experiment, seed, duration, settings or ())
+    if on == VIRTUAL:
+        from atoll.cli.virtual import run_in_virtual_time
+
+        code = run_in_virtual_time(described, runs, boxes, analyse=not no_analysis, twice=verify_repeat, as_json=json)
+    else:
+        from atoll.cli.run import run_experiment
+
+        code = run_experiment(described, runs, boxes, keep=keep, analyse=not no_analysis, as_json=json)
     raise typer.Exit(code)
 
 

@@ -11,9 +11,11 @@ from atoll.model.codec import to_json
 from atoll.model.plan import Backend
 
 
-def print_plan(path: Path, *, as_json: bool, seed: int | None, duration: str | None, backend: Backend) -> None:
+def print_plan(
+    path: Path, settings: list[str], *, as_json: bool, seed: int | None, duration: str | None, backend: Backend
+) -> None:
     """`atoll plan`."""
-    network, experiment = experiment_with(path, seed, duration)
+    network, experiment = experiment_with(path, seed, duration, settings)
     plan = make_plan(network, experiment, backend)
     if as_json:
         print(json.dumps({"sha256": plan_sha256(plan), "plan": to_json(plan)}, indent=2))

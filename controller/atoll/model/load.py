@@ -5,13 +5,15 @@ Every function raises DescriptionError with all mistakes that can be found, in b
 Importing this module imports pydantic and ruamel.yaml (0.1 s): do it where it is needed.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from atoll.model.beside import Beside
 from atoll.model.document import Document, read_document
-from atoll.model.errors import DescriptionError
+from atoll.model.errors import DescriptionError, Mistake
 from atoll.model.experiment import Experiment
 from atoll.model.network import Network
+from atoll.model.override import override
 from atoll.model.parse import parse
 from atoll.model.raw_experiment import RawExperiment
 from atoll.model.raw_lab import RawLab
@@ -24,9 +26,16 @@ def load_lab(path: Path) -> Network:
     return _resolve_lab(read_document(path))
 
 
-def load_experiment(path: Path) -> tuple[Network, Experiment]:
-    """The experiment that an experiment.yaml describes, and the lab it names (relative to its own folder)."""
-    return _resolve_experiment(path, read_document(path))
+def load_experiment(path: Path, settings: Sequence[str] = ()) -> tuple[Network, Experiment]:
+    """The experiment that an experiment.yaml describes, and the lab it names (relative to its own folder).
+
+    ``settings`` (``KEY=VALUE``) stand in place of the description's own; PlanError when one cannot be read.
+    """
+    document = read_document(path)
+    if document.tree is not None and _is_lab(document):
+        kind = "is a lab, and an experiment is wanted; name an experiment.yaml (examples/ has some)"
+        raise DescriptionError([Mistake(document.file, 0, kind)])
+    return _resolve_experiment(path, override(document, settings))
 
 
 def load_any(path: Path) -> tuple[Network, Experiment | None]:
@@ -34,11 +43,14 @@ def load_any(path: Path) -> tuple[Network, Experiment | None]:
     document = read_document(path)
     if document.tree is None:
         raise DescriptionError(document.mistakes)
-    lab_keys, experiment_keys = _own_keys(document, RawLab), _own_keys(document, RawExperiment)
-    if lab_keys == experiment_keys:
+    if _own_keys(document, RawLab) == _own_keys(document, RawExperiment):
         message = "neither a lab (networks, switches, hosts, ...) nor an experiment (lab, chain, links, ...)"
         raise DescriptionError([*document.mistakes, document.mistake((), message)])
-    return (_resolve_lab(document), None) if lab_keys > experiment_keys else _resolve_experiment(path, document)
+    return (_resolve_lab(document), None) if _is_lab(document) else _resolve_experiment(path, document)
+
+
+def _is_lab(document: Document) -> bool:
+    return _own_keys(document, RawLab) > _own_keys(document, RawExperiment)
 
 
 def _own_keys(document: Document, model: type[RawLab | RawExperiment]) -> int:

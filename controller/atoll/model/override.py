@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of the command line instead of a description's own: ``tcp.congestion_control=hybla``.
+
+They change the tree before anything is resolved, so that they are held to the same rules, with the same messages.
+"""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from atoll.model.document import Document, Place, compose_document
+from atoll.model.errors import PlanError, shown
+
+_HOW = "write KEY=VALUE as in the description, such as 'tcp.congestion_control=hybla'"
+
+
+def override(document: Document, settings: Sequence[str]) -> Document:
+    """The document with every setting in it, later ones over earlier ones.
+
+    Mistakes in what was set stand at line 0: they are in no line of the file. Raises PlanError when a setting cannot
+    be read, or leads through something that is no mapping.
+    """
+    if not settings or document.tree is None:
+        return document
+    tree, lines = copy.deepcopy(document.tree), dict(document.lines)
+    for setting in settings:
+        place, value = _read(setting)
+        _put(tree, place, value, setting)
+        for below in [known for known in lines if known[: len(place)] == place]:
+            del lines[below]
+        lines[place] = 0
+    return replace(document, tree=tree, lines=lines)
+
+
+def _read(setting: str) -> tuple[Place, Any]:
+    key, equals, text = setting.partition("=")
+    place = tuple(part.strip() for part in key.split("."))
+    if not equals or not all(place):
+        msg = f"--set {shown(setting)}: {_HOW}"
+        raise PlanError(msg)
+    given = compose_document(f"given: {text}\n", "--set")
+    if given.tree is None or given.mistakes or list(given.tree) != ["given"]:
+        why = given.mistakes[0].message if given.mistakes else "more than one thing"
+        msg = f"--set {shown(setting)}: {why}"
+        raise PlanError(msg)
+    return place, given.tree["given"]
+
+
+def _put(tree: dict[str, Any], place: Place, value: Any, setting: str) -> None:
+    at = tree
+    for length, key in enumerate(map(str, place[:-1]), start=1):
+        if at.get(key) is None:
+            at[key] = {}
+        within: object = at[key]
+        if not isinstance(within, dict):
+            around = ".".join(map(str, place[:length]))
+            msg = f"--set {shown(setting)}: {around} is {shown(within)}, which holds no keys; set {around} as a whole"
+            raise PlanError(msg)
+        at = cast("dict[str, Any]", within)
+    at[str(place[-1])] = value

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``--set KEY=VALUE`` stands in place of what the description says, under the same rules."""
+
+from pathlib import Path
+
+import pytest
+
+from atoll.model.errors import DescriptionError, PlanError
+from atoll.model.experiment import Bernoulli, Codel
+from atoll.model.load import load_experiment
+from atoll.model.units import Rate, Size
+
+
+@pytest.fixture(scope="module")
+def geo(project) -> Path:
+    return project / "examples/geo.yaml"
+
+
+def test_later_settings_win_and_what_is_not_set_stays(geo):
+    experiment = load_experiment(geo, ["tcp.congestion_control=bbr", "tcp.congestion_control = hybla"])[1]
+    assert experiment.tcp.congestion_control == "hybla"
+    assert experiment.tcp.buffer_max == Size(16_000_000)
+    assert experiment.transfer == load_experiment(geo)[1].transfer
+
+
+def test_values_are_yaml_and_missing_mappings_are_made(geo):
+    settings = [
+        "links.sat.to_island={rate: 8 Mbit/s, delay: 250 ms, queue: 30 kB, loss: 1 %}",
+        "links.sat.to_island.rate=32 Mbit/s",
+        "links.sat.to_world.aqm.codel.target=20 ms",
+        "transfer=",
+        "traffic.channels=7",
+    ]
+    experiment = load_experiment(geo, settings)[1]
+    way = experiment.link("sat").to_island
+    assert (way.rate, way.queue, way.loss) == (Rate(32_000_000), Size(30_000), Bernoulli(0.01))
+    assert isinstance(experiment.link("sat").to_world.aqm, Codel)
+    assert (experiment.transfer, experiment.traffic.channels) == (None, 7)
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("tcp.control=bbr", "tcp: unknown key 'control'; known keys: buffer_max, congestion_control, ecn, servers"),
+        ("seed=-1", "seed: the number -1 is not a whole number from 0 to 9223372036854775807"),
+        ("chain=[sta]", "chain hop 1: unknown box or tap 'sta'; did you mean 'sat'? known boxes and taps: "),
+    ],
+)
+def test_a_mistake_in_a_setting_is_in_no_line_of_the_file(geo, monkeypatch, project, setting, told):
+    monkeypatch.chdir(project)
+    with pytest.raises(DescriptionError) as refused:
+        load_experiment(Path("examples/geo.yaml"), [setting])
+    assert str(refused.value.mistakes[0]).startswith(f"examples/geo.yaml: {told}")
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("tcp", "--set 'tcp': write KEY=VALUE as in the description, such as 'tcp.congestion_control=hybla'"),
+        ("=3", "--set '=3': write KEY=VALUE as in the description, such as 'tcp.congestion_control=hybla'"),
+        ("chain=[sat", "--set 'chain=[sat': not valid YAML: "),
+        ("seed=1\nname: x", "--set 'seed=1\\nname: x': more than one thing"),
+        ("seed.x=1", "--set 'seed.x=1': seed is the number 1, which holds no keys; set seed as a whole"),
+    ],
+)
+def test_a_setting_that_cannot_be_read_is_told_in_one_line(geo, setting, told):
+    with pytest.raises(PlanError) as refused:
+        load_experiment(geo, [setting])
+    assert str(refused.value).startswith(told)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_lab_where_an_experiment_is_wanted_is_one_mistake(project):
+    with pytest.raises(DescriptionError) as refused:
+        load_experiment(project / "emulation/labs/island.yaml")
+    (mistake,) = refused.value.mistakes
+    assert mistake.message.startswith("is a lab, and an experiment is wanted")
