@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from atoll.cli.load import require_backend, require_place
+from atoll.cli.load import require_backend
 from atoll.keeper.client import KeeperClient, OwnKeeper, connected
 from atoll.model.codec import to_json
 from atoll.model.errors import LabError
@@ -25,9 +25,8 @@ def say(line: dict[str, Any]) -> None:
         print(line["text"], file=sys.stderr)
 
 
-def bring_up(path: Path, place: str, backend: Backend, *, as_json: bool) -> None:
+def bring_up(path: Path, backend: Backend, *, as_json: bool) -> None:
     """`atoll up`."""
-    require_place(place)
     network, experiment = load_any(path)
     require_backend(network, experiment, backend)
     try:

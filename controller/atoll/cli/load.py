@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What several verbs share: descriptions with the command line's overrides, and the place."""
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,6 +17,11 @@ from atoll.model.raw_experiment import LONGEST_RUN, SHORTEST_RUN
 from atoll.model.units import Duration
 from atoll_emulation.backends import missing_for_tc
 from atoll_emulation.congestion import missing_controls, offered_by_virtual_kernel, offered_here
+
+MININET, VIRTUAL = "mininet", "virtual"
+
+PLACES = {MININET: Backend.ENGINE, VIRTUAL: Backend.TC}
+"""Where a lab can live, and what plays its links and delay boxes there if nothing else is asked for."""
 
 
 def experiment_with(
@@ -45,7 +51,7 @@ def experiment_with(
     return network, experiment
 
 
-class _UsageError(AtollError):
+class UsageError(AtollError):
     """A wrong word on the command line."""
 
     exit_code = 2
@@ -62,17 +68,37 @@ def require_backend(network: Network, experiment: Experiment | None, backend: Ba
         raise MachineError("\n".join(lacks))
 
 
+def require_writable(runs: Path) -> None:
+    """Say so before a lab is brought up for a run that could not be kept."""
+    whole = runs.resolve()
+    there = next(path for path in (whole, *whole.parents) if os.access(path, os.F_OK))
+    if not there.is_dir():
+        msg = f"--runs {runs}: {there} is not a directory; name another directory"
+        raise PlanError(msg)
+    if not os.access(there, os.W_OK | os.X_OK):
+        msg = f"--runs {runs}: {there} cannot be written by this user; name another directory"
+        raise PlanError(msg)
+
+
 def require_controls(experiment: Experiment, place: str) -> None:
     """Refuse congestion controls that the place's kernel does not have (MachineError, a line for each)."""
     virtual = offered_by_virtual_kernel()
-    here = (virtual, None) if place == "virtual" else (offered_here(), virtual)
+    here = (virtual, None) if place == VIRTUAL else (offered_here(), virtual)
     lacks = missing_controls(experiment, *here)
     if lacks:
         raise MachineError("\n".join(lacks))
 
 
-def require_place(place: str) -> None:
-    """Refuse a place that this version does not know."""
-    if place != "mininet":
-        msg = f"--on {place}: no such place; known: mininet"
-        raise _UsageError(msg)
+def place_backend(place: str, named: Backend | None) -> Backend:
+    """What plays links and delay boxes in a place: what is named, else what is usual there.
+
+    Raises UsageError: no such place.
+    """
+    refuse(place not in PLACES, f"--on {place}: no such place; known: {', '.join(PLACES)}")
+    return named or PLACES[place]
+
+
+def refuse(wrong: bool, message: str) -> None:
+    """Raise UsageError if ``wrong``."""
+    if wrong:
+        raise UsageError(message)

@@ -102,12 +102,11 @@ def plan(
     backend: Boxes = None,
 ) -> None:
     """Print what an experiment asks of switches, boxes and hosts."""
-    from atoll.cli.load import place_backend
+    from atoll.cli.load import experiment_with, place_backend
     from atoll.cli.plan import print_plan
 
-    print_plan(
-        experiment, settings or [], as_json=json, seed=seed, duration=duration, backend=place_backend(on, backend)
-    )
+    boxes = place_backend(on, backend)
+    print_plan(experiment_with(experiment, seed, duration, settings or ()), boxes, as_json=json)
 
 
 @app.command(epilog="Example: atoll up examples/geo.yaml")

@@ -2,19 +2,14 @@
 """`run`: an experiment from description to report, with one live line."""
 
 import asyncio
-import contextlib
-import json
-import os
 import signal
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.status import Status
-
-from atoll.cli.load import experiment_with, require_backend, require_controls, require_place
+from atoll.cli.load import MININET, require_backend, require_controls, require_writable
+from atoll.cli.telling import LiveLine, tell
 from atoll.keeper.client import KeeperClient, KeeperDiedError, OwnKeeper, connected
 from atoll.model.codec import to_json
 from atoll.model.errors import LabError, PlanError
@@ -24,48 +19,25 @@ from atoll.model.plan import Backend
 from atoll_emulation.machine import require_machine
 from atoll_emulation.namespaces import hidden_in_lab
 
-_EXIT_INVALID = 3
-_LIVE_EVERY_S = 10.0  # between lines where there is no terminal to rewrite one on
-
 
 def run_experiment(
-    path: Path,
-    place: str,
-    runs: Path,
-    backend: Backend,
-    *,
-    keep: bool,
-    seed: int | None,
-    duration: str | None,
-    as_json: bool,
+    described: tuple[Network, Experiment], runs: Path, backend: Backend, *, keep: bool, analyse: bool, as_json: bool
 ) -> int:
-    """`atoll run`; returns the exit code."""
+    """`atoll run --on mininet`; returns the exit code."""
     started_ns = time.time_ns()
-    require_place(place)
-    network, experiment = experiment_with(path, seed, duration)
+    network, experiment = described
     _require_visible(runs)
-    _require_writable(runs)
+    require_writable(runs)
     require_machine()
     require_backend(network, experiment, backend)
-    require_controls(experiment, place)
-    return asyncio.run(_Verb(network, experiment, runs, backend, started_ns, as_json=as_json).execute(keep=keep))
+    require_controls(experiment, MININET)
+    verb = _Verb(network, experiment, runs, backend, started_ns, analyse=analyse, as_json=as_json)
+    return asyncio.run(verb.execute(keep=keep))
 
 
 def _require_visible(runs: Path) -> None:
     if hidden_in_lab(runs):
         msg = f"--runs {runs}: the lab has a /run of its own and its captures cannot go there; name another directory"
-        raise PlanError(msg)
-
-
-def _require_writable(runs: Path) -> None:
-    """Say so before a lab is brought up for a run that could not be kept."""
-    whole = runs.resolve()
-    there = next(path for path in (whole, *whole.parents) if os.access(path, os.F_OK))
-    if not there.is_dir():
-        msg = f"--runs {runs}: {there} is not a directory; name another directory"
-        raise PlanError(msg)
-    if not os.access(there, os.W_OK | os.X_OK):
-        msg = f"--runs {runs}: {there} cannot be written by this user; name another directory"
         raise PlanError(msg)
 
 
@@ -78,6 +50,7 @@ class _Verb:
         backend: Backend,
         started_ns: int,
         *,
+        analyse: bool,
         as_json: bool,
     ) -> None:
         self._network = network
@@ -85,8 +58,9 @@ class _Verb:
         self._runs = runs
         self._backend = backend
         self._started_ns = started_ns
+        self._analyse = analyse
         self._as_json = as_json
-        self._show = _LiveLine()
+        self._show = LiveLine()
         self._run_dir: str | None = None
 
     async def execute(self, *, keep: bool) -> int:
@@ -108,7 +82,7 @@ class _Verb:
             self._show.close()
         return self._tell(summary)
 
-    async def _execute(self, *, keep: bool) -> dict[str, Any]:
+    async def _execute(self, *, keep: bool) -> dict[str, Any] | None:
         own: OwnKeeper | None = None
         if not await lab_is_up():
             self._show.step("keeper")
@@ -124,7 +98,7 @@ class _Verb:
                 self._show.step("down")
                 await asyncio.shield(own.release())
 
-    async def _run_on(self, keeper: KeeperClient, *, bring_up: bool) -> dict[str, Any]:
+    async def _run_on(self, keeper: KeeperClient, *, bring_up: bool) -> dict[str, Any] | None:
         network = to_json(self._network)
         if bring_up:
             await keeper.stream("/up", {"network": network}, self._take)
@@ -134,36 +108,21 @@ class _Verb:
             "runs": str(self._runs.resolve()),
             "backend": self._backend,
             "started_ns": self._started_ns,
+            "analyse": self._analyse,
         }
         done = await keeper.stream("/run", body, self._take)
-        summary: dict[str, Any] = done["summary"]
+        summary: dict[str, Any] | None = done["summary"]
         return summary
 
     def _take(self, line: dict[str, Any]) -> None:
-        match line["type"]:
-            case "progress":
-                self._show.step(line["text"])
-            case "run":
-                self._run_dir = line["run_dir"]
-            case "step":
-                self._show.step(line["step"])
-            case "live":
-                self._show.live(line)
-            case _:
-                pass
+        if line["type"] == "run":
+            self._run_dir = line["run_dir"]
+        self._show.take(line)
 
-    def _tell(self, summary: dict[str, Any]) -> int:
-        wall_s = (time.time_ns() - self._started_ns) / 1e9
-        summary = {**summary, "overhead_s": round(wall_s - self._experiment.duration.s, 3)}
-        report = str(Path(summary["run_dir"]) / "report.html")
-        if self._as_json:
-            print(json.dumps({**summary, "report": report}))
-        else:
-            from atoll_dashboards.terminal import print_summary
-
-            print_summary(summary)
-            print(f"report: {report}")
-        return 0 if summary["verdict"] == "valid" else _EXIT_INVALID
+    def _tell(self, summary: dict[str, Any] | None) -> int:
+        overhead_s = (time.time_ns() - self._started_ns) / 1e9 - self._experiment.duration.s
+        run_dir = Path(self._run_dir or "")
+        return tell(summary, run_dir, as_json=self._as_json, beside={"overhead_s": round(overhead_s, 3)})
 
 
 async def lab_is_up() -> bool:
@@ -178,37 +137,3 @@ async def lab_is_up() -> bool:
         msg = f"another run is in progress ({which}); one at a time on one machine"
         raise LabError(msg)
     return True
-
-
-class _LiveLine:
-    """One line that is rewritten on a terminal; plain lines, fewer of them, elsewhere. Always standard error."""
-
-    def __init__(self) -> None:
-        self._console = Console(stderr=True)
-        self._status: Status | None = None
-        self._told_s = 0.0
-        if self._console.is_terminal:
-            self._status = self._console.status("starting")
-            self._status.start()
-
-    def step(self, text: str) -> None:
-        if self._status is not None:
-            self._status.update(text)
-        else:
-            print(text, file=sys.stderr, flush=True)
-
-    def live(self, line: dict[str, Any]) -> None:
-        text = f"{line['elapsed_s']:5.1f} / {line['duration_s']:g} s"
-        if "rate_mbit_s" in line:
-            text += f"   {line['rate_mbit_s']:6.2f} Mbit/s   queue up to {line['queue_max_bytes'] / 1e3:6.1f} kB"
-            text += f"   dropped {line['dropped_packets']}"
-        if self._status is not None:
-            self._status.update(text)
-        elif line["elapsed_s"] - self._told_s >= _LIVE_EVERY_S:
-            self._told_s = line["elapsed_s"]
-            print(text, file=sys.stderr, flush=True)
-
-    def close(self) -> None:
-        if self._status is not None:
-            with contextlib.suppress(Exception):
-                self._status.stop()

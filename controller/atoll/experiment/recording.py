@@ -5,10 +5,8 @@ import asyncio
 import json
 import os
 import platform
-import subprocess
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from atoll.control.apply import read_tables
@@ -57,7 +55,7 @@ class Recording:
                 if box == next(iter(self._latest)):
                     self._queue_max = max(self._queue_max, line["to_island"]["queue_max_bytes"])
                 for direction in _DIRECTIONS:
-                    tags = {"box": box, "direction": direction, "run": self._dir.path.name}
+                    tags = {"box": box, "direction": direction, "run": self._dir.name}
                     self._spool.write([Point("link", tags, line[direction], line["t_ns"])])
         except RunError as error:
             self._broken = self._broken or error
@@ -153,37 +151,16 @@ def _line(thing: dict[str, Any]) -> bytes:
     return json.dumps(thing, separators=(",", ":")).encode() + b"\n"
 
 
-def describe_run(testbed: Testbed, experiment: Experiment, place: str, started_ns: int) -> dict[str, Any]:
-    """The manifest as it stands when a run begins."""
+def describe_lab(testbed: Testbed, started_ns: int) -> dict[str, Any]:
+    """The manifest's part about the lab the run is made in."""
     return {
-        "place": place,
         "started_ns": started_ns,
-        "seed": experiment.seed,
-        "experiment": to_json(experiment),
-        "network": to_json(testbed.network),
         "datapath": testbed.lab.datapath,
         "ovs": testbed.lab.ovs_version,
         "kernel": platform.release(),
         "cpus": os.cpu_count(),
         "root": os.geteuid() == 0,
-        "revision": _revision(),
-        "outcome": "running",
     }
-
-
-def _revision() -> str | None:
-    """The project's git revision, with + when the work tree differs; None outside a checkout."""
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty=+", "--abbrev=12"],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=5,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip() or None
 
 
 async def _tables(testbed: Testbed) -> dict[str, Any]:

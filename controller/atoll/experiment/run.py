@@ -18,7 +18,7 @@ from atoll.experiment.calibrate import brief
 from atoll.experiment.calibration import Row, State
 from atoll.experiment.checks import Measured, base_rtt, judge_paths, measure_paths, terrestrial
 from atoll.experiment.finish import compress_and_analyse
-from atoll.experiment.recording import Recording, describe_run
+from atoll.experiment.recording import Recording, describe_lab
 from atoll.experiment.testbed import Testbed, while_up, with_start
 from atoll.model.codec import to_json
 from atoll.model.errors import AtollError, LabError, RunError
@@ -43,7 +43,7 @@ _READY_TIMEOUT_S = 10.0
 
 
 class Run:
-    """One run of one experiment; :meth:`execute` does all of it."""
+    """One run of one experiment: :meth:`measure` makes the raw data, :meth:`analyse` what is derived from it."""
 
     def __init__(
         self,
@@ -51,14 +51,13 @@ class Run:
         experiment: Experiment,
         run_dir: RunDir,
         progress: Progress,
-        place: str,
         backend: Backend,
     ) -> None:
+        """``run_dir``: holds the request already (atoll.experiment.request)."""
         self._testbed = testbed
         self._experiment = experiment
         self._dir = run_dir
         self._progress = progress
-        self._place = place
         self._backend = backend
         self._jobs: dict[str, Job] = {}
         self._delayed: list[asyncio.Task[None]] = []
@@ -66,18 +65,18 @@ class Run:
         self._plan: Plan | None = None
         self._recording = Recording(run_dir, experiment, progress)
 
-    async def execute(self, started_ns: int) -> dict[str, Any]:
-        """Run every step; returns the summary. ``started_ns``: when the user asked for the run.
+    async def measure(self, started_ns: int) -> None:
+        """Run every step up to the last byte of raw data. ``started_ns``: when the user asked for the run.
 
         Raises RunError, LabError, PlanError after recording what went wrong; cancellation likewise.
         Whatever happens, jobs are stopped, settings restored and captures kept.
         """
         outcome = "completed"
-        self._dir.write_manifest(describe_run(self._testbed, self._experiment, self._place, started_ns))
+        self._dir.update_manifest(describe_lab(self._testbed, started_ns))
         self._testbed.on_box_line = self._recording.box_line
         to_log, self._testbed.on_note = self._testbed.on_note, self._note
         try:
-            await while_up(self._testbed, self._measure())
+            await while_up(self._testbed, self._steps())
         except asyncio.CancelledError:
             outcome = f"cancelled at step {self._step_name}"
             raise
@@ -93,10 +92,13 @@ class Run:
             except RunError:
                 if outcome == "completed":  # otherwise the first error is the one to tell
                     raise
+
+    async def analyse(self) -> dict[str, Any]:
+        """Compress the captures, analyse, write the report; returns the summary. Raises RunError."""
         async with self._step("analyse"):
             return await compress_and_analyse(self._dir)
 
-    async def _measure(self) -> None:
+    async def _steps(self) -> None:
         async with self._step("apply"):
             self._plan, changes = await self._testbed.apply(self._experiment, self._backend)
             self._dir.event("applied", time.time_ns(), changes=len(changes))

@@ -21,6 +21,7 @@ from typing import Any
 from aiohttp import web
 
 from atoll.experiment.calibrate import calibrate
+from atoll.experiment.request import create_run
 from atoll.experiment.run import Run
 from atoll.experiment.testbed import Testbed, changes_json, while_up
 from atoll.keeper.address import bind_keeper_socket, may_talk, peer
@@ -30,7 +31,6 @@ from atoll.model.errors import AtollError, LabError
 from atoll.model.experiment import Experiment
 from atoll.model.network import Network
 from atoll.model.plan import Backend
-from atoll.rundir import RunDir
 
 _MAX_BODY = 16 * 1024 * 1024
 _SHUTDOWN_S = 2.0
@@ -152,10 +152,11 @@ class Keeper:
 
         async def work(emit: Emit) -> dict[str, Any]:
             testbed = self._require_lab(network)
-            run_dir = RunDir.create(Path(body["runs"]), experiment.name, time.time_ns())
+            run_dir = create_run(Path(body["runs"]), network, experiment, backend, "mininet", time.time_ns())
             emit({"type": "run", "run_dir": str(run_dir.path)})
-            summary = await Run(testbed, experiment, run_dir, emit, "mininet", backend).execute(body["started_ns"])
-            return {"run_dir": str(run_dir.path), "summary": summary}
+            run = Run(testbed, experiment, run_dir, emit, backend)
+            await run.measure(body["started_ns"])
+            return {"run_dir": str(run_dir.path), "summary": await run.analyse() if body["analyse"] else None}
 
         return await self._stream(request, "run", {"experiment": experiment.name}, work)
 

@@ -28,6 +28,8 @@ class RunDir:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.name = path.name
+        """What the run is called; a directory seen under another name (in a virtual kernel) keeps it."""
         self._events: Appender | None = None
 
     @classmethod
@@ -51,7 +53,7 @@ class RunDir:
     def open(cls, path: Path) -> "RunDir":
         """The run at ``path``. Raises RunDirError when it is not one, or of a newer format."""
         run = cls(path)
-        run.manifest()
+        run.name = str(run.manifest().get("name", path.name))
         return run
 
     @property

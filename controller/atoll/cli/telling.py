@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What somebody who waits for a run is shown: one live line on standard error, and how it ended on standard output."""
+
+import contextlib
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.status import Status
+
+EXIT_INVALID = 3
+_LIVE_EVERY_S = 10.0  # between lines where there is no terminal to rewrite one on
+
+
+class LiveLine:
+    """One line that is rewritten on a terminal; plain lines, fewer of them, elsewhere. Always standard error."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._status: Status | None = None
+        self._told_s = time.monotonic()
+        if self._console.is_terminal:
+            self._status = self._console.status("starting")
+            self._status.start()
+
+    def take(self, line: dict[str, Any]) -> None:
+        """Show one line of what a run says of itself, if it is for people."""
+        match line["type"]:
+            case "progress":
+                self.step(line["text"])
+            case "step":
+                self.step(line["step"])
+            case "live":
+                self._live(_in_words(line))
+            case _:
+                pass
+
+    def step(self, text: str) -> None:
+        """Show what is being done."""
+        if self._status is not None:
+            self._status.update(text)
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+    def _live(self, text: str) -> None:
+        if self._status is not None:
+            self._status.update(text)
+        elif time.monotonic() - self._told_s >= _LIVE_EVERY_S:
+            self._told_s = time.monotonic()
+            print(text, file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        if self._status is not None:
+            with contextlib.suppress(Exception):
+                self._status.stop()
+
+
+def _in_words(line: dict[str, Any]) -> str:
+    text = f"{line['elapsed_s']:5.1f} / {line['duration_s']:g} s"
+    if "rate_mbit_s" in line:
+        text += f"   {line['rate_mbit_s']:6.2f} Mbit/s   queue up to {line['queue_max_bytes'] / 1e3:6.1f} kB"
+        text += f"   dropped {line['dropped_packets']}"
+    if "factor" in line:
+        text += f"   {line['factor']:.3g} x real time, {line['wall_s']:.0f} s so far, {line['left_s']:.0f} s to go"
+    return text
+
+
+def tell(summary: dict[str, Any] | None, run_dir: Path, *, as_json: bool, beside: dict[str, Any]) -> int:
+    """Print how a run ended on standard output; returns its exit code.
+
+    ``summary`` None: it was measured only. ``beside``: what the summary does not know, for JSON.
+    """
+    if summary is None:
+        if as_json:
+            print(json.dumps({"run_dir": str(run_dir), "outcome": "completed", **beside}))
+        else:
+            print(f"measured, not analysed: `atoll report {run_dir}` does it")
+        return 0
+    report = str(run_dir / "report.html")
+    if as_json:
+        print(json.dumps({**summary, **beside, "report": report}))
+    else:
+        from atoll_dashboards.terminal import print_summary
+
+        print_summary(summary)
+        print(f"report: {report}")
+    return 0 if summary["verdict"] == "valid" else EXIT_INVALID
