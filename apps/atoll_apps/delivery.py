@@ -6,88 +6,87 @@ hosts. Only declared hosts may send (their whole address is matched where they a
 hosts is anything delivered.
 """
 
+from collections.abc import Iterator
+
 from atoll.model.experiment import Experiment
+from atoll.model.layout import Direction
 from atoll.model.network import Network
-from atoll_apps.chain import boxes
-from atoll_apps.edges import address, classes, edges
-from atoll_apps.legs import App, Leg, Target, cookie
+from atoll_apps.edges import Edge, address, classes
+from atoll_apps.legs import App, Leg, Stretch, Target, cookie
+from atoll_apps.route import Route
 
 
-def legs(network: Network, experiment: Experiment) -> tuple[Leg, ...]:
-    """The legs of hosts that are not delayed, and those between chain and island."""
-    return (*_undelayed(network, experiment), *_island(network, experiment))
+def legs(network: Network, experiment: Experiment, route: Route) -> Iterator[Leg]:
+    """The legs of world hosts that are not delayed, and those between chain and island."""
+    yield from _undelayed(network, experiment, route)
+    if route.passages:  # without boxes the world edge's legs reach the island hosts
+        yield from _island(network, route)
 
 
-def _undelayed(network: Network, experiment: Experiment) -> tuple[Leg, ...]:
-    edge = edges(network, experiment)
+def _undelayed(network: Network, experiment: Experiment, route: Route) -> Iterator[Leg]:
+    edge = Edge(network, route)
     delayed = classes(network, experiment)
-    hosts = tuple(host for host in network.world_hosts if host.name not in delayed)
-    into = tuple(
-        Leg(
-            cookie=cookie(App.DELIVERY, 1),
-            origin=host.name,
-            goal=edge.into_name,
-            note="not delayed",
-            start=host.interface.attached,
-            src=address(host),
-            side=network.world,
-            dst=network.island,
-            targets=edge.into_chain,
-            taps=edge.world_taps,
-        )
-        for host in hosts
-    )
-    back = tuple(
-        Leg(
-            cookie=cookie(App.DELIVERY, 4),
-            origin=source.name,
-            goal=host.name,
-            note="not delayed",
-            start=source.start,
-            src=source.src,
-            side=network.island,
-            dst=network.world,
-            targets=(Target(host.name, address(host), host.interface.attached),),
-            taps=edge.world_taps[::-1],
-            whole=False,
-        )
-        for source in edge.out_of_chain
-        for host in hosts
-    )
-    return into + back
+    for host in route.world(network):
+        if host.name not in delayed:
+            yield Leg(
+                cookie=cookie(App.DELIVERY, 1, route=route.number),
+                stretch=edge.stretch(Direction.TO_ISLAND),
+                origin=host.name,
+                goal=edge.goal,
+                note=route.note("not delayed"),
+                start=host.interface.attached,
+                src=address(host),
+                stream=route.to_island,
+                targets=edge.into((host,)),
+                taps=edge.taps,
+            )
+    for source in edge.sources():
+        for host in source.hosts:
+            if host.name not in delayed:
+                yield Leg(
+                    cookie=cookie(App.DELIVERY, 4, route=route.number),
+                    stretch=edge.stretch(Direction.TO_WORLD),
+                    origin=source.name,
+                    goal=host.name,
+                    note=route.note("not delayed"),
+                    start=source.start,
+                    src=source.src,
+                    stream=route.to_world,
+                    targets=(Target(host.name, address(host), host.interface.attached),),
+                    vlan=source.vlan,
+                    taps=edge.taps[::-1],
+                    whole=False,
+                    box=source.box,
+                )
 
 
-def _island(network: Network, experiment: Experiment) -> tuple[Leg, ...]:
-    passed = boxes(network, experiment.chain)
-    if not passed:
-        return ()  # the world edge's legs already reach the island hosts
-    last = passed[-1]
-    taps = edges(network, experiment).island_taps
-    into = tuple(
-        Leg(
-            cookie=cookie(App.DELIVERY, 3),
+def _island(network: Network, route: Route) -> Iterator[Leg]:
+    last, gap = route.passages[-1], len(route.passages)
+    hosts = route.island(network)
+    for host in hosts:
+        yield Leg(
+            cookie=cookie(App.DELIVERY, 3, route=route.number),
+            stretch=Stretch(route.chain, Direction.TO_WORLD, gap),
             origin=host.name,
             goal=last.name,
-            note="into the chain",
+            note=route.note("into the chain"),
             start=host.interface.attached,
             src=address(host),
-            side=network.island,
-            dst=network.world,
-            targets=(Target(last.name, network.world, last.island.attached),),
-            taps=taps[::-1],
+            stream=route.to_world,
+            targets=(Target(last.name, route.to_world.dst, last.legs.island.attached, last.vlan),),
+            taps=route.gaps[gap][::-1],
         )
-        for host in network.island_hosts
-    )
-    out = Leg(
-        cookie=cookie(App.DELIVERY, 2),
+    yield Leg(
+        cookie=cookie(App.DELIVERY, 2, route=route.number),
+        stretch=Stretch(route.chain, Direction.TO_ISLAND, gap),
         origin=last.name,
         goal="island",
-        note="out of the chain",
-        start=last.island.attached,
-        src=network.world,
-        side=network.world,
-        dst=network.island,
-        targets=tuple(Target(host.name, address(host), host.interface.attached) for host in network.island_hosts),
-        taps=taps,
+        note=route.note("out of the chain"),
+        start=last.legs.island.attached,
+        src=route.to_island.src,
+        stream=route.to_island,
+        targets=tuple(Target(host.name, address(host), host.interface.attached) for host in hosts),
+        vlan=last.vlan,
+        taps=route.gaps[gap],
+        box=last.name,
     )
-    return (*into, out)

@@ -1,57 +1,81 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two edges of a chain: where frames enter it and leave it, however many boxes it has, none included."""
+"""The world edge of a chain: where frames enter it and leave it, however many boxes it has, none included."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 
 from atoll.model.experiment import Experiment
+from atoll.model.layout import Direction
 from atoll.model.network import DelayBox, Host, LatencyClass, Network, PortRef, Tap
-from atoll_apps.chain import boxes
-from atoll_apps.legs import Target
-from atoll_apps.taps import taps_by_gap
+from atoll_apps.legs import Stretch, Target
+from atoll_apps.route import Route
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A port through which frames come, and the addresses that may send there."""
+    """A port through which world-bound frames come, who may send there with which tag, and to which world hosts."""
 
     name: str
     start: PortRef
     src: IPv4Network
+    vlan: int | None
+    box: str | None
+    hosts: tuple[Host, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Edges:
-    """What delivery and latency connect: the ends of the chain, and the taps before its first and after its last box.
+class Edge:
+    """What delivery and latency connect world hosts with: the first box, or the island hosts if there is none."""
 
-    Without boxes the island hosts themselves stand at both ends, and ``world_taps`` holds all taps.
-    """
+    network: Network
+    route: Route
 
-    into_chain: tuple[Target, ...]  # where island-bound frames go from the world edge
-    into_name: str
-    out_of_chain: tuple[Source, ...]  # where world-bound frames come from
-    world_taps: tuple[Tap, ...]
-    island_taps: tuple[Tap, ...]
+    @property
+    def goal(self) -> str:
+        """What the chain begins with."""
+        return self.route.passages[0].name if self.route.passages else "island"
+
+    @property
+    def taps(self) -> tuple[Tap, ...]:
+        """The taps before the first box, all of them if there is none."""
+        return self.route.gaps[0]
+
+    def stretch(self, direction: Direction) -> Stretch:
+        """The stretch between the edge and the first box."""
+        return Stretch(self.route.chain, direction, 0)
+
+    def outer(self, direction: Direction) -> Stretch:
+        """The stretch between world hosts and their delay box."""
+        return Stretch(self.route.chain, direction, -1)
+
+    def into(self, hosts: Iterable[Host]) -> tuple[Target, ...]:
+        """Where island-bound frames of these world hosts go."""
+        if self.route.passages:
+            first = self.route.passages[0]
+            return (Target(first.name, self.route.to_island.dst, first.legs.world.attached, first.vlan),)
+        senders = [host.name for host in hosts]
+        return tuple(
+            Target(island.name, address(island), island.interface.attached)
+            for island in self.network.island_hosts
+            if any((sender, island.name) in self.route.pairs for sender in senders)
+        )
+
+    def sources(self) -> Iterator[Source]:
+        """Where world-bound frames come from."""
+        hosts = self.route.world(self.network)
+        if self.route.passages:
+            first = self.route.passages[0]
+            yield Source(first.name, first.legs.world.attached, self.route.to_world.src, first.vlan, first.name, hosts)
+            return
+        for island in self.route.island(self.network):
+            known = tuple(host for host in hosts if (host.name, island.name) in self.route.pairs)
+            yield Source(island.name, island.interface.attached, address(island), None, None, known)
 
 
 def address(host: Host) -> IPv4Network:
     """The host's address as a prefix of 32 bits."""
     return IPv4Network(host.address)
-
-
-def edges(network: Network, experiment: Experiment) -> Edges:
-    """The edges of the experiment's chain."""
-    passed = boxes(network, experiment.chain)
-    gaps = taps_by_gap(network, experiment.chain)
-    if passed:
-        first = passed[0]
-        into = (Target(first.name, network.island, first.world.attached),)
-        out_of = (Source(first.name, first.world.attached, network.island),)
-        return Edges(into, first.name, out_of, gaps[0], gaps[-1])
-    hosts = network.island_hosts
-    into = tuple(Target(host.name, address(host), host.interface.attached) for host in hosts)
-    out_of = tuple(Source(host.name, host.interface.attached, address(host)) for host in hosts)
-    return Edges(into, "island", out_of, gaps[0], ())
 
 
 def classes(network: Network, experiment: Experiment) -> dict[str, tuple[LatencyClass, DelayBox]]:

@@ -6,81 +6,93 @@ through the box, comes back with the tag, loses it and goes on. Legs (cookie; th
 delay box, 2 delay box into the chain, 3 chain to delay box, 4 delay box to server.
 """
 
+from collections.abc import Iterator
+
 from atoll.model.experiment import Experiment
+from atoll.model.layout import Direction
 from atoll.model.network import DelayBox, Host, LatencyClass, Network
-from atoll_apps.edges import Edges, address, classes, edges
+from atoll_apps.edges import Edge, address, classes
 from atoll_apps.legs import App, Leg, Target, cookie
+from atoll_apps.route import Route
 
 
-def legs(network: Network, experiment: Experiment) -> tuple[Leg, ...]:
-    """The legs of delayed world hosts between the hosts and the world edge of the chain, in both directions."""
-    edge = edges(network, experiment)
-    return tuple(
-        leg
-        for name, (known, box) in classes(network, experiment).items()
-        for leg in (
-            *_to_island(network, network.host(name), known, box, edge),
-            *_to_world(network, network.host(name), known, box, edge),
-        )
-    )
+def legs(network: Network, experiment: Experiment, route: Route) -> Iterator[Leg]:
+    """The legs of delayed world hosts between the hosts and the world edge of a chain, in both directions."""
+    edge = Edge(network, route)
+    carried = {host.name: host for host in route.world(network)}
+    members: dict[str, list[Host]] = {}
+    for name, (known, box) in classes(network, experiment).items():
+        if host := carried.get(name):
+            members.setdefault(known.name, []).append(host)
+            yield _from_host(edge, host, known, box)
+            yield from _to_host(edge, host, known, box)
+    for box in network.delay_boxes:
+        for known in box.classes:
+            if hosts := members.get(known.name):
+                yield _into_chain(edge, tuple(hosts), known, box)
 
 
-def _to_island(network: Network, host: Host, known: LatencyClass, box: DelayBox, edge: Edges) -> tuple[Leg, ...]:
-    to_box = Leg(
-        cookie=cookie(App.LATENCY, 1, known.vlan),
+def _from_host(edge: Edge, host: Host, known: LatencyClass, box: DelayBox) -> Leg:
+    stream = edge.route.to_island
+    return Leg(
+        cookie=cookie(App.LATENCY, 1, known.vlan, edge.route.number),
+        stretch=edge.outer(Direction.TO_ISLAND),
         origin=host.name,
         goal="island",
-        note=f"class {known.name} of {box.name}",
+        note=edge.route.note(f"class {known.name} of {box.name}"),
         start=host.interface.attached,
         src=address(host),
-        side=network.world,
-        dst=network.island,
-        targets=(Target("island", network.island, box.trunk.attached, push=known.vlan),),
+        stream=stream,
+        targets=(Target("island", stream.dst, box.trunk.attached, push=known.vlan),),
     )
-    from_box = Leg(
-        cookie=cookie(App.LATENCY, 2, known.vlan),
+
+
+def _into_chain(edge: Edge, hosts: tuple[Host, ...], known: LatencyClass, box: DelayBox) -> Leg:
+    stream = edge.route.to_island
+    return Leg(
+        cookie=cookie(App.LATENCY, 2, known.vlan, edge.route.number),
+        stretch=edge.stretch(Direction.TO_ISLAND),
         origin=box.name,
-        goal=edge.into_name,
-        note=f"class {known.name} done",
+        goal=edge.goal,
+        note=edge.route.note(f"class {known.name} done"),
         start=box.trunk.attached,
-        src=network.world,
-        side=network.world,
-        dst=network.island,
-        targets=edge.into_chain,
+        src=stream.src,
+        stream=stream,
+        targets=edge.into(hosts),
         vlan=known.vlan,
-        taps=edge.world_taps,
+        taps=edge.taps,
     )
-    return to_box, from_box
 
 
-def _to_world(network: Network, host: Host, known: LatencyClass, box: DelayBox, edge: Edges) -> tuple[Leg, ...]:
-    to_box = tuple(
-        Leg(
-            cookie=cookie(App.LATENCY, 3, known.vlan),
-            origin=source.name,
-            goal=host.name,
-            note=f"class {known.name} of {box.name}",
-            start=source.start,
-            src=source.src,
-            side=network.island,
-            dst=network.world,
-            targets=(Target(host.name, address(host), box.trunk.attached, push=known.vlan),),
-            taps=edge.world_taps[::-1],
-            whole=False,
-        )
-        for source in edge.out_of_chain
-    )
-    from_box = Leg(
-        cookie=cookie(App.LATENCY, 4, known.vlan),
+def _to_host(edge: Edge, host: Host, known: LatencyClass, box: DelayBox) -> Iterator[Leg]:
+    stream = edge.route.to_world
+    for source in edge.sources():
+        if host in source.hosts:
+            yield Leg(
+                cookie=cookie(App.LATENCY, 3, known.vlan, edge.route.number),
+                stretch=edge.stretch(Direction.TO_WORLD),
+                origin=source.name,
+                goal=host.name,
+                note=edge.route.note(f"class {known.name} of {box.name}"),
+                start=source.start,
+                src=source.src,
+                stream=stream,
+                targets=(Target(host.name, address(host), box.trunk.attached, push=known.vlan),),
+                vlan=source.vlan,
+                taps=edge.taps[::-1],
+                whole=False,
+                box=source.box,
+            )
+    yield Leg(
+        cookie=cookie(App.LATENCY, 4, known.vlan, edge.route.number),
+        stretch=edge.outer(Direction.TO_WORLD),
         origin=box.name,
         goal=host.name,
-        note=f"class {known.name} done",
+        note=edge.route.note(f"class {known.name} done"),
         start=box.trunk.attached,
-        src=network.island,
-        side=network.island,
-        dst=network.world,
+        src=stream.src,
+        stream=stream,
         targets=(Target(host.name, address(host), host.interface.attached),),
         vlan=known.vlan,
         whole=False,
     )
-    return (*to_box, from_box)

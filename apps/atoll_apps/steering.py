@@ -2,37 +2,80 @@
 """Steering: the legs of all apps as one table a switch, or the reason why they cannot be."""
 
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import replace
-from ipaddress import IPv4Network
-from itertools import combinations
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain as joined
 
 from atoll.model.errors import PlanError
 from atoll.model.experiment import Experiment
-from atoll.model.flow import FlowEntry, Match, Vlan, describe_actions, sort_key
+from atoll.model.flow import FlowEntry, Match, sort_key
+from atoll.model.layout import Layout
 from atoll.model.network import Network
 from atoll.model.paths import Fabric
 from atoll_apps import chain, delivery, latency
-from atoll_apps.legs import lay
+from atoll_apps.apart import alike, place_of, tag_stretch
+from atoll_apps.laying import Laid, lay
+from atoll_apps.legs import App, Leg, Stretch
+from atoll_apps.overlap import covers
+from atoll_apps.route import routes
 
 _NAMED = 2  # how many of an entry's reasons are spelt out
+_APPS = (delivery, latency, chain)
 
 
-def flow_entries(network: Network, experiment: Experiment) -> tuple[FlowEntry, ...]:
+@dataclass(frozen=True, slots=True)
+class Steering:
+    """What is laid for an experiment, and the layout that tells its frames apart."""
+
+    laid: tuple[Laid, ...]
+    layout: Layout
+
+    @property
+    def entries(self) -> tuple[FlowEntry, ...]:
+        """The flow entries, each once, sorted by switch, priority (highest first) and match."""
+        same: dict[tuple[str, int, Match], list[FlowEntry]] = defaultdict(list)
+        for each in self.laid:
+            same[each.entry.switch, each.entry.priority, each.entry.match].append(each.entry)
+        return tuple(sorted(map(_merge, same.values()), key=sort_key))
+
+
+def flow_entries(network: Network, experiment: Experiment, layout: Layout | None = None) -> tuple[FlowEntry, ...]:
     """Every flow entry of the experiment, sorted by switch, priority (highest first) and match.
 
-    Raises PlanError when two legs cannot be told apart or frames would have to turn back at a switch.
+    Raises PlanError when two legs cannot be told apart, frames would have to turn back at a switch, or a chain leaves
+    another's entries nothing to do.
+    """
+    return steer(network, experiment, layout or Layout()).entries
+
+
+def steer(network: Network, experiment: Experiment, layout: Layout, taken: frozenset[int] = frozenset()) -> Steering:
+    """Lay every leg of every chain; where legs of one chain look alike, tag them. ``taken``: VLAN ids not to use.
+
+    Given the layout that it returned, it returns the same. Raises PlanError as :func:`flow_entries`.
     """
     fabric = Fabric.of(network)
-    laid: dict[tuple[str, Match], list[FlowEntry]] = defaultdict(list)
-    for app in (delivery, latency, chain):
-        for leg in app.legs(network, experiment):
-            for entry in lay(leg, fabric):
-                laid[entry.switch, entry.match].append(entry)
-    _refuse_ambiguous(
-        entry for same in laid.values() for entry in {entry.actions: entry for entry in reversed(same)}.values()
-    )
-    return tuple(sorted((_merge(same) for same in laid.values()), key=sort_key))
+    legs: dict[Stretch, list[Leg]] = defaultdict(list)
+    for route in routes(network, experiment, layout):
+        if route.pairs:
+            for leg in joined.from_iterable(app.legs(network, experiment, route) for app in _APPS):
+                legs[leg.stretch].append(leg)
+    laid = {stretch: _lay(found, fabric, layout) for stretch, found in legs.items()}
+    while clash := next(alike(joined.from_iterable(laid.values())), None):
+        layout = tag_stretch(network, layout, *clash, taken)
+        tag = layout.gaps[-1]
+        stretch = Stretch(tag.chain, tag.direction, tag.gap)
+        laid[stretch] = _lay(legs[stretch], fabric, layout)
+    every = tuple(joined.from_iterable(laid.values()))
+    _refuse_shadowed(experiment, every)
+    return Steering(every, layout)
+
+
+def _lay(legs: Iterable[Leg], fabric: Fabric, layout: Layout) -> list[Laid]:
+    return [
+        laid
+        for leg in legs
+        for laid in lay(leg, fabric, layout.gap_vlan(leg.stretch.chain, leg.stretch.direction, leg.stretch.gap))
+    ]
 
 
 def _merge(same: list[FlowEntry]) -> FlowEntry:
@@ -43,36 +86,31 @@ def _merge(same: list[FlowEntry]) -> FlowEntry:
     return replace(same[0], cookie=min(entry.cookie for entry in same), why=why)
 
 
-def _refuse_ambiguous(laid: Iterable[FlowEntry]) -> None:
-    """Refuse entries of equal priority that one frame could match while they ask for different actions.
-
-    OpenFlow 1.3.5, 6.4: which of them applies is undefined.
-    """
-    places: dict[tuple[str, int, int | Vlan | None], list[FlowEntry]] = defaultdict(list)
-    for entry in laid:
-        places[entry.switch, entry.match.in_port, entry.match.vlan].append(entry)
-    for entries in places.values():
-        for one, other in combinations(entries, 2):
-            if one.actions != other.actions and _overlap(one.match, other.match):
-                raise PlanError(_cannot_tell_apart(one, other))
-
-
-def _cannot_tell_apart(one: FlowEntry, other: FlowEntry) -> str:
-    legs = " and ".join(
-        f"'{entry.why}' ({entry.match.ipv4_src} -> {entry.match.ipv4_dst}; {describe_actions(entry.actions)})"
-        for entry in (one, other)
-    )
-    tag = "untagged" if one.match.vlan is Vlan.UNTAGGED else f"with VLAN tag {one.match.vlan}"
-    return (
-        f"two legs cannot be told apart: {legs}: both arrive at {one.switch}/{one.match.in_port} {tag}; "
-        "attach boxes and taps that follow one another in the chain to one switch, "
-        "or order them so that frames of one direction never cross a trunk twice"
-    )
+def _refuse_shadowed(experiment: Experiment, laid: Iterable[Laid]) -> None:
+    """Refuse entries that no frame ever reaches, because one of higher priority takes all of theirs; a line each."""
+    if not experiment.branches:
+        return  # one priority
+    places: dict[object, list[Laid]] = defaultdict(list)
+    for each in laid:
+        places[place_of(each.entry)].append(each)
+    lines = {chain.name: f"{experiment.file}:{chain.line}" for chain in experiment.chains}
+    refused = dict.fromkeys(line for same in places.values() for line in _shadowed(same, lines))
+    if refused:
+        raise PlanError("\n".join(refused))
 
 
-def _overlap(one: Match, other: Match) -> bool:
-    return _prefixes_overlap(one.ipv4_src, other.ipv4_src) and _prefixes_overlap(one.ipv4_dst, other.ipv4_dst)
+def _shadowed(same: list[Laid], lines: dict[str, str]) -> Iterator[str]:
+    for low in same:
+        for high in same:
+            if high.entry.priority > low.entry.priority and covers(high.entry.match, low.entry.match):
+                one, other = high.leg.stretch.chain, low.leg.stretch.chain
+                yield (
+                    f"{lines[other]}: entry '{low.entry.why}' of {_app(low)} on {low.entry.switch} is never reached: "
+                    f"chain {one!r} ({lines[one]}) takes all its frames by '{high.entry.why}' of {_app(high)}; "
+                    f"let {one!r} carry less, or {other!r} something else"
+                )
+                break
 
 
-def _prefixes_overlap(one: IPv4Network | None, other: IPv4Network | None) -> bool:
-    return one is None or other is None or one.overlaps(other)
+def _app(laid: Laid) -> str:
+    return f"app {App(laid.entry.cookie >> 48 & 0xFF).name.lower()}"

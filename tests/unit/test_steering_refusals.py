@@ -8,9 +8,10 @@ import pytest
 
 from atoll.model.errors import PlanError
 from atoll.model.experiment import Chain, Experiment
+from atoll.model.layout import Layout
 from atoll.model.load import load_experiment
 from atoll.model.network import Network, PortRef
-from atoll_apps.steering import flow_entries
+from atoll_apps.steering import flow_entries, steer
 from tests.property.table_model import Frame, TableModel
 
 
@@ -69,18 +70,17 @@ def test_taps_and_delay_without_boxes(demo: tuple[Network, Experiment]) -> None:
     assert names(network, replace(experiment, chain=Chain("wire", ())), "ws", "i6") == ["i6"]
 
 
-def test_legs_that_cannot_be_told_apart_are_named(demo: tuple[Network, Experiment]) -> None:
+def test_stretches_that_share_a_trunk_are_told_apart_by_a_tag(demo: tuple[Network, Experiment]) -> None:
     """A box amid the chain on a world switch: its frames come back looking like those of that switch's hosts."""
     network, experiment = demo
     network = moved(network, "coder-w", "sw-w1/13", "sw-w1/14")
-    experiment = replace(experiment, chain=Chain("geo", ("pep-w", "coder-w", "sat")))
-    with pytest.raises(PlanError) as refusal:
-        flow_entries(network, experiment)
-    message = str(refusal.value)
-    assert "'ws -> pep-w: not delayed'" in message
-    assert "'coder-w -> sat: chain, to island'" in message
-    assert "both arrive at sw-c/1 untagged" in message
-    assert "attach boxes and taps that follow one another in the chain to one switch" in message
+    experiment = replace(experiment, chain=Chain("geo", ("pep-w", "tap-w", "coder-w", "sat")))
+    for server in ("w1", "w4"):
+        assert names(network, experiment, server, "i3") == ["delay", "pep-w", "tap-w", "coder-w", "sat", "i3"]
+        assert names(network, experiment, "i3", server) == ["sat", "coder-w", "tap-w", "pep-w", "delay", server]
+    steering = steer(network, experiment, Layout())
+    assert {tag.gap for tag in steering.layout.gaps} == {2}  # the later stretch; nothing else needs a tag
+    assert steer(network, experiment, steering.layout) == steering
 
 
 def test_a_way_that_turns_back_is_refused(demo: tuple[Network, Experiment]) -> None:

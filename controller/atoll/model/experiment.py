@@ -3,6 +3,7 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from ipaddress import IPv4Address, IPv4Network
 
 from atoll.model.units import Duration, Rate, Size
 
@@ -150,12 +151,57 @@ class Link:
     counts: Counted
 
 
+class Protocol(StrEnum):
+    """A transport protocol that a chain may be chosen by."""
+
+    ICMP = "icmp"
+    TCP = "tcp"
+    UDP = "udp"
+
+    @property
+    def number(self) -> int:
+        """As in the IPv4 header (IANA, Assigned Internet Protocol Numbers)."""
+        return {"icmp": 1, "tcp": 6, "udp": 17}[self.value]
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What a chain carries, in both directions: packets between these prefixes, of this protocol; None: any.
+
+    There are no port numbers in it: the later fragments of a packet have none, and would go another way.
+    """
+
+    world: IPv4Network | None = None
+    island: IPv4Network | None = None
+    protocol: Protocol | None = None
+
+    @property
+    def precedence(self) -> int:
+        """Whose packet it is that several chains would carry: that of the highest precedence, 0 to 2177.
+
+        A protocol comes before any prefix, a longer island prefix before a shorter one, then a longer world prefix.
+        Equal precedence means equal or disjoint traffic.
+        """
+        world, island = (0 if prefix is None else prefix.prefixlen for prefix in (self.world, self.island))
+        return 33 * 33 * (self.protocol is not None) + 33 * island + world
+
+    def takes(self, world: IPv4Address, island: IPv4Address, protocol: Protocol | None) -> bool:
+        """Whether it holds packets between two hosts; ``protocol`` None: of a protocol without a name here."""
+        return (
+            (self.world is None or world in self.world)
+            and (self.island is None or island in self.island)
+            and (self.protocol is None or self.protocol is protocol)
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """What flanks the link: boxes and taps in order from world to island."""
+    """What flanks the link: boxes and taps in order from world to island, and whose traffic passes them."""
 
     name: str
     hops: tuple[str, ...]
+    carries: Carried = Carried()
+    line: int = field(default=0, compare=False)  # of the experiment's file; 0: unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +260,16 @@ class Experiment:
     transfer: Transfer | None
     ping: PingSeries
     tcp: TcpSettings
+    branches: tuple[Chain, ...] = ()  # chains that carry part of the traffic; the rest takes ``chain``
+
+    @property
+    def chains(self) -> tuple[Chain, ...]:
+        """Every chain, in the order in which packets are offered to them; ``chain``, which carries the rest, last."""
+        return (*sorted(self.branches, key=lambda chain: -chain.carries.precedence), self.chain)
+
+    def carrier(self, world: IPv4Address, island: IPv4Address, protocol: Protocol | None = None) -> Chain:
+        """The chain that carries packets between two hosts, in both directions."""
+        return next(chain for chain in self.chains if chain.carries.takes(world, island, protocol))
 
     def link(self, box: str) -> Link:
         """Settings of the satellite emulator of that name (KeyError otherwise)."""

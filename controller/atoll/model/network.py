@@ -67,21 +67,66 @@ class BoxKind(StrEnum):
 
     LINK = "link"  # satellite emulator: transparent, passes frames as they are
     ROUTER = "router"  # plain router, standing where a PEP or coder will: sends with true MAC addresses
+    PROGRAM = "program"  # whatever its program does: bring your own
+    EXTERNAL = "external"  # a device with two ports on which nothing is started: a modem, a hardware emulator
 
-    @property
-    def transparent(self) -> bool:
-        """Whether frames leave the box as they entered it."""
-        return self is BoxKind.LINK
+
+class Forwarding(StrEnum):
+    """How a box passes on what it takes in."""
+
+    TRANSPARENT = "transparent"  # frames leave as they came, VLAN tag included
+    ROUTED = "routed"  # packets leave in frames of the box's own, untagged
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program that makes a machine a box; ``{world}`` and ``{island}`` in an argv are the interfaces' names.
+
+    ``stop`` asks it to end (empty: SIGTERM does); ``report`` prints what it has to say after a run (empty: nothing).
+    """
+
+    start: tuple[str, ...]
+    stop: tuple[str, ...] = ()
+    report: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Legs:
+    """The two interfaces by which frames pass a box."""
+
+    world: Interface
+    island: Interface
 
 
 @dataclass(frozen=True, slots=True)
 class ChainBox:
-    """A box of the satellite chain: one world-facing and one island-facing interface."""
+    """A box of the satellite chain: one world-facing and one island-facing interface.
+
+    ``spare``: a second pair of legs. What enters by one pair leaves by the same, so that two versions of a chain can
+    pass a routed box at the same time. ``stateful``: connections do not survive when their packets come by other legs.
+    """
 
     name: str
     kind: BoxKind
     world: Interface
     island: Interface
+    spare: Legs | None = None
+    forwarding: Forwarding | None = None  # None: the kind's own
+    stateful: bool = False
+    program: Program | None = None
+
+    @property
+    def routed(self) -> bool:
+        """Whether packets leave in frames of the box's own, which carry no tag."""
+        if self.forwarding is None:
+            return self.kind is BoxKind.ROUTER
+        return self.forwarding is Forwarding.ROUTED
+
+    @property
+    def pairs(self) -> tuple[Legs, ...]:
+        """Its pairs of legs, the first one first."""
+        first = Legs(self.world, self.island)
+        return (first, self.spare) if self.spare else (first,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +151,16 @@ class DelayBox:
 
 @dataclass(frozen=True, slots=True)
 class Tap:
-    """An observation point: frames copied to ``interface`` of the capture host ``host``."""
+    """An observation point: frames copied to ``interface`` of the capture host ``host``.
+
+    A ``physical`` tap is a splitter in a cable, which copies what passes without any flow entry; its interface is
+    attached to no switch port of its own but to the cable at that port.
+    """
 
     name: str
     host: str
     interface: Interface
+    physical: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,14 +222,17 @@ class Network:
 
     @property
     def machines(self) -> dict[str, tuple[Interface, ...]]:
-        """Every machine that is not a switch, by name, with its experiment interfaces (capture hosts included)."""
+        """Every machine that is not a switch, by name, with its interfaces at switch ports (capture hosts included).
+
+        Those of physical taps are not among them.
+        """
         found: dict[str, tuple[Interface, ...]] = {}
         for host in self.hosts:
             found[host.name] = (host.interface,)
         for box in self.boxes:
-            found[box.name] = (box.world, box.island)
+            found[box.name] = tuple(leg for legs in box.pairs for leg in (legs.world, legs.island))
         for delay in self.delay_boxes:
             found[delay.name] = (delay.trunk,)
         for tap in self.taps:
-            found[tap.host] = (*found.get(tap.host, ()), tap.interface)
+            found[tap.host] = (*found.get(tap.host, ()), *(() if tap.physical else (tap.interface,)))
         return found
