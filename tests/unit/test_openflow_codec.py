@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flow entries to OpenFlow 1.3 bytes and back."""
+"""Flow entries to OpenFlow 1.3 bytes and back: our bytes are those that os-ken makes of the same entry."""
 
+import struct
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
@@ -11,10 +12,13 @@ from os_ken.ofproto import ofproto_v1_3 as ofp
 from os_ken.ofproto import ofproto_v1_3_parser as parser
 from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 
-from atoll.model.flow import FlowEntry, ForeignEntry, Match, Output, PopVlan, PushVlan, Vlan
-from atoll.openflow.codec import add_message, delete_message, entry_from
+from atoll.model.flow import Action, FlowEntry, ForeignEntry, Match, Output, PopVlan, PushVlan, Vlan
+from atoll.openflow import wire
+from atoll.openflow.foreign import foreign
+from atoll.openflow.stats import entry_count, records, understood
 
 DATAPATH = ProtocolDesc(version=ofp.OFP_VERSION)
+XID = 4711
 
 _prefixes = st.none() | st.builds(
     lambda address, length: IPv4Network((address, length), strict=False),
@@ -44,32 +48,124 @@ _entries = st.builds(
 )
 
 
-def sent(message: Any) -> Any:
-    """The message as its receiver parses it."""
-    message.set_xid(1)
+def framework_fields(match: Match) -> dict[str, Any]:
+    """A match in os-ken's names."""
+    udp = match.ip_proto == wire.UDP
+    ends = ("udp_src", "udp_dst") if udp else ("tcp_src", "tcp_dst")
+    vid = None if match.vlan is None else 0 if isinstance(match.vlan, Vlan) else match.vlan | ofp.OFPVID_PRESENT
+    fields = {
+        "in_port": match.in_port,
+        "vlan_vid": vid,
+        "eth_type": match.eth_type,
+        "ipv4_src": match.ipv4_src and (str(match.ipv4_src.network_address), str(match.ipv4_src.netmask)),
+        "ipv4_dst": match.ipv4_dst and (str(match.ipv4_dst.network_address), str(match.ipv4_dst.netmask)),
+        "ip_proto": match.ip_proto,
+        ends[0]: match.l4_src,
+        ends[1]: match.l4_dst,
+    }
+    for name, prefix in (("ipv4_src", match.ipv4_src), ("ipv4_dst", match.ipv4_dst)):
+        if prefix is not None and prefix.prefixlen == 32:
+            fields[name] = str(prefix.network_address)
+    return {name: field for name, field in fields.items() if field is not None}
+
+
+def framework_actions(actions: tuple[Action, ...]) -> list[Any]:
+    """Actions as os-ken's objects."""
+    made: list[Any] = []
+    for action in actions:
+        match action:
+            case Output(port):
+                made.append(parser.OFPActionOutput(port))
+            case PushVlan(vlan):
+                made.append(parser.OFPActionPushVlan(0x8100))
+                made.append(parser.OFPActionSetField(vlan_vid=vlan | ofp.OFPVID_PRESENT))
+            case PopVlan():
+                made.append(parser.OFPActionPopVlan())
+    return made
+
+
+def framework_bytes(message: Any) -> bytes:
+    """A message as os-ken would send it."""
+    message.set_xid(XID)
     message.serialize()
-    return parser.OFPFlowMod.parser(DATAPATH, ofp.OFP_VERSION, ofp.OFPT_FLOW_MOD, len(message.buf), 1, message.buf)
+    return bytes(message.buf)
 
 
-@given(_entries)
-def test_what_is_added_is_what_is_read(entry: FlowEntry) -> None:
-    """An entry comes back from the wire as it went; its table and command are the ones asked for."""
-    message = sent(add_message(DATAPATH, entry, table=100))
-    assert (message.table_id, message.command) == (100, ofp.OFPFC_ADD)
-    assert entry_from(message, "sw") == entry
+def framework_flow_mod(entry: FlowEntry, **fields: Any) -> bytes:
+    """A flow-mod for an entry, by os-ken."""
+    return framework_bytes(
+        parser.OFPFlowMod(
+            DATAPATH,
+            priority=entry.priority,
+            out_port=ofp.OFPP_ANY,
+            out_group=ofp.OFPG_ANY,
+            match=parser.OFPMatch(**framework_fields(entry.match)),
+            **fields,
+        )
+    )
 
 
-@given(_entries)
-def test_deleting_is_strict(entry: FlowEntry) -> None:
-    """Only the very entry is meant, by priority and match; whatever its actions and cookie are on the switch."""
-    message = sent(delete_message(DATAPATH, entry, table=0))
-    assert (message.command, message.priority, message.cookie_mask) == (ofp.OFPFC_DELETE_STRICT, entry.priority, 0)
-    assert (message.out_port, message.out_group) == (ofp.OFPP_ANY, ofp.OFPG_ANY)
-    assert dict(message.match.items()) == dict(sent(add_message(DATAPATH, entry, 0)).match.items())
+def as_told(entry: FlowEntry, instructions: list[Any], match: Any, **fields: Any) -> bytes:
+    """An entry as a switch tells of it (7.3.5.2): a record around the match and the instructions that os-ken packs."""
+    made = parser.OFPFlowMod(DATAPATH, match=match, instructions=instructions)
+    told = framework_bytes(made)[48:]
+    times = [fields.get(name, 0) for name in ("idle_timeout", "hard_timeout", "flags")]
+    head = struct.pack("!HBxIIHHHH4xQQQ", 48 + len(told), 0, 1, 2, entry.priority, *times, entry.cookie, 3, 4)
+    return head + told
 
 
 def _apply(*actions: Any) -> list[Any]:
     return [parser.OFPInstructionActions(ofp.OFPIT_APPLY_ACTIONS, list(actions))]
+
+
+@given(_entries)
+def test_adding_packs_what_os_ken_packs(entry: FlowEntry) -> None:
+    """Byte for byte, whatever the entry."""
+    instructions = _apply(*framework_actions(entry.actions)) if entry.actions else []
+    expected = framework_flow_mod(
+        entry, cookie=entry.cookie, table_id=100, command=ofp.OFPFC_ADD, instructions=instructions
+    )
+    assert wire.add(entry, 100, XID) == expected
+
+
+@given(_entries)
+def test_deleting_is_strict_and_packs_what_os_ken_packs(entry: FlowEntry) -> None:
+    """Only the very entry is meant, by priority and match; whatever its actions and cookie are on the switch."""
+    assert wire.delete(entry, 7, XID) == framework_flow_mod(entry, table_id=7, command=ofp.OFPFC_DELETE_STRICT)
+
+
+def test_requests_are_those_of_os_ken() -> None:
+    """Barriers, and requests for entries, their number, ports, description and table features."""
+    everything = parser.OFPMatch()
+    assert wire.barrier(XID) == framework_bytes(parser.OFPBarrierRequest(DATAPATH))
+    for kind, request in ((wire.FLOW, parser.OFPFlowStatsRequest), (wire.AGGREGATE, parser.OFPAggregateStatsRequest)):
+        made = request(DATAPATH, 0, 5, ofp.OFPP_ANY, ofp.OFPG_ANY, 0, 0, everything)
+        assert wire.flow_request(5, XID, kind) == framework_bytes(made)
+    assert wire.port_request(XID) == framework_bytes(parser.OFPPortStatsRequest(DATAPATH, 0, ofp.OFPP_ANY))
+    described = framework_bytes(parser.OFPDescStatsRequest(DATAPATH, 0))
+    assert wire.multipart_request(wire.DESCRIPTION, XID) == described
+    featured = framework_bytes(parser.OFPTableFeaturesStatsRequest(DATAPATH, 0, []))
+    assert wire.multipart_request(wire.TABLE_FEATURES, XID) == featured
+
+
+@given(st.lists(_entries, max_size=5))
+def test_what_is_told_is_what_was_added(entries: list[FlowEntry]) -> None:
+    """Entries come back from a switch's statistics as they went, with their counters."""
+    body = b"".join(
+        as_told(
+            entry,
+            _apply(*framework_actions(entry.actions)) if entry.actions else [],
+            parser.OFPMatch(**framework_fields(entry.match)),
+        )
+        for entry in entries
+    )
+    assert [understood(record, "sw") for record in records(body)] == entries
+    assert all((record.packets, record.octets) == (3, 4) for record in records(body))
+
+
+def test_the_number_of_entries_is_read() -> None:
+    """From the body of an aggregate reply: packets, bytes, entries, padding."""
+    assert entry_count(bytes(16) + (4711).to_bytes(4) + bytes(4)) == 4711
 
 
 _OUT = parser.OFPActionOutput(3)
@@ -81,9 +177,11 @@ _OUT = parser.OFPActionOutput(3)
         ({}, _apply(parser.OFPActionOutput(ofp.OFPP_NORMAL)), {}, "any frame: port NORMAL"),
         ({"in_port": 1}, _apply(parser.OFPActionOutput(ofp.OFPP_CONTROLLER)), {}, "in_port 1: port CONTROLLER"),
         ({"in_port": 1}, _apply(_OUT), {"idle_timeout": 60}, "in_port 1: port 3, idle time-out 60 s"),
+        ({"in_port": 1}, _apply(_OUT), {"flags": 1}, "in_port 1: port 3"),
         ({"in_port": 1}, [parser.OFPInstructionGotoTable(5)], {}, "in_port 1: GotoTable"),
         ({"in_port": 1}, [*_apply(_OUT), parser.OFPInstructionGotoTable(5)], {}, "in_port 1: port 3, GotoTable"),
         ({"in_port": 1, "vlan_vid": (0x1000, 0x1000)}, _apply(_OUT), {}, "in_port 1, vlan_vid 4096/4096: port 3"),
+        ({"in_port": 1, "vlan_vid": 5}, _apply(_OUT), {}, "in_port 1, vlan_vid 5: port 3"),
         (
             {"in_port": 1, "eth_type": 0x800, "ipv4_dst": ("10.0.0.1", "255.0.0.255")},
             _apply(_OUT),
@@ -100,12 +198,21 @@ def test_what_no_plan_could_ask_for_is_foreign(
     fields: dict[str, Any], instructions: list[Any], options: dict[str, Any], words: str
 ) -> None:
     """It is shown in words, and can be deleted by the very match it has."""
-    made = parser.OFPFlowMod(
-        DATAPATH, priority=9, cookie=4, match=parser.OFPMatch(**fields), instructions=instructions, **options
-    )
-    entry = entry_from(sent(made), "sw")
+    wanted = FlowEntry("sw", 9, Match(1), (), 4, "")
+    match = parser.OFPMatch(**fields)
+    (record,) = records(as_told(wanted, instructions, match, **options))
+    assert understood(record, "sw") is None
+    entry = foreign(record, "sw")
     assert isinstance(entry, ForeignEntry)
-    assert (entry.switch, entry.priority, entry.cookie, entry.why) == ("sw", 9, 4, words)
-    gone = sent(delete_message(DATAPATH, entry, table=0))
-    assert dict(gone.match.items()) == dict(made.match.items())
-    assert (gone.command, gone.priority) == (ofp.OFPFC_DELETE_STRICT, 9)
+    assert (entry.switch, entry.priority, entry.cookie) == ("sw", 9, 4)
+    assert sorted(entry.why.split(": ")[0].split(", ")) == sorted(words.split(": ", maxsplit=1)[0].split(", "))
+    assert entry.why.split(": ")[1] == words.split(": ")[1]
+    made = parser.OFPFlowMod(
+        DATAPATH,
+        command=ofp.OFPFC_DELETE_STRICT,
+        priority=9,
+        out_port=ofp.OFPP_ANY,
+        out_group=ofp.OFPG_ANY,
+        match=match,
+    )
+    assert wire.delete(entry, 0, XID) == framework_bytes(made)

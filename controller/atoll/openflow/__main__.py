@@ -10,28 +10,46 @@ import logging
 import os
 import sys
 
-from atoll.openflow.lines import say
-from atoll.openflow.requests import Requests
-from atoll.openflow.runtime import RUNTIME, start
+from atoll.openflow import framework
 
 
 def main() -> int:
-    """Serve until standard input ends; 1 if the port can't be had."""
+    """Serve until standard input ends; 1 if the framework is not there or the port can't be had."""
     arguments = argparse.ArgumentParser(prog="python -m atoll.openflow", description=__doc__)
     arguments.add_argument(
         "--listen", default="127.0.0.1:6653", metavar="HOST:PORT", help="where switches connect (%(default)s)"
     )
-    listen: str = arguments.parse_args().listen
+    arguments.add_argument(
+        "--runtime",
+        type=framework.Runtime,
+        choices=list(framework.Runtime),
+        default=framework.Runtime.OS_KEN,
+        help="the framework that speaks OpenFlow (%(default)s)",
+    )
+    options = arguments.parse_args()
     logging.basicConfig(level=logging.WARNING, format="controller: %(message)s")
+    try:
+        framework.choose(options.runtime)
+    except ImportError as error:
+        sys.stderr.write(f"{options.runtime} cannot be loaded by {sys.executable}: {error}\n")
+        return 1
+    return _serve(options.listen)
+
+
+def _serve(listen: str) -> int:
+    from atoll.openflow.lines import say  # these load the framework, or what it may have replaced
+    from atoll.openflow.requests import Requests
+    from atoll.openflow.runtime import start
+
     host, _, port = listen.rpartition(":")
     try:
         switchboard, bound = start(host, int(port))
     except (OSError, ValueError, OverflowError) as error:
         sys.stderr.write(f"cannot listen for switches on {listen}: {error}\n")
         return 1
-    say({"type": "ready", "runtime": RUNTIME, "port": bound})
+    say({"type": "ready", "runtime": framework.title(), "port": bound})
     requests = Requests(switchboard.switch)
-    for line in sys.stdin.buffer:
+    for line in framework.lines_of_input():
         requests.take(line)
     return 0
 
@@ -39,4 +57,4 @@ def main() -> int:
 if __name__ == "__main__":
     code = main()
     sys.stdout.flush()
-    os._exit(code)  # os-ken's threads have no end of their own
+    os._exit(code)  # the framework's threads have no end of their own

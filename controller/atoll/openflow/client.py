@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The keeper's end of the controller: a child process, its switches, and requests to them. No os-ken here."""
+"""The keeper's end of the controller: a child process, its switches, and requests to them. No framework here."""
 
 import asyncio
 import contextlib
@@ -13,6 +13,7 @@ from typing import Any
 from atoll.model.codec import from_json, to_json
 from atoll.model.errors import LabError
 from atoll.model.flow import FlowEntry, ForeignEntry
+from atoll.model.switch import SwitchFeatures
 
 _LINE_LIMIT = 64 * 1024 * 1024  # bytes; the table of a full switch is one line
 _READY_TIMEOUT_S = 20.0
@@ -40,6 +41,7 @@ class Controller:
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.switches: dict[int, SwitchState] = {}
+        self._features: dict[int, SwitchFeatures] = {}
         self.on_event: Callable[[dict[str, Any]], None] | None = None
         self._closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.runtime = ""
@@ -120,6 +122,17 @@ class Controller:
             foreign=[to_json(entry) for entry in gone if isinstance(entry, ForeignEntry)],
             add=[to_json(entry) for entry in add],
         )
+
+    async def count(self, dpid: int, table: int = 0) -> int:
+        """How many entries a table holds: cheap, however many they are. Raises LabError."""
+        return (await self._request("count", dpid=dpid, table=table))["count"]
+
+    async def features(self, dpid: int) -> SwitchFeatures:
+        """What a switch says of itself, asked once a connection. Raises LabError."""
+        if dpid not in self._features:
+            answer = await self._request("features", dpid=dpid)
+            self._features[dpid] = from_json(SwitchFeatures, answer["features"])
+        return self._features[dpid]
 
     async def counters(self, dpid: int, table: int = 0) -> dict[str, Any]:
         """Counters of ports and entries as docs/contracts.md has them. Raises LabError."""
@@ -216,6 +229,7 @@ class Controller:
     async def _note(self, message: dict[str, Any]) -> None:
         ports = {int(number): name for number, name in message["ports"].items()}
         state = SwitchState(message["dpid"], message["state"] == "up", message["tables"], ports)
+        self._features.pop(state.dpid, None)  # it may come back as another one
         async with self._changed:
             self.switches[state.dpid] = state
             self._changed.notify_all()

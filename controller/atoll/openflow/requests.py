@@ -20,7 +20,7 @@ class Requests:
 
     def __init__(self, find: _Find) -> None:
         self._find = find
-        self._workers: dict[int, queue.SimpleQueue[dict[str, Any]]] = {}
+        self._workers: dict[int, queue.Queue[dict[str, Any]]] = {}
 
     def take(self, line: bytes) -> None:
         """Queue the request of one line for its switch; an unreadable one is answered at once."""
@@ -33,13 +33,13 @@ class Requests:
             say(_failed(number, f"not a request: {type(error).__name__}: {error}"))
             return
         if dpid not in self._workers:
-            self._workers[dpid] = queue.SimpleQueue()
+            self._workers[dpid] = queue.Queue()
             threading.Thread(
                 target=self._serve, args=(self._workers[dpid],), name=f"switch-{dpid}", daemon=True
             ).start()
         self._workers[dpid].put(request)
 
-    def _serve(self, waiting: "queue.SimpleQueue[dict[str, Any]]") -> None:
+    def _serve(self, waiting: "queue.Queue[dict[str, Any]]") -> None:
         while True:
             request = waiting.get()
             try:
@@ -66,6 +66,10 @@ class Requests:
                 foreign = [from_json(ForeignEntry, entry) for entry in request.get("foreign", [])]
                 add = [from_json(FlowEntry, entry) for entry in request.get("add", [])]
                 return {"barriers": switch.change([*foreign, *delete], add, table)}
+            case "count":
+                return {"count": switch.count(table)}
+            case "features":
+                return {"features": to_json(switch.features())}
             case "counters":
                 return switch.counters(table)
             case unknown:

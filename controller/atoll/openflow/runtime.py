@@ -1,39 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-"""Starts os-ken in this process (native threads): there is no osken-manager any more.
+"""Starts the framework in this process: os-ken has no manager program any more, and Ryu's wants a web server.
 
-os-ken offers no way to learn whether and where its listener got its port, so its controller is replaced by one that
+Neither offers a way to learn whether and where its listener got its port, so its controller is replaced by one that
 binds before it serves.
 """
 
+import logging
 import socket
-from importlib.metadata import version
+from typing import Any
 
-from os_ken import cfg
-from os_ken.base.app_manager import AppManager  # before the controller, which imports it back
-from os_ken.controller import controller, ofp_handler
-from os_ken.lib import hub
+from atoll.openflow import framework
 
-from atoll.openflow.app import Switchboard
+_manager = framework.module("base.app_manager")  # before the controller, which imports it back
+_controller = framework.module("controller.controller")
+_ofp_handler = framework.module("controller.ofp_handler")
+_cfg = framework.module("cfg")
+_hub = framework.module("lib.hub")
 
-# A connection that has ended is noticed only by sending on it: os-ken's reader waits for its sender, and that one for
-# something to send. So echo requests are sent all the time; a switch that leaves this many unanswered is gone.
+# A connection that has ended is noticed only by sending on it: the framework's reader waits for its sender, and that
+# one for something to send. So echo requests are sent all the time; a switch that leaves this many unanswered is gone.
 _ECHO_INTERVAL_S = 1.0
 _ECHOS_UNANSWERED = 15
+_SOCKET_TIMEOUT_S = 15.0  # for a switch to take what is sent to it: old ones take a window of entries in four seconds
 _BACKLOG = 64
 
-RUNTIME = f"os-ken {version('os-ken')}"
 
-
-def start(host: str, port: int) -> tuple[Switchboard, int]:
+def start(host: str, port: int) -> tuple[Any, int]:
     """Listen and serve; the switchboard and the port bound (0 asks for any). Raises OSError if it can't be had."""
-    cfg.CONF(args=[], project="atoll", default_config_files=[], default_config_dirs=[])
-    cfg.CONF.set_override("echo_request_interval", _ECHO_INTERVAL_S)
-    cfg.CONF.set_override("maximum_unreplied_echo_requests", _ECHOS_UNANSWERED)
+    from atoll.openflow.app import Switchboard
+
+    _cfg.CONF(args=[], project="atoll", default_config_files=[], default_config_dirs=[])
+    _cfg.CONF.set_override("echo_request_interval", _ECHO_INTERVAL_S)
+    _cfg.CONF.set_override("maximum_unreplied_echo_requests", _ECHOS_UNANSWERED)
+    _cfg.CONF.set_override("socket_timeout", _SOCKET_TIMEOUT_S)
+    logging.getLogger("ofp_event").setLevel(logging.CRITICAL)  # the switchboard says it in a user's words
     listener = socket.create_server((host, port), backlog=_BACKLOG)
-    ofp_handler.OpenFlowController = lambda: lambda: _serve(listener)
-    manager = AppManager.get_instance()
-    manager.load_apps(["os_ken.controller.ofp_handler", "atoll.openflow.app"])
+    _ofp_handler.OpenFlowController = lambda: lambda: _serve(listener)
+    manager = _manager.AppManager.get_instance()
+    manager.load_apps([framework.module_name("controller.ofp_handler"), "atoll.openflow.app"])
     manager.instantiate_apps(**manager.create_contexts())
     return manager.applications[Switchboard.__name__], listener.getsockname()[1]
 
@@ -41,4 +46,4 @@ def start(host: str, port: int) -> tuple[Switchboard, int]:
 def _serve(listener: socket.socket) -> None:
     while True:
         connection, address = listener.accept()
-        hub.spawn(controller.datapath_connection_factory, connection, address)
+        _hub.spawn(_controller.datapath_connection_factory, connection, address)

@@ -1,23 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
 """One connected switch, seen from the controller process: requests out, replies matched to them by transaction id.
 
-Waits are those of the standard library: os-ken's own events never time out in native threads.
+Waits are those of the standard library: os-ken's own events never time out in native threads. Of its queues the plain
+one: eventlet, Ryu's hub, makes no other wait without stopping everybody.
 """
 
-import itertools
 import queue
+import struct
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from os_ken.ofproto import ofproto_v1_3 as ofp
-from os_ken.ofproto import ofproto_v1_3_parser as parser
-
 from atoll.model.flow import FlowEntry, ForeignEntry
-from atoll.openflow.codec import add_message, delete_message, entry_from, error_words
+from atoll.model.switch import SwitchFeatures
+from atoll.openflow import features, wire
+from atoll.openflow.foreign import foreign
+from atoll.openflow.stats import Record, entry_count, records, understood
 
 _REPLY_TIMEOUT_S = 10.0
+_WINDOW = 1024  # entries sent before a barrier is waited for: four seconds of the slowest hardware known
+_CHUNK = 65536  # bytes handed to the framework at a time
 _MAX_XID = 0xFFFFFFFF
+
+_PORT = struct.Struct("!I4x8Q32x8x")
+_PORT_COUNTERS = (
+    "rx_packets",
+    "tx_packets",
+    "rx_bytes",
+    "tx_bytes",
+    "rx_dropped",
+    "tx_dropped",
+    "rx_errors",
+    "tx_errors",
+)
 
 Entry = FlowEntry | ForeignEntry
 
@@ -26,127 +42,146 @@ class SwitchError(Exception):
     """The switch refused something, did not answer, or went away; the message is one line."""
 
 
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came back for a transaction: the body of a multipart reply, the end of a barrier, or an error in words."""
+
+    xid: int
+    body: bytes = b""
+    more: bool = False  # another part follows
+    error: str | None = None
+
+
 class Switch:
-    """A datapath in the state MAIN. ``take`` and ``lost`` are called by os-ken's threads, the rest by one worker."""
+    """A switch whose connection is up. ``take`` and ``lost`` are called by the framework, the rest by one worker.
 
-    def __init__(self, datapath: Any, tables: int) -> None:
-        self.datapath = datapath
-        self.dpid: int = datapath.id
+    ``send`` hands bytes to the connection; ``ports``: interface names by port number, without reserved ports.
+    """
+
+    def __init__(self, dpid: int, tables: int, ports: dict[str, str], send: Callable[[bytes], Any]) -> None:
+        self.dpid = dpid
         self.tables = tables
-        self._xids = itertools.count(1)
+        self.ports = ports
+        self._send_bytes = send
         self._lock = threading.Lock()
-        self._waiting: dict[int, queue.SimpleQueue[Any]] = {}
+        self._next_xid = 1
+        self._expected = range(0)
+        self._replies: queue.Queue[Reply | None] = queue.Queue()
         self._lost = False
-
-    @property
-    def ports(self) -> dict[str, str]:
-        """Interface names by port number, reserved ports left out."""
-        ports = sorted(self.datapath.ports.values(), key=lambda port: port.port_no)
-        return {str(port.port_no): port.name.decode(errors="replace") for port in ports if port.port_no <= ofp.OFPP_MAX}
 
     def read(self, table: int) -> list[Entry]:
         """All entries of a table (7.3.5.2). Raises SwitchError."""
-        return [entry_from(stats, str(self.dpid)) for stats in self._flow_stats(table)]
+        name = str(self.dpid)
+        return [understood(record, name) or foreign(record, name) for record in self._records(table)]
+
+    def count(self, table: int) -> int:
+        """How many entries a table holds (7.3.5.3): cheap, however many they are. Raises SwitchError."""
+        return entry_count(self._multipart(wire.flow_request(table, 0, wire.AGGREGATE), "the number of its entries"))
+
+    def features(self) -> SwitchFeatures:
+        """What the switch says of itself; one that does not tell what its tables take has none. Raises SwitchError."""
+        described = features.description(
+            self._multipart(wire.multipart_request(wire.DESCRIPTION, 0), "its description")
+        )
+        try:
+            told = self._multipart(wire.multipart_request(wire.TABLE_FEATURES, 0), "its table features")
+        except RefusedError:  # optional in OpenFlow 1.3 (7.3.5.5): many devices leave it out
+            return SwitchFeatures(described, ())
+        return SwitchFeatures(described, features.tables(told))
 
     def counters(self, table: int) -> dict[str, Any]:
         """Counters of all ports (7.3.5.6) and of a table's entries, as JSON. Raises SwitchError."""
-        names = (
-            "rx_packets",
-            "tx_packets",
-            "rx_bytes",
-            "tx_bytes",
-            "rx_dropped",
-            "tx_dropped",
-            "rx_errors",
-            "tx_errors",
-        )
-        ports = self._multipart(parser.OFPPortStatsRequest(self.datapath, 0, ofp.OFPP_ANY))
-        entries = [
-            {"cookie": stats.cookie, "packets": stats.packet_count, "bytes": stats.byte_count}
-            for stats in self._flow_stats(table)
-        ]
+        ports = _PORT.iter_unpack(self._multipart(wire.port_request(0), "its ports' counters"))
         return {
             "ports": {
-                str(port.port_no): {name: getattr(port, name) for name in names}
-                for port in ports
-                if port.port_no <= ofp.OFPP_MAX
+                str(number): dict(zip(_PORT_COUNTERS, sums, strict=True))
+                for number, *sums in ports
+                if number <= wire.PORT_MAX
             },
-            "entries": entries,
+            "entries": [
+                {"cookie": record.cookie, "packets": record.packets, "bytes": record.octets}
+                for record in self._records(table)
+            ],
         }
 
     def change(self, delete: Iterable[Entry], add: Iterable[FlowEntry], table: int) -> int:
-        """Delete, wait for a barrier, add, wait for a barrier; the number of barriers.
+        """Delete, wait for a barrier, add, wait for a barrier; the number of barriers (one more per 1024 entries).
 
         Raises SwitchError naming the first entry that was refused; what was sent beside it has been done.
         """
-        self._batch([(entry, delete_message(self.datapath, entry, table)) for entry in delete])
-        self._batch([(entry, add_message(self.datapath, entry, table)) for entry in add])
-        return 2
+        deleted = self._batch(list(delete), lambda entry, xid: wire.delete(entry, table, xid))
+        return deleted + self._batch(list(add), lambda entry, xid: wire.add(entry, table, xid))
 
-    def take(self, message: Any) -> bool:
+    def take(self, reply: Reply) -> bool:
         """Hand a reply or an error to whoever waits for it; False if nobody does."""
         with self._lock:
-            waiting = self._waiting.get(message.xid)
+            waiting = self._replies if reply.xid in self._expected else None
         if waiting is not None:
-            waiting.put(message)
+            waiting.put(reply)
         return waiting is not None
 
     def lost(self) -> None:
         """The connection has ended: nobody needs to wait any longer."""
         with self._lock:
             self._lost = True
-            for waiting in self._waiting.values():
-                waiting.put(None)
+            self._replies.put(None)
 
-    def _flow_stats(self, table: int) -> list[Any]:
-        return self._multipart(parser.OFPFlowStatsRequest(self.datapath, table_id=table, match=parser.OFPMatch()))
+    def _records(self, table: int) -> Iterable[Record]:
+        return records(self._multipart(wire.flow_request(table, 0), "its entries"))
 
-    def _multipart(self, request: Any) -> list[Any]:
-        found: list[Any] = []
-        replies = self._send([request])
-        try:
-            while True:
-                reply = self._next(replies)
-                if isinstance(reply, parser.OFPErrorMsg):
-                    raise SwitchError(f"switch {self.dpid} refused {type(request).__name__}: {error_words(reply)}")
-                found += reply.body
-                if not reply.flags & ofp.OFPMPF_REPLY_MORE:
-                    return found
-        finally:
-            self._forget([request])
+    def _multipart(self, request: bytes, wanted: str) -> bytes:
+        """The bodies of all parts of the reply to a request, whose transaction id is filled in here."""
+        xids, replies = self._begin(1)
+        self._send([request[:4] + struct.pack("!I", xids[0]) + request[8:]])
+        parts: list[bytes] = []
+        while True:
+            reply = self._next(replies)
+            if reply.error is not None:
+                raise RefusedError(f"switch {self.dpid} does not tell {wanted}: {reply.error}")
+            parts.append(reply.body)
+            if not reply.more:
+                return b"".join(parts)
 
-    def _batch(self, changes: Sequence[tuple[Entry, Any]]) -> None:
-        """Send flow-mods and a barrier. Errors come before the barrier's reply (6.2)."""
-        barrier = parser.OFPBarrierRequest(self.datapath)
-        messages = [message for _, message in changes]
-        replies = self._send([*messages, barrier])
+    def _batch(self, entries: Sequence[Any], pack: Callable[[Any, int], bytes]) -> int:
+        """Send flow-mods, a barrier after each window of them. Errors come before the barrier's reply (6.2)."""
+        windows = [entries[at : at + _WINDOW] for at in range(0, len(entries), _WINDOW)] or [entries]
         errors: list[str] = []
-        try:
-            while not isinstance(reply := self._next(replies), parser.OFPBarrierReply):
-                refused = next((entry for entry, message in changes if message.xid == reply.xid), None)
-                asked = "a barrier" if refused is None else str(refused).removeprefix(f"{refused.switch}: ")
-                errors.append(f"switch {self.dpid} refused {asked}: {error_words(reply)}")
-                if refused is None:
-                    break
-        finally:
-            self._forget([*messages, barrier])
+        for window in windows:
+            xids, replies = self._begin(len(window) + 1)
+            self._send([*map(pack, window, xids), wire.barrier(xids[-1])])
+            while (reply := self._next(replies)).error is not None:
+                if reply.xid == xids[-1]:
+                    raise SwitchError(f"switch {self.dpid} refused a barrier: {reply.error}")
+                errors.append(f"switch {self.dpid} refused {_told(window[reply.xid - xids[0]])}: {reply.error}")
+            if errors:
+                break
         if errors:
             more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
             raise SwitchError(errors[0] + more)
+        return len(windows)
 
-    def _send(self, messages: Sequence[Any]) -> "queue.SimpleQueue[Any]":
-        replies: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        for message in messages:
-            message.set_xid(next(self._xids) & _MAX_XID)
+    def _begin(self, number: int) -> "tuple[range, queue.Queue[Reply | None]]":
+        """Transaction ids for that many messages, and where the replies to them will be. What came late is left."""
         with self._lock:
-            self._waiting |= {message.xid: replies for message in messages}
+            if self._next_xid + number > _MAX_XID:
+                self._next_xid = 1
+            self._expected = range(self._next_xid, self._next_xid + number)
+            self._next_xid += number
+            self._replies = queue.Queue()
             if self._lost:
-                replies.put(None)
-        for message in messages:
-            self.datapath.send_msg(message)
-        return replies
+                self._replies.put(None)
+            return self._expected, self._replies
 
-    def _next(self, replies: "queue.SimpleQueue[Any]") -> Any:
+    def _send(self, messages: Iterable[bytes]) -> None:
+        chunk = bytearray()
+        for message in messages:
+            chunk += message
+            if len(chunk) >= _CHUNK:
+                self._send_bytes(bytes(chunk))
+                chunk.clear()
+        self._send_bytes(bytes(chunk))
+
+    def _next(self, replies: "queue.Queue[Reply | None]") -> Reply:
         try:
             reply = replies.get(timeout=_REPLY_TIMEOUT_S)
         except queue.Empty:
@@ -155,7 +190,12 @@ class Switch:
             raise SwitchError(f"switch {self.dpid} disconnected")
         return reply
 
-    def _forget(self, messages: Sequence[Any]) -> None:
-        with self._lock:
-            for message in messages:
-                self._waiting.pop(message.xid, None)
+
+class RefusedError(SwitchError):
+    """The switch answered a request for information with an error."""
+
+
+def _told(entry: Entry) -> str:
+    """The entry as an error names it: the reason it was asked for, if it has one, and what it says."""
+    text = str(entry).removeprefix(f"{entry.switch}: ")
+    return f"'{entry.why}' ({text})" if isinstance(entry, FlowEntry) and entry.why else text

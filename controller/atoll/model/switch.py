@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a switch says of itself: make and version, and what each of its tables can hold."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchDescription:
+    """The texts a switch describes itself by (OpenFlow 1.3.5, 7.3.5.1); empty where it has nothing to say."""
+
+    manufacturer: str
+    hardware: str
+    software: str
+    serial: str
+    datapath: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableFeatures:
+    """What the tables ``first`` to ``last``, all alike, take (OpenFlow 1.3.5, 7.3.5.5), in the words of FlowEntry.
+
+    ``matches``: fields of Match, and "untagged"; ``required``: those that no entry may leave out; ``actions``: classes
+    of Action; each in the alphabet's order. What entries never use (MAC addresses, MPLS ...) is left out.
+    ``max_entries`` 0: the switch does not say.
+    """
+
+    first: int
+    last: int
+    name: str
+    max_entries: int
+    matches: tuple[str, ...]
+    required: tuple[str, ...]
+    actions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchFeatures:
+    """All of a switch's answers about itself. ``tables`` is empty if it does not tell what its tables take."""
+
+    description: SwitchDescription
+    tables: tuple[TableFeatures, ...]

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A switch's description and table features (7.3.5.1 and 7.3.5.5 of OpenFlow 1.3.5), from bytes to what entries use.
+
+Open vSwitch answers with 254 tables and every field it knows: a hundred kilobytes, of which little is wanted.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+
+from atoll.model.switch import SwitchDescription, TableFeatures
+from atoll.openflow import wire
+
+_DESCRIPTION = struct.Struct("!256s256s256s32s256s")
+_TABLE = struct.Struct("!HB5x32sQQII")
+_PROPERTY = struct.Struct("!HH")
+_ID = struct.Struct("!I")
+_EXPERIMENTER = 0xFFFF0000  # class of a match field whose id has eight bytes
+
+# Types of properties (7.3.5.5.2)
+_APPLY_ACTIONS, _MATCH, _WILDCARDS, _APPLY_SET_FIELD = 6, 8, 10, 14
+
+_FIELDS = {  # class and number of a match field, in the upper 23 bits of its header
+    wire.IN_PORT >> 9: "in_port",
+    wire.ETH_TYPE >> 9: "eth_type",
+    wire.VLAN_VID >> 9: "vlan",
+    wire.IP_PROTO >> 9: "ip_proto",
+    wire.IPV4_SRC >> 9: "ipv4_src",
+    wire.IPV4_DST >> 9: "ipv4_dst",
+    wire.TCP_SRC >> 9: "tcp_src",
+    wire.TCP_DST >> 9: "tcp_dst",
+    wire.UDP_SRC >> 9: "udp_src",
+    wire.UDP_DST >> 9: "udp_dst",
+}
+
+
+def description(body: bytes) -> SwitchDescription:
+    """The description in the body of its reply."""
+    texts = (text.split(b"\0")[0].decode(errors="replace").strip() for text in _DESCRIPTION.unpack_from(body))
+    return SwitchDescription(*("" if text == "None" else text for text in texts))  # Open vSwitch's word for nothing
+
+
+def tables(body: bytes) -> tuple[TableFeatures, ...]:
+    """The tables in the body of a table features reply, neighbours that are alike but for their names together."""
+    found: list[TableFeatures] = []
+    for table in _tables(body):
+        before = found[-1] if found else None
+        if before is not None and before == replace(table, first=before.first, last=table.first - 1, name=before.name):
+            found[-1] = replace(before, last=table.last)
+        else:
+            found.append(table)
+    return tuple(found)
+
+
+def _tables(body: bytes) -> Iterator[TableFeatures]:
+    offset = 0
+    while offset < len(body):
+        length, number, name, _, _, _, most = _TABLE.unpack_from(body, offset)
+        lists = dict(_properties(body[offset + _TABLE.size : offset + length]))
+        matches = _fields(lists.get(_MATCH, b""))
+        wildcards = _fields(lists.get(_WILDCARDS, b""))
+        yield TableFeatures(
+            first=number,
+            last=number,
+            name=name.split(b"\0")[0].decode(errors="replace"),
+            max_entries=most,
+            matches=tuple(sorted(matches)),
+            required=tuple(sorted(matches - wildcards)),
+            actions=_actions(lists.get(_APPLY_ACTIONS, b""), lists.get(_APPLY_SET_FIELD, b"")),
+        )
+        offset += length
+
+
+def _properties(body: bytes) -> Iterator[tuple[int, bytes]]:
+    offset = 0
+    while offset < len(body):
+        kind, length = _PROPERTY.unpack_from(body, offset)
+        yield kind, body[offset + 4 : offset + length]
+        offset += (length + 7) // 8 * 8
+
+
+@lru_cache(maxsize=256)
+def _fields(ids: bytes) -> frozenset[str]:
+    known = {_FIELDS[number] for number in _field_numbers(ids) if number in _FIELDS}
+    plain = {name for name in known if not name.startswith(("tcp", "udp"))}
+    if "vlan" in plain:
+        plain.add("untagged")
+    both = {end for end in ("src", "dst") if {f"tcp_{end}", f"udp_{end}"} <= known}
+    return frozenset(plain | {f"l4_{end}" for end in both})
+
+
+def _field_numbers(ids: bytes) -> Iterator[int]:
+    offset = 0
+    while offset + 4 <= len(ids):
+        (header,) = _ID.unpack_from(ids, offset)
+        yield header >> 9
+        offset += 8 if header & _EXPERIMENTER == _EXPERIMENTER else 4
+
+
+@lru_cache(maxsize=256)
+def _actions(ids: bytes, settable: bytes) -> tuple[str, ...]:
+    kinds: set[int] = set()
+    offset = 0
+    while offset + 4 <= len(ids):
+        kind, length = _PROPERTY.unpack_from(ids, offset)
+        kinds.add(kind)
+        offset += max(length, 4)
+    found = {name for kind, name in ((wire.OUTPUT, "Output"), (wire.POP_VLAN, "PopVlan")) if kind in kinds}
+    if wire.PUSH_VLAN in kinds and wire.VLAN_VID >> 9 in _field_numbers(settable):
+        found.add("PushVlan")
+    return tuple(sorted(found))
