@@ -14,6 +14,7 @@ from atoll_emulation import namespaces, ovs
 from atoll_emulation.backends import missing_for_tc
 from atoll_emulation.congestion import offered_here
 from atoll_emulation.mininet_path import find_mininet
+from atoll_emulation.uml.kernel import UmlKernel, find_virtual_kernel
 
 # tool: Debian package
 TOOLS = {
@@ -44,6 +45,22 @@ def require_machine() -> None:
     missing = missing_tools() + missing_namespaces() + missing_tun() + hidden_installation()
     if missing:
         raise MachineError("\n".join(missing))
+
+
+def require_virtual_machine() -> UmlKernel:
+    """The kernel for a lab in virtual time. Raises MachineError as :func:`require_machine` does.
+
+    It switches packets itself: no tun device is needed.
+    """
+    _complete_path()
+    missing = missing_tools() + missing_namespaces() + hidden_installation()
+    try:
+        kernel = find_virtual_kernel()
+    except MachineError as error:
+        raise MachineError("\n".join([*missing, str(error)])) from None
+    if missing:
+        raise MachineError("\n".join(missing))
+    return kernel
 
 
 def missing_tools() -> list[str]:

@@ -37,6 +37,17 @@ def find_kernel() -> UmlKernel:
     return UmlKernel(_KERNEL, modules[-1].name, modules[-1])
 
 
+def find_virtual_kernel() -> UmlKernel:
+    """The kernel built for virtual time, the newest in this user's cache. Raises MachineError when there is none."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "atoll" / "kernel"
+    built = sorted(cache.glob("*/linux"), key=lambda path: path.stat().st_mtime)
+    if not built:
+        msg = f"no kernel for virtual time in {cache}: atoll kernel build"
+        raise MachineError(msg)
+    home = built[-1].parent
+    return UmlKernel(built[-1], home.name.partition("-")[0], None, home / "fixed-random.so")
+
+
 def missing_packages(tools: dict[str, str]) -> set[str]:
     """The Debian packages of those tools (program: package) that are not on this machine."""
     return {package for tool, package in tools.items() if shutil.which(tool) is None}

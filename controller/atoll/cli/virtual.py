@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`run --on virtual`: an experiment in virtual time, once, or twice to see whether it repeats itself."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from atoll.analysis.repeat import Comparison, compare_runs
+from atoll.cli.load import VIRTUAL, require_controls, require_writable
+from atoll.cli.telling import EXIT_INVALID, LiveLine, tell
+from atoll.control.plan import make_plan
+from atoll.experiment.finish import compress_and_analyse
+from atoll.experiment.request import create_run
+from atoll.experiment.virtual import measure
+from atoll.model.experiment import Experiment
+from atoll.model.network import Network
+from atoll.model.plan import Backend
+from atoll.rundir import RunDir
+from atoll_emulation.cores import claimed_core
+from atoll_emulation.machine import require_virtual_machine
+from atoll_emulation.uml.kernel import UmlKernel
+
+
+def run_in_virtual_time(
+    described: tuple[Network, Experiment], runs: Path, backend: Backend, *, analyse: bool, twice: bool, as_json: bool
+) -> int:
+    """`atoll run --on virtual`; returns the exit code."""
+    network, experiment = described
+    require_writable(runs)
+    kernel = require_virtual_machine()
+    require_controls(experiment, VIRTUAL)
+    make_plan(network, experiment, backend)  # refuses now what this backend cannot play
+    now_ns = time.time_ns()
+    run_dirs = [create_run(runs, network, experiment, backend, VIRTUAL, now_ns) for _ in range(2 if twice else 1)]
+    verb = _Verb(run_dirs, kernel, experiment.duration.s, analyse=analyse)
+    return asyncio.run(verb.execute(as_json=as_json))
+
+
+class _Verb:
+    def __init__(self, run_dirs: list[RunDir], kernel: UmlKernel, duration_s: float, *, analyse: bool) -> None:
+        self._run_dirs = run_dirs
+        self._kernel = kernel
+        self._duration_s = duration_s
+        self._analyse = analyse
+        self._show = LiveLine()
+        # Two kernels on one core are no faster side by side than one after the other.
+        self._cores = asyncio.Semaphore(len(os.sched_getaffinity(0)))
+
+    async def execute(self, *, as_json: bool) -> int:
+        began = time.monotonic()
+        work = asyncio.create_task(self._execute())
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, work.cancel)
+        try:
+            summary, comparison = await work
+        except asyncio.CancelledError:
+            where = " and ".join(str(run_dir.path) for run_dir in self._run_dirs)
+            print(f"cancelled; what was measured is in {where}", file=sys.stderr)
+            return 1
+        finally:
+            self._show.close()
+        return self._tell(summary, comparison, time.monotonic() - began, as_json=as_json)
+
+    async def _execute(self) -> tuple[dict[str, Any] | None, Comparison | None]:
+        runs = [asyncio.create_task(self._run(run_dir)) for run_dir in self._run_dirs]
+        try:
+            summary, *_ = await asyncio.gather(*runs)
+        finally:
+            for run in runs:
+                run.cancel()
+            await asyncio.gather(*runs, return_exceptions=True)
+        if len(self._run_dirs) == 1:
+            return summary, None
+        self._show.step("comparing the runs")
+        return summary, await asyncio.to_thread(compare_runs, *self._run_dirs)
+
+    async def _run(self, run_dir: RunDir) -> dict[str, Any] | None:
+        shown = run_dir is self._run_dirs[0]  # of two runs that are to be equal, one is enough to watch
+        async with self._cores:
+            with claimed_core() as core:
+                await measure(run_dir, self._kernel, core, self._show.take if shown else lambda _: None)
+        if not self._analyse:
+            return None
+        self._show.step("analyse")
+        return await compress_and_analyse(run_dir)
+
+    def _tell(
+        self, summary: dict[str, Any] | None, comparison: Comparison | None, wall_s: float, *, as_json: bool
+    ) -> int:
+        factor = self._duration_s / wall_s
+        beside: dict[str, Any] = {"wall_s": round(wall_s, 3), "factor": round(factor, 3)}
+        if comparison is not None:
+            beside["repeat"] = comparison.to_json()
+        code = tell(summary, self._run_dirs[0].path, as_json=as_json, beside=beside)
+        if not as_json:
+            times = f" ({len(self._run_dirs)} runs)" if comparison else ""
+            print(f"{self._duration_s:g} s of virtual time in {wall_s:.1f} s{times}: {factor:.3g} x real time")
+            if comparison is not None:
+                print(comparison)
+        return EXIT_INVALID if comparison is not None and not comparison.identical else code
