@@ -42,6 +42,7 @@ def test_a_quantity_is_read_exactly(kind, text, base):
             16,
             "the number 16 is not a rate; write a number and one of bit/s, kbit/s, Mbit/s, Gbit/s, such as '16 Mbit/s'",
         ),
+        (Rate, "16,5 Mbit/s", "'16,5 Mbit/s' is not a rate; decimals follow a point, as in '16.5 Mbit/s'"),
         (
             Duration,
             "-1 ms",

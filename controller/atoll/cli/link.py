@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from atoll.cli.options import number
 from atoll.model.plan import Backend
 
 link = typer.Typer(help="Test satellite links.", no_args_is_help=True, rich_markup_mode=None)
@@ -29,7 +30,7 @@ def links() -> None:
 def calibrate(
     experiment: Annotated[Path, typer.Argument(help="experiment.yaml", metavar="EXPERIMENT")],
     direction: Annotated[Which, typer.Option(help="direction of the links")] = Which.BOTH,
-    seconds: Annotated[float, typer.Option(help="for each part of the test", min=0.5, max=600)] = 3.0,
+    seconds: Annotated[float, number("--seconds", "for each part of the test", 0.5, 600)] = 3.0,
     backend: Annotated[
         Backend, typer.Option("--backend", help="what plays the links: our engine, or the kernel's tc")
     ] = Backend.ENGINE,

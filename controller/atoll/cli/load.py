@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from atoll.control.plan import make_plan
-from atoll.model.errors import AtollError, MachineError, PlanError
+from atoll.model.errors import MachineError, PlanError, UsageError
 from atoll.model.experiment import Experiment
 from atoll.model.load import load_experiment
 from atoll.model.network import Network
@@ -49,12 +49,6 @@ def experiment_with(
             print(f"--duration {length}: the transfer begins at once, not after {start}", file=sys.stderr)
             experiment = replace(experiment, transfer=replace(experiment.transfer, start=Duration(0)))
     return network, experiment
-
-
-class UsageError(AtollError):
-    """A wrong word on the command line."""
-
-    exit_code = 2
 
 
 def require_backend(network: Network, experiment: Experiment | None, backend: Backend) -> None:

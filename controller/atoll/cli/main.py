@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from atoll.cli.link import link
+from atoll.cli.options import PlainArguments, whole
 from atoll.cli.traces import traces
 from atoll.model.errors import AtollError
 from atoll.model.plan import Backend
@@ -42,7 +43,7 @@ Boxes = Annotated[
         show_default=False,
     ),
 ]
-Seed = Annotated[int | None, typer.Option(help="instead of the experiment's seed", min=0, max=2**63 - 1)]
+Seed = Annotated[int | None, whole("--seed", "instead of the experiment's seed", 0, 2**63 - 1)]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
@@ -74,7 +75,7 @@ def atoll(
     del version
 
 
-@app.command(epilog="Example: atoll check examples/geo.yaml")
+@app.command(cls=PlainArguments, epilog="Example: atoll check examples/geo.yaml")
 def check(
     files: Annotated[
         list[Path] | None, typer.Argument(help="lab.yaml and experiment.yaml files", metavar="FILE...")

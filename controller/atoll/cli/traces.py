@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from atoll.cli.options import number, whole
 from atoll.model.errors import MachineError, PlanError
 
 if TYPE_CHECKING:  # what makes traces is loaded when one is made
@@ -27,7 +28,7 @@ traces = typer.Typer(
 Out = Annotated[Path, typer.Option("--out", help="CSV file to write", metavar="FILE")]
 PlotFile = Annotated[Path | None, typer.Option("--plot", help="draw it, too", metavar="FILE.png")]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")]
-Seed = Annotated[int, typer.Option(help="of everything random", min=0)]
+Seed = Annotated[int, whole("--seed", "of everything random", 0, 2**63 - 1)]
 Length = Annotated[str, typer.Option(help="how long it lasts, at most 6 h", metavar="DURATION")]
 Place = Annotated[str | None, typer.Option(help="in degrees north and east; default: the usual one", metavar="LAT,LON")]
 
@@ -40,17 +41,17 @@ def rain(
     out: Out,
     rate: Annotated[str, typer.Option(help="rate in a clear sky", metavar="RATE")] = "16 Mbit/s",
     duration: Length = "10 min",
-    fade: Annotated[float, typer.Option(help="attenuation by rain at one instant, dB", min=0.1, max=100)] = 6.0,
+    fade: Annotated[float, number("--fade", "attenuation by rain at one instant, dB", 0.1, 100)] = 6.0,
     at: Annotated[str | None, typer.Option(help="that instant; default: halfway", metavar="DURATION")] = None,
     exceeded_often: Annotated[
-        float, typer.Option("--exceeded-0.1", help="attenuation exceeded in 0.1 % of the time, dB")
+        float, number("--exceeded-0.1", "attenuation exceeded in 0.1 % of the time, dB", 0, 1000)
     ] = 7.0,
     exceeded_rarely: Annotated[
-        float, typer.Option("--exceeded-0.01", help="attenuation exceeded in 0.01 % of the time, dB")
+        float, number("--exceeded-0.01", "attenuation exceeded in 0.01 % of the time, dB", 0, 1000)
     ] = 20.0,
-    dynamics: Annotated[float, typer.Option(help="of the attenuation, 1/s", min=1e-6, max=1.0)] = 2e-4,
-    clear: Annotated[float, typer.Option(help="Es/N0 in a clear sky, dB", min=-5, max=60)] = 13.0,
-    temperature: Annotated[float, typer.Option(help="noise temperature of the receiver, K", min=1, max=10_000)] = 160.0,
+    dynamics: Annotated[float, number("--dynamics", "of the attenuation, 1/s", 1e-6, 1.0)] = 2e-4,
+    clear: Annotated[float, number("--clear", "Es/N0 in a clear sky, dB", -5, 60)] = 13.0,
+    temperature: Annotated[float, number("--temperature", "noise temperature of the receiver, K", 1, 10_000)] = 160.0,
     step: Annotated[str, typer.Option(help="time between samples", metavar="DURATION")] = "1 s",
     seed: Seed = 1,
     plot: PlotFile = None,
@@ -109,7 +110,7 @@ def _register(kind: str, words: str) -> None:
         rate: Annotated[
             str | None, typer.Option(help="with a satellite in the zenith; default: none", metavar="RATE")
         ] = None,
-        zenith: Annotated[float, typer.Option(help="Es/N0 with a satellite in the zenith, dB", min=-5, max=60)] = 13.0,
+        zenith: Annotated[float, number("--zenith", "Es/N0 with a satellite in the zenith, dB", -5, 60)] = 13.0,
         seed: Seed = 1,
         plot: PlotFile = None,
         json: Json = False,

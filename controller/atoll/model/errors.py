@@ -4,6 +4,7 @@
 AtollError                 anything a user is told in one line
 ├── DescriptionError       one or more mistakes in lab.yaml or experiment.yaml (exit code 2)
 ├── PlanError              a valid description that cannot be planned (exit code 2)
+├── UsageError             a wrong word on the command line (exit code 2)
 ├── MachineError           this machine lacks something: a tool, a right, a device (exit code 1)
 ├── LabError               the emulated lab, a switch, a host or the controller failed (exit code 1)
 ├── RunError               a step of a run failed (exit code 1)
@@ -51,6 +52,12 @@ class DescriptionError(AtollError):
 
 class PlanError(AtollError):
     """The description is valid but cannot be realised; says why and what would help."""
+
+    exit_code = 2
+
+
+class UsageError(AtollError):
+    """A wrong word on the command line."""
 
     exit_code = 2
 

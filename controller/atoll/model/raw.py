@@ -85,7 +85,8 @@ class Share:
         """The share, from 0.0 to 1.0; ValueError says why ``text`` is none."""
         found = _percent(text)
         if found is None:
-            msg = f"{shown(text)} is not a share; write a number and %, such as '0.1 %'"
+            remedy = "decimals follow a point, as in" if "," in str(text) else "write a number and %, such as"
+            msg = f"{shown(text)} is not a share; {remedy} '0.1 %'"
             raise ValueError(msg)
         if found < (_percent(self.low) or 0):
             msg = f"{shown(text)} is too small; it must be at least {self.low}"

@@ -7,7 +7,7 @@ a mapping for the rest; the short form is read as that mapping.
 
 from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
-from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema, model_validator
 from pydantic.annotated_handlers import GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 
@@ -25,6 +25,7 @@ Patience = Annotated[Duration, Between(Duration, "1 us", "60 s")]
 Probability = Annotated[float, Share()]
 
 _GILBERT_ELLIOTT = ("good_to_bad", "bad_to_good", "loss_good", "loss_bad")
+_DROP_TAIL = "drop-tail"  # what a queue does without an AQM
 _RED_WEIGHT = 0.002  # Floyd and Jacobson 1993, section 6
 
 
@@ -161,7 +162,7 @@ class RawRed(Raw):
 
 
 class RawAqm(Raw):
-    """Active queue management instead of drop-tail; ``codel`` alone stands for {codel: {}}."""
+    """Active queue management instead of drop-tail; ``codel`` alone stands for {codel: {}}, ``drop-tail`` for none."""
 
     codel: RawCodel | None = Field(
         default=None, description="Controlled delay.", examples=["{target: 5 ms, interval: 600 ms}"]
@@ -176,7 +177,7 @@ class RawAqm(Raw):
         if isinstance(given, dict):
             return cast(Any, given)
         if given not in cls.model_fields:
-            msg = f"unknown aqm {shown(given)}; {suggest(given, cls.model_fields, 'aqms')}"
+            msg = f"unknown aqm {shown(given)}; {suggest(given, (*cls.model_fields, _DROP_TAIL), 'aqms')}"
             raise ValueError(msg)
         return {given: {}}
 
@@ -188,7 +189,11 @@ class RawAqm(Raw):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {"anyOf": [{"const": "codel"}, handler.resolve_ref_schema(handler(core))]}
+        return {"anyOf": [{"enum": ["codel", _DROP_TAIL]}, handler.resolve_ref_schema(handler(core))]}
+
+
+def _no_aqm(given: Any) -> Any:
+    return None if given == _DROP_TAIL else given
 
 
 class RawDirection(Raw):
@@ -213,7 +218,7 @@ class RawDirection(Raw):
         description="Loss before the queue: a share of the packets, or a mapping; default none.",
         examples=["0.1 %", "{model: gilbert-elliott, good_to_bad: 0.1 %, bad_to_good: 20 %}"],
     )
-    aqm: RawAqm | None = Field(
+    aqm: Annotated[RawAqm | None, BeforeValidator(_no_aqm)] = Field(
         default=None,
         description="Active queue management; default drop-tail.",
         examples=["codel", "{red: {min: 30 kB, max: 90 kB}}"],

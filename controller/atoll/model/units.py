@@ -13,6 +13,7 @@ from typing import ClassVar, Self
 from atoll.model.errors import shown
 
 _NUMBER_AND_UNIT = re.compile(r"\s*([0-9]+)(?:\.([0-9]+))?\s*([A-Za-z/]+)\s*")
+_DECIMAL_COMMA = re.compile(r"[0-9],[0-9]")
 _LONGEST_TEXT = 60  # characters; int() of thousands of digits would be slow, and nobody means it
 _MOST = 2**63 - 1
 _DECIMALS = 10**9  # __str__ chooses a unit in which at most nine decimals are exact
@@ -40,7 +41,10 @@ class _Quantity:
         found = _NUMBER_AND_UNIT.fullmatch(text) if isinstance(text, str) and len(text) <= _LONGEST_TEXT else None
         if found is None or found[3] not in cls.UNITS:
             what, units = cls.__name__.lower(), ", ".join(cls.UNITS)
-            msg = f"{shown(text)} is not a {what}; write a number and one of {units}, such as {cls.EXAMPLE!r}"
+            remedy = f"write a number and one of {units}, such as {cls.EXAMPLE!r}"
+            if isinstance(text, str) and _DECIMAL_COMMA.search(text):
+                remedy = f"decimals follow a point, as in {cls.EXAMPLE.replace(' ', '.5 ')!r}"
+            msg = f"{shown(text)} is not a {what}; {remedy}"
             raise ValueError(msg)
         decimals = found[2] or ""
         base, rest = divmod(int(found[1] + decimals) * cls.UNITS[found[3]], 10 ** len(decimals))

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options and arguments in plain words, where the library that reads the command line has only its own."""
+
+import math
+from typing import Any
+
+import typer
+from typer.core import TyperArgument, TyperCommand
+
+from atoll.model.errors import UsageError
+
+
+def whole(name: str, text: str, low: int, high: int) -> Any:
+    """An option that holds a whole number; out of bounds it raises UsageError with its name and bounds."""
+
+    def read(given: object) -> int:
+        try:
+            found = int(str(given))
+        except ValueError:
+            found = low - 1
+        if low <= found <= high:
+            return found
+        msg = f"{name}: {given!s:.40} is not a whole number from {low} to {high}"
+        raise UsageError(msg)
+
+    return typer.Option(name, help=text, parser=read, metavar="NUMBER")
+
+
+def number(name: str, text: str, low: float, high: float) -> Any:
+    """An option that holds a number; out of bounds it raises UsageError with its name and bounds."""
+
+    def read(given: object) -> float:
+        try:
+            found = float(str(given))
+        except ValueError:
+            found = math.nan
+        if low <= found <= high:
+            return found
+        remedy = "; decimals follow a point" if "," in str(given) else ""
+        msg = f"{name}: {given!s:.40} is not a number from {low:g} to {high:g}{remedy}"
+        raise UsageError(msg)
+
+    return typer.Option(name, help=text, parser=read, metavar="NUMBER")
+
+
+class PlainArguments(TyperCommand):
+    """A command whose help names an argument without the Python type it becomes."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """The arguments by their names, then the options as always."""
+        named = [each for each in self.get_params(ctx) if isinstance(each, TyperArgument)]
+        with formatter.section("Arguments"):
+            formatter.write_dl([(each.metavar or str(each.name), each.help or "") for each in named])
+        options = [each for each in self.get_params(ctx) if not isinstance(each, TyperArgument)]
+        with formatter.section("Options"):
+            formatter.write_dl([record for each in options if (record := each.get_help_record(ctx))])

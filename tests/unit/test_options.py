@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options out of bounds, and arguments, in plain words: what is wrong, in one line, and what would be right."""
+
+import subprocess
+import sys
+
+import pytest
+
+
+def atoll(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "atoll.cli.main", *words], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("plan", "x.yaml", "--seed=-1"), "--seed: -1 is not a whole number from 0 to 9223372036854775807"),
+        (("plan", "x.yaml", "--seed", "1.5"), "--seed: 1.5 is not a whole number from 0 to 9223372036854775807"),
+        (
+            ("link", "calibrate", "x.yaml", "--seconds", "0,6"),
+            "--seconds: 0,6 is not a number from 0.5 to 600; decimals follow a point",
+        ),
+        (("traces", "rain", "--out", "x.csv", "--fade", "inf"), "--fade: inf is not a number from 0.1 to 100"),
+    ],
+)
+def test_a_number_out_of_bounds_is_told_in_one_line_before_any_file_is_read(words, told):
+    ended = atoll(*words)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", f"{told}\n")
+
+
+def test_help_names_arguments_without_python_types():
+    told = atoll("check", "--help").stdout
+    assert "FILE...  lab.yaml and experiment.yaml files" in told
+    assert "<" not in told
