@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The measurements by name: their cases, the boxes they compare, how long one takes."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from linkbench import classes, delay, joint, rate, throughput
+from linkbench.measurement import Measurement
+
+ENGINE = "engine"
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One question asked of several boxes under several loads."""
+
+    name: str
+    question: str
+    cases: Sequence[str]
+    boxes: Sequence[str]  # in this machine's kernel, the engine first
+    measure: Callable[[str, str, float, int], Measurement]  # (box, case, seconds, seed)
+    seconds: float
+    quick_seconds: float
+    inside: Sequence[str] = ()  # cases also measured of netem+tbf inside User-Mode Linux, where every packet is dear
+
+
+SCENARIOS = {
+    scenario.name: scenario
+    for scenario in (
+        Scenario(
+            "throughput", "What passes without loss?", throughput.CASES, (ENGINE, "tbf", "rattan"),
+            throughput.measure, 5.0, 0.5,
+        ),
+        Scenario(
+            "delay", "How exact is the delay of each packet?", tuple(delay.LOADS), (ENGINE, "rattan"),
+            delay.measure, 10.0, 0.5, inside=("idle", "16 Mbit/s"),
+        ),
+        Scenario(
+            "rate", "How exact is the rate?", tuple(rate.RATES), (ENGINE, "tbf", "rattan"),
+            rate.measure, 10.0, 0.6, inside=("8 Mbit/s", "16 Mbit/s"),
+        ),
+        Scenario(
+            "joint", "Do rate, queue and delay hold together?", tuple(joint.LINKS), (ENGINE, "rattan"),
+            joint.measure, 8.0, 1.0, inside=("30 kB at 8 Mbit/s", "100 kB at 16 Mbit/s"),
+        ),
+        Scenario(
+            "classes", "How exact are 64 delay classes?", (classes.CASE,), (ENGINE,),
+            classes.measure, 10.0, 0.5,
+        ),
+    )
+}  # fmt: skip
