@@ -42,6 +42,11 @@ class Facts:
     measurements: tuple[Measurement, ...]  # of link and delay boxes, from mark "begin" to mark "end"
 
     @property
+    def in_virtual_time(self) -> bool:
+        """Whether the lab's clock stood still while anything computed."""
+        return "virtual" in self.manifest
+
+    @property
     def links(self) -> tuple[Link, ...]:
         """The chain's satellite links, from world to island."""
         kinds = {box.name: box.kind for box in self.network.boxes}

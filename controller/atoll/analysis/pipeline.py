@@ -92,7 +92,7 @@ def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
         flows_failed=flows.failed,
         mean_flow_bytes=flows.mean_bytes,
         concurrent_flows_max=seen.concurrent_max(tables),
-        fairness=load_fairness(logs),
+        fairness=load_fairness(logs) if window else None,
         servers=seen.volumes(tables, servers),
         clients=seen.volumes(tables, clients),
         **_transfer(facts, tables, logs),
@@ -107,7 +107,7 @@ def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
 def _link_figures(facts: Facts, tables: Tables, link: Link) -> LinkFigures:
     measured = facts.to_island(link)
     # How much a late departure can push from one window into the next is unknown where lateness is not measured.
-    unbounded = measured is not None and measured.lateness_max_ns is None
+    unbounded = measured is not None and measured.lateness_max_ns is None and not facts.in_virtual_time
     header = seen.ETHERNET_HEADER_BYTES if link.counts is Counted.ETHERNET else 0
     return LinkFigures(
         rate_bit_s=link.to_island.rate.bit_s,
@@ -184,6 +184,8 @@ def _notes(facts: Facts, tables: Tables, pings: seen.Pings) -> list[str]:
         notes.append("the boxes' measurement did not end: lateness, loss at the link and queue maximum are unknown")
     if any(way.trace for link in facts.links for way in (link.to_island, link.to_world)):
         notes.append("a link followed a trace: utilisation is of its highest rate, sojourn above the RTT it began with")
+    if facts.in_virtual_time:
+        notes.append("virtual time: the clock stands still while a machine computes, so no departure can be late")
     if facts.links and not facts.of_type("base_rtt"):
         notes.append("no base RTT was measured: queue sojourn times are unknown")
     elif facts.links and pings.sent == 0:

@@ -155,13 +155,14 @@ def _records(capture: IO[bytes]) -> Iterator[tuple[int, int, bytes]]:
 
 
 def _first_field(a: tuple[int, int, bytes], b: tuple[int, int, bytes]) -> str:
+    apart = f", time stamps {abs(a[0] - b[0])} ns apart" if a[0] != b[0] else ""
     if a[2] != b[2]:
         at = next((i for i, (x, y) in enumerate(zip(a[2], b[2], strict=False)) if x != y), min(len(a[2]), len(b[2])))
         name, begin, end = field_at(a[2], at)
-        return f"{name} is {a[2][begin:end].hex()} and {b[2][begin:end].hex()} (byte {begin} of the frame)"
+        return f"{name} is {a[2][begin:end].hex()} and {b[2][begin:end].hex()} (byte {begin} of the frame){apart}"
     if a[1] != b[1]:
-        return f"length is {a[1]} and {b[1]} bytes"
-    return f"time stamp is {a[0]} and {b[0]} ns, {abs(a[0] - b[0])} ns apart"
+        return f"length is {a[1]} and {b[1]} bytes{apart}"
+    return f"time stamp is {a[0]} and {b[0]} ns{apart}"
 
 
 def _first_cell(one: Path, other: Path) -> str:
