@@ -184,7 +184,7 @@ MISTAKES = [
         "host 'w1': role: unknown role 'world-serve'; did you mean 'world-server'? "
         "known roles: world-server, world-special, world-whistle, island-client, island-special",
     ),
-    ("sat: {kind: link", "sat: {kind: linc", "linc", "box 'sat': kind: unknown kind 'linc'; did you mean 'link'? known kinds: link, router"),
+    ("sat: {kind: link", "sat: {kind: linc", "linc", "box 'sat': kind: unknown kind 'linc'; did you mean 'link'? known kinds: link, router, program, external"),
     ("ip: 10.10.0.1,", "ipp: 10.10.0.1,", "ipp", "host 'w1': unknown key 'ipp'; did you mean 'ip'? known keys: interface, ip, mac, port, role"),
     (
         "\nhosts:", "\nhost:  # misspelt", "# misspelt",

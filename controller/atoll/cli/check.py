@@ -77,5 +77,6 @@ def summary(network: Network, experiment: Experiment | None) -> str:
         )
         return f"lab {network.name}: " + ", ".join(f"{n} {one if n == 1 else many}" for n, one, many in counts)
     chain = " - ".join(experiment.chain.hops) or "empty"
+    chain += "".join(f", {each.name} {' - '.join(each.hops) or 'empty'}" for each in experiment.branches)
     load = f"{experiment.traffic.channels} channels, {experiment.duration}"
     return f"experiment {experiment.name} on lab {network.name}: chain {chain}; {load}"

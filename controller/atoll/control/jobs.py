@@ -35,17 +35,19 @@ _CAPTURE_BUFFER_BYTES = 16 << 20  # a second of 1500-byte packets at 1 Gbit/s
 def capture_points(network: Network, experiment: Experiment) -> tuple[CapturePoint, ...]:
     """The captures, island side first, so that no packet passes an observer that isn't listening yet.
 
-    The first tap of the chain is ``world``, the last one ``island``, one between them goes by its own name. A single
-    tap is ``island`` when a satellite emulator stands before it.
+    The first tap of the chain is ``world``, the last one ``island``, one between them goes by its own name, as does
+    one that only branches pass. A single tap is ``island`` when a satellite emulator stands before it.
     """
     known = {tap.name: tap for tap in network.taps}
     taps = [known[hop] for hop in experiment.chain.hops if hop in known]
+    aside = dict.fromkeys(hop for chain in experiment.branches for hop in chain.hops if hop in known)
     links = [link.box for link in experiment.links]
     named = {"island" if place == len(taps) - 1 else tap.name: tap for place, tap in enumerate(taps) if place > 0}
     if taps:
         before = experiment.chain.hops[: experiment.chain.hops.index(taps[0].name)]
         alone_behind_link = len(taps) == 1 and any(hop in links for hop in before)
         named = {"island" if alone_behind_link else "world": taps[0], **named}
+    named |= {hop: known[hop] for hop in aside if known[hop] not in taps}
     points = [CapturePoint(name, tap.host, tap.interface.name) for name, tap in reversed(named.items())]
     at_links = [CapturePoint(f"link-{box}", box, network.box(box).island.name) for box in reversed(links)]
     return (*points[:-1], *at_links, *points[-1:])

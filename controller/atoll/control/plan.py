@@ -7,7 +7,7 @@ import json
 from atoll.control.hosts import host_settings
 from atoll.control.jobs import capture_points, jobs
 from atoll.model.codec import to_json
-from atoll.model.experiment import Experiment
+from atoll.model.experiment import Chain, Experiment, Protocol
 from atoll.model.network import LatencyClass, Network
 from atoll.model.plan import Backend, PathCheck, Plan
 from atoll.switches.profiles import refuse_unsupported
@@ -49,18 +49,24 @@ def path_checks(network: Network, experiment: Experiment) -> tuple[PathCheck, ..
 
     Links that follow a trace are where it begins: the paths are tested before the load.
     """
-    ways = [way for link in experiment.links for way in (link.to_island, link.to_world)]
-    link_rtt = sum(way.delay_at_start.ns for way in ways)
-    link_jitter = sum(way.jitter.reach.ns for way in ways if way.jitter)
     known = {each.name: each for box in network.delay_boxes for each in box.classes}
     delayed: dict[str, LatencyClass] = {host: known[name] for host, name in experiment.latency}
+    by_chain = {chain.name: _link_rtt(experiment, chain) for chain in experiment.chains}
     checks: list[PathCheck] = []
     for world in network.world_hosts:
         latency = delayed.get(world.name)
-        terrestrial = latency.rtt.ns if latency else 0
-        jitter = link_jitter + (2 * latency.jitter.ns if latency else 0)
-        checks += [
-            PathCheck(world.name, island.name, str(island.address), link_rtt + terrestrial, terrestrial, jitter)
-            for island in network.island_hosts
-        ]
+        terrestrial, shake = (latency.rtt.ns, 2 * latency.jitter.ns) if latency else (0, 0)
+        for island in network.island_hosts:
+            # Paths are tested by pings.
+            rtt, jitter = by_chain[experiment.carrier(world.address, island.address, Protocol.ICMP).name]
+            checks.append(
+                PathCheck(world.name, island.name, str(island.address), rtt + terrestrial, terrestrial, jitter + shake)
+            )
     return tuple(checks)
+
+
+def _link_rtt(experiment: Experiment, chain: Chain) -> tuple[int, int]:
+    """The round-trip time of a chain's links, and the most by which their jitter can move it, in nanoseconds."""
+    links = [link for link in experiment.links if link.box in chain.hops]
+    ways = [way for link in links for way in (link.to_island, link.to_world)]
+    return sum(way.delay_at_start.ns for way in ways), sum(way.jitter.reach.ns for way in ways if way.jitter)

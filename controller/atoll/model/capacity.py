@@ -19,7 +19,7 @@ from atoll.model.units import Duration, Rate, Size
 
 @dataclass(frozen=True, slots=True)
 class Steering:
-    """The part of an experiment that decides which cables its frames cross."""
+    """What decides which cables the frames of one chain cross, and how many of them there can be."""
 
     hops: tuple[str, ...]  # boxes and taps of the network, from world to island
     links: tuple[Link, ...]
@@ -45,21 +45,59 @@ class TrunkLoad:
     load: Rate
 
 
-def delay_trunk_loads(network: Network, steering: Steering) -> Iterator[tuple[DelayBox, Rate]]:
-    """What crosses the trunk of every delay box in use, in each of its directions.
+@dataclass(frozen=True, slots=True)
+class DelayLoad:
+    """What crosses the trunk of a delay box: each of its directions carries both directions of the traffic."""
+
+    box: DelayBox
+    to_island: Rate
+    to_world: Rate
+
+    @property
+    def load(self) -> Rate:
+        """Each way."""
+        return Rate(self.to_island.bit_s + self.to_world.bit_s)
+
+
+def delay_trunk_loads(network: Network, steerings: Iterable[Steering]) -> Iterator[DelayLoad]:
+    """What crosses the trunk of every delay box in use.
 
     A delayed frame crosses it twice, to the box and back. So each direction carries what goes to the island and what
     goes to the world.
     """
-    used = {name for _, name in steering.latency}
+    groups = _sharing_links(steerings)
+    used = {name for steering in groups for _, name in steering[0].latency}
+    to_island = sum(max(each.to_island.bit_s for each in group) for group in groups)
+    to_world = sum(max(each.to_world.bit_s for each in group) for group in groups)
     for box in network.delay_boxes:
         if used & {delay.name for delay in box.classes}:
-            yield box, Rate(steering.to_island.bit_s + steering.to_world.bit_s)
+            yield DelayLoad(box, Rate(to_island), Rate(to_world))
 
 
-def trunk_loads(network: Network, steering: Steering) -> Iterator[TrunkLoad]:
+def trunk_loads(network: Network, steerings: Iterable[Steering]) -> Iterator[TrunkLoad]:
     """What crosses every trunk between switches in each direction, in the worst case of one server sending it all."""
-    fabric = Fabric((switch.name for switch in network.switches), network.trunks)
+    fabric = Fabric.of(network)
+    total: Counter[PortRef] = Counter()
+    for group in _sharing_links(steerings):
+        worst: Counter[PortRef] = Counter()
+        for steering in group:
+            worst |= _loads(network, fabric, steering)
+        total += worst
+    for trunk in network.trunks:
+        for out in (trunk.a, trunk.b):
+            yield TrunkLoad(trunk, out, Rate(total[out]))
+
+
+def _sharing_links(steerings: Iterable[Steering]) -> list[list[Steering]]:
+    """Chains by the links that bound them: chains with the same links share their rate, others add up."""
+    groups: dict[frozenset[str], list[Steering]] = {}
+    for steering in steerings:
+        groups.setdefault(frozenset(link.box for link in steering.links), []).append(steering)
+    return list(groups.values())
+
+
+def _loads(network: Network, fabric: Fabric, steering: Steering) -> Counter[PortRef]:
+    """bit/s that leave by each trunk port."""
     island_bound: Counter[PortRef] = Counter()
     world_bound: Counter[PortRef] = Counter()
     ways = {tuple(_stations(network, steering, w, i)) for w in network.world_hosts for i in network.island_hosts}
@@ -67,10 +105,9 @@ def trunk_loads(network: Network, steering: Steering) -> Iterator[TrunkLoad]:
         back = [(out, into) for into, out in reversed(way)]
         island_bound |= _crossings(fabric, way)
         world_bound |= _crossings(fabric, back)
-    for trunk in network.trunks:
-        for out in (trunk.a, trunk.b):
-            load = island_bound[out] * steering.to_island.bit_s + world_bound[out] * steering.to_world.bit_s
-            yield TrunkLoad(trunk, out, Rate(load))
+    crossed = {*island_bound, *world_bound}
+    to_island, to_world = steering.to_island.bit_s, steering.to_world.bit_s
+    return Counter({out: island_bound[out] * to_island + world_bound[out] * to_world for out in crossed})
 
 
 def longest_rtt(network: Network, steering: Steering) -> Duration:

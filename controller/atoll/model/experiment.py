@@ -194,6 +194,9 @@ class Carried:
         )
 
 
+MAIN = "main"  # the name of the chain that carries what no branch does
+
+
 @dataclass(frozen=True, slots=True)
 class Chain:
     """What flanks the link: boxes and taps in order from world to island, and whose traffic passes them."""

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PlainValidator, WithJsonSchema
 
 from atoll.model.errors import shown
-from atoll.model.experiment import Counted
-from atoll.model.raw import Between, Key, Name, Raw
+from atoll.model.experiment import Counted, Protocol
+from atoll.model.raw import Between, Key, Name, Network, Raw
 from atoll.model.raw_link import RawDirection
 from atoll.model.units import Duration, Size
 
@@ -51,6 +51,29 @@ class RawLink(Raw):
         strict=False,
         description="Bytes that rate and queue count: the IP packet, or with 14 bytes of Ethernet; default ip.",
         examples=["ip"],
+    )
+
+
+class RawCarried(Raw):
+    """The traffic of a branch, in both directions; several keys: what all of them hold."""
+
+    world: Network | None = Field(
+        default=None, description="Prefix of the world hosts; default any.", examples=["10.10.0.0/24"]
+    )
+    island: Network | None = Field(
+        default=None, description="Prefix of the island hosts; default any.", examples=["10.20.0.0/30"]
+    )
+    protocol: Protocol | None = Field(
+        default=None, strict=False, description="Transport protocol; default any.", examples=["tcp"]
+    )
+
+
+class RawBranch(Raw):
+    """A chain that part of the traffic takes, at the same time as the rest takes another."""
+
+    carries: RawCarried = Field(description="What it carries.", examples=["{island: 10.20.0.0/30}"])
+    chain: list[str] = Field(
+        description="Boxes and taps in order from world to island.", examples=["[tap-w, coder-w, sat, coder-i, tap-i]"]
     )
 
 
@@ -117,9 +140,14 @@ class RawExperiment(Raw):
     chain: list[str] = Field(
         description="Boxes and taps in order from world to island.", examples=["[tap-w, sat, tap-i]"]
     )
+    branches: dict[Key, RawBranch] = Field(
+        default={},
+        description="Chains of their own for parts of the traffic, by name; the rest takes chain.",
+        examples=["{coded: {carries: {island: 10.20.0.0/30}, chain: [tap-w, coder-w, sat, coder-i, tap-i]}}"],
+    )
     links: dict[Key, RawLink] = Field(
         default={},
-        description="Settings of every satellite emulator in the chain, by its name.",
+        description="Settings of every satellite emulator in a chain, by its name.",
         examples=["{sat: {to_island: &d {rate: 16 Mbit/s, delay: 250 ms, queue: 100 kB}, to_world: *d}}"],
     )
     latency: dict[Key, str] = Field(

@@ -11,13 +11,16 @@ from pydantic import Field, model_validator
 from pydantic.annotated_handlers import GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 
-from atoll.model.network import BoxKind, HostRole
+from atoll.model.network import BoxKind, Forwarding, HostRole
 from atoll.model.raw import Address, Between, InterfaceName, Key, Mac, Name, Network, Port, Raw
 from atoll.model.units import Duration, Rate
 
 TrunkRate = Annotated[Rate, Between(Rate, "1 kbit/s", "1000 Gbit/s")]
 Rtt = Annotated[Duration, Between(Duration, "0 ms", "60 s")]
 Jitter = Annotated[Duration, Between(Duration, "0 ms", "30 s")]
+
+
+Argv = Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=64)]
 
 
 class RawNetworks(Raw):
@@ -76,12 +79,55 @@ class RawLeg(RawCable):
         return {"anyOf": [short_form, whole_form]}
 
 
+class RawSpare(Raw):
+    """A second pair of legs of a routed box; what comes in by one pair leaves by the same."""
+
+    world: RawLeg = Field(description="The side that faces the world.", examples=["sw-c/31"])
+    island: RawLeg = Field(description="The side that faces the island.", examples=["sw-c/32"])
+
+
+class RawProgram(Raw):
+    """A program of your own that makes a machine a box; {world} and {island} stand for the interfaces' names."""
+
+    start: Argv = Field(
+        description="Command that runs as long as the box is wanted: program and arguments.",
+        examples=["[pepsal, -i, '{world}']"],
+    )
+    stop: Argv = Field(
+        default=[], description="Command that asks it to end; default: it gets SIGTERM.", examples=["[pepctl, stop]"]
+    )
+    report: Argv = Field(
+        default=[], description="Command that prints what it has to say after a run.", examples=["[pepctl, statistics]"]
+    )
+
+
 class RawBox(Raw):
     """A box of the satellite chain."""
 
     kind: BoxKind = Field(strict=False, description="What the box does with a frame.", examples=["link"])
     world: RawLeg = Field(description="The side that faces the world.", examples=["sw-c/15"])
     island: RawLeg = Field(description="The side that faces the island.", examples=["sw-c/16"])
+    spare: RawSpare | None = Field(
+        default=None,
+        description="Second pair of legs, for chains that change while this box stays.",
+        examples=["{world: sw-c/31, island: sw-c/32}"],
+    )
+    forwarding: Forwarding | None = Field(
+        default=None,
+        strict=False,
+        description="Of a program or an external box: transparent (frames, as they are) or routed (packets).",
+        examples=["routed"],
+    )
+    stateful: bool = Field(
+        default=False,
+        description="Of a program or an external box: whether connections break when moved from it; default false.",
+        examples=[True],
+    )
+    program: RawProgram | None = Field(
+        default=None,
+        description="Of a program box: its commands.",
+        examples=["{start: [pepsal, -i, '{world}']}"],
+    )
 
 
 class RawLatencyClass(Raw):
@@ -110,10 +156,15 @@ class RawDelayBox(RawCable):
 
 
 class RawTap(RawCable):
-    """An observation point: a port that gets copies of frames, and the capture host behind it."""
+    """An observation point: a port that gets copies of frames, or a splitter in a cable, and its capture host."""
 
     host: Name = Field(description="Capture host; several taps may share one.", examples=["cap-w"])
-    port: Port = Field(description="Switch port the copies leave by.", examples=["sw-c/21"])
+    port: Port | None = Field(default=None, description="Switch port the copies leave by.", examples=["sw-c/21"])
+    cable: Port | None = Field(
+        default=None,
+        description="Instead of port, for a physical tap: the switch port whose cable it splits.",
+        examples=["sw-c/15"],
+    )
     interface: InterfaceName | None = Field(default=None, description="Interface name; default HOST-TAP.")
 
 

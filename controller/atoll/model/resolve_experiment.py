@@ -15,7 +15,6 @@ from atoll.model.capacity import (
 from atoll.model.document import Place
 from atoll.model.errors import Mistake
 from atoll.model.experiment import (
-    Chain,
     Experiment,
     Link,
     PingSeries,
@@ -26,6 +25,7 @@ from atoll.model.experiment import (
 from atoll.model.network import BoxKind, HostRole, Network
 from atoll.model.parse import Parsed
 from atoll.model.raw_experiment import RawExperiment
+from atoll.model.resolve_chains import check_chains, hops_of, resolve_chains
 from atoll.model.resolve_lab import Lab
 from atoll.model.resolve_link import resolve_direction
 from atoll.model.wording import call, suggest
@@ -69,6 +69,7 @@ class _Resolver:
 
     def experiment(self, lab: str) -> Experiment:
         raw = self.raw
+        chain, branches = resolve_chains(self.parsed)
         transfer = raw.transfer and Transfer(
             raw.transfer.size,
             raw.transfer.start,
@@ -82,7 +83,7 @@ class _Resolver:
             lab=lab,
             seed=raw.seed,
             duration=raw.duration,
-            chain=Chain(raw.name, tuple(raw.chain)),
+            chain=chain,
             links=self.links,
             latency=tuple(raw.latency.items()),
             traffic=Traffic(raw.traffic.channels, raw.traffic.flow_sizes, raw.traffic.port),
@@ -91,11 +92,13 @@ class _Resolver:
             tcp=TcpSettings(
                 raw.tcp.congestion_control, raw.tcp.ecn, raw.tcp.buffer_max, tuple(raw.tcp.servers.items())
             ),
+            branches=branches,
         )
 
     def resolve_links(self, beside: Beside) -> Iterator[Link]:
         """Settings in the order of the chain, then those no hop needs."""
-        for name in sorted(self.raw.links, key=lambda name: (*self.raw.chain, name).index(name)):
+        hops = hops_of(self.raw)
+        for name in sorted(self.raw.links, key=lambda name: (*hops, name).index(name)):
             raw, document = self.raw.links[name], self.parsed.document
             to_island, wrong = resolve_direction(raw.to_island, ("links", name, "to_island"), document, beside)
             to_world, also_wrong = resolve_direction(raw.to_world, ("links", name, "to_world"), document, beside)
@@ -108,29 +111,13 @@ class _Resolver:
             self.wrong(("transfer", "start"), f"{transfer.start} is not before the end at {duration}; start it earlier")
 
     def check_against(self, lab: Lab, network: Network) -> None:
-        self.check_chain(lab, network)
+        check_chains(self.parsed, lab, network, self.wrong)
         self.check_links(lab, network)
         self.check_latency(lab, network)
         self.check_servers(lab, network)
         self.check_roles(lab, network)
         if lab.is_wired:
             self.check_capacity(lab, network)
-
-    def check_chain(self, lab: Lab, network: Network) -> None:
-        links = {box.name for box in network.boxes if box.kind is BoxKind.LINK}
-        usable = (*lab.names("boxes"), *lab.names("taps"))
-        for index, hop in enumerate(self.raw.chain):
-            place: Place = ("chain", index)
-            if not (lab.knows("boxes", hop) or lab.knows("taps", hop)):
-                kind = lab.kind_of(hop)
-                found = (
-                    f"{hop!r} is a {kind}, and a chain holds boxes and taps" if kind else f"unknown box or tap {hop!r}"
-                )
-                self.wrong(place, f"{found}; {suggest(hop, usable, 'boxes and taps')}")
-            elif hop in self.raw.chain[:index]:
-                self.wrong(place, f"{hop!r} stands in the chain twice; keep one of them")
-            elif hop in links and hop not in self.raw.links and self.parsed.whole("links"):
-                self.wrong(place, f"satellite emulator {hop!r} has no settings; add {hop!r} to links")
 
     def check_links(self, lab: Lab, network: Network) -> None:
         kinds = {box.name: box.kind for box in network.boxes}
@@ -142,7 +129,7 @@ class _Resolver:
                 self.wrong(
                     ("links", name), f"box {name!r} is a {kinds[name].value}, which has no link settings; remove them"
                 )
-            elif name not in self.raw.chain and self.parsed.whole("chain"):
+            elif name not in hops_of(self.raw) and self.parsed.whole("chain", "branches"):
                 self.wrong(("links", name), f"{name!r} is not in the chain; put it there or remove its settings")
 
     def check_latency(self, lab: Lab, network: Network) -> None:
@@ -184,30 +171,39 @@ class _Resolver:
 
     def check_capacity(self, lab: Lab, network: Network) -> None:
         """Cables fast enough for what the links pass, socket buffers large enough to fill them."""
-        boxes = {box.name for box in network.boxes}
-        known = boxes | {tap.name for tap in network.taps}
-        links = tuple(link for link in self.links if link.box in self.raw.chain)
-        steering = Steering(
-            tuple(hop for hop in self.raw.chain if hop in known), links, tuple(self.raw.latency.items())
-        )
-        if not links:
+        steerings = tuple(self.steerings(network))
+        if not steerings:
             return
-        place: Place = ("links", links[0].box)
-        for box, load in delay_trunk_loads(network, steering):
-            if load > box.rate:
-                where = f"{lab.document.file}:{lab.document.line(('delay_boxes', box.name, 'rate'))}"
+        place: Place = ("links", steerings[0].links[0].box)
+        for loaded in delay_trunk_loads(network, steerings):
+            if loaded.load > loaded.box.rate:
+                where = f"{lab.document.file}:{lab.document.line(('delay_boxes', loaded.box.name, 'rate'))}"
                 self.wrong(
                     place,
-                    f"the trunk of delay box {box.name!r} ({box.rate}, {where}) is too slow: each way it carries "
-                    f"{steering.to_island} to the island + {steering.to_world} to the world = {load}; "
+                    f"the trunk of delay box {loaded.box.name!r} ({loaded.box.rate}, {where}) is too slow: each way it "
+                    f"carries {loaded.to_island} to the island + {loaded.to_world} to the world = {loaded.load}; "
                     "raise its rate to that",
                 )
-        for loaded in trunk_loads(network, steering):
+        for loaded in trunk_loads(network, steerings):
             if loaded.load > loaded.trunk.rate:
                 line = lab.trunk_line(loaded.trunk)
                 trunk = f"trunk {loaded.trunk.a} - {loaded.trunk.b} ({loaded.trunk.rate}, {lab.document.file}:{line})"
                 out = f"{loaded.load} leave {loaded.out.switch} by it"
                 self.wrong(place, f"{trunk} is too slow: {out}; raise its rate to that")
+        for steering in steerings:
+            self.check_buffers(network, steering)
+
+    def steerings(self, network: Network) -> Iterator[Steering]:
+        """Each chain that links bound, as far as its hops are known."""
+        known = {box.name for box in network.boxes} | {tap.name for tap in network.taps}
+        chain, branches = resolve_chains(self.parsed)
+        for each in (chain, *branches):
+            links = tuple(link for link in self.links if link.box in each.hops)
+            if links:
+                hops = tuple(hop for hop in each.hops if hop in known)
+                yield Steering(hops, links, tuple(self.raw.latency.items()))
+
+    def check_buffers(self, network: Network, steering: Steering) -> None:
         rate, rtt = bottleneck(steering), longest_rtt(network, steering)
         product = bandwidth_delay_product(rate, rtt)
         if self.raw.tcp.buffer_max < product:

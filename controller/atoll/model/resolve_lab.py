@@ -16,8 +16,10 @@ from atoll.model.network import (
     HostRole,
     Interface,
     LatencyClass,
+    Legs,
     Network,
     PortRef,
+    Program,
     Switch,
     Tap,
     Trunk,
@@ -25,7 +27,8 @@ from atoll.model.network import (
 from atoll.model.parse import Parsed, parse
 from atoll.model.paths import Fabric
 from atoll.model.raw import INTERFACE_NAME_MAX, PORT_MAX
-from atoll.model.raw_lab import RawCable, RawDelayBox, RawLab
+from atoll.model.raw_lab import RawCable, RawDelayBox, RawLab, RawTap
+from atoll.model.resolve_box import unfit
 from atoll.model.units import Duration
 from atoll.model.wording import ENTRY, call, suggest
 
@@ -86,9 +89,11 @@ def _ports(raw: RawLab) -> Iterator[PortRef]:
         yield from (trunk.from_, trunk.to)
     yield from (host.port for host in raw.hosts.values())
     for box in raw.boxes.values():
-        yield from (box.world.port, box.island.port)
+        for legs in (box, box.spare):
+            if legs:
+                yield from (legs.world.port, legs.island.port)
     yield from (delay.trunk for delay in raw.delay_boxes.values())
-    yield from (tap.port for tap in raw.taps.values())
+    yield from (tap.port for tap in raw.taps.values() if tap.port)
 
 
 class _Resolver:
@@ -190,7 +195,19 @@ class _Resolver:
             place = ("boxes", name)
             world = self.interface((*place, "world"), raw.world.port, raw.world, f"{name}-w", name)
             island = self.interface((*place, "island"), raw.island.port, raw.island, f"{name}-i", name)
-            yield ChainBox(name, raw.kind, world, island)
+            spare = raw.spare and Legs(
+                self.interface((*place, "spare", "world"), raw.spare.world.port, raw.spare.world, f"{name}-w2", name),
+                self.interface(
+                    (*place, "spare", "island"), raw.spare.island.port, raw.spare.island, f"{name}-i2", name
+                ),
+            )
+            program = raw.program and Program(
+                tuple(raw.program.start), tuple(raw.program.stop), tuple(raw.program.report)
+            )
+            box = ChainBox(name, raw.kind, world, island, spare, raw.forwarding, raw.stateful, program)
+            for key, message in unfit(box):
+                self.wrong((*place, key), message)
+            yield box
 
     def delay_boxes(self) -> Iterator[DelayBox]:
         for name, raw in self.raw.delay_boxes.items():
@@ -211,7 +228,22 @@ class _Resolver:
     def taps(self) -> Iterator[Tap]:
         for name, raw in self.raw.taps.items():
             place = ("taps", name)
-            yield Tap(name, raw.host, self.interface(place, raw.port, raw, f"{raw.host}-{name}", raw.host))
+            default = f"{raw.host}-{name}"
+            if raw.port and not raw.cable:
+                yield Tap(name, raw.host, self.interface(place, raw.port, raw, default, raw.host))
+            elif raw.cable and not raw.port:
+                yield Tap(name, raw.host, self.physical(place, raw.cable, raw, default), physical=True)
+            else:
+                self.wrong(place, "write either port, where copies leave a switch, or cable, which a splitter sits in")
+
+    def physical(self, place: Place, cable: PortRef, raw: RawTap, default: str) -> Interface:
+        """The interface behind a splitter in the cable of a switch port that something is attached to."""
+        if cable not in self.used_ports:
+            self.wrong((*place, "cable"), f"no cable ends at {cable}; name a port that something is attached to")
+        name = raw.interface or default
+        self.take(f"{raw.host}'s interface", name, (*place, "interface"), "give it another name")
+        mac = raw.mac or b"\x02\xa8".hex(":") + self.default_mac(cable)[5:]
+        return Interface(name, mac, cable)
 
     def interface(self, place: Place, port: PortRef, raw: RawCable, default: str, machine: str) -> Interface:
         """An interface with defaults filled in; its name, MAC address and port are taken by ``place``."""

@@ -23,6 +23,7 @@ ENTRY = {  # sections whose keys are names, and what one entry is called
     "classes": "class",
     "taps": "tap",
     "links": "link",
+    "branches": "branch",
     "latency": "latency of",
     "servers": "server",
 }
