@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from atoll.cli.kernel import kernel
 from atoll.cli.link import link
 from atoll.cli.options import PlainArguments, whole
 from atoll.cli.traces import traces
@@ -26,6 +27,7 @@ app = typer.Typer(
 
 app.add_typer(traces, name="traces")
 app.add_typer(link, name="link")
+app.add_typer(kernel, name="kernel")
 
 LabFile = Annotated[Path, typer.Argument(help="lab.yaml, or an experiment.yaml (its lab is used)", metavar="FILE")]
 ExperimentFile = Annotated[Path, typer.Argument(help="experiment.yaml", metavar="EXPERIMENT")]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from atoll.model.errors import MachineError
+from atoll_emulation.uml.cache import kernel_status
 
 _KERNEL = Path("/usr/bin/linux.uml")
 _MODULES = Path("/usr/lib/uml/modules")
@@ -38,14 +39,16 @@ def find_kernel() -> UmlKernel:
 
 
 def find_virtual_kernel() -> UmlKernel:
-    """The kernel built for virtual time, the newest in this user's cache. Raises MachineError when there is none."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "atoll" / "kernel"
-    built = sorted(cache.glob("*/linux"), key=lambda path: path.stat().st_mtime)
-    if not built:
-        msg = f"no kernel for virtual time in {cache}: atoll kernel build"
+    """The kernel that keeps virtual time. Raises MachineError, with the remedy, when there is none or an old one."""
+    missing = missing_packages(_TOOLS)
+    if missing:
+        msg = f"a kernel for virtual time cannot be started here: apt install {' '.join(sorted(missing))}"
         raise MachineError(msg)
-    home = built[-1].parent
-    return UmlKernel(built[-1], home.name.partition("-")[0], None, home / "fixed-random.so")
+    status = kernel_status()
+    if status.remedy is not None:
+        raise MachineError(status.remedy)
+    directory = status.directory
+    return UmlKernel(directory / "linux", status.facts["release"], shim=directory / "fixed-random.so")
 
 
 def missing_packages(tools: dict[str, str]) -> set[str]:

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``atoll kernel build|status|where``: the kernel that ``--on virtual`` runs labs in (docs/virtual-time.md)."""
+
+import json as json_format
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Self
+
+import typer
+
+kernel = typer.Typer(
+    help="Build the kernel for virtual time, and say where it is.", no_args_is_help=True, rich_markup_mode=None
+)
+
+Json = Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")]
+
+_SPARSE_S = 15.0  # between lines where there is no terminal to draw a bar on
+
+
+@kernel.command(epilog="Example: atoll kernel build")
+def build(
+    source: Annotated[
+        Path | None,
+        typer.Option(help="archive of kernel sources; default: the distribution's package", metavar="FILE"),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="even if it is built already")] = False,
+    json: Json = False,
+) -> None:
+    """Build it into this user's cache, unless it is there; needs no root."""
+    from atoll_emulation.uml.build import build as build_kernel
+    from atoll_emulation.uml.cache import kernel_status
+    from atoll_emulation.uml.source import find_source
+
+    began_s = time.monotonic()
+    if force or source or kernel_status().state != "built":
+        archive = find_source(source)
+        with _Shown() as shown:
+            build_kernel(archive, shown.take)
+    status = kernel_status()
+    if json:
+        print(json_format.dumps(_as_json() | {"seconds": round(time.monotonic() - began_s, 1)}))
+    else:
+        print(f"Linux {status.facts['release']} for virtual time: {status.directory}")
+
+
+@kernel.command(epilog="Example: atoll kernel status --json")
+def status(json: Json = False) -> None:
+    """Say whether it is built; exit code 1 with the remedy if not."""
+    from atoll_emulation.uml.cache import kernel_status
+
+    found = kernel_status()
+    if json:
+        print(json_format.dumps(_as_json()))
+    else:
+        print(found.state)
+        for name, fact in {**found.facts, "directory": str(found.directory)}.items():
+            print(f"{name:<10} {fact}")
+    if found.remedy:
+        if not json:
+            print(found.remedy, file=sys.stderr)
+        raise typer.Exit(1)
+
+
+@kernel.command(epilog="Example: $(atoll kernel where) --showconfig")
+def where() -> None:
+    """Print the path of the executable file that it is."""
+    from atoll_emulation.uml.kernel import find_virtual_kernel
+
+    print(find_virtual_kernel().executable)
+
+
+def _as_json() -> dict[str, object]:
+    from atoll_emulation.uml.cache import kernel_status
+
+    found = kernel_status()
+    return {"state": found.state, "directory": str(found.directory), **found.facts, "remedy": found.remedy}
+
+
+class _Shown:
+    """The progress of a build on standard error: a bar on a terminal, a line now and then elsewhere."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+        console = Console(stderr=True)
+        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+        self._bar = Progress(*columns, console=console, transient=True) if console.is_terminal else None
+        self._step = ""
+        self._told_s = 0.0
+
+    def __enter__(self) -> Self:
+        if self._bar:
+            self._bar.start()
+            self._bar.add_task("", total=None)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def take(self, step: str, done: int, total: int) -> None:
+        """Show that ``done`` of the ``total`` parts of a step are done; a total of 0 is unknown."""
+        if self._bar:
+            task = self._bar.task_ids[0]
+            if step != self._step:
+                self._bar.reset(task)
+            self._bar.update(task, description=step, completed=done, total=total or None)
+        elif step != self._step or time.monotonic() - self._told_s > _SPARSE_S:
+            self._told_s = time.monotonic()
+            print(f"{step} ({done * 100 // total} %)" if total else step, file=sys.stderr, flush=True)
+        self._step = step
