@@ -22,6 +22,9 @@ _TOP = PLACE / "top"
 _INSIDE = Path("/run/uml")  # PLACE as seen from the furnished root
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+LATE = "late"
+"""In the place of a status: the command was still at work after its time."""
+
 OVS_COUNTS_CPUS_AFTER_S = 11
 """Open vSwitch 3.1 counts processors when the monotonic clock passes 10 s, and takes those it has for none before."""
 
@@ -34,7 +37,7 @@ class Guest:
     directory: Path  # where the command starts; absolute
     environment: Mapping[str, str]
     modules: Path | None  # the kernel's modules, in a directory named after its release; None: all are built in
-    sleep_s: int  # before the command
+    limit_s: int | None  # virtual time the command may take; None: time is the machine's
 
     def init(self) -> str:
         """The script that furnishes the root: busybox alone, because set-user-id tools fail for a plain user.
@@ -73,14 +76,19 @@ exec /bin/sh {_INSIDE}/run
     def run(self) -> str:
         """The script that runs the command on the furnished root, after what every distribution's boot does as well.
 
-        ``poweroff -f`` writes nothing back, hence the ``sync``.
+        ``poweroff -f`` writes nothing back, hence the ``sync``. Without memory the kernel panics rather than kill a
+        process that somebody measures. In virtual time, a guest in which everything waits for good reaches its limit at
+        once: the clock jumps there.
         """
+        late = f"(sleep {self.limit_s}; echo {LATE} > {_INSIDE}/status; busybox poweroff -f) &\n"
+        begin = ":" if self.limit_s is None else f"sleep {OVS_COUNTS_CPUS_AFTER_S}\n{late}"
         exports = "".join(f"export {name}={shlex.quote(text)}\n" for name, text in self.environment.items())
         return f"""{"modprobe ipv6" if self.modules else ":"}
 ip link set lo up
 hostname virtual
+echo 1 > /proc/sys/vm/panic_on_oom
 {exports}cd {shlex.quote(str(self.directory))}
-{f"sleep {self.sleep_s}" if self.sleep_s else ":"}
+{begin}
 {shlex.join(self.command)}
 echo $? > {_INSIDE}/status
 sync

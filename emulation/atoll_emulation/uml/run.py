@@ -12,7 +12,7 @@ from typing import Self
 
 from atoll.model.errors import LabError, MachineError
 from atoll_emulation.namespaces import unshare_argv, why_no_namespaces
-from atoll_emulation.uml.guest import OVS_COUNTS_CPUS_AFTER_S, PLACE, Guest
+from atoll_emulation.uml.guest import LATE, PLACE, Guest
 from atoll_emulation.uml.kernel import UmlKernel, default_cpu, find_kernel
 
 CONSOLE = "console.log"
@@ -40,6 +40,7 @@ class VirtualClock:
 
     seed: int
     start_ns: int = 1_767_225_600 * 10**9  # of the kernel's boot, since 1970: 2026-01-01
+    limit_s: int = 86_400  # by this clock, for the command
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +74,21 @@ class Running:
     def wait(self, timeout_s: float | None = None) -> Ended | None:
         """How the command ended; None if it has not within ``timeout_s``.
 
-        Raises LabError, with the console's last lines, when the kernel ended before the command did.
+        Raises LabError, with the console's last lines, when the kernel ended before the command did, or its virtual
+        time was up.
         """
         try:
             self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             return None
-        status = self._process.stdout.read() if self._process.stdout else b""
-        if not status.strip().isdigit():
+        status = self._process.stdout.read().decode().strip() if self._process.stdout else ""
+        if not status.isdigit():
             command = textwrap.shorten(" ".join(self._command), 60, placeholder="…")
-            msg = f"the User-Mode Linux kernel ended before `{command}` did; its last words:\n"
-            raise LabError(msg + self.tail())
+            how = f"`{command}` in a User-Mode Linux kernel had not ended when its virtual time was up"
+            if status != LATE:
+                how = f"the User-Mode Linux kernel ended before `{command}` did"
+            msg = f"{how}; the last it said:\n{self.tail()}"
+            raise LabError(msg)
         return Ended(int(status), "".join(f"{line}\n" for line in self._lines()))
 
     def stop(self) -> None:
@@ -115,9 +120,9 @@ def start_in_uml(
     """Start ``command`` as root inside a fresh kernel, in ``directory`` (default: here); /out inside is ``output``.
 
     Without a ``clock`` time is the machine's. A kernel gets one processor, ``cpu`` (default: the last that is allowed):
-    switching costs it dearly. A guest in which everything waits with no timer armed spins for ever: whoever waits
-    sets a limit. Terminal signals do not reach it. Raises MachineError without namespaces, or when the kernel cannot
-    keep virtual time.
+    switching costs it dearly. A guest that computes for ever stops the virtual clock: whoever waits sets a limit of the
+    machine's time. A terminal's signals do not reach the kernel. Raises MachineError without namespaces, or when the
+    kernel cannot keep virtual time.
     """
     why = why_no_namespaces()
     if why is not None:
@@ -135,7 +140,7 @@ def start_in_uml(
         (directory or Path.cwd()).resolve(),
         environment or {},
         kernel.modules,
-        0 if clock is None else OVS_COUNTS_CPUS_AFTER_S,
+        None if clock is None else clock.limit_s,
     )
     furnish = guest.furnish(kernel.executable.resolve(), kernel.shim, output.resolve(), memory_mb)
     argv = [*unshare_argv(), "sh", "-c", furnish, "sh", *_boot_argv(cpu, memory_mb, clock)]
@@ -179,6 +184,6 @@ def run_in_uml(
     with start_in_uml(command, output, kernel=kernel or find_kernel(), clock=clock, environment=environment) as running:
         ended = running.wait(limit_s)
         if ended is None:
-            msg = f"the User-Mode Linux kernel was stopped after {limit_s:g} s; its last words:\n{running.tail()}"
+            msg = f"the User-Mode Linux kernel was stopped after {limit_s:g} s; the last it said:\n{running.tail()}"
             raise LabError(msg)
         return ended
