@@ -14,7 +14,7 @@ import dataclasses
 import functools
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable
 from enum import Enum
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any, TypeVar, Union, cast
@@ -27,20 +27,7 @@ def to_json(thing: Any) -> Any:
 
     A dataclass that is a member of a union with other dataclasses (an Action, say) carries its class name as "kind".
     """
-    if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
-        if _is_quantity(type(thing)):
-            return cast(Any, thing).base
-        fields = {f.name: to_json(getattr(thing, f.name)) for f in dataclasses.fields(thing)}
-        return {"kind": type(thing).__name__, **fields} if type(thing).__name__ in _TAGGED else fields
-    if isinstance(thing, Enum):
-        return thing.value
-    if isinstance(thing, (IPv4Address, IPv4Network)):
-        return str(thing)
-    if isinstance(thing, (list, tuple)):
-        return [to_json(item) for item in cast("list[Any]", thing)]
-    if isinstance(thing, dict):
-        return {str(key): to_json(item) for key, item in cast("dict[Any, Any]", thing).items()}
-    return thing
+    return _writer(cast(Any, type(thing)))(thing)
 
 
 def from_json(cls: type[T], data: Any) -> T:
@@ -49,10 +36,11 @@ def from_json(cls: type[T], data: Any) -> T:
     ``data`` is as ``json.loads`` gives it. A field left out takes its default; keys unknown to ``cls`` are ignored.
     Raises TypeError or ValueError when ``data`` is not such a value.
     """
-    return cast(T, _structure(cls, data))
+    return cast(T, _reader(cls)(data))
 
 
 _JSON_SCALARS = (str, int, float, bool)
+_AS_THEY_ARE = frozenset({str, int, float, bool, type(None)})
 _TAGGED = frozenset(
     {
         *("Output", "PushVlan", "PopVlan"),  # members of flow.Action
@@ -62,29 +50,64 @@ _TAGGED = frozenset(
 )
 
 
-def _is_quantity(cls: type[Any]) -> bool:
-    return hasattr(cls, "UNITS")
+# Plans have ten thousand entries: what a type asks for is found out once, and kept as the function that does it.
+
+_Convert = Callable[[Any], Any]
 
 
-def _structure(hint: Any, data: Any) -> Any:
+@functools.cache
+def _writer(kind: type[Any]) -> _Convert:
+    """What makes JSON of a value of this class."""
+    if dataclasses.is_dataclass(kind):
+        if _is_quantity(kind):
+            return lambda thing: thing.base
+        return _object_writer(kind)
+    if issubclass(kind, Enum):
+        return lambda thing: thing.value
+    if issubclass(kind, (IPv4Address, IPv4Network)):
+        return functools.lru_cache(maxsize=65536)(str)
+    if issubclass(kind, (list, tuple)):
+        return lambda thing: [to_json(item) for item in thing]
+    if issubclass(kind, dict):
+        return lambda thing: {str(key): to_json(item) for key, item in thing.items()}
+    return lambda thing: thing
+
+
+def _object_writer(kind: type[Any]) -> _Convert:
+    names = [field.name for field in dataclasses.fields(kind)]
+    first = {"kind": kind.__name__} if kind.__name__ in _TAGGED else {}
+
+    def write(thing: Any) -> dict[str, Any]:
+        written: dict[str, Any] = dict(first)
+        for name in names:
+            part = getattr(thing, name)
+            written[name] = part if type(part) in _AS_THEY_ARE else to_json(part)
+        return written
+
+    return write
+
+
+@functools.cache
+def _reader(hint: Any) -> _Convert:
+    """What makes a value of this type of what JSON holds; it raises TypeError or ValueError."""
     origin = typing.get_origin(hint)
     if origin in (Union, types.UnionType):
-        return _structure_union(typing.get_args(hint), data)
+        return _union_reader(typing.get_args(hint))
     if origin is tuple:
-        return tuple(_structure_items(typing.get_args(hint), _expect(list, data)))
+        return _tuple_reader(typing.get_args(hint))
     if origin is dict:
-        return _expect(dict, data)
+        return functools.partial(_expect, dict)
     if hint is Any:
-        return data
+        return lambda data: data
     if hint in _JSON_SCALARS:
-        return _expect(hint, data)
-    if not dataclasses.is_dataclass(hint):
-        return hint(_expect(str, data))  # an Enum or an address
+        return functools.partial(_expect, hint)
+    if not dataclasses.is_dataclass(hint):  # an Enum or an address: values that never change
+        make_of_text: _Convert = functools.lru_cache(maxsize=65536)(hint)
+        return lambda data: make_of_text(_expect(str, data))
     make = cast("type[Any]", hint)
     if _is_quantity(make):
-        return make(_expect(int, data))
-    fields: dict[str, Any] = _expect(dict, data)
-    return make(**{name: _structure(hint, fields[name]) for name, hint in _hints(make).items() if name in fields})
+        return lambda data: make(_expect(int, data))
+    return _object_reader(make)
 
 
 def _expect(kind: type[Any], data: Any) -> Any:
@@ -95,29 +118,46 @@ def _expect(kind: type[Any], data: Any) -> Any:
     return data
 
 
-@functools.cache
-def _hints(cls: type[Any]) -> dict[str, Any]:
-    hints = typing.get_type_hints(cls)
-    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+def _object_reader(make: type[Any]) -> _Convert:
+    hints = typing.get_type_hints(make)
+    readers = {field.name: _reader(hints[field.name]) for field in dataclasses.fields(make)}
+
+    def read(data: Any) -> Any:
+        fields: dict[str, Any] = _expect(dict, data)
+        return make(**{name: reader(fields[name]) for name, reader in readers.items() if name in fields})
+
+    return read
 
 
-def _structure_items(members: tuple[Any, ...], data: list[Any]) -> Iterator[Any]:
+def _tuple_reader(members: tuple[Any, ...]) -> _Convert:
     if len(members) == 2 and members[1] is Ellipsis:
-        members = (members[0],) * len(data)
-    return (_structure(member, item) for member, item in zip(members, data, strict=True))
+        one = _reader(members[0])
+        return lambda data: tuple([one(item) for item in _expect(list, data)])
+    each = [_reader(member) for member in members]
+    return lambda data: tuple(reader(item) for reader, item in zip(each, _expect(list, data), strict=True))
 
 
-def _structure_union(members: tuple[Any, ...], data: Any) -> Any:
-    if data is None and type(None) in members:
-        return None
+def _union_reader(members: tuple[Any, ...]) -> _Convert:
+    optional = type(None) in members
     concrete = [member for member in members if member is not type(None)]  # in their order: int before an Enum of str
-    if isinstance(data, dict) and "kind" in data:
-        kind = cast("dict[str, Any]", data)["kind"]
-        concrete = [member for member in concrete if getattr(member, "__name__", "") == kind]
-    for member in concrete:
-        try:
-            return _structure(member, data)
-        except (TypeError, ValueError):
-            continue
-    msg = f"{data!r} is none of {members}"
-    raise TypeError(msg)
+    readers = [(getattr(member, "__name__", ""), _reader(member)) for member in concrete]
+
+    def read(data: Any) -> Any:
+        if data is None and optional:
+            return None
+        kind = cast("dict[str, Any]", data).get("kind") if isinstance(data, dict) else None
+        for name, reader in readers:
+            if kind is not None and name != kind:
+                continue
+            try:
+                return reader(data)
+            except (TypeError, ValueError):
+                continue
+        msg = f"{data!r} is none of {members}"
+        raise TypeError(msg)
+
+    return read
+
+
+def _is_quantity(cls: type[Any]) -> bool:
+    return hasattr(cls, "UNITS")
