@@ -10,7 +10,8 @@ from atoll.model.layout import Direction, Layout
 from atoll.model.network import Host, Legs, Network, Tap
 from atoll_apps.taps import taps_by_gap
 
-# Chains that carry a narrower traffic have higher priorities (Carried.precedence); below it the table miss drops.
+# Chains that carry a narrower traffic have higher priorities (Carried.precedence), two apart: guards go between. Below
+# all of them the table miss drops.
 PRIORITY = 1000
 
 Traffic = tuple[str, str, Protocol | None]  # world host, island host, protocol; None: any without a name
@@ -105,7 +106,7 @@ def stream(network: Network, carries: Carried, direction: Direction) -> Stream:
     world, island = carries.world or network.world, carries.island or network.island
     src, dst = (world, island) if direction is Direction.TO_ISLAND else (island, world)
     number = carries.protocol.number if carries.protocol else None
-    return Stream(src, dst, number, PRIORITY + carries.precedence)
+    return Stream(src, dst, number, PRIORITY + 2 * carries.precedence)
 
 
 def _passages(network: Network, chain: Chain, layout: Layout) -> tuple[Passage, ...]:

@@ -14,6 +14,7 @@ from atoll.model.network import Network
 from atoll.model.paths import Fabric
 from atoll_apps import chain, delivery, latency
 from atoll_apps.apart import alike, place_of, tag_stretch
+from atoll_apps.guards import guards
 from atoll_apps.laying import Laid, lay
 from atoll_apps.legs import App, Leg, Stretch
 from atoll_apps.overlap import covers
@@ -66,7 +67,9 @@ def steer(network: Network, experiment: Experiment, layout: Layout, taken: froze
         stretch = Stretch(tag.chain, tag.direction, tag.gap)
         laid[stretch] = _lay(legs[stretch], fabric, layout)
     every = tuple(joined.from_iterable(laid.values()))
-    _refuse_shadowed(experiment, every)
+    if experiment.branches:
+        _refuse_shadowed(experiment, every)
+        every += tuple(guards(every))
     return Steering(every, layout)
 
 
@@ -88,8 +91,6 @@ def _merge(same: list[FlowEntry]) -> FlowEntry:
 
 def _refuse_shadowed(experiment: Experiment, laid: Iterable[Laid]) -> None:
     """Refuse entries that no frame ever reaches, because one of higher priority takes all of theirs; a line each."""
-    if not experiment.branches:
-        return  # one priority
     places: dict[object, list[Laid]] = defaultdict(list)
     for each in laid:
         places[place_of(each.entry)].append(each)

@@ -9,12 +9,15 @@ from ipaddress import IPv4Address, IPv4Network
 from hypothesis import strategies as st
 
 from atoll.model.experiment import (
+    MAIN,
+    Carried,
     Chain,
     Counted,
     Experiment,
     Link,
     LinkDirection,
     PingSeries,
+    Protocol,
     TcpSettings,
     Traffic,
     Transfer,
@@ -23,10 +26,12 @@ from atoll.model.network import (
     BoxKind,
     ChainBox,
     DelayBox,
+    Forwarding,
     Host,
     HostRole,
     Interface,
     LatencyClass,
+    Legs,
     Network,
     PortRef,
     Switch,
@@ -83,9 +88,7 @@ def laboratories(draw: st.DrawFn, *, gathered: bool = False, fewest_boxes: int =
         build.host("is", HostRole.ISLAND_SPECIAL, ISLAND[257], draw(switch)),
     ]
     chain_boxes = tuple(
-        ChainBox(f"b{n}", kind, build.interface(f"b{n}-w", draw(inner)), build.interface(f"b{n}-i", draw(inner)))
-        for n in range(max(fewest_boxes, draw(st.sampled_from([2, 1, 3, 4, 0]))))
-        for kind in [draw(st.sampled_from(BoxKind))]
+        _box(draw, build, f"b{n}", inner) for n in range(max(fewest_boxes, draw(st.sampled_from([2, 1, 3, 4, 0]))))
     )
     delays = tuple(
         DelayBox(f"d{n}", build.interface(f"d{n}-t", draw(inner)), _GIGABIT, _classes(n, draw(st.integers(1, 3))))
@@ -99,6 +102,18 @@ def laboratories(draw: st.DrawFn, *, gathered: bool = False, fewest_boxes: int =
     return Network("lab", "lab.yaml", WORLD, ISLAND, switches, trunks, tuple(hosts), chain_boxes, delays, taps)
 
 
+def _box(draw: st.DrawFn, build: Builder, name: str, switch: st.SearchStrategy[str]) -> ChainBox:
+    kind = draw(st.sampled_from(BoxKind))
+    foreign = kind in (BoxKind.PROGRAM, BoxKind.EXTERNAL)
+    forwarding = draw(st.sampled_from(Forwarding)) if foreign else None
+    first = Legs(build.interface(f"{name}-w", draw(switch)), build.interface(f"{name}-i", draw(switch)))
+    box = ChainBox(name, kind, first.world, first.island, forwarding=forwarding)
+    if box.routed and draw(st.booleans()):
+        spare = Legs(build.interface(f"{name}-w2", draw(switch)), build.interface(f"{name}-i2", draw(switch)))
+        return replace(box, spare=spare)
+    return box
+
+
 def _classes(box: int, count: int) -> tuple[LatencyClass, ...]:
     return tuple(
         LatencyClass(f"rtt-{box}-{n}", 100 + 10 * box + n, Duration(10**7 * (n + 1)), Duration(0)) for n in range(count)
@@ -106,13 +121,31 @@ def _classes(box: int, count: int) -> tuple[LatencyClass, ...]:
 
 
 @st.composite
-def experiments(draw: st.DrawFn, network: Network, *, taps: bool = True) -> Experiment:
-    """Experiments with any of the boxes and taps in any order, and any of the servers delayed."""
-    passed = [box.name for box in network.boxes] + ([tap.name for tap in network.taps] if taps else [])
-    hops = draw(st.permutations(passed))[draw(st.integers(0, min(2, len(passed)))) :]
+def experiments(draw: st.DrawFn, network: Network, *, taps: bool = True, branches: bool = True) -> Experiment:
+    """Experiments with chains of any of the boxes and taps in any order, and any of the servers delayed."""
     known = [each.name for box in network.delay_boxes for each in box.classes]
     chosen = {host.name: draw(st.sampled_from([*known, None])) for host in network.with_role(HostRole.WORLD_SERVER)}
-    return experiment(network, hops, [(host, name) for host, name in chosen.items() if name is not None])
+    latency = [(host, name) for host, name in chosen.items() if name is not None]
+    asked = experiment(network, draw(_hops(network, taps)), latency)
+    if not branches:
+        return asked
+    parts = draw(st.lists(carried(), max_size=2, unique=True).filter(lambda parts: Carried() not in parts))
+    others = tuple(Chain(f"branch-{n}", draw(_hops(network, taps)), part) for n, part in enumerate(parts))
+    return replace(asked, branches=others)
+
+
+@st.composite
+def _hops(draw: st.DrawFn, network: Network, taps: bool) -> tuple[str, ...]:
+    passed = [box.name for box in network.boxes] + ([tap.name for tap in network.taps] if taps else [])
+    return tuple(draw(st.permutations(passed))[draw(st.integers(0, min(2, len(passed)))) :])
+
+
+@st.composite
+def carried(draw: st.DrawFn) -> Carried:
+    """Parts of the traffic of such labs: few hosts' prefixes, one host's, a protocol's."""
+    world = draw(st.sampled_from([None, IPv4Network("10.10.0.0/30"), IPv4Network("10.10.0.2/32"), WORLD]))
+    island = draw(st.sampled_from([None, IPv4Network("10.20.0.0/31"), IPv4Network("10.20.0.0/24")]))
+    return Carried(world, island, draw(st.sampled_from([None, None, Protocol.TCP, Protocol.ICMP])))
 
 
 def experiment(network: Network, hops: Sequence[str], latency: Sequence[tuple[str, str]] = ()) -> Experiment:
@@ -126,7 +159,7 @@ def experiment(network: Network, hops: Sequence[str], latency: Sequence[tuple[st
         lab=network.file,
         seed=1,
         duration=Duration(60 * 10**9),
-        chain=Chain("geo", tuple(hops)),
+        chain=Chain(MAIN, tuple(hops)),
         links=tuple(Link(hop, to_island, to_world, Counted.IP) for hop in hops if kinds.get(hop) is BoxKind.LINK),
         latency=tuple(latency),
         traffic=Traffic(20, "published", 5001),

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from atoll.control.walk import Frame, Tables
 from atoll.model.errors import PlanError
 from atoll.model.experiment import Chain, Experiment
 from atoll.model.layout import Layout
 from atoll.model.load import load_experiment
 from atoll.model.network import Network, PortRef
 from atoll_apps.steering import flow_entries, steer
-from tests.property.table_model import Frame, TableModel
 
 
 @pytest.fixture
@@ -35,9 +35,9 @@ def moved(network: Network, box: str, world: str, island: str) -> Network:
 
 def names(network: Network, experiment: Experiment, src: str, dst: str) -> list[str]:
     """The machines a frame comes to on its way between two hosts."""
-    model = TableModel(network, flow_entries(network, experiment))
+    model = Tables(network, flow_entries(network, experiment))
     one, other = network.host(src), network.host(dst)
-    return [seen.name for seen in model.send(Frame(one.address, other.address), one.interface.attached)]
+    return [seen.name for seen in model.seen(Frame(one.address, other.address), one.interface.attached)]
 
 
 def test_a_delay_box_may_stand_on_a_world_switch(demo: tuple[Network, Experiment]) -> None:
