@@ -17,6 +17,9 @@ from typing import Any, Self
 ROOT = Path(__file__).resolve().parents[2]
 ATOLL = ROOT / ".venv" / "bin" / "atoll"
 
+NOBODY = (65534, 65534)
+"""User and group that own nothing."""
+
 
 class Sandbox:
     """Namespaces of a test's own; use it as a context manager.
@@ -146,3 +149,15 @@ def tools_without(directory: Path, missing: Sequence[str]) -> Path:
             if tool.name not in missing and not link.is_symlink():
                 link.symlink_to(shutil.which(tool.name, path=place) or tool)
     return directory
+
+
+def open_to_others(path: Path) -> None:
+    """Let another user into a test's directory."""
+    path.chmod(0o777)
+    for parent in path.parents:
+        if (
+            parent.owner() == path.owner()
+            and parent.stat().st_mode & 0o055 != 0o055
+            and parent.name.startswith(("pytest", "popen"))
+        ):
+            parent.chmod(parent.stat().st_mode | 0o055)

@@ -20,8 +20,8 @@ from atoll.model.load import load_lab
 from atoll.model.network import Interface, Network
 from atoll_emulation.lab import EmulatedLab, Shell
 from atoll_emulation.topo import port_interface_names, used_ports
-from tests.lab.sandbox import ROOT, Sandbox, tools_without
-from tests.lab.test_hostile import NOBODY, OPEN_TUN, open_to_others
+from tests.lab.sandbox import NOBODY, ROOT, Sandbox, open_to_others, tools_without
+from tests.lab.test_hostile import OPEN_TUN
 
 ISLAND = ROOT / "emulation" / "labs" / "island.yaml"
 SCRIPT = ROOT / "tests" / "lab" / "emulated.py"

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.sandbox import ATOLL, ROOT, Sandbox, tools_without, wait_for_line
+from tests.lab.sandbox import ATOLL, NOBODY, ROOT, Sandbox, open_to_others, tools_without, wait_for_line
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
 
 QUICK = ROOT / "tests" / "data" / "quick.yaml"
-NOBODY = (65534, 65534)
 
 # A node of the tun driver that users may open, as on ordinary systems, in the test's own mount namespace only.
 OPEN_TUN = (
@@ -27,18 +26,6 @@ def assert_refused(done: subprocess.CompletedProcess[str], *words: str, code: in
     assert "Traceback" not in done.stderr
     for word in words:
         assert word in done.stderr
-
-
-def open_to_others(path: Path) -> None:
-    """Let another user into a test's directory."""
-    path.chmod(0o777)
-    for parent in path.parents:
-        if (
-            parent.owner() == path.owner()
-            and parent.stat().st_mode & 0o055 != 0o055
-            and parent.name.startswith(("pytest", "popen"))
-        ):
-            parent.chmod(parent.stat().st_mode | 0o055)
 
 
 def test_a_missing_tool_is_named_with_its_remedy(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ def run_in_virtual_time(
     require_controls(experiment, VIRTUAL)
     make_plan(network, experiment, backend)  # refuses now what this backend cannot play
     now_ns = time.time_ns()
+    runs = runs.resolve()
     run_dirs = [create_run(runs, network, experiment, backend, VIRTUAL, now_ns) for _ in range(2 if twice else 1)]
     verb = _Verb(run_dirs, kernel, experiment.duration.s, analyse=analyse)
     return asyncio.run(verb.execute(as_json=as_json))

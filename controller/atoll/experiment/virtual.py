@@ -9,6 +9,7 @@ and with it everything inside: there is nothing to take down.
 import asyncio
 import contextlib
 import json
+import math
 import os
 import platform
 import sys
@@ -30,8 +31,10 @@ from atoll_emulation.uml.run import Ended, Running, VirtualClock, start_in_uml
 Progress = Callable[[dict[str, Any]], None]
 
 STUCK_S = 120.0
-"""Without a byte of progress for so long (wall time) a kernel is given up: a guest in which everything waits for
-something that has no timer would wait for ever. A link writes every 100 ms of virtual time."""
+"""Without a byte of progress for so long (wall time) a kernel is given up: something in it computes for ever. A link
+writes every 100 ms of virtual time."""
+
+_BESIDE_S = 600  # of virtual time for a run's other steps; each has a limit of its own, the sum of which is less
 
 _LOOK_EVERY_S = 0.1
 _MEMORY_MB = 2048  # of which the host gives what is used
@@ -78,7 +81,7 @@ async def measure(
     the thread that starts it.
     """
     _, experiment, _ = read_request(run_dir)
-    clock = VirtualClock(seed=experiment.seed)
+    clock = VirtualClock(experiment.seed, limit_s=math.ceil(experiment.duration.s) + _BESIDE_S)
     about = {"kernel": kernel.release, "build": kernel.executable.parent.name, "clock": asdict(clock)}
     run_dir.update_manifest({"virtual": about})
     follower = _Follower(run_dir, progress, experiment.duration.s, stuck_s)

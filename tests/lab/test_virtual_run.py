@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`atoll run --on virtual`: exact, repeatable to the byte, and however it ends nothing is left of it.
+
+All of it inside kernels whose time does not depend on this machine's: figures are compared without tolerance for noise.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from atoll.analysis.repeat import compare_runs
+from atoll.rundir import RunDir
+from atoll_emulation.uml.cache import cache_directory
+from atoll_emulation.uml.kernel import find_virtual_kernel
+from tests.lab.sandbox import ATOLL, NOBODY, ROOT, Sandbox, open_to_others, wait_for_line
+
+pytestmark = [pytest.mark.virtual, pytest.mark.timeout(180)]
+
+QUICK = ROOT / "tests" / "data" / "quick.yaml"
+RUN = ("run", QUICK, "--on", "virtual")
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path) -> Iterator[Sandbox]:
+    with Sandbox(tmp_path) as box:
+        yield box
+
+
+def atoll(directory: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([ATOLL, *words], cwd=directory, capture_output=True, text=True, timeout=150, check=False)
+
+
+def start_run(sandbox: Sandbox) -> subprocess.Popen[str]:
+    """A run that would go on for an hour; returns when something has been captured."""
+    process = sandbox.start(ATOLL, *RUN, "--duration", "1 h")
+    wait_for_line(process, "measure")
+    captures = next(sandbox.directory.glob("runs/quick/*")) / "captures"
+    while any((captures / f"{name}.pcap").stat().st_size < 10_000 for name in ("world", "island")):
+        assert process.poll() is None
+        time.sleep(0.05)
+    return process
+
+
+def run_dir_of(directory: Path) -> RunDir:
+    return RunDir.open(next(directory.glob("runs/quick/*")))
+
+
+@pytest.fixture(scope="module")
+def twice(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What `--verify-repeat --json` says of an experiment run twice with one seed."""
+    done = atoll(tmp_path_factory.mktemp("twice"), *RUN, "--verify-repeat", "--json")
+    assert done.returncode == 0, done.stderr + done.stdout
+    return json.loads(done.stdout)  # one object and nothing else: no kernel message leaks
+
+
+def test_a_run_in_virtual_time_is_valid(twice: dict[str, Any]) -> None:
+    assert twice["verdict"] == "valid", twice["reasons"]
+    assert twice["windows_over_rate"] == 0
+    assert any("virtual time" in note for note in twice["notes"])
+
+
+def test_base_rtts_are_the_computed_ones(twice: dict[str, Any]) -> None:
+    """Delays alone: a ping fits into the shaper's burst, and everything else takes no time. Within 10 us."""
+    checks = [event for event in RunDir.open(Path(twice["run_dir"])).events() if event["type"] == "check"]
+    assert {check["src"] for check in checks} >= {"w1", "w2", "w3", "w4", "w5", "w6", "ws"}
+    off = {(check["src"], check["dst"]): check["rtt_min_ns"] - check["expected_ns"] for check in checks}
+    assert all(0 <= apart <= 10_000 for apart in off.values()), off
+
+
+def test_two_runs_with_one_seed_are_identical(twice: dict[str, Any]) -> None:
+    """Every capture and table by its SHA-256, and the summary."""
+    assert twice["repeat"]["identical"]
+    names = [file["file"] for file in twice["repeat"]["files"]]
+    assert {"captures/world.pcap", "captures/island.pcap", "tables/flows.parquet", "summary.json"} <= set(names)
+    assert all(first == second for first, second in (file["sha256"] for file in twice["repeat"]["files"]))
+
+
+def test_another_seed_makes_another_run(twice: dict[str, Any], tmp_path: Path) -> None:
+    """The first difference is named, with what both runs have there."""
+    done = atoll(tmp_path, *RUN, "--seed", "2", "--json")
+    assert done.returncode == 0, done.stderr + done.stdout
+    comparison = compare_runs(
+        RunDir.open(Path(twice["run_dir"])), RunDir.open(Path(json.loads(done.stdout)["run_dir"]))
+    )
+    assert not comparison.identical
+    assert comparison.first_difference is not None
+    assert comparison.first_difference.startswith("captures/island.pcap: packet ")
+
+
+def test_the_manifest_tells_the_kernel_and_keeps_the_host_apart(twice: dict[str, Any]) -> None:
+    manifest = RunDir.open(Path(twice["run_dir"])).manifest()
+    assert manifest["place"] == "virtual"
+    assert manifest["virtual"]["clock"]["seed"] == manifest["seed"]
+    assert manifest["virtual"]["build"] == find_virtual_kernel().executable.parent.name
+    assert manifest["kernel"].startswith(manifest["virtual"]["kernel"])
+    assert manifest["host"]["kernel"] == os.uname().release
+    assert manifest["host"]["wall_s"] > 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_an_interrupted_run_says_so_and_keeps_its_captures(sandbox: Sandbox, number: signal.Signals) -> None:
+    process = start_run(sandbox)
+    pid = sandbox.find("atoll", "run", "quick.yaml")
+    assert pid is not None
+    sandbox.kill(pid, number)
+    said, errors = process.communicate(timeout=20)
+    sandbox.wait_clean()
+    assert process.returncode == 1
+    assert said == ""
+    assert errors.splitlines()[-1].startswith("cancelled; what was measured is in ")
+    run_dir = run_dir_of(sandbox.directory)
+    assert run_dir.manifest()["outcome"] == "cancelled at step measure"
+    assert_reportable(run_dir)
+
+
+@pytest.mark.parametrize(
+    "victim", [("atoll", "run", "quick.yaml"), ("linux", "time-travel")], ids=("program", "kernel")
+)
+def test_a_killed_run_leaves_nothing_and_keeps_its_captures(sandbox: Sandbox, victim: tuple[str, ...]) -> None:
+    process = start_run(sandbox)
+    pid = sandbox.find(*victim)
+    assert pid is not None
+    sandbox.kill(pid)
+    _, errors = process.communicate(timeout=20)
+    sandbox.wait_clean()
+    run_dir = run_dir_of(sandbox.directory)
+    if victim[0] == "linux":
+        assert process.returncode == 1
+        assert "kernel ended" in errors
+        assert run_dir.manifest()["outcome"].startswith("failed at step measure: ")
+    else:
+        assert run_dir.manifest()["outcome"] == "running"
+    assert_reportable(run_dir)
+
+
+def assert_reportable(run_dir: RunDir) -> None:
+    """What was captured until then can be analysed."""
+    done = atoll(run_dir.path, "report", run_dir.path, "--json")
+    assert done.returncode == 0, done.stderr
+    captures = json.loads(done.stdout)["captures"]
+    assert captures["world"]["decoded"] > 0
+    assert captures["island"]["decoded"] > 0
+
+
+def test_a_full_disk_is_one_clear_line(tmp_path: Path) -> None:
+    """Inside the kernel the disk is full, too; what was written before is kept."""
+    (tmp_path / "runs").mkdir()
+    with Sandbox(tmp_path, setup=f"mount -t tmpfs -o size=2m tmpfs {tmp_path}/runs") as sandbox:
+        done = sandbox.run(ATOLL, *RUN, "--duration", "1 h")
+        kept = sandbox.run("sh", "-c", "ls runs/quick/*/captures").stdout
+        sandbox.wait_clean()
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "disk full" in done.stderr.splitlines()[-1]
+    assert "/out/" not in done.stderr
+    assert "world.pcap" in kept
+
+
+def test_a_plain_user_needs_no_right_but_namespaces(tmp_path: Path) -> None:
+    """No root, no tun device; the run directory is the user's."""
+    open_to_others(tmp_path)
+    cache = tmp_path / "cache" / "atoll" / "kernel"
+    cache.mkdir(parents=True)
+    bind = f"mount --bind {cache_directory()} {cache}"  # root's home is closed to others
+    with Sandbox(tmp_path, user=NOBODY, setup=bind) as sandbox:
+        done = sandbox.run("env", f"XDG_CACHE_HOME={tmp_path}/cache", ATOLL, *RUN, "--no-analysis", "--json")
+        sandbox.wait_clean()
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["outcome"] == "completed"
+    assert Path(told["run_dir"]).stat().st_uid == NOBODY[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("run", QUICK, "--on", "virtual", "--keep"), "--keep: a virtual lab lives for one run; use --on mininet"),
+        (("up", QUICK, "--on", "virtual"), "up --on virtual: a virtual lab lives for one run: `atoll run EXPERIMENT"),
+        (("run", QUICK, "--verify-repeat"), "--verify-repeat: a run --on mininet never repeats itself"),
+        (("run", QUICK, "--on", "moon"), "--on moon: no such place; known: mininet, virtual"),
+    ],
+    ids=("keep", "up", "real time", "elsewhere"),
+)
+def test_what_cannot_be_is_refused_in_one_line(tmp_path: Path, words: tuple[str | Path, ...], told: str) -> None:
+    done = atoll(tmp_path, *words)
+    assert done.returncode == 2
+    assert done.stderr.startswith(told)
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "runs").exists()
+
+
+def test_without_a_kernel_the_remedy_is_told(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [ATOLL, *RUN],
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert "atoll kernel build" in done.stderr
+    assert not (tmp_path / "runs").exists()
