@@ -54,7 +54,8 @@ def settings(experiment: Experiment) -> list[Row]:
 
 def origin(manifest: Mapping[str, Any]) -> list[Row]:
     """Where, when and by what the run was made; what the manifest does not know is left out."""
-    started = manifest.get("started_ns")
+    host: Mapping[str, Any] = manifest.get("host", {})  # of a run in virtual time, whose own clock tells no date
+    started = host.get("started_ns", manifest.get("started_ns"))
     known = (
         ("started", _instant(started) if isinstance(started, int) else None),
         ("outcome", manifest.get("outcome")),
@@ -63,6 +64,8 @@ def origin(manifest: Mapping[str, Any]) -> list[Row]:
         ("switches", _joined("Open vSwitch", manifest.get("ovs"), manifest.get("datapath"), "datapath")),
         ("kernel", manifest.get("kernel")),
         ("CPUs", manifest.get("cpus")),
+        ("kernel built as", manifest.get("virtual", {}).get("build")),
+        ("host", f"kernel {host['kernel']}, {host['wall_s']:.1f} s of wall time" if host else None),
         ("revision", manifest.get("revision")),
         ("plan (SHA-256)", manifest.get("plan_sha256")),
         ("format", manifest.get("format")),

@@ -35,9 +35,9 @@ def claimed_core() -> Generator[int]:
     yield order[0]
 
 
-def free_cores() -> int:
-    """How many virtual kernels find a core of their own: those allowed, at least one."""
-    return max(1, len(os.sched_getaffinity(0)))
+def usable_cores() -> int:
+    """How many virtual kernels can have a core of their own at once."""
+    return len(os.sched_getaffinity(0))
 
 
 def _by_use(seconds: float) -> list[int]:

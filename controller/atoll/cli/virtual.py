@@ -2,7 +2,6 @@
 """`run --on virtual`: an experiment in virtual time, once, or twice to see whether it repeats itself."""
 
 import asyncio
-import os
 import signal
 import sys
 import time
@@ -20,7 +19,7 @@ from atoll.model.experiment import Experiment
 from atoll.model.network import Network
 from atoll.model.plan import Backend
 from atoll.rundir import RunDir
-from atoll_emulation.cores import claimed_core
+from atoll_emulation.cores import claimed_core, usable_cores
 from atoll_emulation.machine import require_virtual_machine
 from atoll_emulation.uml.kernel import UmlKernel
 
@@ -49,7 +48,7 @@ class _Verb:
         self._analyse = analyse
         self._show = LiveLine()
         # Two kernels on one core are no faster side by side than one after the other.
-        self._cores = asyncio.Semaphore(len(os.sched_getaffinity(0)))
+        self._cores = asyncio.Semaphore(usable_cores())
 
     async def execute(self, *, as_json: bool) -> int:
         began = time.monotonic()
