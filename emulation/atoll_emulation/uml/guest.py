@@ -62,6 +62,8 @@ m -t sysfs sysfs $N/sys
 m -t devtmpfs dev $N/dev
 mkdir -p $N/dev/pts $N/dev/shm $N{OUTPUT}
 m -t devpts devpts $N/dev/pts
+ln -s /proc/self/fd $N/dev/fd
+for n in stdin:0 stdout:1 stderr:2; do ln -s fd/${{n#*:}} $N/dev/${{n%:*}}; done
 m -t tmpfs shm $N/dev/shm
 m -t tmpfs -o mode=755 run $N/run
 m -t hostfs -o {PLACE}/out none $N{OUTPUT}

@@ -28,7 +28,7 @@ _CHATTER = re.compile(
     r"(\[ *\d+\.\d+\] )?(reboot: (System halted|Power down)|Linux version |Kernel command line:)"
 )
 # The lines of a panic that only a kernel developer reads; the console file has them.
-_DUMP = re.compile(r" *\[<[0-9a-f]+>\]|Stack:$|Call Trace:$|( [0-9a-f]{8}){2,}|(CPU|RIP|RSP|R[A-Z0-9]{2}|EFLAGS): ")
+_DUMP = re.compile(r"(\[ *\d+\.\d+\] )?( *\[<[0-9a-f]+>\]|Stack:$|Call Trace:$|( [0-9a-f]{8,16}){2,}|CPU: )")
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ def _boot_argv(cpu: int | None, memory_mb: int, clock: VirtualClock | None) -> l
     return [
         *("taskset", "--cpu-list", str(default_cpu() if cpu is None else cpu)),
         *("setarch", "--addr-no-randomize", "env", "-i", *variables, f"{PLACE}/linux", *arguments),
-        *(f"mem={memory_mb}M", "root=none", "rootfstype=hostfs", "rootflags=/", "ro", "quiet"),
+        *(f"mem={memory_mb}M", "root=none", "rootfstype=hostfs", "rootflags=/", "ro", "quiet", "noreboot"),
         *(f"init={PLACE}/init", "umid=uml", f"uml_dir={PLACE}/", "con=null", "con0=null,fd:1"),
     ]
 
