@@ -5,14 +5,14 @@
 .NOTPARALLEL:
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: help setup demo test lint fmt bench lock msrv clean
+.PHONY: help setup kernel demo demo-virtual test test-virtual lint fmt bench lock msrv clean
 
 BIN := .venv/bin
 CARGO := tools/cargo
 PACKAGES := controller apps hosts emulation dashboards
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
 setup: ## get what is missing (packages, Python, Rust) and build; a second one takes a second
 	@tools/setup
@@ -20,11 +20,21 @@ setup: ## get what is missing (packages, Python, Rust) and build; a second one t
 demo: setup ## run the demo experiment (one minute on a GEO link) and print where its report is
 	@$(BIN)/atoll run examples/geo.yaml || [ $$? -eq 3 ] # 3: completed but judged invalid, a busy machine say; the report has the reasons
 
-test: ## all tests: Rust first, so that compiling disturbs no laboratory
+kernel: ## build the kernel for virtual time into ~/.cache; minutes, once
+	@tools/setup kernel
+	@$(BIN)/atoll kernel build
+
+demo-virtual: kernel ## run ten minutes of the demo experiment in virtual time, in less than one
+	@$(BIN)/atoll run examples/geo.yaml --on virtual --duration '600 s'
+
+test: ## all tests but test-virtual's: Rust first, so that compiling disturbs no laboratory
 	@tools/setup test
 	@$(CARGO) test --locked --quiet --workspace
-	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "not figures" $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "not figures and not virtual" $(PYTEST_ARGS)
 	@$(BIN)/python -m pytest -m figures $(PYTEST_ARGS)
+
+test-virtual: kernel ## the tests that stand on virtual time; `make test` leaves them out
+	@$(BIN)/python -m pytest -m virtual $(PYTEST_ARGS)
 
 lint: ## style, types and imports of Python and Rust
 	@tools/setup lint
