@@ -33,7 +33,9 @@ def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
         KeyFigure(
             "base RTT",
             figure(summary["base_rtt_ms"], "ms", 1),
-            f"{count(summary['ping_lost'])} of {count(summary['ping_sent'])} pings lost",
+            f"{count(summary['ping_lost'])} of {count(summary['ping_sent'])} pings lost"
+            if summary["ping_sent"]
+            else "",
         ),
         KeyFigure("queue full / idle", _full_idle(summary), "seconds full, seconds with nothing to send"),
         KeyFigure("flows completed", count(summary["flows_completed"]), f"mean {octets(summary['mean_flow_bytes'])}"),
@@ -50,7 +52,7 @@ def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
 
 def _losses(summary: Summary) -> str:
     by_link, by_captures = summary["loss_bytes_link"], summary["loss_bytes_captures"]
-    if by_link is None:
+    if by_link is None or summary["duration_s"] is None:
         return ""
     if by_captures is None:
         return f"{octets(by_link)} by the link's count"

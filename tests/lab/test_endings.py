@@ -145,6 +145,18 @@ def test_an_interrupted_up_leaves_no_keeper(sandbox: Sandbox, step: str, number:
     sandbox.wait_clean()
 
 
+def test_an_up_interrupted_after_its_lab_came_up_takes_it_down_and_says_so(sandbox: Sandbox) -> None:
+    """Between lab and experiment nobody would know that a lab is up."""
+    process = sandbox.start(ATOLL, "up", QUICK)
+    wait_for_line(process, "apply: ")
+    pid = sandbox.find("atoll", "up", "quick.yaml")
+    assert pid is not None
+    sandbox.kill(pid, signal.SIGTERM)
+    _, errors = end(process)
+    assert (process.returncode, errors.splitlines()[-1]) == (1, "cancelled; no lab is up")
+    assert sandbox.traces() == []
+
+
 def test_a_lab_that_was_up_stays_up_when_a_run_on_it_is_killed(sandbox: Sandbox) -> None:
     """A run borrows the lab: killed, its jobs end and the lab stays; `atoll down` then leaves nothing."""
     assert sandbox.run(ATOLL, "up", QUICK).returncode == 0
@@ -156,6 +168,7 @@ def test_a_lab_that_was_up_stays_up_when_a_run_on_it_is_killed(sandbox: Sandbox)
     process.communicate(timeout=20)
     status = wait_idle(sandbox)
     assert status["lab"]["experiment"] == "quick"
+    assert status["lab"]["file"] == str(ROOT / "emulation" / "labs" / "island.yaml")  # wherever one asks from
     assert sandbox.find("atoll-host", "capture") is None
     assert sandbox.find("atoll-host", "load") is None
     again = sandbox.run(ATOLL, "apply", QUICK, "--json")

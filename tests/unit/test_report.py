@@ -9,14 +9,16 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from rich.console import Console
 
 from atoll.analysis import analyse
+from atoll.analysis.summary import Summary
 from atoll.model.errors import RunError
 from atoll.rundir import RunDir
+from atoll_dashboards.keyfigures import key_figures
 from atoll_dashboards.plots import PLOTS
 from atoll_dashboards.report import write_report
 from atoll_dashboards.terminal import summary_text
@@ -107,10 +109,16 @@ def test_a_run_that_measured_nothing_has_a_report_too(tmp_path: Path) -> None:
     dead = begin(tmp_path, experiment(), network())
     dead.update_manifest({"outcome": "cancelled at step captures"})
     (dead.path / "events.jsonl").unlink()
-    analyse(dead, find_binary())
+    (dead.logs / "load-i1.out").write_text('{"type":"done","fairness":1.0,"channels_served":0}\n')
+    summary = analyse(dead, find_binary())
     parsed = Page(write_report(dead).read_text())
     assert "cancelled at step captures" in parsed.text
     assert parsed.images == []
+    shown = {known.name: known for known in key_figures(cast("Summary", summary))}
+    assert (shown["fairness"].text, shown["loss at the queue"].beside) == ("\N{EN DASH}", "")
+    # Marks without a measurement between them lost nothing in any account: nothing agrees with nothing.
+    idle = cast("Summary", {**summary, "loss_bytes_link": 0, "loss_bytes_captures": 0})
+    assert {known.name: known.beside for known in key_figures(idle)}["loss at the queue"] == ""
 
 
 def test_a_run_that_was_not_analysed_says_what_to_do(tmp_path: Path) -> None:

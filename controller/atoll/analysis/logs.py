@@ -87,12 +87,12 @@ def transfer_done(logs: Path) -> dict[str, Any] | None:
 
 
 def load_fairness(logs: Path) -> float | None:
-    """The least of the clients' Jain indices over their channels' service turns; None when no client said."""
+    """The least of the clients' Jain indices over their channels' service turns; None when no channel was served."""
     found = [
         float(line["fairness"])
         for path in sorted(logs.glob("load-*.out"))
         for line in read_json_lines(path)
-        if line.get("type") == "done" and line.get("fairness") is not None
+        if line.get("type") == "done" and line.get("fairness") is not None and line.get("channels_served") != 0
     ]
     return min(found, default=None)
 

@@ -3,11 +3,13 @@
 
 import asyncio
 import json
+import signal
 import sys
 from pathlib import Path
 from typing import Any
 
 from atoll.cli.load import require_backend
+from atoll.cli.telling import in_words
 from atoll.keeper.client import KeeperClient, OwnKeeper, connected
 from atoll.model.codec import to_json
 from atoll.model.errors import LabError
@@ -22,39 +24,51 @@ _NO_LAB = "no lab is up; `atoll up LAB` starts one"
 def say(line: dict[str, Any]) -> None:
     """Tell a person what a request is doing."""
     if line["type"] == "progress":
-        print(line["text"], file=sys.stderr)
+        print(in_words(line["text"]), file=sys.stderr, flush=True)
 
 
-def bring_up(path: Path, backend: Backend, *, as_json: bool) -> None:
-    """`atoll up`."""
-    network, experiment = load_any(path)
-    require_backend(network, experiment, backend)
-    try:
-        asyncio.run(_up(network, experiment, backend, as_json=as_json))
-    except KeyboardInterrupt:
-        print("cancelled", file=sys.stderr)
-        raise
-
-
-async def _up(network: Network, experiment: Experiment | None, backend: Backend, *, as_json: bool) -> None:
+def bring_up(path: Path, backend: Backend, *, as_json: bool) -> int:
+    """`atoll up`; returns the exit code."""
     from atoll_emulation.machine import require_machine
 
+    network, experiment = load_any(path)
     require_machine()
+    require_backend(network, experiment, backend)
+    return asyncio.run(_up(network, experiment, backend, as_json=as_json))
+
+
+async def _up(network: Network, experiment: Experiment | None, backend: Backend, *, as_json: bool) -> int:
+    """Interrupted or failed, it leaves no lab that was not up before, and says so."""
     async with connected() as running:
         pass
-    own = await OwnKeeper.start(for_run=False) if running is None else None
+    work = asyncio.create_task(_up_with_keeper(network, experiment, backend, own=running is None))
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, work.cancel)
     try:
-        already, changes = await _up_and_apply(network, experiment, backend)
-    except BaseException:
-        if own is not None:
-            await own.end()
-        raise
+        already, changes = await work
+    except asyncio.CancelledError:
+        print(f"cancelled; {'no lab is up' if running is None else 'the lab was up before and stays'}", file=sys.stderr)
+        return 1
     result: dict[str, Any] = {"lab": network.name, "already": already, "changes": changes}
     if as_json:
         print(json.dumps(result))
     else:
         applied = f", {experiment.name} applied ({len(result['changes'])} changes)" if experiment else ""
         print(f"{network.name} {'was up already' if already else 'is up'}{applied}")
+    return 0
+
+
+async def _up_with_keeper(
+    network: Network, experiment: Experiment | None, backend: Backend, *, own: bool
+) -> tuple[bool, list[Any]]:
+    keeper = await OwnKeeper.start(for_run=False) if own else None
+    try:
+        return await _up_and_apply(network, experiment, backend)
+    except BaseException:
+        if keeper is not None:
+            await keeper.end()
+        raise
 
 
 async def _up_and_apply(network: Network, experiment: Experiment | None, backend: Backend) -> tuple[bool, list[Any]]:
@@ -66,6 +80,7 @@ async def _up_and_apply(network: Network, experiment: Experiment | None, backend
         done = await keeper.stream("/up", {"network": to_json(network)}, say)
         if experiment is None:
             return done["already"], []
+        say({"type": "progress", "text": "apply"})
         applied = await _apply(keeper, network, experiment, backend, dry_run=False)
         return done["already"], applied["changes"]
 

@@ -120,7 +120,7 @@ def up(file: LabFile, on: Place = "mininet", backend: Boxes = None, json: Json =
 
     boxes = place_backend(on, backend)
     refuse(on == VIRTUAL, "up --on virtual: a virtual lab lives for one run: `atoll run EXPERIMENT --on virtual`")
-    bring_up(file, boxes, as_json=json)
+    raise typer.Exit(bring_up(file, boxes, as_json=json))
 
 
 @app.command(epilog="Example: atoll apply examples/meo.yaml --dry-run")

@@ -12,6 +12,24 @@ from rich.console import Console
 from rich.status import Status
 
 EXIT_INVALID = 3
+_STEPS = {
+    "keeper": "starting the process that holds the lab",
+    "namespaces": "making the lab's own, so that nothing of it can be left behind",
+    "controller and agent": "starting both inside the lab",
+    "virtual kernel": "starting it; its clock stands still while anything computes",
+    "apply": "bringing switches, hosts and boxes to the plan",
+    "check": "pinging along every path, then filling the links for a moment",
+    "settings": "pinning TCP on the hosts",
+    "captures": "starting them, the island's side first",
+    "servers": "starting what sends",
+    "clients": "starting the load",
+    "measure": "the load runs",
+    "stop": "ending the load",
+    "drain": "waiting until the links are empty",
+    "record": "reading flow tables and their counters",
+    "analyse": "making tables, verdict and report",
+    "down": "taking the lab away",
+}
 _LIVE_EVERY_S = 10.0  # between lines where there is no terminal to rewrite one on
 
 
@@ -34,12 +52,13 @@ class LiveLine:
             case "step":
                 self.step(line["step"])
             case "live":
-                self._live(_in_words(line))
+                self._live(_live_text(line))
             case _:
                 pass
 
     def step(self, text: str) -> None:
         """Show what is being done."""
+        text = in_words(text)
         if self._status is not None:
             self._status.update(text)
         else:
@@ -59,7 +78,12 @@ class LiveLine:
                 self._status.stop()
 
 
-def _in_words(line: dict[str, Any]) -> str:
+def in_words(step: str) -> str:
+    """A step of a run or of a lab's start as somebody at a terminal reads it; what is no step stays as it is."""
+    return f"{step}: {_STEPS[step]}" if step in _STEPS else step
+
+
+def _live_text(line: dict[str, Any]) -> str:
     text = f"{line['elapsed_s']:5.1f} / {line['duration_s']:g} s"
     if "rate_mbit_s" in line:
         text += f"   {line['rate_mbit_s']:6.2f} Mbit/s   queue up to {line['queue_max_bytes'] / 1e3:6.1f} kB"

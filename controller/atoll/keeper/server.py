@@ -15,6 +15,7 @@ import sys
 import time
 import traceback
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,7 @@ class Keeper:
         }
 
     async def _up(self, request: web.Request) -> web.StreamResponse:
-        network = from_json(Network, (await request.json())["network"])
+        network = _placed(from_json(Network, (await request.json())["network"]))
 
         async def work(emit: Emit) -> dict[str, Any]:
             if self._testbed is not None:
@@ -244,6 +245,11 @@ class Keeper:
             self._busy = None
             self._idle.set()
         return response
+
+
+def _placed(network: Network) -> Network:
+    """The network with the whole path of its file: who asks later may be in another directory than who began."""
+    return replace(network, file=os.path.abspath(network.file))  # noqa: PTH100 (Path.absolute keeps `..`)
 
 
 async def _asked(request: web.Request) -> tuple[dict[str, Any], Experiment, Network, Backend]:
