@@ -18,6 +18,15 @@ pub(crate) fn monotonic_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::Monotonic))
 }
 
+/// Whether time passes only while everything sleeps: in User-Mode Linux with one of the `time-travel` modes
+/// (`arch/um/kernel/time.c`). A program there is never late, and reading the clock costs more than anything else.
+pub(crate) fn is_virtual() -> bool {
+    std::fs::read_to_string("/proc/cmdline").is_ok_and(|line| {
+        line.split_whitespace()
+            .any(|word| word.split('=').next() == Some("time-travel"))
+    })
+}
+
 /// `CLOCK_REALTIME` in ns since 1970.
 pub(crate) fn real_time_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::Realtime))
@@ -69,14 +78,14 @@ impl RealTimeOffset {
 
     /// The instant on the engine's clock at which a packet stamped `real_ns` arrived, which was not after
     /// `now` and hardly before `empty_ns`, when there was none to be read. Stamps from before a step
-    /// fit the difference of that time; a stamp that fits neither gives `now`.
-    pub(crate) fn arrival_ns(&self, real_ns: u64, empty_ns: u64, now: u64) -> u64 {
+    /// fit the difference of that time. None: the stamp fits neither.
+    pub(crate) fn arrival_ns(&self, real_ns: u64, empty_ns: u64, now: u64) -> Option<u64> {
         let possible = empty_ns.saturating_sub(DELIVERY_MAX_NS)..=now + UNCERTAINTY_MAX_NS;
         [self.current_ns, self.before_step_ns]
             .into_iter()
             .filter_map(|offset_ns| real_ns.checked_add_signed(-offset_ns))
             .find(|instant| possible.contains(instant))
-            .map_or(now, |instant| instant.min(now))
+            .map(|instant| instant.min(now))
     }
 }
 
@@ -112,7 +121,7 @@ mod tests {
         let offset = offset(YEAR_2026, SECOND);
         assert_eq!(
             offset.arrival_ns(YEAR_2026 - 300, SECOND - 1000, SECOND),
-            SECOND - 300
+            Some(SECOND - 300)
         );
     }
 
@@ -125,23 +134,20 @@ mod tests {
             offset.observe(now, real_now, now);
             assert_eq!(
                 offset.arrival_ns(YEAR_2026 + 400_000, SECOND, now),
-                SECOND + 400_000
+                Some(SECOND + 400_000)
             );
             assert_eq!(
                 offset.arrival_ns(real_now - 100_000, SECOND, now),
-                now - 100_000
+                Some(now - 100_000)
             );
         }
     }
 
     #[test]
-    fn an_impossible_stamp_counts_as_now() {
+    fn an_impossible_stamp_is_no_instant() {
         let offset = offset(YEAR_2026, SECOND);
-        assert_eq!(
-            offset.arrival_ns(YEAR_2026 + SECOND, SECOND, SECOND),
-            SECOND
-        );
-        assert_eq!(offset.arrival_ns(0, SECOND, SECOND), SECOND);
+        assert_eq!(offset.arrival_ns(YEAR_2026 + SECOND, SECOND, SECOND), None);
+        assert_eq!(offset.arrival_ns(0, SECOND, SECOND), None);
     }
 
     #[test]
@@ -150,7 +156,7 @@ mod tests {
         offset.observe(SECOND, YEAR_2026, SECOND + 800_000);
         assert_eq!(
             offset.arrival_ns(YEAR_2026 - 300, SECOND - 1000, SECOND),
-            SECOND - 300
+            Some(SECOND - 300)
         );
     }
 
@@ -159,7 +165,7 @@ mod tests {
         let offset = RealTimeOffset::measure();
         let (before_ns, real_ns) = (monotonic_ns(), real_time_ns());
         let now = monotonic_ns();
-        let arrival_ns = offset.arrival_ns(real_ns, before_ns, now);
+        let arrival_ns = offset.arrival_ns(real_ns, before_ns, now).unwrap();
         assert!(arrival_ns <= now && arrival_ns + UNCERTAINTY_MAX_NS >= before_ns);
     }
 }

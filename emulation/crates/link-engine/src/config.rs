@@ -23,6 +23,18 @@ pub(crate) struct LinkConfig {
     pub(crate) to_world: LinkSettings,
     /// How long to spin before a departure, at most; by default what the machine allows.
     pub(crate) spin_ns: Option<u64>,
+    /// By default what suits the clock.
+    pub(crate) departures: Option<Departures>,
+}
+
+/// Who sees to it that a frame leaves when it is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Departures {
+    /// This program, which wakes up for it.
+    Engine,
+    /// The kernel's `fq`, which is given the frame before.
+    Kernel,
 }
 
 /// What rate, queue and counters take for the bytes of a packet.
@@ -46,6 +58,7 @@ pub(crate) struct DelayConfig {
     pub(crate) seed: u64,
     pub(crate) classes: Vec<ClassConfig>,
     pub(crate) spin_ns: Option<u64>,
+    pub(crate) departures: Option<Departures>,
 }
 
 /// A latency class.
@@ -151,6 +164,7 @@ mod tests {
         let config = LinkConfig::parse(LINK).unwrap();
         assert_eq!(config.to_island.rate_bit_s, 16_000_000);
         assert_eq!((config.counts, config.spin_ns), (Counted::Ip, None));
+        assert_eq!(config.departures, None);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::config::{Counted, DelayConfig};
 use crate::engine::{Outgoing, Program};
 use crate::error::{BadConfiguration, Refusal};
 use crate::frame::{Lengths, with_tag};
+use crate::kernel_departures::Entrusted;
 use crate::report::{ClassCounters, ClassMeasurement, DelayBox, Lateness};
 use crate::request::Change;
 use link_model::{ConfigError, DelayLine, Histogram, LinkChange, SplitMix64};
@@ -41,6 +42,7 @@ impl DelayProgram {
                     sums: ClassCounters::default(),
                     before: ClassCounters::default(),
                     lateness: Histogram::default(),
+                    entrusted: Entrusted::default(),
                 })
             })
             .collect::<Result<Vec<_>, BadConfiguration>>()?;
@@ -123,6 +125,9 @@ impl Program for DelayProgram {
         class.sums.out_bytes += u64::from(outgoing.bytes);
         class.sums.lateness_max_ns = class.sums.lateness_max_ns.max(lateness_ns);
         class.lateness.record(lateness_ns);
+        if outgoing.scheduled_ns > now {
+            class.entrusted.push(outgoing.scheduled_ns, outgoing.bytes);
+        }
     }
 
     fn not_sent(&mut self, _outgoing: &Outgoing) {
@@ -155,12 +160,12 @@ impl Program for DelayProgram {
         Err(ConfigError::NoTrace.into())
     }
 
-    fn counters(&mut self, _now: u64) -> Self::Counters {
+    fn counters(&mut self, now: u64) -> Self::Counters {
         DelayBox {
             classes: self
                 .classes
                 .iter_mut()
-                .map(|class| (class.vlan, class.counters()))
+                .map(|class| (class.vlan, class.counters(now)))
                 .collect(),
             unknown_vlan_packets: self.unknown_vlan_packets,
             oversize_packets: self.oversize_packets,
@@ -168,7 +173,7 @@ impl Program for DelayProgram {
         }
     }
 
-    fn measurement(&mut self, _now: u64) -> Self::Measurement {
+    fn measurement(&mut self, now: u64) -> Self::Measurement {
         let unknown_before = std::mem::replace(
             &mut self.unknown_vlan_packets_before,
             self.unknown_vlan_packets,
@@ -179,7 +184,7 @@ impl Program for DelayProgram {
             classes: self
                 .classes
                 .iter_mut()
-                .map(|class| (class.vlan, class.measurement()))
+                .map(|class| (class.vlan, class.measurement(now)))
                 .collect(),
             unknown_vlan_packets: self.unknown_vlan_packets - unknown_before,
             oversize_packets: self.oversize_packets - oversize_before,
@@ -193,34 +198,45 @@ impl Program for DelayProgram {
 struct Class {
     vlan: u16,
     line: DelayLine<Vec<u8>>,
-    /// Since the start; the maximum since the last counters.
+    /// Since the start, with what was entrusted counted as out; the maximum since the last counters.
     sums: ClassCounters,
     /// At the last mark.
     before: ClassCounters,
     /// Since the last mark.
     lateness: Histogram,
+    /// Left the line, but the kernel still has them.
+    entrusted: Entrusted,
 }
 
 impl Class {
-    fn counters(&mut self) -> ClassCounters {
-        let counters = ClassCounters {
-            held_packets: self.line.held_packets(),
+    /// Since the start, as of `now`; the maximum since the last counters.
+    fn sums_at(&mut self, now: u64) -> ClassCounters {
+        let entrusted = self.entrusted.held(now);
+        ClassCounters {
+            out_packets: self.sums.out_packets - entrusted.packets,
+            out_bytes: self.sums.out_bytes - entrusted.bytes,
+            held_packets: self.line.held_packets() + entrusted.packets,
             ..self.sums
-        };
+        }
+    }
+
+    fn counters(&mut self, now: u64) -> ClassCounters {
+        let counters = self.sums_at(now);
         self.sums.lateness_max_ns = 0;
         counters
     }
 
-    fn measurement(&mut self) -> ClassMeasurement {
-        let before = std::mem::replace(&mut self.before, self.sums);
+    fn measurement(&mut self, now: u64) -> ClassMeasurement {
+        let after = self.sums_at(now);
+        let before = std::mem::replace(&mut self.before, after);
         let lateness = std::mem::take(&mut self.lateness);
         ClassMeasurement {
             counters: ClassCounters {
-                in_packets: self.sums.in_packets - before.in_packets,
-                in_bytes: self.sums.in_bytes - before.in_bytes,
-                out_packets: self.sums.out_packets - before.out_packets,
-                out_bytes: self.sums.out_bytes - before.out_bytes,
-                held_packets: self.line.held_packets(),
+                in_packets: after.in_packets - before.in_packets,
+                in_bytes: after.in_bytes - before.in_bytes,
+                out_packets: after.out_packets - before.out_packets,
+                out_bytes: after.out_bytes - before.out_bytes,
+                held_packets: after.held_packets,
                 lateness_max_ns: lateness.max_ns(),
             },
             lateness: Lateness::from(&lateness),

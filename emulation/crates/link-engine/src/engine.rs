@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The loop that both programs run in: receive, send what is due, report, wait.
 
-use crate::clock::{RealTimeOffset, monotonic_ns, real_time_ns};
+use crate::clock::{self, RealTimeOffset, monotonic_ns, real_time_ns};
+use crate::config::Departures;
 use crate::control::Control;
 use crate::error::{EngineError, Refusal};
 use crate::output::Output;
-use crate::pace::Pace;
+use crate::pace::{Pace, Waking};
 use crate::ports::{Arrivals, Port};
 use crate::request::{Change, Request};
 use link_report::{Answer, Line, Op};
@@ -24,6 +25,11 @@ const REPORT_NS: u64 = 100_000_000;
 /// Longest time for which arrivals are left in the ring, which holds some 5 ms of minimum-size frames at
 /// 1 Gbit/s and 98 ms of large ones.
 const HOLD_MAX_NS: u64 = 1_000_000;
+/// The same where the clock is virtual: no thread is late there, and what costs is to be woken.
+const VIRTUAL_HOLD_MAX_NS: u64 = 4_000_000;
+/// How long before its departure a frame is given to the kernel, at most: few enough wait there to fit
+/// into the socket's buffer, and enough are given at once.
+const AHEAD_MAX_NS: u64 = 8_000_000;
 /// A real-time thread wakes 5 to 50 us after its timer; spinning longer gains nothing.
 const SPIN_NS: u64 = 60_000;
 
@@ -55,7 +61,7 @@ pub(crate) trait Program {
     fn next_departure(&self) -> Option<u64>;
     /// The next frame, if it was due at or before `now`.
     fn pop_due(&mut self, now: u64) -> Option<Outgoing>;
-    /// `outgoing` was with its interface at `now`.
+    /// `outgoing` was with its interface at `now`, or with the kernel, which waits until it is due.
     fn sent(&mut self, outgoing: &Outgoing, now: u64);
     /// The interface would not take `outgoing`.
     fn not_sent(&mut self, outgoing: &Outgoing);
@@ -76,7 +82,9 @@ pub(crate) trait Program {
 pub(crate) struct Engine<P> {
     program: P,
     ports: Vec<Port>,
+    departures: Departures,
     offset: RealTimeOffset,
+    clock_is_virtual: bool,
     due: Vec<Outgoing>,
 }
 
@@ -89,14 +97,34 @@ struct Events {
 }
 
 impl<P: Program> Engine<P> {
-    /// `program` on its ports, in the order in which it numbers them.
-    pub(crate) fn new(program: P, ports: Vec<Port>) -> Self {
-        Self {
+    /// `program` on its ports, in the order in which it numbers them. `departures` None: the kernel's where the clock is
+    /// virtual and the kernel can.
+    ///
+    /// # Errors
+    /// When the kernel is to see to departures and cannot.
+    pub(crate) fn new(
+        program: P,
+        mut ports: Vec<Port>,
+        departures: Option<Departures>,
+    ) -> Result<Self, EngineError> {
+        let clock_is_virtual = clock::is_virtual();
+        let departures = match departures {
+            None if !clock_is_virtual => Departures::Engine,
+            Some(Departures::Engine) => Departures::Engine,
+            asked => match leave_departures_to_kernel(&mut ports) {
+                Ok(()) => Departures::Kernel,
+                Err(_) if asked.is_none() => Departures::Engine,
+                Err(error) => return Err(EngineError::KernelDepartures(error)),
+            },
+        };
+        Ok(Self {
             program,
             ports,
+            departures,
             offset: RealTimeOffset::measure(),
+            clock_is_virtual,
             due: Vec::with_capacity(SEND_BATCH),
-        }
+        })
     }
 
     /// Say `ready`, run until standard input ends or a signal asks to, say `done`.
@@ -119,26 +147,20 @@ impl<P: Program> Engine<P> {
         let mut report_ns = monotonic_ns() + REPORT_NS;
         loop {
             let known_ns = monotonic_ns();
-            let arrivals = self.receive();
-            self.send_due();
-            let now = monotonic_ns();
+            let arrivals = self.receive(known_ns);
+            let now = self.send_due();
             if now >= report_ns {
                 report_ns += REPORT_NS * ((now - report_ns) / REPORT_NS + 1);
                 self.count_lost()?;
+                self.offset.update();
                 // As it was when the last arrival was looked for.
                 let counters = self.program.counters(known_ns);
                 let t_ns = real_time_ns();
                 output.repeatable_line(text::<P>(&Line::Counters { t_ns, counters }));
             }
 
-            // Arrivals carry their time: when traffic is dense it is enough to look at them every so often before
-            // the first can be due, instead of being woken by each.
-            let hold_ns = (self.program.shortest_delay_ns() / 2).min(HOLD_MAX_NS);
-            let next_ns = self
-                .program
-                .next_departure()
-                .map_or(report_ns, |due| due.min(report_ns));
-            let now = monotonic_ns();
+            let hold_ns = self.hold_ns();
+            let next_ns = self.next_ns().min(report_ns);
             let (sleep_ns, of_ports) = match arrivals {
                 Arrivals::More => (0, true),
                 Arrivals::Some if hold_ns > 0 => (pace.sleep_ns(now, next_ns).min(hold_ns), false),
@@ -169,13 +191,43 @@ impl<P: Program> Engine<P> {
         Ok(())
     }
 
-    /// Take in what has arrived.
-    fn receive(&mut self) -> Arrivals {
-        self.offset.update();
+    /// How long arrivals may stay in the ring. They carry their time: when traffic is dense it is enough to look at
+    /// them every so often before the first can be due, instead of being woken by each.
+    fn hold_ns(&self) -> u64 {
+        let most_ns = if self.clock_is_virtual {
+            VIRTUAL_HOLD_MAX_NS
+        } else {
+            HOLD_MAX_NS
+        };
+        (self.program.shortest_delay_ns() / 2).min(most_ns)
+    }
+
+    /// How long before it is due a frame may be sent. All that leaves in that time is known: what arrives later
+    /// leaves later, by the shortest delay at least.
+    fn ahead_ns(&self) -> u64 {
+        match self.departures {
+            Departures::Engine => 0,
+            Departures::Kernel => (self.program.shortest_delay_ns() / 2).min(AHEAD_MAX_NS),
+        }
+    }
+
+    /// When something is to be sent next.
+    fn next_ns(&self) -> u64 {
+        // Later than it may be, so that there is more to be sent at once, and early enough.
+        let early_ns = self.ahead_ns() / 4;
+        let due_ns = self.program.next_departure();
+        due_ns.map_or(u64::MAX, |due| due.saturating_sub(early_ns))
+    }
+
+    /// Take in what has arrived at `begin` or since.
+    fn receive(&mut self, begin: u64) -> Arrivals {
+        if !self.clock_is_virtual {
+            self.offset.update(); // nobody steps a virtual clock
+        }
         let (program, offset) = (&mut self.program, &self.offset);
         let mut most = Arrivals::None;
         for (number, port) in self.ports.iter_mut().enumerate() {
-            let arrivals = port.receive(offset, |now, received| {
+            let arrivals = port.receive(offset, begin, |now, received| {
                 program.arrival(number, now, received);
             });
             most = most.max(arrivals);
@@ -183,11 +235,12 @@ impl<P: Program> Engine<P> {
         most
     }
 
-    /// Send a batch of what is due, those of one port together.
-    fn send_due(&mut self) {
-        let now = monotonic_ns();
+    /// Send a batch of what is due, those of one port together; returns the time.
+    fn send_due(&mut self) -> u64 {
+        let mut now = monotonic_ns();
+        let until_ns = now + self.ahead_ns();
         while self.due.len() < SEND_BATCH {
-            let Some(outgoing) = self.program.pop_due(now) else {
+            let Some(outgoing) = self.program.pop_due(until_ns) else {
                 break;
             };
             self.due.push(outgoing);
@@ -197,11 +250,8 @@ impl<P: Program> Engine<P> {
         let mut rest = self.due.as_slice();
         while let Some(first) = rest.first() {
             let of_port = rest.partition_point(|outgoing| outgoing.port == first.port);
-            let frames = rest[..of_port]
-                .iter()
-                .map(|outgoing| outgoing.frame.as_slice());
-            let sent = self.ports[first.port].send(frames);
-            let now = monotonic_ns();
+            let sent = self.ports[first.port].send(&rest[..of_port]);
+            now = monotonic_ns();
             for outgoing in &rest[..sent] {
                 self.program.sent(outgoing, now);
             }
@@ -212,13 +262,14 @@ impl<P: Program> Engine<P> {
             }
         }
         self.due.clear();
+        now
     }
 
     /// Do what is asked.
     fn answer(&mut self, request: Request) -> io::Result<Line<P::Counters, P::Measurement>> {
         // What arrived before the request is not subject to it.
         let now = monotonic_ns();
-        self.receive();
+        self.receive(now);
         self.count_lost()?;
         Ok(obey(&mut self.program, request, now, real_time_ns()))
     }
@@ -226,7 +277,7 @@ impl<P: Program> Engine<P> {
     /// Take in what has arrived and measure.
     fn measurement(&mut self) -> io::Result<(u64, P::Measurement)> {
         let known_ns = monotonic_ns();
-        self.receive();
+        self.receive(known_ns);
         self.count_lost()?;
         Ok((real_time_ns(), self.program.measurement(known_ns)))
     }
@@ -313,17 +364,26 @@ pub(crate) fn obey<P: Program>(
     Line::answer(op, Answer::new(id, t_ns, done))
 }
 
-/// Ask the kernel for all that helps to wake in time; returns how long to spin at most.
+fn leave_departures_to_kernel(ports: &mut [Port]) -> io::Result<()> {
+    ports
+        .iter_mut()
+        .try_for_each(Port::leave_departures_to_kernel)
+}
+
+/// Ask the kernel for all that helps to wake in time.
 ///
 /// Refusals are the normal case in a user namespace: departures are then later by some tens of
 /// microseconds, which the run records.
-fn be_awake_in_time(spin_ns: Option<u64>) -> io::Result<u64> {
+fn be_awake_in_time(spin_ns: Option<u64>) -> io::Result<Waking> {
     schedule::set_exact_timers()?;
     let _ = schedule::lock_memory();
     let real_time = schedule::set_real_time().is_ok();
     let alone =
         std::thread::available_parallelism().map_or(true, |processors| processors.get() == 1);
-    Ok(spin_ns.unwrap_or(if real_time && !alone { SPIN_NS } else { 0 }))
+    Ok(Waking {
+        spin_ns: spin_ns.unwrap_or(if real_time && !alone { SPIN_NS } else { 0 }),
+        exact: real_time,
+    })
 }
 
 /// A line as it is written.

@@ -70,6 +70,10 @@ pub(crate) enum EngineError {
     NotPermitted { name: String, source: io::Error },
     #[error("packet socket on '{name}': {source}")]
     Socket { name: String, source: io::Error },
+    #[error(
+        "departures by the kernel: {0} (it takes Linux with fq and CAP_NET_ADMIN; or leave out \"departures\")"
+    )]
+    KernelDepartures(io::Error),
     #[error("waiting for packets: {0}")]
     Poll(#[from] rustix::io::Errno),
     #[error("{0}")]

@@ -21,6 +21,7 @@ mod delay;
 mod engine;
 mod error;
 mod frame;
+mod kernel_departures;
 mod link;
 mod output;
 mod pace;
@@ -48,7 +49,7 @@ pub fn run_link() -> Result<(), Box<dyn std::error::Error>> {
     ];
     let program =
         link::LinkProgram::new(&config, clock::monotonic_ns()).map_err(io::Error::from)?;
-    Ok(Engine::new(program, ports).run(control, config.spin_ns)?)
+    Ok(Engine::new(program, ports, config.departures)?.run(control, config.spin_ns)?)
 }
 
 /// `atoll-host delay`: reads its configuration from the first line of standard input.
@@ -60,5 +61,5 @@ pub fn run_delay() -> Result<(), Box<dyn std::error::Error>> {
     let config = DelayConfig::parse(&control.first_line()?).map_err(io::Error::from)?;
     let ports = vec![Port::open(&config.trunk, config.mtu)?];
     let program = delay::DelayProgram::new(&config).map_err(io::Error::from)?;
-    Ok(Engine::new(program, ports).run(control, config.spin_ns)?)
+    Ok(Engine::new(program, ports, config.departures)?.run(control, config.spin_ns)?)
 }

@@ -5,6 +5,7 @@ use crate::config::{Counted, LinkConfig};
 use crate::engine::{Outgoing, Program};
 use crate::error::{BadConfiguration, Refusal};
 use crate::frame::{Lengths, with_tag};
+use crate::kernel_departures::Entrusted;
 use crate::report::{DirectionCounters, DirectionMeasurement, DroppedByCause, Lateness, buckets};
 use crate::request::{Change, Towards};
 use link_model::{ConfigError, Count, Histogram, Link, LinkSettings, SplitMix64};
@@ -105,6 +106,11 @@ impl Program for LinkProgram {
         let lateness_ns = now.saturating_sub(outgoing.scheduled_ns);
         direction.lateness_max_ns = direction.lateness_max_ns.max(lateness_ns);
         direction.lateness.record(lateness_ns);
+        if outgoing.scheduled_ns > now {
+            direction
+                .entrusted
+                .push(outgoing.scheduled_ns, outgoing.bytes);
+        }
     }
 
     fn not_sent(&mut self, outgoing: &Outgoing) {
@@ -153,6 +159,8 @@ struct Direction {
     oversize_packets: u64,
     /// Left the model, but the interface would not take them.
     unsent: Count,
+    /// Left the model, but the kernel still has them.
+    entrusted: Entrusted,
     /// Maxima since the last counters.
     queue_max_bytes: u64,
     lateness_max_ns: u64,
@@ -175,6 +183,7 @@ impl Direction {
             link: Link::new(settings, random, now)?,
             oversize_packets: 0,
             unsent: Count::default(),
+            entrusted: Entrusted::default(),
             queue_max_bytes: 0,
             lateness_max_ns: 0,
             lateness: Histogram::default(),
@@ -225,19 +234,20 @@ impl Direction {
         let queue_bytes = self.link.queue_bytes(now);
         let idle_ns = self.link.idle_ns(now);
         let totals = self.link.totals();
+        let entrusted = self.entrusted.held(now);
         let dropped = totals.dropped.all();
         DirectionCounters {
             in_packets: totals.arrived.packets,
             in_bytes: totals.arrived.bytes,
-            out_packets: totals.departed.packets - self.unsent.packets,
-            out_bytes: totals.departed.bytes - self.unsent.bytes,
+            out_packets: totals.departed.packets - self.unsent.packets - entrusted.packets,
+            out_bytes: totals.departed.bytes - self.unsent.bytes - entrusted.bytes,
             dropped_packets: dropped.packets + self.unsent.packets,
             dropped_bytes: dropped.bytes + self.unsent.bytes,
             dropped: DroppedByCause::new(&totals.dropped, self.unsent),
             oversize_packets: self.oversize_packets,
             queue_bytes,
             queue_max_bytes: 0,
-            held_packets: self.link.held_packets(),
+            held_packets: self.link.held_packets() + entrusted.packets,
             idle_ns,
             lateness_max_ns: 0,
         }

@@ -14,20 +14,28 @@ const BUDGET_MAX_NS: u64 = 1_000_000;
 /// (`select_estimate_accuracy` in fs/select.c of Linux).
 const POLL_SLACK: u64 = 1000;
 
+/// How the machine lets a thread wait.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Waking {
+    /// How long to spin before each instant, at most; 0: never.
+    pub(crate) spin_ns: u64,
+    /// Whether time-outs of `poll` are kept exactly: those of a real-time thread are.
+    pub(crate) exact: bool,
+}
+
 /// Decides how to wait, from what waiting has cost.
 #[derive(Debug)]
-#[expect(clippy::struct_field_names, reason = "the postfix is the unit")]
 pub(crate) struct Pace {
-    spin_ns: u64,
+    waking: Waking,
     budget_ns: u64,
     refilled_ns: u64,
 }
 
 impl Pace {
-    /// Spin at most `spin_ns` before each instant; 0: never.
-    pub(crate) fn new(spin_ns: u64, now: u64) -> Self {
+    /// Nothing saved up at `now`.
+    pub(crate) fn new(waking: Waking, now: u64) -> Self {
         Self {
-            spin_ns,
+            waking,
             budget_ns: 0,
             refilled_ns: now,
         }
@@ -40,11 +48,18 @@ impl Pace {
         self.budget_ns = (self.budget_ns + passed_ns / SHARE).min(BUDGET_MAX_NS);
         self.refilled_ns = now - passed_ns % SHARE;
         let sleep_ns = due.saturating_sub(now).saturating_sub(self.affordable_ns());
-        sleep_ns - sleep_ns / POLL_SLACK
+        if self.waking.exact {
+            sleep_ns
+        } else {
+            sleep_ns - sleep_ns / POLL_SLACK
+        }
     }
 
     /// Watch `clock` until `due`, if that is near enough and has been saved up for.
     pub(crate) fn spin(&mut self, due: u64, clock: impl Fn() -> u64) {
+        if self.affordable_ns() == 0 {
+            return;
+        }
         let begin = clock();
         if due.saturating_sub(begin) > self.affordable_ns() {
             return;
@@ -58,10 +73,10 @@ impl Pace {
     }
 
     fn affordable_ns(&self) -> u64 {
-        if self.budget_ns < self.spin_ns {
+        if self.budget_ns < self.waking.spin_ns {
             0
         } else {
-            self.spin_ns
+            self.waking.spin_ns
         }
     }
 }
@@ -71,11 +86,16 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
+    fn ordinary(spin_ns: u64) -> Pace {
+        let exact = false;
+        Pace::new(Waking { spin_ns, exact }, 0)
+    }
+
     /// Wait for instants `gap_ns` apart with a sleep that is 5 us late; the share of time spent spinning,
     /// in percent.
     fn spinning_percent(spin_ns: u64, gap_ns: u64) -> u64 {
         let now = Cell::new(0);
-        let mut pace = Pace::new(spin_ns, 0);
+        let mut pace = ordinary(spin_ns);
         let mut spun = 0;
         for packet in 1..=10_000 {
             let due = packet * gap_ns;
@@ -95,16 +115,25 @@ mod tests {
 
     #[test]
     fn the_instant_is_slept_for_and_then_watched() {
-        let mut pace = Pace::new(60_000, 0);
+        let mut pace = ordinary(60_000);
         assert_eq!(pace.sleep_ns(10_000_000, 11_000_000), 940_000 - 940);
         assert_eq!(pace.sleep_ns(10_950_000, 11_000_000), 0);
     }
 
     #[test]
     fn without_spinning_the_whole_time_is_slept() {
-        let mut pace = Pace::new(0, 0);
+        let mut pace = ordinary(0);
         assert_eq!(pace.sleep_ns(10_000_000, 10_000_999), 999);
         assert_eq!(pace.sleep_ns(11_000_000, 10_000_000), 0);
+    }
+
+    #[test]
+    fn time_outs_that_are_exact_are_used_whole() {
+        let waking = Waking {
+            spin_ns: 0,
+            exact: true,
+        };
+        assert_eq!(Pace::new(waking, 0).sleep_ns(0, 250_000_000), 250_000_000);
     }
 
     #[test]

@@ -2,8 +2,10 @@
 //! The interfaces of a program: checked, opened, read from and written to.
 
 use crate::clock::{RealTimeOffset, monotonic_ns};
+use crate::engine::Outgoing;
 use crate::error::{BadConfiguration, EngineError};
 use crate::frame::longest_frame;
+use crate::kernel_departures::FairQueue;
 use netio::frame::Received;
 use netio::interface::Interface;
 use netio::packet::{PacketSocket, SEND_BATCH};
@@ -30,6 +32,8 @@ pub(crate) struct Port {
     /// When it was last seen that nothing was waiting here.
     empty_ns: u64,
     warned_of_checksums: bool,
+    /// If the kernel sees to departures here.
+    fair_queue: Option<FairQueue>,
 }
 
 impl Port {
@@ -51,23 +55,37 @@ impl Port {
             socket,
             empty_ns: monotonic_ns(),
             warned_of_checksums: false,
+            fair_queue: None,
         })
     }
 
-    /// Hand frames that have arrived to `take`, each with the instant of its arrival.
+    /// From now on give frames to the kernel before they are due.
+    ///
+    /// # Errors
+    /// When the kernel cannot see to departures.
+    pub(crate) fn leave_departures_to_kernel(&mut self) -> io::Result<()> {
+        self.socket.allow_departure_times()?;
+        self.fair_queue = Some(FairQueue::install(self.socket.interface())?);
+        Ok(())
+    }
+
+    /// Hand frames that have arrived at `begin` or since to `take`, each with the instant of its arrival.
     pub(crate) fn receive(
         &mut self,
         offset: &RealTimeOffset,
+        begin: u64,
         mut take: impl FnMut(u64, &Received<'_>),
     ) -> Arrivals {
         let empty_ns = self.empty_ns;
-        let begin = monotonic_ns();
+        let mut now = begin;
         let mut without_checksum = false;
         let count = self.socket.receive(RECEIVE_BATCH, |received| {
-            take(
-                offset.arrival_ns(received.real_time_ns, empty_ns, monotonic_ns()),
-                received,
-            );
+            let arrival = |now| offset.arrival_ns(received.real_time_ns, empty_ns, now);
+            let arrival_ns = arrival(now).unwrap_or_else(|| {
+                now = monotonic_ns(); // it may have arrived meanwhile
+                arrival(now).unwrap_or(now)
+            });
+            take(arrival_ns, received);
             without_checksum |= received.checksum_missing;
         });
         if without_checksum && !self.warned_of_checksums {
@@ -89,11 +107,18 @@ impl Port {
         }
     }
 
-    /// Send up to [`SEND_BATCH`] frames in order. Returns how many were sent; the next one after those was
-    /// refused and is lost.
-    pub(crate) fn send<'a>(&self, frames: impl Iterator<Item = &'a [u8]>) -> usize {
+    /// Send up to [`SEND_BATCH`] frames in order, or give them to the kernel to do so. Returns how many were sent or
+    /// given; the next one after those was refused and is lost.
+    pub(crate) fn send(&self, frames: &[Outgoing]) -> usize {
+        let frames = frames.iter().take(SEND_BATCH);
+        let sent = if self.fair_queue.is_some() {
+            self.socket
+                .send_at(frames.map(|each| (each.scheduled_ns, each.frame.as_slice())))
+        } else {
+            self.socket.send(frames.map(|each| each.frame.as_slice()))
+        };
         // The cause is a full queue or an interface that is down, both of which count as overload.
-        self.socket.send(frames.take(SEND_BATCH)).unwrap_or(0)
+        sent.unwrap_or(0)
     }
 
     /// Whether frames that arrived since the last call were lost because the ring was full.

@@ -17,3 +17,4 @@ pub mod schedule;
 pub mod stream;
 mod syscall;
 pub mod termination;
+mod transmit;

@@ -6,11 +6,12 @@ use crate::interface::Interface;
 use crate::raw::{bind, set_option, take_error, unbound};
 use crate::ring::Ring;
 use crate::syscall::check;
+use crate::transmit;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// Most frames that one call of [`PacketSocket::send`] passes to the kernel.
-pub const SEND_BATCH: usize = 64;
+pub use crate::transmit::SEND_BATCH;
+
 /// Room for frames passed to the kernel and not yet with the driver.
 const SEND_BUFFER_BYTES: libc::c_int = 4 << 20;
 
@@ -58,39 +59,32 @@ impl PacketSocket {
             .count()
     }
 
+    /// Let frames be sent with the instant at which they are to leave: [`PacketSocket::send_at`].
+    ///
+    /// # Errors
+    /// Linux before 4.19 does not know it.
+    pub fn allow_departure_times(&self) -> io::Result<()> {
+        transmit::allow_departure_times(&self.socket)
+    }
+
     /// Send frames, at most [`SEND_BATCH`] of them, in order; returns how many were sent.
     ///
     /// # Errors
     /// Why the first frame could not be sent; then none was.
     pub fn send<'a>(&self, frames: impl Iterator<Item = &'a [u8]>) -> io::Result<usize> {
-        const NOTHING: libc::iovec = libc::iovec {
-            iov_base: std::ptr::null_mut(),
-            iov_len: 0,
-        };
-        let mut slices = [NOTHING; SEND_BATCH];
-        let mut count = 0;
-        for (slice, frame) in slices.iter_mut().zip(frames) {
-            slice.iov_base = frame.as_ptr().cast_mut().cast();
-            slice.iov_len = frame.len();
-            count += 1;
-        }
-        // SAFETY: `mmsghdr` is plain old data, for which all zeros is a value.
-        let mut messages: [libc::mmsghdr; SEND_BATCH] = unsafe { std::mem::zeroed() };
-        for (message, slice) in messages.iter_mut().zip(&mut slices[..count]) {
-            message.msg_hdr.msg_iov = slice;
-            message.msg_hdr.msg_iovlen = 1;
-        }
-        // SAFETY: the first `count` messages point to slices, and those to frames, that live during the
-        // call; the kernel only reads the frames.
-        let sent = unsafe {
-            libc::sendmmsg(
-                self.socket.as_raw_fd(),
-                messages.as_mut_ptr(),
-                count as libc::c_uint,
-                libc::MSG_DONTWAIT as _,
-            )
-        };
-        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+        transmit::send(&self.socket, frames)
+    }
+
+    /// Give the kernel frames, at most [`SEND_BATCH`] of them, each with the instant (`CLOCK_MONOTONIC`, ns) at which
+    /// it is to leave; returns how many it took.
+    ///
+    /// It takes a queueing discipline that heeds the instants (`fq`), and
+    /// [`PacketSocket::allow_departure_times`] before: without either, frames leave at once.
+    ///
+    /// # Errors
+    /// Why the first frame was not taken; then none was. `ENOBUFS` and `EAGAIN`: there is no more room for waiting ones.
+    pub fn send_at<'a>(&self, frames: impl Iterator<Item = (u64, &'a [u8])>) -> io::Result<usize> {
+        transmit::send_at(&self.socket, frames)
     }
 
     /// Frames that found the ring full since the last call, and are lost.

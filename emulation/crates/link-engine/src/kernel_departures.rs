@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Departures by the kernel: frames are given to `fq` shortly before they leave, each with its instant.
+//!
+//! `fq` (`net/sched/sch_fq.c` of Linux) is told to take all frames for one flow (`orphan_mask 0`), which it sends in
+//! order of their instants, and to let its timer be exact.
+
+use link_model::Count;
+use netio::interface::Interface;
+use serde_json::Value;
+use std::collections::VecDeque;
+use std::io;
+use std::process::{Command, Stdio};
+
+/// A gigabit of minimum-size frames for 50 ms.
+const LIMIT_PACKETS: &str = "100000";
+const HANDLE: &str = "f9:";
+
+/// `fq` at the root of an interface, as long as this lives.
+#[derive(Debug)]
+pub(crate) struct FairQueue {
+    interface: Interface,
+}
+
+impl FairQueue {
+    /// Put it there, in place of what is there.
+    ///
+    /// # Errors
+    /// What tc says: the kernel lacks `fq`, or may not be told.
+    pub(crate) fn install(interface: &Interface) -> io::Result<Self> {
+        let words = [
+            "fq",
+            "limit",
+            LIMIT_PACKETS,
+            "flow_limit",
+            LIMIT_PACKETS,
+            "orphan_mask",
+            "0",
+            "timer_slack",
+            "0",
+            "horizon",
+            "10s",
+        ];
+        let place = ["qdisc", "replace", "dev", &interface.name, "root", "handle"];
+        tc(&[&place[..], &[HANDLE], &words[..]].concat())?;
+        let installed = Self {
+            interface: interface.clone(),
+        };
+        let shown = tc(&["-j", "qdisc", "show", "dev", &interface.name, "root"])?;
+        let is_ours = |qdisc: &Value| {
+            let options = &qdisc["options"];
+            qdisc["kind"] == "fq" && options["orphan_mask"] == 0
+        };
+        let qdiscs: Vec<Value> = serde_json::from_slice(&shown)?;
+        if qdiscs.iter().any(is_ours) {
+            return Ok(installed);
+        }
+        Err(io::Error::other(format!(
+            "tc set fq on '{}', but does not show it",
+            interface.name
+        )))
+    }
+}
+
+impl Drop for FairQueue {
+    fn drop(&mut self) {
+        // Fails when the interface is gone, and with it the queueing discipline.
+        let _ = tc(&["qdisc", "del", "dev", &self.interface.name, "root"]);
+    }
+}
+
+/// What tc prints; an error with what it complains of.
+fn tc(words: &[&str]) -> io::Result<Vec<u8>> {
+    let output = Command::new("tc")
+        .args(words)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| {
+            io::Error::other(format!("cannot start tc: {error} (package iproute2)"))
+        })?;
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said: Vec<&str> = said.lines().map(str::trim).collect();
+    Err(io::Error::other(format!("tc: {}", said.join("; "))))
+}
+
+/// Frames of one line that the kernel has and that have not left yet.
+#[derive(Debug, Default)]
+pub(crate) struct Entrusted {
+    /// Instant of departure and bytes, in order.
+    frames: VecDeque<(u64, u32)>,
+    count: Count,
+}
+
+impl Entrusted {
+    /// A frame was given to the kernel, to leave at `departure_ns`.
+    pub(crate) fn push(&mut self, departure_ns: u64, bytes: u32) {
+        self.frames.push_back((departure_ns, bytes));
+        self.count.add(bytes);
+    }
+
+    /// What has not left at `now`, which never grows less from call to call.
+    pub(crate) fn held(&mut self, now: u64) -> Count {
+        while let Some(&(_, bytes)) = self.frames.front().filter(|(instant, _)| *instant <= now) {
+            self.frames.pop_front();
+            self.count.packets -= 1;
+            self.count.bytes -= u64::from(bytes);
+        }
+        self.count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_entrusted_is_held_until_it_leaves() {
+        let mut entrusted = Entrusted::default();
+        for (departure_ns, bytes) in [(10, 100), (20, 200), (20, 300)] {
+            entrusted.push(departure_ns, bytes);
+        }
+        let mut held = |now| {
+            let count = entrusted.held(now);
+            (count.packets, count.bytes)
+        };
+        assert_eq!(held(9), (3, 600));
+        assert_eq!(held(10), (2, 500));
+        assert_eq!(held(20), (0, 0));
+    }
+
+    #[test]
+    fn what_tc_complains_of_is_passed_on_in_one_line() {
+        let missing = Interface {
+            name: "no-such-if".to_owned(),
+            index: 0,
+        };
+        let error = FairQueue::install(&missing).unwrap_err().to_string();
+        assert!(
+            error.contains("no-such-if") && !error.contains('\n'),
+            "{error}"
+        );
+    }
+}
