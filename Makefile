@@ -5,7 +5,7 @@
 .NOTPARALLEL:
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: help setup kernel demo demo-virtual test test-virtual lint fmt bench lock msrv clean
+.PHONY: help setup kernel demo demo-virtual test test-virtual test-ryu lint fmt bench lock msrv clean
 
 BIN := .venv/bin
 CARGO := tools/cargo
@@ -36,6 +36,10 @@ test: ## all tests but test-virtual's: Rust first, so that compiling disturbs no
 test-virtual: kernel ## the tests that stand on virtual time; `make test` leaves them out
 	@$(BIN)/python -m pytest -m virtual $(PYTEST_ARGS)
 
+test-ryu: setup ## the tests that have Ryu as the controller's runtime; `make test` has them where `tools/ryu` was run
+	@tools/ryu
+	@ATOLL_REQUIRE_RYU=1 $(BIN)/python -m pytest -m ryu $(PYTEST_ARGS)
+
 lint: ## style, types and imports of Python and Rust
 	@tools/setup lint
 	@$(BIN)/ruff check .
@@ -62,5 +66,5 @@ msrv: ## prove that the workspace builds with the oldest supported Rust
 	@tools/msrv
 
 clean: ## remove what make made; runs/ holds results and stays
-	rm -rf .venv target build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-ryu target build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find $(PACKAGES) tests tools -type d -name __pycache__ -prune -exec rm -rf {} +

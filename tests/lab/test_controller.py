@@ -6,10 +6,8 @@ import json
 import os
 import signal
 import subprocess
-import sys
-import tempfile
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,109 +17,43 @@ import pytest_asyncio
 from atoll.control.apply import apply_flows, read_tables
 from atoll.control.diff import ChangeAction
 from atoll.control.plan import make_plan
-from atoll.model.errors import LabError
+from atoll.model.errors import LabError, MachineError
 from atoll.model.flow import FlowEntry, ForeignEntry, Match, Output, PopVlan, Vlan, sort_key
 from atoll.model.load import load_experiment
 from atoll.model.network import Network
 from atoll.model.plan import Plan
+from atoll.model.switch import Runtime
 from atoll.openflow.client import Controller
+from atoll.openflow.interpreters import interpreter
+from tests.lab.bridges import CONNECT_S, DPIDS, NOBODY, Switches, open_vswitch
 
 pytestmark = [pytest.mark.lab, pytest.mark.asyncio(loop_scope="module")]
-
-_DPIDS = (1, 2, 3, 4)
-_CONNECT_S = 20.0
-_NOBODY = 6  # a port where no controller listens
-
-# Its first process ends when its standard input does, and everything in its namespaces with it.
-_SWITCHES = """
-set -e
-ip link set lo up
-ovsdb-tool create $OVS_DBDIR/conf.db /usr/share/openvswitch/vswitch.ovsschema
-ovsdb-server $OVS_DBDIR/conf.db --remote=punix:$OVS_RUNDIR/db.sock --unixctl=$OVS_RUNDIR/ovsdb.ctl \
-    --pidfile=$OVS_RUNDIR/ovsdb-server.pid --log-file=$OVS_LOGDIR/ovsdb.log --detach --no-chdir
-ovs-vsctl --db=unix:$OVS_RUNDIR/db.sock --no-wait init
-ovs-vswitchd unix:$OVS_RUNDIR/db.sock --unixctl=$OVS_RUNDIR/vswitchd.ctl \
-    --pidfile=$OVS_RUNDIR/ovs-vswitchd.pid --log-file=$OVS_LOGDIR/ovs-vswitchd.log --detach --no-chdir
-for n in 1 2 3 4; do
-    set -- "$@" -- add-br br$n -- set bridge br$n datapath_type=netdev fail_mode=secure protocols=OpenFlow13 \
-        other-config:datapath-id=000000000000000$n
-done
-ovs-vsctl --db=unix:$OVS_RUNDIR/db.sock "$@"
-echo ready
-exec cat
-"""
-
-
-@dataclass
-class Switches:
-    """Four bridges without ports, br1 to br4, in namespaces of their own."""
-
-    init: int
-    environment: dict[str, str]
-
-    @property
-    def enter(self) -> list[str]:
-        """The command line that enters the namespaces."""
-        user = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
-        return ["nsenter", "-t", str(self.init), *user, "-p", "-n", "-m", "--"]
-
-    def run(self, *argv: str) -> str:
-        """Run a command in there; its output."""
-        done = subprocess.run(
-            [*self.enter, *argv], env=self.environment, capture_output=True, text=True, timeout=20, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def ofctl(self, verb: str, bridge: str, *words: str) -> str:
-        """Run ovs-ofctl, as somebody might by hand."""
-        return self.run("ovs-ofctl", "-O", "OpenFlow13", verb, bridge, *words)
-
-    def connect(self, port: int, *bridges: str) -> None:
-        """Tell bridges (all by default) where their controller listens; a new place is tried at once."""
-        words = ["ovs-vsctl", f"--db=unix:{self.environment['OVS_RUNDIR']}/db.sock"]
-        for bridge in bridges or [f"br{number}" for number in _DPIDS]:
-            words += ["--", "set-controller", bridge, f"tcp:127.0.0.1:{port}"]
-            words += ["--", "set", "controller", bridge, "connection_mode=out-of-band"]
-        self.run(*words)
-
-    def clear(self) -> None:
-        """Empty all tables."""
-        for number in _DPIDS:
-            self.ofctl("del-flows", f"br{number}")
 
 
 @pytest.fixture(scope="module")
 def switches() -> Iterator[Switches]:
     """Open vSwitch, up for all tests of this module."""
-    with tempfile.TemporaryDirectory(prefix="atoll-") as directory:  # short: socket paths end at 108 bytes
-        names = ("OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR", "OVS_SYSCONFDIR")
-        environment = {**os.environ, **dict.fromkeys(names, directory)}
-        user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-        options = ["--pid", "--net", "--mount", "--fork", "--kill-child", "--mount-proc"]
-        with subprocess.Popen(
-            ["unshare", *user, *options, "--", "sh", "-c", _SWITCHES, "sh"],
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as holder:
-            assert holder.stdin is not None
-            assert holder.stdout is not None
-            assert holder.stderr is not None
-            if holder.stdout.readline() != "ready\n":
-                raise RuntimeError(f"Open vSwitch did not start: {holder.communicate()[1]}")
-            init = int(Path(f"/proc/{holder.pid}/task/{holder.pid}/children").read_text())
-            yield Switches(init, environment)
-            holder.stdin.close()
-            holder.wait(10)
+    with open_vswitch() as switches:
+        yield switches
+
+
+@pytest.fixture(scope="module", params=[Runtime.OS_KEN, pytest.param(Runtime.RYU, marks=pytest.mark.ryu)])
+def runtime(request: pytest.FixtureRequest) -> Runtime:
+    """The framework the controller runs on; Ryu where there is one."""
+    try:
+        interpreter(request.param)
+    except MachineError as error:
+        if os.environ.get("ATOLL_REQUIRE_RYU"):
+            raise
+        pytest.skip(str(error))
+    return request.param
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared_controller(switches: Switches) -> AsyncIterator[Controller]:
+async def shared_controller(switches: Switches, runtime: Runtime) -> AsyncIterator[Controller]:
     """A controller for all tests of this module."""
-    running = await Controller.start(switches.enter, sys.executable, "127.0.0.1:0")
+    running = await Controller.start(switches.enter, interpreter(runtime), "127.0.0.1:0", runtime)
+    assert running.runtime.split()[0] == runtime
     yield running
     await running.close()
 
@@ -131,7 +63,7 @@ async def controller(switches: Switches, shared_controller: Controller) -> Contr
     """The shared controller with all four switches, their tables empty."""
     switches.clear()
     switches.connect(shared_controller.port)
-    await shared_controller.wait_for(_DPIDS, _CONNECT_S)
+    await shared_controller.wait_for(DPIDS, CONNECT_S)
     return shared_controller
 
 
@@ -161,7 +93,7 @@ async def test_the_switches_hold_exactly_the_plan(
     found = [entry for entry in await held(controller, network) if isinstance(entry, FlowEntry)]
     assert sorted(found, key=sort_key) == [replace(entry, why="") for entry in plan.flows]
     assert await apply_flows(controller, network, plan) == ()
-    assert "NORMAL" not in "".join(switches.ofctl("dump-flows", f"br{n}") for n in _DPIDS)
+    assert "NORMAL" not in "".join(switches.ofctl("dump-flows", f"br{n}") for n in DPIDS)
 
 
 async def test_another_chain_is_reached_by_the_difference(
@@ -254,21 +186,23 @@ async def test_a_refused_entry_is_named_and_undone(controller: Controller, demo:
     assert sorted(map(str, await held(controller, network))) == sorted(map(str, before))
 
 
-async def test_switches_keep_their_tables_without_a_controller(switches: Switches, demo: tuple[Network, Plan]) -> None:
+async def test_switches_keep_their_tables_without_a_controller(
+    switches: Switches, runtime: Runtime, demo: tuple[Network, Plan]
+) -> None:
     """Neither its death nor its return changes an entry."""
     network, plan = demo
     switches.clear()
-    controller = await Controller.start(switches.enter, sys.executable, "127.0.0.1:0")
+    controller = await Controller.start(switches.enter, interpreter(runtime), "127.0.0.1:0", runtime)
     switches.connect(controller.port)
-    await controller.wait_for(_DPIDS, _CONNECT_S)
+    await controller.wait_for(DPIDS, CONNECT_S)
     await apply_flows(controller, network, plan)
     entered = controller._process.pid
     os.kill(int(Path(f"/proc/{entered}/task/{entered}/children").read_text()), signal.SIGKILL)
     await controller.closed
-    assert sum(switches.ofctl("dump-flows", f"br{n}").count("cookie=") for n in _DPIDS) == len(plan.flows)
-    again = await Controller.start(switches.enter, sys.executable, f"127.0.0.1:{controller.port}")
+    assert sum(switches.ofctl("dump-flows", f"br{n}").count("cookie=") for n in DPIDS) == len(plan.flows)
+    again = await Controller.start(switches.enter, interpreter(runtime), f"127.0.0.1:{controller.port}", runtime)
     try:
-        await again.wait_for(_DPIDS, _CONNECT_S)
+        await again.wait_for(DPIDS, CONNECT_S)
         assert await apply_flows(again, network, plan) == ()
     finally:
         await again.close()
@@ -282,30 +216,31 @@ async def test_a_switch_that_leaves_and_returns(
     await apply_flows(controller, network, plan)
     events: list[dict[str, Any]] = []
     monkeypatch.setattr(controller, "on_event", events.append)
-    switches.connect(_NOBODY, "br3")
-    async with asyncio.timeout(_CONNECT_S):
+    switches.connect(NOBODY, "br3")
+    async with asyncio.timeout(CONNECT_S):
         while not events:  # noqa: ASYNC110 - the test watches what a user's callback gets
             await asyncio.sleep(0.05)
     with pytest.raises(LabError, match="sw-c: switch 3 is not connected"):
         await apply_flows(controller, network, plan)
     switches.connect(controller.port, "br3")
-    await controller.wait_for([3], _CONNECT_S)
+    await controller.wait_for([3], CONNECT_S)
     await apply_flows(controller, network, plan)
     assert await apply_flows(controller, network, plan) == ()
     assert [(event["dpid"], event["state"]) for event in events] == [(3, "down"), (3, "up")]
 
 
-async def test_the_recorded_exchange(switches: Switches, project: Path) -> None:
+async def test_the_recorded_exchange(switches: Switches, runtime: Runtime, project: Path) -> None:
     """The real process with a real switch says what tests/data/contract/controller.jsonl says it does."""
     switches.clear()
     switches.ofctl("add-flow", "br1", "priority=5,actions=NORMAL")
     text = (project / "tests/data/contract/controller.jsonl").read_text(encoding="utf-8")
-    replay(switches, [json.loads(line) for line in text.splitlines()])
+    replay(switches, runtime, [json.loads(line) for line in text.splitlines()])
 
 
-def replay(switches: Switches, steps: list[dict[str, Any]]) -> None:
+def replay(switches: Switches, runtime: Runtime, steps: list[dict[str, Any]]) -> None:
     """Say what the keeper says, and check that the controller says the rest; other switches' events are passed over."""
-    argv = [*switches.enter, sys.executable, "-m", "atoll.openflow", "--listen", "127.0.0.1:6653"]
+    argv = [*switches.enter, interpreter(runtime), "-m", "atoll.openflow", "--listen", "127.0.0.1:6653"]
+    argv += ["--runtime", runtime]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -317,6 +252,8 @@ def replay(switches: Switches, steps: list[dict[str, Any]]) -> None:
             said = json.loads(process.stdout.readline())
             while said["type"] == "switch" and said["dpid"] != 1:
                 said = json.loads(process.stdout.readline())
+            if runtime is Runtime.RYU and said["type"] == "ready":
+                said["runtime"] = step["message"]["runtime"]
             assert said == step["message"]
             if said["type"] == "ready":
                 switches.connect(said["port"])

@@ -1,7 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a switch says of itself: make and version, and what each of its tables can hold."""
+"""What a switch says of itself: make and version, and what each of its tables can hold; and who talks to it."""
 
 from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Runtime(StrEnum):
+    """The framework that speaks OpenFlow to the switches, by the name its users know."""
+
+    OS_KEN = "os-ken"
+    RYU = "ryu"
 
 
 @dataclass(frozen=True, slots=True)

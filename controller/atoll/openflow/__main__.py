@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 
+from atoll.model.switch import Runtime
 from atoll.openflow import framework
 
 
@@ -21,9 +22,9 @@ def main() -> int:
     )
     arguments.add_argument(
         "--runtime",
-        type=framework.Runtime,
-        choices=list(framework.Runtime),
-        default=framework.Runtime.OS_KEN,
+        type=Runtime,
+        choices=list(Runtime),
+        default=Runtime.OS_KEN,
         help="the framework that speaks OpenFlow (%(default)s)",
     )
     options = arguments.parse_args()

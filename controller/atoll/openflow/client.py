@@ -13,7 +13,7 @@ from typing import Any
 from atoll.model.codec import from_json, to_json
 from atoll.model.errors import LabError
 from atoll.model.flow import FlowEntry, ForeignEntry
-from atoll.model.switch import SwitchFeatures
+from atoll.model.switch import Runtime, SwitchFeatures
 
 _LINE_LIMIT = 64 * 1024 * 1024  # bytes; the table of a full switch is one line
 _READY_TIMEOUT_S = 20.0
@@ -55,10 +55,17 @@ class Controller:
         self._reader = asyncio.create_task(self._read_all())
 
     @classmethod
-    async def start(cls, prefix: Sequence[str], python: str, listen: str = "127.0.0.1:6653") -> "Controller":
+    async def start(
+        cls,
+        prefix: Sequence[str],
+        python: str,
+        listen: str = "127.0.0.1:6653",
+        runtime: Runtime = Runtime.OS_KEN,
+    ) -> "Controller":
         """Start the process (``prefix`` puts it into the lab's namespaces) and wait until it listens.
 
-        Raises LabError with the process's own message when it doesn't.
+        ``python``: an interpreter that has the runtime and this package. Raises LabError with the process's own message
+        when it doesn't listen.
         """
         process = await asyncio.create_subprocess_exec(
             *prefix,
@@ -67,6 +74,8 @@ class Controller:
             "atoll.openflow",
             "--listen",
             listen,
+            "--runtime",
+            runtime,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

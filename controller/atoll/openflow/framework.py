@@ -9,18 +9,12 @@ library's threads, queues and sockets by its own and has to do so before anybody
 import importlib
 import os
 import sys
+import warnings
 from collections.abc import Iterator
-from enum import StrEnum
 from importlib.metadata import version
 from typing import Any
 
-
-class Runtime(StrEnum):
-    """The framework that speaks OpenFlow, by the name its users know."""
-
-    OS_KEN = "os-ken"
-    RYU = "ryu"
-
+from atoll.model.switch import Runtime
 
 _ROOTS = {Runtime.OS_KEN: "os_ken", Runtime.RYU: "ryu"}
 _BASES = {Runtime.OS_KEN: "OSKenApp", Runtime.RYU: "RyuApp"}
@@ -34,8 +28,16 @@ def choose(runtime: Runtime) -> None:
     global _chosen  # noqa: PLW0603 - a process has one framework, for its apps are classes made when they are imported
     _chosen = runtime
     if runtime is Runtime.RYU:
-        importlib.import_module("eventlet").monkey_patch()
+        _prepare_eventlet()
     module("base.app_manager")
+
+
+def _prepare_eventlet() -> None:
+    warnings.simplefilter("ignore")  # that both are old is known
+    importlib.import_module("eventlet.hubs").use_hub("poll")  # epoll takes no file as standard input
+    importlib.import_module("eventlet").monkey_patch()
+    # Ryu 4.34 imports a name that eventlet dropped in 0.31, for a web server that is not started here.
+    setattr(importlib.import_module("eventlet.wsgi"), "ALREADY_HANDLED", object())  # noqa: B010 - no stub knows it
 
 
 def module(name: str) -> Any:
