@@ -66,13 +66,24 @@ def with_gap(layout: Layout, stretch: Stretch, vlan: int) -> Layout:
     return replace(layout, gaps=(*layout.gaps, GapTag(stretch.chain, stretch.direction, stretch.gap, vlan)))
 
 
+def tap_vlans(network: Network) -> dict[str, int]:
+    """The tag of copies on their way to each tap: the highest ids without a latency class, the same in every plan."""
+    used = _class_vlans(network)
+    free = (vlan for vlan in range(_LAST_VLAN, 0, -1) if vlan not in used)
+    return {tap.name: vlan for tap, vlan in zip(network.taps, free, strict=False)}
+
+
 def fresh_vlan(network: Network, layout: Layout, taken: frozenset[int]) -> int:
-    """The highest VLAN id that neither a latency class, nor the layout, nor ``taken`` uses. Raises PlanError."""
-    used = {known.vlan for box in network.delay_boxes for known in box.classes} | layout.vlans | taken
+    """The highest VLAN id that neither a latency class, a tap, the layout, nor ``taken`` uses. Raises PlanError."""
+    used = _class_vlans(network) | {*tap_vlans(network).values()} | layout.vlans | taken
     found = next((vlan for vlan in range(_LAST_VLAN, 0, -1) if vlan not in used), None)
     if found is None:
         raise PlanError("no VLAN id from 1 to 4094 is left to tell frames apart; use fewer latency classes")
     return found
+
+
+def _class_vlans(network: Network) -> set[int]:
+    return {known.vlan for box in network.delay_boxes for known in box.classes}
 
 
 def in_words(laid: Laid) -> str:

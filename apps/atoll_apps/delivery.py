@@ -39,6 +39,7 @@ def _undelayed(network: Network, experiment: Experiment, route: Route) -> Iterat
                 stream=route.to_island,
                 targets=edge.into((host,)),
                 taps=edge.taps,
+                ends=edge.ends,
             )
     for source in edge.sources():
         for host in source.hosts:

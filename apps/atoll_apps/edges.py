@@ -61,6 +61,13 @@ class Edge:
             if any((sender, island.name) in self.route.pairs for sender in senders)
         )
 
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """The switches where island-bound frames leave the world edge's stretch."""
+        if self.route.passages:
+            return (self.route.passages[0].legs.world.attached.switch,)
+        return tuple({host.interface.attached.switch: None for host in self.route.island(self.network)})
+
     def sources(self) -> Iterator[Source]:
         """Where world-bound frames come from."""
         hosts = self.route.world(self.network)

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """From legs to flow entries along the trunks.
 
-Frames are never rewritten but for one VLAN tag: the class of a delay box, or what tells two stretches of a way apart
-(``atoll.model.layout``). It is popped where a leg starts, and before every copy for a tap.
+Frames take the shortest way. They are never rewritten but for one VLAN tag: the class of a delay box, or what tells two
+stretches of a way apart (``atoll.model.layout``). A tap on the way gets its copy where the frames pass; one elsewhere
+gets it from where the leg starts, over trunks with the tap's own tag (what vendors call remote mirroring).
 """
 
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Network
 
-from atoll.model.errors import PlanError
 from atoll.model.flow import Action, FlowEntry, Match, Output, PopVlan, PushVlan, Vlan
 from atoll.model.network import PortRef, Tap
 from atoll.model.paths import Fabric, Hop
@@ -28,42 +28,36 @@ class Laid:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Frames of a leg as they arrive at a switch: what they carry, and what is still to be done with them.
-
-    ``decided``: their tag alone says where they go.
-    """
+    """Frames of a leg as they arrive at a switch, and where they go; ``decided``: their tag alone says where."""
 
     at: PortRef
     src: IPv4Network
     vlan: int | None
-    taps: tuple[Tap, ...]
     targets: tuple[Target, ...]
     decided: bool = False
 
 
-def lay(leg: Leg, fabric: Fabric, carry: int | None) -> Iterator[Laid]:
+def lay(leg: Leg, fabric: Fabric, carry: int | None, tap_vlans: Mapping[str, int]) -> Iterator[Laid]:
     """The flow entries of a leg, in the order its frames meet them; on trunks the frames have the tag ``carry``.
 
-    Raises PlanError where frames would have to leave a switch by the port they came in.
+    ``tap_vlans``: the tag of copies on their way to each tap. Raises PlanError where no trunk leads.
     """
-    waiting = deque([_Place(leg.start, leg.src, leg.vlan, leg.taps, leg.targets)])
+    passed = _passed_by_all(leg, fabric)
+    aside = tuple(tap for tap in leg.taps if tap.interface.attached.switch not in passed)
+    waiting = deque([_Place(leg.start, leg.src, leg.vlan, leg.targets)])
     while waiting:
         place = waiting.popleft()
         switch = place.at.switch
-        vlan, here = place.vlan, list[Action]()
-        if place.at == leg.start and vlan is not None:
-            vlan = _tag(here, vlan, None)
-        taps = place.taps
-        while taps and taps[0].interface.attached.switch == switch:
-            vlan = _tag(here, vlan, None)
-            here.append(Output(taps[0].interface.attached.port))
-            taps = taps[1:]
-        if taps:
-            hop = fabric.next_hop(switch, taps[0].interface.attached.switch)
-            _tag(here, vlan, carry)
-            yield from _entries(leg, place, place.targets, [*here, Output(hop.out.port)])
-            waiting.append(_Place(hop.arrival, leg.stream.src, carry, taps, place.targets))
-            continue
+        here: list[Action] = []
+        first = place.at == leg.start
+        vlan = _tag(here, place.vlan, None) if first else place.vlan
+        for tap in leg.taps:
+            if tap.interface.attached.switch == switch and tap not in aside:
+                vlan = _tag(here, vlan, None)
+                here.append(Output(tap.interface.attached.port))
+        for tap in aside if first else ():
+            vlan = _tag(here, vlan, tap_vlans[tap.name])
+            here.append(Output(fabric.next_hop(switch, tap.interface.attached.switch).out.port))
         for (push, hop), targets in _ways(place.targets, switch, fabric).items():
             on_trunk = carry if push is None else push
             actions = [*here]
@@ -73,8 +67,31 @@ def lay(leg: Leg, fabric: Fabric, carry: int | None) -> Iterator[Laid]:
                     yield from _entries(leg, place, (target,), [*actions, Output(target.end.port)])
                 continue
             yield from _entries(leg, place, targets, [*actions, Output(hop.out.port)])
-            decided = push is not None
-            waiting.append(_Place(hop.arrival, leg.stream.src, on_trunk, (), targets, decided))
+            waiting.append(_Place(hop.arrival, leg.stream.src, on_trunk, targets, decided=push is not None))
+    for tap in aside:
+        yield from _copies(leg, tap, fabric, tap_vlans[tap.name])
+
+
+def _passed_by_all(leg: Leg, fabric: Fabric) -> frozenset[str]:
+    """The switches that frames pass from the leg's start whichever end of the stretch they are for."""
+    start = leg.start.switch
+    ends = leg.ends or tuple(target.end.switch for target in leg.targets)
+    ways = [{start, *(hop.arrival.switch for hop in fabric.way(start, end))} for end in ends]
+    return frozenset[str].intersection(*map(frozenset, ways)) if ways else frozenset({start})
+
+
+def _copies(leg: Leg, tap: Tap, fabric: Fabric, vlan: int) -> Iterator[Laid]:
+    """What brings the copies that left where the leg starts to a tap elsewhere."""
+    end = tap.interface.attached
+    copied = replace(leg, goal=tap.name)
+    for hop in fabric.way(leg.start.switch, end.switch):
+        at = hop.arrival
+        if at.switch == end.switch:
+            actions: list[Action] = [PopVlan(), Output(end.port)]
+        else:
+            actions = [Output(fabric.next_hop(at.switch, end.switch).out.port)]
+        target = Target(tap.name, leg.stream.dst, end)
+        yield from _entries(copied, _Place(at, leg.stream.src, vlan, (target,), decided=True), (target,), actions)
 
 
 def _tag(actions: list[Action], has: int | None, wants: int | None) -> int | None:
@@ -100,14 +117,6 @@ def _ways(
 
 def _entries(leg: Leg, place: _Place, targets: tuple[Target, ...], actions: list[Action]) -> Iterator[Laid]:
     """What sends the frames for these targets on: one entry for the whole prefix where possible, or one for each."""
-    if Output(place.at.port) in actions:
-        # OpenFlow 1.3.5, 5.1: a frame is never sent out of its own ingress port by a plain output action.
-        msg = (
-            f"{leg.why(leg.goal)}: the frames would have to leave {place.at.switch} by port {place.at.port}, "
-            "through which they come; put the taps and boxes they pass one after the other on one switch, "
-            "or on a way that does not turn back"
-        )
-        raise PlanError(msg)
     onward = any(target.end.switch != place.at.switch for target in targets)
     together = place.decided or (leg.whole and onward and len(targets) == len(leg.targets))
     vlan = Vlan.UNTAGGED if place.vlan is None else place.vlan

@@ -64,7 +64,8 @@ class Leg:
     ``vlan``: the tag they arrive with, popped at once; None: they arrive untagged. ``taps``, in order, get an
     untagged copy on the way. ``whole``: the targets take everything of the stream, so its prefix is matched until the
     ways part. ``origin``, ``goal`` and ``note`` tell the reason for its entries: ``w3 -> island: class rtt-50``.
-    ``box``: the chain box whose leg ``start`` is; None: frames come from hosts, at an edge of the chain.
+    ``box``: the chain box whose leg ``start`` is; None: frames come from hosts, at an edge of the chain. ``ends``: the
+    switches that frames of the stretch go to from anywhere, if more than those of the targets.
     """
 
     cookie: int
@@ -80,6 +81,7 @@ class Leg:
     taps: tuple[Tap, ...] = ()
     whole: bool = True
     box: str | None = None
+    ends: tuple[str, ...] = ()
 
     def why(self, goal: str) -> str:
         """The reason for an entry that brings frames to ``goal``."""

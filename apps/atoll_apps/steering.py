@@ -2,7 +2,7 @@
 """Steering: the legs of all apps as one table a switch, or the reason why they cannot be."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain as joined
 
@@ -13,7 +13,7 @@ from atoll.model.layout import Layout
 from atoll.model.network import Network
 from atoll.model.paths import Fabric
 from atoll_apps import chain, delivery, latency
-from atoll_apps.apart import alike, place_of, tag_stretch
+from atoll_apps.apart import alike, place_of, tag_stretch, tap_vlans
 from atoll_apps.guards import guards
 from atoll_apps.laying import Laid, lay
 from atoll_apps.legs import App, Leg, Stretch
@@ -43,7 +43,7 @@ class Steering:
 def flow_entries(network: Network, experiment: Experiment, layout: Layout | None = None) -> tuple[FlowEntry, ...]:
     """Every flow entry of the experiment, sorted by switch, priority (highest first) and match.
 
-    Raises PlanError when two legs cannot be told apart, frames would have to turn back at a switch, or a chain leaves
+    Raises PlanError when two legs cannot be told apart, no trunk leads where frames have to go, or a chain leaves
     another's entries nothing to do.
     """
     return steer(network, experiment, layout or Layout()).entries
@@ -60,12 +60,13 @@ def steer(network: Network, experiment: Experiment, layout: Layout, taken: froze
         if route.pairs:
             for leg in joined.from_iterable(app.legs(network, experiment, route) for app in _APPS):
                 legs[leg.stretch].append(leg)
-    laid = {stretch: _lay(found, fabric, layout) for stretch, found in legs.items()}
+    taps = tap_vlans(network)
+    laid = {stretch: _lay(found, fabric, layout, taps) for stretch, found in legs.items()}
     while clash := next(alike(joined.from_iterable(laid.values())), None):
         layout = tag_stretch(network, layout, *clash, taken)
         tag = layout.gaps[-1]
         stretch = Stretch(tag.chain, tag.direction, tag.gap)
-        laid[stretch] = _lay(legs[stretch], fabric, layout)
+        laid[stretch] = _lay(legs[stretch], fabric, layout, taps)
     every = tuple(joined.from_iterable(laid.values()))
     if experiment.branches:
         _refuse_shadowed(experiment, every)
@@ -73,11 +74,11 @@ def steer(network: Network, experiment: Experiment, layout: Layout, taken: froze
     return Steering(every, layout)
 
 
-def _lay(legs: Iterable[Leg], fabric: Fabric, layout: Layout) -> list[Laid]:
+def _lay(legs: Iterable[Leg], fabric: Fabric, layout: Layout, taps: Mapping[str, int]) -> list[Laid]:
     return [
         laid
         for leg in legs
-        for laid in lay(leg, fabric, layout.gap_vlan(leg.stretch.chain, leg.stretch.direction, leg.stretch.gap))
+        for laid in lay(leg, fabric, layout.gap_vlan(leg.stretch.chain, leg.stretch.direction, leg.stretch.gap), taps)
     ]
 
 

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steering, tried frame by frame on a model of the tables, over random labs, chains and latencies."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import permutations
 
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from atoll.control.walk import Frame, Tables
+from atoll.control.walk import Frame, Reached, Tables
 from atoll.model.errors import PlanError
 from atoll.model.experiment import Experiment, Protocol
 from atoll.model.flow import FlowEntry
-from atoll.model.network import Network, PortRef
+from atoll.model.network import Host, Network, PortRef
 from atoll_apps.steering import flow_entries
 from tests.property.labs import ISLAND, WORLD, experiments, laboratories
 
@@ -22,7 +23,7 @@ _quick = settings(
 
 @st.composite
 def steered(draw: st.DrawFn) -> tuple[Network, Experiment, tuple[FlowEntry, ...]]:
-    """Labs whose steering is not refused: anything anywhere, or all boxes and taps on one switch."""
+    """Labs whose steering is not refused, which few are: anything anywhere, or all boxes and taps on one switch."""
     network = draw(laboratories(gathered=draw(st.booleans())))
     asked = draw(experiments(network))
     try:
@@ -37,24 +38,70 @@ def steered(draw: st.DrawFn) -> tuple[Network, Experiment, tuple[FlowEntry, ...]
 def test_every_pair_is_connected_through_exactly_the_configured_boxes_in_order(
     case: tuple[Network, Experiment, tuple[FlowEntry, ...]],
 ) -> None:
-    """Both directions, every protocol: latency class, boxes and taps of its chain in order, then the host, untagged."""
+    """Both directions, every protocol: latency class, the boxes of its chain in order, then the host, and no other."""
     network, asked, entries = case
     model = Tables(network, entries)
-    classes = {each.name: (box.name, each.vlan) for box in network.delay_boxes for each in box.classes}
-    latency = dict(asked.latency)
+    taps = {tap.name for tap in network.taps}
+    delays = {host: name for host, (name, _) in delays_of(network, asked).items()}
+    for world, island, number, chain in pairs(network, asked):
+        boxes = [hop for hop in chain if hop not in taps]
+        there, back = honest(world, island, number)
+        delay = [delays[world.name]] if world.name in delays else []
+        seen = [one.name for one in model.seen(there, world.interface.attached) if one.name not in taps]
+        assert seen == [*delay, *boxes, island.name]
+        seen = [one.name for one in model.seen(back, island.interface.attached) if one.name not in taps]
+        assert seen == [*boxes[::-1], *delay, world.name]
+
+
+@_quick
+@given(steered())
+def test_taps_see_exactly_what_passes_their_place(case: tuple[Network, Experiment, tuple[FlowEntry, ...]]) -> None:
+    """From each station of a way to the next: one untagged copy for each tap between them, none for any other."""
+    network, asked, entries = case
+    model = Tables(network, entries)
+    taps = {tap.name for tap in network.taps}
+    for world, island, number, chain in pairs(network, asked):
+        delay = delays_of(network, asked).get(world.name)
+        stations = [[world.name], *([[delay[0]]] if delay else []), *([hop] for hop in chain), [island.name]]
+        for frame, start, hops in (
+            (honest(world, island, number)[0], world.interface.attached, stations),
+            (honest(world, island, number)[1], island.interface.attached, stations[::-1]),
+        ):
+            expected = [hop for (hop,) in hops[1:]]
+            at, came = start, frame
+            while expected:
+                steps = [one for one in model.walk(came, at, through_boxes=False) if isinstance(one, Reached)]
+                here = expected[: next(place for place, hop in enumerate(expected) if hop not in taps)]
+                copies = sorted(one.name for one in steps if one.name in taps)
+                assert copies == sorted(here)
+                assert all(one.frame == frame for one in steps if one.name in taps)
+                (onward,) = (one for one in steps if one.name not in taps)
+                assert onward.name == expected[len(here)]
+                expected = expected[len(here) + 1 :]
+                if expected:
+                    at, came = model.exits[onward.port], onward.frame
+                    assert onward.frame.vlan == (delay[1] if delay and delay[0] == onward.name else None)
+                else:
+                    assert onward.frame == frame
+
+
+def pairs(network: Network, asked: Experiment) -> Iterator[tuple[Host, Host, int, tuple[str, ...]]]:
+    """World host, island host, protocol number and the hops of the chain for each kind of traffic."""
     for world in network.world_hosts:
-        delay = [classes[latency[world.name]]] if world.name in latency else []
         for island in network.island_hosts:
             for kind, number in ((Protocol.TCP, 6), (Protocol.ICMP, 1), (None, 132)):
-                chain = list(asked.carrier(world.address, island.address, kind).hops)
-                there = model.seen(Frame(world.address, island.address, None, number), world.interface.attached)
-                back = model.seen(Frame(island.address, world.address, None, number), island.interface.attached)
-                names = [name for name, _ in delay]
-                assert [seen.name for seen in there] == [*names, *chain, island.name]
-                assert [seen.name for seen in back] == [*chain[::-1], *names, world.name]
-                for seen in (*there, *back):  # tags are for delay boxes and transparent boxes alone
-                    assert seen.name not in names or seen.frame.vlan == delay[0][1]
-                    assert seen.frame.vlan is None or seen.name in names or not seen.name.startswith(("t", "w", "i"))
+                yield world, island, number, asked.carrier(world.address, island.address, kind).hops
+
+
+def honest(world: Host, island: Host, number: int) -> tuple[Frame, Frame]:
+    """A frame in each direction."""
+    return Frame(world.address, island.address, None, number), Frame(island.address, world.address, None, number)
+
+
+def delays_of(network: Network, asked: Experiment) -> dict[str, tuple[str, int]]:
+    """Delay box and VLAN id of every delayed server."""
+    classes = {each.name: (box.name, each.vlan) for box in network.delay_boxes for each in box.classes}
+    return {host: classes[name] for host, name in asked.latency}
 
 
 @_quick

@@ -9,6 +9,7 @@ import pytest
 from atoll.control.walk import Frame, Tables
 from atoll.model.errors import PlanError
 from atoll.model.experiment import Chain, Experiment
+from atoll.model.flow import describe_actions
 from atoll.model.layout import Layout
 from atoll.model.load import load_experiment
 from atoll.model.network import Network, PortRef
@@ -83,14 +84,20 @@ def test_stretches_that_share_a_trunk_are_told_apart_by_a_tag(demo: tuple[Networ
     assert steer(network, experiment, steering.layout) == steering
 
 
-def test_a_way_that_turns_back_is_refused(demo: tuple[Network, Experiment]) -> None:
-    """A tap beside the way, not on it: a switch does not send a frame out of the port it came in."""
+def test_a_tap_beside_the_way_gets_copies_over_trunks(demo: tuple[Network, Experiment]) -> None:
+    """Frames do not go out of their way for it: a copy with the tap's own tag does."""
     network, experiment = demo
     tap = network.tap("tap-i")
     aside = replace(tap, interface=replace(tap.interface, attached=PortRef("sw-w2", 22)))
     network = replace(network, taps=tuple(aside if each is tap else each for each in network.taps))
-    with pytest.raises(PlanError, match=r"would have to leave sw-w2 by port 24, through which they come"):
-        flow_entries(network, experiment)
+    assert sorted(names(network, experiment, "ws", "is")) == ["is", "sat", "tap-i", "tap-w"]
+    entries = flow_entries(network, experiment)
+    arrivals = [e for e in entries if e.switch == "sw-w2" and e.match.in_port == 24 and e.match.vlan == 4093]
+    assert {describe_actions(entry.actions) for entry in arrivals} == {"pop, port 22"}
+    assert [entry.why.split(";")[0] for entry in arrivals] == [
+        "sat -> tap-i: out of the chain",
+        "i1 -> tap-i: into the chain",
+    ]
 
 
 def test_switches_without_a_trunk_between_them_are_named(demo: tuple[Network, Experiment]) -> None:

@@ -73,11 +73,11 @@ class Tables:
             self._machines[delay.trunk.attached] = delay.name
             self.exits[delay.trunk.attached] = delay.trunk.attached
 
-    def walk(self, frame: Frame, start: PortRef) -> tuple[Step, ...]:
+    def walk(self, frame: Frame, start: PortRef, *, through_boxes: bool = True) -> tuple[Step, ...]:
         """Everything that becomes of a frame that enters at ``start`` and of its copies, in order.
 
-        Raises PlanError where it would go round for ever, meets entries of which either might apply, or is sent to
-        where nothing is attached.
+        ``through_boxes`` False: only as far as the next box. Raises PlanError where it would go round for ever, meets
+        entries of which either might apply, or is sent to where nothing is attached.
         """
         steps: list[Step] = []
         waiting = deque([(frame, start)])
@@ -94,7 +94,7 @@ class Tables:
                 if port not in self._machines:
                     raise PlanError(f"{entry} sends to {port}, where nothing is attached")
                 steps.append(Reached(self._machines[port], left, port))
-                if port in self.exits and (left.vlan is None or port not in self._routed):
+                if through_boxes and port in self.exits and (left.vlan is None or port not in self._routed):
                     waiting.append((left, self.exits[port]))
         return tuple(steps)
 

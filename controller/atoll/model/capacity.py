@@ -8,7 +8,7 @@ queue drops.)
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from atoll.model.experiment import Link
@@ -34,6 +34,15 @@ class Steering:
     def to_world(self) -> Rate:
         """The most the chain's links pass towards the world."""
         return max((link.to_world.rate for link in self.links), default=Rate(0))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Station:
+    """A host, delay box or chain box: the switches where a frame enters and leaves it, and those of the taps behind."""
+
+    enters: str
+    leaves: str
+    taps: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +111,8 @@ def _loads(network: Network, fabric: Fabric, steering: Steering) -> Counter[Port
     world_bound: Counter[PortRef] = Counter()
     ways = {tuple(_stations(network, steering, w, i)) for w in network.world_hosts for i in network.island_hosts}
     for way in sorted(ways):
-        back = [(out, into) for into, out in reversed(way)]
         island_bound |= _crossings(fabric, way)
-        world_bound |= _crossings(fabric, back)
+        world_bound |= _crossings(fabric, _reversed(way))
     crossed = {*island_bound, *world_bound}
     to_island, to_world = steering.to_island.bit_s, steering.to_world.bit_s
     return Counter({out: island_bound[out] * to_island + world_bound[out] * to_world for out in crossed})
@@ -133,20 +141,46 @@ def bandwidth_delay_product(rate: Rate, rtt: Duration) -> Size:
     return Size(-(-rate.bit_s * rtt.ns // (8 * 10**9)))
 
 
-def _stations(network: Network, steering: Steering, world: Host, island: Host) -> Iterator[tuple[str, str]]:
-    """The switches where an island-bound frame enters and leaves each station of its way."""
-    start, end = world.interface.attached.switch, island.interface.attached.switch
-    yield start, start
+def _stations(network: Network, steering: Steering, world: Host, island: Host) -> Iterator[_Station]:
+    """The stations of an island-bound frame's way, and the taps behind each."""
     delay_class = dict(steering.latency).get(world.name)
+    taps = {tap.name: tap.interface.attached.switch for tap in network.taps}
+    physical = {tap.name for tap in network.taps if tap.physical}
+    boxes = {box.name: box for box in network.boxes}
+    switch = world.interface.attached.switch
+    station = _Station(switch, switch, ())
     for box in network.delay_boxes:
         if delay_class in {delay.name for delay in box.classes}:
-            yield box.trunk.attached.switch, box.trunk.attached.switch
-    hops = {tap.name: (tap.interface.attached.switch, tap.interface.attached.switch) for tap in network.taps}
-    hops |= {box.name: (box.world.attached.switch, box.island.attached.switch) for box in network.boxes}
-    yield from (hops[hop] for hop in steering.hops)
-    yield end, end
+            yield station
+            station = _Station(box.trunk.attached.switch, box.trunk.attached.switch, ())
+    for hop in steering.hops:
+        if box := boxes.get(hop):
+            yield station
+            station = _Station(box.world.attached.switch, box.island.attached.switch, ())
+        elif hop not in physical:
+            station = replace(station, taps=(*station.taps, taps[hop]))
+    yield station
+    switch = island.interface.attached.switch
+    yield _Station(switch, switch, ())
 
 
-def _crossings(fabric: Fabric, stations: Iterable[tuple[str, str]]) -> Counter[PortRef]:
-    """How often a frame leaves by each trunk port."""
-    return Counter(hop.out for (_, leaves), (enters, _) in pairwise(stations) for hop in fabric.way(leaves, enters))
+def _crossings(fabric: Fabric, stations: Iterable[_Station]) -> Counter[PortRef]:
+    """How often a frame or a copy of it for a tap aside leaves by each trunk port."""
+    crossed: Counter[PortRef] = Counter()
+    for near, far in pairwise(stations):
+        way = fabric.way(near.leaves, far.enters)
+        crossed.update(hop.out for hop in way)
+        passed = {near.leaves, *(hop.arrival.switch for hop in way)}
+        for tap in near.taps:
+            if tap not in passed:
+                crossed.update(hop.out for hop in fabric.way(near.leaves, tap))
+    return crossed
+
+
+def _reversed(way: tuple[_Station, ...]) -> tuple[_Station, ...]:
+    """The way of a frame in the other direction: the taps between two stations stay between them."""
+    taps = [station.taps for station in way[:-1]]
+    return tuple(
+        _Station(station.leaves, station.enters, between)
+        for station, between in zip(reversed(way), (*reversed(taps), ()), strict=True)
+    )
