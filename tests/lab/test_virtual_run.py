@@ -16,7 +16,13 @@ from typing import Any
 import pytest
 
 from atoll.analysis.repeat import compare_runs
+from atoll.experiment.request import create_run
+from atoll.experiment.virtual import measure
+from atoll.model.errors import RunError
+from atoll.model.load import load_experiment
+from atoll.model.plan import Backend
 from atoll.rundir import RunDir
+from atoll_emulation.cores import claimed_core, usable_cores
 from atoll_emulation.uml.cache import cache_directory
 from atoll_emulation.uml.kernel import find_virtual_kernel
 from tests.lab.sandbox import ATOLL, NOBODY, ROOT, Sandbox, open_to_others, wait_for_line
@@ -101,7 +107,12 @@ def test_the_manifest_tells_the_kernel_and_keeps_the_host_apart(twice: dict[str,
     assert manifest["virtual"]["build"] == find_virtual_kernel().executable.parent.name
     assert manifest["kernel"].startswith(manifest["virtual"]["kernel"])
     assert manifest["host"]["kernel"] == os.uname().release
-    assert manifest["host"]["wall_s"] > 0
+    assert manifest["host"]["wall_s"] >= manifest["host"]["steps_s"]["measure"] > 0
+
+
+def test_two_kernels_at_once_have_a_core_each(twice: dict[str, Any]) -> None:
+    cores = {RunDir.open(Path(run)).manifest()["host"]["core"] for run in twice["repeat"]["runs"]}
+    assert len(cores) == min(2, usable_cores())
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
@@ -147,6 +158,31 @@ def assert_reportable(run_dir: RunDir) -> None:
     captures = json.loads(done.stdout)["captures"]
     assert captures["world"]["decoded"] > 0
     assert captures["island"]["decoded"] > 0
+
+
+async def test_a_kernel_that_stands_still_is_given_up(tmp_path: Path) -> None:
+    """One that computes for ever says nothing more; here it is stopped instead."""
+    network, experiment = load_experiment(QUICK)
+    run_dir = create_run(tmp_path, network, experiment, Backend.TC, "virtual", time.time_ns())
+
+    def stop_kernel(line: dict[str, Any]) -> None:
+        if line.get("text") == "namespaces":
+            os.kill(kernel_of(os.getpid()), signal.SIGSTOP)
+
+    with claimed_core() as core, pytest.raises(RunError, match=r"nothing has happened .* for 8 s; its last words:"):
+        await measure(run_dir, find_virtual_kernel(), core, stop_kernel, stuck_s=8)
+    assert run_dir.manifest()["outcome"].startswith("failed at step boot: nothing has happened")
+    with pytest.raises(StopIteration):
+        kernel_of(os.getpid())
+
+
+def kernel_of(pid: int) -> int:
+    """The process of the kernel among the descendants of ``pid``; StopIteration without one."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    for child in map(int, children):
+        if b"time-travel" in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[1]:
+            return child
+    return next(kernel_of(int(child)) for child in children)
 
 
 def test_a_full_disk_is_one_clear_line(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ class LiveLine:
             case "step":
                 self.step(line["step"])
             case "live":
-                self._live(_live_text(line))
+                self._live(_virtual_live_text(line) if "wall_s" in line else _live_text(line))
             case _:
                 pass
 
@@ -88,8 +88,17 @@ def _live_text(line: dict[str, Any]) -> str:
     if "rate_mbit_s" in line:
         text += f"   {line['rate_mbit_s']:6.2f} Mbit/s   queue up to {line['queue_max_bytes'] / 1e3:6.1f} kB"
         text += f"   dropped {line['dropped_packets']}"
+    return text
+
+
+def _virtual_live_text(line: dict[str, Any]) -> str:
+    """The same with two clocks and how much faster the lab's is, in fewer words: 80 columns hold it."""
+    text = f"{line['elapsed_s']:.1f}/{line['duration_s']:g} s in {line['wall_s']:.0f} s"
     if "factor" in line:
-        text += f"   {line['factor']:.3g} x real time, {line['wall_s']:.0f} s so far, {line['left_s']:.0f} s to go"
+        text += f" ({line['factor']:.2g}x, {line['left_s']:.0f} s left)"
+    if "rate_mbit_s" in line:
+        text += f"  {line['rate_mbit_s']:.1f} Mbit/s  queue {line['queue_max_bytes'] / 1e3:.0f} kB"
+        text += f"  dropped {line['dropped_packets']}"
     return text
 
 

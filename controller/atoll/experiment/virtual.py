@@ -37,6 +37,7 @@ writes every 100 ms of virtual time."""
 _BESIDE_S = 600  # of virtual time for a run's other steps; each has a limit of its own, the sum of which is less
 
 _LOOK_EVERY_S = 0.1
+_PACE_AFTER_S = 1.0  # of measuring: before that the pace is a guess
 _MEMORY_MB = 2048  # of which the host gives what is used
 _TAIL_LINES = 15
 
@@ -64,7 +65,7 @@ class _Pace:
         if self.began is None:
             self.began = (wall_s, elapsed_s)
         wall, virtual = wall_s - self.began[0], elapsed_s - self.began[1]
-        if wall <= 0 or virtual <= 0:
+        if wall < _PACE_AFTER_S or virtual <= 0:
             return {"wall_s": wall_s}
         factor = virtual / wall
         return {"wall_s": wall_s, "factor": factor, "left_s": max(0.0, self.duration_s - elapsed_s) / factor}
@@ -85,7 +86,7 @@ async def measure(
     about = {"kernel": kernel.release, "build": kernel.executable.parent.name, "clock": asdict(clock)}
     run_dir.update_manifest({"virtual": about})
     follower = _Follower(run_dir, progress, experiment.duration.s, stuck_s)
-    began_ns = time.time_ns()
+    host = {"kernel": platform.release(), "cpus": os.cpu_count(), "core": core, "root": os.geteuid() == 0}
     outcome: str | None = None
     try:
         with start_in_uml(
@@ -102,37 +103,24 @@ async def measure(
     except asyncio.CancelledError:
         outcome = f"cancelled at step {follower.step}"
         with contextlib.suppress(RunError):
-            _conclude(run_dir, outcome, began_ns, core)
+            _conclude(run_dir, outcome, host | follower.times())
         raise
     except AtollError as error:
         outcome = f"failed at step {follower.step}: {error}"
         try:
-            _conclude(run_dir, outcome, began_ns, core)
+            _conclude(run_dir, outcome, host | follower.times())
         except RunError as unwritten:
             if not follower.explained:  # a full disk also keeps what runs inside from saying so
                 raise unwritten from error
         raise
-    _conclude(run_dir, None, began_ns, core)
+    _conclude(run_dir, None, host | follower.times())
 
 
-def _conclude(run_dir: RunDir, outcome: str | None, began_ns: int, core: int) -> None:
+def _conclude(run_dir: RunDir, outcome: str | None, host: dict[str, Any]) -> None:
     """Complete the manifest: how it ended, if nobody inside said so, and what is the host's. Raises RunError."""
     known = str(run_dir.manifest()["outcome"])
-    finished_ns = time.time_ns()
-    run_dir.update_manifest(
-        {
-            "outcome": outcome if outcome is not None and known == RUNNING else _outside(known, run_dir),
-            "host": {
-                "kernel": platform.release(),
-                "cpus": os.cpu_count(),
-                "core": core,
-                "root": os.geteuid() == 0,
-                "started_ns": began_ns,
-                "finished_ns": finished_ns,
-                "wall_s": (finished_ns - began_ns) / 1e9,
-            },
-        }
-    )
+    told = outcome if outcome is not None and known == RUNNING else _outside(known, run_dir)
+    run_dir.update_manifest({"outcome": told, "host": host})
 
 
 def _outside(text: str, run_dir: RunDir) -> str:
@@ -150,9 +138,20 @@ class _Follower:
         self._progress = progress
         self._pace = _Pace(duration_s)
         self._stuck_s = stuck_s
+        self._began_ns = time.time_ns()
         self._began = time.monotonic()
+        self._steps_s: dict[str, float] = {}
         self._grown = (0, self._began)  # bytes of progress, and since when so many
         self._lines = _new_lines(run_dir.path / PROGRESS)
+
+    def times(self) -> dict[str, Any]:
+        """When it was by the host's clock, how long it took until now, and after how long each step began."""
+        return {
+            "started_ns": self._began_ns,
+            "finished_ns": time.time_ns(),
+            "wall_s": round(time.monotonic() - self._began, 3),
+            "steps_s": self._steps_s,
+        }
 
     async def follow(self, running: Running) -> None:
         """Return when the run is done. Raises what went wrong."""
@@ -178,6 +177,7 @@ class _Follower:
                 raise _InsideError(_outside(line["message"], self._dir), int(line["exit_code"]))
             case "step":
                 self.step = str(line["step"])
+                self._steps_s[self.step] = round(time.monotonic() - self._began, 3)
             case "live":
                 line |= self._pace.of(float(line["elapsed_s"]), time.monotonic() - self._began)
             case _:
