@@ -21,6 +21,8 @@ from atoll_hosts.binary import find_binary
 from linkbench.place import BOX_PORTS, TRUNK, address
 
 MTU = 1500
+_IP_BYTES = "stab linklayer ethernet overhead -14"
+_EVERYTHING = "protocol all prio 1 u32 match u32 0 0"
 _START_S = 20.0
 _BUCKET_SLACK_S = 0.001  # as atoll.model.tc gives tbf: what a timer may be late without loss of rate
 
@@ -174,11 +176,8 @@ def _rattan(to_island: Way, to_world: Way) -> Generator[Running]:
 @contextlib.contextmanager
 def _tc(to_island: Way, to_world: Way) -> Generator[Running]:
     """``atoll-host tc``: netem and tbf, in the arrangement that holds (docs/decisions/0011)."""
-    box = ChainBox(
-        "sat",
-        BoxKind.LINK,
-        *(Interface(port, "02:00:00:00:00:00", PortRef("s", 1)) for port in BOX_PORTS.values()),
-    )
+    world, island = (Interface(port, "02:00:00:00:00:00", PortRef("s", 1)) for port in BOX_PORTS.values())
+    box = ChainBox("sat", BoxKind.LINK, world, island)
     ways = [
         LinkDirection(Rate(way.rate_bit_s), Duration(way.delay_ns), Size(way.queue_bytes))
         for way in (to_island, to_world)
@@ -195,12 +194,11 @@ def _tbf(to_island: Way, to_world: Way) -> Generator[Running]:
     lines: list[str] = []
     for way, into, out in ((to_island, *ends), (to_world, *reversed(ends))):
         burst = MTU + 40 + round(way.rate_bit_s * _BUCKET_SLACK_S / 8)
+        tbf = f"tbf rate {way.rate_bit_s}bit burst {burst} limit {way.queue_bytes}"
         lines += [
-            f"qdisc add dev {out} root handle 1: stab linklayer ethernet overhead -14 "
-            f"tbf rate {way.rate_bit_s}bit burst {burst} limit {way.queue_bytes}",
+            f"qdisc add dev {out} root handle 1: {_IP_BYTES} {tbf}",
             f"qdisc add dev {into} ingress",
-            f"filter add dev {into} parent ffff: protocol all prio 1 u32 match u32 0 0 "
-            f"action mirred egress redirect dev {out}",
+            f"filter add dev {into} parent ffff: {_EVERYTHING} action mirred egress redirect dev {out}",
         ]
     _tc_batch(lines)
     try:

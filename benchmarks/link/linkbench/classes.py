@@ -17,9 +17,7 @@ CLASSES_NS = {101 + number: 2 * MS + number * 4 * MS + number * 1009 for number 
 
 def measure(kind: str, case: str, seconds: float, seed: int) -> Measurement:  # noqa: ARG001 there is one of each
     """One run: the mean and 99th percentile of the worst classes."""
-    flow = probe.Flow(
-        TRUNK_HOST, 1500, 200 * MBIT, seconds, gaps="exponential", vlans=tuple(CLASSES_NS), seed=seed
-    )
+    flow = probe.Flow(TRUNK_HOST, 1500, 200 * MBIT, seconds, gaps="exponential", vlans=tuple(CLASSES_NS), seed=seed)
     with delay_box(CLASSES_NS) as box:
         box.mark()
         cpu_s = box.cpu_s()

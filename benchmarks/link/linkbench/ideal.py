@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a perfect link does with given arrivals, and how far a real one is from that. Pure; times in ns, sizes in IP bytes.
+"""What a perfect link does with given arrivals, and how far a real one is from that. Pure.
 
-A link: a queue without loss, serialisation at a rate, a propagation delay (docs/contracts.md). Arrivals are those at
-the box's own interface, so that what the sending host did is in neither side of the comparison.
+Times are in ns, sizes in IP bytes. A link: a queue without loss, serialisation at a rate, a propagation delay
+(docs/contracts.md). Arrivals are those at the box's own interface, so that what the sending host did is in neither
+side of the comparison.
 """
 
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ def departures_ns(arrivals_ns: Times, packet_bytes: NDArray[np.int64], rate_bit_
     service_ns = packet_bytes * (8e9 / rate_bit_s)
     through_ns = np.cumsum(service_ns)
     begin_ns = np.maximum.accumulate(arrivals_ns - (through_ns - service_ns))
-    return begin_ns + through_ns + delay_ns
+    return (begin_ns + through_ns + delay_ns).astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +41,12 @@ def windows(times_ns: Times, packet_bytes: NDArray[np.int64], rate_bit_s: int, w
     A window that begins at a departure holds that packet and those after it, so that a perfect link passes the rate
     and up to one packet.
     """
-    bits = np.concatenate(([0.0], np.cumsum(packet_bytes * 8.0)))
-    begins = np.arange(int(np.searchsorted(times_ns, times_ns[-1] - window_ns, side="right")))
+    bits = np.concatenate((np.zeros(1), np.cumsum(packet_bytes * 8.0)))
+    complete = int(np.searchsorted(times_ns, times_ns[-1] - window_ns, side="right"))
+    begins: NDArray[np.int64] = np.arange(complete, dtype=np.int64)
     ends = np.searchsorted(times_ns, times_ns[begins] + window_ns, side="left")
     deviations = bits[ends] - bits[begins] - rate_bit_s * window_ns / 1e9
-    edges = np.arange(times_ns[0], times_ns[-1], window_ns)
+    edges: Times = np.arange(float(times_ns[0]), float(times_ns[-1]), float(window_ns))
     at_edges = bits[np.searchsorted(times_ns, edges, side="left")]
     if not deviations.size:
         return Windows(0.0, 0.0, np.diff(at_edges))

@@ -86,7 +86,7 @@ def _still(netns: str) -> None:
 
 def _cable(netns: str, interface: str, box_port: str) -> None:
     _ip(f"link add {box_port} type veth peer name {interface} netns {netns}")
-    off = "tso off gso off gro off tx off".split()
+    off = ["tso", "off", "gso", "off", "gro", "off", "tx", "off"]
     inside(netns, ["ethtool", "-K", interface, *off])
     subprocess.run(["ethtool", "-K", box_port, *off], check=True, capture_output=True)
     _ip(f"-n {netns} link set {interface} up")

@@ -40,9 +40,10 @@ class Flow:
 
     def json(self) -> dict[str, Any]:
         """As the probe reads it."""
-        fields = asdict(self) | {"port": self.port.json(), "vlans": list(self.vlans)}
-        seconds = fields.pop("seconds")
-        return fields | {"count": max(2, round(self.rate_bit_s * seconds / (8 * self.packet_bytes)))}
+        fields = asdict(self)
+        del fields["seconds"]
+        count = max(2, round(self.rate_bit_s * self.seconds / (8 * self.packet_bytes)))
+        return fields | {"port": self.port.json(), "vlans": list(self.vlans), "count": count}
 
 
 @dataclass(frozen=True, slots=True)

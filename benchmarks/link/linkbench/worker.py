@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m linkbench.worker FILE``: make the measurements listed in FILE, a line of JSON each, as first process of
-namespaces of its own. Results go to FILE.results as they come, what is being done to standard error.
+"""``python -m linkbench.worker FILE``: make the measurements listed in FILE, a line of JSON each.
+
+To be run as first process of namespaces of its own. Results go to FILE.results as they come, what is being done to
+standard error.
 """
 
 import json
