@@ -58,7 +58,7 @@ def test_rate_and_queue_come_before_the_delay_and_on_another_device() -> None:
     lines = settings().setup["tc"]
     ip_bytes = "stab linklayer ethernet overhead -14"
     assert lines[:2] == [
-        f"qdisc add dev ifb-to-island root handle 1: {ip_bytes} tbf rate 16000000bit burst 3540 limit 100000",
+        f"qdisc add dev ifb-to-island root handle 1: {ip_bytes} tbf rate 16000000bit burst 3552 limit 100000",
         f"qdisc add dev sat-i root handle 1: {ip_bytes} netem limit 26000 delay 250000.000us",
     ]
     redirect = "protocol all prio 1 matchall action mirred egress redirect dev"
@@ -98,7 +98,9 @@ def test_netem_has_room_for_the_bandwidth_delay_product_twice_over(rate: int, de
 def test_the_bucket_holds_a_packet_and_what_a_late_timer_leaves(rate: int, slack_ns: int) -> None:
     link = Link("sat", replace(GEO, rate=Rate(rate)), GEO, Counted.IP)
     bucket = qdisc(link_settings(SAT, link, Duration(slack_ns)), "ifb-to-island", "tbf").options["burst"]
-    assert bucket == pytest.approx(1540 + rate * slack_ns / 8e9, abs=1)
+    least, microseconds = 1540 + rate * slack_ns / 8e9, 8e6 * bucket / rate
+    assert least - 1 <= bucket <= least + 8 * rate / 8e6 + 1
+    assert microseconds - 8 * round(microseconds / 8) <= 8e6 / rate, "tc shows it as it is asked for"
 
 
 def test_loss_is_above_the_queue_so_that_what_is_lost_takes_no_room() -> None:

@@ -27,7 +27,8 @@ from atoll.model.units import Duration, Rate, Size
 
 MTU = 1500
 _ETHERNET_HEADER = 14
-_BUCKET_BYTES = 1540  # one full-size packet and what rounding to the kernel's ticks of 64 ns may take
+_BUCKET_BYTES = 1540  # one full-size packet with an inner VLAN tag, Ethernet header counted or not, and some to spare
+_BUCKET_STEP_US = 8  # tc keeps a bucket as its time in ticks of 64 ns and shows whole microseconds: these it shows exactly
 _SHORTEST_PACKET = 20  # IP header alone
 _SPARE_PACKETS = 1000
 _MOST_PACKETS = 2**31 - 1
@@ -196,7 +197,7 @@ def _reference(qdisc: Qdisc) -> dict[str, str]:
 def _queue(ifb: str, direction: LinkDirection, slack: Duration, *, ip_bytes: bool) -> list[Qdisc]:
     """Queue and rate last, loss before them if there is any."""
     rate = direction.rate
-    bucket = _BUCKET_BYTES + rate.bit_s * slack.ns // (8 * 10**9)
+    bucket = _bucket_bytes(rate, slack)
     words = f"rate {rate.bit_s}bit burst {bucket} limit {direction.queue.bytes}"
     options = {"rate": rate.bit_s // 8, "burst": bucket, "limit": direction.queue.bytes}
     if direction.loss is None:
@@ -207,6 +208,13 @@ def _queue(ifb: str, direction: LinkDirection, slack: Duration, *, ip_bytes: boo
         ifb, "1:", None, "netem", f"limit {limit} {loss_words}", {"limit": limit, **loss_options}, ip_bytes=ip_bytes
     )
     return [loss, Qdisc(ifb, "2:", "1:1", "tbf", words, options)]
+
+
+def _bucket_bytes(rate: Rate, slack: Duration) -> int:
+    """One packet and what the rate gives in ``slack``, rounded up to what tc can keep."""
+    work = _BUCKET_BYTES * 8 * 10**9 + rate.bit_s * slack.ns  # billionths of a bit
+    steps = -(-work // (rate.bit_s * _BUCKET_STEP_US * 1000))
+    return -(-rate.bit_s * steps * _BUCKET_STEP_US // (8 * 10**6))
 
 
 def _loss(direction: LinkDirection) -> tuple[str, dict[str, Any]]:
