@@ -1,23 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m atoll_emulation.uml [--limit SECONDS] [--output DIRECTORY] COMMAND...``: one command, a kernel for it."""
+"""``python -m atoll_emulation.uml [--seed N] [--limit SECONDS] [--output DIRECTORY] COMMAND...``: a kernel for a command.
+
+With a seed it is the kernel for virtual time, without one the distribution's.
+"""
 
 import argparse
 import sys
 from pathlib import Path
 
 from atoll.model.errors import AtollError
-from atoll_emulation.uml.run import run_in_uml
+from atoll_emulation.uml.kernel import find_kernel, find_virtual_kernel
+from atoll_emulation.uml.run import VirtualClock, run_in_uml
 
 
 def main() -> int:
     """Run the command; its console on standard output, its exit status as ours."""
     parser = argparse.ArgumentParser(prog="atoll_emulation.uml", description=__doc__)
+    parser.add_argument("--seed", type=int, help="of everything random; time is virtual then")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds after which the kernel is stopped")
     parser.add_argument("--output", type=Path, default=Path("out"), help="directory seen as /out inside")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     options = parser.parse_args()
     try:
-        ended = run_in_uml(options.command, options.output, limit_s=options.limit)
+        virtual = options.seed is not None
+        ended = run_in_uml(
+            options.command,
+            options.output,
+            limit_s=options.limit,
+            kernel=find_virtual_kernel() if virtual else find_kernel(),
+            clock=VirtualClock(options.seed) if virtual else None,
+        )
     except AtollError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

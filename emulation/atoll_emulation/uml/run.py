@@ -175,13 +175,17 @@ def run_in_uml(
     limit_s: float,
     kernel: UmlKernel | None = None,
     clock: VirtualClock | None = None,
+    memory_mb: int = _MEMORY_MB,
     environment: Mapping[str, str] | None = None,
 ) -> Ended:
     """Run ``command`` to its end inside a fresh kernel, the distribution's unless one is given; see ``start_in_uml``.
 
     Raises LabError when it does not end within ``limit_s``.
     """
-    with start_in_uml(command, output, kernel=kernel or find_kernel(), clock=clock, environment=environment) as running:
+    kernel = kernel or find_kernel()
+    with start_in_uml(
+        command, output, kernel=kernel, clock=clock, memory_mb=memory_mb, environment=environment
+    ) as running:
         ended = running.wait(limit_s)
         if ended is None:
             msg = f"the User-Mode Linux kernel was stopped after {limit_s:g} s; the last it said:\n{running.tail()}"
