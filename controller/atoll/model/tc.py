@@ -28,7 +28,7 @@ from atoll.model.units import Duration, Rate, Size
 MTU = 1500
 _ETHERNET_HEADER = 14
 _BUCKET_BYTES = 1540  # one full-size packet with an inner VLAN tag, Ethernet header counted or not, and some to spare
-_BUCKET_STEP_US = 8  # tc keeps a bucket as its time in ticks of 64 ns and shows whole microseconds: these it shows exactly
+_BUCKET_STEP_US = 8  # tc keeps a bucket as a time in ticks of 64 ns and shows whole microseconds: both hold these
 _SHORTEST_PACKET = 20  # IP header alone
 _SPARE_PACKETS = 1000
 _MOST_PACKETS = 2**31 - 1
