@@ -3,7 +3,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import Generator, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 
 from atoll.control.diff import Change, ChangeAction, diff
 from atoll.model.errors import LabError
@@ -11,53 +12,83 @@ from atoll.model.flow import FlowEntry, ForeignEntry
 from atoll.model.network import Network, Switch
 from atoll.model.plan import Plan
 from atoll.openflow.client import Controller
+from atoll.switches.placement import choose_table, room
 from atoll.switches.profiles import profile
 
 _Held = Mapping[str, tuple[FlowEntry | ForeignEntry, ...]]
 
 
 async def apply_flows(
-    controller: Controller, network: Network, plan: Plan, dry_run: bool = False
+    controller: Controller, network: Network, plan: Plan, dry_run: bool = False, only: Collection[str] | None = None
 ) -> tuple[Change, ...]:
     """Make every switch hold exactly the plan's entries, by the smallest change; the changes made.
 
-    ``dry_run``: the changes that would be made. Raises LabError naming what a switch refused or did not take; all
-    switches then hold what they held before, as far as they let themselves be told.
+    ``dry_run``: the changes that would be made. ``only``: leave the switches of other names alone. Raises LabError
+    naming what a switch refused, did not take or has no room for; all switches then hold what they held before, as far
+    as they let themselves be told.
     """
-    before = await read_tables(controller, network)
-    changes = diff(plan.flows, _all(before))
+    switches = [switch for switch in network.switches if only is None or switch.name in only]
+    names = {switch.name for switch in switches}
+    wanted = [entry for entry in plan.flows if entry.switch in names]
+    before = await _read(controller, switches)
+    changes = diff(wanted, _all(before))
     if dry_run or not changes:
         return changes
+    await _require_room(controller, switches, wanted)
     try:
-        await _make(controller, network, changes)
-        _require_nothing_left(diff(plan.flows, _all(await read_tables(controller, network))))
+        await _make(controller, switches, changes)
+        _require_nothing_left(diff(wanted, _all(await _read(controller, switches))))
     except (LabError, asyncio.CancelledError) as error:
-        await _restore(controller, network, before, error)
+        await _restore(controller, switches, before, error)
         raise
     return changes
 
 
 async def read_tables(controller: Controller, network: Network) -> dict[str, tuple[FlowEntry | ForeignEntry, ...]]:
     """What every switch of the network holds, by its name. Raises LabError."""
+    return await _read(controller, network.switches)
 
+
+async def table_of(controller: Controller, switch: Switch) -> int:
+    """The number of the table that takes a switch's entries, as the switch itself tells. Raises LabError."""
+    with _naming(switch):
+        features = await controller.features(switch.dpid)
+    return choose_table(profile(switch.driver), features, switch.name)
+
+
+async def _read(controller: Controller, switches: Sequence[Switch]) -> dict[str, tuple[FlowEntry | ForeignEntry, ...]]:
     async def read(switch: Switch) -> tuple[FlowEntry | ForeignEntry, ...]:
+        table = await table_of(controller, switch)
         with _naming(switch):
-            return await controller.read(switch.dpid, switch.name, _table(switch))
+            return await controller.read(switch.dpid, switch.name, table)
 
-    tables = await asyncio.gather(*(read(switch) for switch in network.switches))
-    return {switch.name: entries for switch, entries in zip(network.switches, tables, strict=True)}
+    tables = await asyncio.gather(*(read(switch) for switch in switches))
+    return {switch.name: entries for switch, entries in zip(switches, tables, strict=True)}
 
 
-async def _make(controller: Controller, network: Network, changes: Iterable[Change]) -> None:
+async def _require_room(controller: Controller, switches: Iterable[Switch], wanted: Iterable[FlowEntry]) -> None:
+    number = Counter(entry.switch for entry in wanted)
+    for switch in switches:
+        table = await table_of(controller, switch)
+        most = room(await controller.features(switch.dpid), table)
+        if most is not None and number[switch.name] > most:
+            raise LabError(
+                f"{switch.name}: the plan has {number[switch.name]} entries and table {table} of this switch holds "
+                f"{most}; join prefixes, or spread the hosts over more switches"
+            )
+
+
+async def _make(controller: Controller, switches: Iterable[Switch], changes: Iterable[Change]) -> None:
     """Send the changes, switch by switch: what a switch refuses names the first one that is in the way."""
     made = tuple(changes)
-    for switch in network.switches:
+    for switch in switches:
         ours = [change for change in made if change.entry.switch == switch.name]
         delete = [change.entry for change in ours if change.action is ChangeAction.DELETE]
         add = [c.entry for c in ours if c.action is not ChangeAction.DELETE and isinstance(c.entry, FlowEntry)]
         if ours:
+            table = await table_of(controller, switch)
             with _naming(switch):
-                await controller.change(switch.dpid, delete, add, _table(switch))
+                await controller.change(switch.dpid, delete, add, table)
 
 
 def _require_nothing_left(left: tuple[Change, ...]) -> None:
@@ -66,14 +97,14 @@ def _require_nothing_left(left: tuple[Change, ...]) -> None:
         raise LabError(f"changes acknowledged by the switches are not there when read back ({len(left)}): {first}")
 
 
-async def _restore(controller: Controller, network: Network, before: _Held, cause: BaseException) -> None:
+async def _restore(controller: Controller, switches: Sequence[Switch], before: _Held, cause: BaseException) -> None:
     """Put back what was held; foreign entries can only be deleted, so those that are gone stay gone."""
     wanted = [entry for entry in _all(before) if isinstance(entry, FlowEntry)]
     kept = {(entry.switch, entry.priority, entry.oxm) for entry in _all(before) if isinstance(entry, ForeignEntry)}
     try:
-        held = _all(await read_tables(controller, network))
+        held = _all(await _read(controller, switches))
         own = [e for e in held if isinstance(e, FlowEntry) or (e.switch, e.priority, e.oxm) not in kept]
-        await _make(controller, network, diff(wanted, own))
+        await _make(controller, switches, diff(wanted, own))
     except LabError as error:
         raise LabError(f"{cause}; and the switches could not be brought back to what they held: {error}") from cause
 
@@ -89,7 +120,3 @@ def _naming(switch: Switch) -> Generator[None]:
 
 def _all(held: _Held) -> list[FlowEntry | ForeignEntry]:
     return [entry for entries in held.values() for entry in entries]
-
-
-def _table(switch: Switch) -> int:
-    return profile(switch.driver).table

@@ -23,7 +23,10 @@ _FIELDS = ("in_port", "eth_type", "ipv4_src", "ipv4_dst", "ip_proto", "l4_src", 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One kind of switch: the table entries go to, how many fit, and what it matches and does at line rate."""
+    """One kind of switch: how many entries fit, and what it matches and does at line rate.
+
+    ``table``: where entries go if the switch itself does not tell (see ``placement``).
+    """
 
     driver: str
     title: str
