@@ -11,7 +11,7 @@
 //! ```
 //!
 //! The kernel knows less than the engine: neither how late a packet left nor how long each one waited. Its
-//! queue is looked at every 10 ms, so its maximum is that of those looks.
+//! queue is looked at every 20 ms, so its maximum is that of those looks.
 
 mod attributes;
 mod config;
@@ -35,10 +35,10 @@ use rtnetlink::Kernel;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Between two looks at the queues.
-const SAMPLE: Duration = Duration::from_millis(10);
-/// Samples between two lines of counters: 100 ms.
-const SAMPLES_PER_LINE: u32 = 10;
+/// Between two lines of counters.
+const LINE: Duration = Duration::from_millis(100);
+/// So often a link's queues are looked at for each line: every 20 ms.
+const LOOKS_PER_LINE: u32 = 5;
 
 /// Reads its configuration from the first line of standard input; returns when that ends or on SIGTERM.
 ///
@@ -46,37 +46,44 @@ const SAMPLES_PER_LINE: u32 = 10;
 /// A message for the user when the configuration (an [`std::io::Error`] of kind `InvalidInput`) or the
 /// machine does not allow it, when a setting did not take, or an interface goes away.
 pub fn run() -> Result<(), Box<dyn std::error::Error>> {
-    let input = Input::start()?;
-    let config = Config::parse(&input.first_line()).map_err(io::Error::from)?;
+    let mut input = Input::start()?;
+    let config = Config::parse(&input.first_line()?).map_err(io::Error::from)?;
     setup::check_interfaces(&config.settings)
         .map_err(BadConfiguration::from)
         .map_err(io::Error::from)?;
     let applied = setup::apply(&config.settings)?;
-    let outcome = serve(&config.counted, &input);
+    let outcome = serve(&config.counted, &mut input);
     drop(applied);
     Ok(outcome?)
 }
 
-fn serve(counted: &Counted, input: &Input) -> Result<(), TcError> {
+fn serve(counted: &Counted, input: &mut Input) -> Result<(), TcError> {
     let mut kernel = Kernel::open()?;
     let mut counters = Counters::new(counted)?;
     let mut reporter = Reporter::new(io::stdout());
     counters.sample(&mut kernel)?;
     reporter.ready()?;
-    let mut next = Instant::now() + SAMPLE;
-    let mut samples = 0;
+    // Delay boxes have no queue whose maximum is asked for.
+    let looks = match counted {
+        Counted::Link(_) => LOOKS_PER_LINE,
+        Counted::Delay(_) => 1,
+    };
+    let mut looked = 0;
+    let mut next = Instant::now() + LINE / looks;
     loop {
-        match input.wait_until(next) {
+        let now = Instant::now();
+        match input.wait(next.saturating_duration_since(now))? {
             Some(Event::Ended) => break,
             Some(Event::Line(line)) => answer(&line, &mut kernel, &mut counters, &mut reporter)?,
             None => {
-                counters.sample(&mut kernel)?;
-                samples += 1;
-                if samples % SAMPLES_PER_LINE == 0 {
-                    reporter.counters(counters.interval(&mut kernel)?)?;
+                looked = (looked + 1) % looks;
+                if looked == 0 {
+                    reporter.counters(counters.interval(&mut kernel)?)?; // which looks, too
+                } else {
+                    counters.sample(&mut kernel)?;
                 }
-                // A reader or a processor that was away for a while owes no samples.
-                next = (next + SAMPLE).max(Instant::now());
+                // A reader or a processor that was away for a while owes no looks.
+                next = (next + LINE / looks).max(now);
             }
         }
     }
