@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from atoll.model.errors import MachineError
+from atoll_emulation.namespaces import why_no_namespaces
+from atoll_emulation.uml.kernel import find_virtual_kernel
+
 PROJECT = Path(__file__).resolve().parent.parent
 
 # A plain user's PATH lacks the sbin directories on Debian; Open vSwitch and others live there.
@@ -21,16 +25,31 @@ def project() -> Path:
     return PROJECT
 
 
+@pytest.hookimpl(trylast=True)  # after -m has left out what is not wanted
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip tests marked ``lab`` where no laboratory can be; fail instead when ATOLL_REQUIRE_LAB is set (CI)."""
-    laboratory = [item for item in items if item.get_closest_marker("lab")]
-    reason = why_no_laboratory() if laboratory else None
-    if reason is None:
-        return
-    if os.environ.get("ATOLL_REQUIRE_LAB"):
-        raise pytest.UsageError(f"ATOLL_REQUIRE_LAB is set, but {reason}")
-    for item in laboratory:
-        item.add_marker(pytest.mark.skip(reason=reason))
+    """Skip tests marked ``lab`` where no laboratory can be, and ``virtual`` ones where no kernel for them can.
+
+    Fail instead when ATOLL_REQUIRE_LAB is set (CI).
+    """
+    for marker, why_not in (("lab", why_no_laboratory), ("virtual", why_no_virtual_time)):
+        marked = [item for item in items if item.get_closest_marker(marker)]
+        reason = why_not() if marked else None
+        if reason is None:
+            continue
+        if os.environ.get("ATOLL_REQUIRE_LAB"):
+            raise pytest.UsageError(f"ATOLL_REQUIRE_LAB is set, but {reason}")
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@functools.cache
+def why_no_virtual_time() -> str | None:
+    """Why this machine cannot start a kernel for virtual time, or None if it can."""
+    try:
+        find_virtual_kernel()
+    except MachineError as error:
+        return str(error)
+    return why_no_namespaces()
 
 
 @functools.cache

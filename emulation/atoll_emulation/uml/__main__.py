@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m atoll_emulation.uml [--seed N] [--limit SECONDS] [--output DIRECTORY] COMMAND...``: a kernel for a command.
+"""``python -m atoll_emulation.uml [--seed N] [--limit SECONDS] [--output DIRECTORY] COMMAND...``: a kernel for it.
 
 With a seed it is the kernel for virtual time, without one the distribution's.
 """

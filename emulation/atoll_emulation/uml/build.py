@@ -36,6 +36,9 @@ _LEFT_OUT = (
     *("sound/*.[ch]", "arch/[!ux]*/*.[chS]", "tools/testing/*", "Documentation/*.rst", "*.dts", "*.dtsi"),
 )
 
+# In the lines of a program that failed: compilers, patch, Kconfig, tar.
+_REASON = re.compile(r"error: |FAILED|can't |[Cc]annot |No space left|\*\*\* ")
+
 # Two builds of one source are the same program, and `uname -v` is the same in each.
 _ENVIRONMENT = {
     "LC_ALL": "C",
@@ -186,7 +189,7 @@ class _Tools:
         if process.returncode != 0:
             kept = self._scratch.parent / "failed.log"
             (self._scratch / _LOG).replace(kept)
-            why = next((line for line in said if re.search("error|fail|cannot|Hunk", line, re.IGNORECASE)), "")
-            msg = f"{failure}: {why or f'exit code {process.returncode}'}; all it said is in {kept}"
+            why = next(filter(_REASON.search, said), f"exit code {process.returncode}")
+            msg = f"{failure}: {why}; all it said is in {kept}"
             raise LabError(msg)
         return list(said)
