@@ -61,6 +61,7 @@ def origin(manifest: Mapping[str, Any]) -> list[Row]:
         ("outcome", manifest.get("outcome")),
         ("seed", manifest.get("seed")),
         ("place", manifest.get("place")),
+        ("backend", manifest.get("backend")),
         ("switches", _joined("Open vSwitch", manifest.get("ovs"), manifest.get("datapath"), "datapath")),
         ("kernel", manifest.get("kernel")),
         ("CPUs", manifest.get("cpus")),

@@ -31,20 +31,12 @@ def write_report(run: RunDir) -> Path:
 
 def page(sources: "Sources") -> str:
     """The page itself."""
-    import jinja2
-
-    from atoll_dashboards import provenance, text
+    from atoll_dashboards import provenance
     from atoll_dashboards.keyfigures import key_figures
+    from atoll_dashboards.pages import rendered
 
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("atoll_dashboards"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"octets": text.octets, "percent": text.percent, "count": text.count, "figure": text.figure}
-    return environment.get_template("report.html.j2").render(
+    return rendered(
+        "report.html.j2",
         summary=sources.summary,
         title=sources.experiment.name,
         asked=provenance.in_one_line(sources.experiment),

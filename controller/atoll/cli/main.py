@@ -176,15 +176,34 @@ def run(
     raise typer.Exit(code)
 
 
-@app.command(epilog="Example: atoll report runs/geo/20261121T101500Z-1")
+@app.command(
+    cls=PlainArguments,
+    epilog="Example: atoll report runs/geo/20261121T101500Z-1; atoll report --compare runs/geo/*",
+)
 def report(
-    run_dir: Annotated[Path, typer.Argument(help="a run directory", metavar="RUN")],
+    runs: Annotated[list[Path], typer.Argument(help="a run directory; with --compare several", metavar="RUN...")],
+    compare: Annotated[bool, typer.Option("--compare", help="put runs side by side, as they were analysed")] = False,
+    figures: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--figure", help="of --compare: only this one, such as 'transfer time'; repeatable", metavar="NAME"
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="of --compare: also write it, as .md or .html", metavar="FILE")
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Analyse a run again and write its report; needs no testbed."""
-    from atoll.cli.report import rebuild
+    """Analyse a run again and write its report, or compare runs; needs no testbed."""
+    from atoll.cli.load import refuse
+    from atoll.cli.report import rebuild, side_by_side
 
-    rebuild(run_dir, as_json=json)
+    if compare:
+        side_by_side(runs, figures or [], out, as_json=json)
+        return
+    refuse(len(runs) > 1, "report: one run at a time; --compare puts several side by side")
+    refuse(bool(figures or out), "report: --figure and --out belong to --compare")
+    rebuild(runs[0], as_json=json)
 
 
 @app.command(epilog="Example: atoll down")

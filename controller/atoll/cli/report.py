@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`report`: tables, summary and report of a run directory, made anew."""
+"""`report`: tables, summary and report of a run directory, made anew; or several runs side by side."""
 
 import json
 from pathlib import Path
 
 from atoll.analysis import analyse
 from atoll.rundir import RunDir
+from atoll_dashboards.compare import compare
+from atoll_dashboards.compare_forms import print_comparison, write_comparison
 from atoll_dashboards.report import write_report
 from atoll_dashboards.terminal import print_summary
 from atoll_hosts.binary import find_binary
 
 
 def rebuild(path: Path, *, as_json: bool) -> None:
-    """`atoll report`."""
+    """`atoll report RUN`."""
     run_dir = RunDir.open(path)
     run_dir.compress_captures()
     summary = analyse(run_dir, find_binary())
@@ -22,3 +24,16 @@ def rebuild(path: Path, *, as_json: bool) -> None:
     else:
         print_summary(summary)
         print(f"report: {page}")
+
+
+def side_by_side(paths: list[Path], figures: list[str], out: Path | None, *, as_json: bool) -> None:
+    """`atoll report --compare RUN RUN...`: reads what analysis wrote, changes nothing."""
+    comparison = compare([RunDir.open(path) for path in paths], figures)
+    if out is not None:
+        write_comparison(comparison, out)
+    if as_json:
+        print(json.dumps({**comparison.to_json(), "written": str(out) if out else None}))
+        return
+    print_comparison(comparison)
+    if out is not None:
+        print(f"written: {out}")

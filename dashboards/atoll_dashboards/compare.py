@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs side by side: what they were asked differently, where they ran, and what each of them measured.
+
+Reads summaries and manifests only; the runs need not be of one experiment, place or backend.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, cast
+
+from atoll.analysis.summary import Summary
+from atoll.model.codec import from_json
+from atoll.model.errors import RunError, UsageError
+from atoll.model.experiment import Chain, Experiment, LossTrace, Trace
+from atoll.model.units import Duration, Rate, Size
+from atoll.model.wording import suggest
+from atoll.rundir import RunDir
+from atoll_dashboards import provenance
+from atoll_dashboards.text import NOT_MEASURED, figure
+
+_NAMES = ("box", "name", "t")  # the field by which a description calls the parts of a list
+_ALWAYS = ("place", "backend")  # of the origin: shown even where all runs agree
+_APART = ("started", "outcome", "seed", "plan (SHA-256)", "format")  # of the origin: told elsewhere, or without meaning
+
+
+Rows = tuple[tuple[str, tuple[str, ...]], ...]  # a name, and what stands under it for each run
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured figure of every run; None: not measured there."""
+
+    name: str
+    unit: str
+    digits: int
+    values: tuple[float | None, ...]
+
+    def texts(self) -> tuple[str, ...]:
+        """As people read it: from the second run on with the difference from the first."""
+        return tuple(
+            figure(found, self.unit, self.digits) + (self._difference(found) if place else "")
+            for place, found in enumerate(self.values)
+        )
+
+    def _difference(self, found: float | None) -> str:
+        first = self.values[0]
+        if found is None or not first:
+            return ""
+        share = 100 * (found - first) / abs(first)
+        return f" ({share:+.{1 if abs(share) < 100 else 0}f}%)" if abs(share) >= 0.05 else " (=)"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Several runs, all tuples in the same order."""
+
+    runs: tuple[str, ...]  # paths
+    verdicts: tuple[str, ...]
+    reasons: tuple[tuple[str, ...], ...]  # why a run is invalid
+    origins: Rows  # place and backend, and what else of the origin is not the same everywhere
+    settings: Rows  # keys of the description that say different things, as --set calls them
+    figures: tuple[Figure, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "runs": [
+                {"run_dir": run, "verdict": verdict, "reasons": list(reasons)}
+                for run, verdict, reasons in zip(self.runs, self.verdicts, self.reasons, strict=True)
+            ],
+            "origins": {name: list(texts) for name, texts in self.origins},
+            "settings": {name: list(texts) for name, texts in self.settings},
+            "figures": [{"name": f.name, "unit": f.unit, "values": list(f.values)} for f in self.figures],
+        }
+
+
+def compare(runs: Sequence[RunDir], wanted: Sequence[str] = ()) -> Comparison:
+    """Put runs side by side; ``wanted``: names of the figures, all that any run measured if empty.
+
+    Raises RunError when a run was not analysed, UsageError when there is no such figure.
+    """
+    for name in wanted:
+        if name not in FIGURES:
+            msg = f"--figure: unknown figure {name!r}; {suggest(name, FIGURES, 'figures')}"
+            raise UsageError(msg)
+    try:
+        return _compared(runs, [cast("Summary", run.summary()) for run in runs], wanted)
+    except KeyError as missing:
+        msg = f"a run was analysed by an older version, which knew no {missing}; `atoll report RUN` analyses it anew"
+        raise RunError(msg) from None
+
+
+def _compared(runs: Sequence[RunDir], summaries: Sequence[Summary], wanted: Sequence[str]) -> Comparison:
+    manifests = [run.manifest() for run in runs]
+    figures = [
+        Figure(name, unit, digits, tuple(_number(read(summary)) for summary in summaries))
+        for name, (unit, digits, read) in FIGURES.items()
+        if name in (wanted or FIGURES)
+    ]
+    return Comparison(
+        runs=tuple(str(run.path) for run in runs),
+        verdicts=tuple(summary["verdict"] for summary in summaries),
+        reasons=tuple(tuple(summary["reasons"]) for summary in summaries),
+        origins=tuple(row for row in _rows([_origin(each) for each in manifests]) if row[0] in _ALWAYS or _differ(row)),
+        settings=tuple(filter(_differ, _rows([_settings(each) for each in manifests]))),
+        figures=tuple(each for each in figures if wanted or any(found is not None for found in each.values)),
+    )
+
+
+def _rows(described: Sequence[Mapping[str, str]]) -> Rows:
+    names = dict.fromkeys(name for each in described for name in each)
+    return tuple((name, tuple(each.get(name, NOT_MEASURED) for each in described)) for name in names)
+
+
+def _differ(row: tuple[str, tuple[str, ...]]) -> bool:
+    return len(set(row[1])) > 1
+
+
+def _origin(manifest: Mapping[str, Any]) -> dict[str, str]:
+    return {name: text for name, text in provenance.origin(manifest) if name not in _APART}
+
+
+def _settings(manifest: Mapping[str, Any]) -> dict[str, str]:
+    return dict(_leaves(from_json(Experiment, manifest["experiment"]), ""))
+
+
+def _leaves(thing: Any, key: str) -> Iterator[tuple[str, str]]:
+    """What a resolved description holds, each under the key by which the description calls it."""
+    if isinstance(thing, Chain):
+        yield key, " - ".join(thing.hops) or "empty"
+    elif isinstance(thing, (Trace, LossTrace)):
+        yield key, thing.file
+    elif is_dataclass(thing) and not isinstance(thing, (Rate, Duration, Size)):
+        for field in fields(thing):
+            if field.compare:  # paths of files are no part of what was asked
+                yield from _leaves(getattr(thing, field.name), f"{key}.{field.name}".lstrip("."))
+    elif isinstance(thing, tuple):
+        for place, part in enumerate(cast("tuple[Any, ...]", thing)):
+            if isinstance(part, tuple):  # (key, what it says)
+                yield from _leaves(part[1], f"{key}.{part[0]}")
+            else:
+                yield from _leaves(part, f"{key}.{_name(part, place)}")
+    else:
+        yield key, "none" if thing is None else str(thing)
+
+
+def _name(part: Any, place: int) -> str:
+    return str(next((getattr(part, name) for name in _NAMES if hasattr(part, name)), place + 1))
+
+
+def _number(found: float | None) -> float | None:
+    return None if found is None else round(float(found), 9)
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share
+
+
+def _scaled(number: float | None, factor: float) -> float | None:
+    return None if number is None else number / factor
+
+
+def _terrestrial_error_ms(summary: Summary) -> float | None:
+    return max(
+        (abs(rtt["measured"] - rtt["configured"]) for rtt in summary["terrestrial_rtt_ms"].values()), default=None
+    )
+
+
+_Read = Callable[[Summary], float | None]
+FIGURES: dict[str, tuple[str, int, _Read]] = {
+    "base RTT": ("ms", 3, lambda s: s["base_rtt_ms"]),
+    "terrestrial RTT off by": ("ms", 3, _terrestrial_error_ms),
+    "sojourn at most": ("ms", 2, lambda s: s["sojourn_max_ms"]),
+    "sojourn bound": ("ms", 2, lambda s: s["sojourn_bound_ms"]),
+    "queue at most": ("kB", 2, lambda s: _scaled(s["queue_max_bytes"], 1e3)),
+    "queue full": ("s", 1, lambda s: s["queue_full_s"]),
+    "goodput": ("Mbit/s", 3, lambda s: s["goodput_mbit_s"]),
+    "throughput": ("Mbit/s", 3, lambda s: s["throughput_mbit_s"]),
+    "utilisation": ("%", 2, lambda s: _percent(s["utilisation"])),
+    "loss": ("%", 3, lambda s: _percent(s["loss_fraction"])),
+    "bytes lost": ("kB", 1, lambda s: _scaled(s["loss_bytes_link"], 1e3)),
+    "pings lost": ("", 0, lambda s: s["ping_lost"] if s["ping_sent"] else None),
+    "flows completed": ("", 0, lambda s: s["flows_completed"] if s["channels"] else None),
+    "mean flow": ("kB", 1, lambda s: _scaled(s["mean_flow_bytes"], 1e3)),
+    "fairness": ("", 3, lambda s: s["fairness"]),
+    "transfer received": ("MB", 2, lambda s: _scaled(s["transfer_received_bytes"], 1e6)),
+    "transfer time": ("s", 2, lambda s: s["transfer_s"]),
+    "transfer rate": ("Mbit/s", 3, lambda s: s["transfer_mbit_s"]),
+    "lateness at most": ("ms", 3, lambda s: s["lateness_max_ms"]),
+}
+"""By name: unit, digits after the point, and where it stands in the summary."""
