@@ -237,7 +237,7 @@ def impaired_results(world: Side, island: Side) -> dict[str, Any]:
 
 def delay_results(trunk: Side) -> dict[str, Any]:
     """A delay box: every class, and a VLAN that is none."""
-    settings = delay_settings(_delay_box())
+    settings = delay_settings(delay_box())
     box = Box(settings.config)
     box.mark()
     classes = {vlan: one_way_ms(trunk, trunk, vlan=vlan) for vlan in CLASSES}
@@ -258,11 +258,12 @@ def refusal_results() -> dict[str, Any]:
 
 
 def _settings(link: Link) -> TcSettings:
-    ends = (Interface(name, "02:a7:00:00:00:01", PortRef("s", 1)) for name in ("sat-w", "sat-i"))
-    return link_settings(ChainBox("sat", BoxKind.LINK, *ends), link)
+    world, island = (Interface(name, "02:a7:00:00:00:01", PortRef("s", 1)) for name in ("sat-w", "sat-i"))
+    return link_settings(ChainBox("sat", BoxKind.LINK, world, island), link)
 
 
-def _delay_box() -> DelayBox:
+def delay_box() -> DelayBox:
+    """The delay box that is tried, with a class for each of CLASSES."""
     known = tuple(LatencyClass(f"c{vlan}", vlan, Duration.parse(rtt), Duration(0)) for vlan, rtt in CLASSES.items())
     return DelayBox("delay", Interface("delay-t", "02:a7:00:00:00:02", PortRef("s", 2)), Rate.parse("1 Gbit/s"), known)
 
