@@ -5,7 +5,7 @@
 .NOTPARALLEL:
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: help setup kernel demo demo-virtual test test-virtual test-ryu lint fmt bench lock msrv clean
+.PHONY: help setup kernel demo demo-virtual test test-virtual test-ryu lint fmt bench bench-link lock msrv clean
 
 BIN := .venv/bin
 CARGO := tools/cargo
@@ -57,6 +57,9 @@ fmt: ## rewrite Python and Rust in the house's format
 
 bench: setup ## run every benchmarks/*/run
 	@for run in benchmarks/*/run; do [ -x "$$run" ] || continue; echo "== $${run%/run}"; "$$run"; done
+
+bench-link: setup ## the link engine beside its peers, half an hour; ARGS="--quick" a minute, "--help"
+	@benchmarks/link/run $(ARGS)
 
 lock: setup ## choose the Python packages' versions anew (requirements.lock)
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-header \

@@ -27,6 +27,7 @@ DAY = "day"
 _PROJECT = Path(__file__).resolve().parents[3]
 _PACKAGES = Path(__file__).resolve().parents[1]
 _PASSED_ON = ("LINK_PROBE", "RATTAN_LINK", "ATOLL_HOST")
+_APART = ("unshare", "--mount", "--net", "--propagation", "private", "--")
 _UML_BOOT_S = 120.0
 _UML_SLOWER = 6.0  # than the time of the measurements: starting programs is what costs
 
@@ -145,7 +146,7 @@ def _in_uml(tasks: Path, seconds: float) -> None:
     limit_s = _UML_BOOT_S + _UML_SLOWER * seconds
     argv = [
         *(sys.executable, "-m", "atoll_emulation.uml", "--limit", f"{limit_s:g}", "--output", str(tasks.parent)),
-        *("env", f"PYTHONPATH={_PACKAGES}", *passed),
+        *("env", f"PYTHONPATH={_PACKAGES}", *passed, *_APART),
         *_worker(Path("/out") / tasks.name),
     ]
     done = subprocess.run(argv, cwd=_PROJECT, capture_output=True, text=True, check=False)

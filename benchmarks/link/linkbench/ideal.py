@@ -41,11 +41,11 @@ def windows(times_ns: Times, packet_bytes: NDArray[np.int64], rate_bit_s: int, w
     A window that begins at a departure holds that packet and those after it, so that a perfect link passes the rate
     and up to one packet.
     """
-    bits = np.concatenate((np.zeros(1), np.cumsum(packet_bytes * 8.0)))
-    complete = int(np.searchsorted(times_ns, times_ns[-1] - window_ns, side="right"))
-    begins: NDArray[np.int64] = np.arange(complete, dtype=np.int64)
-    ends = np.searchsorted(times_ns, times_ns[begins] + window_ns, side="left")
-    deviations = bits[ends] - bits[begins] - rate_bit_s * window_ns / 1e9
+    bits: Times = np.zeros(packet_bytes.size + 1)
+    bits[1:] = np.cumsum(packet_bytes * 8.0)
+    complete = int((times_ns <= float(times_ns[-1]) - window_ns).sum())
+    ends = np.searchsorted(times_ns, times_ns[:complete] + window_ns, side="left")
+    deviations = bits[ends] - bits[:complete] - rate_bit_s * window_ns / 1e9
     edges: Times = np.arange(float(times_ns[0]), float(times_ns[-1]), float(window_ns))
     at_edges = bits[np.searchsorted(times_ns, edges, side="left")]
     if not deviations.size:
