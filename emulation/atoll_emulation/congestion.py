@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from atoll.model.experiment import Experiment
-from atoll.model.wording import suggest
 
 _AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
+_ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
 _MODULES = Path("/lib/modules")
 _VIRTUAL_CONFIG = Path(__file__).parent / "uml" / "virtual.config"
 _BUILT_IN = re.compile(r"^CONFIG_TCP_CONG_(\w+)=y$", re.MULTILINE)
@@ -58,11 +58,22 @@ def offered_by_virtual_kernel(config: Path = _VIRTUAL_CONFIG) -> Offer:
     return Offer("the virtual kernel", frozenset(["reno", *(_OTHERWISE_CALLED.get(name, name) for name in chosen)]))
 
 
+def permit_everywhere() -> None:
+    """Let every namespace use every control this kernel has, also as its default.
+
+    For a kernel of our own, in its first network namespace: a machine's kernel is not ours to change. Raises OSError
+    where that is not.
+    """
+    _ALLOWED.write_text(_AVAILABLE.read_text(encoding="ascii"), encoding="ascii")
+
+
 def missing_controls(experiment: Experiment, offer: Offer, elsewhere: Offer | None = None) -> list[str]:
     """A line for each congestion control that the experiment names and ``offer`` lacks: which, and what to do.
 
     ``elsewhere`` is what ``--on virtual`` has, if that is an alternative.
     """
+    from atoll.model.wording import suggest  # with pydantic: too heavy for a lab that starts, which names nothing wrong
+
     lacks: list[str] = []
     for control, keys in sorted(experiment.congestion_controls.items()):
         if control in offer.usable:

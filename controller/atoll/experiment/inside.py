@@ -19,6 +19,7 @@ from atoll.experiment.testbed import Testbed
 from atoll.model.errors import AtollError
 from atoll.rundir import RunDir
 from atoll.rundir.files import Appender
+from atoll_emulation.congestion import permit_everywhere
 
 PROGRESS = "logs/progress.jsonl"
 """In the run directory: what the keeper would stream (docs/contracts.md, "Run directory")."""
@@ -37,6 +38,7 @@ async def measure(directory: Path) -> int:
 
     try:
         started_ns = time.time_ns()
+        permit_everywhere()
         network, experiment, backend = read_request(run_dir)
         testbed = await Testbed.start(network, lambda text: emit({"type": "progress", "text": text}))
         await Run(testbed, experiment, run_dir, emit, backend).measure(started_ns)
