@@ -16,7 +16,7 @@ from atoll_emulation.uml import build as build_module
 from atoll_emulation.uml.build import build
 from atoll_emulation.uml.cache import cache_directory, kernel_status
 from atoll_emulation.uml.kernel import find_virtual_kernel
-from atoll_emulation.uml.recipe import CONFIG, PATCHES, missing_options, recipe_hash
+from atoll_emulation.uml.recipe import CONFIG, OPTIONAL, PATCHES, missing_options, recipe_hash
 from atoll_emulation.uml.source import find_source
 from tests.lab.sandbox import ATOLL, tools_without
 
@@ -105,7 +105,8 @@ def test_each_option_that_the_source_lacks_is_named(tmp_path: Path, cache: Path)
 
 def test_options_are_compared_by_their_values() -> None:
     assert missing_options("CONFIG_A=y\n# CONFIG_B=y\nCONFIG_C=y\n", "CONFIG_C=m\nCONFIG_A=y\n") == ["CONFIG_C=y"]
-    assert missing_options(CONFIG.read_text(), CONFIG.read_text()) == []
+    assert missing_options(f"CONFIG_A=y\n{OPTIONAL}:\nCONFIG_B=y\n", "CONFIG_A=y\n") == []
+    assert missing_options(CONFIG.read_text(), "")[-1] == CONFIG.read_text().split(OPTIONAL)[0].splitlines()[-2]
 
 
 def test_a_source_that_does_not_take_a_patch_is_told(tmp_path: Path) -> None:

@@ -7,11 +7,15 @@ before are outdated.
 
 import functools
 import hashlib
+import itertools
 from pathlib import Path
 
 CONFIG = Path(__file__).with_name("virtual.config")
 SHIM_SOURCE = Path(__file__).with_name("fixed-random.c")
 PATCHES = tuple(sorted(Path(__file__).with_name("patches").glob("*.patch")))
+
+OPTIONAL = "# -- in some releases only"
+"""Begins the part of the configuration that not every release knows."""
 
 
 @functools.cache
@@ -25,6 +29,10 @@ def recipe_hash() -> str:
 
 
 def missing_options(wanted: str, got: str) -> list[str]:
-    """The options that one configuration sets and another has not, in the words of the first: ``CONFIG_VETH=y``."""
+    """The options that one configuration sets and another has not, in the words of the first: ``CONFIG_VETH=y``.
+
+    Those after the line that begins with OPTIONAL need not be had.
+    """
     have = set(got.splitlines())
-    return [line for line in wanted.splitlines() if line.startswith("CONFIG_") and line not in have]
+    needed = itertools.takewhile(lambda line: not line.startswith(OPTIONAL), wanted.splitlines())
+    return [line for line in needed if line.startswith("CONFIG_") and line not in have]
