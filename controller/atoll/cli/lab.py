@@ -17,6 +17,7 @@ from atoll.model.experiment import Experiment
 from atoll.model.load import load_any, load_experiment
 from atoll.model.network import Network
 from atoll.model.plan import Backend
+from atoll.model.switch import Runtime
 
 _NO_LAB = "no lab is up; `atoll up LAB` starts one"
 
@@ -27,21 +28,23 @@ def say(line: dict[str, Any]) -> None:
         print(in_words(line["text"]), file=sys.stderr, flush=True)
 
 
-def bring_up(path: Path, backend: Backend, *, as_json: bool) -> int:
+def bring_up(path: Path, backend: Backend, runtime: Runtime | None, *, as_json: bool) -> int:
     """`atoll up`; returns the exit code."""
     from atoll_emulation.machine import require_machine
 
     network, experiment = load_any(path)
     require_machine()
     require_backend(network, experiment, backend)
-    return asyncio.run(_up(network, experiment, backend, as_json=as_json))
+    return asyncio.run(_up(network, experiment, backend, runtime, as_json=as_json))
 
 
-async def _up(network: Network, experiment: Experiment | None, backend: Backend, *, as_json: bool) -> int:
+async def _up(
+    network: Network, experiment: Experiment | None, backend: Backend, runtime: Runtime | None, *, as_json: bool
+) -> int:
     """Interrupted or failed, it leaves no lab that was not up before, and says so."""
     async with connected() as running:
         pass
-    work = asyncio.create_task(_up_with_keeper(network, experiment, backend, own=running is None))
+    work = asyncio.create_task(_up_with_keeper(network, experiment, backend, runtime, own=running is None))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, work.cancel)
@@ -60,29 +63,36 @@ async def _up(network: Network, experiment: Experiment | None, backend: Backend,
 
 
 async def _up_with_keeper(
-    network: Network, experiment: Experiment | None, backend: Backend, *, own: bool
+    network: Network, experiment: Experiment | None, backend: Backend, runtime: Runtime | None, *, own: bool
 ) -> tuple[bool, list[Any]]:
     keeper = await OwnKeeper.start(for_run=False) if own else None
     try:
-        return await _up_and_apply(network, experiment, backend)
+        return await _up_and_apply(network, experiment, backend, runtime)
     except BaseException:
         if keeper is not None:
             await keeper.end()
         raise
 
 
-async def _up_and_apply(network: Network, experiment: Experiment | None, backend: Backend) -> tuple[bool, list[Any]]:
+async def _up_and_apply(
+    network: Network, experiment: Experiment | None, backend: Backend, runtime: Runtime | None
+) -> tuple[bool, list[Any]]:
     """Whether the lab was up already, and what was changed for the experiment."""
     async with connected() as keeper:
         if keeper is None:
             msg = "the keeper ended while the lab was coming up"
             raise LabError(msg)
-        done = await keeper.stream("/up", {"network": to_json(network)}, say)
+        done = await keeper.stream("/up", {"network": to_json(network), **asked_runtime(runtime)}, say)
         if experiment is None:
             return done["already"], []
         say({"type": "progress", "text": "apply"})
         applied = await _apply(keeper, network, experiment, backend, dry_run=False)
         return done["already"], applied["changes"]
+
+
+def asked_runtime(runtime: Runtime | None) -> dict[str, str]:
+    """What a request says of the controller's runtime: nothing when any will do."""
+    return {} if runtime is None else {"runtime": str(runtime)}
 
 
 async def _apply(

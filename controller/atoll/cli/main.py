@@ -16,6 +16,7 @@ from atoll.cli.options import PlainArguments, whole
 from atoll.cli.traces import traces
 from atoll.model.errors import AtollError
 from atoll.model.plan import Backend
+from atoll.model.switch import Runtime
 
 app = typer.Typer(
     name="atoll",
@@ -44,6 +45,10 @@ Boxes = Annotated[
         "[default: engine; tc in virtual time]",
         show_default=False,
     ),
+]
+Speaker = Annotated[
+    Runtime | None,
+    typer.Option("--runtime", help="the framework that speaks OpenFlow: os-ken, or ryu where `tools/ryu` has put it"),
 ]
 Seed = Annotated[int | None, whole("--seed", "instead of the experiment's seed", 0, 2**63 - 1)]
 Settings = Annotated[
@@ -113,14 +118,20 @@ def plan(
 
 
 @app.command(epilog="Example: atoll up examples/geo.yaml")
-def up(file: LabFile, on: Place = "mininet", backend: Boxes = None, json: Json = False) -> None:
+def up(
+    file: LabFile,
+    on: Place = "mininet",
+    backend: Boxes = None,
+    runtime: Speaker = None,
+    json: Json = False,
+) -> None:
     """Bring the lab up and leave it up; an experiment is applied to it as well."""
     from atoll.cli.lab import bring_up
     from atoll.cli.load import VIRTUAL, place_backend, refuse
 
     boxes = place_backend(on, backend)
     refuse(on == VIRTUAL, "up --on virtual: a virtual lab lives for one run: `atoll run EXPERIMENT --on virtual`")
-    raise typer.Exit(bring_up(file, boxes, as_json=json))
+    raise typer.Exit(bring_up(file, boxes, runtime, as_json=json))
 
 
 @app.command(epilog="Example: atoll apply examples/meo.yaml --dry-run")
@@ -145,6 +156,7 @@ def run(
     on: Place = "mininet",
     runs: Annotated[Path, typer.Option(help="directory the run directories go to")] = Path("runs"),
     backend: Boxes = None,
+    runtime: Speaker = None,
     keep: Annotated[bool, typer.Option("--keep", help="leave the lab up afterwards")] = False,
     no_analysis: Annotated[
         bool, typer.Option("--no-analysis", help="measure only; `atoll report` makes tables and report later")
@@ -164,6 +176,10 @@ def run(
     refuse(verify_repeat and on != VIRTUAL, f"--verify-repeat: a run --on {on} never repeats itself; use --on virtual")
     refuse(verify_repeat and no_analysis, "--verify-repeat compares what --no-analysis leaves out; choose one")
     refuse(keep and on == VIRTUAL, "--keep: a virtual lab lives for one run; use --on mininet")
+    refuse(
+        runtime not in (None, Runtime.OS_KEN) and on == VIRTUAL,
+        f"--runtime {runtime}: in virtual time the controller is os-ken; use --on mininet",
+    )
     described = experiment_with(experiment, seed, duration, settings or ())
     if on == VIRTUAL:
         from atoll.cli.virtual import run_in_virtual_time
@@ -172,7 +188,7 @@ def run(
     else:
         from atoll.cli.run import run_experiment
 
-        code = run_experiment(described, runs, boxes, keep=keep, analyse=not no_analysis, as_json=json)
+        code = run_experiment(described, runs, boxes, runtime, keep=keep, analyse=not no_analysis, as_json=json)
     raise typer.Exit(code)
 
 

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from atoll.cli.lab import asked_runtime
 from atoll.cli.load import MININET, require_backend, require_controls, require_writable
 from atoll.cli.telling import LiveLine, tell
 from atoll.keeper.client import KeeperClient, KeeperDiedError, OwnKeeper, connected
@@ -16,12 +17,20 @@ from atoll.model.errors import LabError, PlanError
 from atoll.model.experiment import Experiment
 from atoll.model.network import Network
 from atoll.model.plan import Backend
+from atoll.model.switch import Runtime
 from atoll_emulation.machine import require_machine
 from atoll_emulation.namespaces import hidden_in_lab
 
 
 def run_experiment(
-    described: tuple[Network, Experiment], runs: Path, backend: Backend, *, keep: bool, analyse: bool, as_json: bool
+    described: tuple[Network, Experiment],
+    runs: Path,
+    backend: Backend,
+    runtime: Runtime | None,
+    *,
+    keep: bool,
+    analyse: bool,
+    as_json: bool,
 ) -> int:
     """`atoll run --on mininet`; returns the exit code."""
     started_ns = time.time_ns()
@@ -31,7 +40,7 @@ def run_experiment(
     require_machine()
     require_backend(network, experiment, backend)
     require_controls(experiment, MININET)
-    verb = _Verb(network, experiment, runs, backend, started_ns, analyse=analyse, as_json=as_json)
+    verb = _Verb(network, experiment, runs, backend, runtime, started_ns, analyse=analyse, as_json=as_json)
     return asyncio.run(verb.execute(keep=keep))
 
 
@@ -48,6 +57,7 @@ class _Verb:
         experiment: Experiment,
         runs: Path,
         backend: Backend,
+        runtime: Runtime | None,
         started_ns: int,
         *,
         analyse: bool,
@@ -57,6 +67,7 @@ class _Verb:
         self._experiment = experiment
         self._runs = runs
         self._backend = backend
+        self._runtime = asked_runtime(runtime)
         self._started_ns = started_ns
         self._analyse = analyse
         self._as_json = as_json
@@ -101,12 +112,13 @@ class _Verb:
     async def _run_on(self, keeper: KeeperClient, *, bring_up: bool) -> dict[str, Any] | None:
         network = to_json(self._network)
         if bring_up:
-            await keeper.stream("/up", {"network": network}, self._take)
+            await keeper.stream("/up", {"network": network, **self._runtime}, self._take)
         body = {
             "network": network,
             "experiment": to_json(self._experiment),
             "runs": str(self._runs.resolve()),
             "backend": self._backend,
+            **self._runtime,
             "started_ns": self._started_ns,
             "analyse": self._analyse,
         }

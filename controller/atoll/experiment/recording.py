@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from atoll.control.apply import read_tables
+from atoll.control.apply import read_tables, table_of
 from atoll.control.plan import plan_sha256
 from atoll.experiment.testbed import Testbed
 from atoll.model.codec import to_json
@@ -143,7 +143,10 @@ class Recording:
 
     async def tables_after(self, testbed: Testbed) -> None:
         """Record what the switches hold after the run, with the packets each entry counted."""
-        counters = {switch.name: await testbed.controller.counters(switch.dpid) for switch in testbed.network.switches}
+        counters = {
+            switch.name: await testbed.controller.counters(switch.dpid, await table_of(testbed.controller, switch))
+            for switch in testbed.network.switches
+        }
         self._dir.update_manifest({"tables_after": await _tables(testbed), "switch_counters": counters})
 
 
@@ -157,6 +160,7 @@ def describe_lab(testbed: Testbed, started_ns: int) -> dict[str, Any]:
         "started_ns": started_ns,
         "datapath": testbed.lab.datapath,
         "ovs": testbed.lab.ovs_version,
+        "controller": testbed.controller.runtime,
         "kernel": platform.release(),
         "cpus": os.cpu_count(),
         "root": os.geteuid() == 0,

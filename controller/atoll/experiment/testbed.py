@@ -9,28 +9,26 @@ import asyncio
 import contextlib
 import json
 import sys
-import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from atoll.control.apply import apply_flows
 from atoll.control.plan import make_plan
+from atoll.control.reconcile import Reconciler
 from atoll.model.codec import to_json
 from atoll.model.errors import AtollError, LabError
 from atoll.model.experiment import Experiment
 from atoll.model.flow import FlowEntry, ForeignEntry, describe_actions
 from atoll.model.network import Network
 from atoll.model.plan import Backend, HostSettings, JobSpec, Phase, Plan
+from atoll.model.switch import Runtime
 from atoll.openflow.client import Controller
+from atoll.openflow.interpreters import interpreter
 from atoll_emulation.lab import EmulatedLab
 from atoll_hosts.agent import Agent, Job
 from atoll_hosts.binary import find_binary
 
-# A controller that cannot stay up is a fault to report, not to hide by restarting for ever.
-_CONTROLLER_RESTARTS = 3
-_CONTROLLER_RESTART_WINDOW_S = 60.0
 _SWITCHES_TIMEOUT_S = 20.0
 _READY_TIMEOUT_S = 10.0
 
@@ -57,11 +55,13 @@ class Testbed:
 
     __test__ = False  # not a test class, whatever its name looks like to pytest
 
-    def __init__(self, network: Network, lab: EmulatedLab, controller: Controller, agent: Agent) -> None:
+    def __init__(
+        self, network: Network, lab: EmulatedLab, controller: Controller, agent: Agent, runtime: Runtime
+    ) -> None:
         self.network = network
         self.lab = lab
-        self.controller = controller
         self.agent = agent
+        self.runtime = runtime
         self.plan: Plan | None = None
         self.experiment: Experiment | None = None
         self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -72,32 +72,41 @@ class Testbed:
         self._marks: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._next_mark = 1
         self._traces_begun: set[str] = set()  # services whose links have left the beginning of their trace
-        self._restarts: list[float] = []
         self._stopping = False
-        self._repaired = asyncio.Event()
-        self._repaired.set()
+        self._switches = Reconciler(
+            controller,
+            network,
+            lambda: _start_controller(lab, network, runtime),
+            lambda text: self.on_note(text),  # noqa: PLW0108 - a run takes `on_note` over
+        )
         self._watchers = [
             asyncio.create_task(self._watch_lab()),
             asyncio.create_task(self._watch_agent()),
-            asyncio.create_task(self._watch_controller()),
+            asyncio.create_task(self._watch_switches()),
         ]
 
     @classmethod
-    async def start(cls, network: Network, report: Report) -> "Testbed":
+    async def start(cls, network: Network, report: Report, runtime: Runtime = Runtime.OS_KEN) -> "Testbed":
         """Bring the lab up: namespaces, switches, machines, controller, agent; the switches' tables stay empty.
 
         Raises LabError or MachineError; nothing is left behind then.
         """
         binary = find_binary()
+        interpreter(runtime)  # before there is anything to take down again
         async with contextlib.AsyncExitStack() as undo:
             lab = await EmulatedLab.start(network, report)
             undo.push_async_callback(lab.stop)
             report("controller and agent")
             agent = await Agent.start(lab.enter(), binary)
             undo.push_async_callback(agent.close)
-            controller = await _start_controller(lab, network)
+            controller = await _start_controller(lab, network, runtime)
             undo.pop_all()
-        return cls(network, lab, controller, agent)
+        return cls(network, lab, controller, agent, runtime)
+
+    @property
+    def controller(self) -> Controller:
+        """The controller process: another one after that has died."""
+        return self._switches.controller
 
     async def stop(self) -> None:
         """Take the lab down; returns when every process and namespace is gone."""
@@ -130,7 +139,7 @@ class Testbed:
         if not dry_run:
             await self._apply_machines(plan)
             await self._apply_services(plan)
-        flow_changes = await apply_flows(self.controller, self.network, plan, dry_run=dry_run)
+        flow_changes = await self._switches.apply(plan, dry_run=dry_run)
         changes += [
             Change(
                 "flow",
@@ -185,7 +194,7 @@ class Testbed:
 
     async def settled(self) -> None:
         """Wait until the controller, if it was being restarted, has repaired the switches."""
-        await self._repaired.wait()
+        await self._switches.settled()
 
     # Machines and boxes
 
@@ -276,29 +285,8 @@ class Testbed:
         if name in self._services and self._services[name][1] is job:
             self._fail(f"{name} ended unexpectedly ({ended})")
 
-    async def _watch_controller(self) -> None:
-        while True:
-            await asyncio.shield(self.controller.closed)
-            if self._stopping:
-                return
-            self._repaired.clear()
-            now = time.monotonic()
-            self._restarts = [t for t in self._restarts if now - t < _CONTROLLER_RESTART_WINDOW_S] + [now]
-            if len(self._restarts) > _CONTROLLER_RESTARTS:
-                self._fail(
-                    f"the controller ended {len(self._restarts)} times within {_CONTROLLER_RESTART_WINDOW_S:g} s"
-                )
-                return
-            try:
-                self.on_note("the controller died: starting it again; the switches keep forwarding")
-                self.controller = await _start_controller(self.lab, self.network)
-                if self.plan is not None:
-                    changes = await apply_flows(self.controller, self.network, self.plan, dry_run=False)
-                    self.on_note(f"controller restarted; {len(changes)} flow entries repaired")
-            except LabError as error:
-                self._fail(f"the controller could not be restarted: {error}")
-                return
-            self._repaired.set()
+    async def _watch_switches(self) -> None:
+        self._fail(await self._switches.run())
 
 
 async def while_up(testbed: Testbed, work: Coroutine[Any, Any, T]) -> T:
@@ -332,8 +320,8 @@ def _with_box(box: str, take: BoxLine) -> Callable[[dict[str, Any]], None]:
     return lambda line: take(box, line)
 
 
-async def _start_controller(lab: EmulatedLab, network: Network) -> Controller:
-    controller = await Controller.start(lab.enter(), sys.executable)
+async def _start_controller(lab: EmulatedLab, network: Network, runtime: Runtime) -> Controller:
+    controller = await Controller.start(lab.enter(), interpreter(runtime), runtime=runtime)
     try:
         await controller.wait_for([switch.dpid for switch in network.switches], _SWITCHES_TIMEOUT_S)
     except BaseException:

@@ -32,6 +32,7 @@ from atoll.model.errors import AtollError, LabError
 from atoll.model.experiment import Experiment
 from atoll.model.network import Network
 from atoll.model.plan import Backend
+from atoll.model.switch import Runtime
 
 _MAX_BODY = 16 * 1024 * 1024
 _SHUTDOWN_S = 2.0
@@ -107,6 +108,7 @@ class Keeper:
                 "network": to_json(testbed.network),
                 "datapath": testbed.lab.datapath,
                 "ovs": testbed.lab.ovs_version,
+                "controller": testbed.controller.runtime,
                 "switches": {
                     switch.name: "up" if testbed.controller.switches[switch.dpid].up else "down"
                     for switch in testbed.network.switches
@@ -118,13 +120,15 @@ class Keeper:
         }
 
     async def _up(self, request: web.Request) -> web.StreamResponse:
-        network = _placed(from_json(Network, (await request.json())["network"]))
+        body: dict[str, Any] = await request.json()
+        network = _placed(from_json(Network, body["network"]))
+        runtime = Runtime(body.get("runtime", Runtime.OS_KEN))
 
         async def work(emit: Emit) -> dict[str, Any]:
             if self._testbed is not None:
-                self._require_lab(network)
+                _require_runtime(self._require_lab(network), body.get("runtime"))
                 return {"already": True}
-            self._testbed = await Testbed.start(network, lambda text: emit({"type": "progress", "text": text}))
+            self._testbed = await Testbed.start(network, lambda text: emit({"type": "progress", "text": text}), runtime)
             self._spawn(self._end_with_lab(self._testbed))
             return {"already": False}
 
@@ -153,6 +157,7 @@ class Keeper:
 
         async def work(emit: Emit) -> dict[str, Any]:
             testbed = self._require_lab(network)
+            _require_runtime(testbed, body.get("runtime"))
             run_dir = create_run(Path(body["runs"]), network, experiment, backend, "mininet", time.time_ns())
             emit({"type": "run", "run_dir": str(run_dir.path)})
             run = Run(testbed, experiment, run_dir, emit, backend)
@@ -250,6 +255,12 @@ class Keeper:
 def _placed(network: Network) -> Network:
     """The network with the whole path of its file: who asks later may be in another directory than who began."""
     return replace(network, file=os.path.abspath(network.file))  # noqa: PTH100 (Path.absolute keeps `..`)
+
+
+def _require_runtime(testbed: Testbed, wanted: str | None) -> None:
+    if wanted is not None and wanted != testbed.runtime:
+        msg = f"the lab that is up has {testbed.runtime} as its controller's runtime, not {wanted}; `atoll down` first"
+        raise LabError(msg)
 
 
 async def _asked(request: web.Request) -> tuple[dict[str, Any], Experiment, Network, Backend]:

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keeping the switches at the plan: whatever happens to them or to the controller is noticed, told and repaired.
+
+    what happens                                   how it is noticed               what is done
+    the controller process dies                    its end                         a new one; every table compared
+    a switch reboots, its channel breaks           its connection                  its table compared once it is back
+    entries deleted or added behind our back       their number, every 5 s         that switch's table compared
+    entries changed behind our back                every table read, every 30 s    that switch's table compared
+
+A repair is the smallest change that leads back to the plan: entries that are as they should be are not touched, nor the
+traffic they carry. Meanwhile switches forward by what they hold (fail-secure).
+"""
+
+import asyncio
+import contextlib
+import time
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from atoll.control.apply import apply_flows, table_of
+from atoll.control.diff import Change
+from atoll.model.errors import LabError
+from atoll.model.network import Network, Switch
+from atoll.model.plan import Plan
+from atoll.openflow.client import Controller
+
+# A controller that cannot stay up is a fault to report, not to hide by restarting for ever.
+_RESTARTS = 3
+_RESTART_WINDOW_S = 60.0
+
+_COUNT_EVERY_S = 5.0
+_READ_EVERY = 6  # counts: 30 s
+
+# A channel that breaks this often is left alone until it has held for a while: each repair would be cut off half-way.
+_FLAPS = 3
+_FLAP_WINDOW_S = 60.0
+_CALM_S = 5.0
+
+_CHANGES_TOLD = 3
+
+Note = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class _Channel:
+    """What is remembered of one switch's connection."""
+
+    up: bool = True
+    lost_s: float = 0.0  # when it was lost last
+    losses: deque[float] = field(default_factory=deque[float])
+    repair: asyncio.Task[None] | None = None
+
+
+class Reconciler:
+    """The switches of a lab and the plan they are kept at. ``run`` keeps them; ``apply`` gives them another plan.
+
+    ``start``: makes a controller that all switches are connected to. ``note``: told what happened and what was done.
+    """
+
+    def __init__(
+        self, controller: Controller, network: Network, start: Callable[[], Awaitable[Controller]], note: Note
+    ) -> None:
+        self.controller = controller
+        self.plan: Plan | None = None
+        self._network = network
+        self._start = start
+        self._note = note
+        self._changing = asyncio.Lock()
+        self._channels = {switch.dpid: _Channel() for switch in network.switches}
+        self._restarts: deque[float] = deque()
+        self._settled = asyncio.Event()
+        self._settled.set()
+        controller.on_event = self._take
+
+    async def apply(self, plan: Plan, *, dry_run: bool = False) -> tuple[Change, ...]:
+        """Bring the switches to a plan and keep them there; as ``apply_flows``."""
+        async with self._changing:
+            changes = await apply_flows(self.controller, self._network, plan, dry_run)
+            if not dry_run:
+                self.plan = plan
+        return changes
+
+    async def settled(self) -> None:
+        """Wait until the controller, if it was being restarted, has repaired the switches."""
+        await self._settled.wait()
+
+    async def run(self) -> str:
+        """Keep the switches at the plan; returns, with the reason, when that is not possible any more."""
+        looking = asyncio.create_task(self._look_now_and_then())
+        try:
+            while True:
+                await self.controller.closed
+                self._settled.clear()
+                now = time.monotonic()
+                self._restarts.append(now)
+                if _within(self._restarts, now, _RESTART_WINDOW_S) > _RESTARTS:
+                    return f"the controller ended {len(self._restarts)} times within {_RESTART_WINDOW_S:g} s"
+                try:
+                    await self._restart()
+                except LabError as error:
+                    return f"the controller could not be restarted: {error}"
+                self._settled.set()
+        finally:
+            looking.cancel()
+            for channel in self._channels.values():
+                if channel.repair is not None:
+                    channel.repair.cancel()
+
+    async def _restart(self) -> None:
+        self._note("the controller died: starting it again; the switches keep forwarding")
+        self.controller = await self._start()
+        self.controller.on_event = self._take
+        for channel in self._channels.values():
+            channel.up = True
+        changes: tuple[Change, ...] = ()
+        async with self._changing:
+            if self.plan is not None:
+                changes = await apply_flows(self.controller, self._network, self.plan)
+        self._note(f"controller restarted; {_told(changes)}")
+
+    # Switches that go and come
+
+    def _take(self, event: dict[str, Any]) -> None:
+        """An event of the controller."""
+        if event["type"] == "error":
+            self._note(f"{self._name(event['dpid'])}: {event['message']}")
+        channel = self._channels.get(event.get("dpid") or 0)
+        if event["type"] != "switch" or channel is None:
+            return
+        now = time.monotonic()
+        name = self._name(event["dpid"])
+        if channel.repair is not None:
+            channel.repair.cancel()
+            channel.repair = None
+        if event["state"] == "down":
+            channel.up = False
+            channel.lost_s = now
+            channel.losses.append(now)
+            losses = _within(channel.losses, now, _FLAP_WINDOW_S)
+            if losses <= _FLAPS:
+                self._note(f"{name} lost its control channel; it goes on forwarding by what it holds")
+            elif losses == _FLAPS + 1:
+                self._note(f"{name}: its control channel flaps; it is looked at when it has held for {_CALM_S:g} s")
+            return
+        away_s = 0.0 if channel.up else now - channel.lost_s
+        channel.up = True
+        wait_s = _CALM_S if _within(channel.losses, now, _FLAP_WINDOW_S) > _FLAPS else 0.0
+        channel.repair = asyncio.create_task(self._repair_returned(event["dpid"], away_s, wait_s))
+
+    async def _repair_returned(self, dpid: int, away_s: float, wait_s: float) -> None:
+        await asyncio.sleep(wait_s)
+        switch = next(switch for switch in self._network.switches if switch.dpid == dpid)
+        await self._repair(switch, f"connected again after {away_s:.1f} s", tell_nothing=True)
+
+    def _name(self, dpid: int | None) -> str:
+        for switch in self._network.switches:
+            if switch.dpid == dpid:
+                return switch.name
+        return "a switch" if dpid is None else f"a switch of datapath id {dpid}, which lab.yaml does not have"
+
+    # What happens behind our back
+
+    async def _look_now_and_then(self) -> None:
+        looks = 0
+        while True:
+            await asyncio.sleep(_COUNT_EVERY_S)
+            looks += 1
+            for switch in self._network.switches:
+                if self.plan is None or not self._channels[switch.dpid].up or self._changing.locked():
+                    continue
+                with contextlib.suppress(LabError):  # it, or the controller, is just going: that is noticed elsewhere
+                    if looks % _READ_EVERY == 0:
+                        await self._repair(switch, "compared with the plan", tell_nothing=False)
+                    elif reason := await self._wrong_number(switch, self.plan):
+                        await self._repair(switch, reason, tell_nothing=False)
+
+    async def _wrong_number(self, switch: Switch, plan: Plan) -> str | None:
+        held = await self.controller.count(switch.dpid, await table_of(self.controller, switch))
+        wanted = Counter(entry.switch for entry in plan.flows)[switch.name]
+        return None if held == wanted else f"holds {held} entries where the plan has {wanted}"
+
+    async def _repair(self, switch: Switch, reason: str, *, tell_nothing: bool) -> None:
+        try:
+            async with self._changing:
+                if self.plan is None:
+                    return
+                changes = await apply_flows(self.controller, self._network, self.plan, only={switch.name})
+        except LabError as error:
+            self._note(f"{switch.name} {reason}, but could not be repaired: {error}")
+            return
+        if changes or tell_nothing:
+            self._note(f"{switch.name} {reason}; {_told(changes)}")
+
+
+def _within(moments: deque[float], now: float, window_s: float) -> int:
+    """How many moments lie within the window before now; older ones are forgotten."""
+    while moments and now - moments[0] >= window_s:
+        moments.popleft()
+    return len(moments)
+
+
+def _told(changes: tuple[Change, ...]) -> str:
+    if not changes:
+        return "nothing was amiss"
+    first = ", ".join(f"{change.action} '{change.entry.why or change.entry}'" for change in changes[:_CHANGES_TOLD])
+    more = f" and {len(changes) - _CHANGES_TOLD} more" if len(changes) > _CHANGES_TOLD else ""
+    return f"{len(changes)} flow entries repaired: {first}{more}"
