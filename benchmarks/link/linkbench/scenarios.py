@@ -8,6 +8,7 @@ from linkbench import classes, delay, joint, rate, throughput
 from linkbench.measurement import Measurement
 
 ENGINE = "engine"
+_WITHOUT_LOSS = (throughput.GIGABIT, throughput.FASTEST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +30,16 @@ SCENARIOS = {
     scenario.name: scenario
     for scenario in (
         Scenario(
-            "throughput", "What passes without loss?", throughput.CASES, (ENGINE, "tbf", "rattan"),
-            throughput.measure, 5.0, 0.5, throughput.CASES[:2],
+            "throughput", "What passes without loss?", _WITHOUT_LOSS, (ENGINE, "tbf", "rattan"),
+            throughput.measure, 3.0, 0.5, _WITHOUT_LOSS,
+        ),
+        Scenario(
+            "limit", "Where does that end?", tuple(throughput.BEYOND), (ENGINE,),
+            throughput.measure, 3.0, 0.5, (),
         ),
         Scenario(
             "delay", "How exact is the delay of each packet?", tuple(delay.LOADS), (ENGINE, "rattan"),
-            delay.measure, 10.0, 1.0, tuple(delay.LOADS), inside=("idle", "16 Mbit/s"),
+            delay.measure, 6.0, 1.0, tuple(delay.LOADS), inside=("idle", "16 Mbit/s"),
         ),
         Scenario(
             "rate", "How exact is the rate?", tuple(rate.RATES), (ENGINE, "tbf", "rattan"),
@@ -42,11 +47,11 @@ SCENARIOS = {
         ),
         Scenario(
             "joint", "Do rate, queue and delay hold together?", tuple(joint.LINKS), (ENGINE, "rattan"),
-            joint.measure, 8.0, 1.5, ("30 kB at 8 Mbit/s",), inside=("30 kB at 8 Mbit/s", "100 kB at 16 Mbit/s"),
+            joint.measure, 6.0, 1.5, ("30 kB at 8 Mbit/s",), inside=("30 kB at 8 Mbit/s", "100 kB at 16 Mbit/s"),
         ),
         Scenario(
             "classes", "How exact are 64 delay classes?", (classes.CASE,), (ENGINE,),
-            classes.measure, 10.0, 0.5, (classes.CASE,),
+            classes.measure, 6.0, 0.5, (classes.CASE,),
         ),
     )
 }  # fmt: skip

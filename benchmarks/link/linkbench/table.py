@@ -38,6 +38,13 @@ COLUMNS: dict[str, Sequence[Column]] = {
         _LATENESS,
         Column("sender held up ms", "sender_held_up_ms", 1),
     ),
+    "limit": (
+        Column("kpps", "forward_kpps", 1),
+        Column("lost", "lost_packets"),
+        Column("overload", "box_overloaded"),
+        _CPU,
+        _LATENESS,
+    ),
     "delay": (*_ERRORS, Column("lost", "lost_packets"), _CPU, _LATENESS),
     "rate": (
         Column("mean Mbit/s", "mean_mbit_s", 3),

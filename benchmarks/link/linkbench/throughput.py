@@ -9,7 +9,7 @@ from linkbench.probe import HEADER_BYTES
 
 GIGABIT = "1514-byte frames, 1000 + 100 Mbit/s"
 SMALL = {f"64-byte frames, {kpps} kpps": kpps * 1000 for kpps in (320, 400, 500)}
-CASES = (GIGABIT, *SMALL)
+FASTEST, *BEYOND = SMALL
 
 _DELAY_NS = 250 * MS
 _QUEUE_BYTES = 4_000_000
