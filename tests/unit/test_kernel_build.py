@@ -18,7 +18,7 @@ from atoll_emulation.uml.cache import cache_directory, kernel_status
 from atoll_emulation.uml.kernel import find_virtual_kernel
 from atoll_emulation.uml.recipe import CONFIG, OPTIONAL, PATCHES, missing_options, recipe_hash
 from atoll_emulation.uml.source import find_source
-from tests.lab.sandbox import ATOLL, tools_without
+from tests.lab.sandbox import ATOLL, NOBODY, Sandbox, open_to_others, tools_without
 
 # What a kernel's Makefile does, as far as a build looks at it: `make -C SOURCE O=OBJECTS ARCH=um TARGET`.
 MAKEFILE = """
@@ -215,3 +215,15 @@ def test_the_verb_builds_tells_and_finds(tmp_path: Path, cache: Path) -> None:
     assert atoll_kernel("build").stderr == ""  # there already
     assert atoll_kernel("where").stdout == f"{cache}/6.1.7-{recipe_hash()}/linux\n"
     assert atoll_kernel("status", "--json").stdout.startswith('{"state": "built"')
+
+
+@pytest.mark.lab
+def test_a_plain_user_builds_in_a_cache_of_their_own(tmp_path: Path) -> None:
+    open_to_others(tmp_path)
+    source = archive(tmp_path)
+    with Sandbox(tmp_path, user=NOBODY) as sandbox:
+        done = sandbox.run("env", f"XDG_CACHE_HOME={tmp_path}/cache", ATOLL, "kernel", "build", "--source", source)
+        sandbox.wait_clean()
+    assert done.returncode == 0, done.stderr
+    built = kernel_status().directory
+    assert {(path.owner(), path.stat().st_size > 0) for path in built.iterdir()} == {("nobody", True)}
