@@ -63,7 +63,7 @@ class Switches:
         words = ["ovs-vsctl", f"--db=unix:{self.environment['OVS_RUNDIR']}/db.sock"]
         for bridge in bridges or [f"br{number}" for number in DPIDS]:
             words += ["--", "set-controller", bridge, f"tcp:127.0.0.1:{port}"]
-            words += ["--", "set", "controller", bridge, "connection_mode=out-of-band"]
+            words += ["--", "set", "controller", bridge, "connection_mode=out-of-band", "max_backoff=1000"]
         self.run(*words)
 
     def clear(self) -> None:
