@@ -243,6 +243,14 @@ def status(json: Json = False) -> None:
     print_status(as_json=json)
 
 
+@app.command(epilog="Example: atoll switches --json")
+def switches(json: Json = False) -> None:
+    """List the lab's switches: who they say they are, whether they are connected, what they hold."""
+    from atoll.cli.switches import print_switches
+
+    print_switches(as_json=json)
+
+
 @app.command(epilog="Example: echo nodes | atoll shell")
 def shell() -> None:
     """Open Mininet's CLI on the lab that is up; what is piped in is run as its script."""

@@ -49,6 +49,14 @@ class KeeperClient:
         async with self._session.get("http://keeper/status") as response:
             return await _object(response)
 
+    async def switches(self) -> list[Line]:
+        """The lab's switches as they are now. Raises RefusedError when no lab is up."""
+        async with self._session.get("http://keeper/switches") as response:
+            answer = await _object(response)
+            if response.status != 200:
+                raise RefusedError(answer["error"])
+            return answer["switches"]
+
     async def stream(self, path: str, body: Any, on_line: Callable[[Line], None]) -> Line:
         """POST a request; hands on every line of its answer; returns the ``done`` line.
 

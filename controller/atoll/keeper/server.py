@@ -21,6 +21,7 @@ from typing import Any
 
 from aiohttp import web
 
+from atoll.control.inventory import switch_reports
 from atoll.experiment.calibrate import calibrate
 from atoll.experiment.request import create_run
 from atoll.experiment.run import Run
@@ -35,6 +36,7 @@ from atoll.model.plan import Backend
 from atoll.model.switch import Runtime
 
 _MAX_BODY = 16 * 1024 * 1024
+_NO_LAB = "no lab is up; `atoll up LAB` starts one"
 _SHUTDOWN_S = 2.0
 
 Emit = Callable[[dict[str, Any]], None]
@@ -59,6 +61,7 @@ class Keeper:
         app.add_routes(
             [
                 web.get("/status", self._status),
+                web.get("/switches", self._switches),
                 web.post("/up", self._up),
                 web.post("/apply", self._apply),
                 web.post("/run", self._run),
@@ -93,6 +96,12 @@ class Keeper:
 
     async def _status(self, _: web.Request) -> web.Response:
         return web.json_response(self._describe())
+
+    async def _switches(self, _: web.Request) -> web.Response:
+        if self._testbed is None:
+            return web.json_response({"error": _NO_LAB}, status=409)
+        reports = await switch_reports(self._testbed.controller, self._testbed.network)
+        return web.json_response({"switches": to_json(reports)})
 
     def _describe(self) -> dict[str, Any]:
         testbed = self._testbed
@@ -193,8 +202,7 @@ class Keeper:
     def _require_lab(self, network: Network) -> Testbed:
         testbed = self._testbed
         if testbed is None:
-            msg = "no lab is up; `atoll up LAB` starts one"
-            raise LabError(msg)
+            raise LabError(_NO_LAB)
         if testbed.failed.done():
             raise LabError(testbed.failed.result())
         if testbed.network != network:
