@@ -95,6 +95,7 @@ def _scratch(cache: Path) -> Generator[Path]:
 
 
 def _build_in(scratch: Path, archive: Path, progress: Progress) -> Path:
+    recipe = recipe_hash()
     source, objects, result = (scratch / name for name in ("source", "objects", "result"))
     for directory in (source, objects, result):
         directory.mkdir()
@@ -123,13 +124,13 @@ def _build_in(scratch: Path, archive: Path, progress: Progress) -> Path:
     release = (objects / "include" / "config" / "kernel.release").read_text().strip()
     facts = {
         "release": release,
-        "recipe": recipe_hash(),
+        "recipe": recipe,
         "source": archive.name,
         "compiler": compiler,
         "built": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     (result / "kernel.json").write_text(json.dumps(facts, indent=1) + "\n")
-    return _keep(result, scratch.parent / f"{release.partition('-')[0]}-{recipe_hash()}")
+    return _keep(result, scratch.parent / f"{release.partition('-')[0]}-{recipe}")
 
 
 def _compile(tools: "_Tools", make: Sequence[str], progress: Progress) -> None:
