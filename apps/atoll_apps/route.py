@@ -87,17 +87,13 @@ def routes(network: Network, experiment: Experiment, layout: Layout) -> tuple[Ro
 
 def carried(network: Network, experiment: Experiment) -> dict[Traffic, str]:
     """The name of the chain that carries each kind of traffic between each two hosts."""
-    kinds = (*Protocol, None) if any(chain.carries.protocol for chain in experiment.branches) else (None,)
     pairs = product(network.world_hosts, network.island_hosts)
-    if not experiment.branches:
-        return {(world.name, island.name, None): experiment.chain.name for world, island in pairs}
-    chains = experiment.chains
+    if not any(chain.carries.protocol for chain in experiment.branches):
+        return {(w.name, i.name, None): experiment.carrier(w.address, i.address).name for w, i in pairs}
     return {
-        (world.name, island.name, kind): next(
-            chain.name for chain in chains if chain.carries.takes(world.address, island.address, kind)
-        )
+        (world.name, island.name, kind): experiment.carrier(world.address, island.address, kind).name
         for world, island in pairs
-        for kind in kinds
+        for kind in (*Protocol, None)
     }
 
 

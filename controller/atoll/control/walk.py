@@ -50,9 +50,13 @@ Step = Matched | Reached
 
 
 class Tables:
-    """The switches of a network with the entries they hold, its trunks, machines and boxes."""
+    """The switches of a network with the entries they hold, its trunks, machines and boxes.
 
-    def __init__(self, network: Network, entries: Iterable[FlowEntry]) -> None:
+    ``strict`` False: of several entries that may apply the first one does, as on some switch it would.
+    """
+
+    def __init__(self, network: Network, entries: Iterable[FlowEntry], *, strict: bool = True) -> None:
+        self._strict = strict
         self._entries: dict[tuple[str, int], list[FlowEntry]] = defaultdict(list)
         for entry in sorted(entries, key=lambda entry: -entry.priority):
             self._entries[entry.switch, entry.match.in_port].append(entry)
@@ -105,7 +109,7 @@ class Tables:
     def _best(self, frame: Frame, at: PortRef) -> FlowEntry | None:
         found = [entry for entry in self._entries[at.switch, at.port] if matches(entry.match, frame)]
         best = [entry for entry in found if entry.priority == found[0].priority]
-        if len({entry.actions for entry in best}) > 1:
+        if self._strict and len({entry.actions for entry in best}) > 1:
             raise PlanError(f"either of these may apply to {_words(frame)} at {at}: {best[0]}; {best[1]}")
         return best[0] if best else None
 

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Swaps, tried packet by packet on a model of the tables, in every state that a swap goes through."""
+
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import groupby, product
+
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from atoll.control.diff import diff
+from atoll.control.swap import Stage, StageKind, Swap, plan_swap
+from atoll.control.walk import Frame, Reached, Tables
+from atoll.model.errors import PlanError
+from atoll.model.experiment import Experiment
+from atoll.model.flow import FlowEntry, Match
+from atoll.model.layout import Layout
+from atoll.model.network import Network, PortRef
+from atoll_apps.steering import flow_entries, steer
+from tests.property.labs import experiments, laboratories
+
+_quick = settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+)
+
+Path = tuple[tuple[str, int | None], ...]
+_Identity = tuple[str, int, Match]
+
+
+@dataclass
+class Case:
+    """A swap in a random lab, from a version that may itself be the result of one."""
+
+    network: Network
+    old: Experiment
+    new: Experiment
+    swap: Swap
+    before: tuple[FlowEntry, ...]
+
+
+@st.composite
+def swaps(draw: st.DrawFn) -> Case:
+    """Swaps of chains, branches and latencies that are not refused."""
+    network = draw(laboratories(gathered=draw(st.booleans())))
+    first, second = draw(experiments(network)), draw(experiments(network))
+    if draw(st.booleans()):
+        second = replace(second, latency=first.latency, branches=first.branches)
+    layout = Layout()
+    try:
+        layout = steer(network, first, layout).layout
+        swap = plan_swap(network, first, layout, second)
+        if draw(st.booleans()):  # and on to a third one, or back
+            third = draw(st.sampled_from([first, draw(experiments(network))]))
+            first, second, layout = second, third, swap.layout
+            swap = plan_swap(network, first, layout, second)
+    except PlanError:
+        assume(False)
+        raise
+    return Case(network, first, second, swap, flow_entries(network, first, layout))
+
+
+@_quick
+@given(swaps(), st.integers(0, 2**32))
+def test_every_packet_sees_the_old_version_or_the_new_one_in_every_state(case: Case, seed: int) -> None:
+    """Packets that set out in one state and go on in a later one included, wherever they were in between."""
+    network, shuffle = case.network, random.Random(seed)
+    table = {_identity(entry): entry for entry in case.before}
+    for _, phase in groupby(case.swap.stages, key=lambda stage: stage.subject):
+        states = list(_states(list(phase), table, shuffle))
+        old, new = Tables(network, table.values()), Tables(network, states[-1][1])
+        for start, frame in _packets(network, case):
+            allowed = [_path(model.seen(frame, start)) for model in (old, new)]
+            before, after = list(_places(old, frame, start)), list(_places(new, frame, start))
+            for kind, state in states:
+                model = Tables(network, shuffle.sample(state, len(state)), strict=False)
+                gone, come = kind is StageKind.COLLECT, kind is not StageKind.INSTALL
+                assert _path(model.seen(frame, start)) in (allowed[1:] if gone else allowed if come else allowed[:1])
+                for at, carried, came_by in (*(() if gone else before), *(after if come else ())):
+                    assert _path((*came_by, *model.seen(carried, at))) in allowed
+        table = {_identity(entry): entry for entry in states[-1][1]}
+    assert diff(flow_entries(network, case.new, case.swap.layout), table.values()) == ()
+
+
+def _states(
+    phase: list[Stage], table: dict[_Identity, FlowEntry], shuffle: random.Random
+) -> Iterator[tuple[StageKind, list[FlowEntry]]]:
+    """Two tables within each stage and the one after it, with the stage."""
+    table = dict(table)
+    for stage in phase:
+        add = sorted(shuffle.sample(stage.add, len(stage.add)), key=lambda entry: -entry.priority)
+        delete = sorted(shuffle.sample(stage.delete, len(stage.delete)), key=lambda entry: entry.priority)
+        changes = [(entry, True) for entry in add] + [(entry, False) for entry in delete]
+        shown = {shuffle.randint(1, len(changes)), shuffle.randint(1, len(changes)), len(changes)} if changes else {0}
+        for count, (entry, put) in enumerate(changes, start=1):
+            if put:
+                table[_identity(entry)] = entry
+            else:
+                del table[_identity(entry)]
+            if count in shown:
+                yield stage.kind, list(table.values())
+    yield phase[-1].kind, list(table.values())
+
+
+def _identity(entry: FlowEntry) -> _Identity:
+    return entry.switch, entry.priority, entry.match
+
+
+def _packets(network: Network, case: Case) -> Iterator[tuple[PortRef, Frame]]:
+    """A frame of each kind that some chain is chosen by, between each two hosts, in both directions."""
+    protocols = (1, 6) if case.old.branches or case.new.branches else (132,)
+    for world, island, number in product(network.world_hosts, network.island_hosts, protocols):
+        for src, dst in ((world, island), (island, world)):
+            yield src.interface.attached, Frame(src.address, dst.address, None, number)
+
+
+def _places(model: Tables, frame: Frame, start: PortRef) -> Iterator[tuple[PortRef, Frame, tuple[Reached, ...]]]:
+    """Where the packet enters the switches, at its host and behind every box, with what it came to before."""
+    at: PortRef | None = start
+    came_by: tuple[Reached, ...] = ()
+    while at is not None:
+        yield at, frame, came_by
+        steps = [step for step in model.walk(frame, at, through_boxes=False) if isinstance(step, Reached)]
+        came_by = (*came_by, *steps)
+        onward = next((step for step in steps if step.port in model.exits), None)
+        at, frame = (model.exits[onward.port], onward.frame) if onward else (None, frame)
+
+
+def _path(seen: Iterable[Reached]) -> Path:
+    """What a packet came to, a delay box with its class; taps last: a copy may come before the packet's next box."""
+    names = [(step.name, step.frame.vlan if step.name.startswith("d") else 0) for step in seen]
+    taps = sorted(each for each in names if each[0].startswith("t"))
+    return (*(each for each in names if not each[0].startswith("t")), *taps)
