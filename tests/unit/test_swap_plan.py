@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a swap asks for, in the full-size laboratory, and how it says what cannot be changed under traffic."""
+
+import time
+from dataclasses import replace
+from ipaddress import IPv4Network
+from pathlib import Path
+
+import pytest
+
+from atoll.control.plan import make_plan
+from atoll.control.swap import SLACK_NS, StageKind, Subject, Swap, chain_drain_ns, plan_swap
+from atoll.model.errors import PlanError
+from atoll.model.experiment import Carried, Chain, Experiment, Protocol, Trace, TraceRow
+from atoll.model.layout import Layout
+from atoll.model.load import load_experiment
+from atoll.model.network import BoxKind, Forwarding, Network
+from atoll.model.units import Duration, Rate
+
+HOME = Layout()
+WHOLE = ("tap-1", "pep-w", "tap-2", "coder-w", "tap-3", "sat", "tap-4", "coder-i", "pep-i", "tap-5")
+BARE = ("tap-1", "sat", "tap-5")
+SPLIT = ("tap-1", "pep-w", "sat", "pep-i", "tap-5")
+
+
+@pytest.fixture(scope="module")
+def lab(project: Path) -> tuple[Network, Experiment]:
+    """The full-size laboratory with every box in the chain."""
+    return load_experiment(project / "examples" / "laboratory.yaml")
+
+
+def with_chain(experiment: Experiment, *hops: str) -> Experiment:
+    """The experiment with another chain."""
+    return replace(experiment, chain=replace(experiment.chain, hops=hops))
+
+
+def stages(swap: Swap) -> list[StageKind]:
+    """What happens, in order."""
+    return [stage.kind for stage in swap.stages]
+
+
+def test_the_full_laboratory_is_planned_in_a_second(lab: tuple[Network, Experiment]) -> None:
+    """A bound that a busy machine keeps, too: a plan takes some hundredths of a second."""
+    network, experiment = lab
+    assert len(network.with_role(network.hosts[0].role)) == 22
+    began = time.process_time()
+    assert len(make_plan(network, experiment).flows) > 400
+    assert time.process_time() - began < 1
+
+
+def test_the_same_again_is_no_swap(lab: tuple[Network, Experiment]) -> None:
+    """Neither stages nor another layout; settings of links and traffic are no business of the switches."""
+    network, experiment = lab
+    slower = replace(experiment, links=tuple(replace(link, to_island=link.to_world) for link in experiment.links))
+    assert plan_swap(network, experiment, HOME, slower) == Swap((), HOME, ())
+
+
+def test_new_boxes_are_installed_probed_and_turned_to(lab: tuple[Network, Experiment]) -> None:
+    """Between the bare link and one with PEPs the edge turns, at every server's class and every client's port."""
+    network, experiment = lab
+    swap = plan_swap(network, with_chain(experiment, *BARE), HOME, with_chain(experiment, *SPLIT))
+    kinds = [StageKind.INSTALL, StageKind.PROBE, StageKind.SHIFT, StageKind.DRAIN, StageKind.COLLECT]
+    assert stages(swap) == kinds
+    _, probe, shift, drain, _ = swap.stages
+    assert [each.entry for each in probe.probes] == list(shift.add)
+    assert len(shift.add) == 22 + 2 + 107  # classes, undelayed world hosts, island hosts
+    assert {each.dst for each in probe.probes if each.src == "ws"} == {"pi1"}
+    # 600 kB at 16 Mbit/s, to the world, and 250 ms
+    assert drain.wait_ns == 300_000_000 + 250_000_000 + SLACK_NS
+
+
+def test_transparent_boxes_are_shared_by_tag_and_the_way_back_needs_none(lab: tuple[Network, Experiment]) -> None:
+    """The satellite emulator stays; frames of the new version carry a tag in it until the next swap."""
+    network, experiment = lab
+    bare, split = with_chain(experiment, *BARE), with_chain(experiment, *SPLIT)
+    there = plan_swap(network, bare, HOME, split)
+    assert [tag.box for tag in there.layout.boxes] == ["sat"]
+    back = plan_swap(network, split, there.layout, bare)
+    assert back.layout == HOME
+
+
+def test_what_both_versions_begin_with_stays_as_it_is(lab: tuple[Network, Experiment]) -> None:
+    """Coders come between PEPs: packets turn where they leave the PEPs, nothing changes at the hosts."""
+    network, experiment = lab
+    new = with_chain(experiment, "tap-1", "pep-w", "coder-w", "sat", "coder-i", "pep-i", "tap-5")
+    swap = plan_swap(network, with_chain(experiment, *SPLIT), HOME, new)
+    shift = next(stage for stage in swap.stages if stage.kind is StageKind.SHIFT)
+    assert {(entry.switch, entry.match.in_port) for entry in shift.add} == {("sw-c", 12), ("sw-c", 19)}
+    assert swap.layout.spare == ()
+
+
+def test_reordered_routed_boxes_take_their_spare_legs(lab: tuple[Network, Experiment]) -> None:
+    """Inside such a box packets of both versions lose their tags; they leave it by different ports."""
+    network, experiment = lab
+    old, new = (
+        with_chain(experiment, "pep-w", "coder-w", "sat", "tap-5"),
+        with_chain(experiment, "coder-w", "pep-w", "sat", "tap-5"),
+    )
+    swap = plan_swap(network, old, HOME, new)
+    assert swap.layout.spare
+    poor = replace(network, boxes=tuple(replace(box, spare=None) for box in network.boxes))
+    with pytest.raises(PlanError) as refusal:
+        plan_swap(poor, old, HOME, new)
+    assert "leave routed box 'pep-w' alike, which keeps no tag, and it has no spare legs" in str(refusal.value)
+    assert "give it 'spare: {world: .., island: ..}' in the lab" in str(refusal.value)
+    assert len(str(refusal.value).splitlines()) == 1
+
+
+def test_a_latency_change_is_one_change_of_flow_in_each_direction(lab: tuple[Network, Experiment]) -> None:
+    """One entry at the server's port, one where frames leave the chain for it; both replaced in place."""
+    network, experiment = lab
+    latency = tuple((host, "rtt-298" if host == "w1" else name) for host, name in experiment.latency)
+    swap = plan_swap(network, experiment, HOME, replace(experiment, latency=latency))
+    assert {stage.subject for stage in swap.stages} == {Subject.LATENCY}
+    shift = next(stage for stage in swap.stages if stage.kind is StageKind.SHIFT)
+    assert len(shift.add) == 2
+    assert shift.delete == ()
+    drain = next(stage for stage in swap.stages if stage.kind is StageKind.DRAIN)
+    assert drain.wait_ns == 149_000_000 + SLACK_NS  # the slowest class in use, one way
+
+
+def test_a_branch_is_split_off_and_comes_back(lab: tuple[Network, Experiment]) -> None:
+    """Half of the island goes through the coders from now on; its packets in the link still come out the old way."""
+    network, experiment = lab
+    bare = with_chain(experiment, *BARE)
+    coded = Chain("coded", ("tap-1", "coder-w", "sat", "coder-i", "tap-5"), Carried(island=IPv4Network("10.20.0.0/25")))
+    there = plan_swap(network, bare, HOME, replace(bare, branches=(coded,)))
+    assert {tag.chain for tag in there.layout.boxes} == {"coded"}
+    back = plan_swap(network, replace(bare, branches=(coded,)), there.layout, bare)
+    assert back.layout == HOME
+    udp = Chain("udp", BARE, Carried(protocol=Protocol.UDP))
+    assert (
+        plan_swap(network, bare, HOME, replace(bare, branches=(udp,))).layout == HOME
+    )  # the same way: nothing to tell
+
+
+def test_connections_through_stateful_boxes_are_counted_as_moved(lab: tuple[Network, Experiment]) -> None:
+    """A bring-your-own PEP that comes into the chain or leaves it breaks connections; one that stays does not."""
+    network, experiment = lab
+    boxes = tuple(
+        replace(box, kind=BoxKind.EXTERNAL, forwarding=Forwarding.ROUTED, stateful=True)
+        if box.name.startswith("pep")
+        else box
+        for box in network.boxes
+    )
+    network = replace(network, boxes=boxes)
+    bare, split = with_chain(experiment, *BARE), with_chain(experiment, *SPLIT)
+    assert plan_swap(network, bare, HOME, split).moved == ("pep-w", "pep-i")
+    coders = with_chain(experiment, "tap-1", "pep-w", "coder-w", "sat", "pep-i", "tap-5")
+    assert plan_swap(network, split, HOME, coders).moved == ()
+
+
+def test_drain_of_a_link_that_follows_a_trace(lab: tuple[Network, Experiment]) -> None:
+    """The slowest rate, the longest delay, the longest pause."""
+    _, experiment = lab
+    rows = (
+        TraceRow(Duration(0), rate=Rate(4_000_000)),
+        TraceRow(Duration(10**9), rate=Rate(0)),
+        TraceRow(Duration(3 * 10**9), delay=Duration(400_000_000)),
+    )
+    (link,) = experiment.links
+    traced = replace(link, to_island=replace(link.to_island, trace=Trace("rain.csv", rows)))
+    drain = chain_drain_ns(replace(experiment, links=(traced,)), experiment.chain)
+    assert drain == 1_200_000_000 + 400_000_000 + 2_000_000_000 + SLACK_NS
+    assert chain_drain_ns(experiment, replace(experiment.chain, hops=("pep-w",))) == SLACK_NS
