@@ -7,11 +7,12 @@ side of the comparison.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Times = NDArray[np.float64]
+Times = NDArray[np.floating[Any]]
 
 
 def departures_ns(arrivals_ns: Times, packet_bytes: NDArray[np.int64], rate_bit_s: int, delay_ns: int) -> Times:
@@ -23,7 +24,7 @@ def departures_ns(arrivals_ns: Times, packet_bytes: NDArray[np.int64], rate_bit_
     service_ns = packet_bytes * (8e9 / rate_bit_s)
     through_ns = np.cumsum(service_ns)
     begin_ns = np.maximum.accumulate(arrivals_ns - (through_ns - service_ns))
-    return (begin_ns + through_ns + delay_ns).astype(np.float64)
+    return begin_ns + through_ns + delay_ns
 
 
 @dataclass(frozen=True, slots=True)

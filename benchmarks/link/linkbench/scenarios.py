@@ -31,15 +31,15 @@ SCENARIOS = {
     for scenario in (
         Scenario(
             "throughput", "What passes without loss?", _WITHOUT_LOSS, (ENGINE, "tbf", "rattan"),
-            throughput.measure, 3.0, 0.5, _WITHOUT_LOSS,
+            throughput.measure, 2.0, 0.5, _WITHOUT_LOSS,
         ),
         Scenario(
             "limit", "Where does that end?", tuple(throughput.BEYOND), (ENGINE,),
-            throughput.measure, 3.0, 0.5, (),
+            throughput.measure, 2.0, 0.5, (),
         ),
         Scenario(
             "delay", "How exact is the delay of each packet?", tuple(delay.LOADS), (ENGINE, "rattan"),
-            delay.measure, 6.0, 1.0, tuple(delay.LOADS), inside=("idle", "16 Mbit/s"),
+            delay.measure, 5.0, 1.0, tuple(delay.LOADS), inside=("idle", "16 Mbit/s"),
         ),
         Scenario(
             "rate", "How exact is the rate?", tuple(rate.RATES), (ENGINE, "tbf", "rattan"),
@@ -47,11 +47,11 @@ SCENARIOS = {
         ),
         Scenario(
             "joint", "Do rate, queue and delay hold together?", tuple(joint.LINKS), (ENGINE, "rattan"),
-            joint.measure, 6.0, 1.5, ("30 kB at 8 Mbit/s",), inside=("30 kB at 8 Mbit/s", "100 kB at 16 Mbit/s"),
+            joint.measure, 5.0, 1.5, ("30 kB at 8 Mbit/s",), inside=("30 kB at 8 Mbit/s", "100 kB at 16 Mbit/s"),
         ),
         Scenario(
             "classes", "How exact are 64 delay classes?", (classes.CASE,), (ENGINE,),
-            classes.measure, 6.0, 0.5, (classes.CASE,),
+            classes.measure, 5.0, 0.5, (classes.CASE,),
         ),
     )
 }  # fmt: skip
