@@ -15,6 +15,7 @@ from atoll.cli.link import link
 from atoll.cli.options import PlainArguments, whole
 from atoll.cli.traces import traces
 from atoll.model.errors import AtollError
+from atoll.model.experiment import Protocol
 from atoll.model.plan import Backend
 from atoll.model.switch import Runtime
 
@@ -115,6 +116,22 @@ def plan(
 
     boxes = place_backend(on, backend)
     print_plan(experiment_with(experiment, seed, duration, settings or ()), boxes, as_json=json)
+
+
+@app.command(epilog="Example: atoll trace examples/geo.yaml w1 i1")
+def trace(
+    experiment: ExperimentFile,
+    src: Annotated[str, typer.Argument(help="host that sends", metavar="SRC")],
+    dst: Annotated[str, typer.Argument(help="host at the other end", metavar="DST")],
+    protocol: Annotated[
+        Protocol, typer.Option(help="of the packet; it may decide which chain it takes")
+    ] = Protocol.TCP,
+    json: Json = False,
+) -> None:
+    """Show the way of a packet: switches with their flow entries, boxes, taps, delays."""
+    from atoll.cli.trace import print_trace
+
+    raise typer.Exit(print_trace(experiment, src, dst, protocol, as_json=json))
 
 
 @app.command(epilog="Example: atoll up examples/geo.yaml")

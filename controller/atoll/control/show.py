@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any, cast
 
+from atoll.control.columns import columns
 from atoll.control.diff import Change
 from atoll.model.flow import FlowEntry, describe_actions
 from atoll.model.plan import HostSettings, InterfaceSettings, JobSpec, PathCheck, Plan
@@ -32,10 +33,20 @@ def changes_text(changes: Iterable[Change]) -> str:
 
 
 def _switches(flows: Iterable[FlowEntry]) -> Iterator[str]:
-    for switch, entries in groupby(flows, key=lambda entry: entry.switch):
-        rows = [(str(entry.match), describe_actions(entry.actions), entry.why) for entry in entries]
+    every = list(flows)
+    ranked = len({entry.priority for entry in every}) > 1
+    for switch, entries in groupby(every, key=lambda entry: entry.switch):
+        rows = [
+            (
+                *((f"priority {entry.priority}",) if ranked else ()),
+                str(entry.match),
+                describe_actions(entry.actions),
+                entry.why,
+            )
+            for entry in entries
+        ]
         yield f"  {switch} ({len(rows)})"
-        yield from _columns(rows, indent="    ")
+        yield from columns(rows, indent="    ")
 
 
 def _machines(hosts: Iterable[HostSettings]) -> Iterator[str]:
@@ -44,7 +55,7 @@ def _machines(hosts: Iterable[HostSettings]) -> Iterator[str]:
         for settings in hosts
         for interface in settings.interfaces
     ]
-    yield from _columns(rows, indent="  ")
+    yield from columns(rows, indent="  ")
 
 
 def _setup(interface: InterfaceSettings) -> str:
@@ -57,7 +68,7 @@ def _setup(interface: InterfaceSettings) -> str:
 
 
 def _jobs(jobs: Iterable[JobSpec]) -> Iterator[str]:
-    yield from _columns([(job.phase.value, job.name, job.host, _command(job)) for job in jobs], indent="  ")
+    yield from columns([(job.phase.value, job.name, job.host, _command(job)) for job in jobs], indent="  ")
 
 
 def _command(job: JobSpec) -> str:
@@ -84,10 +95,3 @@ def _checks(checks: Iterable[PathCheck]) -> Iterator[str]:
             spread = f" +/- {jitter / _NS_PER_MS:g}" if jitter else ""
             names = ", ".join(check.dst for check in same)
             yield f"  {src} -> {names}: {rtt / _NS_PER_MS:g}{spread} ms (terrestrial {terrestrial / _NS_PER_MS:g} ms)"
-
-
-def _columns(rows: list[tuple[str, ...]], indent: str) -> Iterator[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)] if rows else []
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=False))
-        yield indent + "  ".join((*cells, row[-1]))

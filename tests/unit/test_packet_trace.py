@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``atoll trace``: the way of a packet as a value, as text, and as JSON."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from atoll.cli.trace import print_trace
+from atoll.control.trace import HopKind, Trace, trace, trace_text
+from atoll.model.codec import from_json
+from atoll.model.errors import PlanError
+from atoll.model.experiment import Experiment, Protocol
+from atoll.model.flow import FlowEntry
+from atoll.model.load import load_experiment
+from atoll.model.network import Network
+from atoll_apps.steering import flow_entries
+
+Demo = tuple[Network, Experiment, tuple[FlowEntry, ...]]
+
+
+@pytest.fixture
+def demo(project: Path) -> Demo:
+    """Two chains at once: half of the island behind the coders' places."""
+    network, experiment = load_experiment(project / "examples" / "half-coded.yaml")
+    return network, experiment, flow_entries(network, experiment)
+
+
+def test_a_trace_names_every_station_and_adds_up_the_delays(demo: Demo) -> None:
+    """Half the server's latency class, the link's propagation."""
+    found = trace(*demo, "w6", "i1", Protocol.TCP)
+    stations = [hop.name for hop in found.hops if hop.kind is not HopKind.SWITCH]
+    assert stations == ["delay", "tap-w", "coder-w", "sat", "coder-i", "tap-i", "i1"]
+    assert (found.chain, found.arrives, found.delay_ns) == ("coded", True, 350_000_000)
+    assert {hop.kind for hop in found.hops if hop.name in ("coder-w", "sat")} == {HopKind.BOX}
+    first = found.hops[0]
+    assert (first.kind, first.name, first.port, first.vlan) == (HopKind.SWITCH, "sw-w2", 3, None)
+
+
+def test_the_way_back_is_the_mirror_image(demo: Demo) -> None:
+    """And as long, the delays of this link being equal."""
+    there, back = trace(*demo, "w6", "i5", Protocol.UDP), trace(*demo, "i5", "w6", Protocol.UDP)
+    assert [hop.name for hop in back.hops if hop.kind is HopKind.TAP] == ["tap-i", "tap-w"]
+    assert there.delay_ns == back.delay_ns
+
+
+def test_a_missing_entry_shows_where_packets_are_lost(demo: Demo) -> None:
+    """With what the switches really hold, a trace tells where a packet ends."""
+    network, experiment, entries = demo
+    held = tuple(entry for entry in entries if entry.match.in_port != 16)
+    found = trace(network, experiment, held, "ws", "is", Protocol.ICMP)
+    assert not found.arrives
+    assert found.hops[-1].kind is HopKind.DROP
+    assert "sw-c/16  drop" in trace_text(found)
+    assert "it does not arrive at is" in trace_text(found)
+
+
+def test_the_table_is_for_people(demo: Demo) -> None:
+    """Entries with their actions and reasons, boxes with their delays."""
+    text = trace_text(trace(*demo, "w3", "i5", Protocol.TCP))
+    assert text.startswith("tcp from w3 to i5 takes chain main: one way at least 275 ms, without queues")
+    assert "pop, port 21, port 15  delay -> sat: class rtt-50 done" in text
+    assert "250 ms                 link of 16 Mbit/s, queue 100 kB" in text
+
+
+def test_a_trace_survives_json(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What --json prints is the whole value."""
+    path = project / "examples" / "geo.yaml"
+    assert print_trace(path, "w1", "i1", Protocol.TCP, as_json=True) == 0
+    network, experiment = load_experiment(path)
+    found = from_json(Trace, json.loads(capsys.readouterr().out))
+    assert found == replace(trace(network, experiment, flow_entries(network, experiment), "w1", "i1", Protocol.TCP))
+
+
+@pytest.mark.parametrize(
+    ("src", "dst", "message"),
+    [
+        ("w1", "w2", "w1 and w2 are both at the world end, between whose hosts nothing passes; take one of each"),
+        ("w1", "i33", "lab island has no host 'i33'; did you mean 'i3'?"),
+        ("sat", "i3", "lab island has no host 'sat'; known hosts: w1"),
+    ],
+)
+def test_hosts_that_have_no_way_between_them(demo: Demo, src: str, dst: str, message: str) -> None:
+    """One line: what is wrong and what would be right."""
+    with pytest.raises(PlanError) as refusal:
+        trace(*demo, src, dst, Protocol.TCP)
+    assert message in str(refusal.value)
