@@ -109,12 +109,16 @@ impl<P: Program> Engine<P> {
     ) -> Result<Self, EngineError> {
         let clock_is_virtual = clock::is_virtual();
         let departures = match departures {
-            None if !clock_is_virtual => Departures::Engine,
             Some(Departures::Engine) => Departures::Engine,
+            None if !clock_is_virtual => Departures::Engine,
             asked => match leave_departures_to_kernel(&mut ports) {
                 Ok(()) => Departures::Kernel,
-                Err(_) if asked.is_none() => Departures::Engine,
-                Err(error) => return Err(EngineError::KernelDepartures(error)),
+                Err(error) if asked.is_some() => return Err(EngineError::KernelDepartures(error)),
+                Err(error) => {
+                    eprintln!("atoll-host: departures are not left to the kernel: {error}");
+                    ports.iter_mut().for_each(Port::send_at_once);
+                    Departures::Engine
+                }
             },
         };
         Ok(Self {

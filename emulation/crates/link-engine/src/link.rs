@@ -259,3 +259,48 @@ impl Direction {
         self.measured_queue_max_bytes = self.measured_queue_max_bytes.max(peak);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn what_was_left_to_the_kernel_is_held_until_it_is_due() {
+        let direction = r#"{"rate_bit_s":8000000,"delay_ns":20000000,"queue_bytes":30000}"#;
+        let line = format!(
+            r#"{{"world":"w","island":"i","mtu":1500,"seed":1,"to_island":{direction},"to_world":{direction}}}"#
+        );
+        let mut program = LinkProgram::new(&LinkConfig::parse(&line).unwrap(), 0).unwrap();
+        let received = Received {
+            real_time_ns: 0,
+            wire_bytes: 1014,
+            frame: &[0; 1014],
+            vlan: None,
+            checksum_missing: false,
+        };
+        program.arrival(WORLD, 0, &received);
+        let outgoing = program.pop_due(21 * MS).unwrap();
+        assert_eq!(outgoing.scheduled_ns, 21 * MS);
+        program.sent(&outgoing, 15 * MS);
+        let mut at = |now| {
+            let counters = program.counters(now).to_island;
+            (
+                counters.in_packets,
+                counters.out_packets,
+                counters.held_packets,
+            )
+        };
+        assert_eq!(at(16 * MS), (1, 0, 1));
+        assert_eq!(at(21 * MS), (1, 1, 0));
+        let measured = program.measurement(22 * MS).to_island;
+        assert_eq!(
+            (
+                measured.counters.out_bytes,
+                measured.counters.lateness_max_ns
+            ),
+            (1000, 0)
+        );
+    }
+}

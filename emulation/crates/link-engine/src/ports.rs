@@ -69,6 +69,11 @@ impl Port {
         Ok(())
     }
 
+    /// From now on send frames when asked to.
+    pub(crate) fn send_at_once(&mut self) {
+        self.fair_queue = None;
+    }
+
     /// Hand frames that have arrived at `begin` or since to `take`, each with the instant of its arrival.
     pub(crate) fn receive(
         &mut self,
