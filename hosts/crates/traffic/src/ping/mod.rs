@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ping series and whistles: ICMP echo with the kernel's time stamps, several targets in step.
+//! Ping series and whistles: ICMP echo with the kernel's time stamps, several targets in turn.
+//!
+//! The pings of a round are spread over its interval: sent together they would queue behind each other at a slow link,
+//! and only the first would see the path's own round-trip time.
 
 mod echo;
 mod series;
@@ -174,7 +177,8 @@ struct Pinged<'a> {
 impl Pinger<'_> {
     fn run(&mut self, events: &mut Events) -> Result<(), Failure> {
         let mut rounds_left = self.config.count.unwrap_or(u64::MAX);
-        let mut next_round_ns = monotonic_at(self.config.start_at_ns);
+        let mut round_ns = monotonic_at(self.config.start_at_ns);
+        let mut turn = 0;
         let mut ready: Vec<Event> = Vec::with_capacity(4);
         loop {
             let expiry_ns = self
@@ -182,8 +186,8 @@ impl Pinger<'_> {
                 .iter()
                 .filter_map(|pinged| pinged.series.next_expiry_ns())
                 .min();
-            let round_ns = (rounds_left > 0).then_some(next_round_ns);
-            let Some(until_ns) = [round_ns, expiry_ns].into_iter().flatten().min() else {
+            let turn_ns = (rounds_left > 0).then(|| self.turn_ns(round_ns, turn));
+            let Some(until_ns) = [turn_ns, expiry_ns].into_iter().flatten().min() else {
                 return Ok(());
             };
             if events.wait(&mut ready, Some(until_ns))? == Wake::Stop {
@@ -194,41 +198,49 @@ impl Pinger<'_> {
             }
             let now_ns = monotonic_ns();
             self.give_up(now_ns)?;
-            if rounds_left > 0 && now_ns >= next_round_ns {
-                self.send_round(now_ns)?;
-                rounds_left -= 1;
-                next_round_ns = following_round(next_round_ns, now_ns, self.config.interval_ns);
+            if turn_ns.is_some_and(|due_ns| now_ns >= due_ns) {
+                self.send(turn, now_ns)?;
+                turn += 1;
+                if turn == self.targets.len() {
+                    turn = 0;
+                    rounds_left -= 1;
+                    round_ns = following_round(round_ns, now_ns, self.config.interval_ns);
+                }
             }
         }
     }
 
-    fn send_round(&mut self, now_ns: u64) -> Result<(), Failure> {
-        for Pinged {
+    /// When a target's turn comes in the round that begins at `round_ns`.
+    fn turn_ns(&self, round_ns: u64, turn: usize) -> u64 {
+        let share = u128::from(self.config.interval_ns) * turn as u128 / self.targets.len() as u128;
+        round_ns.saturating_add(share as u64) // below interval_ns
+    }
+
+    fn send(&mut self, turn: usize, now_ns: u64) -> Result<(), Failure> {
+        let Pinged {
             target,
             series,
             silent,
-        } in &mut self.targets
-        {
-            let message = echo::request(
-                self.config.identifier,
-                series.next_seq() as u16,
-                &self.payload,
-            );
-            let sent_ns = match self.socket.send(target.address, &message) {
-                Ok(sent_ns) => sent_ns,
-                Err(error) => {
-                    if !*silent {
-                        tell(&format!(
-                            "cannot send to {} ({}): {error}",
-                            target.name, target.address
-                        ));
-                        *silent = true;
-                    }
-                    crate::clock::realtime_ns()
+        } = &mut self.targets[turn];
+        let message = echo::request(
+            self.config.identifier,
+            series.next_seq() as u16,
+            &self.payload,
+        );
+        let sent_ns = match self.socket.send(target.address, &message) {
+            Ok(sent_ns) => sent_ns,
+            Err(error) => {
+                if !*silent {
+                    tell(&format!(
+                        "cannot send to {} ({}): {error}",
+                        target.name, target.address
+                    ));
+                    *silent = true;
                 }
-            };
-            series.sent(sent_ns, now_ns.saturating_add(self.config.timeout_ns));
-        }
+                crate::clock::realtime_ns()
+            }
+        };
+        series.sent(sent_ns, now_ns.saturating_add(self.config.timeout_ns));
         self.take_transmit_stamps()
     }
 
