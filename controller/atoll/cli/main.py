@@ -100,10 +100,13 @@ def check(
     raise typer.Exit(check_files(files or [], json, machine=machine))
 
 
-@app.command(epilog="Example: atoll plan examples/geo.yaml")
+@app.command(epilog="Example: atoll plan examples/geo.yaml --graph geo.svg")
 def plan(
     experiment: ExperimentFile,
     json: Json = False,
+    graph: Annotated[
+        Path | None, typer.Option("--graph", help="also draw lab and chains into this SVG file", metavar="FILE")
+    ] = None,
     settings: Settings = None,
     seed: Seed = None,
     duration: Length = None,
@@ -115,7 +118,7 @@ def plan(
     from atoll.cli.plan import print_plan
 
     boxes = place_backend(on, backend)
-    print_plan(experiment_with(experiment, seed, duration, settings or ()), boxes, as_json=json)
+    print_plan(experiment_with(experiment, seed, duration, settings or ()), boxes, as_json=json, drawing=graph)
 
 
 @app.command(epilog="Example: atoll trace examples/geo.yaml w1 i1")

@@ -2,18 +2,30 @@
 """`plan`: what would be done, as text or JSON."""
 
 import json
+from pathlib import Path
 
+from atoll.control.graph import graph
 from atoll.control.plan import make_plan, plan_sha256
 from atoll.control.show import plan_text
 from atoll.model.codec import to_json
+from atoll.model.errors import PlanError
 from atoll.model.experiment import Experiment
 from atoll.model.network import Network
 from atoll.model.plan import Backend
 
 
-def print_plan(described: tuple[Network, Experiment], backend: Backend, *, as_json: bool) -> None:
-    """`atoll plan`."""
+def print_plan(
+    described: tuple[Network, Experiment], backend: Backend, *, as_json: bool, drawing: Path | None = None
+) -> None:
+    """`atoll plan`; with ``drawing``, the lab and its chains go to that file as SVG. Raises PlanError."""
     plan = make_plan(*described, backend)
+    if drawing is not None:
+        try:
+            drawing.write_text(graph(*described), encoding="utf-8")
+        except OSError as error:
+            raise PlanError(
+                f"--graph {drawing}: cannot be written ({error.strerror}); name a file in a folder of yours"
+            ) from None
     if as_json:
         print(json.dumps({"sha256": plan_sha256(plan), "plan": to_json(plan)}, indent=2))
     else:
