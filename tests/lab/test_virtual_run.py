@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +31,6 @@ pytestmark = [pytest.mark.virtual, pytest.mark.timeout(180)]
 
 QUICK = ROOT / "tests" / "data" / "quick.yaml"
 RUN = ("run", QUICK, "--on", "virtual")
-
-
-@pytest.fixture
-def sandbox(tmp_path: Path) -> Iterator[Sandbox]:
-    with Sandbox(tmp_path) as box:
-        yield box
 
 
 def atoll(directory: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
@@ -115,39 +109,41 @@ def test_two_kernels_at_once_have_a_core_each(twice: dict[str, Any]) -> None:
     assert len(cores) == min(2, usable_cores())
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-def test_an_interrupted_run_says_so_and_keeps_its_captures(sandbox: Sandbox, number: signal.Signals) -> None:
-    process = start_run(sandbox)
-    pid = sandbox.find("atoll", "run", "quick.yaml")
-    assert pid is not None
-    sandbox.kill(pid, number)
-    said, errors = process.communicate(timeout=20)
-    sandbox.wait_clean()
-    assert process.returncode == 1
-    assert said == ""
-    assert errors.splitlines()[-1].startswith("cancelled; what was measured is in ")
-    run_dir = run_dir_of(sandbox.directory)
-    assert run_dir.manifest()["outcome"] == "cancelled at step measure"
-    assert_reportable(run_dir)
-
-
 @pytest.mark.parametrize(
-    "victim", [("atoll", "run", "quick.yaml"), ("linux", "time-travel")], ids=("program", "kernel")
+    ("what", "number"),
+    [(("atoll", "run"), (signal.SIGINT, signal.SIGTERM)), (("atoll", "linux"), (signal.SIGKILL, signal.SIGKILL))],
+    ids=("interrupted", "killed"),
 )
-def test_a_killed_run_leaves_nothing_and_keeps_its_captures(sandbox: Sandbox, victim: tuple[str, ...]) -> None:
-    process = start_run(sandbox)
-    pid = sandbox.find(*victim)
-    assert pid is not None
-    sandbox.kill(pid)
-    _, errors = process.communicate(timeout=20)
-    sandbox.wait_clean()
-    run_dir = run_dir_of(sandbox.directory)
-    if victim[0] == "linux":
+def test_however_a_run_ends_nothing_is_left_and_captures_are_kept(
+    tmp_path: Path, what: tuple[str, str], number: tuple[signal.Signals, signal.Signals]
+) -> None:
+    """Ctrl-C, SIGTERM, `kill -9` of the program and of the kernel; two at a time."""
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(end_a_run, (tmp_path / "first", tmp_path / "second"), what, number))
+
+
+def end_a_run(directory: Path, victim: str, number: signal.Signals) -> None:
+    directory.mkdir()
+    with Sandbox(directory) as sandbox:
+        process = start_run(sandbox)
+        pid = sandbox.find(*({"linux": ("linux", "time-travel")}.get(victim, ("atoll", "run", "quick.yaml"))))
+        assert pid is not None
+        sandbox.kill(pid, number)
+        said, errors = process.communicate(timeout=20)
+        sandbox.wait_clean()
+    assert said == ""
+    run_dir = run_dir_of(directory)
+    outcome = run_dir.manifest()["outcome"]
+    if number is not signal.SIGKILL:
+        assert process.returncode == 1
+        assert errors.splitlines()[-1] == f"cancelled; what was measured is in {run_dir.path}"
+        assert outcome == "cancelled at step measure"
+    elif victim == "linux":
         assert process.returncode == 1
         assert "kernel ended" in errors
-        assert run_dir.manifest()["outcome"].startswith("failed at step measure: ")
+        assert outcome.startswith("failed at step measure: ")
     else:
-        assert run_dir.manifest()["outcome"] == "running"
+        assert outcome == "running"
     assert_reportable(run_dir)
 
 
@@ -199,19 +195,37 @@ def test_a_full_disk_is_one_clear_line(tmp_path: Path) -> None:
     assert "world.pcap" in kept
 
 
-def test_a_plain_user_needs_no_right_but_namespaces(tmp_path: Path) -> None:
-    """No root, no tun device; the run directory is the user's."""
+def test_a_plain_user_gets_the_same_packets(twice: dict[str, Any], tmp_path: Path) -> None:
+    """No root, no tun device, another working directory: identical to root's run, and the directory is the user's."""
     open_to_others(tmp_path)
-    cache = tmp_path / "cache" / "atoll" / "kernel"
-    cache.mkdir(parents=True)
-    bind = f"mount --bind {cache_directory()} {cache}"  # root's home is closed to others
-    with Sandbox(tmp_path, user=NOBODY, setup=bind) as sandbox:
-        done = sandbox.run("env", f"XDG_CACHE_HOME={tmp_path}/cache", ATOLL, *RUN, "--no-analysis", "--json")
+    with Sandbox(tmp_path, user=NOBODY, setup=f"{offer_kernels(tmp_path)} && mount -t tmpfs none /dev/net") as sandbox:
+        done = sandbox.run("env", f"XDG_CACHE_HOME={tmp_path}/cache", ATOLL, *RUN, "--json")
         sandbox.wait_clean()
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["outcome"] == "completed"
-    assert Path(told["run_dir"]).stat().st_uid == NOBODY[0]
+    run_dir = RunDir.open(Path(json.loads(done.stdout)["run_dir"]))
+    assert run_dir.path.stat().st_uid == NOBODY[0]
+    assert compare_runs(RunDir.open(Path(twice["run_dir"])), run_dir).first_difference is None
+
+
+def test_without_user_namespaces_a_plain_user_is_told_so_in_one_line(tmp_path: Path) -> None:
+    """The kernel refuses user namespaces to a chrooted process: a machine that forbids them, for this test alone."""
+    open_to_others(tmp_path)
+    jail = tmp_path / "jail"
+    jail.mkdir()
+    setup = f"{offer_kernels(tmp_path)} && mount --rbind / {jail}"
+    with Sandbox(tmp_path, user=NOBODY, jail=jail, setup=setup) as sandbox:
+        done = sandbox.run("env", f"XDG_CACHE_HOME={tmp_path}/cache", ATOLL, *RUN)
+    assert done.returncode == 1
+    assert "user namespaces are not allowed here" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "runs").exists()
+
+
+def offer_kernels(directory: Path) -> str:
+    """The shell command that shows this user's kernels in a cache that others may read, too."""
+    cache = directory / "cache" / "atoll" / "kernel"
+    cache.mkdir(parents=True)
+    return f"mount --bind {cache_directory()} {cache}"
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from atoll.rundir.rundir import RUNNING
 from atoll_emulation.uml.guest import OUTPUT
 from atoll_emulation.uml.kernel import UmlKernel
 from atoll_emulation.uml.run import Ended, Running, VirtualClock, start_in_uml
+from atoll_hosts.binary import VARIABLE, find_binary
 
 Progress = Callable[[dict[str, Any]], None]
 
@@ -87,7 +88,6 @@ async def measure(
     run_dir.update_manifest({"virtual": about})
     follower = _Follower(run_dir, progress, experiment.duration.s, stuck_s)
     host = {"kernel": platform.release(), "cpus": os.cpu_count(), "core": core, "root": os.geteuid() == 0}
-    outcome: str | None = None
     try:
         with start_in_uml(
             [sys.executable, "-m", "atoll.experiment.inside", str(OUTPUT)],
@@ -96,19 +96,17 @@ async def measure(
             clock=clock,
             cpu=core,
             memory_mb=_MEMORY_MB,
-            environment=_ENVIRONMENT,
+            environment=_ENVIRONMENT | {VARIABLE: str(find_binary())},
             directory=Path.cwd(),
         ) as running:
             await follower.follow(running)
     except asyncio.CancelledError:
-        outcome = f"cancelled at step {follower.step}"
         with contextlib.suppress(RunError):
-            _conclude(run_dir, outcome, host | follower.times())
+            _conclude(run_dir, f"cancelled at step {follower.step}", host | follower.times())
         raise
     except AtollError as error:
-        outcome = f"failed at step {follower.step}: {error}"
         try:
-            _conclude(run_dir, outcome, host | follower.times())
+            _conclude(run_dir, f"failed at step {follower.step}: {error}", host | follower.times())
         except RunError as unwritten:
             if not follower.explained:  # a full disk also keeps what runs inside from saying so
                 raise unwritten from error
@@ -206,8 +204,9 @@ def _new_lines(path: Path) -> Iterator[list[dict[str, Any]]]:
     """At each step, the JSON lines that were completed in a growing file since the last one."""
     while not path.exists():
         yield []
-    pending = b""
     with path.open("rb") as file:
         while True:
-            *lines, pending = (pending + file.read()).split(b"\n")
-            yield [json.loads(line) for line in lines]
+            begin = file.tell()
+            whole, newline, _ = file.read().rpartition(b"\n")
+            file.seek(begin + len(whole) + len(newline))  # a line that does not fit on the disk is taken back
+            yield [json.loads(line) for line in whole.splitlines()]
