@@ -10,7 +10,7 @@ import threading
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from atoll.model import tc
 from atoll.model.errors import LabError
@@ -45,6 +45,8 @@ class Job:
 
     def __init__(self, argv: list[str | Path], config: dict[str, Any]) -> None:
         self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._stdin = cast("IO[str]", self._process.stdin)
+        self._stdout = cast("IO[str]", self._process.stdout)
         self._answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -63,9 +65,8 @@ class Job:
 
     def end(self) -> None:
         """Have it end, and wait."""
-        assert self._process.stdin is not None  # noqa: S101 for the type checker: it was opened as a pipe
         with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.close()
+            self._stdin.close()
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:
@@ -74,9 +75,8 @@ class Job:
         self._reader.join(10)
 
     def _ask(self, message: dict[str, Any]) -> None:
-        assert self._process.stdin is not None  # noqa: S101 as above
-        self._process.stdin.write(json.dumps(message) + "\n")
-        self._process.stdin.flush()
+        self._stdin.write(json.dumps(message) + "\n")
+        self._stdin.flush()
 
     def _answer(self, kind: str) -> dict[str, Any]:
         while True:
@@ -90,8 +90,7 @@ class Job:
                 raise LabError(f"the box ended instead of saying '{kind}'")
 
     def _read(self) -> None:
-        assert self._process.stdout is not None  # noqa: S101 as above
-        for line in self._process.stdout:
+        for line in self._stdout:
             message = json.loads(line)
             if message["type"] != "counters":
                 self._answers.put(message)

@@ -34,6 +34,7 @@ def measure(kind: str, case: str, seconds: float, seed: int) -> Measurement:
     errors_ns, lost = errors(passed, WAY)
     figures = ideal.summary_us(errors_ns) | {
         "lost_packets": float(lost),
+        "sender_late_p99_us": passed.sent[0]["late_p99_ns"] / 1e3,
         "sender_late_max_us": passed.sent[0]["late_max_ns"] / 1e3,
         "box_cpu_percent": 100 * cpu_s / (passed.sent[0]["duration_ns"] / 1e9),
     }

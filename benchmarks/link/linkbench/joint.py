@@ -10,7 +10,7 @@ import json
 import subprocess
 import time
 from collections.abc import Generator
-from typing import Any
+from typing import IO, Any, cast
 
 from atoll.model.errors import LabError
 from atoll_hosts.binary import find_binary
@@ -72,9 +72,8 @@ def _ping(seconds: float) -> list[float]:
         "start_at_ns": 0,
     }
     job = _start("world", "ping", config)
-    assert job.stdout is not None  # noqa: S101 for the type checker: it was opened as a pipe
     rtts_ms: list[float] = []
-    for line in job.stdout:
+    for line in cast("IO[str]", job.stdout):
         message = json.loads(line)
         if message["type"] == "reply":
             rtts_ms.append(message["rtt_ns"] / 1e6)
@@ -128,9 +127,8 @@ def _jobs(*jobs: tuple[str, str, dict[str, Any]]) -> Generator[None]:
 
 def _end(job: subprocess.Popen[str]) -> None:
     """Close its input, which ends it."""
-    assert job.stdin is not None  # noqa: S101 for the type checker: it was opened as a pipe
     with contextlib.suppress(BrokenPipeError):
-        job.stdin.close()
+        cast("IO[str]", job.stdin).close()
     if job.stdout:
         job.stdout.close()
     job.wait(10)
@@ -140,7 +138,7 @@ def _start(netns: str, name: str, config: dict[str, Any], output: int = subproce
     """A job of ``atoll-host`` in a machine."""
     argv = ["ip", "netns", "exec", netns, str(find_binary()), name]
     job = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.DEVNULL, text=True)
-    assert job.stdin is not None  # noqa: S101 as above
-    job.stdin.write(json.dumps(config) + "\n")
-    job.stdin.flush()
+    stdin = cast("IO[str]", job.stdin)
+    stdin.write(json.dumps(config) + "\n")
+    stdin.flush()
     return job

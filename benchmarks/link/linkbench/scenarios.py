@@ -39,7 +39,7 @@ SCENARIOS = {
         ),
         Scenario(
             "delay", "How exact is the delay of each packet?", tuple(delay.LOADS), (ENGINE, "rattan"),
-            delay.measure, 5.0, 1.0, tuple(delay.LOADS), inside=("idle", "16 Mbit/s"),
+            delay.measure, 10.0, 1.0, tuple(delay.LOADS), inside=("idle", "16 Mbit/s"),
         ),
         Scenario(
             "rate", "How exact is the rate?", tuple(rate.RATES), (ENGINE, "tbf", "rattan"),

@@ -45,7 +45,14 @@ COLUMNS: dict[str, Sequence[Column]] = {
         _CPU,
         _LATENESS,
     ),
-    "delay": (*_ERRORS, Column("lost", "lost_packets"), _CPU, _LATENESS),
+    "delay": (
+        *_ERRORS,
+        Column("lost", "lost_packets"),
+        _CPU,
+        _LATENESS,
+        Column("a mere sleeper's p99 us", "sender_late_p99_us"),
+        Column("its max us", "sender_late_max_us"),
+    ),
     "rate": (
         Column("mean Mbit/s", "mean_mbit_s", 3),
         Column("error %", "error_percent", 4),

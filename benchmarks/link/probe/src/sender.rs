@@ -5,6 +5,7 @@ use crate::config::Flow;
 use crate::error::ProbeError;
 use crate::frame;
 use crate::schedule::{Schedule, monotonic_ns};
+use link_model::Histogram;
 use netio::packet::{PacketSocket, SEND_BATCH};
 use netio::schedule as awake;
 use serde::Serialize;
@@ -23,7 +24,8 @@ pub(crate) struct Sent {
     frames: u64,
     /// By how much the schedule was moved because the sender was held up.
     shifted_ns: u64,
-    /// The longest that a frame was sent after its time.
+    /// How long after their time batches were sent: what this machine does to a program that only sleeps.
+    late_p99_ns: u64,
     late_max_ns: u64,
     /// From the first frame to the last, monotonic.
     duration_ns: u64,
@@ -48,6 +50,7 @@ pub(crate) fn run(
     let mut batch = Batch::new(number, flow);
     let mut schedule = Schedule::new(flow, start_ns);
     let mut sent = Sent::default();
+    let mut lateness = Histogram::default();
     let mut last_ns = start_ns;
     while sent.frames < flow.count {
         let now = monotonic_ns();
@@ -57,7 +60,7 @@ pub(crate) fn run(
             continue;
         }
         let late_ns = now - due_ns;
-        sent.late_max_ns = sent.late_max_ns.max(late_ns);
+        lateness.record(late_ns);
         if late_ns > CATCH_UP_MAX_NS {
             schedule.shift(late_ns - CATCH_UP_MAX_NS);
             sent.shifted_ns += late_ns - CATCH_UP_MAX_NS;
@@ -75,6 +78,8 @@ pub(crate) fn run(
         last_ns = monotonic_ns();
     }
     sent.duration_ns = last_ns - start_ns;
+    sent.late_p99_ns = lateness.quantile_ns(990);
+    sent.late_max_ns = lateness.max_ns();
     Ok(sent)
 }
 
