@@ -51,7 +51,8 @@ def print_comparison(comparison: "Comparison") -> None:
     head, *body = rows if upright else _turned(rows)
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for place, name in enumerate(head):
-        table.add_column(name, style="dim" if not place and upright else "", justify="right" if place else "left")
+        style, side = ("dim" if not place and upright else ""), ("right" if place else "left")
+        table.add_column(name, style=style, justify=side, overflow="fold")
     for row in body:
         table.add_row(*row)
     console = Console(highlight=False)

@@ -73,10 +73,10 @@ def serve(pid_outside: int) -> NoReturn:
 def build(network: Network, lines: Lines) -> tuple[ovs.OpenVSwitch, LabNet]:
     """Bring up Open vSwitch, machines, cables and switches; check that they are what the network says."""
     datapath = "kernel" if ovs.kernel_has_datapath() else "user"
-    lines.say("progress", text=f"Open vSwitch ({DATAPATHS[datapath]} datapath)")
+    lines.say("progress", text=f"Open vSwitch ({DATAPATHS[datapath]} datapath): starting it")
     switch = ovs.OpenVSwitch.start()
     topo = LabTopo(network)
-    sizes = f"{len(topo.hosts())} machines, {len(topo.switches())} switches, {len(topo.links())} cables"
+    sizes = f"{len(topo.hosts())} machines, {len(topo.switches())} switches, {len(topo.links())} cables: building them"
     lines.say("progress", text=sizes)
     net = LabNet(topo, datapath)
     net.build()

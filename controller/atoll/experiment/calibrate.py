@@ -75,7 +75,7 @@ async def calibrate(
     The testbed holds the experiment, and nothing else uses it. Raises RunError, LabError.
     """
     ways = directions(experiment)
-    say("idle path")
+    say("idle path: pinging along it")
     rtts = await idle_rtts(testbed, max(_IDLE_PING_S, seconds / 2), _PING_INTERVAL_NS)
     if not rtts:
         msg = "no ping crossed the chain; is the lab's chain whole? `atoll run` says which paths are not"
@@ -94,7 +94,7 @@ async def calibrate(
 async def _idle_rows(
     testbed: Testbed, way: Direction, others: Sequence[Direction], seconds: float, base_ns: int, say: Say
 ) -> list[Row]:
-    say(f"{way.box} {way.name}: delay alone")
+    say(f"{way.box} {way.name}: testing delay alone")
     elsewhere = sum(other.settings.delay.ns for other in others)
     jittery = any(other.settings.jitter for other in others)
 
@@ -132,7 +132,7 @@ async def _flooded_rows(
     parts = {"rate alone": alone, "what counts as a byte": small, "delay and rate together": together}
     rows: list[Row] = []
     for name, part in parts.items():
-        say(f"{way.box} {way.name}: {name}")
+        say(f"{way.box} {way.name}: testing {name}")
         rows += await _again_if_off(part)
     return rows
 
