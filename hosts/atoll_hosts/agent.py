@@ -6,7 +6,6 @@ reaches it (``nsenter ... --`` into an emulated lab). When the stream ends, so d
 """
 
 import asyncio
-import contextlib
 import itertools
 import json
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from atoll.model.codec import to_json
 from atoll.model.errors import LabError
 from atoll.model.plan import HostSettings
 from atoll_hosts.job import Exit, Job, OnLine
+from atoll_hosts.lines import LineProcess
 
 PROTOCOL = 1
 
@@ -32,17 +32,16 @@ __all__ = ["Agent", "Exit", "Job"]
 class Agent:
     """A running agent. Get one with :meth:`start`, end it with :meth:`close`."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self) -> None:
         self.closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Done, with the reason, when the agent has ended, asked to or not."""
-        self._process = process
-        self._stdin, self._stdout = _pipes(process)
+        self._process = LineProcess(self._take_line, _LONGEST_MESSAGE)
+        self._watcher: asyncio.Task[None] | None = None
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._jobs: dict[str, Job] = {}
         self._closing = False
         self._hello: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._reader = asyncio.create_task(self._read())
 
     @classmethod
     async def start(cls, prefix: Sequence[str], binary: Path) -> "Agent":
@@ -51,18 +50,13 @@ class Agent:
         Raises LabError.
         """
         command = [*prefix, str(binary), "agent"]
+        agent = cls()
         try:
-            process = await asyncio.create_subprocess_exec(
-                *command,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                limit=_LONGEST_MESSAGE,
-                start_new_session=True,  # Ctrl-C is for us: the agent is told to end by its stream
-            )
+            await agent._process.start(command)
         except OSError as error:
             msg = f"the agent cannot be started: {command[0]}: {error.strerror}"
             raise LabError(msg) from error
-        agent = cls(process)
+        agent._watcher = asyncio.create_task(agent._watch())
         try:
             async with asyncio.timeout(_HELLO_TIMEOUT_S):
                 hello = await asyncio.shield(agent._hello)
@@ -90,10 +84,7 @@ class Agent:
         answer = self._waiting[number] = asyncio.get_running_loop().create_future()
         message = json.dumps({"id": number, "op": op, **fields}, separators=(",", ":"))
         try:
-            self._stdin.write(message.encode() + b"\n")
-            # The agent's end may be gone already; then the reader fails every answer with the reason.
-            with contextlib.suppress(ConnectionError):
-                await self._stdin.drain()
+            self._process.write(message.encode() + b"\n")
             return await answer
         finally:
             del self._waiting[number]
@@ -159,32 +150,29 @@ class Agent:
     async def close(self) -> None:
         """End the agent: it stops its jobs and undoes its settings. Idempotent; kills it when it takes too long."""
         self._closing = True
-        self._stdin.close()
+        self._process.close_input()
         try:
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
-                await asyncio.shield(self._reader)
+                await asyncio.shield(self.closed)
         except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
-            await self._reader
+            self._process.kill()
+            await asyncio.shield(self.closed)
 
     # The stream
 
-    async def _read(self) -> None:
-        reason = "the agent's words could not be taken"  # a mistake of ours: nobody may wait for answers then
-        try:
-            while line := await self._stdout.readline():
-                self._take(json.loads(line))
-        except (ValueError, KeyError, ConnectionError) as error:
-            reason = f"the agent's stream broke: {error}"
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
-            await self._process.wait()
+    def _take_line(self, line: bytes) -> None:
+        """Every line of the agent; ValueError and KeyError end it."""
+        self._take(json.loads(line))
+
+    async def _watch(self) -> None:
+        status = await self._process.wait()
+        if self._process.broken is not None:
+            reason = f"the agent's stream broke: {self._process.broken}"
+        elif self._closing:
+            reason = "the agent was closed"
         else:
-            status = await self._process.wait()
-            reason = "the agent was closed" if self._closing else f"the agent died ({_status_text(status)})"
-        finally:
-            self._end(reason)
+            reason = f"the agent died ({_status_text(status)})"
+        self._end(reason)
 
     def _take(self, message: dict[str, Any]) -> None:
         match message["type"]:
@@ -226,13 +214,6 @@ class Agent:
 
     def _death(self) -> LabError:
         return LabError(self.closed.result() if self.closed.done() else "the agent is being closed")
-
-
-def _pipes(process: asyncio.subprocess.Process) -> tuple[asyncio.StreamWriter, asyncio.StreamReader]:
-    if process.stdin is None or process.stdout is None:
-        msg = "the agent needs pipes for input and output"
-        raise ValueError(msg)
-    return process.stdin, process.stdout
 
 
 def _status_text(status: int) -> str:
