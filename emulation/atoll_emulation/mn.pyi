@@ -1,22 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: N802, N803, N815 -- the names are Mininet's
 # What this project uses of Mininet 2.3, which ships no types.
-from typing import Any, Protocol, TextIO
-
-class _Readable(Protocol):
-    def fileno(self) -> int: ...
+from select import poll
+from subprocess import Popen
+from typing import Any, TextIO
 
 class Node:
     name: str
     pid: int
     waiting: bool
-    stdout: _Readable
+    inNamespace: bool
+    master: int
+    slave: int
+    shell: Popen[bytes]
+    stdin: TextIO
+    stdout: TextIO
+    pollOut: poll
+    outToNode: dict[int, Node]
+    inToNode: dict[int, Node]
+    execed: bool
+    lastCmd: str | None
+    lastPid: int | None
+    readbuf: str
     ports: dict[Intf, int]
     intfs: dict[int, Intf]
     params: dict[str, Any]
     def __init__(self, name: str, inNamespace: bool = ..., **params: Any) -> None: ...
     def config(self, **params: Any) -> dict[str, Any]: ...
     def cmd(self, *args: str) -> str: ...
+    def read(self, size: int = ...) -> str: ...
+    def startShell(self, mnopts: str | None = ...) -> None: ...
+    def _popen(self, cmd: list[str], **params: Any) -> Popen[bytes]: ...
     def defaultIntf(self) -> Intf | None: ...
     def intfList(self) -> list[Intf]: ...
 
