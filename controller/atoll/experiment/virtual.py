@@ -184,7 +184,7 @@ class _Follower:
 
     def _raise_if_stuck(self, running: Running) -> None:
         files = (self._dir.path / PROGRESS, self._dir.path / "link.jsonl", self._dir.path / "events.jsonl")
-        size = sum(file.stat().st_size for file in files if file.exists())
+        size = sum(map(_size, files))
         now = time.monotonic()
         if size != self._grown[0]:
             self._grown = (size, now)
@@ -198,6 +198,13 @@ def _state(running: Running) -> tuple[Ended | None, AtollError | None]:
         return running.wait(0), None
     except AtollError as error:
         return None, error
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # not there yet, or taken away
+        return 0
 
 
 def _new_lines(path: Path) -> Iterator[list[dict[str, Any]]]:
