@@ -18,11 +18,17 @@ NAME_MAX = 15  # IFNAMSIZ - 1: Linux' longest interface name, and so Open vSwitc
 class LabTopo(Topo):
     """Mininet topology of a Network: a host per machine, a switch per switch, a link per cable.
 
-    Raises LabError when a switch name cannot be a bridge's name on Linux.
+    Raises LabError when a switch name cannot be a bridge's name on Linux, and for physical taps.
     """
 
     def build(self, network: Network) -> None:
         """Called by ``Topo.__init__`` with its arguments."""
+        if physical := [tap.name for tap in network.taps if tap.physical]:
+            msg = (
+                f"{network.file}: tap {physical[0]!r} is a splitter in a cable, and an emulated lab has no cables to "
+                "split; give it a switch port: 'port' instead of 'cable'"
+            )
+            raise LabError(msg)
         addresses = {host.name: f"{host.address}/8" for host in network.hosts}
         port_names = port_interface_names(network)
         for machine in network.machines:

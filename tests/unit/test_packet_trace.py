@@ -2,6 +2,7 @@
 """``atoll trace``: the way of a packet as a value, as text, and as JSON."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,7 +53,7 @@ def test_a_missing_entry_shows_where_packets_are_lost(demo: Demo) -> None:
     found = trace(network, experiment, held, "ws", "is", Protocol.ICMP)
     assert not found.arrives
     assert found.hops[-1].kind is HopKind.DROP
-    assert "sw-c/16  drop" in trace_text(found)
+    assert re.search(r"sw-c/16 +drop +untagged +drop +no entry matches", trace_text(found))
     assert "it does not arrive at is" in trace_text(found)
 
 

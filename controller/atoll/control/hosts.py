@@ -17,14 +17,20 @@ CONGESTION_CONTROL = "net.ipv4.tcp_congestion_control"
 _RECEIVE_BUFFER = (4096, 131072)
 _SEND_BUFFER = (4096, 16384)
 
+_SPARE_TABLE = 2  # of the spare legs' routes; 0 and from 253 on are the kernel's (ip-route(8))
+
 
 def host_settings(network: Network) -> tuple[HostSettings, ...]:
-    """Settings of every machine, in the order of the description. They do not depend on the experiment."""
+    """Settings of every machine, in the order of the description. They do not depend on the experiment.
+
+    An external box has none: it is somebody else's.
+    """
     return (
         *(_end_host(network, host) for host in network.hosts),
         *(
-            _router(network, box) if box.kind is BoxKind.ROUTER else _listener(box.name, (box.world, box.island))
+            _router(network, box) if box.routed else _listener(box.name, (box.world, box.island))
             for box in network.boxes
+            if box.kind is not BoxKind.EXTERNAL
         ),
         *(_listener(box.name, (box.trunk,)) for box in network.delay_boxes),
         *(_listener(host, interfaces) for host, interfaces in _capture_hosts(network).items()),
@@ -66,10 +72,7 @@ def _end_host(network: Network, host: Host) -> HostSettings:
 
 
 def _router(network: Network, box: ChainBox) -> HostSettings:
-    sides = (
-        (box.world, network.world, network.world_hosts),
-        (box.island, network.island, network.island_hosts),
-    )
+    """A plain router, whatever program may take packets from it. What comes in by one pair of legs leaves by it."""
     interfaces = tuple(
         InterfaceSettings(
             name=interface.name,
@@ -79,12 +82,18 @@ def _router(network: Network, box: ChainBox) -> HostSettings:
             neighbours=_neighbours(hosts),
             promiscuous=True,
             accept_foreign=True,
+            table=None if number == 0 else _SPARE_TABLE,
         )
-        for interface, prefix, hosts in sides
+        for number, legs in enumerate(box.pairs)
+        for interface, prefix, hosts in (
+            (legs.world, network.world, network.world_hosts),
+            (legs.island, network.island, network.island_hosts),
+        )
     )
+    every = tuple(leg for legs in box.pairs for leg in (legs.world, legs.island))
     forwarding = (("net.ipv4.ip_forward", "1"), ("net.ipv4.conf.all.send_redirects", "0"))
-    redirects = tuple((f"net.ipv4.conf.{interface.name}.send_redirects", "0") for interface in (box.world, box.island))
-    return HostSettings(box.name, interfaces, (*_sysctls((box.world, box.island)), *forwarding, *redirects))
+    redirects = tuple((f"net.ipv4.conf.{interface.name}.send_redirects", "0") for interface in every)
+    return HostSettings(box.name, interfaces, (*_sysctls(every), *forwarding, *redirects))
 
 
 def _listener(machine: str, interfaces: tuple[Interface, ...]) -> HostSettings:

@@ -3,15 +3,17 @@
 
 Names are fixed, other parts of the house look jobs up by them: ``link-<box>``, ``delay-<box>``, ``check-<host>``,
 ``capture-<point>``, ``serve-<server>``, ``load-<client>``, ``whistle-start``, ``whistle-end``, ``transfer-send``,
-``transfer-receive``, ``ping``. ``start_at_ns`` is 0 here and filled in when the job is started.
+``transfer-receive``, ``ping``, ``program-<box>``, ``report-<box>``. ``start_at_ns`` is 0 here and filled in when the
+job is started.
 """
 
 import hashlib
+from collections.abc import Iterator
 from typing import Any
 
 from atoll.control.link_config import direction_config
 from atoll.model.experiment import Experiment, Link, Transfer
-from atoll.model.network import DelayBox, Host, HostRole, Network
+from atoll.model.network import ChainBox, DelayBox, Host, HostRole, Network, Program
 from atoll.model.plan import Backend, CapturePoint, JobSpec, Phase
 from atoll.model.tc import TcSettings, delay_settings, link_settings
 
@@ -60,13 +62,45 @@ def jobs(network: Network, experiment: Experiment, backend: Backend = Backend.EN
     """
     return (
         *_boxes(network, experiment, backend),
+        *_programs(network, experiment),
         *_checks(network),
         *(_capture(point) for point in capture_points(network, experiment)),
         *_load(network, experiment),
         *_whistles(network),
         *_transfer(network, experiment),
         *_ping(network, experiment),
+        *_reports(network, experiment),
     )
+
+
+def _programs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
+    return tuple(
+        JobSpec(
+            f"program-{box.name}", box.name, Phase.SERVICE, _argv(box, program.start), stop=_argv(box, program.stop)
+        )
+        for box, program in _brought(network, experiment)
+    )
+
+
+def _reports(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
+    return tuple(
+        JobSpec(name, box.name, Phase.REPORT, _argv(box, program.report), stdout=f"logs/{name}.out")
+        for box, program in _brought(network, experiment)
+        for name in [f"report-{box.name}"]
+        if program.report
+    )
+
+
+def _brought(network: Network, experiment: Experiment) -> Iterator[tuple[ChainBox, Program]]:
+    """The programs that users bring, of the boxes in a chain."""
+    hops = {hop for chain in experiment.chains for hop in chain.hops}
+    for box in network.boxes:
+        if box.program and box.name in hops:
+            yield box, box.program
+
+
+def _argv(box: ChainBox, argv: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(word.replace("{world}", box.world.name).replace("{island}", box.island.name) for word in argv)
 
 
 def _delay_boxes_used(network: Network, experiment: Experiment) -> tuple[DelayBox, ...]:

@@ -40,6 +40,7 @@ _DRAIN_QUIET_S = 1.5  # two round trips of a GEO link without a packet: nothing 
 _DRAIN_LIMIT_S = 20.0
 _STOP_GRACE_S = 3.0
 _READY_TIMEOUT_S = 10.0
+_REPORT_TIMEOUT_S = 30.0
 
 
 class Run:
@@ -126,6 +127,7 @@ class Run:
                 self._dir.event("drained", time.time_ns())
                 await self._stop_captures()
         async with self._step("record"):
+            await self._hear_programs()
             await self._testbed.settled()
             await self._recording.tables_after(self._testbed)
 
@@ -316,6 +318,19 @@ class Run:
             if ended.code != 0:
                 msg = f"{name} failed: {job.exit_text()}"
                 raise RunError(msg)
+
+    async def _hear_programs(self) -> None:
+        """Let the programs that users brought along print their reports. Raises RunError when one fails."""
+        await self._start_all(Phase.REPORT)
+        for spec in self._plan_jobs():
+            if spec.phase is Phase.REPORT:
+                job = self._jobs[spec.name]
+                try:
+                    ended = await asyncio.wait_for(job.wait(), _REPORT_TIMEOUT_S)
+                except TimeoutError:
+                    raise RunError(f"{spec.name} is not done after {_REPORT_TIMEOUT_S:g} s") from None
+                if ended.code != 0:
+                    raise RunError(f"{spec.name} failed: {job.exit_text()}")
 
     # Jobs
 

@@ -31,6 +31,7 @@ from atoll_hosts.binary import find_binary
 
 _SWITCHES_TIMEOUT_S = 20.0
 _READY_TIMEOUT_S = 10.0
+_ASKED_TIMEOUT_S = 5.0  # for a program that has been asked to end
 
 T = TypeVar("T")
 Report = Callable[[str], None]
@@ -169,6 +170,8 @@ class Testbed:
         """End one measurement of every link and delay box and begin the next; what passed, by box name."""
         answers: dict[str, dict[str, Any]] = {}
         for name, (spec, job) in self._services.items():
+            if spec.config is None:
+                continue  # a program brought along: it knows no marks
             number, self._next_mark = self._next_mark, self._next_mark + 1
             answer = self._marks[number] = asyncio.get_running_loop().create_future()
             await job.send({"op": "mark", "id": number})
@@ -238,8 +241,7 @@ class Testbed:
             if name not in wanted or wanted[name] != spec or name in self._traces_begun:
                 self._traces_begun.discard(name)
                 del self._services[name]  # before it ends: its watcher tells this end from a failure by that
-                await job.stop(1.0)
-                await job.wait()
+                await self._end_service(spec, job)
         for name, spec in wanted.items():
             if name not in self._services:
                 job = await self.agent.start_job(
@@ -251,10 +253,21 @@ class Testbed:
                     stderr="lines",
                     on_line=_with_box(spec.host, self._box_line),
                 )
-                await job.ready(_READY_TIMEOUT_S)
+                if spec.config is not None:  # one of our own: it says when it is ready
+                    await job.ready(_READY_TIMEOUT_S)
                 self._services[name] = (spec, job)
                 task = asyncio.create_task(self._watch_service(name, job))
                 self._watchers.append(task)
+
+    async def _end_service(self, spec: JobSpec, job: Job) -> None:
+        """Ask a box to end as it wants to be asked; SIGTERM if that does not help, then SIGKILL."""
+        if spec.stop:
+            asked = await self.agent.start_job(f"stop-{spec.name}", list(spec.stop), netns=self.netns(spec.host))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.gather(asked.wait(), job.wait()), _ASKED_TIMEOUT_S)
+            await asked.stop(0)
+        await job.stop(1.0)
+        await job.wait()
 
     def _box_line(self, box: str, line: dict[str, Any]) -> None:
         if line.get("type") == "mark":

@@ -19,6 +19,7 @@ class InterfaceSettings:
     neighbours: tuple[tuple[str, str], ...]  # (IPv4 address, MAC address), permanent
     promiscuous: bool = False
     accept_foreign: bool = False  # nftables netdev ingress "meta pkttype set host": routed boxes
+    table: int | None = None  # routing table of the routes, which routes what comes in here; None: the main one
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class Phase(StrEnum):
     TRANSFER_SERVER = "transfer-server"
     TRANSFER = "transfer"
     PING = "ping"
+    REPORT = "report"  # after the load: what programs brought along have to say
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,8 @@ class JobSpec:
     """One process the agent starts on a host.
 
     ``argv`` may hold ``{run}``, replaced by the run directory; its first word is a program name
-    (``atoll-host`` is found by the place). ``config`` is sent as the first line of standard input, as JSON.
+    (``atoll-host`` is found by the place). ``config`` is sent as the first line of standard input, as JSON; None: a
+    program that knows nothing of docs/contracts.md.
     ``stdout`` and ``stderr`` name files in the run directory, or None: JSON lines go to the keeper.
     """
 
@@ -67,6 +70,7 @@ class JobSpec:
     config: dict[str, Any] | None = field(default=None, hash=False)
     stdout: str | None = None
     stderr: str | None = None
+    stop: tuple[str, ...] = ()  # command that asks it to end; empty: SIGTERM does
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,7 @@ def _check_branches(parsed: Parsed[RawExperiment], network: Network, wrong: Wron
     for name, branch in raw.branches.items():
         place: Place = ("branches", name, "carries")
         carries = Carried(branch.carries.world, branch.carries.island, branch.carries.protocol)
-        if carries == Carried():
+        if carries == Carried() and parsed.whole("branches"):
             wrong(place, "it says nothing; name a world or island prefix or a protocol, the rest is carried by 'chain'")
         for end, prefix, around in (
             ("world", carries.world, network.world),

@@ -96,6 +96,10 @@ impl Before {
             interfaces,
             neighbours,
         });
+        let stale = settings.stale_rules_batch();
+        if !stale.is_empty() {
+            tool("ip", &["-force", "-batch", "-"], &stale).ok(); // as a rule there is nothing to remove
+        }
         run_batch(&settings.batch())?;
         if settings.accepts_foreign() {
             tool("nft", &["-f", "-"], &settings.nft_script())?;

@@ -38,6 +38,19 @@ pub struct InterfaceSettings {
     /// Treat frames addressed to others as addressed to this machine, and route them.
     #[serde(default)]
     pub accept_foreign: bool,
+    /// The routing table that the routes are in, and that routes what comes in here; none: the
+    /// main one, which routes all. A box with two pairs of legs has a table for each pair.
+    #[serde(default)]
+    pub table: Option<u32>,
+}
+
+impl InterfaceSettings {
+    /// Where its routes are, as `ip route` says it.
+    fn in_table(&self) -> String {
+        self.table
+            .map(|table| format!(" table {table}"))
+            .unwrap_or_default()
+    }
 }
 
 /// An interface as it is: one element of `ip -json address show`.
@@ -175,7 +188,27 @@ impl HostSettings {
                 );
             }
             for prefix in &interface.routes {
-                let _ = writeln!(batch, "route replace {prefix} dev {device} scope link");
+                let _ = writeln!(
+                    batch,
+                    "route replace {prefix} dev {device} scope link{}",
+                    interface.in_table()
+                );
+            }
+            if let Some(table) = interface.table {
+                let _ = writeln!(batch, "rule add iif {device} lookup {table}");
+            }
+        }
+        batch
+    }
+
+    /// Input of `ip -force -batch -` that removes rules which an agent that was killed left behind:
+    /// adding one twice is an error.
+    pub fn stale_rules_batch(&self) -> String {
+        let mut batch = String::new();
+        for interface in &self.interfaces {
+            if let Some(table) = interface.table {
+                let device = &interface.name;
+                let _ = writeln!(batch, "rule delete iif {device} lookup {table}");
             }
         }
         batch
@@ -193,8 +226,15 @@ impl HostSettings {
                 continue;
             };
             let device = &interface.name;
+            if let Some(table) = interface.table {
+                let _ = writeln!(batch, "rule delete iif {device} lookup {table}");
+            }
             for prefix in &interface.routes {
-                let _ = writeln!(batch, "route delete {prefix} dev {device} scope link");
+                let _ = writeln!(
+                    batch,
+                    "route delete {prefix} dev {device} scope link{}",
+                    interface.in_table()
+                );
             }
             for (address, _) in &interface.neighbours {
                 let _ = writeln!(batch, "neighbour delete {address} dev {device}");
@@ -323,6 +363,23 @@ mod tests {
         );
         assert_eq!(lines[4], "link set dev pep-w.b mtu 1500 arp off up");
         assert_eq!(lines.len(), 5);
+    }
+
+    #[test]
+    fn a_table_of_its_own_routes_what_comes_in_by_the_interface() {
+        let mut settings = settings();
+        assert_eq!(settings.stale_rules_batch(), "");
+        settings.interfaces[0].table = Some(2);
+        let batch = settings.batch();
+        assert!(batch.contains("route replace 10.10.0.0/16 dev pep-w.a scope link table 2\n"));
+        assert!(batch.contains("rule add iif pep-w.a lookup 2\n"));
+        assert_eq!(
+            settings.stale_rules_batch(),
+            "rule delete iif pep-w.a lookup 2\n"
+        );
+        let undo = settings.undo_batch(&machine(&settings));
+        assert!(undo.contains("rule delete iif pep-w.a lookup 2\n"));
+        assert!(undo.contains("route delete 10.10.0.0/16 dev pep-w.a scope link table 2\n"));
     }
 
     #[test]
