@@ -110,7 +110,9 @@ def test_options_are_compared_by_their_values() -> None:
 
 
 def test_a_source_that_does_not_take_a_patch_is_told(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match=r"linux-source-6.1.tar.xz does not take our hz-250.patch; .*: Hunk #1 FAILED"):
+    with pytest.raises(
+        LabError, match=r"linux-source-6.1.tar.xz does not take our fp-registers.patch; .*: Hunk #1 FAILED"
+    ):
         build(archive(tmp_path, patched=False), lambda *_: None)
 
 
