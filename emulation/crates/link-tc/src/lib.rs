@@ -35,10 +35,12 @@ use rtnetlink::Kernel;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Between two lines of counters.
-const LINE: Duration = Duration::from_millis(100);
+/// Between two lines of a link's counters, which show how its queue comes and goes.
+const LINK_LINE: Duration = Duration::from_millis(100);
 /// So often a link's queues are looked at for each line: every 20 ms.
 const LOOKS_PER_LINE: u32 = 5;
+/// Between two lines of a delay box's counters, which are sums and nothing else.
+const DELAY_LINE: Duration = Duration::from_secs(1);
 
 /// Reads its configuration from the first line of standard input; returns when that ends or on SIGTERM.
 ///
@@ -63,18 +65,19 @@ fn serve(counted: &Counted, input: &mut Input) -> Result<(), TcError> {
     let mut reporter = Reporter::new(io::stdout());
     counters.sample(&mut kernel)?;
     reporter.ready()?;
-    // Delay boxes have no queue whose maximum is asked for.
-    let looks = match counted {
-        Counted::Link(_) => LOOKS_PER_LINE,
-        Counted::Delay(_) => 1,
+    let (line, looks) = match counted {
+        Counted::Link(_) => (LINK_LINE, LOOKS_PER_LINE),
+        Counted::Delay(_) => (DELAY_LINE, 1),
     };
     let mut looked = 0;
-    let mut next = Instant::now() + LINE / looks;
+    let mut next = Instant::now() + line / looks;
     loop {
         let now = Instant::now();
         match input.wait(next.saturating_duration_since(now))? {
             Some(Event::Ended) => break,
-            Some(Event::Line(line)) => answer(&line, &mut kernel, &mut counters, &mut reporter)?,
+            Some(Event::Line(request)) => {
+                answer(&request, &mut kernel, &mut counters, &mut reporter)?
+            }
             None => {
                 looked = (looked + 1) % looks;
                 if looked == 0 {
@@ -83,7 +86,7 @@ fn serve(counted: &Counted, input: &mut Input) -> Result<(), TcError> {
                     counters.sample(&mut kernel)?;
                 }
                 // A reader or a processor that was away for a while owes no looks.
-                next = (next + LINE / looks).max(now);
+                next = (next + line / looks).max(now);
             }
         }
     }

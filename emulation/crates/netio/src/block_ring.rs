@@ -18,8 +18,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const BLOCK_BYTES: u32 = 131_072;
 /// Only checked by the kernel, not used: in version 3 frames take what they need.
 const FRAME_BYTES: u32 = 2048;
-/// Period of the timer that closes blocks which are not full; a frame waits for two of them at most.
-const BLOCK_TIMEOUT_MS: u32 = 50;
+/// Period of the timer that closes blocks which are not full; a frame waits for two of them at most. Each block is a
+/// wake-up of whoever captures, which is what a capture costs on a link with little traffic.
+const BLOCK_TIMEOUT_MS: u32 = 200;
 /// Where a block tells of its frames.
 const HEADER_OFFSET: usize = offset_of!(libc::tpacket_block_desc, hdr);
 /// Where kernel and we pass the block to each other.

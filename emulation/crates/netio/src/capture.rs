@@ -56,7 +56,7 @@ impl CaptureSocket {
     }
 
     /// Hand the frames of the next full block to `take`, in order; false if there is none. The socket polls
-    /// readable while there is one. A block that is not full becomes one within 0.1 s.
+    /// readable while there is one. A block that is not full becomes one within 0.4 s.
     pub fn receive(&mut self, take: impl FnMut(&Received<'_>)) -> bool {
         self.ring.receive(take)
     }

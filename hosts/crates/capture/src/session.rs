@@ -14,7 +14,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant, SystemTime};
 
 const COUNTERS_EVERY: Duration = Duration::from_secs(1);
-/// How often it is looked whether the ring is empty at the end. The kernel closes its last block within 0.1 s.
+/// How often it is looked whether the ring is empty at the end. The kernel closes its last block within 0.4 s.
 const DRAIN_LOOK: Duration = Duration::from_millis(10);
 /// What is not out of the ring after so long does not come.
 const DRAIN_LIMIT: Duration = Duration::from_secs(2);
