@@ -76,7 +76,7 @@ fn serve(counted: &Counted, input: &mut Input) -> Result<(), TcError> {
         match input.wait(next.saturating_duration_since(now))? {
             Some(Event::Ended) => break,
             Some(Event::Line(request)) => {
-                answer(&request, &mut kernel, &mut counters, &mut reporter)?
+                answer(&request, &mut kernel, &mut counters, &mut reporter)?;
             }
             None => {
                 looked = (looked + 1) % looks;
