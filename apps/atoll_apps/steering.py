@@ -9,7 +9,7 @@ from itertools import chain as joined
 from atoll.model.errors import PlanError
 from atoll.model.experiment import Experiment
 from atoll.model.flow import FlowEntry, Match, sort_key
-from atoll.model.layout import Layout
+from atoll.model.layout import HOME, Layout
 from atoll.model.network import Network
 from atoll.model.paths import Fabric
 from atoll_apps import chain, delivery, latency
@@ -40,13 +40,13 @@ class Steering:
         return tuple(sorted(map(_merge, same.values()), key=sort_key))
 
 
-def flow_entries(network: Network, experiment: Experiment, layout: Layout | None = None) -> tuple[FlowEntry, ...]:
+def flow_entries(network: Network, experiment: Experiment, layout: Layout = HOME) -> tuple[FlowEntry, ...]:
     """Every flow entry of the experiment, sorted by switch, priority (highest first) and match.
 
     Raises PlanError when two legs cannot be told apart, no trunk leads where frames have to go, or a chain leaves
     another's entries nothing to do.
     """
-    return steer(network, experiment, layout or Layout()).entries
+    return steer(network, experiment, layout).entries
 
 
 def steer(network: Network, experiment: Experiment, layout: Layout, taken: frozenset[int] = frozenset()) -> Steering:

@@ -8,19 +8,24 @@ from atoll.control.hosts import host_settings
 from atoll.control.jobs import capture_points, jobs
 from atoll.model.codec import to_json
 from atoll.model.experiment import Chain, Experiment, Protocol
+from atoll.model.layout import HOME, Layout
 from atoll.model.network import LatencyClass, Network
 from atoll.model.plan import Backend, PathCheck, Plan
 from atoll.switches.profiles import refuse_unsupported
-from atoll_apps.steering import flow_entries
+from atoll_apps.steering import steer
 
 
-def make_plan(network: Network, experiment: Experiment, backend: Backend = Backend.ENGINE) -> Plan:
+def make_plan(
+    network: Network, experiment: Experiment, backend: Backend = Backend.ENGINE, layout: Layout = HOME
+) -> Plan:
     """The plan of an experiment, its links and delay boxes played by ``backend``.
 
-    Raises PlanError when its steering cannot be realised: two legs that no entry can tell apart, a way that turns back,
-    an entry the switch could not hold in hardware, a link that the backend cannot play.
+    ``layout``: that of a swap, if the experiment stands on the switches by one. Raises PlanError when its steering
+    cannot be realised: two legs that no entry can tell apart, an entry that another leaves nothing to do or the switch
+    could not hold in hardware, a link that the backend cannot play.
     """
-    flows = flow_entries(network, experiment)
+    steering = steer(network, experiment, layout)
+    flows = steering.entries
     refuse_unsupported(network, flows)
     return Plan(
         lab=network.name,
@@ -31,6 +36,7 @@ def make_plan(network: Network, experiment: Experiment, backend: Backend = Backe
         captures=capture_points(network, experiment),
         checks=path_checks(network, experiment),
         seed=experiment.seed,
+        layout=steering.layout,
     )
 
 

@@ -59,3 +59,7 @@ class Layout:
     def box_vlan(self, chain: str, box: str) -> int | None:
         """The tag with which a transparent box is passed; None: untagged."""
         return next((tag.vlan for tag in self.boxes if (tag.chain, tag.box) == (chain, box)), None)
+
+
+HOME = Layout()
+"""Where every experiment begins: nothing is tagged but what its own stretches need."""

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from atoll.model.flow import FlowEntry
+from atoll.model.layout import HOME, Layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,3 +107,4 @@ class Plan:
     captures: tuple[CapturePoint, ...]
     checks: tuple[PathCheck, ...]
     seed: int
+    layout: Layout = HOME  # what tells frames apart on the switches; a swap starts from it
