@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finding entries that one frame could match, held against comparing each with each; plans and networks as JSON."""
+
+import json
+from dataclasses import replace
+from ipaddress import IPv4Network
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from atoll.model.codec import from_json, to_json
+from atoll.model.experiment import Experiment
+from atoll.model.flow import FlowEntry, Match, Output, Vlan
+from atoll.model.network import Network
+from atoll_apps.overlap import covers, overlapping
+from tests.property.labs import experiments, laboratories
+
+
+@st.composite
+def prefixes(draw: st.DrawFn) -> IPv4Network | None:
+    """Prefixes that often lie within each other, or none."""
+    bits = draw(st.sampled_from([None, 8, 24, 30, 31, 32]))
+    if bits is None:
+        return None
+    return IPv4Network((int(IPv4Network("10.0.0.0/8").network_address) + draw(st.integers(0, 7)), bits), strict=False)
+
+
+entries = st.builds(
+    lambda src, dst, protocol, port: FlowEntry(
+        "sw", 1000, Match(1, Vlan.UNTAGGED, ipv4_src=src, ipv4_dst=dst, ip_proto=protocol), (Output(port),), 0, ""
+    ),
+    src=prefixes(),
+    dst=prefixes(),
+    protocol=st.sampled_from([None, 6, 17]),
+    port=st.integers(2, 4),
+)
+
+
+def meet(one: IPv4Network | None, other: IPv4Network | None) -> bool:
+    return one is None or other is None or one.overlaps(other)
+
+
+def ambiguous(one: FlowEntry, other: FlowEntry) -> bool:
+    a, b = one.match, other.match
+    protocols = a.ip_proto is None or b.ip_proto is None or a.ip_proto == b.ip_proto
+    return one.actions != other.actions and protocols and meet(a.ipv4_src, b.ipv4_src) and meet(a.ipv4_dst, b.ipv4_dst)
+
+
+@given(st.lists(entries, max_size=8), st.lists(entries, max_size=8))
+def test_every_pair_found_is_one_and_none_is_missed(mine: list[FlowEntry], others: list[FlowEntry]) -> None:
+    """Of pairs that differ in nothing but addresses one stands for all, but every entry of mine with any is named."""
+    found = list(overlapping(mine, others, lambda entry: entry))
+    assert all(ambiguous(one, other) for one, other in found)
+    assert {one for one, _ in found} == {one for one in mine if any(ambiguous(one, other) for other in others)}
+
+
+@given(entries, entries)
+def test_what_covers_another_takes_all_of_its_frames(one: FlowEntry, other: FlowEntry) -> None:
+    """It overlaps it, and is covered by what covers it in turn."""
+    if covers(one.match, other.match):
+        assert ambiguous(one, replace(other, actions=()))
+        assert covers(replace(one.match, ipv4_src=None, ip_proto=None), other.match)
+    assert covers(one.match, one.match)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_networks_and_experiments_survive_json(data: st.DataObject) -> None:
+    """Boxes of every kind, spare legs, branches and what they carry: a manifest holds them all."""
+    network = data.draw(laboratories())
+    experiment = data.draw(experiments(network))
+    assert from_json(Network, json.loads(json.dumps(to_json(network)))) == network
+    assert from_json(Experiment, json.loads(json.dumps(to_json(experiment)))) == experiment
