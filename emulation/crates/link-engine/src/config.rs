@@ -168,6 +168,22 @@ mod tests {
     }
 
     #[test]
+    fn departures_are_the_kernels_or_the_engines() {
+        let asked = |who: &str| {
+            let line = LINK.replacen("\"mtu\"", &format!("\"departures\":\"{who}\",\"mtu\""), 1);
+            LinkConfig::parse(&line).map(|config| config.departures)
+        };
+        assert_eq!(asked("kernel").unwrap(), Some(Departures::Kernel));
+        assert_eq!(asked("engine").unwrap(), Some(Departures::Engine));
+        assert!(
+            asked("nobody")
+                .unwrap_err()
+                .to_string()
+                .contains("`kernel`")
+        );
+    }
+
+    #[test]
     fn each_mistake_gets_a_line_that_names_it() {
         let mistakes = [
             ("\"w\"", "\"i\"", "both 'i'"),

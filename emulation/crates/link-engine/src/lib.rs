@@ -4,6 +4,7 @@
 //! ```text
 //! packet socket ── receive ring ──> Program::arrival     link-model decides when it leaves
 //!                                   Program::pop_due ──> packet socket      one thread: `engine`
+//!                                                        └─ or the kernel's `fq`, with the instant: `kernel_departures`
 //! standard input ── marks ────────> Program::measurement, counters
 //!                                   lines ──> standard output                a thread of its own: `output`
 //! ```
