@@ -5,7 +5,7 @@
 .NOTPARALLEL:
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: help setup kernel demo demo-virtual test test-virtual test-ryu lint fmt bench bench-link lock msrv clean
+.PHONY: help setup kernel demo demo-virtual test test-virtual test-ryu lint fmt bench bench-controller bench-link lock msrv clean
 
 BIN := .venv/bin
 CARGO := tools/cargo
@@ -57,6 +57,9 @@ fmt: ## rewrite Python and Rust in the house's format
 
 bench: setup ## run every benchmarks/*/run
 	@for run in benchmarks/*/run; do [ -x "$$run" ] || continue; echo "== $${run%/run}"; "$$run"; done
+
+bench-controller: setup ## how soon ten to ten thousand entries are on a switch, beside its peers; ARGS="--quick", "--help"
+	@benchmarks/controller/run $(ARGS)
 
 bench-link: setup ## the link engine beside its peers, half an hour; ARGS="--quick" a minute, "--help"
 	@benchmarks/link/run $(ARGS)

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``benchmarks/controller/run``: bring plans of several sizes to a switch in several ways; print tables, write JSON."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from atoll.model.errors import AtollError
+from atoll_emulation.namespaces import unshare_argv, why_no_namespaces
+from controllerbench import document, table
+from controllerbench.measure import SIZES, WAYS
+from linkbench import machine
+
+_QUICK_SIZES = (10, 100)
+_QUICK_WAYS = ("atoll", "ovs-ofctl bundle")
+
+
+def main() -> int:
+    """Measure what was asked for, in namespaces of its own, and show it."""
+    options = _options()
+    try:
+        if not options.render:
+            results = _measured(options)
+            options.json.parent.mkdir(parents=True, exist_ok=True)
+            options.json.write_text(json.dumps({"machine": machine.describe(), "results": results}, indent=1) + "\n")
+        known = json.loads(options.json.read_text())
+        print(table.tables(known["results"]))
+        print(f"\nJSON: {options.json}")
+        if options.render:
+            print(f"written: {document.render(options.render, known)}")
+    except AtollError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="benchmarks/controller/run", description=__doc__)
+    parser.add_argument("--only", action="append", choices=list(WAYS), help="this way alone (may be repeated)")
+    parser.add_argument("--sizes", type=int, nargs="+", metavar="N", help=f"entries (default: {SIZES})")
+    parser.add_argument("--repeats", type=int, metavar="N", help="of which the median counts (3; --quick: 1)")
+    parser.add_argument("--quick", action="store_true", help="seconds: shows that it works; its figures say little")
+    parser.add_argument("--json", type=Path, default=Path("target/bench-controller.json"), metavar="FILE",
+                        help="results (%(default)s)")  # fmt: skip
+    parser.add_argument("--render", type=Path, metavar="DOCS",
+                        help="measure nothing; write FILE's tables into DOCS/benchmarks.md")  # fmt: skip
+    options = parser.parse_args()
+    options.only = options.only or (list(_QUICK_WAYS) if options.quick else list(WAYS))
+    options.sizes = options.sizes or list(_QUICK_SIZES if options.quick else SIZES)
+    options.repeats = options.repeats or (1 if options.quick else 3)
+    if min(options.repeats, *options.sizes) < 1:
+        parser.error("--sizes, --repeats: at least 1")
+    return options
+
+
+def _measured(options: argparse.Namespace) -> list[dict[str, Any]]:
+    if (reason := why_no_namespaces()) is not None:
+        raise AtollError(reason)
+    with tempfile.TemporaryDirectory() as directory:
+        task = Path(directory) / "task.json"
+        task.write_text(json.dumps({"ways": options.only, "sizes": options.sizes, "repeats": options.repeats}))
+        argv = [*unshare_argv(), sys.executable, "-m", "controllerbench.measure", str(task)]
+        done = subprocess.run(argv, check=False, env=os.environ)
+        if done.returncode != 0:
+            raise AtollError("the measurement failed; the reason stands above")
+        return json.loads(task.read_text())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

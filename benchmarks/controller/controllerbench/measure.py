@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The measurement itself, first process of namespaces of its own: every way, every size, several times.
+
+Time begins with the intent, a plan in memory. It ends when the way is sure of the whole table by its own means and,
+beyond that, frames of the first and the last pair have left the switch by both ports with the right tag.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from atoll.model.errors import AtollError
+from controllerbench.atoll_way import Atoll, AtollOnRyu
+from controllerbench.entries import Pair, pairs, reclassified
+from controllerbench.faucet_way import Faucet
+from controllerbench.ofctl_rest_way import OfctlRest
+from controllerbench.ofctl_way import OfctlBundle
+from controllerbench.switch import Bench
+from controllerbench.ways import Way
+
+WAYS: dict[str, type[Way]] = {way.name: way for way in (Atoll, AtollOnRyu, OfctlBundle, OfctlRest, Faucet)}
+SIZES = (10, 100, 1000, 10000)
+
+_REPEATED_BELOW_S = 20.0  # what takes longer is measured once
+
+
+def main() -> int:
+    """Read the task from the file named, measure, write the results there."""
+    path = Path(sys.argv[1])
+    task = json.loads(path.read_text())
+    bench = Bench()
+    results: list[dict[str, Any]] = []
+    for name in task["ways"]:
+        results += _measure(bench, WAYS[name](bench), task["sizes"], task["repeats"])
+    path.write_text(json.dumps(results))
+    return 0
+
+
+def _measure(bench: Bench, way: Way, sizes: Sequence[int], repeats: int) -> list[dict[str, Any]]:
+    results: list[dict[str, Any]] = []
+    try:
+        way.start()
+    except AtollError as error:
+        _say(f"{way.name}: left out: {error}")
+        return [{"way": way.name, "checks": way.checks, "left_out": str(error)}]
+    try:
+        for size in sizes:
+            result: dict[str, Any] = {
+                "way": way.name,
+                "checks": way.checks,
+                "entries": size,
+                "install_s": [],
+                "change_s": [],
+            }
+            results.append(result)
+            try:
+                _repeat(bench, way, pairs(size), repeats, result)
+            except AtollError as error:
+                result["failed"] = str(error)
+                _say(f"{way.name}, {size} entries: failed: {error}")
+                break
+    finally:
+        way.stop()
+    return results
+
+
+def _repeat(bench: Bench, way: Way, plan: list[Pair], repeats: int, result: dict[str, Any]) -> None:
+    other = reclassified(plan, len(plan) // 2)
+    for _ in range(repeats):
+        way.empty()
+        took = _timed(bench, lambda: way.install(plan), [plan[0], plan[-1]])
+        result["install_s"].append(took)
+        result["change_s"].append(_timed(bench, lambda: way.change(plan, other), [other[len(plan) // 2]]))
+        _say(f"{way.name}, {len(plan)} entries: {took:.3f} s, one of them changed: {result['change_s'][-1]:.3f} s")
+        if took > _REPEATED_BELOW_S:
+            return
+
+
+def _timed(bench: Bench, work: Callable[[], None], proof: Sequence[Pair]) -> float:
+    began = time.perf_counter()
+    work()
+    bench.prove(proof)
+    return time.perf_counter() - began
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"bench-controller: {text}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results as tables that are read on a terminal and in Markdown alike."""
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+_TITLES = {
+    "install_s": "From a plan in memory to a verified data plane, seconds (times atoll's)",
+    "change_s": "The same for one entry changed of so many, seconds (times atoll's)",
+}
+_REFERENCE = "atoll"
+
+
+def tables(results: Sequence[dict[str, Any]]) -> str:
+    """A table for installing, one for changing, and how each way makes sure."""
+    parts = [f"{title}\n\n{_table(results, figure)}" for figure, title in _TITLES.items()]
+    checks = {result["way"]: result["checks"] for result in results}
+    parts.append("Made sure of by:\n\n" + "\n".join(f"- {way}: {how}" for way, how in checks.items()))
+    left_out = {
+        result["way"]: result.get("left_out") or f"{result['entries']} entries failed: {result['failed']}"
+        for result in results
+        if "left_out" in result or "failed" in result
+    }
+    if left_out:
+        parts.append("\n".join(f"{way}: {why}" for way, why in left_out.items()))
+    return "\n\n".join(parts)
+
+
+def _table(results: Sequence[dict[str, Any]], figure: str) -> str:
+    known = {(each["way"], each["entries"]): median(each[figure]) for each in results if each.get(figure)}
+    sizes = sorted({size for _, size in known})
+    ways = list(dict.fromkeys(way for way, _ in known))
+    rows = [["entries", *(str(size) for size in sizes)]]
+    rows += [[way, *(_cell(known, way, size) for size in sizes)] for way in ways]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["| " + " | ".join(_aligned(row, widths)) + " |" for row in rows]
+    rule = "|" + "|".join(["-" * (widths[0] + 2), *("-" * (width + 1) + ":" for width in widths[1:])]) + "|"
+    return "\n".join([lines[0], rule, *lines[1:]])
+
+
+def _aligned(row: Sequence[str], widths: Sequence[int]) -> list[str]:
+    return [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+
+
+def _cell(known: dict[tuple[str, int], float], way: str, size: int) -> str:
+    if (way, size) not in known:
+        return "-"
+    seconds = known[way, size]
+    reference = known.get((_REFERENCE, size))
+    ratio = "" if reference is None or way == _REFERENCE else f" ({seconds / reference:.1f})"
+    return f"{seconds:.3f}{ratio}"
