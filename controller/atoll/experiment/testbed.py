@@ -114,9 +114,9 @@ class Testbed:
         self._stopping = True
         for watcher in self._watchers:
             watcher.cancel()
-        for _, job in self._services.values():
+        for spec, job in self._services.values():
             with contextlib.suppress(LabError):
-                await job.stop(1.0)
+                await (self._end_service(spec, job) if spec.stop else job.stop(1.0))
         self._services.clear()
         with contextlib.suppress(LabError):
             await self.agent.close()
