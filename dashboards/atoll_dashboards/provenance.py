@@ -35,6 +35,9 @@ def settings(experiment: Experiment) -> list[Row]:
     """The settings that decide the result."""
     tcp = experiment.tcp
     rows = [("chain", " → ".join(("world", *experiment.chain.hops, "island")))]
+    for branch in experiment.branches:
+        hops = " → ".join(("world", *branch.hops, "island"))
+        rows.append((f"chain {branch.name}", f"{hops} for {branch.carries}"))
     for link in experiment.links:
         rows.append((f"{link.box}, to the island", _direction(link.to_island)))
         rows.append((f"{link.box}, to the world", _direction(link.to_world)))

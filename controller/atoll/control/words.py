@@ -84,10 +84,7 @@ def carried_words(chain: Chain, experiment: Experiment) -> Line:
     """What a chain carries, when there are several."""
     if not experiment.branches:
         return Line("", 11)
-    carries = chain.carries
-    parts = [f"{end} {prefix}" for end, prefix in (("world", carries.world), ("island", carries.island)) if prefix]
-    parts += [carries.protocol.value.upper()] if carries.protocol else []
-    return Line(f"{chain.name}: {', '.join(parts) or 'the rest'}", 11, bold=True)
+    return Line(f"{chain.name}: {chain.carries}", 11, bold=True)
 
 
 def box_words(box: ChainBox, experiment: Experiment) -> list[Line]:

@@ -185,6 +185,12 @@ class Carried:
         world, island = (0 if prefix is None else prefix.prefixlen for prefix in (self.world, self.island))
         return 33 * 33 * (self.protocol is not None) + 33 * island + world
 
+    def __str__(self) -> str:
+        ends = (("world", self.world), ("island", self.island))
+        parts = [f"{end} {prefix}" for end, prefix in ends if prefix]
+        parts += [self.protocol.value.upper()] if self.protocol else []
+        return ", ".join(parts) or "the rest"
+
     def takes(self, world: IPv4Address, island: IPv4Address, protocol: Protocol | None) -> bool:
         """Whether it holds packets between two hosts; ``protocol`` None: of a protocol without a name here."""
         return (
