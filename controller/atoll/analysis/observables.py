@@ -52,17 +52,18 @@ def totals(tables: Tables, capture: str, window: Window | None = None) -> Totals
     return Totals(**row.row(0, named=True))
 
 
-def windows_over_rate(tables: Tables, link: Link, lateness_max_ns: int) -> int | None:
+def windows_over_rate(tables: Tables, link: Link, lateness_max_ns: int, bucket_bytes: int = 0) -> int | None:
     """100 ms windows at the link's output port that hold more than the rate allows; None without that capture.
 
     Allowed: R x 0.1 s, two packets (one at each edge of the window), and what a departure late by the run's largest
-    lateness can push from one window into the next.
+    lateness can push from one window into the next. A token bucket that holds more than a packet may be emptied in
+    the place of one of them.
     """
     capture = f"link-{link.box}"
     if capture not in tables.decoded:
         return None
     packet = MTU + (ETHERNET_HEADER_BYTES if link.counts is Counted.ETHERNET else 0)
-    allowed = link.to_island.rate.bit_s / 8 * (WINDOW_NS + lateness_max_ns) / 1e9 + 2 * packet
+    allowed = link.to_island.rate.bit_s / 8 * (WINDOW_NS + lateness_max_ns) / 1e9 + packet + max(packet, bucket_bytes)
     rows = tables.scan("throughput").filter((pl.col("capture") == capture) & pl.col("to_island"))
     return int(rows.select((counted_bytes(link) > allowed).sum()).collect().item())
 

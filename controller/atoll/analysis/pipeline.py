@@ -12,6 +12,8 @@ from atoll.analysis.summary import LinkFigures, Summary, TerrestrialRtt
 from atoll.analysis.tables import Tables, build_tables, traffic_hosts
 from atoll.analysis.verdict import judge
 from atoll.model.experiment import Counted, Link
+from atoll.model.plan import Backend
+from atoll.model.tc import bucket_bytes
 from atoll.rundir import RunDir
 
 # A server's terrestrial part is right within 0.5 ms, the lab's own processing, and 2 % of itself.
@@ -108,6 +110,7 @@ def _link_figures(facts: Facts, tables: Tables, link: Link) -> LinkFigures:
     measured = facts.to_island(link)
     # How much a late departure can push from one window into the next is unknown where lateness is not measured.
     unbounded = measured is not None and measured.lateness_max_ns is None and not facts.in_virtual_time
+    bucket = bucket_bytes(link.to_island.rate) if facts.manifest.get("backend") == Backend.TC else 0
     header = seen.ETHERNET_HEADER_BYTES if link.counts is Counted.ETHERNET else 0
     return LinkFigures(
         rate_bit_s=link.to_island.rate.bit_s,
@@ -117,7 +120,9 @@ def _link_figures(facts: Facts, tables: Tables, link: Link) -> LinkFigures:
         loss_fraction=measured.dropped_packets / measured.in_packets if measured and measured.in_packets else None,
         idle_s=seen.idle_s(tables, link, facts.window) if facts.window else None,
         queue_full_s=seen.queue_full_s(tables, link, facts.window) if facts.window else None,
-        windows_over_rate=None if unbounded else seen.windows_over_rate(tables, link, facts.lateness_max_ns or 0),
+        windows_over_rate=None
+        if unbounded
+        else seen.windows_over_rate(tables, link, facts.lateness_max_ns or 0, bucket),
         scheduled_windows_over_rate=measured.scheduled_windows_over_rate if measured else None,
     )
 

@@ -197,7 +197,7 @@ def _reference(qdisc: Qdisc) -> dict[str, str]:
 def _queue(ifb: str, direction: LinkDirection, slack: Duration, *, ip_bytes: bool) -> list[Qdisc]:
     """Queue and rate last, loss before them if there is any."""
     rate = direction.rate
-    bucket = _bucket_bytes(rate, slack)
+    bucket = bucket_bytes(rate, slack)
     words = f"rate {rate.bit_s}bit burst {bucket} limit {direction.queue.bytes}"
     options = {"rate": rate.bit_s // 8, "burst": bucket, "limit": direction.queue.bytes}
     if direction.loss is None:
@@ -210,8 +210,8 @@ def _queue(ifb: str, direction: LinkDirection, slack: Duration, *, ip_bytes: boo
     return [loss, Qdisc(ifb, "2:", "1:1", "tbf", words, options)]
 
 
-def _bucket_bytes(rate: Rate, slack: Duration) -> int:
-    """One packet and what the rate gives in ``slack``, rounded up to what tc can keep."""
+def bucket_bytes(rate: Rate, slack: Duration = TIMER_SLACK) -> int:
+    """What may leave a link at once: a packet and what the rate gives in ``slack``, rounded up to what tc can keep."""
     work = _BUCKET_BYTES * 8 * 10**9 + rate.bit_s * slack.ns  # billionths of a bit
     steps = -(-work // (rate.bit_s * _BUCKET_STEP_US * 1000))
     return -(-rate.bit_s * steps * _BUCKET_STEP_US // (8 * 10**6))
