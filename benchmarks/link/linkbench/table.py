@@ -98,14 +98,12 @@ _QUESTIONS = {scenario.name: scenario.question for scenario in SCENARIOS.values(
 
 
 def tables(results: Sequence[Result]) -> str:
-    """One table a scenario, medians; the boxes of a case below each other."""
+    """One table a scenario, medians over the runs; the boxes of a case below each other."""
     parts: list[str] = []
     for name, columns in COLUMNS.items():
         found = sorted((result for result in results if result.scenario == name), key=_order)
         if found:
-            repeats = {len(values) for result in found for values in result.figures.values()}
-            counted = " to ".join(str(count) for count in sorted(repeats)[:: max(1, len(repeats) - 1)])
-            parts.append(f"### {name}: {_QUESTIONS[name]} (medians of {counted})\n\n{_table(name, columns, found)}")
+            parts.append(f"### {name}: {_QUESTIONS[name]}\n\n{_table(name, columns, found)}")
     return "\n\n".join(parts)
 
 
@@ -146,19 +144,30 @@ def _order(result: Result) -> tuple[int, int, str]:
 
 def _table(name: str, columns: Sequence[Column], results: Sequence[Result]) -> str:
     compared = _COMPARED.get(name)
-    headings = ["case", "box", *(column.heading for column in columns)]
+    headings = ["case", "box", "runs", *(column.heading for column in columns)]
     if compared:
         headings.append(f"{next(column.heading for column in columns if column.figure == compared)} / engine's")
     rows: list[list[str]] = []
     for result in results:
         box = result.box if result.place == HERE else f"{result.box} in {result.place}"
-        row = [result.case, box, *(_cell(result.median(column.figure), column.decimals) for column in columns)]
+        row = [
+            result.case,
+            box,
+            _runs(result),
+            *(_cell(result.median(column.figure), column.decimals) for column in columns),
+        ]
         if result.failed:
             row[1] += f" ({len(result.failed)} failed)"
         if compared:
             row.append(_ratio(result, results, compared))
         rows.append(row)
     return markdown(headings, rows)
+
+
+def _runs(result: Result) -> str:
+    """How many, and how long each one was."""
+    count = max((len(values) for values in result.figures.values()), default=0)
+    return f"{count} x {result.seconds:g} s" if result.seconds else str(count)
 
 
 def _ratio(result: Result, results: Sequence[Result], figure: str) -> str:
