@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from atoll.model.errors import LabError
+from atoll_emulation.cores import claimed_core
 from atoll_emulation.uml.cache import cache_directory
 from atoll_emulation.uml.kernel import find_virtual_kernel
 from atoll_emulation.uml.run import Ended, VirtualClock, run_in_uml, start_in_uml
@@ -151,9 +152,11 @@ def wait_until_up(console: Path, process: subprocess.Popen[str]) -> None:
 
 
 def test_stop_ends_a_running_kernel(tmp_path: Path) -> None:
-    with start_in_uml(
-        ["sh", "-c", "while :; do :; done"], tmp_path, kernel=find_virtual_kernel(), clock=VirtualClock(1)
-    ) as running:
+    spin, kernel = ["sh", "-c", "while :; do :; done"], find_virtual_kernel()
+    with (
+        claimed_core() as core,
+        start_in_uml(spin, tmp_path, kernel=kernel, clock=VirtualClock(1), cpu=core) as running,
+    ):
         assert running.wait(0.5) is None
         running.stop()
         with pytest.raises(LabError, match="kernel ended before"):

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The User-Mode Linux kernels this machine has: the distribution's, and the one built for virtual time."""
 
-import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,8 +53,3 @@ def find_virtual_kernel() -> UmlKernel:
 def missing_packages(tools: dict[str, str]) -> set[str]:
     """The Debian packages of those tools (program: package) that are not on this machine."""
     return {package for tool, package in tools.items() if shutil.which(tool) is None}
-
-
-def default_cpu() -> int:
-    """The processor a kernel gets when nobody chooses: the last that this process may use."""
-    return max(os.sched_getaffinity(0))

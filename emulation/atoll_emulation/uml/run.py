@@ -11,9 +11,10 @@ from types import TracebackType
 from typing import Self
 
 from atoll.model.errors import LabError, MachineError
+from atoll_emulation.cores import claimed_core
 from atoll_emulation.namespaces import unshare_argv, why_no_namespaces
 from atoll_emulation.uml.guest import LATE, PLACE, Guest
-from atoll_emulation.uml.kernel import UmlKernel, default_cpu, find_kernel
+from atoll_emulation.uml.kernel import UmlKernel, find_kernel
 
 CONSOLE = "console.log"
 """In the output directory: what the kernel and the command printed."""
@@ -112,17 +113,17 @@ def start_in_uml(
     *,
     kernel: UmlKernel,
     clock: VirtualClock | None = None,
-    cpu: int | None = None,
+    cpu: int,
     memory_mb: int = _MEMORY_MB,
     environment: Mapping[str, str] | None = None,
     directory: Path | None = None,
 ) -> Running:
     """Start ``command`` as root inside a fresh kernel, in ``directory`` (default: here); /out inside is ``output``.
 
-    Without a ``clock`` time is the machine's. A kernel gets one processor, ``cpu`` (default: the last that is allowed):
-    switching costs it dearly. A guest that computes for ever stops the virtual clock: whoever waits sets a limit of the
-    machine's time. A terminal's signals do not reach the kernel. Raises MachineError without namespaces, or when the
-    kernel cannot keep virtual time.
+    Without a ``clock`` time is the machine's. A kernel gets one processor, ``cpu``: switching costs it dearly. A guest
+    that computes for ever stops the virtual clock: whoever waits sets a limit of the machine's time. A terminal's
+    signals do not reach the kernel. Raises MachineError without namespaces, or when the kernel keeps the machine's time
+    only.
     """
     why = why_no_namespaces()
     if why is not None:
@@ -153,7 +154,7 @@ def start_in_uml(
     return Running(process, console, command)
 
 
-def _boot_argv(cpu: int | None, memory_mb: int, clock: VirtualClock | None) -> list[str]:
+def _boot_argv(cpu: int, memory_mb: int, clock: VirtualClock | None) -> list[str]:
     """The kernel's command line and environment: nothing in it tells one machine or user from another."""
     variables = [f"TMPDIR={PLACE}"]
     arguments: list[str] = []
@@ -161,7 +162,7 @@ def _boot_argv(cpu: int | None, memory_mb: int, clock: VirtualClock | None) -> l
         variables += [f"LD_PRELOAD={PLACE}/random.so", f"UML_RANDOM_SEED={clock.seed % 2**64}"]
         arguments += ["time-travel=inf-cpu", f"time-travel-start={clock.start_ns}"]
     return [
-        *("taskset", "--cpu-list", str(default_cpu() if cpu is None else cpu)),
+        *("taskset", "--cpu-list", str(cpu)),
         *("setarch", "--addr-no-randomize", "env", "-i", *variables, f"{PLACE}/linux", *arguments),
         *(f"mem={memory_mb}M", "root=none", "rootfstype=hostfs", "rootflags=/", "ro", "quiet", "noreboot"),
         *(f"init={PLACE}/init", "umid=uml", f"uml_dir={PLACE}/", "con=null", "con0=null,fd:1"),
@@ -183,9 +184,12 @@ def run_in_uml(
     Raises LabError when it does not end within ``limit_s``.
     """
     kernel = kernel or find_kernel()
-    with start_in_uml(
-        command, output, kernel=kernel, clock=clock, memory_mb=memory_mb, environment=environment
-    ) as running:
+    with (
+        claimed_core() as core,
+        start_in_uml(
+            command, output, kernel=kernel, clock=clock, cpu=core, memory_mb=memory_mb, environment=environment
+        ) as running,
+    ):
         ended = running.wait(limit_s)
         if ended is None:
             msg = f"the User-Mode Linux kernel was stopped after {limit_s:g} s; the last it said:\n{running.tail()}"
