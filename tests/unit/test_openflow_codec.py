@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flow entries to OpenFlow 1.3 bytes and back: our bytes are those that os-ken makes of the same entry."""
 
+import random
 import struct
+from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
@@ -15,7 +17,7 @@ from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 from atoll.model.flow import Action, FlowEntry, ForeignEntry, Match, Output, PopVlan, PushVlan, Vlan
 from atoll.openflow import wire
 from atoll.openflow.foreign import foreign
-from atoll.openflow.stats import entry_count, records, understood
+from atoll.openflow.stats import entry_count, essences, records, understood
 
 DATAPATH = ProtocolDesc(version=ofp.OFP_VERSION)
 XID = 4711
@@ -53,7 +55,7 @@ def framework_fields(match: Match) -> dict[str, Any]:
     udp = match.ip_proto == wire.UDP
     ends = ("udp_src", "udp_dst") if udp else ("tcp_src", "tcp_dst")
     vid = None if match.vlan is None else 0 if isinstance(match.vlan, Vlan) else match.vlan | ofp.OFPVID_PRESENT
-    fields = {
+    fields: dict[str, Any] = {
         "in_port": match.in_port,
         "vlan_vid": vid,
         "eth_type": match.eth_type,
@@ -151,7 +153,14 @@ def test_requests_are_those_of_os_ken() -> None:
 @given(st.lists(_entries, max_size=5))
 def test_what_is_told_is_what_was_added(entries: list[FlowEntry]) -> None:
     """Entries come back from a switch's statistics as they went, with their counters."""
-    body = b"".join(
+    body = told_by_switch(entries)
+    assert [understood(record, "sw") for record in records(body)] == entries
+    assert all((record.packets, record.octets) == (3, 4) for record in records(body))
+
+
+def told_by_switch(entries: list[FlowEntry]) -> bytes:
+    """The body of a reply that tells of these entries."""
+    return b"".join(
         as_told(
             entry,
             _apply(*framework_actions(entry.actions)) if entry.actions else [],
@@ -159,8 +168,38 @@ def test_what_is_told_is_what_was_added(entries: list[FlowEntry]) -> None:
         )
         for entry in entries
     )
-    assert [understood(record, "sw") for record in records(body)] == entries
-    assert all((record.packets, record.octets) == (3, 4) for record in records(body))
+
+
+@given(st.lists(_entries, min_size=1, max_size=5), st.randoms())
+def test_a_table_has_the_digest_of_what_was_asked_for(entries: list[FlowEntry], order: random.Random) -> None:
+    """In whatever order it is told; any difference shows in the digest."""
+    wanted = wire.digest(map(wire.essence, entries))
+    told = list(entries)
+    order.shuffle(told)
+    assert wire.digest(essences(told_by_switch(told))) == wanted
+    assert wire.digest(essences(told_by_switch(told[1:]))) != wanted
+    other = replace(told[0], cookie=told[0].cookie ^ 1)
+    assert wire.digest(essences(told_by_switch([other, *told[1:]]))) != wanted
+
+
+def test_fields_told_in_another_order_make_no_difference() -> None:
+    """Open vSwitch tells the protocol after the addresses, which OpenFlow's numbers put before them."""
+    entry = FlowEntry("sw", 9, Match(1, ipv4_dst=IPv4Network("10.0.0.0/8"), ip_proto=6, l4_dst=80), (), 4, "")
+    (record,) = records(told_by_switch([entry]))
+    fields = record.match
+    protocol = fields.index(bytes.fromhex("80001401"))
+    moved = fields[:protocol] + fields[protocol + 5 :] + fields[protocol : protocol + 5]
+    body = record.whole[:48] + wire.pack_oxm(moved) + record.instructions
+    assert body != record.whole
+    assert wire.digest(essences(body)) == wire.digest([wire.essence(entry)])
+    assert [understood(each, "sw") for each in records(body)] == [entry]
+
+
+def test_a_time_out_shows_in_the_digest() -> None:
+    """As everything does that no plan could ask for."""
+    entry = FlowEntry("sw", 9, Match(1), (), 4, "")
+    body = as_told(entry, [], parser.OFPMatch(**framework_fields(entry.match)), idle_timeout=60)
+    assert wire.digest(essences(body)) != wire.digest([wire.essence(entry)])
 
 
 def test_the_number_of_entries_is_read() -> None:

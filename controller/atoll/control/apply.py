@@ -37,7 +37,7 @@ async def apply_flows(
     await _require_room(controller, switches, wanted)
     try:
         await _make(controller, switches, changes)
-        _require_nothing_left(diff(wanted, _all(await _read(controller, switches))))
+        await _require_held(controller, switches, wanted)
     except (LabError, asyncio.CancelledError) as error:
         await _restore(controller, switches, before, error)
         raise
@@ -91,7 +91,18 @@ async def _make(controller: Controller, switches: Iterable[Switch], changes: Ite
                 await controller.change(switch.dpid, delete, add, table)
 
 
-def _require_nothing_left(left: tuple[Change, ...]) -> None:
+async def _require_held(controller: Controller, switches: Sequence[Switch], wanted: Sequence[FlowEntry]) -> None:
+    """Read every table back: it must hold what is wanted and nothing else."""
+
+    async def holds(switch: Switch) -> bool:
+        table = await table_of(controller, switch)
+        with _naming(switch):
+            return await controller.holds(switch.dpid, [e for e in wanted if e.switch == switch.name], table)
+
+    held = await asyncio.gather(*(holds(switch) for switch in switches))
+    doubted = [switch for switch, sure in zip(switches, held, strict=True) if not sure]
+    names = {switch.name for switch in doubted}
+    left = diff((e for e in wanted if e.switch in names), _all(await _read(controller, doubted)))
     if left:
         first = "; ".join(str(change) for change in left[:3])
         raise LabError(f"changes acknowledged by the switches are not there when read back ({len(left)}): {first}")

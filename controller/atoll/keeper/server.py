@@ -34,6 +34,7 @@ from atoll.model.experiment import Experiment
 from atoll.model.network import Network
 from atoll.model.plan import Backend
 from atoll.model.switch import Runtime
+from atoll.openflow.collector import relax_collector
 
 _MAX_BODY = 16 * 1024 * 1024
 _NO_LAB = "no lab is up; `atoll up LAB` starts one"
@@ -331,6 +332,8 @@ def main(arguments: list[str]) -> int:
     except AtollError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
+
+    relax_collector()
 
     async def keep() -> None:
         await Keeper(for_run=options.for_run).serve(listener)

@@ -12,6 +12,7 @@ import sys
 
 from atoll.model.switch import Runtime
 from atoll.openflow import framework
+from atoll.openflow.collector import relax_collector
 
 
 def main() -> int:
@@ -48,6 +49,7 @@ def _serve(listen: str) -> int:
     except (OSError, ValueError, OverflowError) as error:
         sys.stderr.write(f"cannot listen for switches on {listen}: {error}\n")
         return 1
+    relax_collector()
     say({"type": "ready", "runtime": framework.title(), "port": bound})
     requests = Requests(switchboard.switch)
     for line in framework.lines_of_input():

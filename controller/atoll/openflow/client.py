@@ -7,13 +7,14 @@ import itertools
 import json
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from atoll.model.codec import from_json, to_json
 from atoll.model.errors import LabError
 from atoll.model.flow import FlowEntry, ForeignEntry
 from atoll.model.switch import Runtime, SwitchFeatures
+from atoll.openflow import wire
 
 _LINE_LIMIT = 64 * 1024 * 1024  # bytes; the table of a full switch is one line
 _READY_TIMEOUT_S = 20.0
@@ -42,6 +43,7 @@ class Controller:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.switches: dict[int, SwitchState] = {}
         self._features: dict[int, SwitchFeatures] = {}
+        self._read: dict[tuple[int, int], tuple[str, tuple[FlowEntry | ForeignEntry, ...]]] = {}
         self.on_event: Callable[[dict[str, Any]], None] | None = None
         self._closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.runtime = ""
@@ -111,12 +113,32 @@ class Controller:
             raise LabError(f"switches with datapath id {names} did not connect to the controller: {reason}")
 
     async def read(self, dpid: int, switch_name: str, table: int = 0) -> tuple[FlowEntry | ForeignEntry, ...]:
-        """The entries a switch holds, under the name the plan calls it by. Raises LabError."""
-        answer = await self._request("read", dpid=dpid, table=table)
-        return (
-            *(from_json(FlowEntry, {**entry, "switch": switch_name}) for entry in answer["entries"]),
-            *(from_json(ForeignEntry, {**entry, "switch": switch_name}) for entry in answer["foreign"]),
-        )
+        """The entries a switch holds, under the name the plan calls it by. Raises LabError.
+
+        The switch tells its whole table each time; if it is the one that was read last, it is not told again here.
+        """
+        digest, entries = self._read.get((dpid, table), ("", ()))
+        answer = await self._request("read", dpid=dpid, table=table, known=digest)
+        if "entries" in answer:
+            entries = (
+                *(from_json(FlowEntry, {**entry, "switch": switch_name}) for entry in answer["entries"]),
+                *(from_json(ForeignEntry, {**entry, "switch": switch_name}) for entry in answer["foreign"]),
+            )
+            self._read[dpid, table] = answer["digest"], entries
+        return entries
+
+    async def holds(self, dpid: int, entries: Iterable[FlowEntry], table: int = 0) -> bool:
+        """Whether the switch, its whole table read back, holds exactly these entries. Raises LabError.
+
+        False, too, of a switch that tells an entry in other bytes than it was given: ``read`` understands those.
+        """
+        wanted = tuple(entries)
+        digest = wire.digest(wire.essence(entry) for entry in wanted)
+        answer = await self._request("read", dpid=dpid, table=table, known=digest)
+        if "entries" in answer:
+            return False
+        self._read[dpid, table] = digest, tuple(replace(entry, why="") for entry in wanted)
+        return True
 
     async def change(
         self, dpid: int, delete: Iterable[FlowEntry | ForeignEntry], add: Iterable[FlowEntry], table: int = 0

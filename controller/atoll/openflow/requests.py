@@ -56,8 +56,11 @@ class Requests:
             raise SwitchError(f"switch {dpid} is not connected")
         match request["op"]:
             case "read":
-                entries = switch.read(table)
+                digest, entries = switch.read(table, request.get("known"))
+                if entries is None:
+                    return {"digest": digest}
                 return {
+                    "digest": digest,
                     "entries": [to_json(entry) for entry in entries if isinstance(entry, FlowEntry)],
                     "foreign": [to_json(entry) for entry in entries if isinstance(entry, ForeignEntry)],
                 }

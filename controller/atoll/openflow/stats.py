@@ -80,6 +80,25 @@ def records(body: bytes) -> Iterator[Record]:
         offset = end
 
 
+def essences(body: bytes) -> Iterator[bytes]:
+    """Of each record in the body of a flow statistics reply all but its counters and its age, as ``wire.essence``."""
+    for record in records(body):
+        whole = record.whole
+        yield whole[12:20] + whole[24:32] + wire.pack_oxm(_ordered(record.match)) + record.instructions
+
+
+def _ordered(fields: bytes) -> bytes:
+    """Match fields in the order of their numbers; switches tell them in an order of their own."""
+    parts: list[bytes] = []
+    offset = 0
+    while offset < len(fields):
+        end = offset + 4 + fields[offset + 3]
+        parts.append(fields[offset:end])
+        offset = end
+    parts.sort()
+    return b"".join(parts)
+
+
 def understood(record: Record, switch: str) -> FlowEntry | None:
     """The entry of a record, if a FlowEntry says all of it."""
     if not record.plain:
@@ -98,7 +117,6 @@ def entry_count(body: bytes) -> int:
 
 def _match(fields: bytes) -> Match | None:
     found: dict[str, Any] = {"in_port": None, "eth_type": None}
-    parts: list[bytes] = []
     offset = 0
     while offset < len(fields):
         (header,) = _FIELD.unpack_from(fields, offset)
@@ -113,14 +131,12 @@ def _match(fields: bytes) -> Match | None:
             found["vlan"] = vid & ~wire.VID_PRESENT if vid else Vlan.UNTAGGED
         else:
             return None
-        parts.append(fields[offset:end])
         offset = end
     if found["in_port"] is None:
         return None
     match = Match(**found)
     # A mask that is no prefix, a VLAN id without its bit, a port of no protocol: none of them is packed as it came.
-    parts.sort()
-    return match if wire.pack_match(match) == wire.pack_oxm(b"".join(parts)) else None
+    return match if wire.pack_match(match) == wire.pack_oxm(_ordered(fields)) else None
 
 
 @lru_cache(maxsize=65536)

@@ -16,7 +16,7 @@ from atoll.model.flow import FlowEntry, ForeignEntry
 from atoll.model.switch import SwitchFeatures
 from atoll.openflow import features, wire
 from atoll.openflow.foreign import foreign
-from atoll.openflow.stats import Record, entry_count, records, understood
+from atoll.openflow.stats import entry_count, essences, records, understood
 
 _REPLY_TIMEOUT_S = 10.0
 _WINDOW = 1024  # entries sent before a barrier is waited for: four seconds of the slowest hardware known
@@ -69,10 +69,14 @@ class Switch:
         self._replies: queue.Queue[Reply | None] = queue.Queue()
         self._lost = False
 
-    def read(self, table: int) -> list[Entry]:
-        """All entries of a table (7.3.5.2). Raises SwitchError."""
+    def read(self, table: int, known: str | None = None) -> tuple[str, list[Entry] | None]:
+        """The digest of a table and all its entries (7.3.5.2), or None if the digest is known. Raises SwitchError."""
+        body = self._multipart(wire.flow_request(table, 0), "its entries")
+        digest = wire.digest(essences(body))
+        if digest == known:
+            return digest, None
         name = str(self.dpid)
-        return [understood(record, name) or foreign(record, name) for record in self._records(table)]
+        return digest, [understood(record, name) or foreign(record, name) for record in records(body)]
 
     def count(self, table: int) -> int:
         """How many entries a table holds (7.3.5.3): cheap, however many they are. Raises SwitchError."""
@@ -100,7 +104,7 @@ class Switch:
             },
             "entries": [
                 {"cookie": record.cookie, "packets": record.packets, "bytes": record.octets}
-                for record in self._records(table)
+                for record in records(self._multipart(wire.flow_request(table, 0), "its entries"))
             ],
         }
 
@@ -125,9 +129,6 @@ class Switch:
         with self._lock:
             self._lost = True
             self._replies.put(None)
-
-    def _records(self, table: int) -> Iterable[Record]:
-        return records(self._multipart(wire.flow_request(table, 0), "its entries"))
 
     def _multipart(self, request: bytes, wanted: str) -> bytes:
         """The bodies of all parts of the reply to a request, whose transaction id is filled in here."""

@@ -6,7 +6,9 @@ of an installation. ``tests/unit/test_openflow_codec.py`` proves the bytes equal
 Section numbers are those of OpenFlow 1.3.5.
 """
 
+import hashlib
 import struct
+from collections.abc import Iterable
 from functools import lru_cache
 from ipaddress import IPv4Network
 
@@ -39,6 +41,7 @@ _HEADER = struct.Struct("!BBHI")
 _FLOW_MOD = struct.Struct("!BBHIQQBBHHHIIIH2x")
 _MULTIPART = struct.Struct("!BBHIHH4x")
 _FLOW_REQUEST = struct.Struct("!B3xII4xQQ")
+_PLAIN = struct.Struct("!HHHHQ")  # priority, idle and hard time-out, flags, cookie
 _OUTPUT = struct.Struct("!HHIH6x")
 _PUSH_VLAN = struct.Struct("!HHH2x")
 _SET_VLAN = struct.Struct("!HHIH6x")
@@ -56,6 +59,21 @@ def delete(entry: FlowEntry | ForeignEntry, table: int, xid: int) -> bytes:
     """The flow-mod that deletes exactly this entry, whatever its actions and cookie (strict: 6.4)."""
     match = bytes.fromhex(entry.oxm) if isinstance(entry, ForeignEntry) else pack_match(entry.match)
     return _flow_mod(xid, 0, table, _DELETE_STRICT, entry.priority, match, b"")
+
+
+def essence(entry: FlowEntry) -> bytes:
+    """All that makes an entry what it is, as ``stats.essences`` finds it on a switch that holds it."""
+    plain = _PLAIN.pack(entry.priority, 0, 0, 0, entry.cookie)
+    return plain + pack_match(entry.match) + _instructions(entry.actions)
+
+
+def digest(essences: Iterable[bytes]) -> str:
+    """Names the content of a table, whatever the order of its entries: equal digests, equal tables."""
+    total = hashlib.sha256()
+    for each in sorted(essences):
+        total.update(len(each).to_bytes(4))
+        total.update(each)
+    return total.hexdigest()
 
 
 def barrier(xid: int) -> bytes:
