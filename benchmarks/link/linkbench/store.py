@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from atoll.model.errors import RunDirError
+from linkbench import table
 from linkbench.collect import Result
 
 FORMAT = 1
@@ -30,9 +31,9 @@ def load(path: Path) -> list[Result]:
 
 
 def merged(old: Sequence[Result], new: Sequence[Result]) -> list[Result]:
-    """The new ones in place of old ones of the same measurement."""
+    """The new ones in place of old ones of the same measurement, cases in their order."""
     by_key = {result.key: result for result in old} | {result.key: result for result in new}
-    return list(by_key.values())
+    return sorted(by_key.values(), key=table.order)
 
 
 def save(path: Path, machine: dict[str, str], results: Sequence[Result], promised: Sequence[dict[str, Any]]) -> None:

@@ -101,7 +101,7 @@ def tables(results: Sequence[Result]) -> str:
     """One table a scenario, medians over the runs; the boxes of a case below each other."""
     parts: list[str] = []
     for name, columns in COLUMNS.items():
-        found = sorted((result for result in results if result.scenario == name), key=_order)
+        found = sorted((result for result in results if result.scenario == name), key=order)
         if found:
             parts.append(f"### {name}: {_QUESTIONS[name]}\n\n{_table(name, columns, found)}")
     return "\n\n".join(parts)
@@ -132,7 +132,8 @@ def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-def _order(result: Result) -> tuple[int, int, str]:
+def order(result: Result) -> tuple[int, int, str]:
+    """Sorts the results of a scenario as it names its cases and boxes."""
     scenario = SCENARIOS.get(result.scenario)
     if scenario is None:
         return (0, 0, result.place)
