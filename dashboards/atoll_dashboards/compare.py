@@ -18,6 +18,7 @@ from atoll.rundir import RunDir
 from atoll_dashboards import provenance
 from atoll_dashboards.text import NOT_MEASURED, figure
 
+_MOST_PERCENT = 1000  # beyond it a share says no more than the two figures do
 _NAMES = ("box", "name", "t")  # the field by which a description calls the parts of a list
 _ALWAYS = ("place", "backend")  # of the origin: shown even where all runs agree
 _APART = ("started", "outcome", "seed", "plan (SHA-256)", "format")  # of the origin: told elsewhere, or without meaning
@@ -47,6 +48,8 @@ class Figure:
         if found is None or not first:
             return ""
         share = 100 * (found - first) / abs(first)
+        if abs(share) >= _MOST_PERCENT:
+            return ""
         return f" ({share:+.{1 if abs(share) < 100 else 0}f}%)" if abs(share) >= 0.05 else " (=)"
 
 
