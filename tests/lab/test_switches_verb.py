@@ -37,7 +37,7 @@ def test_switches_are_listed_with_what_they_hold(sandbox: Sandbox) -> None:
     assert list(switches) == ["sw-w1", "sw-w2", "sw-c", "sw-i"]
     plan = json.loads(sandbox.run(ATOLL, "plan", GEO, "--json").stdout)
     for name, switch in switches.items():
-        assert switch["entries"] == sum(entry["switch"] == name for entry in plan["flows"])
+        assert switch["entries"] == sum(entry["switch"] == name for entry in plan["plan"]["flows"])
         assert (switch["up"], switch["driver"], switch["hardware"]) == (True, "ovs", "Open vSwitch")
         assert switch["problem"] is None
         assert switch["room"] >= switch["entries"]
