@@ -11,4 +11,6 @@
     collect.py      starts workers in this kernel and in User-Mode Linux, keeps medians
     store.py        the file of results; machine.py: who measured
     verdict.py      what is promised of which figure; table.py tells, figures.py draws, document.py writes the page
+
+``benchmarks/link/run`` builds what measures and starts ``python -m linkbench``.
 """
