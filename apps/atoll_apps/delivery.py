@@ -39,6 +39,7 @@ def _undelayed(network: Network, experiment: Experiment, route: Route) -> Iterat
                 stream=route.to_island,
                 targets=edge.into((host,)),
                 taps=edge.taps,
+                whole=edge.takes_all((host,)),
                 ends=edge.ends,
             )
     for source in edge.sources():

@@ -61,6 +61,10 @@ class Edge:
             if any((sender, island.name) in self.route.pairs for sender in senders)
         )
 
+    def takes_all(self, hosts: Iterable[Host]) -> bool:
+        """Whether frames of these world hosts go wherever any island-bound frame of the chain goes."""
+        return bool(self.route.passages) or len(self.into(hosts)) == len(self.route.island(self.network))
+
     @property
     def ends(self) -> tuple[str, ...]:
         """The switches where island-bound frames leave the world edge's stretch."""

@@ -61,6 +61,7 @@ def _into_chain(edge: Edge, hosts: tuple[Host, ...], known: LatencyClass, box: D
         targets=edge.into(hosts),
         vlan=known.vlan,
         taps=edge.taps,
+        whole=edge.takes_all(hosts),
         ends=edge.ends,
     )
 

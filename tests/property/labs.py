@@ -64,14 +64,14 @@ class Builder:
 
 
 @st.composite
-def laboratories(draw: st.DrawFn, *, gathered: bool = False, fewest_boxes: int = 0) -> Network:
+def laboratories(draw: st.DrawFn, *, gathered: bool = False, rings: bool = True, fewest_boxes: int = 0) -> Network:
     """Networks of up to 5 switches. ``gathered``: boxes, delay boxes and taps stand on one switch of a tree."""
     names = [f"sw-{number}" for number in range(1, draw(st.sampled_from([3, 2, 4, 5, 1])) + 1)]
     switch = st.sampled_from(names)
     inner = st.just(draw(switch)) if gathered else switch
     build = Builder()
     pairs = [(names[draw(st.integers(0, number - 1))], names[number]) for number in range(1, len(names))]
-    if not gathered and len(names) > 2 and draw(st.booleans()):
+    if rings and not gathered and len(names) > 2 and draw(st.booleans()):
         pairs.append((names[0], names[-1]))
     trunks = tuple(Trunk(build.port(one), build.port(other), _GIGABIT) for one, other in pairs)
     hosts = [
