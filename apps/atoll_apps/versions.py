@@ -39,7 +39,9 @@ class Turns:
     def at_turn(self, laid: Laid, *, new: bool) -> bool:
         """Whether an entry takes packets at the place where its chain's packets turn."""
         chain = laid.leg.stretch.chain
-        return any(self._stands_at_turn(laid, meeting) for meeting in self.meetings if meeting[new] == chain)
+        return any(
+            self._stands_at_turn(laid, meeting) for meeting in self.meetings if meeting[1 if new else 0] == chain
+        )
 
     def _stands_at_turn(self, laid: Laid, meeting: _Meeting) -> bool:
         leg = laid.leg
