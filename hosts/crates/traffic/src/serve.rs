@@ -72,6 +72,9 @@ struct Counters {
 pub fn serve(config: &ServeConfig) -> Result<(), Failure> {
     let _ = raise_descriptor_limit();
     let listener = listen(config.listen, BACKLOG, Some(&config.congestion_control))?;
+    // Connections inherit both from the listener, without a system call each (tcp(7)).
+    sockopt::set_socket_keepalive(&listener, true)?;
+    sockopt::set_tcp_keepidle(&listener, KEEPALIVE_IDLE)?;
     let mut events = Events::of_job()?;
     events.add(&listener, LISTENER, EventFlags::IN)?;
     say(&Message::Ready {
@@ -145,12 +148,6 @@ impl Server {
                 // accept(2): errors of the new connection itself, which is gone.
                 Err(_) => continue,
             };
-            if sockopt::set_socket_keepalive(&stream, true)
-                .and_then(|()| sockopt::set_tcp_keepidle(&stream, KEEPALIVE_IDLE))
-                .is_err()
-            {
-                continue;
-            }
             self.accepted += 1;
             let token = self.connections.next();
             events.add(&stream, token as u64, EventFlags::IN)?;

@@ -37,7 +37,7 @@ pub fn listen(
 }
 
 /// Begin to connect to `address`: the socket becomes writable when it is connected or has failed, and
-/// [`TcpStream::take_error`] tells which.
+/// [`TcpStream::take_error`], or the first write, tells which.
 ///
 /// # Errors
 /// If there is no route, no port or no descriptor left, or the congestion control is refused.

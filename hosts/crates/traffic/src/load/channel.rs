@@ -186,13 +186,10 @@ impl Fetching {
         shared: &mut Shared<'_>,
     ) -> io::Result<Step> {
         if self.entry.connected_ns.is_none() {
-            if let Some(error) = self.stream.take_error()? {
-                return Err(error);
-            }
-            self.entry.connected_ns = Some(realtime_ns());
-            // Eight bytes always fit into the buffer of a new connection.
+            // Eight bytes always fit into the buffer of a new connection; one that has failed says here why.
             self.stream
                 .write_all(&self.entry.size_bytes.to_be_bytes())?;
+            self.entry.connected_ns = Some(realtime_ns());
             shared.events.modify(
                 &self.stream,
                 index as u64,
