@@ -25,7 +25,7 @@ def main() -> int:
     options = _options()
     try:
         if not options.render:
-            results = _measured(options)
+            results = _merged(options.json, _measured(options))
             options.json.parent.mkdir(parents=True, exist_ok=True)
             options.json.write_text(json.dumps({"machine": machine.describe(), "results": results}, indent=1) + "\n")
         known = json.loads(options.json.read_text())
@@ -46,7 +46,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, metavar="N", help="of which the median counts (3; --quick: 1)")
     parser.add_argument("--quick", action="store_true", help="seconds: shows that it works; its figures say little")
     parser.add_argument("--json", type=Path, default=Path("target/bench-controller.json"), metavar="FILE",
-                        help="results (%(default)s)")  # fmt: skip
+                        help="results; what is not measured now stays as it is in there (%(default)s)")  # fmt: skip
     parser.add_argument("--render", type=Path, metavar="DOCS",
                         help="measure nothing; write FILE's tables into DOCS/benchmarks.md")  # fmt: skip
     options = parser.parse_args()
@@ -56,6 +56,20 @@ def _options() -> argparse.Namespace:
     if min(options.repeats, *options.sizes) < 1:
         parser.error("--sizes, --repeats: at least 1")
     return options
+
+
+def _merged(path: Path, new: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What the file holds, in the ways' order, but for what has been measured anew."""
+    old: list[dict[str, Any]] = json.loads(path.read_text())["results"] if path.exists() else []
+    measured = {(each["way"], each.get("entries")) for each in new}
+    ways = {each["way"] for each in new if "entries" in each}
+    kept = [
+        each
+        for each in old
+        if (each["way"], each.get("entries")) not in measured and not ("left_out" in each and each["way"] in ways)
+    ]
+    order = list(WAYS)
+    return sorted([*kept, *new], key=lambda each: (order.index(each["way"]), each.get("entries", 0)))
 
 
 def _measured(options: argparse.Namespace) -> list[dict[str, Any]]:
