@@ -5,7 +5,7 @@ import contextlib
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,7 +73,7 @@ class Switches:
 
 
 @contextlib.contextmanager
-def open_vswitch() -> Iterator[Switches]:
+def open_vswitch() -> Generator[Switches]:
     """Open vSwitch, up until the context is left."""
     with tempfile.TemporaryDirectory(prefix="atoll-") as directory:  # short: socket paths end at 108 bytes
         names = ("OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR", "OVS_SYSCONFDIR")
