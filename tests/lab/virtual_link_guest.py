@@ -19,7 +19,7 @@ from typing import Any
 
 from atoll.model.experiment import Counted, Link, LinkDirection
 from atoll.model.network import BoxKind, ChainBox, Interface, PortRef
-from atoll.model.tc import MTU, TcSettings, delay_settings, link_settings
+from atoll.model.tc import MTU, NO_SLACK, TcSettings, delay_settings, link_settings
 from atoll.model.units import Duration, Rate, Size
 from atoll_hosts.binary import find_binary
 from tests.lab.tc_guest import CLASSES, delay_box, furnish, inside
@@ -29,7 +29,6 @@ _SO_TIMESTAMPNS = 35  # asm-generic/socket.h
 _SO_RCVBUFFORCE = 33
 _ETHERTYPE = 0x88B5  # for experiments (IEEE Std 802)
 _HEADER = b"\x02\0\0\0\0\x02\x02\0\0\0\0\x01"
-_EXACT = Duration(0)  # no timer is late here
 
 DIRECTION = LinkDirection(Rate.parse("8 Mbit/s"), Duration.parse("20 ms"), Size.parse("30 kB"))
 FAST = replace(DIRECTION, rate=Rate.parse("320 Mbit/s"), queue=Size.parse("2 MB"))
@@ -136,7 +135,7 @@ def tc_link(direction: LinkDirection) -> TcSettings:
     """A link of the kernel's, with this direction both ways."""
     world, island = (Interface(name, "02:a7:00:00:00:01", PortRef("s", 1)) for name in ("sat-w", "sat-i"))
     box = ChainBox("sat", BoxKind.LINK, world, island)
-    return link_settings(box, Link("sat", direction, direction, Counted.IP), _EXACT)
+    return link_settings(box, Link("sat", direction, direction, Counted.IP), NO_SLACK)
 
 
 def _link(kind: str, direction: LinkDirection) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:

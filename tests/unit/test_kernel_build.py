@@ -111,7 +111,7 @@ def test_options_are_compared_by_their_values() -> None:
 
 def test_a_source_that_does_not_take_a_patch_is_told(tmp_path: Path) -> None:
     with pytest.raises(
-        LabError, match=r"linux-source-6.1.tar.xz does not take our fp-registers.patch; .*: Hunk #1 FAILED"
+        LabError, match=rf"linux-source-6.1.tar.xz does not take our {PATCHES[0].name}; .*: Hunk #1 FAILED"
     ):
         build(archive(tmp_path, patched=False), lambda *_: None)
 

@@ -13,7 +13,7 @@ from atoll.analysis.tables import Tables, build_tables, traffic_hosts
 from atoll.analysis.verdict import judge
 from atoll.model.experiment import Counted, Link
 from atoll.model.plan import Backend
-from atoll.model.tc import bucket_bytes
+from atoll.model.tc import NO_SLACK, TIMER_SLACK, bucket_bytes
 from atoll.rundir import RunDir
 
 # A server's terrestrial part is right within 0.5 ms, the lab's own processing, and 2 % of itself.
@@ -110,7 +110,8 @@ def _link_figures(facts: Facts, tables: Tables, link: Link) -> LinkFigures:
     measured = facts.to_island(link)
     # How much a late departure can push from one window into the next is unknown where lateness is not measured.
     unbounded = measured is not None and measured.lateness_max_ns is None and not facts.in_virtual_time
-    bucket = bucket_bytes(link.to_island.rate) if facts.manifest.get("backend") == Backend.TC else 0
+    slack = NO_SLACK if facts.in_virtual_time else TIMER_SLACK
+    bucket = bucket_bytes(link.to_island.rate, slack) if facts.manifest.get("backend") == Backend.TC else 0
     header = seen.ETHERNET_HEADER_BYTES if link.counts is Counted.ETHERNET else 0
     return LinkFigures(
         rate_bit_s=link.to_island.rate.bit_s,

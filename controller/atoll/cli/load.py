@@ -14,6 +14,7 @@ from atoll.model.load import load_experiment
 from atoll.model.network import Network
 from atoll.model.plan import Backend
 from atoll.model.raw_experiment import LONGEST_RUN, SHORTEST_RUN
+from atoll.model.tc import NO_SLACK, TIMER_SLACK
 from atoll.model.units import Duration
 from atoll_emulation.backends import missing_for_tc
 from atoll_emulation.congestion import missing_controls, offered_by_virtual_kernel, offered_here
@@ -90,6 +91,11 @@ def place_backend(place: str, named: Backend | None) -> Backend:
     """
     refuse(place not in PLACES, f"--on {place}: no such place; known: {', '.join(PLACES)}")
     return named or PLACES[place]
+
+
+def place_slack(place: str) -> Duration:
+    """How late timers may be in a place."""
+    return NO_SLACK if place == VIRTUAL else TIMER_SLACK
 
 
 def refuse(wrong: bool, message: str) -> None:

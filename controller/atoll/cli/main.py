@@ -114,11 +114,12 @@ def plan(
     backend: Boxes = None,
 ) -> None:
     """Print what an experiment asks of switches, boxes and hosts."""
-    from atoll.cli.load import experiment_with, place_backend
+    from atoll.cli.load import experiment_with, place_backend, place_slack
     from atoll.cli.plan import print_plan
 
     boxes = place_backend(on, backend)
-    print_plan(experiment_with(experiment, seed, duration, settings or ()), boxes, as_json=json, drawing=graph)
+    described = experiment_with(experiment, seed, duration, settings or ())
+    print_plan(described, boxes, place_slack(on), as_json=json, drawing=graph)
 
 
 @app.command(epilog="Example: atoll trace examples/geo.yaml w1 i1")

@@ -12,13 +12,22 @@ from atoll.model.errors import PlanError
 from atoll.model.experiment import Experiment
 from atoll.model.network import Network
 from atoll.model.plan import Backend
+from atoll.model.units import Duration
 
 
 def print_plan(
-    described: tuple[Network, Experiment], backend: Backend, *, as_json: bool, drawing: Path | None = None
+    described: tuple[Network, Experiment],
+    backend: Backend,
+    slack: Duration,
+    *,
+    as_json: bool,
+    drawing: Path | None = None,
 ) -> None:
-    """`atoll plan`; with ``drawing``, the lab and its chains go to that file as SVG. Raises PlanError."""
-    plan = make_plan(*described, backend)
+    """`atoll plan` where timers may be late by ``slack``; with ``drawing``, lab and chains go to that file as SVG.
+
+    Raises PlanError.
+    """
+    plan = make_plan(*described, backend, slack=slack)
     if drawing is not None:
         try:
             drawing.write_text(graph(*described), encoding="utf-8")

@@ -15,7 +15,8 @@ from atoll.control.link_config import direction_config
 from atoll.model.experiment import Experiment, Link, Transfer
 from atoll.model.network import ChainBox, DelayBox, Host, HostRole, Network, Program
 from atoll.model.plan import Backend, CapturePoint, JobSpec, Phase
-from atoll.model.tc import TcSettings, delay_settings, link_settings
+from atoll.model.tc import TIMER_SLACK, TcSettings, delay_settings, link_settings
+from atoll.model.units import Duration
 
 _MTU = 1500
 _PING_BYTES = 56
@@ -55,13 +56,16 @@ def capture_points(network: Network, experiment: Experiment) -> tuple[CapturePoi
     return (*points[:-1], *at_links, *points[-1:])
 
 
-def jobs(network: Network, experiment: Experiment, backend: Backend = Backend.ENGINE) -> tuple[JobSpec, ...]:
+def jobs(
+    network: Network, experiment: Experiment, backend: Backend = Backend.ENGINE, slack: Duration = TIMER_SLACK
+) -> tuple[JobSpec, ...]:
     """Every job of the experiment, phase by phase, in the order they are started.
 
-    Raises PlanError when the backend cannot play a link.
+    ``slack``: how late the place's timers may be, for the tc backend. Raises PlanError when the backend cannot play a
+    link.
     """
     return (
-        *_boxes(network, experiment, backend),
+        *_boxes(network, experiment, backend, slack),
         *_programs(network, experiment),
         *_checks(network),
         *(_capture(point) for point in capture_points(network, experiment)),
@@ -108,11 +112,11 @@ def _delay_boxes_used(network: Network, experiment: Experiment) -> tuple[DelayBo
     return tuple(box for box in network.delay_boxes if any(known.name in used for known in box.classes))
 
 
-def _boxes(network: Network, experiment: Experiment, backend: Backend) -> tuple[JobSpec, ...]:
+def _boxes(network: Network, experiment: Experiment, backend: Backend, slack: Duration) -> tuple[JobSpec, ...]:
     delays = _delay_boxes_used(network, experiment)
     if backend is Backend.TC:
         return (
-            *(_tc("link", link_settings(network.box(link.box), link)) for link in experiment.links),
+            *(_tc("link", link_settings(network.box(link.box), link, slack)) for link in experiment.links),
             *(_tc("delay", delay_settings(box)) for box in delays),
         )
     return (

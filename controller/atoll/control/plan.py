@@ -11,18 +11,24 @@ from atoll.model.experiment import Chain, Experiment, Protocol
 from atoll.model.layout import HOME, Layout
 from atoll.model.network import LatencyClass, Network
 from atoll.model.plan import Backend, PathCheck, Plan
+from atoll.model.tc import TIMER_SLACK
+from atoll.model.units import Duration
 from atoll.switches.profiles import refuse_unsupported
 from atoll_apps.steering import steer
 
 
 def make_plan(
-    network: Network, experiment: Experiment, backend: Backend = Backend.ENGINE, layout: Layout = HOME
+    network: Network,
+    experiment: Experiment,
+    backend: Backend = Backend.ENGINE,
+    layout: Layout = HOME,
+    slack: Duration = TIMER_SLACK,
 ) -> Plan:
     """The plan of an experiment, its links and delay boxes played by ``backend``.
 
-    ``layout``: that of a swap, if the experiment stands on the switches by one. Raises PlanError when its steering
-    cannot be realised: two legs that no entry can tell apart, an entry that another leaves nothing to do or the switch
-    could not hold in hardware, a link that the backend cannot play.
+    ``layout``: that of a swap, if the experiment stands on the switches by one. ``slack``: how late the timers of the
+    place may be. Raises PlanError when its steering cannot be realised: two legs that no entry can tell apart, an entry
+    that another leaves nothing to do or the switch could not hold in hardware, a link that the backend cannot play.
     """
     steering = steer(network, experiment, layout)
     flows = steering.entries
@@ -32,7 +38,7 @@ def make_plan(
         experiment=experiment.name,
         flows=flows,
         hosts=host_settings(network),
-        jobs=jobs(network, experiment, backend),
+        jobs=jobs(network, experiment, backend, slack),
         captures=capture_points(network, experiment),
         checks=path_checks(network, experiment),
         seed=experiment.seed,

@@ -23,6 +23,8 @@ from atoll.model.flow import FlowEntry, ForeignEntry, describe_actions
 from atoll.model.network import Network
 from atoll.model.plan import Backend, HostSettings, JobSpec, Phase, Plan
 from atoll.model.switch import Runtime
+from atoll.model.tc import TIMER_SLACK
+from atoll.model.units import Duration
 from atoll.openflow.client import Controller
 from atoll.openflow.interpreters import interpreter
 from atoll_emulation.lab import EmulatedLab
@@ -57,12 +59,19 @@ class Testbed:
     __test__ = False  # not a test class, whatever its name looks like to pytest
 
     def __init__(
-        self, network: Network, lab: EmulatedLab, controller: Controller, agent: Agent, runtime: Runtime
+        self,
+        network: Network,
+        lab: EmulatedLab,
+        controller: Controller,
+        agent: Agent,
+        runtime: Runtime,
+        slack: Duration = TIMER_SLACK,
     ) -> None:
         self.network = network
         self.lab = lab
         self.agent = agent
         self.runtime = runtime
+        self._slack = slack
         self.plan: Plan | None = None
         self.experiment: Experiment | None = None
         self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -87,10 +96,12 @@ class Testbed:
         ]
 
     @classmethod
-    async def start(cls, network: Network, report: Report, runtime: Runtime = Runtime.OS_KEN) -> "Testbed":
+    async def start(
+        cls, network: Network, report: Report, runtime: Runtime = Runtime.OS_KEN, slack: Duration = TIMER_SLACK
+    ) -> "Testbed":
         """Bring the lab up: namespaces, switches, machines, controller, agent; the switches' tables stay empty.
 
-        Raises LabError or MachineError; nothing is left behind then.
+        ``slack``: how late timers may be here. Raises LabError or MachineError; nothing is left behind then.
         """
         binary = find_binary()
         interpreter(runtime)  # before there is anything to take down again
@@ -102,7 +113,7 @@ class Testbed:
             undo.push_async_callback(agent.close)
             controller = await _start_controller(lab, network, runtime)
             undo.pop_all()
-        return cls(network, lab, controller, agent, runtime)
+        return cls(network, lab, controller, agent, runtime, slack)
 
     @property
     def controller(self) -> Controller:
@@ -135,7 +146,7 @@ class Testbed:
 
         Returns the plan and the changes made (``dry_run``: that would be made). Raises PlanError, LabError.
         """
-        plan = make_plan(self.network, experiment, backend)
+        plan = make_plan(self.network, experiment, backend, slack=self._slack)
         changes = [*self._machine_changes(plan), *self._service_changes(plan)]
         if not dry_run:
             await self._apply_machines(plan)

@@ -38,9 +38,10 @@ _UNSHAPED = "100gbit"  # rate of an HTB class that is there to be chosen, not to
 TIMER_SLACK = Duration(1_000_000)
 """How late a timer may be without loss of rate: the bucket holds what the rate gives in it, beside one packet.
 
-A bucket of one packet loses what its timer is late: 14 % of 16 Mbit/s, measured in User-Mode Linux. In virtual time no
-timer is late, and zero is right.
+A bucket of one packet loses what its timer is late: 14 % of 16 Mbit/s, measured in User-Mode Linux.
 """
+NO_SLACK = Duration(0)
+"""In virtual time no timer is late: the bucket holds one packet, and the link is exact to it."""
 
 
 @dataclass(frozen=True, slots=True)

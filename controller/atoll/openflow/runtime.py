@@ -20,8 +20,8 @@ _hub = framework.module("lib.hub")
 
 # A connection that has ended is noticed only by sending on it: the framework's reader waits for its sender, and that
 # one for something to send. So echo requests are sent all the time; a switch that leaves this many unanswered is gone.
-_ECHO_INTERVAL_S = 5.0
-_ECHOS_UNANSWERED = 3
+_ECHO_INTERVAL_S = 1.0
+_ECHOS_UNANSWERED = 15
 _SOCKET_TIMEOUT_S = 15.0  # for a switch to take what is sent to it: old ones take a window of entries in four seconds
 _BACKLOG = 64
 
