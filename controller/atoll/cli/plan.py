@@ -12,13 +12,14 @@ from atoll.model.errors import PlanError
 from atoll.model.experiment import Experiment
 from atoll.model.network import Network
 from atoll.model.plan import Backend
+from atoll.model.tc import TIMER_SLACK
 from atoll.model.units import Duration
 
 
 def print_plan(
     described: tuple[Network, Experiment],
     backend: Backend,
-    slack: Duration,
+    slack: Duration = TIMER_SLACK,
     *,
     as_json: bool,
     drawing: Path | None = None,
