@@ -2,10 +2,11 @@
 //! The delay box: one interface, one latency class per VLAN id; frames go back where they came from.
 
 use crate::config::{Counted, DelayConfig};
-use crate::engine::{Outgoing, Program};
+use crate::engine::Program;
 use crate::error::{BadConfiguration, Refusal};
 use crate::frame::{Lengths, with_tag};
 use crate::kernel_departures::Entrusted;
+use crate::ports::Outgoing;
 use crate::report::{ClassCounters, ClassMeasurement, DelayBox, Lateness};
 use crate::request::Change;
 use link_model::{ConfigError, DelayLine, Histogram, LinkChange, SplitMix64};

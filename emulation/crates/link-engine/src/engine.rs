@@ -7,7 +7,7 @@ use crate::control::Control;
 use crate::error::{EngineError, Refusal};
 use crate::output::Output;
 use crate::pace::{Pace, Waking};
-use crate::ports::{Arrivals, Port};
+use crate::ports::{Arrivals, Outgoing, Port};
 use crate::request::{Change, Request};
 use link_report::{Answer, Line, Op};
 use netio::frame::Received;
@@ -32,19 +32,6 @@ const VIRTUAL_HOLD_MAX_NS: u64 = 4_000_000;
 const AHEAD_MAX_NS: u64 = 8_000_000;
 /// A real-time thread wakes 5 to 50 us after its timer; spinning longer gains nothing.
 const SPIN_NS: u64 = 60_000;
-
-/// A frame on its way out.
-#[derive(Debug)]
-pub(crate) struct Outgoing {
-    /// Direction or class it belongs to, as the program numbers them.
-    pub(crate) line: usize,
-    /// Where to send it, by the order in which the engine was given interfaces.
-    pub(crate) port: usize,
-    pub(crate) scheduled_ns: u64,
-    /// Bytes it counts for.
-    pub(crate) bytes: u32,
-    pub(crate) frame: Vec<u8>,
-}
 
 /// What becomes of frames: decides and counts, touches neither sockets nor clocks.
 pub(crate) trait Program {

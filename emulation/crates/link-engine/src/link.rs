@@ -2,10 +2,11 @@
 //! The satellite emulator: two interfaces, one `link_model::Link` each way.
 
 use crate::config::{Counted, LinkConfig};
-use crate::engine::{Outgoing, Program};
+use crate::engine::Program;
 use crate::error::{BadConfiguration, Refusal};
 use crate::frame::{Lengths, with_tag};
 use crate::kernel_departures::Entrusted;
+use crate::ports::Outgoing;
 use crate::report::{DirectionCounters, DirectionMeasurement, DroppedByCause, Lateness, buckets};
 use crate::request::{Change, Towards};
 use link_model::{ConfigError, Count, Histogram, Link, LinkSettings, SplitMix64};

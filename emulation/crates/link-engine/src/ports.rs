@@ -2,7 +2,6 @@
 //! The interfaces of a program: checked, opened, read from and written to.
 
 use crate::clock::{RealTimeOffset, monotonic_ns};
-use crate::engine::Outgoing;
 use crate::error::{BadConfiguration, EngineError};
 use crate::frame::longest_frame;
 use crate::kernel_departures::FairQueue;
@@ -23,6 +22,19 @@ pub(crate) enum Arrivals {
     Some,
     /// A batch, and there may be more.
     More,
+}
+
+/// A frame on its way out.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    /// Direction or class it belongs to, as the program numbers them.
+    pub(crate) line: usize,
+    /// Where to send it, by the order in which the engine was given interfaces.
+    pub(crate) port: usize,
+    pub(crate) scheduled_ns: u64,
+    /// Bytes it counts for.
+    pub(crate) bytes: u32,
+    pub(crate) frame: Vec<u8>,
 }
 
 /// One interface.
