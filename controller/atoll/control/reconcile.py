@@ -41,6 +41,7 @@ _CALM_S = 5.0
 _CHANGES_TOLD = 3
 
 Note = Callable[[str], None]
+OnSwitch = Callable[[str, bool], None]
 
 
 @dataclass(slots=True)
@@ -57,16 +58,23 @@ class Reconciler:
     """The switches of a lab and the plan they are kept at. ``run`` keeps them; ``apply`` gives them another plan.
 
     ``start``: makes a controller that all switches are connected to. ``note``: told what happened and what was done.
+    ``on_switch``: told of each switch that goes or comes, by name, and whether it is there.
     """
 
     def __init__(
-        self, controller: Controller, network: Network, start: Callable[[], Awaitable[Controller]], note: Note
+        self,
+        controller: Controller,
+        network: Network,
+        start: Callable[[], Awaitable[Controller]],
+        note: Note,
+        on_switch: OnSwitch | None = None,
     ) -> None:
         self.controller = controller
         self.plan: Plan | None = None
         self._network = network
         self._start = start
         self._note = note
+        self._on_switch = on_switch
         self._changing = asyncio.Lock()
         self._channels = {switch.dpid: _Channel() for switch in network.switches}
         self._restarts: deque[float] = deque()
@@ -131,6 +139,8 @@ class Reconciler:
             return
         now = time.monotonic()
         name = self._name(event["dpid"])
+        if self._on_switch is not None:
+            self._on_switch(name, event["state"] == "up")
         if channel.repair is not None:
             channel.repair.cancel()
             channel.repair = None

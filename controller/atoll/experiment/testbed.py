@@ -38,6 +38,7 @@ _ASKED_TIMEOUT_S = 5.0  # for a program that has been asked to end
 T = TypeVar("T")
 Report = Callable[[str], None]
 BoxLine = Callable[[str, dict[str, Any]], None]
+OnEvent = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ class Testbed:
         self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.on_box_line: BoxLine | None = None  # set by a run that wants the boxes' counters
         self.on_note: Report = _to_log  # what happens to the testbed of its own accord; a run takes it over
+        self.on_event: OnEvent | None = None  # set by the keeper: switches that go and come, the boxes' counters
         self._machines: dict[str, HostSettings] = {}
         self._services: dict[str, tuple[JobSpec, Job]] = {}
         self._marks: dict[int, asyncio.Future[dict[str, Any]]] = {}
@@ -88,6 +90,7 @@ class Testbed:
             network,
             lambda: _start_controller(lab, network, runtime),
             lambda text: self.on_note(text),  # noqa: PLW0108 - a run takes `on_note` over
+            lambda name, up: self._tell({"type": "switch", "switch": name, "state": "up" if up else "down"}),
         )
         self._watchers = [
             asyncio.create_task(self._watch_lab()),
@@ -290,8 +293,14 @@ class Testbed:
             self._fail(f"{box} does not follow its trace: {line.get('error')}")
         if self.on_box_line is not None:
             self.on_box_line(box, line)
+        if line.get("type") == "counters":
+            self._tell({"box": box, **line})
 
     # Watching
+
+    def _tell(self, event: dict[str, Any]) -> None:
+        if self.on_event is not None:
+            self.on_event(event)
 
     def _fail(self, reason: str) -> None:
         if not self._stopping and not self.failed.done():
