@@ -12,15 +12,19 @@ from atoll.model.trace import MOST_BYTES, Read, read_loss_trace, read_trace
 
 T = TypeVar("T")
 
+_OUTSIDE = "lies outside the folder whose files this description may name"
+
 
 class Beside:
     """Traces by their path relative to the folder of the experiment.
 
-    A file that cannot be read is a Read without anything found and one mistake, at line 0.
+    A file that cannot be read is a Read without anything found and one mistake, at line 0. ``confined``: files that
+    are not in the folder, or below it, are not read.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, confined: bool = False) -> None:
         self._folder = folder
+        self._confined = confined
         self._traces: dict[str, Read[Trace]] = {}
         self._loss_traces: dict[str, Read[LossTrace]] = {}
 
@@ -35,6 +39,12 @@ class Beside:
     def _read(self, name: str, known: dict[str, Read[T]], what: str, read: Callable[[str, str], Read[T]]) -> Read[T]:
         if name not in known:
             path = self._folder / name
-            text = read_text(path, what, MOST_BYTES)
+            text = Mistake(name, 0, _OUTSIDE) if self._leads_out(path) else read_text(path, what, MOST_BYTES)
             known[name] = Read(None, (text,)) if isinstance(text, Mistake) else read(text, label(path))
         return known[name]
+
+    def _leads_out(self, path: Path) -> bool:
+        try:
+            return self._confined and not path.resolve().is_relative_to(self._folder.resolve())
+        except (OSError, RuntimeError, ValueError):  # links in a circle, a NUL in the name
+            return True

@@ -65,7 +65,7 @@ class Document:
 
     def mistake(self, place: Place, message: str) -> Mistake:
         """A mistake at ``place``."""
-        return Mistake(self.file, self.line(place), message)
+        return Mistake(self.file, self.line(place), message, place)
 
 
 def read_document(path: Path) -> Document:

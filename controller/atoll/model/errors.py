@@ -11,7 +11,7 @@ AtollError                 anything a user is told in one line
 └── RunDirError            a path that is not a run directory, or of a newer format (exit code 2)
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 _LONGEST_SHOWN = 40
@@ -28,12 +28,14 @@ class Mistake:
     """One mistake in a description: where it is, what is wrong, what would be right.
 
     ``file`` is written as the user wrote it (relative below the working directory), ``line`` counts from 1.
-    Line 0 stands for the file as a whole: it is missing, or no text.
+    Line 0 stands for the file as a whole: it is missing, or no text. ``place``: keys and indices from the top, as far
+    as they are known; they are no part of what makes two mistakes equal.
     """
 
     file: str
     line: int
     message: str
+    place: tuple[str | int, ...] = field(default=(), compare=False)
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.line else self.file

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from atoll.model.beside import Beside
-from atoll.model.document import Document, read_document
+from atoll.model.document import Document, compose_document, label, read_document
 from atoll.model.errors import DescriptionError, Mistake
 from atoll.model.experiment import Experiment
 from atoll.model.network import Network
 from atoll.model.override import override
-from atoll.model.parse import parse
+from atoll.model.parse import Parsed, parse
 from atoll.model.raw_experiment import RawExperiment
 from atoll.model.raw_lab import RawLab
 from atoll.model.resolve_experiment import resolve_experiment
@@ -36,6 +36,22 @@ def load_experiment(path: Path, settings: Sequence[str] = ()) -> tuple[Network, 
         kind = "is a lab, and an experiment is wanted; name an experiment.yaml (examples/ has some)"
         raise DescriptionError([Mistake(document.file, 0, kind)])
     return _resolve_experiment(path, override(document, settings))
+
+
+def resolve_text(text: str, path: Path, settings: Sequence[str] = ()) -> tuple[Network, Experiment]:
+    """As :func:`load_experiment`, the file holding ``text``."""
+    return _resolve_experiment(path, override(compose_document(text, label(path)), settings))
+
+
+def experiment_on(lab: Lab, document: Document, folder: Path) -> Experiment:
+    """The experiment that a document describes on a lab that is there already, whatever it calls the lab's file.
+
+    The other files it names are read if they lie in ``folder`` or below.
+    """
+    parsed = parse(RawExperiment, document)
+    if parsed is None:
+        raise DescriptionError(document.mistakes)
+    return _resolved(parsed, lab, list(parsed.mistakes), Beside(folder, confined=True))[1]
 
 
 def load_any(path: Path) -> tuple[Network, Experiment | None]:
@@ -78,7 +94,13 @@ def _resolve_experiment(path: Path, document: Document) -> tuple[Network, Experi
         else:
             lab = Lab(found)
             mistakes += lab.mistakes
-    experiment, wrong = resolve_experiment(parsed, lab, Beside(path.parent))
+    return _resolved(parsed, lab, mistakes, Beside(path.parent))
+
+
+def _resolved(
+    parsed: Parsed[RawExperiment], lab: Lab | None, mistakes: list[Mistake], beside: Beside
+) -> tuple[Network, Experiment]:
+    experiment, wrong = resolve_experiment(parsed, lab, beside)
     mistakes += wrong
     if mistakes or lab is None or lab.network is None:
         raise DescriptionError(mistakes)
