@@ -1,10 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bringing the switches to a plan: read, diff, change, read back, compare; back to what was held when it fails."""
+"""Bringing the switches to a plan: read, diff, change, read back, compare; back to what was held when it fails.
+
+All that is new comes first, higher priorities before lower ones, and then goes what is not wanted any more, lower
+priorities before higher ones, every switch having answered a barrier in between: no packet falls through to an entry
+that is not for it while the tables change (docs/decisions/0016).
+"""
 
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, TypeVar
 
 from atoll.control.diff import Change, ChangeAction, diff
 from atoll.model.errors import LabError
@@ -16,16 +23,27 @@ from atoll.switches.placement import choose_table, room
 from atoll.switches.profiles import profile
 
 _Held = Mapping[str, tuple[FlowEntry | ForeignEntry, ...]]
+_Entry = FlowEntry | ForeignEntry
+_E = TypeVar("_E", FlowEntry, ForeignEntry)
+
+Verify = Callable[[], Awaitable[None]]
+"""Raises LabError when frames do not go the way that the tables say."""
 
 
 async def apply_flows(
-    controller: Controller, network: Network, plan: Plan, dry_run: bool = False, only: Collection[str] | None = None
+    controller: Controller,
+    network: Network,
+    plan: Plan,
+    dry_run: bool = False,
+    only: Collection[str] | None = None,
+    verify: Verify | None = None,
 ) -> tuple[Change, ...]:
     """Make every switch hold exactly the plan's entries, by the smallest change; the changes made.
 
-    ``dry_run``: the changes that would be made. ``only``: leave the switches of other names alone. Raises LabError
-    naming what a switch refused, did not take or has no room for; all switches then hold what they held before, as far
-    as they let themselves be told.
+    ``dry_run``: the changes that would be made. ``only``: leave the switches of other names alone. ``verify``: called
+    when there were changes and every table was read back. Raises LabError naming what a switch refused, did not take or
+    has no room for, or what ``verify`` found; all switches then hold what they held before, as far as they let
+    themselves be told.
     """
     switches = [switch for switch in network.switches if only is None or switch.name in only]
     names = {switch.name for switch in switches}
@@ -34,10 +52,12 @@ async def apply_flows(
     changes = diff(wanted, _all(before))
     if dry_run or not changes:
         return changes
-    await _require_room(controller, switches, wanted)
+    await require_room(controller, switches, wanted)
     try:
         await _make(controller, switches, changes)
         await _require_held(controller, switches, wanted)
+        if verify is not None:
+            await verify()
     except (LabError, asyncio.CancelledError) as error:
         await _restore(controller, switches, before, error)
         raise
@@ -66,29 +86,60 @@ async def _read(controller: Controller, switches: Sequence[Switch]) -> dict[str,
     return {switch.name: entries for switch, entries in zip(switches, tables, strict=True)}
 
 
-async def _require_room(controller: Controller, switches: Iterable[Switch], wanted: Iterable[FlowEntry]) -> None:
+async def require_room(
+    controller: Controller, switches: Iterable[Switch], wanted: Iterable[FlowEntry], what: str = "the plan"
+) -> None:
+    """Raise LabError naming the first switch whose table has no room for these entries."""
     number = Counter(entry.switch for entry in wanted)
     for switch in switches:
         table = await table_of(controller, switch)
         most = room(await controller.features(switch.dpid), table)
         if most is not None and number[switch.name] > most:
             raise LabError(
-                f"{switch.name}: the plan has {number[switch.name]} entries and table {table} of this switch holds "
+                f"{switch.name}: {what} has {number[switch.name]} entries and table {table} of this switch holds "
                 f"{most}; join prefixes, or spread the hosts over more switches"
             )
 
 
-async def _make(controller: Controller, switches: Iterable[Switch], changes: Iterable[Change]) -> None:
-    """Send the changes, switch by switch: what a switch refuses names the first one that is in the way."""
+async def _make(controller: Controller, switches: Sequence[Switch], changes: Iterable[Change]) -> None:
+    """Send the changes in their order; what a switch refuses names the first one that is in the way.
+
+    Foreign entries go before anything comes: one of the same match and priority as a new entry would take it along.
+    """
     made = tuple(changes)
-    for switch in switches:
-        ours = [change for change in made if change.entry.switch == switch.name]
-        delete = [change.entry for change in ours if change.action is ChangeAction.DELETE]
-        add = [c.entry for c in ours if c.action is not ChangeAction.DELETE and isinstance(c.entry, FlowEntry)]
-        if ours:
+    own = [(change.action, change.entry) for change in made if isinstance(change.entry, FlowEntry)]
+    add = [entry for action, entry in own if action is not ChangeAction.DELETE]
+    delete = [entry for action, entry in own if action is ChangeAction.DELETE]
+    foreign = [change.entry for change in made if isinstance(change.entry, ForeignEntry)]
+
+    async def change(switch: Switch, gone: Sequence[_Entry], come: Sequence[FlowEntry]) -> None:
+        if gone or come:
             table = await table_of(controller, switch)
             with _naming(switch):
-                await controller.change(switch.dpid, delete, add, table)
+                await controller.change(switch.dpid, gone, come, table)
+
+    await _all_done(change(switch, _of(switch, foreign), ()) for switch in switches)
+    for level in _levels(add, highest_first=True):
+        await _all_done(change(switch, (), _of(switch, level)) for switch in switches)
+    for level in _levels(delete, highest_first=False):
+        await _all_done(change(switch, _of(switch, level), ()) for switch in switches)
+
+
+def _levels(entries: Iterable[FlowEntry], *, highest_first: bool) -> list[list[FlowEntry]]:
+    """The entries priority by priority."""
+    ordered = sorted(entries, key=lambda entry: -entry.priority if highest_first else entry.priority)
+    return [list(level) for _, level in groupby(ordered, key=lambda entry: entry.priority)]
+
+
+def _of(switch: Switch, entries: Iterable[_E]) -> list[_E]:
+    return [entry for entry in entries if entry.switch == switch.name]
+
+
+async def _all_done(work: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Wait until all of it has ended, well or not; then raise the first error."""
+    for outcome in await asyncio.gather(*work, return_exceptions=True):
+        if isinstance(outcome, BaseException):
+            raise outcome
 
 
 async def _require_held(controller: Controller, switches: Sequence[Switch], wanted: Sequence[FlowEntry]) -> None:
