@@ -13,6 +13,7 @@ import typer
 from atoll.cli.kernel import kernel
 from atoll.cli.link import link
 from atoll.cli.options import PlainArguments, whole
+from atoll.cli.switches import switches
 from atoll.cli.traces import traces
 from atoll.model.errors import AtollError
 from atoll.model.experiment import Protocol
@@ -30,6 +31,7 @@ app = typer.Typer(
 app.add_typer(traces, name="traces")
 app.add_typer(link, name="link")
 app.add_typer(kernel, name="kernel")
+app.add_typer(switches, name="switches")
 
 LabFile = Annotated[Path, typer.Argument(help="lab.yaml, or an experiment.yaml (its lab is used)", metavar="FILE")]
 ExperimentFile = Annotated[Path, typer.Argument(help="experiment.yaml", metavar="EXPERIMENT")]
@@ -262,14 +264,6 @@ def status(json: Json = False) -> None:
     from atoll.cli.lab import print_status
 
     print_status(as_json=json)
-
-
-@app.command(epilog="Example: atoll switches --json")
-def switches(json: Json = False) -> None:
-    """List the lab's switches: who they say they are, whether they are connected, what they hold."""
-    from atoll.cli.switches import print_switches
-
-    print_switches(as_json=json)
 
 
 @app.command(epilog="Example: echo nodes | atoll shell")

@@ -1,37 +1,98 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`switches`: the lab's switches as they are now, in a table; ports and table features in full with --json."""
+"""`switches`: the lab's switches as they are now, in a table, all of it with --json; and how each is configured."""
 
 import asyncio
-import json
-from typing import Any
+import json as json_format
+from ipaddress import AddressValueError, IPv4Address
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-from rich.console import Console
-from rich.table import Table
+import typer
 
-from atoll.keeper.client import connected
-from atoll.model.errors import LabError
+from atoll.model.errors import LabError, UsageError
+
+if TYPE_CHECKING:
+    from atoll.switches.config import Reached
+
+switches = typer.Typer(
+    help="List the lab's switches: who they say they are, whether they are connected, what they hold.",
+    invoke_without_command=True,
+    rich_markup_mode=None,
+    epilog="Example: atoll switches --json",
+)
 
 _NUMBERS = ("entries", "room", "table", "ports")
 
 
-def print_switches(*, as_json: bool) -> None:
-    """`atoll switches`. Raises LabError when no lab is up."""
-    switches = asyncio.run(_asked())
-    if as_json:
-        print(json.dumps({"switches": switches}))
+@switches.callback()
+def print_switches(
+    context: typer.Context,
+    json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
+) -> None:
+    """List the lab's switches: who they say they are, whether they are connected, what they hold."""
+    if context.invoked_subcommand is not None:
         return
+    found = asyncio.run(_asked())
+    if json:
+        print(json_format.dumps({"switches": found}))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False)
     for title in ("switch", "dpid", "", "make", "profile", "entries", "room", "table", "ports"):
         table.add_column(title, justify="right" if title in _NUMBERS else "left", no_wrap=True)
-    for each in switches:
+    for each in found:
         table.add_row(*_row(each))
     Console().print(table)
-    for each in switches:
+    for each in found:
         if each["problem"]:
             print(each["problem"])
 
 
+@switches.command(epilog="Example: atoll switches config sw-c examples/geo.yaml --controller 192.0.2.10")
+def config(
+    switch: Annotated[str, typer.Argument(help="the switch, by its name in the lab", metavar="SWITCH")],
+    experiment: Annotated[
+        Path,
+        typer.Argument(
+            help="experiment.yaml: its flow entries tell which VLAN tags cross which port", metavar="EXPERIMENT"
+        ),
+    ],
+    controller: Annotated[
+        str, typer.Option("--controller", help="where the controller listens", metavar="ADDRESS[:PORT]")
+    ],
+    out_of_band: Annotated[
+        bool, typer.Option("--out-of-band", help="it is reached by the switch's management port")
+    ] = False,
+) -> None:
+    """Print a switch's own configuration, ready to paste: OpenFlow, controller, VLANs, ports."""
+    from atoll.cli.load import experiment_with
+    from atoll.switches.config import configuration
+    from atoll_apps.steering import flow_entries
+
+    network, described = experiment_with(experiment, None, None, ())
+    entries = flow_entries(network, described)
+    print(configuration(network, switch, entries, _reached(controller, out_of_band=out_of_band)), end="")
+
+
+def _reached(text: str, *, out_of_band: bool) -> "Reached":
+    from atoll.switches.config import OPENFLOW_PORT, Reached
+
+    address, colon, port = text.partition(":")
+    number = int(port) if port.isdecimal() and port.isascii() else 0 if colon else OPENFLOW_PORT
+    try:
+        found = IPv4Address(address)
+    except AddressValueError:
+        found = None
+    if found is not None and 1 <= number <= 65535:
+        return Reached(found, number, out_of_band)
+    raise UsageError(f"--controller {text!r:.60}: write an IPv4 address, with :PORT if it is not {OPENFLOW_PORT}")
+
+
 async def _asked() -> list[dict[str, Any]]:
+    from atoll.keeper.client import connected
+
     async with connected() as keeper:
         if keeper is None:
             raise LabError("no lab is up; `atoll up LAB` starts one")

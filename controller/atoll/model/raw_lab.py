@@ -34,7 +34,9 @@ class RawSwitch(Raw):
     """An OpenFlow switch."""
 
     dpid: int = Field(ge=1, le=2**64 - 1, description="Datapath id, unique in the lab.", examples=[1])
-    driver: Literal["ovs"] = Field(description="Capability profile in switch-configs.", examples=["ovs"])
+    driver: Literal["ovs", "procurve-v1", "procurve-v2", "procurve-v3"] = Field(
+        description="Capability profile in switch-configs.", examples=["ovs"]
+    )
 
 
 class RawTrunk(Raw):

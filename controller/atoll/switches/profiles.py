@@ -14,27 +14,49 @@ from pathlib import Path
 from typing import Any
 
 from atoll.model.errors import PlanError
-from atoll.model.flow import FlowEntry, Match, Output, Vlan
+from atoll.model.flow import IPV4, FlowEntry, Match, Output, Vlan
 from atoll.model.network import Network
 
-_CONFIGS = Path(__file__).parent / "configs"
+CONFIGS = Path(__file__).parent / "configs"
 _FIELDS = ("in_port", "eth_type", "ipv4_src", "ipv4_dst", "ip_proto", "l4_src", "l4_dst")
+_WORDS = {  # what is told of a need that is not a field
+    "vlan": "match a VLAN id",
+    "untagged": "match frames without a VLAN tag",
+    "Output": "forward",
+    "PushVlan": "push a VLAN tag",
+    "PopVlan": "remove a VLAN tag",
+    "several-outputs": "send a frame out of several ports",
+    "only-ipv4": "match frames that are not IPv4",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
     """One kind of switch: how many entries fit, and what it matches and does at line rate.
 
-    ``table``: where entries go if the switch itself does not tell (see ``placement``).
+    ``table``: where entries go if the switch itself does not tell (see ``placement``). ``config``: the template of its
+    configuration; ``chassis``: a command it needs if it is a chassis for modules of several generations.
+    ``unverified``: what no source says for certain, so that nobody takes it for a fact.
     """
 
     driver: str
     title: str
+    models: str
+    config: str
     table: int
     max_entries: int
     matches: frozenset[str]
     actions: frozenset[str]
     remedies: dict[str, str]
+    only_ipv4: bool = False
+    chassis: str = ""
+    unverified: tuple[str, ...] = ()
+
+    def does(self, need: str) -> bool:
+        """Whether it matches or does something at line rate: a field, an action's class, or a word of ``_WORDS``."""
+        if need == "only-ipv4":
+            return not self.only_ipv4
+        return need in self.matches or need in self.actions
 
 
 @cache
@@ -44,14 +66,14 @@ def profile(driver: str) -> Profile:
     Raises PlanError, naming the known drivers, when there is none.
     """
     if driver in drivers():
-        return _read(tomllib.loads((_CONFIGS / driver / "profile.toml").read_text(encoding="utf-8")))
+        return _read(tomllib.loads((CONFIGS / driver / "profile.toml").read_text(encoding="utf-8")))
     msg = f"no switch driver is called {driver!r}; known drivers: {', '.join(drivers())}"
     raise PlanError(msg)
 
 
 def drivers() -> tuple[str, ...]:
     """The names of all drivers."""
-    return tuple(sorted(path.parent.name for path in _CONFIGS.glob("*/profile.toml")))
+    return tuple(sorted(path.parent.name for path in CONFIGS.glob("*/profile.toml")))
 
 
 def refuse_unsupported(network: Network, entries: Iterable[FlowEntry]) -> None:
@@ -61,22 +83,30 @@ def refuse_unsupported(network: Network, entries: Iterable[FlowEntry]) -> None:
     """
     profiles = {switch.name: profile(switch.driver) for switch in network.switches}
     count: Counter[str] = Counter()
-    refused: dict[str, None] = {}
+    refused: dict[tuple[str, str], list[str]] = {}
     for entry in entries:
         count[entry.switch] += 1
-        known = profiles[entry.switch]
         for need in _needs(entry):
-            if need not in known.matches and need not in known.actions:
-                remedy = known.remedies.get(need, "choose another driver or another port for what is attached here")
-                refused[
-                    f"{entry.switch} ({known.title}) cannot do {need} in hardware, wanted for '{entry.why}'; {remedy}"
-                ] = None
+            if not profiles[entry.switch].does(need):
+                refused.setdefault((entry.switch, need), []).append(entry.why)
+    lines = [_refusal(profiles[switch], switch, need, whys) for (switch, need), whys in refused.items()]
     for switch, number in count.items():
         known = profiles[switch]
         if number > known.max_entries:
-            refused[f"{switch} ({known.title}) holds {known.max_entries} entries, the plan has {number}"] = None
-    if refused:
-        raise PlanError("\n".join(refused))
+            lines.append(
+                f"{switch} ({known.title}) holds {known.max_entries} entries, the plan has {number}; "
+                "attach some of what hangs off it to another switch"
+            )
+    if lines:
+        raise PlanError("\n".join(lines))
+
+
+def _refusal(known: Profile, switch: str, need: str, whys: list[str]) -> str:
+    """One line: who cannot do what, for whom it is wanted first, what would help."""
+    others = f" and {len(whys) - 1} more" if len(whys) > 1 else ""
+    remedy = known.remedies.get(need, "choose another driver or another port for what is attached here")
+    words = _WORDS.get(need, f"match {need}")
+    return f"{switch} ({known.title}) cannot {words} in hardware, wanted for '{whys[0]}'{others}; {remedy}"
 
 
 def _needs(entry: FlowEntry) -> Iterator[str]:
@@ -84,6 +114,8 @@ def _needs(entry: FlowEntry) -> Iterator[str]:
     yield from (name for name in _FIELDS if getattr(match, name) is not None)
     if match.vlan is not None:
         yield "untagged" if match.vlan is Vlan.UNTAGGED else "vlan"
+    if match.eth_type != IPV4:
+        yield "only-ipv4"
     yield from dict.fromkeys(type(action).__name__ for action in entry.actions)
     if sum(isinstance(action, Output) for action in entry.actions) > 1:
         yield "several-outputs"
@@ -93,9 +125,14 @@ def _read(data: dict[str, Any]) -> Profile:
     return Profile(
         driver=data["driver"],
         title=data["title"],
+        models=data["models"],
+        config=data["config"],
         table=data["table"],
         max_entries=data["max_entries"],
         matches=frozenset(data["matches"]),
         actions=frozenset(data["actions"]),
         remedies=data["remedies"],
+        only_ipv4=data.get("only_ipv4", False),
+        chassis=data.get("chassis", ""),
+        unverified=tuple(data.get("unverified", ())),
     )
