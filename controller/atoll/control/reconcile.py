@@ -8,18 +8,19 @@
     entries changed behind our back                every table read, every 30 s    that switch's table compared
 
 A repair is the smallest change that leads back to the plan: entries that are as they should be are not touched, nor the
-traffic they carry. Meanwhile switches forward by what they hold (fail-secure).
+traffic they carry. Meanwhile switches forward by what they hold (fail-secure). While a swap is under way
+(``swapping``) the plan is that of the stage it has come to.
 """
 
 import asyncio
 import contextlib
 import time
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from atoll.control.apply import apply_flows, table_of
+from atoll.control.apply import Verify, apply_flows, require_room, table_of
 from atoll.control.diff import Change
 from atoll.model.errors import LabError
 from atoll.model.network import Network, Switch
@@ -39,6 +40,8 @@ _FLAP_WINDOW_S = 60.0
 _CALM_S = 5.0
 
 _CHANGES_TOLD = 3
+
+_AGAIN_S = 1.0  # after which a state that could not be reached is tried again, though nothing seems to have come back
 
 Note = Callable[[str], None]
 OnSwitch = Callable[[str, bool], None]
@@ -80,15 +83,38 @@ class Reconciler:
         self._restarts: deque[float] = deque()
         self._settled = asyncio.Event()
         self._settled.set()
+        self._stir = asyncio.Event()
         controller.on_event = self._take
 
-    async def apply(self, plan: Plan, *, dry_run: bool = False) -> tuple[Change, ...]:
-        """Bring the switches to a plan and keep them there; as ``apply_flows``."""
+    async def apply(self, plan: Plan, *, dry_run: bool = False, verify: Verify | None = None) -> tuple[Change, ...]:
+        """Bring the switches to a plan at once and keep them there; as ``apply_flows``."""
         async with self._changing:
-            changes = await apply_flows(self.controller, self._network, plan, dry_run)
+            changes = await apply_flows(self.controller, self._network, plan, dry_run, verify=verify)
             if not dry_run:
                 self.plan = plan
         return changes
+
+    async def hold(self, plan: Plan, otherwise: Plan) -> None:
+        """Bring all switches to a plan and keep them there. Raises LabError: they are kept at ``otherwise`` then."""
+        async with self._changing:
+            self.plan = plan
+            try:
+                await apply_flows(self.controller, self._network, plan)
+            except BaseException:
+                self.plan = otherwise
+                raise
+
+    async def require_room(self, plans: Sequence[Plan]) -> None:
+        """Raise LabError naming the first switch whose table cannot hold one of the plans."""
+        for plan in plans:
+            what = "with the old version beside the new one, the plan"
+            await require_room(self.controller, self._network.switches, plan.flows, what)
+
+    async def stirred(self) -> None:
+        """Wait until a switch or the controller has come back, but not for long."""
+        self._stir.clear()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stir.wait(), _AGAIN_S)
 
     async def settled(self) -> None:
         """Wait until the controller, if it was being restarted, has repaired the switches."""
@@ -110,6 +136,7 @@ class Reconciler:
                 except LabError as error:
                     return f"the controller could not be restarted: {error}"
                 self._settled.set()
+                self._stir.set()
         finally:
             looking.cancel()
             for channel in self._channels.values():
@@ -154,6 +181,7 @@ class Reconciler:
             elif losses == _FLAPS + 1:
                 self._note(f"{name}: its control channel flaps; it is looked at when it has held for {_CALM_S:g} s")
             return
+        self._stir.set()
         away_s = 0.0 if channel.up else now - channel.lost_s
         channel.up = True
         wait_s = _CALM_S if _within(channel.losses, now, _FLAP_WINDOW_S) > _FLAPS else 0.0

@@ -62,7 +62,11 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One step of a swap. ``wait_ns``: how long it lasts at least once everything else of it is done."""
+    """One step of a swap.
+
+    ``wait_ns``: how long it lasts at least once everything else of it is done. ``undo_wait_ns``, of a shift: how long
+    packets that have turned may still be within the new version once they turn no more.
+    """
 
     subject: Subject
     kind: StageKind
@@ -70,6 +74,7 @@ class Stage:
     delete: tuple[FlowEntry, ...] = ()
     probes: tuple[Probe, ...] = ()
     wait_ns: int = 0
+    undo_wait_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +101,16 @@ def plan_swap(network: Network, old: Experiment, layout: Layout, new: Experiment
     stages: list[Stage] = []
     if old.latency != new.latency:
         coming, turns = steer_beside(network, old, standing, between)
-        stages += _stages(Subject.LATENCY, network, between, standing, coming, turns, latency_drain_ns(network, old))
+        drains = latency_drain_ns(network, old), latency_drain_ns(network, new)
+        stages += _stages(Subject.LATENCY, network, between, standing, coming, turns, drains)
         standing = coming
     coming, turns = steer_beside(network, between, standing, new)
     changed = _changed(between, standing.layout, new, coming.layout, turns)
-    drain = max((chain_drain_ns(between, chain) for chain, _ in changed), default=0)
-    stages += _stages(Subject.CHAINS, network, new, standing, coming, turns, drain)
+    drains = (
+        max((chain_drain_ns(between, chain) for chain, _ in changed), default=0),
+        max((chain_drain_ns(new, chain) for _, chain in changed), default=0),
+    )
+    stages += _stages(Subject.CHAINS, network, new, standing, coming, turns, drains)
     return Swap(tuple(stages), coming.layout, _moved(network, changed, standing.layout, coming.layout))
 
 
@@ -183,9 +192,9 @@ def _stages(
     standing: Steering,
     coming: Steering,
     turns: Turns,
-    drain_ns: int,
+    drains_ns: tuple[int, int],
 ) -> Iterator[Stage]:
-    """The stages from one steering to the other; none when both ask for the same."""
+    """The stages from one steering to the other; none when both ask for the same. Drains: of the old, of the new."""
     held = {_identity(entry): entry for entry in standing.entries}
     wanted = {_identity(entry): entry for entry in coming.entries}
     new_turns = {_identity(laid.entry): laid for laid in coming.laid if turns.at_turn(laid, new=True)}
@@ -210,9 +219,9 @@ def _stages(
         probes = tuple(_probe(network, new, new_turns[_identity(entry)], entry) for entry in shift)
         yield Stage(subject, StageKind.PROBE, probes=tuple(probe for probe in probes if probe))
     if shift or turned:
-        yield Stage(subject, StageKind.SHIFT, shift, turned)
+        yield Stage(subject, StageKind.SHIFT, shift, turned, undo_wait_ns=drains_ns[1] if install else 0)
     if rest:
-        yield Stage(subject, StageKind.DRAIN, wait_ns=drain_ns)
+        yield Stage(subject, StageKind.DRAIN, wait_ns=drains_ns[0])
     if rest or last:
         yield Stage(subject, StageKind.COLLECT, last, rest)
 

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A swap carried out on live switches: stage by stage forward, or all the way back.
+
+Up to the moment when the last shift has been made and read back, whatever goes wrong - a switch that refuses or goes
+away, a probe that does not arrive, the controller's death, somebody's change of mind - leads back to exactly the old
+plan; from then on to exactly the new one. Either way passes the same states of the tables, of which any packet under
+way takes no harm: what cannot be reached now, because a switch or the controller is away, is waited for there.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from atoll.control.swap import Probe, Stage, StageKind, Subject, Swap
+from atoll.model.errors import LabError
+from atoll.model.flow import FlowEntry, Match
+from atoll.model.plan import Plan
+
+ProbeRunner = Callable[[Sequence[Probe]], Awaitable[None]]
+"""Sends the frames and returns when all have arrived and been answered; raises LabError naming those that have not."""
+
+_Identity = tuple[str, int, Match]
+
+
+class Held(Protocol):
+    """Switches that are kept at a plan (``reconcile.Reconciler``)."""
+
+    async def hold(self, plan: Plan, otherwise: Plan) -> None:
+        """Bring all switches to a plan, read back, and keep them there. Raises LabError; ``otherwise`` is kept then."""
+        ...
+
+    async def require_room(self, plans: Sequence[Plan]) -> None:
+        """Raise LabError naming the first switch whose table cannot hold one of the plans."""
+        ...
+
+    async def stirred(self) -> None:
+        """Wait until something that was away may be back."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A stage of a swap, and what the switches hold before and after it."""
+
+    stage: Stage
+    before: Plan
+    after: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class StageReport:
+    """A stage that is over; "undo": what had been done was taken back. ``began_ns``: CLOCK_REALTIME."""
+
+    subject: Subject
+    stage: str
+    began_ns: int
+    duration_ns: int
+    added: int = 0
+    deleted: int = 0
+    probes: int = 0
+
+    def __str__(self) -> str:
+        what = {"added": self.added, "deleted": self.deleted, "probes": self.probes}
+        told = ", ".join(f"{number} {word}" for word, number in what.items() if number)
+        return f"{self.subject}: {self.stage} {self.duration_ns / 1e6:.0f} ms{f' ({told})' if told else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """What is to happen around a swap's stages.
+
+    ``before_turn``: before the last shift; LabError undoes the swap. ``turned``: when the last shift has been made: the
+    new version is what stands now. ``report``: told of each stage when it is over. ``note``: told what holds it up.
+    """
+
+    probe: ProbeRunner
+    before_turn: Callable[[], Awaitable[None]]
+    turned: Callable[[], Awaitable[None]]
+    report: Callable[[StageReport], None]
+    note: Callable[[str], None]
+
+
+def moves_of(old: Plan, new: Plan, swap: Swap) -> tuple[Move, ...]:
+    """The states between two plans that a swap passes."""
+    held = {_identity(entry): entry for entry in old.flows}
+    found: list[Move] = []
+    before = old
+    for number, stage in enumerate(swap.stages, start=1):
+        gone = {_identity(entry) for entry in stage.delete}
+        held = {key: entry for key, entry in held.items() if key not in gone}
+        held |= {_identity(entry): entry for entry in stage.add}
+        last = number == len(swap.stages)
+        changes = bool(stage.add or stage.delete)
+        after = new if last else replace(new, flows=tuple(held.values())) if changes else before
+        found.append(Move(stage, before, after))
+        before = after
+    return tuple(found)
+
+
+class Swapping:
+    """One swap, under way. Start :meth:`run` as a task: nobody but :meth:`abort` should stop it half-way.
+
+    ``turned``: the new version carries the traffic. ``failure``: set as soon as the way leads back.
+    """
+
+    def __init__(self, switches: Held, moves: Sequence[Move], hooks: Hooks) -> None:
+        self.turned = False
+        self.failure: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+        self._switches = switches
+        self._moves = moves
+        self._hooks = hooks
+        self._abort = asyncio.Event()
+        shifts = [number for number, move in enumerate(moves) if move.stage.kind is StageKind.SHIFT]
+        self._turn = shifts[-1] if shifts else len(moves) - 1
+        self._reason = "the swap was cancelled"
+
+    def abort(self, reason: str) -> None:
+        """Go back, if the new version does not carry the traffic yet."""
+        self._reason = reason
+        self._abort.set()
+
+    async def run(self) -> None:
+        """Returns when the switches hold exactly the new plan. Raises LabError when they hold exactly the old one."""
+        if not self._moves:
+            return
+        await self._switches.require_room([move.after for move in self._moves])
+        await self._switches.hold(self._moves[0].before, self._moves[0].before)
+        for number, move in enumerate(self._moves):
+            began_ns = time.time_ns(), time.monotonic_ns()
+            if self.turned:
+                await self._finish(move)
+            else:
+                try:
+                    await self._unless_aborted(self._attempt(number, move))
+                except Exception as error:
+                    self.failure.set_result(error)
+                    await self._back(number)
+                    self._hooks.report(_report(move.stage.subject, "undo", began_ns))
+                    raise
+            stage = move.stage
+            counts = len(stage.add), len(stage.delete), len(stage.probes)
+            self._hooks.report(_report(stage.subject, stage.kind, began_ns, *counts))
+            if number == self._turn:
+                self.turned = True
+                await self._hooks.turned()
+
+    async def _attempt(self, number: int, move: Move) -> None:
+        if number == self._turn:
+            await self._hooks.before_turn()
+        if move.stage.kind is StageKind.PROBE:
+            await self._hooks.probe(move.stage.probes)
+        elif move.after is not move.before:
+            await self._switches.hold(move.after, otherwise=move.before)
+        await asyncio.sleep(move.stage.wait_ns / 1e9)
+
+    async def _finish(self, move: Move) -> None:
+        """A stage behind the turn: there is no other way than forward."""
+        if move.after is not move.before:
+            await self._reach(move.after)
+        await asyncio.sleep(move.stage.wait_ns / 1e9)
+
+    async def _back(self, number: int) -> None:
+        """Through the states passed, in reverse; what has turned to the new version comes out of it before it goes."""
+        for move in reversed(self._moves[: number + 1]):
+            if move.after is not move.before:
+                await self._reach(move.before)
+            await asyncio.sleep(move.stage.undo_wait_ns / 1e9)
+
+    async def _reach(self, plan: Plan) -> None:
+        """Bring the switches to a plan, however long it takes until all are there."""
+        told = False
+        while True:
+            try:
+                await self._switches.hold(plan, otherwise=plan)
+            except LabError as error:
+                if not told:
+                    self._hooks.note(f"a swap goes {'on' if self.turned else 'back'} as soon as it can: {error}")
+                    told = True
+                await self._switches.stirred()
+            else:
+                return
+
+    async def _unless_aborted(self, work: Coroutine[Any, Any, None]) -> None:
+        doing = asyncio.create_task(work)
+        aborted = asyncio.create_task(self._abort.wait())
+        try:
+            await asyncio.wait({doing, aborted}, return_when=asyncio.FIRST_COMPLETED)
+            if doing.done():
+                return doing.result()
+        finally:
+            aborted.cancel()
+            if not doing.done():
+                doing.cancel()
+                with contextlib.suppress(asyncio.CancelledError, LabError):
+                    await doing
+        raise LabError(self._reason)
+
+
+def _identity(entry: FlowEntry) -> _Identity:
+    return entry.switch, entry.priority, entry.match
+
+
+def _report(subject: Subject, stage: str, began_ns: tuple[int, int], *counts: int) -> StageReport:
+    return StageReport(subject, stage, began_ns[0], time.monotonic_ns() - began_ns[1], *counts)
