@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from atoll.model.beside import Beside
-from atoll.model.document import Document, compose_document, label, read_document
+from atoll.model.document import Document, read_document
 from atoll.model.errors import DescriptionError, Mistake
 from atoll.model.experiment import Experiment
 from atoll.model.network import Network
@@ -38,9 +38,9 @@ def load_experiment(path: Path, settings: Sequence[str] = ()) -> tuple[Network, 
     return _resolve_experiment(path, override(document, settings))
 
 
-def resolve_text(text: str, path: Path, settings: Sequence[str] = ()) -> tuple[Network, Experiment]:
-    """As :func:`load_experiment`, the file holding ``text``."""
-    return _resolve_experiment(path, override(compose_document(text, label(path)), settings))
+def resolve_document(document: Document, path: Path) -> tuple[Network, Experiment]:
+    """As :func:`load_experiment`, ``document`` being what the file holds."""
+    return _resolve_experiment(path, document)
 
 
 def experiment_on(lab: Lab, document: Document, folder: Path) -> Experiment:
