@@ -57,9 +57,12 @@ class Tables:
 
     def __init__(self, network: Network, entries: Iterable[FlowEntry], *, strict: bool = True) -> None:
         self._strict = strict
-        self._entries: dict[tuple[str, int], list[FlowEntry]] = defaultdict(list)
+        # By port and, where an entry takes frames for one host alone, that host: tables have hundreds of those.
+        self._entries: dict[tuple[PortRef, IPv4Address | None], list[FlowEntry]] = defaultdict(list)
         for entry in sorted(entries, key=lambda entry: -entry.priority):
-            self._entries[entry.switch, entry.match.in_port].append(entry)
+            only = entry.match.ipv4_dst
+            host = only.network_address if only is not None and only.prefixlen == only.max_prefixlen else None
+            self._entries[PortRef(entry.switch, entry.match.in_port), host].append(entry)
         self._far_end: dict[PortRef, PortRef] = {}
         for trunk in network.trunks:
             self._far_end |= {trunk.a: trunk.b, trunk.b: trunk.a}
@@ -77,11 +80,14 @@ class Tables:
             self._machines[delay.trunk.attached] = delay.name
             self.exits[delay.trunk.attached] = delay.trunk.attached
 
-    def walk(self, frame: Frame, start: PortRef, *, through_boxes: bool = True) -> tuple[Step, ...]:
+    def walk(
+        self, frame: Frame, start: PortRef, *, through_boxes: bool = True, first: FlowEntry | None = None
+    ) -> tuple[Step, ...]:
         """Everything that becomes of a frame that enters at ``start`` and of its copies, in order.
 
-        ``through_boxes`` False: only as far as the next box. Raises PlanError where it would go round for ever, meets
-        entries of which either might apply, or is sent to where nothing is attached.
+        ``through_boxes`` False: only as far as the next box. ``first``: the entry that takes it there, whatever the
+        table holds (a packet-out). Raises PlanError where it would go round for ever, meets entries of which either
+        might apply, or is sent to where nothing is attached.
         """
         steps: list[Step] = []
         waiting = deque([(frame, start)])
@@ -89,7 +95,7 @@ class Tables:
             if len(steps) > _MOST_STEPS:
                 raise PlanError(f"{_words(frame)} from {start} goes round for ever")
             arrived, at = waiting.popleft()
-            entry = self._best(arrived, at)
+            entry = first if first is not None and not steps else self._best(arrived, at)
             steps.append(Matched(at, arrived, entry))
             for left, port in _outputs(arrived, at, entry):
                 if port in self._far_end:
@@ -107,8 +113,10 @@ class Tables:
         return tuple(step for step in self.walk(frame, start) if isinstance(step, Reached))
 
     def _best(self, frame: Frame, at: PortRef) -> FlowEntry | None:
-        found = [entry for entry in self._entries[at.switch, at.port] if matches(entry.match, frame)]
-        best = [entry for entry in found if entry.priority == found[0].priority]
+        held = (*self._entries.get((at, frame.dst), ()), *self._entries.get((at, None), ()))
+        found = [entry for entry in held if matches(entry.match, frame)]
+        highest = max((entry.priority for entry in found), default=0)
+        best = [entry for entry in found if entry.priority == highest]
         if self._strict and len({entry.actions for entry in best}) > 1:
             raise PlanError(f"either of these may apply to {_words(frame)} at {at}: {best[0]}; {best[1]}")
         return best[0] if best else None

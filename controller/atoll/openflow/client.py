@@ -170,6 +170,19 @@ class Controller:
         answer = await self._request("counters", dpid=dpid, table=table)
         return {"ports": answer["ports"], "entries": answer["entries"]}
 
+    async def packets(self, dpid: int, entries: Iterable[FlowEntry], table: int = 0) -> tuple[int | None, ...]:
+        """How many packets each of these entries has counted; None of one the switch does not hold. Raises LabError."""
+        asked = [to_json(entry) for entry in entries]
+        return tuple((await self._request("packets", dpid=dpid, table=table, entries=asked))["packets"])
+
+    async def send(self, dpid: int, frames: Iterable[tuple[FlowEntry, bytes]]) -> tuple[str | None, ...]:
+        """Have the switch deal with frames as entries would that it need not hold (packet-out with their actions).
+
+        For each frame what the switch objects to, in words, or None. Raises LabError.
+        """
+        asked = [{"entry": to_json(entry), "frame": frame.hex()} for entry, frame in frames]
+        return tuple((await self._request("send", dpid=dpid, frames=asked))["refused"])
+
     async def close(self) -> None:
         """End the process; the switches keep forwarding. Returns when it is gone, however often it is called."""
         if self._process.stdin is not None:

@@ -69,6 +69,13 @@ class Requests:
                 foreign = [from_json(ForeignEntry, entry) for entry in request.get("foreign", [])]
                 add = [from_json(FlowEntry, entry) for entry in request.get("add", [])]
                 return {"barriers": switch.change([*foreign, *delete], add, table)}
+            case "send":
+                frames = [
+                    (from_json(FlowEntry, each["entry"]), bytes.fromhex(each["frame"])) for each in request["frames"]
+                ]
+                return {"refused": switch.send(frames)}
+            case "packets":
+                return {"packets": switch.packets([from_json(FlowEntry, each) for each in request["entries"]], table)}
             case "count":
                 return {"count": switch.count(table)}
             case "features":

@@ -84,10 +84,10 @@ def essences(body: bytes) -> Iterator[bytes]:
     """Of each record in the body of a flow statistics reply all but its counters and its age, as ``wire.essence``."""
     for record in records(body):
         whole = record.whole
-        yield whole[12:20] + whole[24:32] + wire.pack_oxm(_ordered(record.match)) + record.instructions
+        yield whole[12:20] + whole[24:32] + wire.pack_oxm(ordered(record.match)) + record.instructions
 
 
-def _ordered(fields: bytes) -> bytes:
+def ordered(fields: bytes) -> bytes:
     """Match fields in the order of their numbers; switches tell them in an order of their own."""
     parts: list[bytes] = []
     offset = 0
@@ -136,7 +136,7 @@ def _match(fields: bytes) -> Match | None:
         return None
     match = Match(**found)
     # A mask that is no prefix, a VLAN id without its bit, a port of no protocol: none of them is packed as it came.
-    return match if wire.pack_match(match) == wire.pack_oxm(_ordered(fields)) else None
+    return match if wire.pack_match(match) == wire.pack_oxm(ordered(fields)) else None
 
 
 @lru_cache(maxsize=65536)

@@ -16,7 +16,7 @@ from atoll.model.flow import FlowEntry, ForeignEntry
 from atoll.model.switch import SwitchFeatures
 from atoll.openflow import features, wire
 from atoll.openflow.foreign import foreign
-from atoll.openflow.stats import entry_count, essences, records, understood
+from atoll.openflow.stats import entry_count, essences, ordered, records, understood
 
 _REPLY_TIMEOUT_S = 10.0
 _WINDOW = 1024  # entries sent before a barrier is waited for: four seconds of the slowest hardware known
@@ -115,6 +115,27 @@ class Switch:
         """
         deleted = self._batch(list(delete), lambda entry, xid: wire.delete(entry, table, xid))
         return deleted + self._batch(list(add), lambda entry, xid: wire.add(entry, table, xid))
+
+    def packets(self, entries: Iterable[FlowEntry], table: int) -> list[int | None]:
+        """How many packets each entry has counted (7.3.5.2); None: the table does not hold it. Raises SwitchError."""
+        body = self._multipart(wire.flow_request(table, 0), "its entries")
+        counted = {(record.priority, ordered(record.match)): record.packets for record in records(body)}
+        return [counted.get((entry.priority, wire.match_fields(entry.match))) for entry in entries]
+
+    def send(self, frames: Sequence[tuple[FlowEntry, bytes]]) -> list[str | None]:
+        """Have each frame dealt with as its entry would, whether or not it is in a table (packet-out: 7.3.7).
+
+        For each one what the switch objects to, in words, or None. Raises SwitchError if it does not answer.
+        """
+        xids, replies = self._begin(len(frames) + 1)
+        messages = [wire.packet_out(entry, frame, xid) for (entry, frame), xid in zip(frames, xids, strict=False)]
+        self._send([*messages, wire.barrier(xids[-1])])
+        refused: list[str | None] = [None] * len(frames)
+        while (reply := self._next(replies)).xid != xids[-1]:
+            refused[reply.xid - xids[0]] = reply.error
+        if reply.error is not None:
+            raise SwitchError(f"switch {self.dpid} refused a barrier: {reply.error}")
+        return refused
 
     def take(self, reply: Reply) -> bool:
         """Hand a reply or an error to whoever waits for it; False if nobody does."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages to a switch, packed by hand: flow-mods, barriers and requests for statistics, as bytes.
+"""Messages to a switch, packed by hand: flow-mods, packets out, barriers and requests for statistics, as bytes.
 
 Plans of ten thousand entries go through here, and building a framework's objects for them would take most of the time
 of an installation. ``tests/unit/test_openflow_codec.py`` proves the bytes equal to what os-ken makes of the same entry.
@@ -21,7 +21,7 @@ UDP = 17
 PORT_MAX = 0xFFFFFF00  # OFPP_MAX (7.2.1): reserved ports are above
 
 # Types of messages (7.1) and of multipart messages (7.3.5)
-FLOW_MOD, MULTIPART_REQUEST, MULTIPART_REPLY, BARRIER_REQUEST = 14, 18, 19, 20
+PACKET_OUT, FLOW_MOD, MULTIPART_REQUEST, MULTIPART_REPLY, BARRIER_REQUEST = 13, 14, 18, 19, 20
 DESCRIPTION, FLOW, AGGREGATE, PORT_STATISTICS, TABLE_FEATURES = 0, 1, 2, 4, 12
 
 # Headers of the match fields that entries use (7.2.3.2: class 0x8000, field, has-mask, bytes), in the fields' order.
@@ -39,6 +39,7 @@ _ADD, _DELETE_STRICT = 0, 4  # commands of a flow-mod (7.3.4.2)
 
 _HEADER = struct.Struct("!BBHI")
 _FLOW_MOD = struct.Struct("!BBHIQQBBHHHIIIH2x")
+_PACKET_OUT = struct.Struct("!BBHIIIH6x")
 _MULTIPART = struct.Struct("!BBHIHH4x")
 _FLOW_REQUEST = struct.Struct("!B3xII4xQQ")
 _PLAIN = struct.Struct("!HHHHQ")  # priority, idle and hard time-out, flags, cookie
@@ -77,8 +78,16 @@ def digest(essences: Iterable[bytes]) -> str:
 
 
 def barrier(xid: int) -> bytes:
-    """A barrier request (7.3.7): its reply says that all before it has been dealt with."""
+    """A barrier request (7.3.8): its reply says that all before it has been dealt with."""
     return _HEADER.pack(VERSION, BARRIER_REQUEST, _HEADER.size, xid)
+
+
+def packet_out(entry: FlowEntry, frame: bytes, xid: int) -> bytes:
+    """The message that has a switch deal with a frame as the entry would: as come in by its port (7.3.7)."""
+    actions = _packed(entry.actions)
+    length = _PACKET_OUT.size + len(actions) + len(frame)
+    head = (VERSION, PACKET_OUT, length, xid, _ANY, entry.match.in_port, len(actions))
+    return _PACKET_OUT.pack(*head) + actions + frame
 
 
 def flow_request(table: int, xid: int, kind: int = FLOW) -> bytes:
@@ -98,6 +107,11 @@ def multipart_request(kind: int, xid: int, body: bytes = b"") -> bytes:
 
 def pack_match(match: Match) -> bytes:
     """An ofp_match (7.2.3.1): the fields in the order of their numbers, padded to 8 bytes."""
+    return pack_oxm(match_fields(match))
+
+
+def match_fields(match: Match) -> bytes:
+    """The fields of a match in the order of their numbers (7.2.3.2)."""
     fields = [_U32.pack(IN_PORT, match.in_port)]
     if match.eth_type is not None:
         fields.append(_U16.pack(ETH_TYPE, match.eth_type))
@@ -115,7 +129,7 @@ def pack_match(match: Match) -> bytes:
         fields.append(_U16.pack(source, match.l4_src))
     if match.l4_dst is not None:
         fields.append(_U16.pack(destination, match.l4_dst))
-    return pack_oxm(b"".join(fields))
+    return b"".join(fields)
 
 
 def pack_oxm(fields: bytes) -> bytes:
@@ -137,8 +151,12 @@ def _instructions(actions: tuple[Action, ...]) -> bytes:
     """The one instruction that applies the actions; none at all for an entry that drops."""
     if not actions:
         return b""
-    packed = b"".join(_action(action) for action in actions)
+    packed = _packed(actions)
     return struct.pack("!HH4x", APPLY_ACTIONS, 8 + len(packed)) + packed
+
+
+def _packed(actions: tuple[Action, ...]) -> bytes:
+    return b"".join(_action(action) for action in actions)
 
 
 def _action(action: Action) -> bytes:
