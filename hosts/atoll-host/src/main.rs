@@ -40,6 +40,8 @@ enum Command {
     Udp,
     /// Ping series and whistles with kernel time stamps
     Ping,
+    /// Probes of the data plane: sent, seen, answered (configuration on standard input)
+    Probe,
     /// The frames of an interface into a pcap file (configuration on standard input)
     Capture,
     /// Print the flows a seed draws
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
         Command::Transfer => traffic::run_transfer(),
         Command::Udp => traffic::run_udp(),
         Command::Ping => traffic::run_ping(),
+        Command::Probe => traffic::run_probe(),
         Command::Capture => capture::run(),
         Command::Flows { arguments } => traffic::run_flows(&arguments),
         Command::Pcap { arguments } => pcap::run(&arguments),

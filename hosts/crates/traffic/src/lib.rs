@@ -14,6 +14,7 @@ mod flows;
 mod job;
 mod load;
 mod ping;
+mod probe;
 mod serve;
 mod socket;
 mod transfer;
@@ -52,6 +53,14 @@ pub fn run_transfer() -> Result<(), Box<dyn Error>> {
 /// A message for the user.
 pub fn run_ping() -> Result<(), Box<dyn Error>> {
     run(ping::ping)
+}
+
+/// `atoll-host probe`.
+///
+/// # Errors
+/// A message for the user.
+pub fn run_probe() -> Result<(), Box<dyn Error>> {
+    run(probe::probe)
 }
 
 /// `atoll-host udp`.

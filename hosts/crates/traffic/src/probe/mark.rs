@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What makes a packet a probe: a mark where its payload begins, whatever its protocol.
+//!
+//! A probe of ICMP is an echo request, which any host answers by itself. Probes of other protocols are answered by the
+//! `probe` job of the host they are for; they are made so that nobody else reacts to them: TCP with RST alone (RFC 9293,
+//! 3.5.2: a reset is never answered), UDP to the discard port (RFC 863), anything else bare.
+
+use std::net::Ipv4Addr;
+
+/// Bytes of an IPv4 header without options.
+pub const IP_HEADER_BYTES: usize = 20;
+
+/// The text that marks begin with.
+pub const TEXT: &[u8; 12] = b"atoll probe\0";
+
+/// Text (12), session (4), number (4), attempt (2), 1 if it is an answer (1), nothing (1); big-endian.
+pub const MARK_BYTES: usize = 24;
+
+/// Protocols as in the IPv4 header (IANA, Assigned Internet Protocol Numbers).
+pub const ICMP: u8 = 1;
+pub const TCP: u8 = 6;
+pub const UDP: u8 = 17;
+
+/// Bytes before the payload.
+pub const ICMP_HEADER_BYTES: usize = 8;
+pub const TCP_HEADER_BYTES: usize = 20;
+pub const UDP_HEADER_BYTES: usize = 8;
+
+const DISCARD_PORT: u16 = 9;
+const ECHO_REPLY: u8 = 0;
+const ECHO_REQUEST: u8 = 8;
+const RST: u8 = 0x04;
+const TTL: u8 = 64;
+
+/// Which probe a packet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Tells one user of probes from another.
+    pub session: u32,
+    /// Which of the session's probes.
+    pub number: u32,
+    /// Counts from 0.
+    pub attempt: u16,
+    /// It is on its way back.
+    pub answer: bool,
+}
+
+/// A probe in its IPv4 packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// Who sent the packet.
+    pub source: Ipv4Addr,
+    /// Whom it is for.
+    pub destination: Ipv4Addr,
+    /// As in the IPv4 header.
+    pub protocol: u8,
+    /// Which probe it is.
+    pub mark: Mark,
+}
+
+impl Probe {
+    /// What its receiver sends back.
+    pub fn answered(self) -> Self {
+        Self {
+            source: self.destination,
+            destination: self.source,
+            protocol: self.protocol,
+            mark: Mark {
+                answer: true,
+                ..self.mark
+            },
+        }
+    }
+
+    /// As an IPv4 packet, whose length, identification and checksum the kernel fills in (raw(7), `IP_HDRINCL`).
+    pub fn packet(&self) -> Vec<u8> {
+        let mut packet = vec![0; IP_HEADER_BYTES];
+        packet[0] = 0x45;
+        packet[8] = TTL;
+        packet[9] = self.protocol;
+        packet[12..16].copy_from_slice(&self.source.octets());
+        packet[16..20].copy_from_slice(&self.destination.octets());
+        packet.extend_from_slice(&self.segment());
+        packet
+    }
+
+    /// What follows the IPv4 header.
+    fn segment(&self) -> Vec<u8> {
+        let mark = self.mark.bytes();
+        let ports = u32::from(DISCARD_PORT) << 16 | u32::from(DISCARD_PORT);
+        let (header, checksum_at) = match self.protocol {
+            ICMP => {
+                let kind = if self.mark.answer {
+                    ECHO_REPLY
+                } else {
+                    ECHO_REQUEST
+                };
+                let mut header = vec![kind, 0, 0, 0];
+                header.extend_from_slice(&(self.mark.session as u16).to_be_bytes());
+                header.extend_from_slice(&self.mark.attempt.to_be_bytes());
+                (header, Some(2))
+            }
+            UDP => {
+                let mut header = ports.to_be_bytes().to_vec();
+                let length = (UDP_HEADER_BYTES + MARK_BYTES) as u16;
+                header.extend_from_slice(&length.to_be_bytes());
+                header.extend_from_slice(&[0, 0]);
+                (header, Some(6))
+            }
+            TCP => {
+                let mut header = vec![0; TCP_HEADER_BYTES];
+                header[..4].copy_from_slice(&ports.to_be_bytes());
+                header[12] = 5 << 4; // words of header
+                header[13] = RST;
+                (header, Some(16))
+            }
+            _ => (Vec::new(), None),
+        };
+        let mut segment = header;
+        segment.extend_from_slice(&mark);
+        if let Some(at) = checksum_at {
+            let pseudo = if self.protocol == ICMP {
+                0
+            } else {
+                self.pseudo_header_sum(segment.len())
+            };
+            let checksum = checksum(pseudo, &segment);
+            segment[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
+        }
+        segment
+    }
+
+    /// The part of TCP's and UDP's checksum that stands for the IP header (RFC 9293, 3.1; RFC 768).
+    fn pseudo_header_sum(&self, length: usize) -> u32 {
+        let words = |address: Ipv4Addr| {
+            let bits = address.to_bits();
+            (bits >> 16) + (bits & 0xffff)
+        };
+        words(self.source) + words(self.destination) + u32::from(self.protocol) + length as u32
+    }
+}
+
+impl Mark {
+    fn bytes(self) -> [u8; MARK_BYTES] {
+        let mut bytes = [0; MARK_BYTES];
+        bytes[..12].copy_from_slice(TEXT);
+        bytes[12..16].copy_from_slice(&self.session.to_be_bytes());
+        bytes[16..20].copy_from_slice(&self.number.to_be_bytes());
+        bytes[20..22].copy_from_slice(&self.attempt.to_be_bytes());
+        bytes[22] = u8::from(self.answer);
+        bytes
+    }
+
+    fn parse(payload: &[u8]) -> Option<Self> {
+        let rest = payload.strip_prefix(TEXT)?;
+        let (session, rest) = rest.split_first_chunk()?;
+        let (number, rest) = rest.split_first_chunk()?;
+        let (attempt, rest) = rest.split_first_chunk()?;
+        Some(Self {
+            session: u32::from_be_bytes(*session),
+            number: u32::from_be_bytes(*number),
+            attempt: u16::from_be_bytes(*attempt),
+            answer: *rest.first()? != 0,
+        })
+    }
+}
+
+/// The probe in an IPv4 packet; None if the packet is anything else, or cut short.
+pub fn parse(packet: &[u8]) -> Option<Probe> {
+    let first = *packet.first()?;
+    let header_bytes = usize::from(first & 0x0f) * 4;
+    if first >> 4 != 4 || header_bytes < IP_HEADER_BYTES {
+        return None;
+    }
+    let (header, segment) = packet.split_at_checked(header_bytes)?;
+    let protocol = header[9];
+    let address =
+        |at: usize| Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]);
+    let payload_at = match protocol {
+        ICMP => ICMP_HEADER_BYTES,
+        UDP => UDP_HEADER_BYTES,
+        TCP => usize::from(*segment.get(12)? >> 4) * 4,
+        _ => 0,
+    };
+    let mut mark = Mark::parse(segment.get(payload_at..)?)?;
+    if protocol == ICMP {
+        // The host that answers sends back what it was sent.
+        mark.answer = match segment[0] {
+            ECHO_REPLY => true,
+            ECHO_REQUEST => false,
+            _ => return None,
+        };
+    }
+    Some(Probe {
+        source: address(12),
+        destination: address(16),
+        protocol,
+        mark,
+    })
+}
+
+/// The Internet checksum (RFC 1071) of `bytes`, whose length is even, on top of `sum`.
+fn checksum(sum: u32, bytes: &[u8]) -> u16 {
+    let words = bytes
+        .chunks_exact(2)
+        .map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+    let mut sum = sum + words.sum::<u32>();
+    while sum > 0xffff {
+        sum = (sum >> 16) + (sum & 0xffff);
+    }
+    !(sum as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn probe(protocol: u8) -> Probe {
+        Probe {
+            source: Ipv4Addr::new(10, 10, 0, 1),
+            destination: Ipv4Addr::new(10, 20, 0, 2),
+            protocol,
+            mark: Mark {
+                session: 0xdead_beef,
+                number: 7,
+                attempt: 2,
+                answer: false,
+            },
+        }
+    }
+
+    #[test]
+    fn what_is_sent_is_what_is_read_in_both_directions() {
+        for protocol in [ICMP, TCP, UDP, 253] {
+            let asked = probe(protocol);
+            assert_eq!(parse(&asked.packet()), Some(asked));
+            let answer = asked.answered();
+            assert!(answer.mark.answer && answer.destination == asked.source);
+            assert_eq!(parse(&answer.packet()), Some(answer));
+        }
+    }
+
+    #[test]
+    fn checksums_hold() {
+        for protocol in [ICMP, TCP, UDP] {
+            let asked = probe(protocol);
+            let segment = asked.segment();
+            let pseudo = if protocol == ICMP {
+                0
+            } else {
+                asked.pseudo_header_sum(segment.len())
+            };
+            assert_eq!(checksum(pseudo, &segment), 0, "protocol {protocol}");
+        }
+    }
+
+    #[test]
+    fn an_error_that_quotes_a_probe_is_none() {
+        let mut packet = probe(ICMP).packet();
+        packet[20] = 3; // destination unreachable
+        assert_eq!(parse(&packet), None);
+        let quoted = [&probe(UDP).packet()[..28], &probe(UDP).packet()].concat();
+        assert_eq!(parse(&quoted), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_packet_makes_the_parser_fail(packet: Vec<u8>, protocol in 0_usize..4, cut in 0_usize..80) {
+            let _ = parse(&packet);
+            let good = probe([ICMP, TCP, UDP, 253][protocol]).packet();
+            let _ = parse(&good[..cut.min(good.len())]);
+        }
+    }
+}

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Probes of the data plane: packets with a mark, sent from here or by a switch, seen wherever a job like this runs.
+
+mod filter;
+mod mark;
+mod socket;
+
+use crate::clock::{monotonic_at, monotonic_ns};
+use crate::events::{Events, Wake};
+use crate::failure::Failure;
+use crate::job::{say, tell};
+use mark::{ICMP, Mark, Probe};
+use rustix::event::epoll::{Event, EventFlags};
+use serde::{Deserialize, Serialize};
+use socket::{Arrival, Sender, Watcher};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+
+const ARRIVALS: u64 = 0;
+
+/// Configuration of `atoll-host probe`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProbeConfig {
+    /// Whose probes: others are not seen.
+    pub session: u32,
+    /// The host's own address, from which it sends and answers; null where it only watches.
+    pub address: Option<Ipv4Addr>,
+    /// What is sent from here, all of it at once, each time.
+    pub send: Vec<Target>,
+    /// How often each is sent.
+    pub attempts: u16,
+    /// From one attempt to the next.
+    pub interval_ns: u64,
+    /// Those that have been answered are not sent again.
+    pub until_answered: bool,
+    /// When to send first, real time; an instant in the past means at once.
+    pub start_at_ns: i64,
+}
+
+/// A probe to send.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Target {
+    /// Which of the session's probes it is.
+    pub number: u32,
+    /// Where to.
+    pub address: Ipv4Addr,
+    /// As in the IPv4 header: 1 is ICMP, 6 TCP, 17 UDP.
+    pub protocol: u8,
+}
+
+impl ProbeConfig {
+    fn validate(&self) -> Result<(), Failure> {
+        let wrong =
+            |message: String| Err(Failure::Configuration(format!("configuration: {message}")));
+        if self.address.is_none() && !self.send.is_empty() {
+            return wrong("address: who sends needs one".into());
+        }
+        let mut numbers = BTreeSet::new();
+        for target in &self.send {
+            if !numbers.insert(target.number) {
+                return wrong(format!("send: number {} is there twice", target.number));
+            }
+        }
+        if self.interval_ns == 0 {
+            return wrong("interval_ns: must be above 0".into());
+        }
+        Ok(())
+    }
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+enum Message<'a> {
+    Ready,
+    Seen {
+        number: u32,
+        attempt: u16,
+        answer: bool,
+        interface: &'a str,
+        t_ns: i64,
+        /// Of an answer: when this job sent what it answers.
+        sent_ns: Option<i64>,
+    },
+    Done {
+        sent: u64,
+        failed: u64,
+        seen: u64,
+    },
+}
+
+/// Send what is to be sent, say what is seen, answer what only this job answers, until the word to stop comes.
+///
+/// # Errors
+/// If the configuration is wrong or raw sockets are not allowed.
+pub fn probe(config: &ProbeConfig) -> Result<(), Failure> {
+    config.validate()?;
+    let watcher = Watcher::open(config.session)?;
+    let sender = config.address.map(|_| Sender::open()).transpose()?;
+    let mut events = Events::of_job()?;
+    events.add(&watcher, ARRIVALS, EventFlags::IN)?;
+    say(&Message::Ready)?;
+    let mut prober = Prober {
+        config,
+        watcher,
+        sender,
+        sent_ns: BTreeMap::new(),
+        answered: BTreeSet::new(),
+        told: false,
+        sent: 0,
+        failed: 0,
+        seen: 0,
+    };
+    prober.run(&mut events)?;
+    say(&Message::Done {
+        sent: prober.sent,
+        failed: prober.failed,
+        seen: prober.seen,
+    })
+}
+
+struct Prober<'a> {
+    config: &'a ProbeConfig,
+    watcher: Watcher,
+    sender: Option<Sender>,
+    /// By number and attempt.
+    sent_ns: BTreeMap<(u32, u16), i64>,
+    answered: BTreeSet<u32>,
+    /// Sending failed before and people were told.
+    told: bool,
+    sent: u64,
+    failed: u64,
+    seen: u64,
+}
+
+impl Prober<'_> {
+    fn run(&mut self, events: &mut Events) -> Result<(), Failure> {
+        let mut ready: Vec<Event> = Vec::with_capacity(4);
+        let mut attempt = 0;
+        let mut next_ns = monotonic_at(self.config.start_at_ns);
+        loop {
+            let more = attempt < self.config.attempts && !self.config.send.is_empty();
+            if events.wait(&mut ready, more.then_some(next_ns))? == Wake::Stop {
+                return Ok(());
+            }
+            while let Some(arrival) = self.watcher.receive()? {
+                self.take(&arrival)?;
+            }
+            if more && monotonic_ns() >= next_ns {
+                self.send_all(attempt);
+                attempt += 1;
+                next_ns += self.config.interval_ns;
+            }
+        }
+    }
+
+    fn send_all(&mut self, attempt: u16) {
+        let config = self.config;
+        for target in &config.send {
+            if config.until_answered && self.answered.contains(&target.number) {
+                continue;
+            }
+            let mark = Mark {
+                session: config.session,
+                number: target.number,
+                attempt,
+                answer: false,
+            };
+            if let Some(sent_ns) = self.send(target.address, target.protocol, mark) {
+                self.sent_ns.insert((target.number, attempt), sent_ns);
+            }
+        }
+    }
+
+    fn send(&mut self, to: Ipv4Addr, protocol: u8, mark: Mark) -> Option<i64> {
+        let (source, sender) = (self.config.address?, self.sender.as_ref()?);
+        let probe = Probe {
+            source,
+            destination: to,
+            protocol,
+            mark,
+        };
+        match sender.send(&probe) {
+            Ok(sent_ns) => {
+                self.sent += 1;
+                Some(sent_ns)
+            }
+            Err(error) => {
+                self.failed += 1;
+                if !self.told {
+                    tell(&format!("cannot send to {to}: {error}"));
+                    self.told = true;
+                }
+                None
+            }
+        }
+    }
+
+    fn take(&mut self, arrival: &Arrival) -> Result<(), Failure> {
+        let Probe {
+            source,
+            destination,
+            protocol,
+            mark,
+        } = arrival.probe;
+        self.seen += 1;
+        let here = self.config.address == Some(destination);
+        if here && mark.answer {
+            self.answered.insert(mark.number);
+        } else if here && protocol != ICMP {
+            let answer = arrival.probe.answered();
+            self.send(source, protocol, answer.mark);
+        }
+        let sent_ns = self
+            .sent_ns
+            .get(&(mark.number, mark.attempt))
+            .copied()
+            .filter(|_| mark.answer);
+        say(&Message::Seen {
+            number: mark.number,
+            attempt: mark.attempt,
+            answer: mark.answer,
+            interface: &arrival.interface,
+            t_ns: arrival.t_ns,
+            sent_ns,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract;
+
+    #[test]
+    fn configurations_are_those_of_the_contract() {
+        let configurations = contract::configurations::<ProbeConfig>("probe", &["address"]);
+        assert!(
+            configurations
+                .iter()
+                .all(|config| config.validate().is_ok())
+        );
+        assert_eq!(configurations[0].send[1].protocol, mark::TCP);
+        assert_eq!(configurations[1].address, None);
+    }
+
+    #[test]
+    fn messages_are_those_of_the_contract() {
+        for message in [
+            Message::Ready,
+            Message::Seen {
+                number: 0,
+                attempt: 0,
+                answer: false,
+                interface: "i1-eth0",
+                t_ns: 1_795_254_139_367_395_561,
+                sent_ns: None,
+            },
+            Message::Seen {
+                number: 0,
+                attempt: 1,
+                answer: true,
+                interface: "w1-eth0",
+                t_ns: 1_795_254_139_617_817_984,
+                sent_ns: Some(1_795_254_139_117_395_561),
+            },
+            Message::Done {
+                sent: 4,
+                failed: 0,
+                seen: 2,
+            },
+        ] {
+            contract::assert_said("probe", "probe", &message);
+        }
+    }
+
+    #[test]
+    fn bad_configurations_are_refused_by_the_name_of_the_field() {
+        let good = contract::configurations::<ProbeConfig>("probe", &["address"]).remove(0);
+        let mut twice = good.clone();
+        twice.send[1].number = twice.send[0].number;
+        for (bad, field) in [
+            (
+                ProbeConfig {
+                    address: None,
+                    ..good.clone()
+                },
+                "address",
+            ),
+            (twice, "send"),
+            (
+                ProbeConfig {
+                    interval_ns: 0,
+                    ..good.clone()
+                },
+                "interval_ns",
+            ),
+        ] {
+            let message = bad.validate().unwrap_err().to_string();
+            assert!(
+                message.starts_with(&format!("configuration: {field}: ")),
+                "{message}"
+            );
+        }
+    }
+}
