@@ -178,7 +178,7 @@ MISTAKES = [
         "trunk: sw-c/10", "trunk: chain/10", "trunk: chain/10",
         "delay box 'delay': trunk: unknown switch 'chain'; known switches: sw-w1, sw-w2, sw-c, sw-i",
     ),
-    ("sw-i: {dpid: 4, driver: ovs}", "sw-i: {dpid: 4, driver: ovz}", "ovz", "switch 'sw-i': driver: unknown driver 'ovz'; did you mean 'ovs'? known drivers: ovs"),
+    ("sw-i: {dpid: 4, driver: ovs}", "sw-i: {dpid: 4, driver: ovz}", "ovz", "switch 'sw-i': driver: unknown driver 'ovz'; did you mean 'ovs'? known drivers: ovs, procurve-v1, procurve-v2, procurve-v3"),
     (
         "w1: {role: world-server,", "w1: {role: world-serve,", "world-serve,",
         "host 'w1': role: unknown role 'world-serve'; did you mean 'world-server'? "

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from atoll.model.errors import DescriptionError, MachineError, Mistake
+from atoll.model.errors import DescriptionError, MachineError, Mistake, PlanError
 from atoll.model.experiment import Experiment
 from atoll.model.network import Network
 
@@ -27,6 +27,8 @@ def check(paths: list[Path], as_json: bool, *, machine: bool = False) -> int:
     for path in paths:
         try:
             network, experiment = load_any(path)
+            if experiment and experiment.schedule:
+                _require_changes(network, experiment)
         except DescriptionError as error:
             mistakes |= dict.fromkeys(error.mistakes)
         else:
@@ -47,6 +49,16 @@ def check(paths: list[Path], as_json: bool, *, machine: bool = False) -> int:
     if mistakes:
         return DescriptionError.exit_code
     return MachineError.exit_code if lacks else 0
+
+
+def _require_changes(network: Network, experiment: Experiment) -> None:
+    """DescriptionError when a scheduled change cannot be carried out under traffic."""
+    from atoll.control.schedule import plan_schedule
+
+    try:
+        plan_schedule(network, experiment)
+    except PlanError as error:
+        raise DescriptionError([Mistake(experiment.file, 0, line) for line in str(error).splitlines()]) from None
 
 
 def _machine(experiments: list[Experiment]) -> tuple[dict[str, Any], list[str]]:
@@ -78,5 +90,8 @@ def summary(network: Network, experiment: Experiment | None) -> str:
         return f"lab {network.name}: " + ", ".join(f"{n} {one if n == 1 else many}" for n, one, many in counts)
     chain = " - ".join(experiment.chain.hops) or "empty"
     chain += "".join(f", {each.name} {' - '.join(each.hops) or 'empty'}" for each in experiment.branches)
+    if experiment.schedule:
+        changes = len(experiment.schedule) - 1
+        chain += f"; {changes} change{'s' if changes > 1 else ''}"
     load = f"{experiment.traffic.channels} channels, {experiment.duration}"
     return f"experiment {experiment.name} on lab {network.name}: chain {chain}; {load}"

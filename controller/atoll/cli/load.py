@@ -45,6 +45,9 @@ def experiment_with(
             msg = f"--duration: {length} is not from {SHORTEST_RUN} to {LONGEST_RUN}"
             raise PlanError(msg)
         experiment = replace(experiment, duration=length)
+        if late := [version.at for version in experiment.schedule if version.at >= length]:
+            msg = f"--duration {length}: a change is due at {late[-1]}; take longer, or set changes without it"
+            raise PlanError(msg)
         if experiment.transfer is not None and (start := experiment.transfer.start).ns >= length.ns:
             # A shorter trial run still shows a transfer: it begins with the load.
             print(f"--duration {length}: the transfer begins at once, not after {start}", file=sys.stderr)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from atoll.control.graph import graph
 from atoll.control.plan import make_plan, plan_sha256
-from atoll.control.show import plan_text
+from atoll.control.schedule import plan_schedule
+from atoll.control.show import plan_text, schedule_text
 from atoll.model.codec import to_json
 from atoll.model.errors import PlanError
 from atoll.model.experiment import Experiment
@@ -14,6 +15,7 @@ from atoll.model.network import Network
 from atoll.model.plan import Backend
 from atoll.model.tc import TIMER_SLACK
 from atoll.model.units import Duration
+from atoll.switches.profiles import unverified
 
 
 def print_plan(
@@ -26,9 +28,10 @@ def print_plan(
 ) -> None:
     """`atoll plan` where timers may be late by ``slack``; with ``drawing``, lab and chains go to that file as SVG.
 
-    Raises PlanError.
+    Raises PlanError, or DescriptionError for a scheduled change that cannot be carried out.
     """
     plan = make_plan(*described, backend, slack=slack)
+    schedule = plan_schedule(*described)
     if drawing is not None:
         try:
             drawing.write_text(graph(*described), encoding="utf-8")
@@ -37,6 +40,13 @@ def print_plan(
                 f"--graph {drawing}: cannot be written ({error.strerror}); name a file in a folder of yours"
             ) from None
     if as_json:
-        print(json.dumps({"sha256": plan_sha256(plan), "plan": to_json(plan)}, indent=2))
+        changes = [
+            {"change": each.number, "at_ns": each.version.at.ns, "swap": to_json(each.swap)} for each in schedule
+        ]
+        print(json.dumps({"sha256": plan_sha256(plan), "plan": to_json(plan), "changes": changes}, indent=2))
     else:
         print(plan_text(plan))
+        if schedule:
+            print(f"\n{schedule_text(described[1], schedule)}")
+        for line in unverified(described[0]):
+            print(f"\n{line}")

@@ -38,16 +38,18 @@ _CAPTURE_BUFFER_BYTES = 16 << 20  # a second of 1500-byte packets at 1 Gbit/s
 def capture_points(network: Network, experiment: Experiment) -> tuple[CapturePoint, ...]:
     """The captures, island side first, so that no packet passes an observer that isn't listening yet.
 
-    The first tap of the chain is ``world``, the last one ``island``, one between them goes by its own name, as does
-    one that only branches pass. A single tap is ``island`` when a satellite emulator stands before it.
+    The first tap of the chain that the experiment begins with is ``world``, the last one ``island``, one between them
+    goes by its own name, as does one that only other chains ever pass. A single tap is ``island`` when a satellite
+    emulator stands before it.
     """
     known = {tap.name: tap for tap in network.taps}
-    taps = [known[hop] for hop in experiment.chain.hops if hop in known]
-    aside = dict.fromkeys(hop for chain in experiment.branches for hop in chain.hops if hop in known)
+    main = experiment.versions[0].chain.hops
+    taps = [known[hop] for hop in main if hop in known]
+    aside = dict.fromkeys(hop for chain in experiment.ever_chains for hop in chain.hops if hop in known)
     links = [link.box for link in experiment.links]
     named = {"island" if place == len(taps) - 1 else tap.name: tap for place, tap in enumerate(taps) if place > 0}
     if taps:
-        before = experiment.chain.hops[: experiment.chain.hops.index(taps[0].name)]
+        before = main[: main.index(taps[0].name)]
         alone_behind_link = len(taps) == 1 and any(hop in links for hop in before)
         named = {"island" if alone_behind_link else "world": taps[0], **named}
     named |= {hop: known[hop] for hop in aside if known[hop] not in taps}
@@ -96,8 +98,8 @@ def _reports(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
 
 
 def _brought(network: Network, experiment: Experiment) -> Iterator[tuple[ChainBox, Program]]:
-    """The programs that users bring, of the boxes in a chain."""
-    hops = {hop for chain in experiment.chains for hop in chain.hops}
+    """The programs that users bring, of the boxes that are ever in a chain."""
+    hops = {hop for chain in experiment.ever_chains for hop in chain.hops}
     for box in network.boxes:
         if box.program and box.name in hops:
             yield box, box.program
@@ -108,7 +110,7 @@ def _argv(box: ChainBox, argv: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _delay_boxes_used(network: Network, experiment: Experiment) -> tuple[DelayBox, ...]:
-    used = {name for _, name in experiment.latency}
+    used = {name for version in experiment.versions for _, name in version.latency}
     return tuple(box for box in network.delay_boxes if any(known.name in used for known in box.classes))
 
 

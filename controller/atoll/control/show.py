@@ -7,6 +7,9 @@ from typing import Any, cast
 
 from atoll.control.columns import columns
 from atoll.control.diff import Change
+from atoll.control.schedule import Scheduled
+from atoll.control.swap import Stage
+from atoll.model.experiment import Experiment, Version
 from atoll.model.flow import FlowEntry, describe_actions
 from atoll.model.plan import HostSettings, InterfaceSettings, JobSpec, PathCheck, Plan
 
@@ -30,6 +33,42 @@ def plan_text(plan: Plan) -> str:
 def changes_text(changes: Iterable[Change]) -> str:
     """The changes, one a line with its reason; a sentence when there are none."""
     return "\n".join(str(change) for change in changes) or "nothing to change: the switches hold the plan"
+
+
+def schedule_text(experiment: Experiment, schedule: Iterable[Scheduled]) -> str:
+    """The scheduled changes, each with what is different from then on and the stages it is carried out in."""
+    lines: list[str] = []
+    versions = experiment.versions
+    for each, before in zip(schedule, versions, strict=False):
+        lines += (f"  at {each.version.at}: {'; '.join(version_differences(before, each.version))}",)
+        lines += columns([_stage(stage) for stage in each.swap.stages], indent="    ")
+        if each.swap.moved:
+            lines.append(f"    connections through {', '.join(each.swap.moved)} break")
+        if not each.swap.stages:
+            lines.append("    nothing changes on the switches")
+    return "\n".join((f"Changes: {len(versions) - 1}, by time since the load began", *lines))
+
+
+def version_differences(before: Version, after: Version) -> Iterator[str]:
+    """What a change changes, in words: ``chain tap-w sat tap-i``, ``w1 rtt-90 instead of rtt-5``."""
+    was = {chain.name: chain for chain in (before.chain, *before.branches)}
+    now = {chain.name: chain for chain in (after.chain, *after.branches)}
+    for name, chain in now.items():
+        if was.get(name) != chain:
+            title = "chain" if chain is after.chain else f"branch {name} for {chain.carries}:"
+            yield f"{title} {' '.join(chain.hops) or 'without boxes'}"
+    yield from (f"no branch {name}" for name in was if name not in now)
+    held, wanted = dict(before.latency), dict(after.latency)
+    for server in dict.fromkeys((*held, *wanted)):
+        if held.get(server) != wanted.get(server):
+            yield f"{server} {wanted.get(server, 'not delayed')} instead of {held.get(server, 'not delayed')}"
+
+
+def _stage(stage: Stage) -> tuple[str, str, str]:
+    counts = ((len(stage.add), "added"), (len(stage.delete), "deleted"), (len(stage.probes), "probed"))
+    words = [f"{number} {what}" for number, what in counts if number]
+    words += [f"{stage.wait_ns / _NS_PER_MS:g} ms"] if stage.wait_ns else []
+    return stage.subject, stage.kind, ", ".join(words)
 
 
 def _switches(flows: Iterable[FlowEntry]) -> Iterator[str]:

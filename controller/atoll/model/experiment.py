@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """An experiment as resolved from experiment.yaml against its Network: valid, typed, frozen."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network
 
@@ -251,10 +251,22 @@ class PingSeries:
 
 
 @dataclass(frozen=True, slots=True)
+class Version:
+    """What is steered where from an instant of the run on, until the next version."""
+
+    at: Duration  # since the load began
+    chain: Chain
+    branches: tuple[Chain, ...]
+    latency: tuple[tuple[str, str], ...]
+    line: int = field(default=0, compare=False)  # of the change in the experiment's file; 0: unknown
+
+
+@dataclass(frozen=True, slots=True)
 class Experiment:
     """One experiment: what is steered where, with what settings, under what load, for how long.
 
     ``file`` and ``lab`` are paths as messages show them; they are no part of what makes two experiments equal.
+    ``schedule``: every version of the steering, the one it begins with first; empty if it never changes.
     """
 
     name: str
@@ -270,6 +282,21 @@ class Experiment:
     ping: PingSeries
     tcp: TcpSettings
     branches: tuple[Chain, ...] = ()  # chains that carry part of the traffic; the rest takes ``chain``
+    schedule: tuple[Version, ...] = ()
+
+    @property
+    def versions(self) -> tuple[Version, ...]:
+        """What is steered where during the run, the version it begins with first."""
+        return self.schedule or (Version(Duration(0), self.chain, self.branches, self.latency),)
+
+    def steered(self, version: Version) -> "Experiment":
+        """The experiment while that version stands. Boxes, captures and load are those of all versions."""
+        return replace(self, chain=version.chain, branches=version.branches, latency=version.latency)
+
+    @property
+    def ever_chains(self) -> tuple[Chain, ...]:
+        """Every chain of every version, alike ones once, in order of time, the main one of each first."""
+        return tuple(dict.fromkeys(chain for each in self.versions for chain in (each.chain, *each.branches)))
 
     @property
     def chains(self) -> tuple[Chain, ...]:

@@ -16,6 +16,7 @@ SHORTEST_RUN, LONGEST_RUN = "1 s", "168 h"
 
 RunTime = Annotated[Duration, Between(Duration, SHORTEST_RUN, LONGEST_RUN)]
 Start = Annotated[Duration, Between(Duration, "0 s", LONGEST_RUN)]
+ChangeTime = Annotated[Duration, Between(Duration, "1 ms", LONGEST_RUN)]
 PingInterval = Annotated[Duration, Between(Duration, "1 ms", "1 h")]
 TransferSize = Annotated[Size, Between(Size, "1 B", "1000 GB")]
 BufferSize = Annotated[Size, Between(Size, "4096 B", "1 GB")]
@@ -74,6 +75,27 @@ class RawBranch(Raw):
     carries: RawCarried = Field(description="What it carries.", examples=["{island: 10.20.0.0/30}"])
     chain: list[str] = Field(
         description="Boxes and taps in order from world to island.", examples=["[tap-w, coder-w, sat, coder-i, tap-i]"]
+    )
+
+
+class RawChange(Raw):
+    """What is steered otherwise from some instant of the run on; what is left out stays as it is."""
+
+    at: ChangeTime = Field(description="When, after the channels started.", examples=["20 s"])
+    chain: list[str] | None = Field(
+        default=None,
+        description="Boxes and taps of the chain from then on; default those before.",
+        examples=["[tap-w, coder-w, sat, coder-i, tap-i]"],
+    )
+    branches: dict[Key, RawBranch | None] = Field(
+        default={},
+        description="Branches added, replaced, or with null taken away; others stay.",
+        examples=["{coded: null}"],
+    )
+    latency: dict[Key, str | None] = Field(
+        default={},
+        description="Latency class of servers from then on, null for none; others keep theirs.",
+        examples=["{w1: rtt-90}"],
     )
 
 
@@ -154,6 +176,11 @@ class RawExperiment(Raw):
         default={},
         description="Latency class of each world server; one left out is not delayed.",
         examples=["{w1: rtt-5}"],
+    )
+    changes: list[RawChange] = Field(
+        default=[],
+        description="What is steered otherwise from given instants of the run on, in order of time.",
+        examples=["[{at: 20 s, chain: [tap-w, coder-w, sat, coder-i, tap-i]}, {at: 40 s, latency: {w1: rtt-90}}]"],
     )
     traffic: RawTraffic = Field(description="The load.", examples=["{channels: 20}"])
     transfer: RawTransfer | None = Field(

@@ -1,51 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
 """The chains of an experiment: the hops of each, whose traffic it carries, and that none stands idle."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from atoll.model.document import Place
-from atoll.model.experiment import MAIN, Carried, Chain, Protocol
+from atoll.model.experiment import MAIN, Carried, Protocol, Version
 from atoll.model.network import BoxKind, Network, PortRef, Tap
 from atoll.model.parse import Parsed
 from atoll.model.raw_experiment import RawExperiment
+from atoll.model.resolve_changes import Described, Wrong, described_versions, resolve_version
 from atoll.model.resolve_lab import Lab
 from atoll.model.wording import suggest
 
-Wrong = Callable[[Place, str], None]
-
-
-def resolve_chains(parsed: Parsed[RawExperiment]) -> tuple[Chain, tuple[Chain, ...]]:
-    """The chain that carries the rest, and the branches."""
-    raw, line = parsed.raw, parsed.document.line
-    branches = tuple(
-        Chain(
-            name,
-            tuple(branch.chain),
-            Carried(branch.carries.world, branch.carries.island, branch.carries.protocol),
-            line(("branches", name)),
-        )
-        for name, branch in raw.branches.items()
-    )
-    return Chain(MAIN, tuple(raw.chain), line=line(("chain",))), branches
-
 
 def hops_of(raw: RawExperiment) -> tuple[str, ...]:
-    """Every box and tap of every chain, each once, those of ``chain`` first."""
-    chains = [raw.chain, *(branch.chain for branch in raw.branches.values())]
-    return tuple(dict.fromkeys(hop for chain in chains for hop in chain))
+    """Every box and tap that any chain ever has, each once, those of ``chain`` first."""
+    return tuple(dict.fromkeys(hop for version in described_versions(raw) for hop in version.hops))
 
 
 def check_chains(parsed: Parsed[RawExperiment], lab: Lab, network: Network, wrong: Wrong) -> None:
-    """Tell ``wrong`` of every hop that leads nowhere and every branch that carries what it cannot."""
-    _check_hops(parsed, lab, network, ("chain",), parsed.raw.chain, wrong)
-    for name, branch in parsed.raw.branches.items():
-        _check_hops(parsed, lab, network, ("branches", name, "chain"), branch.chain, wrong)
-    _check_branches(parsed, network, wrong)
+    """Tell ``wrong`` of every hop that leads nowhere and every branch that carries what it cannot, in any version."""
+    told: set[tuple[Place, str]] = set()
+    for version in described_versions(parsed.raw):
+        since = f" (from {version.at} on)" if version.place else ""
+        found = [*_hop_mistakes(parsed, lab, network, version), *_branch_mistakes(parsed, network, version)]
+        for place, message in found:
+            if (place, message) not in told:
+                wrong(place, message + (since if place[: len(version.place)] != version.place else ""))
+        told |= set(found)
+
+
+def _hop_mistakes(
+    parsed: Parsed[RawExperiment], lab: Lab, network: Network, version: Described
+) -> Iterator[tuple[Place, str]]:
+    yield from _check_hops(parsed, lab, network, version.chain_at, version.chain)
+    for branch, place in version.branches.values():
+        yield from _check_hops(parsed, lab, network, (*place, "chain"), tuple(branch.chain))
 
 
 def _check_hops(
-    parsed: Parsed[RawExperiment], lab: Lab, network: Network, at: Place, hops: list[str], wrong: Wrong
-) -> None:
+    parsed: Parsed[RawExperiment], lab: Lab, network: Network, at: Place, hops: tuple[str, ...]
+) -> Iterator[tuple[Place, str]]:
     links = {box.name for box in network.boxes if box.kind is BoxKind.LINK}
     usable = (*lab.names("boxes"), *lab.names("taps"))
     physical = {tap.name: tap for tap in network.taps if tap.physical}
@@ -54,16 +49,16 @@ def _check_hops(
         if not (lab.knows("boxes", hop) or lab.knows("taps", hop)):
             kind = lab.kind_of(hop)
             found = f"{hop!r} is a {kind}, and a chain holds boxes and taps" if kind else f"unknown box or tap {hop!r}"
-            wrong(place, f"{found}; {suggest(hop, usable, 'boxes and taps')}")
+            yield place, f"{found}; {suggest(hop, usable, 'boxes and taps')}"
         elif hop in hops[:index]:
-            wrong(place, f"{hop!r} stands in the chain twice; keep one of them")
+            yield place, f"{hop!r} stands in the chain twice; keep one of them"
         elif hop in links and hop not in parsed.raw.links and parsed.whole("links"):
-            wrong(place, f"satellite emulator {hop!r} has no settings; add {hop!r} to links")
+            yield place, f"satellite emulator {hop!r} has no settings; add {hop!r} to links"
         elif hop in physical and (elsewhere := _not_beside(network, physical[hop], hops)):
-            wrong(place, elsewhere)
+            yield place, elsewhere
 
 
-def _not_beside(network: Network, tap: Tap, hops: list[str]) -> str | None:
+def _not_beside(network: Network, tap: Tap, hops: tuple[str, ...]) -> str | None:
     """Why a physical tap cannot stand in its place of a chain: its cable is that of a box elsewhere."""
     cable, place = tap.interface.attached, hops.index(tap.name)
     legs: dict[PortRef, tuple[str, int]] = {}
@@ -74,39 +69,43 @@ def _not_beside(network: Network, tap: Tap, hops: list[str]) -> str | None:
         return None  # a trunk or a host's cable: frames may cross it at several places of the chain
     box, side = legs[cable]
     boxes = {each.name for each in network.boxes}
-    beside = hops[place + 1 :] if side < 0 else hops[place - 1 :: -1] if place else []
+    beside = hops[place + 1 :] if side < 0 else hops[:place][::-1]
     if next((hop for hop in beside if hop in boxes), None) == box:
         return None
     return f"physical tap {tap.name!r} is in the cable of {box!r} at {cable}; put it beside {box!r}, on that side"
 
 
-def _check_branches(parsed: Parsed[RawExperiment], network: Network, wrong: Wrong) -> None:
-    raw = parsed.raw
+def _branch_mistakes(
+    parsed: Parsed[RawExperiment], network: Network, version: Described
+) -> Iterator[tuple[Place, str]]:
     seen: dict[Carried, str] = {}
-    for name, branch in raw.branches.items():
-        place: Place = ("branches", name, "carries")
+    readable = parsed.whole("branches", "changes")
+    for name, (branch, at) in version.branches.items():
+        place: Place = (*at, "carries")
         carries = Carried(branch.carries.world, branch.carries.island, branch.carries.protocol)
-        if carries == Carried() and parsed.whole("branches"):
-            wrong(place, "it says nothing; name a world or island prefix or a protocol, the rest is carried by 'chain'")
+        if carries == Carried() and readable:
+            yield place, "it says nothing; name a world or island prefix or a protocol, the rest is carried by 'chain'"
         for end, prefix, around in (
             ("world", carries.world, network.world),
             ("island", carries.island, network.island),
         ):
             if prefix and not prefix.subnet_of(around):
-                wrong((*place, end), f"{prefix} is not within the lab's {end} network {around}; choose a part of that")
+                yield (
+                    (*place, end),
+                    f"{prefix} is not within the lab's {end} network {around}; choose a part of that",
+                )
         first = seen.setdefault(carries, name)
         if first != name:
-            line = parsed.document.line(("branches", first))
-            wrong(place, f"branch {first!r} (line {line}) carries the same; merge the two or let one carry less")
-    if raw.branches and len(seen) == len(raw.branches) and parsed.whole("branches"):
-        for name, message in _idle(parsed, network):
-            wrong(("branches", name, "carries") if name != MAIN else ("chain",), message)
+            line = parsed.document.line(version.branches[first][1])
+            yield place, f"branch {first!r} (line {line}) carries the same; merge the two or let one carry less"
+    if version.branches and len(seen) == len(version.branches) and readable:
+        for name, message in _idle(resolve_version(parsed, version), network):
+            yield (*version.branches[name][1], "carries") if name != MAIN else version.chain_at, message
 
 
-def _idle(parsed: Parsed[RawExperiment], network: Network) -> Iterator[tuple[str, str]]:
+def _idle(version: Version, network: Network) -> Iterator[tuple[str, str]]:
     """Chains to which nothing is left: no hosts have such addresses, or branches that carry less take all of it."""
-    main, branches = resolve_chains(parsed)
-    chains = sorted((*branches, main), key=lambda chain: -chain.carries.precedence)
+    chains = sorted((*version.branches, version.chain), key=lambda chain: -chain.carries.precedence)
     asked = [
         (world.address, island.address, kind)
         for world in network.world_hosts

@@ -21,11 +21,13 @@ from atoll.model.experiment import (
     TcpSettings,
     Traffic,
     Transfer,
+    Version,
 )
 from atoll.model.network import BoxKind, HostRole, Network
 from atoll.model.parse import Parsed
 from atoll.model.raw_experiment import RawExperiment
-from atoll.model.resolve_chains import check_chains, hops_of, resolve_chains
+from atoll.model.resolve_chains import check_chains, hops_of
+from atoll.model.resolve_changes import check_changes, described_versions, resolve_version
 from atoll.model.resolve_lab import Lab
 from atoll.model.resolve_link import resolve_direction
 from atoll.model.wording import call, suggest
@@ -69,7 +71,7 @@ class _Resolver:
 
     def experiment(self, lab: str) -> Experiment:
         raw = self.raw
-        chain, branches = resolve_chains(self.parsed)
+        versions = tuple(resolve_version(self.parsed, version) for version in described_versions(raw))
         transfer = raw.transfer and Transfer(
             raw.transfer.size,
             raw.transfer.start,
@@ -83,16 +85,17 @@ class _Resolver:
             lab=lab,
             seed=raw.seed,
             duration=raw.duration,
-            chain=chain,
+            chain=versions[0].chain,
             links=self.links,
-            latency=tuple(raw.latency.items()),
+            latency=versions[0].latency,
             traffic=Traffic(raw.traffic.channels, raw.traffic.flow_sizes, raw.traffic.port),
             transfer=transfer,
             ping=PingSeries(raw.ping.interval),
             tcp=TcpSettings(
                 raw.tcp.congestion_control, raw.tcp.ecn, raw.tcp.buffer_max, tuple(raw.tcp.servers.items())
             ),
-            branches=branches,
+            branches=versions[0].branches,
+            schedule=versions if raw.changes else (),
         )
 
     def resolve_links(self, beside: Beside) -> Iterator[Link]:
@@ -109,6 +112,7 @@ class _Resolver:
         transfer, duration = self.raw.transfer, self.raw.duration
         if transfer and self.parsed.whole("duration") and transfer.start >= duration:
             self.wrong(("transfer", "start"), f"{transfer.start} is not before the end at {duration}; start it earlier")
+        check_changes(self.parsed, self.wrong)
 
     def check_against(self, lab: Lab, network: Network) -> None:
         check_chains(self.parsed, lab, network, self.wrong)
@@ -129,26 +133,30 @@ class _Resolver:
                 self.wrong(
                     ("links", name), f"box {name!r} is a {kinds[name].value}, which has no link settings; remove them"
                 )
-            elif name not in hops_of(self.raw) and self.parsed.whole("chain", "branches"):
+            elif name not in hops_of(self.raw) and self.parsed.whole("chain", "branches", "changes"):
                 self.wrong(("links", name), f"{name!r} is not in the chain; put it there or remove its settings")
 
     def check_latency(self, lab: Lab, network: Network) -> None:
-        roles = {host.name: host.role for host in network.hosts}
-        servers = [host.name for host in network.with_role(HostRole.WORLD_SERVER)]
         classes = [delay.name for box in network.delay_boxes for delay in box.classes]
         for server, name in self.raw.latency.items():
-            place = ("latency", server)
-            role = roles.get(server, HostRole.WORLD_SERVER)
-            if not lab.knows("hosts", server):
-                self.wrong(place, f"unknown world server {server!r}; {suggest(server, servers, 'world servers')}")
-            elif role in (HostRole.WORLD_SPECIAL, HostRole.WORLD_WHISTLE):
-                self.wrong(place, f"the {role.value} host is never delayed; remove it")
-            elif role is not HostRole.WORLD_SERVER:
-                self.wrong(place, f"an {role.value} has no terrestrial latency; give it to world servers only")
-            if name not in classes and lab.whole("delay_boxes"):
-                self.wrong(
-                    place, f"no delay box carries the latency class {name!r}; {suggest(name, classes, 'classes')}"
-                )
+            self.check_latency_of(("latency", server), name, lab, network, classes)
+        for index, change in enumerate(self.raw.changes):
+            for server, name in change.latency.items():
+                self.check_latency_of(("changes", index, "latency", server), name, lab, network, classes)
+
+    def check_latency_of(self, place: Place, name: str | None, lab: Lab, network: Network, classes: list[str]) -> None:
+        roles = {host.name: host.role for host in network.hosts}
+        server = str(place[-1])
+        role = roles.get(server, HostRole.WORLD_SERVER)
+        if not lab.knows("hosts", server):
+            servers = [host.name for host in network.with_role(HostRole.WORLD_SERVER)]
+            self.wrong(place, f"unknown world server {server!r}; {suggest(server, servers, 'world servers')}")
+        elif role in (HostRole.WORLD_SPECIAL, HostRole.WORLD_WHISTLE):
+            self.wrong(place, f"the {role.value} host is never delayed; remove it")
+        elif role is not HostRole.WORLD_SERVER:
+            self.wrong(place, f"an {role.value} has no terrestrial latency; give it to world servers only")
+        if name is not None and name not in classes and lab.whole("delay_boxes"):
+            self.wrong(place, f"no delay box carries the latency class {name!r}; {suggest(name, classes, 'classes')}")
 
     def check_servers(self, lab: Lab, network: Network) -> None:
         """Only world servers have a congestion control of their own: they send what the channels receive."""
@@ -170,10 +178,13 @@ class _Resolver:
                 self.wrong(("lab",), f"{network.file} has no host with role {role.value}: {why}; add one")
 
     def check_capacity(self, lab: Lab, network: Network) -> None:
-        """Cables fast enough for what the links pass, socket buffers large enough to fill them."""
-        steerings = tuple(self.steerings(network))
-        if not steerings:
-            return
+        """Cables fast enough for what the links pass, socket buffers large enough to fill them, in every version."""
+        for version in described_versions(self.raw):
+            steerings = tuple(self.steerings(network, resolve_version(self.parsed, version)))
+            if steerings:
+                self.check_steerings(lab, network, steerings)
+
+    def check_steerings(self, lab: Lab, network: Network, steerings: tuple[Steering, ...]) -> None:
         place: Place = ("links", steerings[0].links[0].box)
         for loaded in delay_trunk_loads(network, steerings):
             if loaded.load > loaded.box.rate:
@@ -193,15 +204,14 @@ class _Resolver:
         for steering in steerings:
             self.check_buffers(network, steering)
 
-    def steerings(self, network: Network) -> Iterator[Steering]:
+    def steerings(self, network: Network, version: Version) -> Iterator[Steering]:
         """Each chain that links bound, as far as its hops are known."""
         known = {box.name for box in network.boxes} | {tap.name for tap in network.taps}
-        chain, branches = resolve_chains(self.parsed)
-        for each in (chain, *branches):
+        for each in (version.chain, *version.branches):
             links = tuple(link for link in self.links if link.box in each.hops)
             if links:
                 hops = tuple(hop for hop in each.hops if hop in known)
-                yield Steering(hops, links, tuple(self.raw.latency.items()))
+                yield Steering(hops, links, version.latency)
 
     def check_buffers(self, network: Network, steering: Steering) -> None:
         rate, rtt = bottleneck(steering), longest_rtt(network, steering)

@@ -26,8 +26,10 @@ ENTRY = {  # sections whose keys are names, and what one entry is called
     "branches": "branch",
     "latency": "latency of",
     "servers": "server",
+    "machines": "machine",
+    "interfaces": "interface",
 }
-_MOST_LISTED = 12
+_MOST_LISTED = 14
 _ALIKE = 0.6  # what difflib calls a close match
 _LONGEST_LIKENED = 100  # characters; the comparison takes quadratic time
 
@@ -69,10 +71,12 @@ def call(place: Place) -> str:
     section = ""
     for key in place:
         if isinstance(key, int):
-            words.append({"trunks": "trunk", "chain": "chain hop"}.get(section, "entry") + f" {key + 1}")
+            words.append(
+                {"trunks": "trunk", "chain": "chain hop", "changes": "change"}.get(section, "entry") + f" {key + 1}"
+            )
         elif section in ENTRY:
             words.append(f"{ENTRY[section]} {shown(key)}")
-        elif key not in {*ENTRY, "trunks", "chain"} or key == place[-1]:
+        elif key not in {*ENTRY, "trunks", "chain", "changes"} or key == place[-1]:
             words.append(key)
         section = str(key) if section not in ENTRY else ""
     return ": ".join(words)

@@ -101,6 +101,15 @@ def refuse_unsupported(network: Network, entries: Iterable[FlowEntry]) -> None:
         raise PlanError("\n".join(lines))
 
 
+def unverified(network: Network) -> Iterator[str]:
+    """For every driver of which something is not known for certain: what, and of which switches, in one line."""
+    for driver in dict.fromkeys(switch.driver for switch in network.switches):
+        known = profile(driver)
+        if known.unverified:
+            names = ", ".join(switch.name for switch in network.switches if switch.driver == driver)
+            yield f"Not verified of {known.title} ({names}): {'; '.join(known.unverified)}"
+
+
 def _refusal(known: Profile, switch: str, need: str, whys: list[str]) -> str:
     """One line: who cannot do what, for whom it is wanted first, what would help."""
     others = f" and {len(whys) - 1} more" if len(whys) > 1 else ""
