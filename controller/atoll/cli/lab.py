@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from atoll.cli.load import require_backend
-from atoll.cli.telling import in_words
+from atoll.cli.telling import in_words, swap_in_words
 from atoll.keeper.client import KeeperClient, OwnKeeper, connected
 from atoll.model.codec import to_json
 from atoll.model.errors import LabError
@@ -86,7 +86,7 @@ async def _up_and_apply(
         if experiment is None:
             return done["already"], []
         say({"type": "progress", "text": "apply"})
-        applied = await _apply(keeper, network, experiment, backend, dry_run=False)
+        applied, _ = await _apply(keeper, network, experiment, backend)
         return done["already"], applied["changes"]
 
 
@@ -96,34 +96,51 @@ def asked_runtime(runtime: Runtime | None) -> dict[str, str]:
 
 
 async def _apply(
-    keeper: KeeperClient, network: Network, experiment: Experiment, backend: Backend, *, dry_run: bool
-) -> dict[str, Any]:
-    body = {"experiment": to_json(experiment), "network": to_json(network), "backend": backend, "dry_run": dry_run}
-    return await keeper.stream("/apply", body, say)
+    keeper: KeeperClient, network: Network, experiment: Experiment, backend: Backend, **how: Any
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The answer, and the events of the swap if there was one, which people have been told of."""
+    body = {"experiment": to_json(experiment), "network": to_json(network), "backend": backend, "dry_run": False}
+    swap: list[dict[str, Any]] = []
+
+    def take(line: dict[str, Any]) -> None:
+        say(line)
+        if line["type"] == "swap":
+            swap.append(line)
+            if text := swap_in_words(line):
+                print(text, file=sys.stderr, flush=True)
+
+    return await keeper.stream("/apply", body | how, take), swap
 
 
-def apply_experiment(path: Path, backend: Backend, *, dry_run: bool, as_json: bool) -> None:
+def apply_experiment(
+    path: Path, backend: Backend, *, dry_run: bool, at_once: bool, connections: str, as_json: bool
+) -> None:
     """`atoll apply`."""
+    from atoll.experiment.connections import Connections
+
+    Connections.parse(connections)
     network, experiment = load_experiment(path)
     require_backend(network, experiment, backend)
-    asyncio.run(_apply_verb(network, experiment, backend, dry_run=dry_run, as_json=as_json))
+    how = {"dry_run": dry_run, "at_once": at_once, "connections": connections}
+    asyncio.run(_apply_verb(network, experiment, backend, how, as_json=as_json))
 
 
 async def _apply_verb(
-    network: Network, experiment: Experiment, backend: Backend, *, dry_run: bool, as_json: bool
+    network: Network, experiment: Experiment, backend: Backend, how: dict[str, Any], *, as_json: bool
 ) -> None:
     async with connected() as keeper:
         if keeper is None:
             raise LabError(_NO_LAB)
-        done = await _apply(keeper, network, experiment, backend, dry_run=dry_run)
+        done, swap = await _apply(keeper, network, experiment, backend, **how)
+    dry_run, changes = how["dry_run"], done["changes"]
     if as_json:
-        print(json.dumps({"experiment": experiment.name, "dry_run": dry_run, "changes": done["changes"]}))
+        print(json.dumps({"experiment": experiment.name, "dry_run": dry_run, "changes": changes, "swap": swap}))
         return
     for line in done["lines"]:
         print(line)
-    count = len(done["changes"])
+    swapped = f" {swap_in_words(swap[-1])};" if swap else ""
     print(
-        f"{count} change{'' if count == 1 else 's'} {'would be made' if dry_run else 'made'}; "
+        f"{len(changes)} change{'' if len(changes) == 1 else 's'} {'would be made' if dry_run else 'made'};{swapped} "
         f"{experiment.name} on {network.name}"
     )
 

@@ -163,14 +163,26 @@ def apply(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="print the changes with their reasons; change nothing")
     ] = False,
+    at_once: Annotated[
+        bool, typer.Option("--at-once", help="do not spare packets that are under way; for when there is no traffic")
+    ] = False,
+    connections: Annotated[
+        str,
+        typer.Option(
+            help="that break, in PEPs say: end them with the swap (reset), or wait for their end first, a minute or "
+            "'wait:LIMIT' at most",
+            metavar="reset|wait[:LIMIT]",
+        ),
+    ] = "reset",
     backend: Boxes = None,
     json: Json = False,
 ) -> None:
-    """Bring the lab that is up to an experiment's plan by the smallest change."""
+    """Bring the lab that is up to an experiment's plan by the smallest change; chains are swapped under traffic."""
     from atoll.cli.lab import apply_experiment
     from atoll.cli.load import MININET, place_backend
 
-    apply_experiment(experiment, place_backend(MININET, backend), dry_run=dry_run, as_json=json)
+    boxes = place_backend(MININET, backend)
+    apply_experiment(experiment, boxes, dry_run=dry_run, at_once=at_once, connections=connections, as_json=json)
 
 
 @app.command(epilog="Example: atoll run examples/geo.yaml --on virtual --duration '600 s'")

@@ -122,3 +122,29 @@ def tell(summary: dict[str, Any] | None, run_dir: Path, *, as_json: bool, beside
         print_summary(summary)
         print(f"report: {report}")
     return 0 if summary["verdict"] == "valid" else EXIT_INVALID
+
+
+def swap_in_words(event: dict[str, Any]) -> str | None:
+    """An event of a swap for people (docs/contracts.md); None: nothing to say."""
+    match event["state"]:
+        case "stage":
+            return event["text"]
+        case "end":
+            took, beyond = event["duration_ns"] / 1e6, event["beyond_drain_ns"] / 1e6
+            return f"swapped in {took:.0f} ms, {beyond:.0f} ms beyond the drain"
+        case "connections":
+            return _connections_text(event)
+        case _:
+            return None
+
+
+def _connections_text(event: dict[str, Any]) -> str:
+    if event["how"] == "failed":
+        return f"connections of boxes that traffic moved from could not be ended and will time out: {event['reason']}"
+    boxes = ", ".join(f"{box} ({count})" if count else box for box, count in event["boxes"].items())
+    return {
+        "reset": f"connections reset in {boxes}",
+        "restart": f"connections ended, by restarting the program, in {boxes}",
+        "limit": f"the limit has passed with connections left in {boxes}",
+        "time-out": f"connections through {boxes} are not ours to end: they will time out",
+    }[event["how"]]

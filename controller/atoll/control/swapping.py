@@ -22,6 +22,9 @@ from atoll.model.plan import Plan
 ProbeRunner = Callable[[Sequence[Probe]], Awaitable[None]]
 """Sends the frames and returns when all have arrived and been answered; raises LabError naming those that have not."""
 
+PATIENCE_S = 10.0
+"""After which whoever waits for a swap is told that a switch, or the controller, stays away."""
+
 _Identity = tuple[str, int, Match]
 
 
@@ -73,14 +76,13 @@ class Hooks:
     """What is to happen around a swap's stages.
 
     ``before_turn``: before the last shift; LabError undoes the swap. ``turned``: when the last shift has been made: the
-    new version is what stands now. ``report``: told of each stage when it is over. ``note``: told what holds it up.
+    new version is what stands now. ``report``: told of each stage when it is over.
     """
 
     probe: ProbeRunner
     before_turn: Callable[[], Awaitable[None]]
     turned: Callable[[], Awaitable[None]]
     report: Callable[[StageReport], None]
-    note: Callable[[str], None]
 
 
 def moves_of(old: Plan, new: Plan, swap: Swap) -> tuple[Move, ...]:
@@ -103,12 +105,14 @@ def moves_of(old: Plan, new: Plan, swap: Swap) -> tuple[Move, ...]:
 class Swapping:
     """One swap, under way. Start :meth:`run` as a task: nobody but :meth:`abort` should stop it half-way.
 
-    ``turned``: the new version carries the traffic. ``failure``: set as soon as the way leads back.
+    ``turned``: the new version carries the traffic. ``held_up``: set with the reason when a state that has to be
+    reached could not be for ``PATIENCE_S``; it is tried on.
     """
 
     def __init__(self, switches: Held, moves: Sequence[Move], hooks: Hooks) -> None:
         self.turned = False
-        self.failure: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+        self.failure: Exception | None = None  # why the way leads back
+        self.held_up: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._switches = switches
         self._moves = moves
         self._hooks = hooks
@@ -136,7 +140,7 @@ class Swapping:
                 try:
                     await self._unless_aborted(self._attempt(number, move))
                 except Exception as error:
-                    self.failure.set_result(error)
+                    self.failure = error
                     await self._back(number)
                     self._hooks.report(_report(move.stage.subject, "undo", began_ns))
                     raise
@@ -171,14 +175,14 @@ class Swapping:
 
     async def _reach(self, plan: Plan) -> None:
         """Bring the switches to a plan, however long it takes until all are there."""
-        told = False
+        since: float | None = None
         while True:
             try:
                 await self._switches.hold(plan, otherwise=plan)
             except LabError as error:
-                if not told:
-                    self._hooks.note(f"a swap goes {'on' if self.turned else 'back'} as soon as it can: {error}")
-                    told = True
+                since = time.monotonic() if since is None else since
+                if time.monotonic() - since >= PATIENCE_S and not self.held_up.done():
+                    self.held_up.set_result(str(error))
                 await self._switches.stirred()
             else:
                 return

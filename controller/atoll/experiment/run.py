@@ -14,11 +14,13 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from atoll.control.hosts import CONGESTION_CONTROL, tcp_sysctls
+from atoll.control.schedule import Scheduled, plan_schedule
 from atoll.experiment.calibrate import brief
 from atoll.experiment.calibration import Row, State
 from atoll.experiment.checks import Measured, base_rtt, judge_paths, measure_paths, terrestrial
 from atoll.experiment.finish import compress_and_analyse
 from atoll.experiment.recording import Recording, describe_lab
+from atoll.experiment.scheduled import carry_out
 from atoll.experiment.testbed import Testbed, while_up, with_start
 from atoll.model.codec import to_json
 from atoll.model.errors import AtollError, LabError, RunError
@@ -64,6 +66,7 @@ class Run:
         self._delayed: list[asyncio.Task[None]] = []
         self._step_name = ""
         self._plan: Plan | None = None
+        self._schedule: tuple[Scheduled, ...] = ()
         self._recording = Recording(run_dir, experiment, progress)
 
     async def measure(self, started_ns: int) -> None:
@@ -101,7 +104,8 @@ class Run:
 
     async def _steps(self) -> None:
         async with self._step("apply"):
-            self._plan, changes = await self._testbed.apply(self._experiment, self._backend)
+            self._schedule = plan_schedule(self._testbed.network, self._experiment)
+            self._plan, changes = await self._testbed.apply(self._experiment, self._backend, at_once=True)
             self._dir.event("applied", time.time_ns(), changes=len(changes))
             await self._recording.plan(self._testbed, self._plan)
         async with self._step("check"):
@@ -116,7 +120,7 @@ class Run:
                 await self._start_all(Phase.SERVER, Phase.TRANSFER_SERVER)
             async with self._step("clients"):
                 begin_ns = await self._start_clients()
-            async with self._step("measure"):
+            async with self._step("measure"), self._changes(begin_ns):
                 await self._start_traces(begin_ns)
                 await self._wait_for_end(begin_ns)
             async with self._step("stop"):
@@ -288,6 +292,21 @@ class Run:
         await asyncio.sleep(max(0, begin_ns - time.time_ns()) / 1e9)
         boxes = await self._testbed.start_traces()
         self._dir.event("trace_start", time.time_ns(), boxes=boxes)
+
+    @contextlib.asynccontextmanager
+    async def _changes(self, begin_ns: int) -> AsyncGenerator[None]:
+        """Meanwhile the scheduled changes are carried out; the last one ends before this does."""
+        backend, record = self._backend, self._dir.event
+        work = asyncio.create_task(
+            carry_out(self._testbed, self._experiment, backend, self._schedule, begin_ns, record)
+        )
+        try:
+            yield
+            await work
+        finally:
+            work.cancel()
+            with contextlib.suppress(asyncio.CancelledError, AtollError):
+                await work
 
     async def _wait_for_end(self, begin_ns: int) -> None:
         end_ns = begin_ns + self._experiment.duration.ns

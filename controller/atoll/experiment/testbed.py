@@ -10,18 +10,23 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from atoll.control.diff import diff
 from atoll.control.plan import make_plan
 from atoll.control.reconcile import Reconciler
+from atoll.control.swap import plan_swap
+from atoll.experiment.changes import Change, flow_changes
+from atoll.experiment.connections import BoxConnections, Connections
+from atoll.experiment.services import BoxLine, Services
+from atoll.experiment.swaps import LiveSwap
 from atoll.model.codec import to_json
 from atoll.model.errors import AtollError, LabError
 from atoll.model.experiment import Experiment
-from atoll.model.flow import FlowEntry, ForeignEntry, describe_actions
 from atoll.model.network import Network
-from atoll.model.plan import Backend, HostSettings, JobSpec, Phase, Plan
+from atoll.model.plan import Backend, HostSettings, JobSpec, Plan
 from atoll.model.switch import Runtime
 from atoll.model.tc import TIMER_SLACK
 from atoll.model.units import Duration
@@ -32,26 +37,10 @@ from atoll_hosts.agent import Agent, Job
 from atoll_hosts.binary import find_binary
 
 _SWITCHES_TIMEOUT_S = 20.0
-_READY_TIMEOUT_S = 10.0
-_ASKED_TIMEOUT_S = 5.0  # for a program that has been asked to end
 
 T = TypeVar("T")
 Report = Callable[[str], None]
-BoxLine = Callable[[str, dict[str, Any]], None]
 OnEvent = Callable[[dict[str, Any]], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One difference between what the testbed holds and what the plan wants."""
-
-    kind: str  # "flow", "machine" or "box"
-    action: str  # "add", "modify" or "delete"
-    subject: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.action:<6} {self.kind:<7} {self.subject}: {self.reason}"
 
 
 class Testbed:
@@ -80,10 +69,8 @@ class Testbed:
         self.on_note: Report = _to_log  # what happens to the testbed of its own accord; a run takes it over
         self.on_event: OnEvent | None = None  # set by the keeper: switches that go and come, the boxes' counters
         self._machines: dict[str, HostSettings] = {}
-        self._services: dict[str, tuple[JobSpec, Job]] = {}
-        self._marks: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        self._next_mark = 1
-        self._traces_begun: set[str] = set()  # services whose links have left the beginning of their trace
+        self._services = Services(agent, self.netns, self._box_line, self._fail)
+        self._swap: LiveSwap | None = None
         self._stopping = False
         self._switches = Reconciler(
             controller,
@@ -128,10 +115,9 @@ class Testbed:
         self._stopping = True
         for watcher in self._watchers:
             watcher.cancel()
-        for spec, job in self._services.values():
-            with contextlib.suppress(LabError):
-                await (self._end_service(spec, job) if spec.stop else job.stop(1.0))
-        self._services.clear()
+        if self._swap is not None:
+            await self._swap.leave()
+        await self._services.stop()
         with contextlib.suppress(LabError):
             await self.agent.close()
         with contextlib.suppress(LabError):
@@ -143,30 +129,73 @@ class Testbed:
         return f"/proc/{self.lab.hosts[machine]}/ns/net"
 
     async def apply(
-        self, experiment: Experiment, backend: Backend = Backend.ENGINE, *, dry_run: bool = False
+        self,
+        experiment: Experiment,
+        backend: Backend = Backend.ENGINE,
+        *,
+        dry_run: bool = False,
+        at_once: bool = False,
+        connections: Connections | None = None,
+        tell: OnEvent | None = None,
     ) -> tuple[Plan, tuple[Change, ...]]:
         """Bring machines, boxes and switches to what the experiment asks for, by the smallest change.
 
-        Returns the plan and the changes made (``dry_run``: that would be made). Raises PlanError, LabError.
+        If another experiment stands, every packet under way sees it or the new one, never a mixture: its ways are
+        swapped in stages (docs/swaps.md), of which ``tell`` gets the events (docs/contracts.md). ``at_once``: there is
+        no traffic to spare; the plan is then the one that the experiment always has. ``connections``: what becomes of
+        those that break. Returns the plan and the changes made (``dry_run``: that would be made). Raises PlanError,
+        before anything is touched, and LabError; what stood before stands again then.
         """
-        plan = make_plan(self.network, experiment, backend, slack=self._slack)
-        changes = [*self._machine_changes(plan), *self._service_changes(plan)]
+        if self._swap is not None and not self._swap.over:
+            raise LabError(f"one swap at a time: {self._swap.held_up()}")
+        if at_once or self.plan is None or self.experiment is None:
+            plan = make_plan(self.network, experiment, backend, slack=self._slack)
+            return plan, await self._apply_at_once(plan, experiment, dry_run=dry_run, anew=True)
+        swap = plan_swap(self.network, self.experiment, self.plan.layout, experiment)
+        plan = make_plan(self.network, experiment, backend, swap.layout, self._slack)
+        if dry_run or not swap.stages:
+            return plan, await self._apply_at_once(plan, experiment, dry_run=dry_run, anew=False)
+        changes = (
+            *self._machine_changes(plan),
+            *self._services.changes(plan, anew=False),
+            *flow_changes(diff(plan.flows, self.plan.flows)),
+        )
+        await self._apply_machines(plan)
+
+        def turned() -> None:
+            self.plan, self.experiment = plan, experiment
+
+        def say(event: dict[str, Any]) -> None:
+            self._tell(event)
+            if tell is not None:
+                tell(event)
+
+        self._swap = LiveSwap(
+            swap,
+            self.plan,
+            plan,
+            switches=self._switches,
+            services=self._services,
+            boxes=BoxConnections(self.network, self.agent, self.netns, self._services.restart, say),
+            connections=connections or Connections(),
+            probe=_unprobed,
+            turned=turned,
+            tell=say,
+        )
+        await self._swap.carry_out(self.failed)
+        return plan, changes
+
+    async def _apply_at_once(
+        self, plan: Plan, experiment: Experiment, *, dry_run: bool, anew: bool
+    ) -> tuple[Change, ...]:
+        changes = [*self._machine_changes(plan), *self._services.changes(plan, anew=anew)]
         if not dry_run:
             await self._apply_machines(plan)
-            await self._apply_services(plan)
-        flow_changes = await self._switches.apply(plan, dry_run=dry_run)
-        changes += [
-            Change(
-                "flow",
-                change.action,
-                f"{change.entry.switch} {_in_words(change.entry)}",
-                change.reason,
-            )
-            for change in flow_changes
-        ]
+            await self._services.settle(plan, anew=anew)
+        changes += flow_changes(await self._switches.apply(plan, dry_run=dry_run))
         if not dry_run:
             self.plan, self.experiment = plan, experiment
-        return plan, tuple(changes)
+        return tuple(changes)
 
     async def start_job(self, spec: JobSpec, run: Path, on_line: Callable[[dict[str, Any]], None] | None = None) -> Job:
         """Start one job of a plan; its files go below the run directory."""
@@ -182,36 +211,20 @@ class Testbed:
 
     async def mark_boxes(self) -> dict[str, dict[str, Any]]:
         """End one measurement of every link and delay box and begin the next; what passed, by box name."""
-        answers: dict[str, dict[str, Any]] = {}
-        for name, (spec, job) in self._services.items():
-            if spec.config is None:
-                continue  # a program brought along: it knows no marks
-            number, self._next_mark = self._next_mark, self._next_mark + 1
-            answer = self._marks[number] = asyncio.get_running_loop().create_future()
-            await job.send({"op": "mark", "id": number})
-            try:
-                answers[spec.host] = await asyncio.wait_for(answer, _READY_TIMEOUT_S)
-            except TimeoutError:
-                msg = f"{name} did not answer within {_READY_TIMEOUT_S:g} s"
-                raise LabError(msg) from None
-            finally:
-                del self._marks[number]
-        return answers
+        return await self._services.mark()
 
     async def start_traces(self) -> tuple[str, ...]:
-        """Let every link that follows a trace begin it now; the boxes. The next :meth:`apply` starts them anew."""
-        begun: list[str] = []
-        for name, (spec, job) in self._services.items():
-            if _follows_trace(spec):
-                number, self._next_mark = self._next_mark, self._next_mark + 1
-                self._traces_begun.add(name)
-                await job.send({"op": "trace-start", "id": number})
-                begun.append(spec.host)
-        return tuple(begun)
+        """Let every link that follows a trace begin it now; the boxes. An apply at once starts them anew."""
+        return await self._services.start_traces()
 
     async def settled(self) -> None:
         """Wait until the controller, if it was being restarted, has repaired the switches."""
         await self._switches.settled()
+
+    @property
+    def standing(self) -> Plan | None:
+        """What the switches are kept at: the plan, in the middle of a swap that of its stage."""
+        return self._switches.plan
 
     # Machines and boxes
 
@@ -234,63 +247,7 @@ class Testbed:
         await asyncio.gather(*(self.agent.set_host(settings, self.netns(settings.host)) for settings in wanted))
         self._machines |= {settings.host: settings for settings in wanted}
 
-    def _service_changes(self, plan: Plan) -> list[Change]:
-        wanted = _services_of(plan)
-        changes: list[Change] = []
-        for name, (spec, _) in self._services.items():
-            if name not in wanted:
-                changes.append(Change("box", "delete", spec.host, "not in the plan"))
-        for name, spec in wanted.items():
-            if name not in self._services:
-                changes.append(Change("box", "add", spec.host, f"{' '.join(spec.argv)} is not running"))
-            elif self._services[name][0] != spec:
-                changes.append(Change("box", "modify", spec.host, "its configuration differs from the plan"))
-            elif name in self._traces_begun:
-                changes.append(Change("box", "modify", spec.host, "it is no longer at the beginning of its trace"))
-        return changes
-
-    async def _apply_services(self, plan: Plan) -> None:
-        wanted = _services_of(plan)
-        for name, (spec, job) in list(self._services.items()):
-            if name not in wanted or wanted[name] != spec or name in self._traces_begun:
-                self._traces_begun.discard(name)
-                del self._services[name]  # before it ends: its watcher tells this end from a failure by that
-                await self._end_service(spec, job)
-        for name, spec in wanted.items():
-            if name not in self._services:
-                job = await self.agent.start_job(
-                    name,
-                    list(spec.argv),
-                    netns=self.netns(spec.host),
-                    config=spec.config,
-                    stdout="lines",
-                    stderr="lines",
-                    on_line=_with_box(spec.host, self._box_line),
-                )
-                if spec.config is not None:  # one of our own: it says when it is ready
-                    await job.ready(_READY_TIMEOUT_S)
-                self._services[name] = (spec, job)
-                task = asyncio.create_task(self._watch_service(name, job))
-                self._watchers.append(task)
-
-    async def _end_service(self, spec: JobSpec, job: Job) -> None:
-        """Ask a box to end as it wants to be asked; SIGTERM if that does not help, then SIGKILL."""
-        if spec.stop:
-            asked = await self.agent.start_job(f"stop-{spec.name}", list(spec.stop), netns=self.netns(spec.host))
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.gather(asked.wait(), job.wait()), _ASKED_TIMEOUT_S)
-            await asked.stop(0)
-        await job.stop(1.0)
-        await job.wait()
-
     def _box_line(self, box: str, line: dict[str, Any]) -> None:
-        if line.get("type") == "mark":
-            answer = self._marks.get(line.get("id", 0))
-            if answer is not None and not answer.done():
-                answer.set_result(line)
-            return
-        if line.get("type") == "trace-start" and line.get("ok") is False:
-            self._fail(f"{box} does not follow its trace: {line.get('error')}")
         if self.on_box_line is not None:
             self.on_box_line(box, line)
         if line.get("type") == "counters":
@@ -312,11 +269,6 @@ class Testbed:
     async def _watch_agent(self) -> None:
         await asyncio.shield(self.agent.closed)
         self._fail("the agent died; every job on every machine has ended")
-
-    async def _watch_service(self, name: str, job: Job) -> None:
-        ended = await job.wait()
-        if name in self._services and self._services[name][1] is job:
-            self._fail(f"{name} ended unexpectedly ({ended})")
 
     async def _watch_switches(self) -> None:
         self._fail(await self._switches.run())
@@ -340,17 +292,8 @@ def _to_log(text: str) -> None:
     sys.stderr.write(f"keeper: {text}\n")
 
 
-def _services_of(plan: Plan) -> dict[str, JobSpec]:
-    return {spec.name: spec for spec in plan.jobs if spec.phase is Phase.SERVICE}
-
-
-def _follows_trace(spec: JobSpec) -> bool:
-    config = spec.config or {}
-    return any("trace" in config.get(way, {}) for way in ("to_island", "to_world"))
-
-
-def _with_box(box: str, take: BoxLine) -> Callable[[dict[str, Any]], None]:
-    return lambda line: take(box, line)
+async def _unprobed(_: object) -> None:
+    """No frames are sent."""
 
 
 async def _start_controller(lab: EmulatedLab, network: Network, runtime: Runtime) -> Controller:
@@ -366,12 +309,6 @@ async def _start_controller(lab: EmulatedLab, network: Network, runtime: Runtime
 def with_start(spec: JobSpec, start_at_ns: int) -> JobSpec:
     """The job with the instant it is to begin at (CLOCK_REALTIME, ns) filled in."""
     return replace(spec, config={**(spec.config or {}), "start_at_ns": start_at_ns})
-
-
-def _in_words(entry: FlowEntry | ForeignEntry) -> str:
-    if isinstance(entry, ForeignEntry) or entry.why:
-        return entry.why
-    return f"{entry.match}: {describe_actions(entry.actions)}"  # read from a switch, which does not hold why
 
 
 def changes_json(changes: tuple[Change, ...]) -> list[Any]:

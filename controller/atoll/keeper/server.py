@@ -23,6 +23,7 @@ from aiohttp import web
 
 from atoll.control.inventory import switch_reports
 from atoll.experiment.calibrate import calibrate
+from atoll.experiment.connections import Connections
 from atoll.experiment.request import create_run
 from atoll.experiment.run import Run
 from atoll.experiment.testbed import Testbed, changes_json, while_up
@@ -151,9 +152,16 @@ class Keeper:
     async def _apply(self, request: web.Request) -> web.StreamResponse:
         body, experiment, network, backend = await _asked(request)
 
-        async def work(_: Emit) -> dict[str, Any]:
+        async def work(emit: Emit) -> dict[str, Any]:
             testbed = self._require_lab(network)
-            plan, changes = await testbed.apply(experiment, backend, dry_run=bool(body["dry_run"]))
+            plan, changes = await testbed.apply(
+                experiment,
+                backend,
+                dry_run=bool(body["dry_run"]),
+                at_once=bool(body.get("at_once", False)),
+                connections=Connections.parse(body.get("connections", "reset")),
+                tell=emit,
+            )
             return {
                 "changes": changes_json(changes),
                 "lines": [str(change) for change in changes],
@@ -182,7 +190,7 @@ class Keeper:
 
         async def work(emit: Emit) -> dict[str, Any]:
             testbed = self._require_lab(network)
-            await testbed.apply(experiment, backend)
+            await testbed.apply(experiment, backend, at_once=True)
             found = await while_up(
                 testbed,
                 calibrate(testbed, experiment, wanted, seconds, lambda text: emit({"type": "progress", "text": text})),
