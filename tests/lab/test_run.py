@@ -1,33 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The main job, end to end: a run's figures, and the proof on the wire that they are about what was configured."""
+"""The main job in real time: a run's only excuse is lateness, and what a lab that stays up does and refuses.
 
-import csv
+The figures of a run, and what the wire says of them, are exact in virtual time: test_virtual_figures.
+"""
+
 import json
 import re
-import subprocess
 import time
 from collections.abc import Iterator
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from atoll.analysis.records import RECORD
 from tests.lab.sandbox import ATOLL, ROOT, Sandbox
 
 pytestmark = [pytest.mark.lab, pytest.mark.figures, pytest.mark.timeout(240)]
 
 GEO = ROOT / "examples" / "geo.yaml"
 MEO = ROOT / "examples" / "meo.yaml"
-
-HOST_BINARY = ROOT / "target" / "release" / "atoll-host"
-
-# Ports of the chain switch, as in emulation/labs/island.yaml.
-SAT_PORTS = (15, 16)
-PEP_PORTS = {11: "pep-w", 12: "pep-w", 19: "pep-i", 20: "pep-i"}
-CODER_PORTS = {13: "coder-w", 14: "coder-w", 17: "coder-i", 18: "coder-i"}
 
 CONFIGURED_RTT_MS = {"w1": 5, "w2": 20, "w3": 50, "w4": 90, "w5": 140, "w6": 200}
 
@@ -38,154 +29,27 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
         yield box
 
 
-@pytest.fixture(scope="module")
-def summary(sandbox: Sandbox) -> dict[str, Any]:
-    """The summary of one run of the demo experiment, cut to 20 s."""
-    return run_json(sandbox, GEO, "--duration", "20 s")
-
-
-def run_json(sandbox: Sandbox, *arguments: str | Path) -> dict[str, Any]:
-    done = sandbox.run(ATOLL, "run", *arguments, "--json", limit_s=150)
-    assert done.returncode in (0, 3), done.stderr
-    return json.loads(done.stdout)
-
-
 def shell(sandbox: Sandbox, line: str) -> str:
     """What Mininet's CLI on the running lab answers to a line."""
     return sandbox.run(ATOLL, "shell", input=line + "\n", limit_s=30).stdout
 
 
-def test_a_run_leaves_nothing_but_its_directory(sandbox: Sandbox, summary: dict[str, Any]) -> None:
+def test_a_run_leaves_nothing_but_its_directory_and_its_only_excuse_is_lateness(sandbox: Sandbox) -> None:
+    """On a busy machine the emulator may be late, and the run must then say so; nothing else may be wrong."""
+    done = sandbox.run(ATOLL, "run", GEO, "--duration", "6 s", "--json", limit_s=150)
+    assert done.returncode in (0, 3), done.stderr
     assert sandbox.traces() == []
+    summary: dict[str, Any] = json.loads(done.stdout)
+    assert all("late" in reason for reason in summary["reasons"]), summary["reasons"]
+    assert (summary["verdict"] == "valid") == (summary["reasons"] == [])
+    assert summary["loss_bytes_captures"] == summary["loss_bytes_link"]
+    assert 500 <= summary["base_rtt_ms"] <= 506
+    for server, rtt in summary["terrestrial_rtt_ms"].items():
+        assert rtt["configured"] == CONFIGURED_RTT_MS[server]
+        assert abs(rtt["measured"] - rtt["configured"]) <= 0.5 + 0.02 * rtt["configured"], server
     run = Path(summary["run_dir"])
     for name in ("manifest.json", "events.jsonl", "link.jsonl", "metrics.lp.zst", "summary.json", "report.html"):
         assert run.joinpath(name).stat().st_size > 0
-    assert {path.name for path in (run / "captures").iterdir()} == {
-        "world.pcap.zst",
-        "island.pcap.zst",
-        "link-sat.pcap.zst",
-    }
-
-
-def test_the_only_excuse_of_an_invalid_run_is_lateness(summary: dict[str, Any]) -> None:
-    """On a busy machine the emulator may be late, and the run must then say so; nothing else may be wrong."""
-    others = [reason for reason in summary["reasons"] if "late" not in reason]
-    assert others == []
-    assert (summary["verdict"] == "valid") == (summary["reasons"] == [])
-
-
-def test_terrestrial_latency_is_imposed_by_the_network(summary: dict[str, Any]) -> None:
-    measured = summary["terrestrial_rtt_ms"]
-    assert {server: rtt["configured"] for server, rtt in measured.items()} == CONFIGURED_RTT_MS
-    for server, rtt in measured.items():
-        assert abs(rtt["measured"] - rtt["configured"]) <= 0.5 + 0.02 * rtt["configured"], server
-
-
-def test_the_queue_fills_and_the_pings_see_it(summary: dict[str, Any]) -> None:
-    assert 98_500 <= summary["queue_max_bytes"] <= 100_000
-    assert summary["sojourn_bound_ms"] == pytest.approx(50.0)
-    lateness = summary["lateness_max_ms"]
-    assert summary["sojourn_max_ms"] == pytest.approx(50.0, abs=5.0 + lateness)
-    assert 500 <= summary["base_rtt_ms"] <= 506
-
-
-def test_the_rate_is_never_exceeded(summary: dict[str, Any]) -> None:
-    assert summary["windows_over_rate"] == 0
-    assert summary["scheduled_windows_over_rate"] == 0
-    assert 0 < summary["goodput_mbit_s"] <= summary["throughput_mbit_s"] <= 16.0
-
-
-def test_captures_and_the_link_count_the_same_loss_to_the_byte(summary: dict[str, Any]) -> None:
-    assert summary["loss_bytes_link"] > 0
-    assert summary["loss_bytes_captures"] == summary["loss_bytes_link"]
-
-
-def test_the_wire_shows_every_server_at_both_taps(summary: dict[str, Any], tmp_path: Path) -> None:
-    """What a server sends passes the world tap; what of it reaches the island tap passed the world tap before."""
-    world, island = (packets_of(summary, name, tmp_path) for name in ("world", "island"))
-    for number in range(1, 7):
-        server = int(ip_address(f"10.10.0.{number}"))
-        sent, arrived = (wire_keys(packets, server) for packets in (world, island))
-        assert arrived, f"nothing of w{number} reached the island"
-        assert arrived <= sent
-
-
-def test_no_packet_enters_a_box_outside_the_chain(summary: dict[str, Any]) -> None:
-    """The switch's own port counters: into PEPs and coders, which this chain leaves out, it sent nothing."""
-    manifest = json.loads((Path(summary["run_dir"]) / "manifest.json").read_text())
-    ports = manifest["switch_counters"]["sw-c"]["ports"]
-    outside = {name: ports[str(port)]["tx_packets"] for port, name in {**PEP_PORTS, **CODER_PORTS}.items()}
-    assert set(outside.values()) == {0}, outside
-    assert all(ports[str(port)]["tx_packets"] > 1000 for port in SAT_PORTS)
-
-
-def packets_of(summary: dict[str, Any], capture: str, directory: Path) -> Any:
-    """Packet records of one of the run's captures."""
-    out = directory / f"{capture}.bin"
-    source = Path(summary["run_dir"]) / "captures" / f"{capture}.pcap.zst"
-    subprocess.run([HOST_BINARY, "pcap", "records", source, out, "--side", "10.20.0.0/16"], check=True, timeout=60)
-    return np.fromfile(out, RECORD)
-
-
-def wire_keys(packets: Any, source: int) -> set[tuple[int, ...]]:
-    """Enough of each packet from an address to know it again further on; a retransmission is another packet."""
-    ours = packets[packets["src"] == source]
-    fields = ("dst", "sport", "dport", "seq", "ip_id", "payload_bytes")
-    return set(zip(*(ours[name].tolist() for name in fields), strict=True))
-
-
-def test_flows_complete(summary: dict[str, Any]) -> None:
-    assert summary["flows_completed"] > 20
-    assert summary["seed"] == 1
-
-
-def test_the_flows_are_those_the_seed_draws(sandbox: Sandbox, summary: dict[str, Any]) -> None:
-    """Server and size of every flow of the run are what `atoll-host flows` prints for its seed."""
-    rows = [
-        row for path in (Path(summary["run_dir"]) / "logs").glob("flows-*.csv") for row in csv.DictReader(path.open())
-    ]
-    assert {int(row["channel"]) for row in rows} == set(range(20))
-    for channel in (0, 7, 19):
-        logged = [row for row in rows if row["channel"] == str(channel)]
-        ours = sorted((int(row["flow"]), int(row["size_bytes"])) for row in logged)
-        drawn = subprocess.run(
-            [
-                HOST_BINARY,
-                "flows",
-                "--seed",
-                "1",
-                "--channel",
-                str(channel),
-                "--count",
-                str(len(ours)),
-                "--servers",
-                "6",
-            ],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        expected = [(int(row["flow"]), int(row["size_bytes"])) for row in csv.DictReader(drawn.splitlines())]
-        assert ours == expected
-
-
-def test_the_report_can_be_made_again_from_raw_data(sandbox: Sandbox, summary: dict[str, Any]) -> None:
-    run = Path(summary["run_dir"])
-    before = json.loads((run / "summary.json").read_text())
-    for derived in ("summary.json", "report.html"):
-        run.joinpath(derived).unlink()
-    assert sandbox.run(ATOLL, "report", run).returncode == 0
-    assert json.loads((run / "summary.json").read_text()) == before
-
-
-def test_a_run_without_load_measures_the_idle_link(sandbox: Sandbox, tmp_path: Path) -> None:
-    """No channels, no transfer: pings alone, all answered, nothing lost."""
-    quick = (ROOT / "tests" / "data" / "quick.yaml").read_text()
-    lab = ROOT / "emulation" / "labs" / "island.yaml"
-    idle = tmp_path / "idle.yaml"
-    idle.write_text(quick.replace("channels: 12", "channels: 0").replace("../../emulation/labs/island.yaml", str(lab)))
-    summary = run_json(sandbox, idle)
-    assert (summary["flows_completed"], summary["ping_lost"], summary["loss_bytes_captures"]) == (0, 0, 0)
 
 
 class TestLabThatStays:
@@ -193,7 +57,7 @@ class TestLabThatStays:
 
     @pytest.fixture(scope="class", autouse=True)
     @staticmethod
-    def lab(sandbox: Sandbox, summary: dict[str, Any]) -> Iterator[None]:
+    def lab(sandbox: Sandbox) -> Iterator[None]:
         up = sandbox.run(ATOLL, "up", MEO)
         assert up.returncode == 0, up.stderr
         yield

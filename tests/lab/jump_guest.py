@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run by test_virtual_trace in the kernel for virtual time: an experiment measured twice on one lab.
+
+``python -m tests.lab.jump_guest EXPERIMENT DIRECTORY`` leaves two run directories there and prints their names.
+"""
+
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+
+from atoll.experiment.request import create_run
+from atoll.experiment.run import Run
+from atoll.experiment.testbed import Testbed
+from atoll.model.load import load_experiment
+from atoll.model.plan import Backend
+from atoll.model.tc import NO_SLACK
+
+
+async def main(path: Path, runs: Path) -> None:
+    """The lab is the kernel's and ends with it."""
+    network, experiment = load_experiment(path)
+    testbed = await Testbed.start(network, lambda _: None, slack=NO_SLACK)
+    made: list[str] = []
+    for _ in range(2):
+        run_dir = create_run(runs, network, experiment, Backend.ENGINE, "virtual", time.time_ns())
+        await Run(testbed, experiment, run_dir, lambda _: None, Backend.ENGINE).measure(time.time_ns())
+        made.append(str(run_dir.path.relative_to(runs)))
+    print(json.dumps({"runs": made}))
+
+
+asyncio.run(main(Path(sys.argv[1]), Path(sys.argv[2])))
