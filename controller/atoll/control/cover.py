@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which probes prove a plan: pairs of hosts whose packets, both ways, use every entry that hosts can cause. Pure."""
+
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from atoll.control.swap import chain_drain_ns, latency_drain_ns
+from atoll.control.walk import Frame, Matched, Tables
+from atoll.model.experiment import Experiment, Protocol
+from atoll.model.flow import FlowEntry
+from atoll.model.network import Host, Network
+from atoll.openflow.frames import OTHER
+
+_TRIED = 4  # pairs looked at for an entry that none of the pairs before has used
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A probe from a world host to an island host and back. ``protocol``: None for one without a name."""
+
+    world: str
+    island: str
+    protocol: Protocol | None
+    chain: str
+    entries: frozenset[FlowEntry]  # that its packets use, there and back
+
+    @property
+    def number(self) -> int:
+        """The protocol as the IPv4 header numbers it."""
+        return OTHER if self.protocol is None else self.protocol.number
+
+    def __str__(self) -> str:
+        return f"{self.world} -> {self.island} ({'other' if self.protocol is None else self.protocol})"
+
+
+def cover(network: Network, experiment: Experiment, entries: Iterable[FlowEntry]) -> tuple[Path, ...]:
+    """Few paths, which together use every entry that packets between hosts can use.
+
+    Entries that take what nobody sends (guards) are in none. Raises PlanError as ``Tables.walk``.
+    """
+    walks = _Walks(network, experiment, entries)
+    found: list[Path] = []
+    left = set(walks.entries)
+    for path in itertools.chain(_each_host(network, walks), _each_entry(network, walks, left)):
+        if path.entries & left or not found:
+            found.append(path)
+            left -= path.entries
+    return tuple(found)
+
+
+def limit_ns(network: Network, experiment: Experiment) -> int:
+    """The longest that a packet and its answer can be under way: links' full queues, delays, delay boxes."""
+    chains = max(chain_drain_ns(experiment, chain) for chain in experiment.chains)
+    return 2 * (chains + latency_drain_ns(network, experiment))
+
+
+class _Walks:
+    """The ways of packets through some entries."""
+
+    def __init__(self, network: Network, experiment: Experiment, entries: Iterable[FlowEntry]) -> None:
+        self.entries = tuple(entries)
+        self._experiment = experiment
+        self._tables = Tables(network, self.entries)
+        named = {chain.carries.protocol for chain in experiment.chains} - {None}
+        # A protocol that no chain is chosen by goes as ICMP does, unless that is one: then as what has no name.
+        plain = None if Protocol.ICMP in named else Protocol.ICMP
+        self.protocols = (plain, *sorted(named - {None}, key=str))
+
+    def path(self, world: Host, island: Host, protocol: Protocol | None) -> Path:
+        number = OTHER if protocol is None else protocol.number
+        chain = self._experiment.carrier(world.address, island.address, protocol)
+        there = Frame(world.address, island.address, protocol=number)
+        back = Frame(island.address, world.address, protocol=number)
+        steps = itertools.chain(
+            self._tables.walk(there, world.interface.attached), self._tables.walk(back, island.interface.attached)
+        )
+        used = frozenset(step.entry for step in steps if isinstance(step, Matched) and step.entry is not None)
+        return Path(world.name, island.name, protocol, chain.name, used)
+
+
+def _each_host(network: Network, walks: _Walks) -> Iterator[Path]:
+    """Of each protocol pairs in turn, so that every host is in one."""
+    worlds, islands = network.world_hosts, network.island_hosts
+    for protocol in walks.protocols:
+        for number in range(max(len(worlds), len(islands))):
+            yield walks.path(worlds[number % len(worlds)], islands[number % len(islands)], protocol)
+
+
+def _each_entry(network: Network, walks: _Walks, left: set[FlowEntry]) -> Iterator[Path]:
+    """For each entry that is left some pairs whose packets it may be for."""
+    for entry in walks.entries:
+        if entry in left and entry.actions:
+            for candidate in itertools.islice(_candidates(network, walks, entry), _TRIED):
+                yield walks.path(*candidate)
+                if entry not in left:
+                    break
+
+
+def _candidates(network: Network, walks: _Walks, entry: FlowEntry) -> Iterator[tuple[Host, Host, Protocol | None]]:
+    match = entry.match
+    for protocol in walks.protocols:
+        if match.ip_proto not in (None, OTHER if protocol is None else protocol.number):
+            continue
+        for world, island in itertools.product(network.world_hosts, network.island_hosts):
+            for src, dst in ((world, island), (island, world)):
+                ends = ((src.address, match.ipv4_src), (dst.address, match.ipv4_dst))
+                if all(prefix is None or address in prefix for address, prefix in ends):
+                    yield world, island, protocol

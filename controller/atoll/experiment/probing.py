@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proof that entries of a swap will carry packets, before any packet has to take them.
+
+A switch is handed a frame and the actions of the entry that is to send such frames (packet-out, OpenFlow 1.3.5, 7.3.7).
+It is proven when the host it is for has seen it, its answer has come back, and every entry behind the first one, on the
+way that the switches' tables give it, has counted a packet: barriers and read-back alone prove nothing.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from atoll.control.apply import read_tables
+from atoll.control.cover import limit_ns
+from atoll.control.swap import Probe
+from atoll.control.walk import Frame, Matched, Reached, Step, Tables
+from atoll.experiment.counting import Counts, counted, counts, how_far, named
+from atoll.experiment.watching import Watch, watching
+from atoll.model.errors import LabError, PlanError
+from atoll.model.experiment import Experiment, Protocol
+from atoll.model.flow import FlowEntry, Match
+from atoll.model.network import Host, Network, PortRef
+from atoll.openflow.frames import OTHER, TCP, End, Mark, probe_frame
+
+if TYPE_CHECKING:
+    from atoll.experiment.testbed import Testbed
+
+# A link may lose a probe, a full queue refuse it: a good path is not to fail for that.
+ATTEMPTS = 6
+INTERVAL_S = 0.2
+
+_SLOW_COUNTERS = ("procurve",)  # drivers whose hardware tells its counts every 20 s: there arrival is the proof
+
+
+@dataclass(slots=True)
+class _Way:
+    """A probe and the way it has to take. ``end``: the machine where it must be seen.
+
+    That is the host it is for; but TCP ends at a stateful box, and begins anew behind it.
+    """
+
+    number: int
+    probe: Probe
+    src: Host
+    dst: Host
+    protocol: int
+    steps: tuple[Step, ...]
+    end: str
+    refused: str | None = None
+
+    @property
+    def answered(self) -> bool:
+        """Whether an answer is to be expected."""
+        return self.end == self.dst.name
+
+    @property
+    def entries(self) -> tuple[FlowEntry, ...]:
+        """What must count it; not the entry it is sent by, which need not be there yet."""
+        return tuple(step.entry for step in self.steps[1:] if isinstance(step, Matched) and step.entry is not None)
+
+    def frame(self, session: int, attempt: int) -> bytes:
+        """The frame as it would come to the entry."""
+        src, dst = (End(host.interface.mac, host.address) for host in (self.src, self.dst))
+        return probe_frame(src, dst, _tag(self.probe.entry.match), self.protocol, Mark(session, self.number, attempt))
+
+
+async def probe(testbed: "Testbed", probes: Sequence[Probe], experiment: Experiment | None = None) -> None:
+    """Send all probes at once, several times those that don't arrive; returns when all are proven.
+
+    ``experiment``: the one that is being changed to (default: the one that stands). Raises LabError, a line for each
+    probe that failed: who sent it to whom through which chain, by which entry, and how far it came.
+    """
+    asked = experiment or testbed.experiment
+    if not probes or asked is None:
+        return
+    network, controller = testbed.network, testbed.controller
+    held = await read_tables(controller, network)
+    known = testbed.plan.flows if testbed.plan else ()
+    tables = _tables(
+        network, (e for entries in held.values() for e in entries if isinstance(e, FlowEntry)), known, probes
+    )
+    ways = [_way(network, asked, tables, number, each) for number, each in enumerate(probes)]
+    before = await counts(controller, network, (entry for way in ways for entry in way.entries))
+    watch = Watch()
+    machines = {way.end: None for way in ways}
+    machines |= {host.name: host.address for way in ways for host in (way.src, way.dst)}
+    async with watching(testbed.agent, testbed.netns, watch, machines):
+        await _send_until_seen(testbed, ways, watch, limit_ns(network, asked) / 1e9)
+    prompt = _prompt(network)
+    arrived = [way for way in ways if _done(way, watch)]
+    wanted = {entry for way in arrived for entry in way.entries if entry.switch in prompt}
+    rises = await counted(controller, network, before, wanted)
+    lines = [line for way in ways if (line := _judge(network, way, watch, rises, prompt))]
+    if lines:
+        raise LabError("\n".join(lines))
+
+
+def _tables(network: Network, held: Iterable[FlowEntry], known: Iterable[FlowEntry], probes: Iterable[Probe]) -> Tables:
+    """The tables as they are read, with the reasons that the plan has for what it knows of them."""
+    entries: dict[tuple[str, int, Match], FlowEntry] = {}
+    planned = {(entry.switch, entry.priority, entry.match): entry for entry in known}
+    for entry in held:
+        key = entry.switch, entry.priority, entry.match
+        same = planned.get(key)
+        entries[key] = same if same is not None and same.actions == entry.actions else entry
+    entries |= {(p.entry.switch, p.entry.priority, p.entry.match): p.entry for p in probes}
+    return Tables(network, entries.values(), strict=False)
+
+
+def _way(network: Network, experiment: Experiment, tables: Tables, number: int, probe: Probe) -> _Way:
+    src, dst = network.host(probe.src), network.host(probe.dst)
+    protocol = _protocol(experiment, probe, src, dst)
+    match = probe.entry.match
+    frame = Frame(src.address, dst.address, _tag(match), protocol)
+    try:
+        steps = tables.walk(frame, PortRef(probe.entry.switch, match.in_port), first=probe.entry)
+    except PlanError as error:
+        raise LabError(f"{_told(probe)}: by what the switches hold, {error}") from error
+    stateful = {box.name for box in network.boxes if box.stateful}
+    met = (step.name for step in steps if isinstance(step, Reached) and step.name in stateful)
+    end = next(met, dst.name) if protocol == TCP else dst.name
+    if end != dst.name:
+        steps = steps[: next(at for at, step in enumerate(steps) if isinstance(step, Reached) and step.name == end) + 1]
+    return _Way(number, probe, src, dst, protocol, steps, end)
+
+
+def _protocol(experiment: Experiment, probe: Probe, src: Host, dst: Host) -> int:
+    """What the frame carries: what the entry matches, else what its chain carries, an echo request if it can be."""
+    if probe.entry.match.ip_proto is not None:
+        return probe.entry.match.ip_proto
+    world, island = (src, dst) if src.role.is_world else (dst, src)
+    for protocol in (Protocol.ICMP, Protocol.UDP, Protocol.TCP):
+        if experiment.carrier(world.address, island.address, protocol).name == probe.chain:
+            return protocol.number
+    return OTHER
+
+
+def _tag(match: Match) -> int | None:
+    return match.vlan if isinstance(match.vlan, int) else None
+
+
+async def _send_until_seen(testbed: "Testbed", ways: Sequence[_Way], watch: Watch, limit_s: float) -> None:
+    def all_done() -> bool:
+        return all(_done(way, watch) or way.refused for way in ways)
+
+    for attempt in range(ATTEMPTS):
+        await _send(testbed, [way for way in ways if not _done(way, watch)], watch.session, attempt)
+        if await watch.until(all_done, INTERVAL_S):
+            return
+    await watch.until(all_done, limit_s)
+
+
+async def _send(testbed: "Testbed", ways: Iterable[_Way], session: int, attempt: int) -> None:
+    by_switch: defaultdict[str, list[_Way]] = defaultdict(list)
+    for way in ways:
+        by_switch[way.probe.entry.switch].append(way)
+
+    async def send(name: str) -> None:
+        frames = [(way.probe.entry, way.frame(session, attempt)) for way in by_switch[name]]
+        told = await testbed.controller.send(testbed.network.switch(name).dpid, frames)
+        for way, refused in zip(by_switch[name], told, strict=True):
+            way.refused = refused
+
+    await asyncio.gather(*map(send, by_switch))
+
+
+def _done(way: _Way, watch: Watch) -> bool:
+    seen = way.number in watch.arrived(way.end, answer=False)
+    return seen and (not way.answered or way.number in watch.arrived(way.src.name, answer=True))
+
+
+def _prompt(network: Network) -> frozenset[str]:
+    """The switches whose counters tell at once."""
+    return frozenset(switch.name for switch in network.switches if not switch.driver.startswith(_SLOW_COUNTERS))
+
+
+def _judge(network: Network, way: _Way, watch: Watch, rises: Counts, prompt: Collection[str]) -> str | None:
+    """What is wrong with a probe, in one line."""
+    told = _told(way.probe)
+    if way.refused:
+        return f"{told}: the switch refused to send it: {way.refused}"
+    far = how_far(way.steps[1:], rises, {tap.name for tap in network.taps})
+    if way.number not in watch.arrived(way.end, answer=False):
+        return f"{told}: sent {ATTEMPTS} times, it did not arrive at {way.end}: {far}"
+    if not _done(way, watch):
+        return f"{told}: it arrived at {way.end}, but no answer came back to {way.src.name}"
+    if any(entry.switch in prompt and rises.get(entry, 0) <= 0 for entry in way.entries):
+        return f"{told}: it arrived at {way.end} by another way than this: {far}"
+    return None
+
+
+def _told(probe: Probe) -> str:
+    place = f"{probe.entry.switch}/{probe.entry.match.in_port}"
+    return f"probe {probe.src} -> {probe.dst} through chain {probe.chain}, sent by {named(probe.entry)} at {place}"

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Probes seen where they arrive: an ``atoll-host probe`` job on each machine that has to do with some of them."""
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from typing import Any
+
+from atoll.model.errors import LabError
+from atoll_hosts.agent import Agent, Job
+
+_READY_TIMEOUT_S = 10.0
+_LINGER_S = 1.0
+
+_sessions = itertools.count(1)  # of this process, which is the only one that has agents send probes in its lab
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A probe that a host sends itself: to an address, of a protocol as the IPv4 header numbers it."""
+
+    number: int
+    address: IPv4Address
+    protocol: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """How often hosts send their probes. ``until_answered``: not again those that have been answered."""
+
+    attempts: int
+    interval_ns: int
+    until_answered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A probe, or the answer to one, that came to a machine. ``t_ns``: CLOCK_REALTIME of that machine's kernel.
+
+    ``sent_ns``: of an answer to what the machine sent itself, when it was sent.
+    """
+
+    machine: str
+    interface: str
+    number: int
+    attempt: int
+    answer: bool
+    t_ns: int
+    sent_ns: int | None
+
+
+class Watch:
+    """What has been seen so far, of one session."""
+
+    def __init__(self) -> None:
+        self.session = next(_sessions)
+        self.seen: list[Seen] = []
+        self._news = asyncio.Event()
+
+    def take(self, machine: str, line: dict[str, Any]) -> None:
+        """A line of the job on a machine."""
+        if line.get("type") == "seen":
+            found = (line[key] for key in ("interface", "number", "attempt", "answer", "t_ns", "sent_ns"))
+            self.seen.append(Seen(machine, *found))
+            self._news.set()
+
+    def arrived(self, machine: str, *, answer: bool) -> frozenset[int]:
+        """The numbers of the probes, or of the answers, that have come to a machine."""
+        return frozenset(seen.number for seen in self.seen if (seen.machine, seen.answer) == (machine, answer))
+
+    async def until(self, enough: Callable[[], bool], limit_s: float) -> bool:
+        """Wait until what has been seen is enough; whether it was within the limit."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                while not enough():
+                    self._news.clear()
+                    await self._news.wait()
+        return enough()
+
+
+@contextlib.asynccontextmanager
+async def watching(
+    agent: Agent, netns: Callable[[str], str], watch: Watch, machines: Mapping[str, IPv4Address | None]
+) -> AsyncGenerator[None]:
+    """Watch on these machines, all ready, while the block lasts; those with an address answer what is for them."""
+    silent = Sending(0, 1, until_answered=True)
+    configs = {name: _config(watch, address, (), silent) for name, address in machines.items()}
+    async with _jobs(agent, netns, watch, configs, "watch"):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def sending(
+    agent: Agent,
+    netns: Callable[[str], str],
+    watch: Watch,
+    hosts: Mapping[str, tuple[IPv4Address, Sequence[Sent]]],
+    how: Sending,
+) -> AsyncGenerator[None]:
+    """Have hosts send probes, each from its address, and watch there, while the block lasts."""
+    configs = {name: _config(watch, address, probes, how) for name, (address, probes) in hosts.items()}
+    async with _jobs(agent, netns, watch, configs, "send"):
+        yield
+
+
+def _config(watch: Watch, address: IPv4Address | None, probes: Collection[Sent], how: Sending) -> dict[str, Any]:
+    return {
+        "session": watch.session,
+        "address": None if address is None else str(address),
+        "send": [{"number": p.number, "address": str(p.address), "protocol": p.protocol} for p in probes],
+        "attempts": how.attempts,
+        "interval_ns": how.interval_ns,
+        "until_answered": how.until_answered,
+        "start_at_ns": 0,
+    }
+
+
+@contextlib.asynccontextmanager
+async def _jobs(
+    agent: Agent, netns: Callable[[str], str], watch: Watch, configs: Mapping[str, dict[str, Any]], what: str
+) -> AsyncGenerator[None]:
+    jobs: list[Job] = []
+
+    async def start(machine: str, config: dict[str, Any]) -> None:
+        job = await agent.start_job(
+            f"probe-{what}-{machine}-{watch.session}",
+            ["atoll-host", "probe"],
+            netns=netns(machine),
+            config=config,
+            on_line=lambda line: watch.take(machine, line),
+        )
+        jobs.append(job)
+        await job.ready(_READY_TIMEOUT_S)
+
+    try:
+        # Each is waited for, so that none starts when another's failure has ended all of them.
+        for outcome in await asyncio.gather(*(start(*each) for each in configs.items()), return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
+        yield
+    finally:
+        with contextlib.suppress(LabError):  # the agent is gone, and its jobs with it
+            await asyncio.gather(*(job.stop(_LINGER_S) for job in jobs))
+            await asyncio.gather(*(job.wait() for job in jobs))
