@@ -9,9 +9,10 @@ from atoll.control.columns import columns
 from atoll.control.diff import Change
 from atoll.control.schedule import Scheduled
 from atoll.control.swap import Stage
-from atoll.model.experiment import Experiment, Version
+from atoll.model.experiment import Experiment
 from atoll.model.flow import FlowEntry, describe_actions
 from atoll.model.plan import HostSettings, InterfaceSettings, JobSpec, PathCheck, Plan
+from atoll.model.versions import version_differences
 
 _NS_PER_MS = 1e6
 _LISTED = 3  # longer lists are only counted
@@ -47,21 +48,6 @@ def schedule_text(experiment: Experiment, schedule: Iterable[Scheduled]) -> str:
         if not each.swap.stages:
             lines.append("    nothing changes on the switches")
     return "\n".join((f"Changes: {len(versions) - 1}, by time since the load began", *lines))
-
-
-def version_differences(before: Version, after: Version) -> Iterator[str]:
-    """What a change changes, in words: ``chain tap-w sat tap-i``, ``w1 rtt-90 instead of rtt-5``."""
-    was = {chain.name: chain for chain in (before.chain, *before.branches)}
-    now = {chain.name: chain for chain in (after.chain, *after.branches)}
-    for name, chain in now.items():
-        if was.get(name) != chain:
-            title = "chain" if chain is after.chain else f"branch {name} for {chain.carries}:"
-            yield f"{title} {' '.join(chain.hops) or 'without boxes'}"
-    yield from (f"no branch {name}" for name in was if name not in now)
-    held, wanted = dict(before.latency), dict(after.latency)
-    for server in dict.fromkeys((*held, *wanted)):
-        if held.get(server) != wanted.get(server):
-            yield f"{server} {wanted.get(server, 'not delayed')} instead of {held.get(server, 'not delayed')}"
 
 
 def _stage(stage: Stage) -> tuple[str, str, str]:
