@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
@@ -108,6 +108,16 @@ fn request(address: SocketAddr, bytes: u64) -> TcpStream {
     stream
 }
 
+/// The rows of a flow log, without its header.
+fn rows_of(log: &Path) -> Vec<Vec<String>> {
+    let text = std::fs::read_to_string(log).unwrap();
+    std::fs::remove_file(log).unwrap();
+    text.lines()
+        .skip(1)
+        .map(|line| line.split(',').map(str::to_owned).collect())
+        .collect()
+}
+
 /// How many bytes come before the end of the stream.
 fn received(mut stream: TcpStream) -> u64 {
     std::io::copy(&mut stream, &mut std::io::sink()).unwrap()
@@ -133,15 +143,29 @@ fn fetch(server: SocketAddr, name: &str, flows: usize) -> (Value, Vec<Vec<String
             break;
         }
     }
-    let done = job.stop();
-    let text = std::fs::read_to_string(&log).unwrap();
-    std::fs::remove_file(&log).unwrap();
-    let rows = text
-        .lines()
-        .skip(1)
-        .map(|line| line.split(',').map(str::to_owned).collect())
-        .collect();
-    (done, rows)
+    (job.stop(), rows_of(&log))
+}
+
+/// Run channels 3 and 4 against `server` for 1.5 s at a pace; the log's rows in the order of their channel and flow.
+fn fetch_at(server: SocketAddr, name: &str, pace: &Value) -> Vec<Vec<String>> {
+    let log = scratch(name);
+    let config = json!({
+        "seed": 1, "channels": [3, 4], "servers": [server], "start_at_ns": 0, "duration_ns": 1_500_000_000,
+        "flow_sizes": {"kind": "steps", "knots": [[500_000_000, 100], [1_000_000_000, 20_000]]}, "pace": pace,
+        "congestion_control": "reno", "flow_log": log,
+    });
+    let mut job = Job::start("load", &config);
+    assert_eq!(job.next_of("done")["flows_failed"], 0);
+    let mut rows = rows_of(&log);
+    rows.sort_by_key(|row| {
+        let number = |column: usize| row[column].parse::<u64>().unwrap();
+        (number(0), number(1))
+    });
+    assert!(
+        rows.iter()
+            .all(|row| ["100", "20000"].contains(&row[3].as_str()))
+    );
+    rows
 }
 
 #[test]
@@ -278,6 +302,62 @@ fn channels_fetch_the_flows_their_seed_draws() {
     assert_eq!(done["received_bytes"], bytes);
     assert_eq!(done["channels_served"], 3);
     assert_eq!(done["flows_failed"], 0);
+}
+
+#[test]
+fn a_channel_thinks_between_its_flows() {
+    let (_serving, address) = server("reno");
+    let rows = fetch_at(
+        address,
+        "thinks",
+        &json!({"kind": "constant", "mean_ns": 100_000_000}),
+    );
+    assert!(rows.len() > 6, "{rows:?}");
+    for pair in rows.windows(2).filter(|pair| pair[0][0] == pair[1][0]) {
+        let (ended, began): (i64, i64) = (pair[0][8].parse().unwrap(), pair[1][5].parse().unwrap());
+        assert!(began - ended >= 99_000_000, "{pair:?}");
+    }
+}
+
+#[test]
+fn an_open_loop_begins_flows_when_its_seed_says_whatever_became_of_those_before() {
+    // Accepts and never answers: no flow ever ends.
+    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let mean_ns = 50_000_000;
+    let rows = fetch_at(
+        silent.local_addr().unwrap(),
+        "open",
+        &json!({"kind": "poisson", "mean_ns": mean_ns}),
+    );
+    assert!(rows.iter().all(|row| row[9] == "cut"), "{rows:?}");
+    let lag = |row: &Vec<String>| {
+        let number = |column: usize| row[column].parse::<u64>().unwrap();
+        let waits =
+            (0..=number(1)).map(|flow| flow_sizes::exponential_ns(mean_ns, 1, number(0), flow));
+        number(5) - waits.sum::<u64>()
+    };
+    // Each as long after the start as it was due, or later where this machine was busy.
+    let start = rows.iter().map(lag).min().unwrap();
+    let mut late: Vec<u64> = rows.iter().map(|row| lag(row) - start).collect();
+    assert!((30..90).contains(&rows.len()), "60 are expected: {rows:?}");
+    late.sort_unstable();
+    assert!(late[late.len() / 2] < 20_000_000, "{late:?}");
+}
+
+#[test]
+fn no_connection_is_sent_faster_than_the_write_rate() {
+    let mut job = Job::start(
+        "serve",
+        &json!({"listen": "127.0.0.1:0", "congestion_control": "reno", "write_rate_bit_s": 8_000_000}),
+    );
+    let address: SocketAddr = job.next()["listen"].as_str().unwrap().parse().unwrap();
+    let begun = std::time::Instant::now();
+    let waiting = [request(address, 500_000), request(address, 500_000)];
+    assert_eq!(waiting.map(received), [500_000, 500_000]);
+    // Half a second each, at the same time; what TCP may send before pacing begins is little.
+    let seconds = begun.elapsed().as_secs_f64();
+    assert!((0.3..5.0).contains(&seconds), "{seconds}");
+    assert_eq!(job.stop()["connections"], 2);
 }
 
 #[test]

@@ -27,6 +27,26 @@ pub fn set_receive_low_water(socket: impl AsFd, bytes: u16) -> io::Result<()> {
     })
 }
 
+/// Have no connection of `socket` send faster than `bytes_s` bytes a second, by pacing its segments
+/// (`SO_MAX_PACING_RATE`, Linux 3.13; without the `fq` queueing discipline TCP paces itself, Linux 4.13). Connections that
+/// a listening socket accepts inherit it.
+///
+/// # Errors
+/// Those of setsockopt(2); none are expected of a TCP socket.
+pub fn set_max_pacing_rate(socket: impl AsFd, bytes_s: u64) -> io::Result<()> {
+    let bytes_s = libc::c_ulong::try_from(bytes_s).unwrap_or(libc::c_ulong::MAX);
+    // SAFETY: the option's contents are one unsigned long that lives during the call, and its size is given.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MAX_PACING_RATE,
+            (&raw const bytes_s).cast(),
+            size_of::<libc::c_ulong>() as libc::socklen_t,
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

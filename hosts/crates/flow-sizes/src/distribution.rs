@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Flow-size distributions as quantile functions.
 //!
-//! A distribution is a list of knots (cumulative probability, size); between two knots the logarithm of the
-//! size is linear in the probability. That follows a heavy tail over seven decades with a dozen knots, and its
-//! mean is known in closed form: a segment of probability width w from size a to size b contributes
-//! w * (b - a) / ln(b / a).
+//! A distribution is a list of knots (cumulative probability, size), of one of two kinds. Of a *curve* the logarithm
+//! of the size is linear in the probability between two knots. That follows a heavy tail over seven decades with a
+//! dozen knots, and its mean is known in closed form: a segment of probability width w from size a to size b
+//! contributes w * (b - a) / ln(b / a). *Steps* are what was counted: the size of a knot is that of all flows between
+//! the knot before and this one, and no other size is ever drawn.
 //!
 //! The built-in `published` distribution has the figures published for the flows of a Pacific-island provider:
 //! more than 100,000 flows, median below 500 B, mean about 50 kB, the largest 0.8 to 1 GB, 99.989 % of the flows
@@ -13,8 +14,8 @@
 //! rises smoothly from single-packet flows; and the size at 0.99, the one knot left free, was solved for the mean.
 //! The mean of the result is 50.0 kB, 45 % of it from the largest 0.011 % of the flows.
 //!
-//! Distributions read from files are to become further constructors of [`Distribution`]; whatever their source,
-//! [`Distribution::new`] is the one place where knots are checked.
+//! Distributions read from files come as knots, from the program that read the file; [`Distribution::curve`] and
+//! [`Distribution::steps`] are the places where knots are checked.
 
 use std::str::FromStr;
 
@@ -59,9 +60,12 @@ const PUBLISHED: [Knot; 12] = [
 /// Why a list of knots is no distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
-    /// The first knot is not at probability 0 or the last one not at 1.
+    /// The first knot of a curve is not at probability 0 or the last one not at 1.
     #[error("the first knot must be at probability 0 and the last at 1")]
     Span,
+    /// The first step has no width, or the last one does not end at probability 1.
+    #[error("the first knot of steps must be above probability 0 and the last at 1")]
+    Steps,
     /// Probabilities must increase from knot to knot.
     #[error("knot {0}: its probability is not above the one before")]
     Probability(usize),
@@ -75,25 +79,44 @@ pub enum Invalid {
 #[error("unknown flow-size distribution '{0}'; known: published")]
 pub struct UnknownDistribution(String);
 
+/// What lies between two knots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Curve,
+    Steps,
+}
+
 /// A flow-size distribution, valid by construction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Distribution {
+    kind: Kind,
     knots: Vec<Knot>,
 }
 
 impl Distribution {
-    /// The distribution through `knots`.
+    /// The distribution whose quantile function is the curve through `knots`.
     ///
     /// # Errors
     /// If they do not span probabilities 0 to 1 in increasing order with non-decreasing sizes of at least 1 byte.
-    pub fn new(knots: Vec<Knot>) -> Result<Self, Invalid> {
-        let span = knots
-            .first()
-            .map(|knot| knot.probability_e9)
-            .zip(knots.last().map(|knot| knot.probability_e9));
-        if span != Some((0, WHOLE)) {
-            return Err(Invalid::Span);
+    pub fn curve(knots: Vec<Knot>) -> Result<Self, Invalid> {
+        match span(&knots) {
+            Some((0, WHOLE)) => Self::ordered(Kind::Curve, knots),
+            _ => Err(Invalid::Span),
         }
+    }
+
+    /// The distribution of the sizes of `knots` alone, each with the probability from the knot before (or 0) to its own.
+    ///
+    /// # Errors
+    /// If the probabilities do not increase from above 0 to 1, or sizes decrease or are below 1 byte.
+    pub fn steps(knots: Vec<Knot>) -> Result<Self, Invalid> {
+        match span(&knots) {
+            Some((1.., WHOLE)) => Self::ordered(Kind::Steps, knots),
+            _ => Err(Invalid::Steps),
+        }
+    }
+
+    fn ordered(kind: Kind, knots: Vec<Knot>) -> Result<Self, Invalid> {
         let mut smallest = 1;
         for (index, knot) in knots.iter().enumerate() {
             if index > 0 && knot.probability_e9 <= knots[index - 1].probability_e9 {
@@ -104,13 +127,14 @@ impl Distribution {
             }
             smallest = knot.size_bytes;
         }
-        Ok(Self { knots })
+        Ok(Self { kind, knots })
     }
 
     /// The built-in heavy-tailed distribution with the published figures.
     #[must_use]
     pub fn published() -> Self {
         Self {
+            kind: Kind::Curve,
             knots: PUBLISHED.to_vec(),
         }
     }
@@ -123,6 +147,9 @@ impl Distribution {
         let after = self
             .knots
             .partition_point(|knot| knot.probability_e9 <= whole);
+        if self.kind == Kind::Steps {
+            return self.knots[after].size_bytes;
+        }
         let (low, high) = (self.knots[after - 1], self.knots[after]);
         let width = u128::from(high.probability_e9 - low.probability_e9);
         let fraction = ((probability - (u128::from(low.probability_e9) << 64)) / width) as u64;
@@ -132,6 +159,18 @@ impl Distribution {
     /// The mean flow size in bytes, in closed form.
     #[must_use]
     pub fn mean_bytes(&self) -> f64 {
+        if self.kind == Kind::Steps {
+            let mut below = 0;
+            return self
+                .knots
+                .iter()
+                .map(|knot| {
+                    let width =
+                        knot.probability_e9 - std::mem::replace(&mut below, knot.probability_e9);
+                    width as f64 / WHOLE as f64 * knot.size_bytes as f64
+                })
+                .sum();
+        }
         self.knots
             .windows(2)
             .map(|pair| {
@@ -157,6 +196,12 @@ impl FromStr for Distribution {
             _ => Err(UnknownDistribution(name.to_owned())),
         }
     }
+}
+
+/// The probabilities of the first and of the last knot.
+fn span(knots: &[Knot]) -> Option<(u64, u64)> {
+    let (first, last) = (knots.first()?, knots.last()?);
+    Some((first.probability_e9, last.probability_e9))
 }
 
 /// `low * (high / low) ^ (fraction / 2^64)`, rounded down and never below `low`.
@@ -201,7 +246,7 @@ mod tests {
     #[test]
     fn published_knots_are_valid() {
         assert_eq!(
-            Distribution::new(PUBLISHED.to_vec()),
+            Distribution::curve(PUBLISHED.to_vec()),
             Ok(Distribution::published())
         );
     }
@@ -272,25 +317,82 @@ mod tests {
 
     #[test]
     fn what_is_no_distribution_is_refused() {
-        assert_eq!(Distribution::new(vec![]), Err(Invalid::Span));
+        assert_eq!(Distribution::curve(vec![]), Err(Invalid::Span));
         assert_eq!(
-            Distribution::new(vec![knot(0, 1), knot(5, 2)]),
+            Distribution::curve(vec![knot(0, 1), knot(5, 2)]),
             Err(Invalid::Span)
         );
         let back = vec![knot(0, 1), knot(9, 2), knot(9, 3), knot(WHOLE, 4)];
-        assert_eq!(Distribution::new(back), Err(Invalid::Probability(2)));
+        assert_eq!(Distribution::curve(back), Err(Invalid::Probability(2)));
         assert_eq!(
-            Distribution::new(vec![knot(0, 9), knot(WHOLE, 8)]),
+            Distribution::curve(vec![knot(0, 9), knot(WHOLE, 8)]),
             Err(Invalid::Size(1))
         );
         assert_eq!(
-            Distribution::new(vec![knot(0, 0), knot(WHOLE, 8)]),
+            Distribution::curve(vec![knot(0, 0), knot(WHOLE, 8)]),
             Err(Invalid::Size(0))
         );
         assert_eq!(
             "puplished".parse::<Distribution>(),
             Err(UnknownDistribution("puplished".into()))
         );
+    }
+
+    #[test]
+    fn steps_draw_the_sizes_they_are_made_of_and_nothing_else() {
+        let steps = Distribution::steps(vec![
+            knot(250_000_000, 100),
+            knot(750_000_000, 1000),
+            knot(WHOLE, 7),
+        ]);
+        assert_eq!(steps, Err(Invalid::Size(2)));
+        let steps = Distribution::steps(vec![
+            knot(250_000_000, 100),
+            knot(750_000_000, 1000),
+            knot(WHOLE, 7000),
+        ])
+        .unwrap();
+        let found = [0, (1 << 62) - 1, 1 << 62, (3 << 62) - 1, 3 << 62, u64::MAX]
+            .map(|uniform| steps.quantile(uniform));
+        assert_eq!(found, [100, 100, 1000, 1000, 7000, 7000]);
+        assert!((steps.mean_bytes() - 2275.0).abs() < 1e-9);
+        let fixed = Distribution::steps(vec![knot(WHOLE, 10_000)]).unwrap();
+        assert_eq!(
+            (fixed.quantile(0), fixed.quantile(u64::MAX)),
+            (10_000, 10_000)
+        );
+        for bad in [vec![], vec![knot(0, 5), knot(WHOLE, 6)], vec![knot(7, 5)]] {
+            assert_eq!(Distribution::steps(bad), Err(Invalid::Steps));
+        }
+    }
+
+    /// Kolmogorov and Smirnov's distance of a million draws from the distribution they are drawn from stays below the
+    /// bound that one sample in a thousand exceeds, 1.95 / sqrt(n); for steps it is the more conservative.
+    #[test]
+    fn a_sample_agrees_with_its_distribution_by_kolmogorov_and_smirnov() {
+        let steps = [100, 100, 400, 1500, 1500, 1500, 40_000, 2_000_000]
+            .into_iter()
+            .zip(1..)
+            .map(|(size_bytes, eighths)| knot(eighths * 125_000_000, size_bytes))
+            .collect();
+        for sizes in [
+            Distribution::published(),
+            Distribution::steps(steps).unwrap(),
+        ] {
+            let count = 1_000_000_u64;
+            let mut drawn: Vec<u64> = (0..count)
+                .map(|flow| crate::draw(&sizes, 11, flow % 100, flow / 100, 6).size_bytes)
+                .collect();
+            drawn.sort_unstable();
+            let distance = (1..200)
+                .map(|part| sizes.quantile(u64::MAX / 200 * part))
+                .map(|size| {
+                    let found = drawn.partition_point(|&other| other < size) as f64 / count as f64;
+                    (found - share_up_to(&sizes, size)).abs()
+                })
+                .fold(0.0, f64::max);
+            assert!(distance < 1.95 / (count as f64).sqrt(), "{distance}");
+        }
     }
 
     proptest! {

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flow sizes and servers as a pure function of seed, channel and flow number.
+//! Flow sizes, servers and waits as a pure function of seed, channel and flow number.
 //!
-//! Flow k of channel c fetches `size` bytes from server number `server`, both drawn by [`draw`]. There is no
+//! Flow k of channel c fetches `size` bytes from server number `server`, both drawn by [`draw`], and comes after a wait
+//! that [`exponential_ns`] draws where waits are random. There is no
 //! generator with a state: the draw is counter-based, so it is the same whatever the order in which flows
 //! start and however the channels are spread over hosts. Nothing but integers and correctly rounded IEEE 754
 //! operations take part, so every machine draws the same bytes.
 #![forbid(unsafe_code)]
 
 mod distribution;
+mod exponential;
 mod mix;
 
 pub use distribution::{Distribution, Invalid, Knot, UnknownDistribution};
+pub use exponential::exponential_ns;
 
 /// What one flow is: where from, how much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +40,7 @@ pub fn draw(
     servers: usize,
 ) -> Flow {
     assert!(servers > 0, "a flow needs a server");
-    let [server_draw, size_draw] = mix::draws(seed, channel, flow);
+    let [server_draw, size_draw, _] = mix::draws(seed, channel, flow);
     Flow {
         // Multiply-shift maps 64 random bits to 0..servers; its bias is below servers / 2^64.
         server: ((u128::from(server_draw) * servers as u128) >> 64) as usize,

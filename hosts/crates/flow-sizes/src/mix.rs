@@ -17,12 +17,13 @@ const fn absorb(state: u64, coordinate: u64) -> u64 {
     mix((state ^ coordinate).wrapping_add(GOLDEN))
 }
 
-/// Two independent uniform 64-bit numbers for one flow.
-pub(crate) const fn draws(seed: u64, channel: u64, flow: u64) -> [u64; 2] {
+/// Independent uniform 64-bit numbers for one flow: of its server, its size, its wait.
+pub(crate) const fn draws(seed: u64, channel: u64, flow: u64) -> [u64; 3] {
     let state = absorb(absorb(absorb(0, seed), channel), flow);
     [
         mix(state.wrapping_add(GOLDEN)),
         mix(state.wrapping_add(GOLDEN.wrapping_mul(2))),
+        mix(state.wrapping_add(GOLDEN.wrapping_mul(3))),
     ]
 }
 

@@ -2,6 +2,7 @@
 //! Prints the flows a seed draws, to compare a run's flow log with.
 
 use crate::failure::Failure;
+use crate::sizes::FlowSizes;
 use clap::Parser;
 use flow_sizes::{Distribution, draw};
 use std::io::{self, BufWriter, Write};
@@ -25,9 +26,17 @@ struct Arguments {
     /// How many servers there are to choose from
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     servers: u32,
-    /// Flow-size distribution
-    #[arg(long, default_value = "published")]
+    /// Flow-size distribution: its name, or as JSON in a job's configuration
+    #[arg(long, default_value = "published", value_parser = distribution)]
     sizes: Distribution,
+}
+
+fn distribution(text: &str) -> Result<Distribution, String> {
+    if text.starts_with('{') {
+        let read: FlowSizes = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        return read.resolve();
+    }
+    FlowSizes::Named(text.to_owned()).resolve()
 }
 
 /// Run the tool; bad arguments end the process with clap's message and exit code 2.
@@ -86,6 +95,7 @@ mod tests {
         for line in [
             "--seed 1 --channel 0 --count 2 --servers 0",
             "--seed 1 --channel 0 --count 2 --servers 1 --sizes x",
+            "--seed 1 --channel 0 --count 2 --servers 1 --sizes {}",
         ] {
             assert!(
                 Arguments::try_parse_from(std::iter::once("flows").chain(line.split(' '))).is_err(),

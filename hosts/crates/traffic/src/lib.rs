@@ -16,6 +16,8 @@ mod load;
 mod ping;
 mod probe;
 mod serve;
+mod sizes;
+mod slots;
 mod socket;
 mod transfer;
 mod udp;

@@ -11,6 +11,7 @@ use crate::clock::{SECOND_NS, monotonic_ns, realtime_ns};
 use crate::events::{Events, Wake};
 use crate::failure::Failure;
 use crate::job::{say, tell};
+use crate::slots::Slots;
 use crate::socket::{is_not_ready, listen, raise_descriptor_limit};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
@@ -34,6 +35,9 @@ const WRITE_BYTES: usize = 1 << 18;
 /// on its way over a satellite, so the probes only meet connections that are really idle.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(120);
 
+/// Below it a full-size segment takes more than 12 s, which clients would take for a lost connection.
+const WRITE_RATE_MIN_BIT_S: u64 = 1000;
+
 const LISTENER: u64 = u64::MAX - 8;
 
 static PAYLOAD: [u8; WRITE_BYTES] = [0; WRITE_BYTES];
@@ -46,6 +50,9 @@ pub struct ServeConfig {
     pub listen: SocketAddr,
     /// TCP congestion control of every connection.
     pub congestion_control: String,
+    /// The most that any one connection sends, headers included; absent: as fast as it can.
+    #[serde(default)]
+    pub write_rate_bit_s: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -70,11 +77,24 @@ struct Counters {
 /// # Errors
 /// If the address is taken or the congestion control refused.
 pub fn serve(config: &ServeConfig) -> Result<(), Failure> {
+    if config
+        .write_rate_bit_s
+        .is_some_and(|rate_bit_s| rate_bit_s < WRITE_RATE_MIN_BIT_S)
+    {
+        return Err(Failure::Configuration(format!(
+            "configuration: write_rate_bit_s: must be at least {WRITE_RATE_MIN_BIT_S}"
+        )));
+    }
     let _ = raise_descriptor_limit();
     let listener = listen(config.listen, BACKLOG, Some(&config.congestion_control))?;
     // Connections inherit both from the listener, without a system call each (tcp(7)).
     sockopt::set_socket_keepalive(&listener, true)?;
     sockopt::set_tcp_keepidle(&listener, KEEPALIVE_IDLE)?;
+    if let Some(rate_bit_s) = config.write_rate_bit_s {
+        // The kernel paces the segments (tcp(7) has no word of it; net/core/sock.c): nothing is sent in bursts, and
+        // this program is not woken for it.
+        netio::stream::set_max_pacing_rate(&listener, rate_bit_s / 8)?;
+    }
     let mut events = Events::of_job()?;
     events.add(&listener, LISTENER, EventFlags::IN)?;
     say(&Message::Ready {
@@ -83,7 +103,7 @@ pub fn serve(config: &ServeConfig) -> Result<(), Failure> {
 
     let mut server = Server {
         listener,
-        connections: Connections::default(),
+        connections: Slots::new(),
         accepted: 0,
         sent_bytes: 0,
         full: false,
@@ -112,7 +132,7 @@ pub fn serve(config: &ServeConfig) -> Result<(), Failure> {
 
 struct Server {
     listener: TcpListener,
-    connections: Connections,
+    connections: Slots<Connection>,
     accepted: u64,
     sent_bytes: u64,
     /// Out of descriptors: not accepting until a connection ends.
@@ -124,7 +144,7 @@ impl Server {
         Counters {
             t_ns: realtime_ns(),
             connections: self.accepted,
-            active: self.connections.len(),
+            active: self.connections.len() as u64,
             sent_bytes: self.sent_bytes,
         }
     }
@@ -268,40 +288,6 @@ impl Connection {
     }
 }
 
-/// Connections by token; a token is used again once its connection is gone.
-#[derive(Default)]
-struct Connections {
-    slots: Vec<Option<Connection>>,
-    free: Vec<usize>,
-}
-
-impl Connections {
-    fn len(&self) -> u64 {
-        (self.slots.len() - self.free.len()) as u64
-    }
-
-    /// The token of the next connection to be inserted.
-    fn next(&self) -> usize {
-        self.free.last().copied().unwrap_or(self.slots.len())
-    }
-
-    fn insert(&mut self, connection: Connection) {
-        match self.free.pop() {
-            Some(token) => self.slots[token] = Some(connection),
-            None => self.slots.push(Some(connection)),
-        }
-    }
-
-    fn get(&mut self, token: usize) -> Option<&mut Connection> {
-        self.slots.get_mut(token).and_then(Option::as_mut)
-    }
-
-    fn remove(&mut self, token: usize) {
-        self.slots[token] = None;
-        self.free.push(token);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -309,7 +295,7 @@ mod tests {
 
     #[test]
     fn messages_are_those_of_the_contract() {
-        let configs: Vec<ServeConfig> = configurations("serve", &[]);
+        let configs: Vec<ServeConfig> = configurations("serve", &["write_rate_bit_s"]);
         let listen = configs[0].listen;
         assert_said("serve", "serve", &Message::Ready { listen });
         let counters = Counters {

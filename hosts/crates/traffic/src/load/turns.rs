@@ -5,7 +5,7 @@
 //! starves channels above some twenty: finished flows free low descriptors, which new flows take at once. Here
 //! one look at the kernel reports *every* channel that is ready, in the order in which they became so, and each
 //! gets one service of bounded size before the next look. How long a channel waits is bounded by the
-//! number of channels, whatever its descriptor.
+//! number of channels, whatever its descriptor. (An open loop's channel has a service for each of its flows.)
 //!
 //! The figure that shows it is Jain's index J = (sum x)^2 / (n * sum x^2) over the channels that ever were ready,
 //! where x is a channel's share of turns: the turns in which it was served, divided by the turns that found it
@@ -15,6 +15,32 @@
 
 use crate::failure::Failure;
 use rustix::event::epoll::{Event, EventFlags};
+
+/// By what the kernel names a flow's socket: its channel, and its place among the flows in progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Token(u64);
+
+impl Token {
+    /// Of channel `channel` and place `slot`, both below 2^31.
+    pub const fn new(channel: usize, slot: usize) -> Self {
+        Self((channel as u64) << 32 | slot as u64)
+    }
+
+    /// As the kernel keeps it.
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+
+    /// The index of the channel.
+    pub const fn channel(self) -> usize {
+        (self.0 >> 32) as usize
+    }
+
+    /// The place of the flow.
+    pub const fn slot(self) -> usize {
+        (self.0 & 0xffff_ffff) as usize
+    }
+}
 
 /// Counts of one channel.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,27 +63,27 @@ impl Turns {
         }
     }
 
-    /// One turn: `serve` every channel of `ready` (whose tokens are channel indices) once.
+    /// One turn: `serve` every flow of `ready` once.
     ///
     /// # Errors
     /// The first of `serve`, which ends the turn.
     pub fn take(
         &mut self,
         ready: &[Event],
-        mut serve: impl FnMut(usize, EventFlags) -> Result<(), Failure>,
+        mut serve: impl FnMut(Token, EventFlags) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         self.saw(ready);
         for event in ready {
-            let index = event.data.u64() as usize;
-            serve(index, event.flags)?;
-            self.counts[index].served += 1;
+            let token = Token(event.data.u64());
+            serve(token, event.flags)?;
+            self.counts[token.channel()].served += 1;
         }
         Ok(())
     }
 
     fn saw(&mut self, ready: &[Event]) {
         for event in ready {
-            self.counts[event.data.u64() as usize].ready += 1;
+            self.counts[Token(event.data.u64()).channel()].ready += 1;
         }
     }
 
@@ -106,7 +132,10 @@ mod tests {
             sender
                 .write_all(&vec![0; BYTES_PER_SERVICE * SERVICES as usize])
                 .unwrap();
-            events.add(&receiver, index as u64, EventFlags::IN).unwrap();
+            let token = Token::new(index, CHANNELS - index);
+            events
+                .add(&receiver, token.number(), EventFlags::IN)
+                .unwrap();
             senders.push(sender);
             receivers.push(receiver);
         }
@@ -125,8 +154,8 @@ mod tests {
         for _ in 0..SERVICES / CHANNELS as u64 {
             events.wait(&mut ready, None).unwrap();
             turns
-                .take(&ready, |index, _| {
-                    read_some(&receivers[index]);
+                .take(&ready, |token, _| {
+                    read_some(&receivers[token.channel()]);
                     Ok(())
                 })
                 .unwrap();
@@ -151,7 +180,7 @@ mod tests {
             turns.saw(&ready);
             let lowest = ready
                 .iter()
-                .map(|event| event.data.u64() as usize)
+                .map(|event| Token(event.data.u64()).channel())
                 .min()
                 .unwrap();
             read_some(&receivers[lowest]);

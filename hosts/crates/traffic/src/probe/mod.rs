@@ -13,7 +13,7 @@ use mark::{ICMP, Mark, Probe};
 use rustix::event::epoll::{Event, EventFlags};
 use serde::{Deserialize, Serialize};
 use socket::{Arrival, Sender, Watcher};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 const ARRIVALS: u64 = 0;
@@ -74,14 +74,17 @@ impl ProbeConfig {
 #[serde(tag = "type", rename_all = "lowercase")]
 enum Message<'a> {
     Ready,
+    Sent {
+        number: u32,
+        attempt: u16,
+        t_ns: i64,
+    },
     Seen {
         number: u32,
         attempt: u16,
         answer: bool,
         interface: &'a str,
         t_ns: i64,
-        /// Of an answer: when this job sent what it answers.
-        sent_ns: Option<i64>,
     },
     Done {
         sent: u64,
@@ -105,7 +108,6 @@ pub fn probe(config: &ProbeConfig) -> Result<(), Failure> {
         config,
         watcher,
         sender,
-        sent_ns: BTreeMap::new(),
         answered: BTreeSet::new(),
         told: false,
         sent: 0,
@@ -124,8 +126,6 @@ struct Prober<'a> {
     config: &'a ProbeConfig,
     watcher: Watcher,
     sender: Option<Sender>,
-    /// By number and attempt.
-    sent_ns: BTreeMap<(u32, u16), i64>,
     answered: BTreeSet<u32>,
     /// Sending failed before and people were told.
     told: bool,
@@ -148,14 +148,14 @@ impl Prober<'_> {
                 self.take(&arrival)?;
             }
             if more && monotonic_ns() >= next_ns {
-                self.send_all(attempt);
+                self.send_all(attempt)?;
                 attempt += 1;
                 next_ns += self.config.interval_ns;
             }
         }
     }
 
-    fn send_all(&mut self, attempt: u16) {
+    fn send_all(&mut self, attempt: u16) -> Result<(), Failure> {
         let config = self.config;
         for target in &config.send {
             if config.until_answered && self.answered.contains(&target.number) {
@@ -167,10 +167,15 @@ impl Prober<'_> {
                 attempt,
                 answer: false,
             };
-            if let Some(sent_ns) = self.send(target.address, target.protocol, mark) {
-                self.sent_ns.insert((target.number, attempt), sent_ns);
+            if let Some(t_ns) = self.send(target.address, target.protocol, mark) {
+                say(&Message::Sent {
+                    number: target.number,
+                    attempt,
+                    t_ns,
+                })?;
             }
         }
+        Ok(())
     }
 
     fn send(&mut self, to: Ipv4Addr, protocol: u8, mark: Mark) -> Option<i64> {
@@ -212,18 +217,12 @@ impl Prober<'_> {
             let answer = arrival.probe.answered();
             self.send(source, protocol, answer.mark);
         }
-        let sent_ns = self
-            .sent_ns
-            .get(&(mark.number, mark.attempt))
-            .copied()
-            .filter(|_| mark.answer);
         say(&Message::Seen {
             number: mark.number,
             attempt: mark.attempt,
             answer: mark.answer,
             interface: &arrival.interface,
             t_ns: arrival.t_ns,
-            sent_ns,
         })
     }
 }
@@ -249,13 +248,17 @@ mod tests {
     fn messages_are_those_of_the_contract() {
         for message in [
             Message::Ready,
+            Message::Sent {
+                number: 0,
+                attempt: 1,
+                t_ns: 1_795_254_139_117_395_561,
+            },
             Message::Seen {
                 number: 0,
                 attempt: 0,
                 answer: false,
                 interface: "i1-eth0",
                 t_ns: 1_795_254_139_367_395_561,
-                sent_ns: None,
             },
             Message::Seen {
                 number: 0,
@@ -263,7 +266,6 @@ mod tests {
                 answer: true,
                 interface: "w1-eth0",
                 t_ns: 1_795_254_139_617_817_984,
-                sent_ns: Some(1_795_254_139_117_395_561),
             },
             Message::Done {
                 sent: 4,

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One flow in progress: connect, ask, receive until the server closes.
+
+use super::READ_BYTES;
+use super::flow_log::{Entry, Outcome};
+use crate::clock::realtime_ns;
+use crate::events::Events;
+use crate::socket::connect;
+use rustix::event::epoll::EventFlags;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+
+/// While more than this is still to come, the kernel collects so much before it wakes us: one wake-up for eleven
+/// full-size packets instead of one for each. The first byte is waited for without it, so that its time stamp is
+/// true; the end of the stream wakes us whatever is missing, so nothing can hang on it.
+const LOW_WATER_BYTES: u16 = 16_384;
+
+/// A flow whose connection was begun.
+pub struct Fetch {
+    stream: TcpStream,
+    /// What the log will say of it.
+    pub entry: Entry,
+    low_water: bool,
+}
+
+/// What a service of the socket came to.
+pub enum Step {
+    /// More is to come.
+    Going,
+    /// That was all.
+    Ended(Outcome),
+}
+
+impl Fetch {
+    /// Begin to connect; the socket is watched with `token`.
+    ///
+    /// # Errors
+    /// As of [`connect`].
+    pub fn begin(entry: Entry, control: &str, events: &Events, token: u64) -> io::Result<Self> {
+        let stream = connect(entry.server, Some(control))?;
+        events.add(&stream, token, EventFlags::OUT)?;
+        Ok(Self {
+            stream,
+            entry,
+            low_water: false,
+        })
+    }
+
+    /// Do what the socket is ready for: ask, or read once into `buffer`.
+    ///
+    /// # Errors
+    /// The flow's: it has failed, unless the error says that there was nothing to do.
+    pub fn advance(
+        &mut self,
+        flags: EventFlags,
+        events: &Events,
+        token: u64,
+        buffer: &mut [u8],
+    ) -> io::Result<Step> {
+        if self.entry.connected_ns.is_none() {
+            // Eight bytes always fit into the buffer of a new connection; one that has failed says here why.
+            self.stream
+                .write_all(&self.entry.size_bytes.to_be_bytes())?;
+            self.entry.connected_ns = Some(realtime_ns());
+            events.modify(&self.stream, token, EventFlags::IN | EventFlags::RDHUP)?;
+            return Ok(Step::Going);
+        }
+        let count = self.stream.read(buffer)?;
+        self.entry.received_bytes += count as u64;
+        if count > 0 && self.entry.first_byte_ns.is_none() {
+            self.entry.first_byte_ns = Some(realtime_ns());
+        }
+        // The end had come before this read (RDHUP), which did not fill the buffer: it took all there was.
+        let ended = count == 0 || (flags.contains(EventFlags::RDHUP) && count < READ_BYTES);
+        let left = self.entry.size_bytes.checked_sub(self.entry.received_bytes);
+        match left {
+            None => Ok(Step::Ended(Outcome::Failed("EPROTO".into()))),
+            Some(0) if ended => Ok(Step::Ended(Outcome::Completed)),
+            Some(_) if ended => Ok(Step::Ended(Outcome::Failed("ENODATA".into()))),
+            Some(left) => {
+                if !self.low_water && left > u64::from(LOW_WATER_BYTES) {
+                    netio::stream::set_receive_low_water(&self.stream, LOW_WATER_BYTES)?;
+                    self.low_water = true;
+                }
+                Ok(Step::Going)
+            }
+        }
+    }
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+//! All channels of a process: their flows in progress, those that are due, and what became of the others.
+
+use super::channel::Channel;
+use super::config::LoadConfig;
+use super::fetch::{Fetch, Step};
+use super::flow_log::{Entry, FlowLog, Outcome};
+use super::turns::Token;
+use super::{Counters, READ_BYTES};
+use crate::clock::{monotonic_ns, realtime_ns};
+use crate::events::Events;
+use crate::failure::Failure;
+use crate::slots::Slots;
+use crate::socket::{errno_name, is_not_ready};
+use flow_sizes::Distribution;
+use rustix::event::epoll::EventFlags;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// The channels, named by their index here.
+pub struct Population<'a> {
+    config: &'a LoadConfig,
+    sizes: Distribution,
+    channels: Vec<Channel>,
+    flows: Slots<Fetch>,
+    /// (monotonic time, channel) of flows that are to begin.
+    due: BinaryHeap<Reverse<(u64, usize)>>,
+    log: FlowLog,
+    buffer: Vec<u8>,
+    completed: u64,
+    failed: u64,
+    received_bytes: u64,
+}
+
+impl<'a> Population<'a> {
+    /// Channels before their first flows, which `log` will tell of.
+    pub fn new(config: &'a LoadConfig, sizes: Distribution, log: FlowLog) -> Self {
+        Self {
+            config,
+            sizes,
+            channels: config.channels.iter().copied().map(Channel::new).collect(),
+            flows: Slots::new(),
+            due: BinaryHeap::new(),
+            log,
+            buffer: vec![0; READ_BYTES],
+            completed: 0,
+            failed: 0,
+            received_bytes: 0,
+        }
+    }
+
+    /// All channels start, at `start_ns` of the monotonic clock.
+    pub fn start(&mut self, start_ns: u64) {
+        let first = |(index, channel): (usize, &Channel)| {
+            Reverse((start_ns.saturating_add(channel.wait_ns(self.config)), index))
+        };
+        self.due = self.channels.iter().enumerate().map(first).collect();
+    }
+
+    /// Flows in progress.
+    pub fn active(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// When the next flow is due, monotonic; None: all channels are busy.
+    pub fn next_due_ns(&self) -> Option<u64> {
+        self.due.peek().map(|Reverse((due_ns, _))| *due_ns)
+    }
+
+    /// Begin the flows that are due at `now_ns` of the monotonic clock.
+    ///
+    /// # Errors
+    /// If the flow log cannot be written. A flow that fails at once is no error, but logged.
+    pub fn begin_due(&mut self, events: &Events, now_ns: u64) -> Result<(), Failure> {
+        while let Some(&Reverse((due_ns, index))) = self.due.peek() {
+            if due_ns > now_ns {
+                break;
+            }
+            self.due.pop();
+            self.begin(events, index)?;
+            if self.config.is_open_loop() {
+                let wait_ns = self.channels[index].wait_ns(self.config);
+                // Since the flow before was due: a late one delays none of those behind it.
+                self.due
+                    .push(Reverse((due_ns.saturating_add(wait_ns), index)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Do what a flow's socket is ready for; if that was its end, the channel goes on.
+    ///
+    /// # Errors
+    /// As of [`Population::begin_due`].
+    pub fn service(
+        &mut self,
+        events: &Events,
+        token: Token,
+        flags: EventFlags,
+    ) -> Result<(), Failure> {
+        let Some(fetch) = self.flows.get(token.slot()) else {
+            return Ok(());
+        };
+        let before = fetch.entry.received_bytes;
+        let step = fetch.advance(flags, events, token.number(), &mut self.buffer);
+        self.received_bytes += fetch.entry.received_bytes - before;
+        let outcome = match step {
+            Ok(Step::Going) => return Ok(()),
+            Ok(Step::Ended(outcome)) => outcome,
+            Err(error) if is_not_ready(&error) => return Ok(()),
+            Err(error) => Outcome::Failed(errno_name(&error)),
+        };
+        let Some(Fetch { entry, .. }) = self.flows.remove(token.slot()) else {
+            return Ok(());
+        };
+        if self.ended(entry, &outcome, token.channel())? {
+            self.begin(events, token.channel())?;
+        }
+        Ok(())
+    }
+
+    /// The run is over: log the flows in progress as cut.
+    ///
+    /// # Errors
+    /// As of [`Population::begin_due`].
+    pub fn cut(&mut self) -> Result<(), Failure> {
+        let end_ns = realtime_ns();
+        for Fetch { entry, .. } in self.flows.all() {
+            let entry = Entry { end_ns, ..*entry };
+            self.log.append(&entry, &Outcome::Cut)?;
+        }
+        self.log.flush()
+    }
+
+    /// Have the log's lines reach the file.
+    ///
+    /// # Errors
+    /// As of [`Population::begin_due`].
+    pub fn flush(&mut self) -> Result<(), Failure> {
+        self.log.flush()
+    }
+
+    /// What became of the flows so far.
+    pub fn counters(&self) -> Counters {
+        Counters {
+            t_ns: realtime_ns(),
+            flows_completed: self.completed,
+            flows_failed: self.failed,
+            active: self.flows.len(),
+            received_bytes: self.received_bytes,
+        }
+    }
+
+    fn begin(&mut self, events: &Events, index: usize) -> Result<(), Failure> {
+        let entry = self.channels[index].next(self.config, &self.sizes, realtime_ns());
+        let token = Token::new(index, self.flows.next());
+        let control = &self.config.congestion_control;
+        match Fetch::begin(entry, control, events, token.number()) {
+            Ok(fetch) => self.flows.insert(fetch),
+            Err(error) => {
+                let outcome = Outcome::Failed(errno_name(&error));
+                self.ended(entry, &outcome, index)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Log a flow that has ended; whether the channel's next one begins at once.
+    fn ended(&mut self, entry: Entry, outcome: &Outcome, index: usize) -> Result<bool, Failure> {
+        let end_ns = realtime_ns();
+        self.log.append(&Entry { end_ns, ..entry }, outcome)?;
+        let channel = &mut self.channels[index];
+        let least_ns = if *outcome == Outcome::Completed {
+            self.completed += 1;
+            channel.succeeded();
+            0
+        } else {
+            self.failed += 1;
+            channel.failed()
+        };
+        if self.config.is_open_loop() {
+            return Ok(false);
+        }
+        let wait_ns = channel.wait_ns(self.config).max(least_ns);
+        if wait_ns > 0 {
+            let due_ns = monotonic_ns().saturating_add(wait_ns);
+            self.due.push(Reverse((due_ns, index)));
+        }
+        Ok(wait_ns == 0)
+    }
+}
