@@ -14,13 +14,13 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from atoll.control.swap import Probe, Stage, StageKind, Subject, Swap
+from atoll.control.swap import Stage, StageKind, Subject, Swap
 from atoll.model.errors import LabError
 from atoll.model.flow import FlowEntry, Match
 from atoll.model.plan import Plan
 
-ProbeRunner = Callable[[Sequence[Probe]], Awaitable[None]]
-"""Sends the frames and returns when all have arrived and been answered; raises LabError naming those that have not."""
+ProbeRunner = Callable[[Stage], Awaitable[None]]
+"""Sends a stage's probes and returns when all have arrived and been answered; LabError names those that have not."""
 
 PATIENCE_S = 10.0
 """After which whoever waits for a swap is told that a switch, or the controller, stays away."""
@@ -155,7 +155,7 @@ class Swapping:
         if number == self._turn:
             await self._hooks.before_turn()
         if move.stage.kind is StageKind.PROBE:
-            await self._hooks.probe(move.stage.probes)
+            await self._hooks.probe(move.stage)
         elif move.after is not move.before:
             await self._switches.hold(move.after, otherwise=move.before)
         await asyncio.sleep(move.stage.wait_ns / 1e9)

@@ -17,9 +17,10 @@ from typing import Any, TypeVar
 from atoll.control.diff import diff
 from atoll.control.plan import make_plan
 from atoll.control.reconcile import Reconciler
-from atoll.control.swap import plan_swap
+from atoll.control.swap import Stage, Subject, plan_swap
 from atoll.experiment.changes import Change, flow_changes
 from atoll.experiment.connections import BoxConnections, Connections
+from atoll.experiment.probing import probe
 from atoll.experiment.services import BoxLine, Services
 from atoll.experiment.swaps import LiveSwap
 from atoll.model.codec import to_json
@@ -162,6 +163,11 @@ class Testbed:
         )
         await self._apply_machines(plan)
 
+        between = replace(self.experiment, latency=experiment.latency)
+
+        async def proven(stage: Stage) -> None:
+            await probe(self, stage.probes, between if stage.subject is Subject.LATENCY else experiment)
+
         def turned() -> None:
             self.plan, self.experiment = plan, experiment
 
@@ -178,7 +184,7 @@ class Testbed:
             services=self._services,
             boxes=BoxConnections(self.network, self.agent, self.netns, self._services.restart, say),
             connections=connections or Connections(),
-            probe=_unprobed,
+            probe=proven,
             turned=turned,
             tell=say,
         )
@@ -290,10 +296,6 @@ async def while_up(testbed: Testbed, work: Coroutine[Any, Any, T]) -> T:
 
 def _to_log(text: str) -> None:
     sys.stderr.write(f"keeper: {text}\n")
-
-
-async def _unprobed(_: object) -> None:
-    """No frames are sent."""
 
 
 async def _start_controller(lab: EmulatedLab, network: Network, runtime: Runtime) -> Controller:
