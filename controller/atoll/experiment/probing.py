@@ -77,17 +77,18 @@ async def probe(testbed: "Testbed", probes: Sequence[Probe], experiment: Experim
         return
     network, controller = testbed.network, testbed.controller
     held = await read_tables(controller, network)
-    known = testbed.plan.flows if testbed.plan else ()
+    known = testbed.standing.flows if testbed.standing else ()
     tables = _tables(
         network, (e for entries in held.values() for e in entries if isinstance(e, FlowEntry)), known, probes
     )
-    ways = [_way(network, asked, tables, number, each) for number, each in enumerate(probes)]
+    both = [each for each in (asked, testbed.experiment) if each is not None]
+    ways = [_way(network, both, tables, number, each) for number, each in enumerate(probes)]
     before = await counts(controller, network, (entry for way in ways for entry in way.entries))
     watch = Watch()
     machines = {way.end: None for way in ways}
     machines |= {host.name: host.address for way in ways for host in (way.src, way.dst)}
     async with watching(testbed.agent, testbed.netns, watch, machines):
-        await _send_until_seen(testbed, ways, watch, limit_ns(network, asked) / 1e9)
+        await _send_until_seen(testbed, ways, watch, max(limit_ns(network, each) for each in both) / 1e9)
     prompt = _prompt(network)
     arrived = [way for way in ways if _done(way, watch)]
     wanted = {entry for way in arrived for entry in way.entries if entry.switch in prompt}
@@ -109,9 +110,9 @@ def _tables(network: Network, held: Iterable[FlowEntry], known: Iterable[FlowEnt
     return Tables(network, entries.values(), strict=False)
 
 
-def _way(network: Network, experiment: Experiment, tables: Tables, number: int, probe: Probe) -> _Way:
+def _way(network: Network, experiments: Sequence[Experiment], tables: Tables, number: int, probe: Probe) -> _Way:
     src, dst = network.host(probe.src), network.host(probe.dst)
-    protocol = _protocol(experiment, probe, src, dst)
+    protocol = _protocol(experiments, probe, src, dst)
     match = probe.entry.match
     frame = Frame(src.address, dst.address, _tag(match), protocol)
     try:
@@ -126,13 +127,13 @@ def _way(network: Network, experiment: Experiment, tables: Tables, number: int, 
     return _Way(number, probe, src, dst, protocol, steps, end)
 
 
-def _protocol(experiment: Experiment, probe: Probe, src: Host, dst: Host) -> int:
+def _protocol(experiments: Sequence[Experiment], probe: Probe, src: Host, dst: Host) -> int:
     """What the frame carries: what the entry matches, else what its chain carries, an echo request if it can be."""
     if probe.entry.match.ip_proto is not None:
         return probe.entry.match.ip_proto
     world, island = (src, dst) if src.role.is_world else (dst, src)
     for protocol in (Protocol.ICMP, Protocol.UDP, Protocol.TCP):
-        if experiment.carrier(world.address, island.address, protocol).name == probe.chain:
+        if any(each.carrier(world.address, island.address, protocol).name == probe.chain for each in experiments):
             return protocol.number
     return OTHER
 

@@ -38,10 +38,7 @@ class Sending:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A probe, or the answer to one, that came to a machine. ``t_ns``: CLOCK_REALTIME of that machine's kernel.
-
-    ``sent_ns``: of an answer to what the machine sent itself, when it was sent.
-    """
+    """A probe, or the answer to one, that came to a machine. ``t_ns``: CLOCK_REALTIME of that machine's kernel."""
 
     machine: str
     interface: str
@@ -49,21 +46,23 @@ class Seen:
     attempt: int
     answer: bool
     t_ns: int
-    sent_ns: int | None
 
 
 class Watch:
-    """What has been seen so far, of one session."""
+    """What has been seen so far, of one session. ``sent_ns``: when hosts sent, by number and attempt."""
 
     def __init__(self) -> None:
         self.session = next(_sessions)
         self.seen: list[Seen] = []
+        self.sent_ns: dict[tuple[int, int], int] = {}
         self._news = asyncio.Event()
 
     def take(self, machine: str, line: dict[str, Any]) -> None:
         """A line of the job on a machine."""
+        if line.get("type") == "sent":
+            self.sent_ns[line["number"], line["attempt"]] = line["t_ns"]
         if line.get("type") == "seen":
-            found = (line[key] for key in ("interface", "number", "attempt", "answer", "t_ns", "sent_ns"))
+            found = (line[key] for key in ("interface", "number", "attempt", "answer", "t_ns"))
             self.seen.append(Seen(machine, *found))
             self._news.set()
 
