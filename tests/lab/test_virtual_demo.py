@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make demo-virtual` as a plain user whose machine has the packages: no root, no tun device, no network.
+
+The sandbox is such a machine: a clone that the user owns, at the place of this checkout, so that the environment and
+the binary made here count as the user's; the kernel's cache and these two are there to be read.
+"""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from atoll.rundir import RunDir
+from atoll_emulation.uml.cache import cache_directory
+from tests.lab.sandbox import NOBODY, ROOT, Sandbox, open_to_others
+
+pytestmark = [pytest.mark.virtual, pytest.mark.timeout(180)]
+
+
+def plain_users_machine(directory: Path) -> str:
+    """The shell command that makes the sandbox such a machine; ``directory`` is the user's home there."""
+    clone, cache = directory / "clone", directory / ".cache" / "atoll" / "kernel"
+    subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", ROOT, clone], check=True)
+    bring_up_to_date(clone)
+    cache.mkdir(parents=True)
+    made = {
+        ROOT / ".venv": clone / ".venv",
+        ROOT / "target/release": clone / "target/release",
+        cache_directory(): cache,
+    }
+    for place in made.values():
+        place.mkdir(parents=True, exist_ok=True)
+    owner = f"{NOBODY[0]}:{NOBODY[1]}"
+    return " && ".join(
+        (
+            f"chown -R {owner} {clone} {directory}/.cache",
+            f"find {clone} -exec touch -h -d 2000-01-01 {{}} +",  # older than what was built of the same sources
+            *(f"mount --bind {source} {place} && mount -o remount,bind,ro {place}" for source, place in made.items()),
+            f"mount --rbind {clone} {ROOT}",
+            "mount -t tmpfs none /dev/net",
+        )
+    )
+
+
+def bring_up_to_date(clone: Path) -> None:
+    """What is not committed yet is to be tried, too."""
+    listed = subprocess.run(
+        ["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    for name in filter(None, listed.split("\0")):
+        (clone / name).parent.mkdir(parents=True, exist_ok=True)
+        if (ROOT / name).exists():
+            shutil.copy2(ROOT / name, clone / name, follow_symlinks=False)
+        else:
+            (clone / name).unlink(missing_ok=True)
+
+
+def test_make_demo_virtual_needs_no_rights(tmp_path: Path) -> None:
+    """One command, and there is a valid run; the user owns it, and besides it nothing is left."""
+    open_to_others(tmp_path)
+    changed = ("git", "-C", ROOT, "status", "--short")
+    with Sandbox(tmp_path, user=NOBODY, setup=plain_users_machine(tmp_path)) as sandbox:
+        before = sandbox.run(*changed)
+        assert before.returncode == 0, before.stderr
+        done = sandbox.run("make", "-C", ROOT, "demo-virtual", "DURATION=5 s", limit_s=150)
+        sandbox.wait_clean()
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert sandbox.run(*changed).stdout == before.stdout, "runs/ is ignored, and the rest is as it was"
+    report = next(line for line in done.stdout.splitlines() if line.startswith("report: "))
+    run = tmp_path / "clone" / Path(report.removeprefix("report: ")).parent.relative_to(ROOT)
+    assert json.loads((run / "summary.json").read_text())["verdict"] == "valid"
+    assert RunDir.open(run).manifest()["host"]["root"] is False
+    assert {path.stat().st_uid for path in run.rglob("*")} == {NOBODY[0]}
