@@ -24,8 +24,8 @@ kernel: ## build the kernel for virtual time into ~/.cache; minutes, once
 	@tools/setup kernel
 	@$(BIN)/atoll kernel build
 
-demo-virtual: kernel ## run ten minutes of the demo experiment in virtual time, in less than one
-	@$(BIN)/atoll run examples/geo.yaml --on virtual --duration '600 s'
+demo-virtual: kernel ## run ten minutes of the demo experiment in virtual time, in less than one; DURATION="60 s"
+	@$(BIN)/atoll run examples/geo.yaml --on virtual --duration '$(or $(DURATION),600 s)'
 
 test: ## all tests but test-virtual's: Rust first, so that compiling disturbs no laboratory
 	@tools/setup test
@@ -34,7 +34,7 @@ test: ## all tests but test-virtual's: Rust first, so that compiling disturbs no
 	@$(BIN)/python -m pytest -m figures $(PYTEST_ARGS)
 
 test-virtual: kernel ## the tests that stand on virtual time; `make test` leaves them out
-	@$(BIN)/python -m pytest -m virtual $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m virtual $(PYTEST_ARGS)
 
 test-ryu: setup ## the tests that have Ryu as the controller's runtime; `make test` has them where `tools/ryu` was run
 	@tools/ryu
