@@ -2,7 +2,7 @@
 """Swaps, tried packet by packet on a model of the tables, in every state that a swap goes through."""
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby, product
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from atoll.control.diff import diff
 from atoll.control.swap import Stage, StageKind, Swap, plan_swap
-from atoll.control.walk import Frame, Reached, Tables
+from atoll.control.walk import Frame, Tables
 from atoll.model.errors import PlanError
 from atoll.model.experiment import Experiment
 from atoll.model.flow import FlowEntry, Match
@@ -19,12 +19,12 @@ from atoll.model.layout import Layout
 from atoll.model.network import Network, PortRef
 from atoll_apps.steering import flow_entries, steer
 from tests.property.labs import experiments, laboratories
+from tests.property.passages import path, places
 
 _quick = settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
 
-Path = tuple[tuple[str, int | None], ...]
 _Identity = tuple[str, int, Match]
 
 
@@ -70,14 +70,14 @@ def test_every_packet_sees_the_old_version_or_the_new_one_in_every_state(case: C
         states = list(_states(list(phase), table, shuffle))
         old, new = Tables(network, table.values()), Tables(network, states[-1][1])
         for start, frame in _packets(network, case):
-            allowed = [_path(model.seen(frame, start)) for model in (old, new)]
-            before, after = list(_places(old, frame, start)), list(_places(new, frame, start))
+            allowed = [path(model.seen(frame, start)) for model in (old, new)]
+            before, after = list(places(old, frame, start)), list(places(new, frame, start))
             for kind, state in states:
                 model = Tables(network, shuffle.sample(state, len(state)), strict=False)
                 gone, come = kind is StageKind.COLLECT, kind is not StageKind.INSTALL
-                assert _path(model.seen(frame, start)) in (allowed[1:] if gone else allowed if come else allowed[:1])
+                assert path(model.seen(frame, start)) in (allowed[1:] if gone else allowed if come else allowed[:1])
                 for at, carried, came_by in (*(() if gone else before), *(after if come else ())):
-                    assert _path((*came_by, *model.seen(carried, at))) in allowed
+                    assert path((*came_by, *model.seen(carried, at))) in allowed
         table = {_identity(entry): entry for entry in states[-1][1]}
     assert diff(flow_entries(network, case.new, case.swap.layout), table.values()) == ()
 
@@ -112,22 +112,3 @@ def _packets(network: Network, case: Case) -> Iterator[tuple[PortRef, Frame]]:
     for world, island, number in product(network.world_hosts, network.island_hosts, protocols):
         for src, dst in ((world, island), (island, world)):
             yield src.interface.attached, Frame(src.address, dst.address, None, number)
-
-
-def _places(model: Tables, frame: Frame, start: PortRef) -> Iterator[tuple[PortRef, Frame, tuple[Reached, ...]]]:
-    """Where the packet enters the switches, at its host and behind every box, with what it came to before."""
-    at: PortRef | None = start
-    came_by: tuple[Reached, ...] = ()
-    while at is not None:
-        yield at, frame, came_by
-        steps = [step for step in model.walk(frame, at, through_boxes=False) if isinstance(step, Reached)]
-        came_by = (*came_by, *steps)
-        onward = next((step for step in steps if step.port in model.exits), None)
-        at, frame = (model.exits[onward.port], onward.frame) if onward else (None, frame)
-
-
-def _path(seen: Iterable[Reached]) -> Path:
-    """What a packet came to, a delay box with its class; taps last: a copy may come before the packet's next box."""
-    names = [(step.name, step.frame.vlan if step.name.startswith("d") else 0) for step in seen]
-    taps = sorted(each for each in names if each[0].startswith("t"))
-    return (*(each for each in names if not each[0].startswith("t")), *taps)

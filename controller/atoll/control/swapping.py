@@ -76,13 +76,14 @@ class Hooks:
     """What is to happen around a swap's stages.
 
     ``before_turn``: before the last shift; LabError undoes the swap. ``turned``: when the last shift has been made: the
-    new version is what stands now. ``report``: told of each stage when it is over.
+    new version is what stands now. ``report``: told of each stage when it is over. ``sleep``: lets seconds pass.
     """
 
     probe: ProbeRunner
     before_turn: Callable[[], Awaitable[None]]
     turned: Callable[[], Awaitable[None]]
     report: Callable[[StageReport], None]
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
 def moves_of(old: Plan, new: Plan, swap: Swap) -> tuple[Move, ...]:
@@ -158,20 +159,20 @@ class Swapping:
             await self._hooks.probe(move.stage)
         elif move.after is not move.before:
             await self._switches.hold(move.after, otherwise=move.before)
-        await asyncio.sleep(move.stage.wait_ns / 1e9)
+        await self._hooks.sleep(move.stage.wait_ns / 1e9)
 
     async def _finish(self, move: Move) -> None:
         """A stage behind the turn: there is no other way than forward."""
         if move.after is not move.before:
             await self._reach(move.after)
-        await asyncio.sleep(move.stage.wait_ns / 1e9)
+        await self._hooks.sleep(move.stage.wait_ns / 1e9)
 
     async def _back(self, number: int) -> None:
         """Through the states passed, in reverse; what has turned to the new version comes out of it before it goes."""
         for move in reversed(self._moves[: number + 1]):
             if move.after is not move.before:
                 await self._reach(move.before)
-            await asyncio.sleep(move.stage.undo_wait_ns / 1e9)
+            await self._hooks.sleep(move.stage.undo_wait_ns / 1e9)
 
     async def _reach(self, plan: Plan) -> None:
         """Bring the switches to a plan, however long it takes until all are there."""

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Switches in memory, behind the controller's interface: every flow-mod is looked at, and any of them may go wrong."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from atoll.model.errors import LabError
+from atoll.model.flow import FlowEntry, ForeignEntry, Match
+from atoll.model.network import Network
+from atoll.model.switch import SwitchDescription, SwitchFeatures
+from atoll.openflow.client import Controller
+
+_Identity = tuple[int, Match]
+
+
+@dataclass
+class Fault:
+    """What goes wrong at a flow-mod: it is refused or ignored, its switch or the controller goes away, or any call."""
+
+    kind: str  # refused, ignored, switch, controller, call
+    at: int  # flow-mods from 0
+    away: int = 7  # requests that fail until what went away is back
+    call: Callable[[], None] | None = None
+
+
+class MemorySwitches(Controller):
+    """The switches of a network. ``look`` is called after every flow-mod; ``sent`` counts them."""
+
+    def __init__(self, network: Network, look: Callable[[], None]) -> None:
+        self.tables: dict[str, dict[_Identity, FlowEntry]] = {switch.name: {} for switch in network.switches}
+        self.sent = 0
+        self.on_event = None
+        self._names = {switch.dpid: switch.name for switch in network.switches}
+        self._look = look
+        self._fault: Fault | None = None
+        self._away: tuple[str | None, int] = None, 0  # which switch (None: all), for how many more requests
+
+    def arm(self, fault: Fault | None) -> None:
+        """Let this go wrong; flow-mods are counted from now on."""
+        self._fault, self.sent = fault, 0
+
+    @property
+    def entries(self) -> tuple[FlowEntry, ...]:
+        """What all of them hold."""
+        return tuple(entry for table in self.tables.values() for entry in table.values())
+
+    async def features(self, dpid: int) -> SwitchFeatures:
+        await self._reach(dpid)
+        return SwitchFeatures(SwitchDescription("", "", "", "", ""), ())
+
+    async def read(self, dpid: int, switch_name: str, table: int = 0) -> tuple[FlowEntry | ForeignEntry, ...]:
+        await self._reach(dpid)
+        return tuple(replace(entry, why="") for entry in self.tables[switch_name].values())
+
+    async def holds(self, dpid: int, entries: Iterable[FlowEntry], table: int = 0) -> bool:
+        await self._reach(dpid)
+        return {_essence(entry) for entry in entries} == set(map(_essence, self.tables[self._names[dpid]].values()))
+
+    async def change(
+        self, dpid: int, delete: Iterable[FlowEntry | ForeignEntry], add: Iterable[FlowEntry], table: int = 0
+    ) -> None:
+        await self._reach(dpid)
+        refused: FlowEntry | None = None
+        changes = [(entry, False) for entry in delete if isinstance(entry, FlowEntry)]
+        for entry, come in [*changes, *((entry, True) for entry in add)]:
+            fault, self.sent = self._fault, self.sent + 1
+            hit = fault is not None and fault.at == self.sent - 1
+            if fault is not None and hit:
+                if fault.kind in ("switch", "controller"):
+                    self._away = (self._names[dpid] if fault.kind == "switch" else None), fault.away
+                    await self._reach(dpid)
+                elif fault.kind == "refused":
+                    refused = entry
+                elif fault.call is not None:
+                    fault.call()
+            if not hit or (fault is not None and fault.kind == "call"):
+                self._carry_out(entry, come=come)
+            await asyncio.sleep(0)
+        if refused is not None:
+            raise LabError(f"switch {dpid} refused {refused}")
+
+    def _carry_out(self, entry: FlowEntry, *, come: bool) -> None:
+        held = self.tables[entry.switch]
+        if come:
+            held[entry.priority, entry.match] = entry
+        else:
+            held.pop((entry.priority, entry.match), None)
+        self._look()
+
+    async def _reach(self, dpid: int) -> None:
+        await asyncio.sleep(0)
+        name, left = self._away
+        if left and name in (None, self._names[dpid]):
+            self._away = name, left - 1
+            raise LabError("the controller is gone" if name is None else f"switch {dpid} is not connected")
+
+
+def _essence(entry: FlowEntry) -> FlowEntry:
+    return replace(entry, why="")
