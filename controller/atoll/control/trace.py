@@ -32,6 +32,7 @@ class Hop:
 
     kind: HopKind
     name: str
+    switch: str
     port: int  # of the switch: by which it comes in, or leaves for what is attached there
     vlan: int | None
     note: str  # the entry's reason; of a box, what it is
@@ -86,12 +87,17 @@ def trace_text(found: Trace) -> str:
 
 def _rows(found: Trace) -> Iterator[tuple[str, ...]]:
     for hop in found.hops:
-        on_switch = hop.kind in (HopKind.SWITCH, HopKind.DROP)
-        name = f"{hop.name}/{hop.port}" if on_switch else f"  {hop.name}"
-        tag = "untagged" if hop.vlan is None else f"VLAN {hop.vlan}"
-        does = describe_actions(hop.entry.actions) if hop.entry else "drop" if on_switch else ""
-        delay = str(Duration(hop.delay_ns)) if hop.delay_ns else ""
-        yield name, hop.kind.value, tag, delay or does, hop.note
+        yield (*hop_words(hop), hop.note)
+
+
+def hop_words(hop: Hop) -> tuple[str, str, str, str]:
+    """A hop in words: where, what it is, the tag, what it does to the packet."""
+    on_switch = hop.kind in (HopKind.SWITCH, HopKind.DROP)
+    name = f"{hop.name}/{hop.port}" if on_switch else f"  {hop.name}"
+    tag = "untagged" if hop.vlan is None else f"VLAN {hop.vlan}"
+    does = describe_actions(hop.entry.actions) if hop.entry else "drop" if on_switch else ""
+    delay = str(Duration(hop.delay_ns)) if hop.delay_ns else ""
+    return name, hop.kind.value, tag, delay or does
 
 
 def _host(network: Network, name: str) -> Host:
@@ -106,13 +112,13 @@ def _hop(network: Network, experiment: Experiment, step: Step, *, to_island: boo
         dropped = step.entry is None or not step.entry.actions
         kind = HopKind.DROP if dropped else HopKind.SWITCH
         note = step.entry.why if step.entry else "no entry matches"
-        return Hop(kind, step.at.switch, step.at.port, step.frame.vlan, note, entry=step.entry)
+        return Hop(kind, step.at.switch, step.at.switch, step.at.port, step.frame.vlan, note, entry=step.entry)
     return _reached(network, experiment, step, to_island=to_island)
 
 
 def _reached(network: Network, experiment: Experiment, step: Reached, *, to_island: bool) -> Hop:
     def hop(kind: HopKind, note: str, delay_ns: int = 0) -> Hop:
-        return Hop(kind, step.name, step.port.port, step.frame.vlan, note, delay_ns)
+        return Hop(kind, step.name, step.port.switch, step.port.port, step.frame.vlan, note, delay_ns)
 
     delays = {box.name: box for box in network.delay_boxes}
     boxes = {box.name: box for box in network.boxes}

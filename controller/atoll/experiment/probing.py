@@ -16,7 +16,7 @@ from atoll.control.apply import read_tables
 from atoll.control.cover import limit_ns
 from atoll.control.swap import Probe
 from atoll.control.walk import Frame, Matched, Reached, Step, Tables
-from atoll.experiment.counting import Counts, counted, counts, how_far, named
+from atoll.experiment.counting import Counts, counted, counts, how_far, named, prompt_switches
 from atoll.experiment.watching import Watch, watching
 from atoll.model.errors import LabError, PlanError
 from atoll.model.experiment import Experiment, Protocol
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 # A link may lose a probe, a full queue refuse it: a good path is not to fail for that.
 ATTEMPTS = 6
 INTERVAL_S = 0.2
-
-_SLOW_COUNTERS = ("procurve",)  # drivers whose hardware tells its counts every 20 s: there arrival is the proof
 
 
 @dataclass(slots=True)
@@ -89,7 +87,7 @@ async def probe(testbed: "Testbed", probes: Sequence[Probe], experiment: Experim
     machines |= {host.name: host.address for way in ways for host in (way.src, way.dst)}
     async with watching(testbed.agent, testbed.netns, watch, machines):
         await _send_until_seen(testbed, ways, watch, max(limit_ns(network, each) for each in both) / 1e9)
-    prompt = _prompt(network)
+    prompt = prompt_switches(network)
     arrived = [way for way in ways if _done(way, watch)]
     wanted = {entry for way in arrived for entry in way.entries if entry.switch in prompt}
     rises = await counted(controller, network, before, wanted)
@@ -170,11 +168,6 @@ async def _send(testbed: "Testbed", ways: Iterable[_Way], session: int, attempt:
 def _done(way: _Way, watch: Watch) -> bool:
     seen = way.number in watch.arrived(way.end, answer=False)
     return seen and (not way.answered or way.number in watch.arrived(way.src.name, answer=True))
-
-
-def _prompt(network: Network) -> frozenset[str]:
-    """The switches whose counters tell at once."""
-    return frozenset(switch.name for switch in network.switches if not switch.driver.startswith(_SLOW_COUNTERS))
 
 
 def _judge(network: Network, way: _Way, watch: Watch, rises: Counts, prompt: Collection[str]) -> str | None:
