@@ -2,13 +2,16 @@
 """A host agent as seen by whoever started it: requests with answers, and the jobs it runs.
 
 The agent is one process (``atoll-host agent``) behind a byte stream: a child of ours, or of a command that
-reaches it (``nsenter ... --`` into an emulated lab). When the stream ends, so does everything it started.
+reaches it (``nsenter ... --`` into an emulated lab), or the far end of an SSH channel (``remote``). When the stream
+ends, so does everything it started. A stream over a network can also fall silent: there both sides say every second
+that they are there, and each ends the stream when it has heard nothing for some seconds.
 """
 
 import asyncio
 import itertools
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ from atoll.model.codec import to_json
 from atoll.model.errors import LabError
 from atoll.model.plan import HostSettings
 from atoll_hosts.job import Exit, Job, OnLine
-from atoll_hosts.lines import LineProcess
+from atoll_hosts.lines import LineProcess, LineStream
 
 PROTOCOL = 1
 
@@ -26,21 +29,30 @@ _HELLO_TIMEOUT_S = 10.0
 # The agent needs a second at most for its jobs, a moment for its settings.
 _CLOSE_TIMEOUT_S = 10.0
 
-__all__ = ["Agent", "Exit", "Job"]
+_BEAT_EVERY_S = 1.0
+
+OpenStream = Callable[[Callable[[bytes], None], int], Awaitable[LineStream]]
+"""Opens the stream to an agent; it gets what takes each line, and the longest line there may be. Raises LabError."""
+
+__all__ = ["PROTOCOL", "Agent", "Exit", "Job", "OpenStream"]
 
 
 class Agent:
-    """A running agent. Get one with :meth:`start`, end it with :meth:`close`."""
+    """A running agent. Get one with :meth:`start` or :meth:`over`, end it with :meth:`close`."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "the agent") -> None:
+        self.name = name
+        """What messages call it."""
         self.closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Done, with the reason, when the agent has ended, asked to or not."""
-        self._process = LineProcess(self._take_line, _LONGEST_MESSAGE)
-        self._watcher: asyncio.Task[None] | None = None
+        self._stream: LineStream | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._jobs: dict[str, Job] = {}
         self._closing = False
+        self._heard_s = time.monotonic()
+        self._why: str | None = None  # ended by us, because
         self._hello: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
 
     @classmethod
@@ -51,28 +63,50 @@ class Agent:
         """
         command = [*prefix, str(binary), "agent"]
         agent = cls()
-        try:
-            await agent._process.start(command)
-        except OSError as error:
-            msg = f"the agent cannot be started: {command[0]}: {error.strerror}"
-            raise LabError(msg) from error
-        agent._watcher = asyncio.create_task(agent._watch())
+
+        async def open_process(on_line: Callable[[bytes], None], longest: int) -> LineStream:
+            process = LineProcess(on_line, longest)
+            try:
+                await process.start(command)
+            except OSError as error:
+                raise LabError(f"the agent cannot be started: {command[0]}: {error.strerror}") from error
+            return process
+
+        await agent._open(open_process, f"{binary}", "build both from one revision (`make setup`)")
+        return agent
+
+    @classmethod
+    async def over(cls, open_stream: OpenStream, name: str, *, silence_s: float, remedy: str) -> "Agent":
+        """The agent at the far end of a stream over a network, once it has greeted.
+
+        ``name``: of its machine. ``silence_s``: how long it may say nothing. ``remedy``: what to do when it speaks
+        another version of the protocol. Raises LabError.
+        """
+        agent = cls(f"{name}'s agent")
+        await agent._open(open_stream, f"{name}: its atoll-host", remedy)
+        agent._tasks.append(asyncio.create_task(agent._beat(silence_s)))
+        return agent
+
+    async def _open(self, open_stream: OpenStream, what: str, remedy: str) -> None:
+        self._stream = await open_stream(self._take_line, _LONGEST_MESSAGE)
+        self._tasks.append(asyncio.create_task(self._watch(self._stream)))
         try:
             async with asyncio.timeout(_HELLO_TIMEOUT_S):
-                hello = await asyncio.shield(agent._hello)
+                hello = await asyncio.shield(self._hello)
         except TimeoutError:
-            await agent.close()
-            msg = f"the agent said nothing within {_HELLO_TIMEOUT_S:g} s ({' '.join(command)})"
-            raise LabError(msg) from None
+            await self.close()
+            raise LabError(f"{self.name} said nothing within {_HELLO_TIMEOUT_S:g} s ({what})") from None
         except BaseException:
-            await agent.close()
+            await self.close()
             raise
         if hello.get("protocol") != PROTOCOL:
-            await agent.close()
-            spoken = hello.get("protocol")
-            msg = f"{binary} speaks protocol {spoken}, this is {PROTOCOL}: build both from one revision (`make setup`)"
-            raise LabError(msg)
-        return agent
+            await self.close()
+            raise LabError(f"{what} speaks protocol {hello.get('protocol')}, this is {PROTOCOL}: {remedy}")
+
+    @property
+    def hello(self) -> dict[str, Any]:
+        """What it greeted with: ``protocol``, ``version``, ``pid``, ``arch``."""
+        return self._hello.result()
 
     # Requests
 
@@ -84,7 +118,7 @@ class Agent:
         answer = self._waiting[number] = asyncio.get_running_loop().create_future()
         message = json.dumps({"id": number, "op": op, **fields}, separators=(",", ":"))
         try:
-            self._process.write(message.encode() + b"\n")
+            self._write(message)
             return await answer
         finally:
             del self._waiting[number]
@@ -147,31 +181,56 @@ class Agent:
         answer = await self.request("read", netns=netns, sysctls=list(sysctls), interfaces=list(interfaces))
         return {part: answer[part] for part in ("sysctls", "offloads", "counters")}
 
+    async def describe(self) -> dict[str, Any]:
+        """What the machine is and has (docs/contracts.md, "Agent")."""
+        return await self.request("describe")
+
     async def close(self) -> None:
         """End the agent: it stops its jobs and undoes its settings. Idempotent; kills it when it takes too long."""
         self._closing = True
-        self._process.close_input()
+        if self._stream is None:
+            return
+        self._stream.close_input()
         try:
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                 await asyncio.shield(self.closed)
         except TimeoutError:
-            self._process.kill()
+            self._stream.kill()
             await asyncio.shield(self.closed)
 
     # The stream
 
+    def _write(self, message: str) -> None:
+        if self._stream is not None:
+            self._stream.write(message.encode() + b"\n")
+
     def _take_line(self, line: bytes) -> None:
         """Every line of the agent; ValueError and KeyError end it."""
+        self._heard_s = time.monotonic()
         self._take(json.loads(line))
 
-    async def _watch(self) -> None:
-        status = await self._process.wait()
-        if self._process.broken is not None:
-            reason = f"the agent's stream broke: {self._process.broken}"
+    async def _beat(self, silence_s: float) -> None:
+        """Say every second that we are there; end the stream when the agent has not for ``silence_s``."""
+        while not self.closed.done():
+            self._write('{"op":"beat"}')
+            await asyncio.sleep(_BEAT_EVERY_S)
+            if time.monotonic() - self._heard_s > silence_s and self._stream is not None:
+                self._why = f"{self.name} has been silent for {silence_s:g} s"
+                self._stream.kill()
+                return
+
+    async def _watch(self, stream: LineStream) -> None:
+        ended = await stream.wait()
+        if self._why is not None:
+            reason = self._why
+        elif stream.broken is not None:
+            reason = f"the stream of {self.name} broke: {stream.broken}"
         elif self._closing:
-            reason = "the agent was closed"
+            reason = f"{self.name} was closed"
+        elif not self._hello.done():
+            reason = f"{self.name} did not start: {ended}"
         else:
-            reason = f"the agent died ({_status_text(status)})"
+            reason = f"{self.name} died ({ended})"
         self._end(reason)
 
     def _take(self, message: dict[str, Any]) -> None:
@@ -184,6 +243,8 @@ class Agent:
                     job.take_exit(Exit(message["code"], message["signal"]))
             case "answer":
                 self._take_answer(message)
+            case "beat":
+                pass
             case "hello":
                 self._hello.set_result(message)
             case unknown:
@@ -213,8 +274,4 @@ class Agent:
         self._jobs.clear()
 
     def _death(self) -> LabError:
-        return LabError(self.closed.result() if self.closed.done() else "the agent is being closed")
-
-
-def _status_text(status: int) -> str:
-    return f"signal {-status}" if status < 0 else f"exit status {status}"
+        return LabError(self.closed.result() if self.closed.done() else f"{self.name} is being closed")

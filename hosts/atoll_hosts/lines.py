@@ -1,23 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A child process that is spoken to in lines and answers in lines."""
+"""Streams that are spoken to in lines and answer in lines: a child process here, others elsewhere (``ssh``)."""
 
 import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 _READ_BYTES = 1 << 16  # a pipe's capacity
 
 
-class LineProcess:
-    """Hands on every line of the process' standard output in that turn of the event loop which reads it.
+class LineStream(Protocol):
+    """A program that hears lines and says lines, wherever it runs."""
 
-    asyncio's streams take three turns for it, and memory of the kernel's each time: fifteen system calls instead of
-    five. An agent says thirty lines a second, and in virtual time system calls are what costs.
-    """
+    @property
+    def broken(self) -> Exception | None:
+        """What it said that could not be understood, if that ended it."""
+        ...
+
+    def write(self, line: bytes) -> None:
+        """Send a line, newline included. A program that is gone does not hear it (see :meth:`wait`)."""
+        ...
+
+    def close_input(self) -> None:
+        """End its standard input, when what was written is through."""
+        ...
+
+    def kill(self) -> None:
+        """End it, or at least the stream, at once; harmless when it has ended."""
+        ...
+
+    async def wait(self) -> str:
+        """Wait until it has ended and all its output was read; how it ended, in words."""
+        ...
+
+
+class LineCutter:
+    """Cuts chunks at newlines and hands on each line in the turn of the event loop that brought it."""
 
     def __init__(self, on_line: Callable[[bytes], None], longest: int) -> None:
-        """``on_line`` may raise ValueError or KeyError: the process is killed, and ``broken`` says why.
+        """``on_line`` may raise ValueError or KeyError: ``broken`` then says why, and nothing more is handed on.
 
         So it is when a line has more than ``longest`` bytes.
         """
@@ -25,10 +47,44 @@ class LineProcess:
         self._on_line = on_line
         self._longest = longest
         self._partial = bytearray()
+
+    def take(self, data: bytes) -> None:
+        """The next chunk."""
+        if self.broken is not None:
+            return
+        first, newline, others = data.partition(b"\n")
+        self._partial += first
+        try:
+            if newline:
+                *lines, rest = others.split(b"\n")
+                for line in (bytes(self._partial), *lines):
+                    self._on_line(line)
+                self._partial = bytearray(rest)
+        except (ValueError, KeyError) as error:
+            self.broken = error
+        if len(self._partial) > self._longest:
+            self.broken = ValueError(f"a line of more than {self._longest} bytes")
+
+
+class LineProcess:
+    """Hands on every line of a child process' standard output in that turn of the event loop which reads it.
+
+    asyncio's streams take three turns for it, and memory of the kernel's each time: fifteen system calls instead of
+    five. An agent says thirty lines a second, and in virtual time system calls are what costs.
+    """
+
+    def __init__(self, on_line: Callable[[bytes], None], longest: int) -> None:
+        """As :class:`LineCutter`; what breaks the stream kills the process."""
+        self._cutter = LineCutter(on_line, longest)
         self._loop = asyncio.get_running_loop()
         self._output_ended: asyncio.Future[None] = self._loop.create_future()
         self._output = -1
         self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def broken(self) -> Exception | None:
+        """What it said that could not be understood, if that ended it."""
+        return self._cutter.broken
 
     async def start(self, command: Sequence[str]) -> None:
         """Start it in a session of its own, so that Ctrl-C is not for it. Raises OSError."""
@@ -62,40 +118,25 @@ class LineProcess:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
 
-    async def wait(self) -> int:
-        """Wait until it has ended and all its output was read: its exit status, negative for a signal.
+    async def wait(self) -> str:
+        """Wait until it has ended and all its output was read: its exit status or signal, in words.
 
         Only for a process that was started.
         """
         await asyncio.shield(self._output_ended)
-        return await self._process.wait() if self._process is not None else 0
+        status = await self._process.wait() if self._process is not None else 0
+        return f"signal {-status}" if status < 0 else f"exit status {status}"
 
     def _read(self) -> None:
         try:
             data = os.read(self._output, _READ_BYTES)
         except BlockingIOError:
             return
-        if data and self.broken is None:
-            self._take(data)
-        elif not data:
+        if data:
+            self._cutter.take(data)
+            if self._cutter.broken is not None:
+                self.kill()
+        else:
             self._loop.remove_reader(self._output)
             os.close(self._output)
             self._output_ended.set_result(None)
-
-    def _take(self, data: bytes) -> None:
-        first, newline, others = data.partition(b"\n")
-        self._partial += first
-        try:
-            if newline:
-                *lines, rest = others.split(b"\n")
-                for line in (bytes(self._partial), *lines):
-                    self._on_line(line)
-                self._partial = bytearray(rest)
-        except (ValueError, KeyError) as error:
-            self._break(error)
-        if len(self._partial) > self._longest:
-            self._break(ValueError(f"a line of more than {self._longest} bytes"))
-
-    def _break(self, error: Exception) -> None:
-        self.broken = error
-        self.kill()

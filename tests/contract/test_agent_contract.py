@@ -5,6 +5,7 @@ The agent's Rust tests read the same file; here both sides talk to each other an
 """
 
 import json
+import os
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,6 +60,13 @@ async def test_client_and_agent_speak_as_the_contract_shows(project: Path, tmp_p
     await echo.send({"op": "mark", "id": 1})
     await echo.stop()
     await echo.wait()
+    for operation in ("describe", "clock", "claim", "spool", "files", "discard"):
+        words = {"name": f"contract-{os.getpid()}", "owner": "a test"}
+        fields = {"claim": ("owner",), "spool": ("name",), "files": ("name",), "discard": ("name",)}.get(operation, ())
+        await agent.request(operation, **{field: words[field] for field in fields})
+        if operation == "spool":
+            Path(f"/var/tmp/atoll-{os.geteuid()}/{words['name']}/captures/world.pcap").touch()
+    agent._write('{"op":"beat"}')
     await agent.close()
 
     asked_shapes = {message["op"]: shape(message) for message in map(json.loads, asked.read_text().splitlines())}

@@ -195,7 +195,7 @@ async def test_killing_the_agent_kills_its_jobs_and_fails_all_who_wait() -> None
     """The kernel does the first, the client the second."""
     agent = await Agent.start([], find_binary())
     job = await agent.start_job("sleeper", ["sleep", "1000"])
-    agent._process.kill()
+    agent._stream.kill()
     with pytest.raises(LabError, match=r"sleeper: the agent died \(signal 9\)"):
         await job.wait()
     with pytest.raises(LabError, match="the agent died"):

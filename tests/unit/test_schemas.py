@@ -68,12 +68,13 @@ def test_an_editor_refuses_what_the_loader_refuses(project, path, wrong):
 
 
 def test_every_key_is_described_in_the_schema_and_in_the_documentation(project):
-    documentation = (project / "docs/descriptions.md").read_text(encoding="utf-8")
+    pages = [(project / page).read_text(encoding="utf-8") for page in ("docs/descriptions.md", "docs/hardware.md")]
+    documentation = "\n".join(pages)
     for model in all_models():
         for name, field in model.model_fields.items():
             key = field.alias or name
             assert field.description, f"{model.__name__}.{key} has no description"
-            assert f"`{key}`" in documentation, f"docs/descriptions.md does not mention `{key}` of {model.__name__}"
+            assert f"`{key}`" in documentation, f"the documentation does not mention `{key}` of {model.__name__}"
 
 
 def test_every_required_top_level_key_has_a_stand_in_and_all_have_examples():

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from atoll.cli.hosts import hosts
 from atoll.cli.kernel import kernel
 from atoll.cli.link import link
 from atoll.cli.options import PlainArguments, whole
@@ -31,6 +32,7 @@ app = typer.Typer(
 app.add_typer(traces, name="traces")
 app.add_typer(link, name="link")
 app.add_typer(kernel, name="kernel")
+app.add_typer(hosts, name="hosts")
 app.add_typer(switches, name="switches")
 
 LabFile = Annotated[Path, typer.Argument(help="lab.yaml, or an experiment.yaml (its lab is used)", metavar="FILE")]
@@ -52,6 +54,13 @@ Boxes = Annotated[
 Speaker = Annotated[
     Runtime | None,
     typer.Option("--runtime", help="the framework that speaks OpenFlow: os-ken, or ryu where `tools/ryu` has put it"),
+]
+Listen = Annotated[
+    str | None,
+    typer.Option(
+        help="also serve the API on this TCP port, to who has the token; without a host, to this machine only",
+        metavar="[HOST:]PORT",
+    ),
 ]
 Seed = Annotated[int | None, whole("--seed", "instead of the experiment's seed", 0, 2**63 - 1)]
 Settings = Annotated[
@@ -146,6 +155,7 @@ def up(
     on: Place = "mininet",
     backend: Boxes = None,
     runtime: Speaker = None,
+    listen: Listen = None,
     json: Json = False,
 ) -> None:
     """Bring the lab up and leave it up; an experiment is applied to it as well."""
@@ -154,7 +164,7 @@ def up(
 
     boxes = place_backend(on, backend)
     refuse(on == VIRTUAL, "up --on virtual: a virtual lab lives for one run: `atoll run EXPERIMENT --on virtual`")
-    raise typer.Exit(bring_up(file, boxes, runtime, as_json=json))
+    raise typer.Exit(bring_up(file, boxes, runtime, listen, as_json=json))
 
 
 @app.command(epilog="Example: atoll apply examples/meo.yaml --dry-run")
@@ -192,6 +202,7 @@ def run(
     runs: Annotated[Path, typer.Option(help="directory the run directories go to")] = Path("runs"),
     backend: Boxes = None,
     runtime: Speaker = None,
+    listen: Listen = None,
     keep: Annotated[bool, typer.Option("--keep", help="leave the lab up afterwards")] = False,
     no_analysis: Annotated[
         bool, typer.Option("--no-analysis", help="measure only; `atoll report` makes tables and report later")
@@ -210,6 +221,7 @@ def run(
     boxes = place_backend(on, backend)
     refuse(verify_repeat and on != VIRTUAL, f"--verify-repeat: a run --on {on} never repeats itself; use --on virtual")
     refuse(verify_repeat and no_analysis, "--verify-repeat compares what --no-analysis leaves out; choose one")
+    refuse(listen is not None and on == VIRTUAL, "--listen: in virtual time there is nobody to ask; use --on mininet")
     refuse(keep and on == VIRTUAL, "--keep: a virtual lab lives for one run; use --on mininet")
     refuse(
         runtime not in (None, Runtime.OS_KEN) and on == VIRTUAL,
@@ -221,9 +233,21 @@ def run(
 
         code = run_in_virtual_time(described, runs, boxes, analyse=not no_analysis, twice=verify_repeat, as_json=json)
     else:
+        from atoll.cli.load import settings_with
         from atoll.cli.run import run_experiment
+        from atoll.keeper.client import Description
 
-        code = run_experiment(described, runs, boxes, runtime, keep=keep, analyse=not no_analysis, as_json=json)
+        code = run_experiment(
+            described,
+            Description(experiment, tuple(settings_with(described[1], seed, duration, settings or ()))),
+            runs,
+            boxes,
+            runtime,
+            listen,
+            keep=keep,
+            analyse=not no_analysis,
+            as_json=json,
+        )
     raise typer.Exit(code)
 
 

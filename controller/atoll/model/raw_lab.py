@@ -20,6 +20,7 @@ Rtt = Annotated[Duration, Between(Duration, "0 ms", "60 s")]
 Jitter = Annotated[Duration, Between(Duration, "0 ms", "30 s")]
 
 
+Driver = Literal["ovs", "procurve-v1", "procurve-v2", "procurve-v3"]
 Argv = Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=64)]
 
 
@@ -34,9 +35,7 @@ class RawSwitch(Raw):
     """An OpenFlow switch."""
 
     dpid: int = Field(ge=1, le=2**64 - 1, description="Datapath id, unique in the lab.", examples=[1])
-    driver: Literal["ovs", "procurve-v1", "procurve-v2", "procurve-v3"] = Field(
-        description="Capability profile in switch-configs.", examples=["ovs"]
-    )
+    driver: Driver = Field(description="Capability profile in switch-configs.", examples=["ovs"])
 
 
 class RawTrunk(Raw):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON Schemas of both descriptions, for editors. The committed files lie in ``schemas/``.
+"""JSON Schemas of the descriptions, for editors. The committed files lie in ``schemas/``.
 
 ``python -m atoll.model.schema`` writes them anew; a test fails when they are out of date. A schema says what can be
 said of one file alone: ``atoll check`` finds more.
@@ -14,13 +14,18 @@ from ruamel.yaml import YAML
 
 from atoll.model.raw import Raw
 from atoll.model.raw_experiment import RawExperiment
+from atoll.model.raw_inventory import RawInventory
 from atoll.model.raw_lab import RawLab
 from atoll.model.units import Duration, Rate, Size
 
 FOLDER = Path(__file__).parent / "schemas"
 _YAML: Any = YAML(typ="safe", pure=True)
 _BY_NAME = ("properties", "$defs")  # keys there are names, and "title" could be one
-SCHEMAS: dict[str, type[Raw]] = {"lab.schema.json": RawLab, "experiment.schema.json": RawExperiment}
+SCHEMAS: dict[str, type[Raw]] = {
+    "lab.schema.json": RawLab,
+    "experiment.schema.json": RawExperiment,
+    "inventory.schema.json": RawInventory,
+}
 
 
 class _Generator(GenerateJsonSchema):

@@ -12,6 +12,7 @@ use clap::{Parser, Subcommand};
 use std::error::Error;
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
+use std::time::Duration;
 
 #[derive(Parser)]
 #[command(name = "atoll-host", version, about, long_about = None)]
@@ -23,7 +24,11 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Start, watch and stop jobs on this host, told by JSON lines on standard input
-    Agent,
+    Agent {
+        /// Of a stream over a network: end everything when nothing was heard for so many seconds
+        #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(2..=3600))]
+        silence: Option<u64>,
+    },
     /// Satellite link between two interfaces (configuration on standard input)
     Link,
     /// Delay box: one latency class per VLAN id (configuration on standard input)
@@ -62,7 +67,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
-        Command::Agent => agent::run(),
+        Command::Agent { silence } => agent::run(silence.map(Duration::from_secs)),
         Command::Link => link_engine::run_link(),
         Command::Delay => link_engine::run_delay(),
         Command::Tc => link_tc::run(),

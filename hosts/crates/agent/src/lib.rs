@@ -17,27 +17,33 @@
 //! [`apply`] carries it out and takes it back.
 
 mod apply;
+mod claim;
 mod error;
 mod family;
+mod heartbeat;
 mod host;
 mod job;
 mod lines;
+mod machine;
 mod namespace;
 mod offloads;
 mod output;
 mod programs;
 mod protocol;
 mod signals;
+mod spool;
 mod supervisor;
 mod sysctl;
 
 pub use error::AgentError;
+use std::time::Duration;
 
-/// `atoll-host agent`: serve requests until standard input ends, then leave nothing behind.
+/// `atoll-host agent`: serve requests until standard input ends, or says nothing for `silence`, then leave nothing
+/// behind.
 ///
 /// # Errors
 /// A message for the user when the agent cannot begin; failed requests are answered instead.
-pub fn run() -> Result<(), Box<dyn std::error::Error>> {
-    supervisor::Supervisor::new()?.serve()?;
+pub fn run(silence: Option<Duration>) -> Result<(), Box<dyn std::error::Error>> {
+    supervisor::Supervisor::new(silence)?.serve()?;
     Ok(())
 }

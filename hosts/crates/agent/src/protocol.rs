@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 
+/// The version of this protocol; both sides must speak the same.
+pub const PROTOCOL: u32 = 1;
+
 /// One request: its number, and what to do (or why that could not be understood).
 #[derive(Debug)]
 pub struct Request {
@@ -91,6 +94,32 @@ pub enum Operation {
         #[serde(default)]
         interfaces: Vec<String>,
     },
+    /// Somebody is still there; not answered.
+    Beat,
+    /// Take this machine for oneself until the stream ends.
+    Claim {
+        /// Who that is, in words.
+        owner: String,
+    },
+    /// What the machine is and has.
+    Describe,
+    /// What the machine's clock says.
+    Clock,
+    /// Make the directory that a run's files go to.
+    Spool {
+        /// The run's name.
+        name: String,
+    },
+    /// Which files a run has left.
+    Files {
+        /// The run's name.
+        name: String,
+    },
+    /// Delete a run's directory.
+    Discard {
+        /// The run's name.
+        name: String,
+    },
 }
 
 /// A job to start.
@@ -144,7 +173,11 @@ pub enum Message<'a> {
         version: &'a str,
         /// The agent's process id.
         pid: u32,
+        /// Of the machine that the program was built for, such as `x86_64`.
+        arch: &'a str,
     },
+    /// Still there: sent every second by an agent that expects the same.
+    Beat,
     /// A line of a job's output. Bytes that are not UTF-8 become U+FFFD.
     Line {
         /// The job's name.
@@ -213,10 +246,12 @@ mod tests {
         let one = Value::from(6);
         let said = [
             Message::Hello {
-                protocol: 1,
+                protocol: PROTOCOL,
                 version: "0.1.0",
                 pid: 12,
+                arch: "x86_64",
             },
+            Message::Beat,
             Message::Line {
                 job: "serve-w1",
                 stream: "stdout",

@@ -3,14 +3,18 @@
 
 use crate::AgentError;
 use crate::apply::{self, Applied};
+use crate::claim::Claim;
 use crate::family;
+use crate::heartbeat::Heartbeat;
 use crate::host::HostSettings;
 use crate::job::{Job, StreamEnded};
 use crate::lines::LineSplitter;
+use crate::machine;
 use crate::namespace::Namespace;
 use crate::output::Output;
-use crate::protocol::{Message, Operation, Request, StartJob};
+use crate::protocol::{Message, Operation, PROTOCOL, Request, StartJob};
 use crate::signals;
+use crate::spool;
 use crate::sysctl;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -45,6 +49,12 @@ pub struct Supervisor {
     hosts: BTreeMap<String, Applied>,
     /// Once closing: when to give up on jobs that even KILL does not end (blocked in a driver).
     give_up_at: Option<Instant>,
+    /// Sysctls written on request: put back when the stream ends.
+    sysctls: sysctl::Written,
+    /// Of a stream over a network.
+    heartbeat: Option<Heartbeat>,
+    /// The machine, taken.
+    claim: Option<Claim>,
 }
 
 /// A descriptor that poll found ready.
@@ -59,8 +69,8 @@ enum Ready {
 }
 
 impl Supervisor {
-    /// Become the parent of whatever jobs leave behind.
-    pub fn new() -> Result<Self, AgentError> {
+    /// Become the parent of whatever jobs leave behind. `silence`: how long the stream may say nothing; none: for ever.
+    pub fn new(silence: Option<Duration>) -> Result<Self, AgentError> {
         let end_requested = netio::termination::requests()?;
         netio::process::set_child_subreaper()?;
         Ok(Self {
@@ -71,15 +81,19 @@ impl Supervisor {
             remains: Vec::new(),
             hosts: BTreeMap::new(),
             give_up_at: None,
+            sysctls: sysctl::Written::default(),
+            heartbeat: silence.map(|limit| Heartbeat::new(limit, Instant::now())),
+            claim: None,
         })
     }
 
     /// Serve until standard input ends, nobody reads standard output any more, or a signal says so.
     pub fn serve(mut self) -> Result<(), AgentError> {
         self.output.say(&Message::Hello {
-            protocol: 1,
+            protocol: PROTOCOL,
             version: env!("CARGO_PKG_VERSION"),
             pid: std::process::id(),
+            arch: std::env::consts::ARCH,
         });
         let outcome = self.watch();
         self.leave_nothing();
@@ -93,6 +107,7 @@ impl Supervisor {
                 self.handle(ready)?;
             }
             self.kill_overdue()?;
+            self.beat();
             if self.output.reader_gone() {
                 self.close();
             }
@@ -203,11 +218,17 @@ impl Supervisor {
             self.close();
             return Ok(());
         }
+        if let Some(heartbeat) = &mut self.heartbeat {
+            heartbeat.heard(Instant::now());
+        }
         let mut lines = Vec::new();
         self.requests
             .feed(&chunk[..count], |line| lines.push(line.to_vec()));
         for line in lines.iter().filter(|line| !line.trim_ascii().is_empty()) {
             let Request { id, operation } = Request::parse(line);
+            if matches!(operation, Ok(Operation::Beat)) {
+                continue;
+            }
             let outcome = operation.and_then(|operation| self.perform(operation));
             let (ok, error, fields) = match outcome {
                 Ok(fields) => (true, None, fields),
@@ -255,14 +276,29 @@ impl Supervisor {
                 Ok(Map::new())
             }
             Operation::Sysctl { netns, sysctls } => {
-                let was = Namespace::open(netns.as_deref())?.run(|| sysctl::write_all(&sysctls))?;
-                Ok(answer("was", json!(was)))
+                let namespace = Namespace::open(netns.as_deref())?;
+                let was = namespace.run(|| sysctl::write_all(&sysctls))?;
+                let answered = answer("was", json!(was));
+                self.sysctls.note(netns, namespace, was);
+                Ok(answered)
             }
             Operation::Read {
                 netns,
                 sysctls,
                 interfaces,
             } => Namespace::open(netns.as_deref())?.run(|| apply::read(&sysctls, &interfaces)),
+            Operation::Beat => Ok(Map::new()),
+            Operation::Claim { owner } => {
+                if self.claim.is_none() {
+                    self.claim = Some(Claim::take(&owner)?);
+                }
+                Ok(Map::new())
+            }
+            Operation::Describe => machine::describe(),
+            Operation::Clock => Ok(answer("t_ns", machine::clock_ns().into())),
+            Operation::Spool { name } => Ok(answer("path", json!(spool::make(&name)?))),
+            Operation::Files { name } => Ok(answer("spool", spool::files(&name)?)),
+            Operation::Discard { name } => spool::discard(&name).map(|()| Map::new()),
         }
     }
 
@@ -344,7 +380,13 @@ impl Supervisor {
     fn time_to_next_kill(&self) -> Option<Timespec> {
         let jobs = self.jobs.iter().filter_map(|job| job.kill_at);
         let groups = self.remains.iter().map(|(_, at)| *at);
-        let next = jobs.chain(groups).chain(self.give_up_at).min()?;
+        let beat = self.heartbeat.as_ref().map(Heartbeat::wake_at);
+        let beat = beat.filter(|_| self.give_up_at.is_none());
+        let next = jobs
+            .chain(groups)
+            .chain(self.give_up_at)
+            .chain(beat)
+            .min()?;
         let left = next.saturating_duration_since(Instant::now());
         let left = if self.remains.is_empty() {
             left
@@ -377,6 +419,21 @@ impl Supervisor {
         Ok(())
     }
 
+    /// Say that we are there; end everything when nobody else has been for too long.
+    fn beat(&mut self) {
+        let now = Instant::now();
+        let Some(heartbeat) = &mut self.heartbeat else {
+            return;
+        };
+        let silent = heartbeat.is_silent(now);
+        if heartbeat.is_due(now) && !self.output.is_full() {
+            self.output.say(&Message::Beat);
+        }
+        if silent {
+            self.close();
+        }
+    }
+
     /// Take no more requests; end every job within [`LAST_GRACE`].
     fn close(&mut self) {
         if self.give_up_at.is_some() {
@@ -398,6 +455,9 @@ impl Supervisor {
     /// The jobs have ended: kill what escaped their groups, undo every setting, say the last words.
     fn leave_nothing(mut self) {
         family::kill_all(LAST_GRACE);
+        for problem in self.sysctls.restore() {
+            eprintln!("atoll-host agent: {problem}");
+        }
         while let Some((_, applied)) = self.hosts.pop_last() {
             if let Err(error) = applied.undo() {
                 eprintln!("atoll-host agent: {error}");

@@ -2,9 +2,10 @@
 //! Sysctls of the calling thread's network namespace, verified after writing.
 
 use crate::AgentError;
+use crate::namespace::Namespace;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Read one: fields separated by single blanks, however the kernel spaces them.
 pub fn read(name: &str) -> Result<String, AgentError> {
@@ -45,6 +46,50 @@ pub fn write_all(sysctls: &[(String, String)]) -> Result<Vec<(String, String)>, 
         }
     }
     Ok(was)
+}
+
+/// What sysctls held before anything was written to them, by network namespace.
+#[derive(Debug, Default)]
+pub struct Written(Vec<WrittenThere>);
+
+#[derive(Debug)]
+struct WrittenThere {
+    netns: Option<PathBuf>,
+    namespace: Namespace,
+    was: Vec<(String, String)>,
+}
+
+impl Written {
+    /// Remember what was held before a write; of several writes, before the first.
+    pub fn note(
+        &mut self,
+        netns: Option<PathBuf>,
+        namespace: Namespace,
+        was: Vec<(String, String)>,
+    ) {
+        let Some(known) = self.0.iter_mut().find(|there| there.netns == netns) else {
+            self.0.push(WrittenThere {
+                netns,
+                namespace,
+                was,
+            });
+            return;
+        };
+        for (name, before) in was {
+            if !known.was.iter().any(|(held, _)| *held == name) {
+                known.was.push((name, before));
+            }
+        }
+    }
+
+    /// Put everything back; what could not be, as messages.
+    pub fn restore(&mut self) -> Vec<String> {
+        let undo = |there: WrittenThere| there.namespace.run(|| Ok(restore(&there.was)));
+        std::mem::take(&mut self.0)
+            .into_iter()
+            .flat_map(|there| undo(there).unwrap_or_default())
+            .collect()
+    }
 }
 
 /// Put back what [`write_all`] returned, last first (`ip_forward` resets others when it changes).

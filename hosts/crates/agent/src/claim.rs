@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A machine serves one laboratory at a time: whoever sets it up holds a lock for as long as its agent lives.
+
+use crate::AgentError;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+/// The lock, and the text in it that says whose it is. The kernel releases it however the agent ends.
+#[derive(Debug)]
+pub struct Claim {
+    _file: File,
+}
+
+/// Where agents of this user keep what must not outlive the machine's next start.
+pub fn directory() -> PathBuf {
+    let user = rustix::process::geteuid().as_raw();
+    if user == 0 {
+        PathBuf::from("/run/atoll")
+    } else {
+        PathBuf::from(format!("/tmp/atoll-agent-{user}"))
+    }
+}
+
+/// A look at the lock (see [`holder`]) may be in the way of taking it, for an instant.
+const TRIES: usize = 5;
+const BETWEEN_TRIES: Duration = Duration::from_millis(20);
+
+impl Claim {
+    /// Take the machine for `owner` (words for people); an error names who has it.
+    pub fn take(owner: &str) -> Result<Self, AgentError> {
+        let directory = directory();
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&directory)
+            .map_err(AgentError::file(&directory.to_string_lossy()))?;
+        let path = directory.join("claim");
+        let fault = |error| AgentError::file(&path.to_string_lossy())(error);
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .map_err(fault)?;
+        for _ in 0..TRIES {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {
+                    file.set_len(0).map_err(fault)?;
+                    writeln!(file, "{owner}").map_err(fault)?;
+                    return Ok(Self { _file: file });
+                }
+                Err(Errno::WOULDBLOCK) => thread::sleep(BETWEEN_TRIES),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        let holder = holder().unwrap_or_else(|| "somebody else".to_owned());
+        Err(AgentError::Machine(format!(
+            "this machine is in use by {holder}"
+        )))
+    }
+}
+
+/// Who has the machine, if anybody.
+pub fn holder() -> Option<String> {
+    let mut file = File::open(directory().join("claim")).ok()?;
+    if flock(&file, FlockOperation::NonBlockingLockShared) != Err(Errno::WOULDBLOCK) {
+        return None;
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text).ok()?;
+    Some(text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_serves_one_at_a_time_and_tells_whom() {
+        let Ok(claim) = Claim::take("test of the claim") else {
+            return; // an agent of this user is at work on this machine
+        };
+        assert_eq!(holder().as_deref(), Some("test of the claim"));
+        let refusal = Claim::take("another").unwrap_err().to_string();
+        assert_eq!(refusal, "this machine is in use by test of the claim");
+        drop(claim);
+        assert_eq!(holder(), None);
+    }
+}
