@@ -6,32 +6,39 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from atoll.control.swap import chain_drain_ns, latency_drain_ns
-from atoll.control.walk import Frame, Matched, Tables
+from atoll.control.walk import Frame, Matched, Reached, Step, Tables
 from atoll.model.experiment import Experiment, Protocol
 from atoll.model.flow import FlowEntry
 from atoll.model.network import Host, Network
-from atoll.openflow.frames import OTHER
+from atoll.openflow.frames import OTHER, TCP
 
 _TRIED = 4  # pairs looked at for an entry that none of the pairs before has used
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A probe from a world host to an island host and back. ``protocol``: None for one without a name."""
+    """A probe from a world host to an island host and back. ``protocol``: None for one without a name.
+
+    ``there``: what becomes of it on its way there. ``end``: where that way ends: TCP does at a stateful box.
+    """
 
     world: str
     island: str
     protocol: Protocol | None
     chain: str
+    there: tuple[Step, ...]
     entries: frozenset[FlowEntry]  # that its packets use, there and back
+    end: str
 
     @property
     def number(self) -> int:
         """The protocol as the IPv4 header numbers it."""
         return OTHER if self.protocol is None else self.protocol.number
 
-    def __str__(self) -> str:
-        return f"{self.world} -> {self.island} ({'other' if self.protocol is None else self.protocol})"
+    @property
+    def name(self) -> str:
+        """The protocol in words."""
+        return f"protocol {OTHER}" if self.protocol is None else self.protocol.value
 
 
 def cover(network: Network, experiment: Experiment, entries: Iterable[FlowEntry]) -> tuple[Path, ...]:
@@ -55,11 +62,22 @@ def limit_ns(network: Network, experiment: Experiment) -> int:
     return 2 * (chains + latency_drain_ns(network, experiment))
 
 
+def of_one_sender(network: Network, steps: tuple[Step, ...], protocol: int, host: str) -> tuple[tuple[Step, ...], str]:
+    """What one sender's packets take of a way, and where they end: TCP does at a stateful box, which begins it anew."""
+    if protocol == TCP:
+        stateful = {box.name for box in network.boxes if box.stateful}
+        for at, step in enumerate(steps):
+            if isinstance(step, Reached) and step.name in stateful:
+                return steps[: at + 1], step.name
+    return steps, host
+
+
 class _Walks:
     """The ways of packets through some entries."""
 
     def __init__(self, network: Network, experiment: Experiment, entries: Iterable[FlowEntry]) -> None:
         self.entries = tuple(entries)
+        self._network = network
         self._experiment = experiment
         self._tables = Tables(network, self.entries)
         named = {chain.carries.protocol for chain in experiment.chains} - {None}
@@ -70,13 +88,12 @@ class _Walks:
     def path(self, world: Host, island: Host, protocol: Protocol | None) -> Path:
         number = OTHER if protocol is None else protocol.number
         chain = self._experiment.carrier(world.address, island.address, protocol)
-        there = Frame(world.address, island.address, protocol=number)
-        back = Frame(island.address, world.address, protocol=number)
-        steps = itertools.chain(
-            self._tables.walk(there, world.interface.attached), self._tables.walk(back, island.interface.attached)
-        )
-        used = frozenset(step.entry for step in steps if isinstance(step, Matched) and step.entry is not None)
-        return Path(world.name, island.name, protocol, chain.name, used)
+        there = self._tables.walk(Frame(world.address, island.address, protocol=number), world.interface.attached)
+        back = self._tables.walk(Frame(island.address, world.address, protocol=number), island.interface.attached)
+        steps, end = of_one_sender(self._network, there, number, island.name)
+        used = (*steps, *back) if end == island.name else steps
+        entries = frozenset(step.entry for step in used if isinstance(step, Matched) and step.entry is not None)
+        return Path(world.name, island.name, protocol, chain.name, steps, entries, end)
 
 
 def _each_host(network: Network, walks: _Walks) -> Iterator[Path]:

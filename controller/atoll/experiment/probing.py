@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from atoll.control.apply import read_tables
-from atoll.control.cover import limit_ns
+from atoll.control.cover import limit_ns, of_one_sender
 from atoll.control.swap import Probe
-from atoll.control.walk import Frame, Matched, Reached, Step, Tables
+from atoll.control.walk import Frame, Matched, Step, Tables
 from atoll.experiment.counting import Counts, counted, counts, how_far, named, prompt_switches
 from atoll.experiment.watching import Watch, watching
 from atoll.model.errors import LabError, PlanError
 from atoll.model.experiment import Experiment, Protocol
 from atoll.model.flow import FlowEntry, Match
 from atoll.model.network import Host, Network, PortRef
-from atoll.openflow.frames import OTHER, TCP, End, Mark, probe_frame
+from atoll.openflow.frames import OTHER, End, Mark, probe_frame
 
 if TYPE_CHECKING:
     from atoll.experiment.testbed import Testbed
@@ -117,11 +117,7 @@ def _way(network: Network, experiments: Sequence[Experiment], tables: Tables, nu
         steps = tables.walk(frame, PortRef(probe.entry.switch, match.in_port), first=probe.entry)
     except PlanError as error:
         raise LabError(f"{_told(probe)}: by what the switches hold, {error}") from error
-    stateful = {box.name for box in network.boxes if box.stateful}
-    met = (step.name for step in steps if isinstance(step, Reached) and step.name in stateful)
-    end = next(met, dst.name) if protocol == TCP else dst.name
-    if end != dst.name:
-        steps = steps[: next(at for at, step in enumerate(steps) if isinstance(step, Reached) and step.name == end) + 1]
+    steps, end = of_one_sender(network, steps, protocol, dst.name)
     return _Way(number, probe, src, dst, protocol, steps, end)
 
 
@@ -166,8 +162,8 @@ async def _send(testbed: "Testbed", ways: Iterable[_Way], session: int, attempt:
 
 
 def _done(way: _Way, watch: Watch) -> bool:
-    seen = way.number in watch.arrived(way.end, answer=False)
-    return seen and (not way.answered or way.number in watch.arrived(way.src.name, answer=True))
+    seen = watch.arrived(way.number, way.end, answer=False)
+    return seen and (not way.answered or watch.arrived(way.number, way.src.name, answer=True))
 
 
 def _judge(network: Network, way: _Way, watch: Watch, rises: Counts, prompt: Collection[str]) -> str | None:
@@ -176,7 +172,7 @@ def _judge(network: Network, way: _Way, watch: Watch, rises: Counts, prompt: Col
     if way.refused:
         return f"{told}: the switch refused to send it: {way.refused}"
     far = how_far(way.steps[1:], rises, {tap.name for tap in network.taps})
-    if way.number not in watch.arrived(way.end, answer=False):
+    if not watch.arrived(way.number, way.end, answer=False):
         return f"{told}: sent {ATTEMPTS} times, it did not arrive at {way.end}: {far}"
     if not _done(way, watch):
         return f"{told}: it arrived at {way.end}, but no answer came back to {way.src.name}"

@@ -23,6 +23,7 @@ from atoll.experiment.connections import BoxConnections, Connections
 from atoll.experiment.probing import probe
 from atoll.experiment.services import BoxLine, Services
 from atoll.experiment.swaps import LiveSwap
+from atoll.experiment.verifying import verify
 from atoll.model.codec import to_json
 from atoll.model.errors import AtollError, LabError
 from atoll.model.experiment import Experiment
@@ -136,6 +137,7 @@ class Testbed:
         *,
         dry_run: bool = False,
         at_once: bool = False,
+        probes: bool = True,
         connections: Connections | None = None,
         tell: OnEvent | None = None,
     ) -> tuple[Plan, tuple[Change, ...]]:
@@ -143,19 +145,20 @@ class Testbed:
 
         If another experiment stands, every packet under way sees it or the new one, never a mixture: its ways are
         swapped in stages (docs/swaps.md), of which ``tell`` gets the events (docs/contracts.md). ``at_once``: there is
-        no traffic to spare; the plan is then the one that the experiment always has. ``connections``: what becomes of
-        those that break. Returns the plan and the changes made (``dry_run``: that would be made). Raises PlanError,
-        before anything is touched, and LabError; what stood before stands again then.
+        no traffic to spare; the plan is then the one that the experiment always has. ``probes``: entries are proven on
+        the data plane. ``connections``: what becomes of those that break. Returns the plan and the changes made
+        (``dry_run``: that would be made). Raises PlanError, before anything is touched, and LabError; what stood before
+        stands again then.
         """
         if self._swap is not None and not self._swap.over:
             raise LabError(f"one swap at a time: {self._swap.held_up()}")
         if at_once or self.plan is None or self.experiment is None:
             plan = make_plan(self.network, experiment, backend, slack=self._slack)
-            return plan, await self._apply_at_once(plan, experiment, dry_run=dry_run, anew=True)
+            return plan, await self._apply_at_once(plan, experiment, dry_run=dry_run, anew=True, probes=probes)
         swap = plan_swap(self.network, self.experiment, self.plan.layout, experiment)
         plan = make_plan(self.network, experiment, backend, swap.layout, self._slack)
         if dry_run or not swap.stages:
-            return plan, await self._apply_at_once(plan, experiment, dry_run=dry_run, anew=False)
+            return plan, await self._apply_at_once(plan, experiment, dry_run=dry_run, anew=False, probes=probes)
         changes = (
             *self._machine_changes(plan),
             *self._services.changes(plan, anew=False),
@@ -166,7 +169,8 @@ class Testbed:
         between = replace(self.experiment, latency=experiment.latency)
 
         async def proven(stage: Stage) -> None:
-            await probe(self, stage.probes, between if stage.subject is Subject.LATENCY else experiment)
+            if probes:
+                await probe(self, stage.probes, between if stage.subject is Subject.LATENCY else experiment)
 
         def turned() -> None:
             self.plan, self.experiment = plan, experiment
@@ -192,13 +196,17 @@ class Testbed:
         return plan, changes
 
     async def _apply_at_once(
-        self, plan: Plan, experiment: Experiment, *, dry_run: bool, anew: bool
+        self, plan: Plan, experiment: Experiment, *, dry_run: bool, anew: bool, probes: bool
     ) -> tuple[Change, ...]:
+        async def proven() -> None:
+            if probes:
+                await verify(self, plan, experiment)
+
         changes = [*self._machine_changes(plan), *self._services.changes(plan, anew=anew)]
         if not dry_run:
             await self._apply_machines(plan)
             await self._services.settle(plan, anew=anew)
-        changes += flow_changes(await self._switches.apply(plan, dry_run=dry_run))
+        changes += flow_changes(await self._switches.apply(plan, dry_run=dry_run, verify=proven))
         if not dry_run:
             self.plan, self.experiment = plan, experiment
         return tuple(changes)

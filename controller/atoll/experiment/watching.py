@@ -4,6 +4,7 @@
 import asyncio
 import contextlib
 import itertools
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address
@@ -55,6 +56,7 @@ class Watch:
         self.session = next(_sessions)
         self.seen: list[Seen] = []
         self.sent_ns: dict[tuple[int, int], int] = {}
+        self._arrived: defaultdict[tuple[str, bool], set[int]] = defaultdict(set)
         self._news = asyncio.Event()
 
     def take(self, machine: str, line: dict[str, Any]) -> None:
@@ -63,12 +65,14 @@ class Watch:
             self.sent_ns[line["number"], line["attempt"]] = line["t_ns"]
         if line.get("type") == "seen":
             found = (line[key] for key in ("interface", "number", "attempt", "answer", "t_ns"))
-            self.seen.append(Seen(machine, *found))
+            seen = Seen(machine, *found)
+            self.seen.append(seen)
+            self._arrived[machine, seen.answer].add(seen.number)
             self._news.set()
 
-    def arrived(self, machine: str, *, answer: bool) -> frozenset[int]:
-        """The numbers of the probes, or of the answers, that have come to a machine."""
-        return frozenset(seen.number for seen in self.seen if (seen.machine, seen.answer) == (machine, answer))
+    def arrived(self, number: int, machine: str, *, answer: bool) -> bool:
+        """Whether any attempt of a probe, or an answer to one, has come to a machine."""
+        return number in self._arrived[machine, answer]
 
     async def until(self, enough: Callable[[], bool], limit_s: float) -> bool:
         """Wait until what has been seen is enough; whether it was within the limit."""

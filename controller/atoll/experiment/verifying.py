@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proof that a plan's entries do what they say: a probe for each path, sent by the hosts themselves.
+
+What has been read back from a switch is what it has noted down; hardware may lag behind it or do something else, and a
+box on the way may do nothing at all.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from ipaddress import IPv4Address
+from typing import TYPE_CHECKING
+
+from atoll.control.cover import Path, cover, limit_ns
+from atoll.control.walk import Matched
+from atoll.experiment.counting import counted, counts, how_far, prompt_switches
+from atoll.experiment.probing import ATTEMPTS, INTERVAL_S
+from atoll.experiment.watching import Sending, Sent, Watch, sending, watching
+from atoll.model.errors import LabError
+from atoll.model.experiment import Experiment, Protocol
+from atoll.model.plan import Plan
+
+if TYPE_CHECKING:
+    from atoll.experiment.testbed import Testbed
+
+_EXPLAINED = 10  # paths: where one switch or box fails, so do many
+
+
+async def verify(testbed: "Testbed", plan: Plan, experiment: Experiment) -> int:
+    """Send probes on few paths that use every entry of a plan that hosts can cause; returns their number.
+
+    It takes the longest round trip of these and a moment. Raises LabError, a line for each path that failed: who did
+    not reach whom, through which chain, and how far the probes came.
+    """
+    paths = cover(testbed.network, experiment, plan.flows)
+    failed = await _unproven(testbed, experiment, paths)
+    if failed:
+        lines = await _explained(testbed, experiment, failed[:_EXPLAINED])
+        more = [f"and {len(failed) - _EXPLAINED} paths more"] if len(failed) > _EXPLAINED else []
+        raise LabError("\n".join([*lines, *more]))
+    return len(paths)
+
+
+async def _unproven(testbed: "Testbed", experiment: Experiment, paths: Sequence[Path]) -> list[Path]:
+    """Send probes on all paths at once; those on which none came through."""
+    watch = Watch()
+    network = testbed.network
+    # Any host answers an echo request; of what else is sent, only the job there does.
+    machines: dict[str, IPv4Address | None] = {}
+    probes: defaultdict[str, list[Sent]] = defaultdict(list)
+    for number, path in enumerate(paths):
+        island = network.host(path.island)
+        probes[path.world].append(Sent(number, island.address, path.number))
+        if path.end != path.island:
+            machines[path.end] = None
+        elif path.protocol is not Protocol.ICMP:
+            machines[path.island] = island.address
+
+    def proven(number: int, path: Path) -> bool:
+        answer = path.end == path.island
+        return watch.arrived(number, path.world if answer else path.end, answer=answer)
+
+    senders = {name: (network.host(name).address, sent) for name, sent in probes.items()}
+    how = Sending(ATTEMPTS, int(INTERVAL_S * 1e9), until_answered=True)
+    async with (
+        watching(testbed.agent, testbed.netns, watch, machines),
+        sending(testbed.agent, testbed.netns, watch, senders, how),
+    ):
+        limit_s = ATTEMPTS * INTERVAL_S + limit_ns(network, experiment) / 1e9
+        await watch.until(lambda: all(proven(*each) for each in enumerate(paths)), limit_s)
+    return [path for number, path in enumerate(paths) if not proven(number, path)]
+
+
+async def _explained(testbed: "Testbed", experiment: Experiment, paths: Sequence[Path]) -> list[str]:
+    """A line for each path on which nothing comes through, tried once more and looked at entry by entry."""
+    network, controller = testbed.network, testbed.controller
+    ways = [tuple(s.entry for s in path.there if isinstance(s, Matched) and s.entry is not None) for path in paths]
+    before = await counts(controller, network, (entry for way in ways for entry in way))
+    failed = set(await _unproven(testbed, experiment, paths))
+    rises = await counted(controller, network, before, ())
+    prompt = prompt_switches(network)
+    taps = {tap.name for tap in network.taps}
+    lines: list[str] = []
+    for path in paths:
+        told = f"probe {path.world} -> {path.island} ({path.name}) through chain {path.chain}"
+        if path not in failed:
+            lines.append(f"{told}: it came through at the second try alone")
+        elif prompt >= {step.at.switch for step in path.there if isinstance(step, Matched)}:
+            lines.append(f"{told}: no answer: {how_far(path.there, rises, taps)}")
+        else:
+            lines.append(f"{told}: no answer")
+    return lines
