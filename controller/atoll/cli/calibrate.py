@@ -11,12 +11,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from atoll.cli.lab import say
+from atoll.cli.lab import Asked, say
 from atoll.cli.load import require_backend
 from atoll.cli.run import lab_is_up
 from atoll.experiment.calibration import State
-from atoll.keeper.client import OwnKeeper, connected
-from atoll.model.codec import to_json
+from atoll.keeper.client import Description, OwnKeeper, connected
 from atoll.model.errors import LabError, PlanError
 from atoll.model.experiment import Experiment
 from atoll.model.load import load_experiment
@@ -32,14 +31,7 @@ def calibrate_links(path: Path, directions: list[str], seconds: float, backend: 
         raise PlanError(msg)
     require_machine()
     require_backend(network, experiment, backend)
-    body = {
-        "network": to_json(network),
-        "experiment": to_json(experiment),
-        "backend": backend,
-        "directions": directions,
-        "seconds": seconds,
-    }
-    found = asyncio.run(_calibrated(body))
+    found = asyncio.run(_calibrated(Asked(path, network, experiment, backend, None, None), directions, seconds))
     if found is None:
         print("cancelled", file=sys.stderr)
         return 1
@@ -52,9 +44,9 @@ def calibrate_links(path: Path, directions: list[str], seconds: float, backend: 
     return 0 if good else 1
 
 
-async def _calibrated(body: dict[str, Any]) -> dict[str, Any] | None:
+async def _calibrated(asked: Asked, directions: list[str], seconds: float) -> dict[str, Any] | None:
     """What the keeper found; None when cancelled."""
-    work = asyncio.create_task(_calibrate(body))
+    work = asyncio.create_task(_calibrate(asked, directions, seconds))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, work.cancel)
@@ -64,7 +56,7 @@ async def _calibrated(body: dict[str, Any]) -> dict[str, Any] | None:
         return None
 
 
-async def _calibrate(body: dict[str, Any]) -> dict[str, Any]:
+async def _calibrate(asked: Asked, directions: list[str], seconds: float) -> dict[str, Any]:
     own = None if await lab_is_up() else await OwnKeeper.start(for_run=True)
     try:
         async with connected() as keeper:
@@ -72,8 +64,15 @@ async def _calibrate(body: dict[str, Any]) -> dict[str, Any]:
                 msg = "the keeper ended before the calibration began"
                 raise LabError(msg)
             if own is not None:
-                await keeper.stream("/up", {"network": body["network"]}, say)
-            done = await keeper.stream("/calibrate", body, say)
+                await keeper.stream("/v1/lab", asked.lab, say)
+            done = await keeper.stream(
+                "/v1/calibrations",
+                Description(asked.path),
+                say,
+                backend=asked.backend,
+                directions=directions,
+                seconds=str(seconds),
+            )
             found: dict[str, Any] = done["calibration"]
             return found
     finally:

@@ -5,21 +5,21 @@ import asyncio
 import json
 import signal
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from atoll.cli.load import require_backend
 from atoll.cli.telling import in_words, swap_in_words
-from atoll.keeper.client import KeeperClient, OwnKeeper, connected
-from atoll.model.codec import to_json
+from atoll.keeper.access import TOKEN_VARIABLE
+from atoll.keeper.client import Description, KeeperClient, OwnKeeper, connected, state_directory
+from atoll.keeper.problems import NO_LAB
 from atoll.model.errors import LabError
 from atoll.model.experiment import Experiment
 from atoll.model.load import load_any, load_experiment
 from atoll.model.network import Network
 from atoll.model.plan import Backend
 from atoll.model.switch import Runtime
-
-_NO_LAB = "no lab is up; `atoll up LAB` starts one"
 
 
 def say(line: dict[str, Any]) -> None:
@@ -28,78 +28,108 @@ def say(line: dict[str, Any]) -> None:
         print(in_words(line["text"]), file=sys.stderr, flush=True)
 
 
-def bring_up(path: Path, backend: Backend, runtime: Runtime | None, *, as_json: bool) -> int:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is to be up: a lab, an experiment on it if ``path`` is one, and where the keeper is to listen."""
+
+    path: Path
+    network: Network
+    experiment: Experiment | None
+    backend: Backend
+    runtime: Runtime | None
+    listen: str | None
+
+    @property
+    def lab(self) -> Description:
+        """The lab's description."""
+        return Description(Path(self.network.file))
+
+
+def bring_up(path: Path, backend: Backend, runtime: Runtime | None, listen: str | None, *, as_json: bool) -> int:
     """`atoll up`; returns the exit code."""
     from atoll_emulation.machine import require_machine
 
     network, experiment = load_any(path)
+    require_listen(listen)
     require_machine()
     require_backend(network, experiment, backend)
-    return asyncio.run(_up(network, experiment, backend, runtime, as_json=as_json))
+    return asyncio.run(_up(Asked(path, network, experiment, backend, runtime, listen), as_json=as_json))
 
 
-async def _up(
-    network: Network, experiment: Experiment | None, backend: Backend, runtime: Runtime | None, *, as_json: bool
-) -> int:
+async def _up(asked: Asked, *, as_json: bool) -> int:
     """Interrupted or failed, it leaves no lab that was not up before, and says so."""
     async with connected() as running:
         pass
-    work = asyncio.create_task(_up_with_keeper(network, experiment, backend, runtime, own=running is None))
+    work = asyncio.create_task(_up_with_keeper(asked, own=running is None))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, work.cancel)
     try:
-        already, changes = await work
+        result = await work
     except asyncio.CancelledError:
         print(f"cancelled; {'no lab is up' if running is None else 'the lab was up before and stays'}", file=sys.stderr)
         return 1
-    result: dict[str, Any] = {"lab": network.name, "already": already, "changes": changes}
     if as_json:
         print(json.dumps(result))
     else:
-        applied = f", {experiment.name} applied ({len(result['changes'])} changes)" if experiment else ""
-        print(f"{network.name} {'was up already' if already else 'is up'}{applied}")
+        applied = f", {asked.experiment.name} applied ({len(result['changes'])} changes)" if asked.experiment else ""
+        print(f"{asked.network.name} {'was up already' if result['already'] else 'is up'}{applied}")
     return 0
 
 
-async def _up_with_keeper(
-    network: Network, experiment: Experiment | None, backend: Backend, runtime: Runtime | None, *, own: bool
-) -> tuple[bool, list[Any]]:
+async def _up_with_keeper(asked: Asked, *, own: bool) -> dict[str, Any]:
     keeper = await OwnKeeper.start(for_run=False) if own else None
     try:
-        return await _up_and_apply(network, experiment, backend, runtime)
+        return await _up_and_apply(asked)
     except BaseException:
         if keeper is not None:
             await keeper.end()
         raise
 
 
-async def _up_and_apply(
-    network: Network, experiment: Experiment | None, backend: Backend, runtime: Runtime | None
-) -> tuple[bool, list[Any]]:
-    """Whether the lab was up already, and what was changed for the experiment."""
+async def _up_and_apply(asked: Asked) -> dict[str, Any]:
+    """Whether the lab was up already, what was changed for the experiment, and the URL that was to be listened on."""
     async with connected() as keeper:
         if keeper is None:
             msg = "the keeper ended while the lab was coming up"
             raise LabError(msg)
-        done = await keeper.stream("/up", {"network": to_json(network), **asked_runtime(runtime)}, say)
-        if experiment is None:
-            return done["already"], []
+        url = await listen_on(keeper, asked.listen)
+        done = await keeper.stream("/v1/lab", asked.lab, say, runtime=asked.runtime)
+        result: dict[str, Any] = {"lab": asked.network.name, "already": done["already"], "changes": [], "url": url}
+        if asked.experiment is None:
+            return result
         say({"type": "progress", "text": "apply"})
-        applied, _ = await _apply(keeper, network, experiment, backend)
-        return done["already"], applied["changes"]
+        applied, _ = await _apply(keeper, Description(asked.path), backend=asked.backend)
+        return result | {"changes": applied["changes"]}
 
 
-def asked_runtime(runtime: Runtime | None) -> dict[str, str]:
-    """What a request says of the controller's runtime: nothing when any will do."""
-    return {} if runtime is None else {"runtime": str(runtime)}
+def require_listen(address: str | None) -> None:
+    """Refuse an address that is none before anything is started. Raises UsageError."""
+    if address is not None:
+        from atoll.keeper.listening import ListenAddress
+
+        ListenAddress.parse(address)
+
+
+async def listen_on(keeper: KeeperClient, address: str | None) -> str | None:
+    """Have the keeper listen there, and tell people where and by which token it is asked; the URL."""
+    if address is None:
+        return None
+    from atoll.keeper.access import TOKEN_VARIABLE, find_token
+    from atoll.keeper.listening import ListenAddress
+
+    token, where = find_token(state_directory())
+    url = await keeper.listen(address, token, None if where == TOKEN_VARIABLE else where)
+    print(f"API: {url}/v1/, its token in {where}", file=sys.stderr)
+    if not ListenAddress.parse(address).is_loopback:
+        print("     in the clear: who sees that network sees the token; `ssh -L` hides both", file=sys.stderr)
+    return url
 
 
 async def _apply(
-    keeper: KeeperClient, network: Network, experiment: Experiment, backend: Backend, **how: Any
+    keeper: KeeperClient, description: Description, **how: str | None
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The answer, and the events of the swap if there was one, which people have been told of."""
-    body = {"experiment": to_json(experiment), "network": to_json(network), "backend": backend, "dry_run": False}
     swap: list[dict[str, Any]] = []
 
     def take(line: dict[str, Any]) -> None:
@@ -109,7 +139,7 @@ async def _apply(
             if text := swap_in_words(line):
                 print(text, file=sys.stderr, flush=True)
 
-    return await keeper.stream("/apply", body | how, take), swap
+    return await keeper.stream("/v1/apply", description, take, **how), swap
 
 
 def apply_experiment(
@@ -121,18 +151,9 @@ def apply_experiment(
     Connections.parse(connections)
     network, experiment = load_experiment(path)
     require_backend(network, experiment, backend)
-    how = {"dry_run": dry_run, "at_once": at_once, "connections": connections}
-    asyncio.run(_apply_verb(network, experiment, backend, how, as_json=as_json))
-
-
-async def _apply_verb(
-    network: Network, experiment: Experiment, backend: Backend, how: dict[str, Any], *, as_json: bool
-) -> None:
-    async with connected() as keeper:
-        if keeper is None:
-            raise LabError(_NO_LAB)
-        done, swap = await _apply(keeper, network, experiment, backend, **how)
-    dry_run, changes = how["dry_run"], done["changes"]
+    how = {"dry_run": str(dry_run).lower(), "at_once": str(at_once).lower(), "connections": connections}
+    done, swap = asyncio.run(_apply_verb(Description(path), backend=backend, **how))
+    changes = done["changes"]
     if as_json:
         print(json.dumps({"experiment": experiment.name, "dry_run": dry_run, "changes": changes, "swap": swap}))
         return
@@ -145,6 +166,13 @@ async def _apply_verb(
     )
 
 
+async def _apply_verb(description: Description, **how: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    async with connected() as keeper:
+        if keeper is None:
+            raise LabError(NO_LAB)
+        return await _apply(keeper, description, **how)
+
+
 def take_down(*, force: bool, as_json: bool) -> None:
     """`atoll down`."""
     asyncio.run(_down(force=force, as_json=as_json))
@@ -153,12 +181,7 @@ def take_down(*, force: bool, as_json: bool) -> None:
 async def _down(*, force: bool, as_json: bool) -> None:
     async with connected() as keeper:
         if keeper is not None:
-            busy = (await keeper.status())["busy"]
-            if busy is not None and not force:
-                what = f"{busy['what']} {busy.get('experiment') or busy.get('lab')}"
-                msg = f"the lab is busy with `{what}`; wait for it, or end it with `atoll down --force`"
-                raise LabError(msg)
-            await keeper.down()
+            await keeper.down(force=force)
     if as_json:
         print(json.dumps({"was_up": keeper is not None}))
     else:
@@ -189,4 +212,6 @@ async def _status(*, as_json: bool) -> None:
         f"experiment: {lab['experiment'] or 'none applied'}"
         + (f", chain {' - '.join(lab['chain'])}" if lab["chain"] else "")
     )
-    print(f"busy: {busy['what']} {busy.get('experiment', '')}" if busy else "idle")
+    if status["listens"]:
+        print(f"API: {', '.join(status['listens'])}, its token in {status['token_file'] or TOKEN_VARIABLE}")
+    print(f"busy: {busy['what']} {busy['about']}" if busy else "idle")

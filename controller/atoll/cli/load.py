@@ -55,6 +55,18 @@ def experiment_with(
     return network, experiment
 
 
+def settings_with(experiment: Experiment, seed: int | None, duration: str | None, settings: Sequence[str]) -> list[str]:
+    """The settings (``--set``) that make of its file what :func:`experiment_with` made of it."""
+    found = [*settings]
+    if seed is not None:
+        found.append(f"seed={seed}")
+    if duration is not None:
+        found.append(f"duration={duration}")
+        if experiment.transfer is not None:
+            found.append(f"transfer.start={experiment.transfer.start}")
+    return found
+
+
 def require_backend(network: Network, experiment: Experiment | None, backend: Backend) -> None:
     """Refuse a backend that cannot play the experiment (PlanError) or that this machine lacks (MachineError)."""
     if backend is Backend.ENGINE:

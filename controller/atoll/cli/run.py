@@ -8,11 +8,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from atoll.cli.lab import asked_runtime
+from atoll.cli.lab import Asked, listen_on, require_listen
 from atoll.cli.load import MININET, require_backend, require_controls, require_writable
 from atoll.cli.telling import LiveLine, tell
-from atoll.keeper.client import KeeperClient, KeeperDiedError, OwnKeeper, connected
-from atoll.model.codec import to_json
+from atoll.keeper.client import Description, KeeperClient, KeeperDiedError, OwnKeeper, connected
 from atoll.model.errors import LabError, PlanError
 from atoll.model.experiment import Experiment
 from atoll.model.network import Network
@@ -24,23 +23,27 @@ from atoll_emulation.namespaces import hidden_in_lab
 
 def run_experiment(
     described: tuple[Network, Experiment],
+    description: Description,
     runs: Path,
     backend: Backend,
     runtime: Runtime | None,
+    listen: str | None,
     *,
     keep: bool,
     analyse: bool,
     as_json: bool,
 ) -> int:
-    """`atoll run --on mininet`; returns the exit code."""
+    """`atoll run --on mininet`; returns the exit code. ``description``: what ``described`` was read from."""
     started_ns = time.time_ns()
     network, experiment = described
+    require_listen(listen)
     _require_visible(runs)
     require_writable(runs)
     require_machine()
     require_backend(network, experiment, backend)
     require_controls(experiment, MININET)
-    verb = _Verb(network, experiment, runs, backend, runtime, started_ns, analyse=analyse, as_json=as_json)
+    asked = Asked(description.path, network, experiment, backend, runtime, listen)
+    verb = _Verb(asked, description, experiment, runs, started_ns, analyse=analyse, as_json=as_json)
     return asyncio.run(verb.execute(keep=keep))
 
 
@@ -53,21 +56,19 @@ def _require_visible(runs: Path) -> None:
 class _Verb:
     def __init__(
         self,
-        network: Network,
+        asked: Asked,
+        description: Description,
         experiment: Experiment,
         runs: Path,
-        backend: Backend,
-        runtime: Runtime | None,
         started_ns: int,
         *,
         analyse: bool,
         as_json: bool,
     ) -> None:
-        self._network = network
+        self._asked = asked
+        self._description = description
         self._experiment = experiment
         self._runs = runs
-        self._backend = backend
-        self._runtime = asked_runtime(runtime)
         self._started_ns = started_ns
         self._analyse = analyse
         self._as_json = as_json
@@ -110,19 +111,19 @@ class _Verb:
                 await asyncio.shield(own.release())
 
     async def _run_on(self, keeper: KeeperClient, *, bring_up: bool) -> dict[str, Any] | None:
-        network = to_json(self._network)
+        await listen_on(keeper, self._asked.listen)
         if bring_up:
-            await keeper.stream("/up", {"network": network, **self._runtime}, self._take)
-        body = {
-            "network": network,
-            "experiment": to_json(self._experiment),
-            "runs": str(self._runs.resolve()),
-            "backend": self._backend,
-            **self._runtime,
-            "started_ns": self._started_ns,
-            "analyse": self._analyse,
-        }
-        done = await keeper.stream("/run", body, self._take)
+            await keeper.stream("/v1/lab", self._asked.lab, self._take, runtime=self._asked.runtime)
+        done = await keeper.stream(
+            "/v1/runs",
+            self._description,
+            self._take,
+            runs=str(self._runs.resolve()),
+            backend=self._asked.backend,
+            runtime=self._asked.runtime,
+            started_ns=str(self._started_ns),
+            analyse=str(self._analyse).lower(),
+        )
         summary: dict[str, Any] | None = done["summary"]
         return summary
 
@@ -145,7 +146,7 @@ async def lab_is_up() -> bool:
         status = await keeper.status()
     if status["for_run"]:
         busy: dict[str, Any] = status["busy"] or {}
-        which = f"{busy.get('experiment', 'ending')}, keeper process {status['pid']}"
+        which = f"{busy.get('about', 'ending')}, keeper process {status['pid']}"
         msg = f"another run is in progress ({which}); one at a time on one machine"
         raise LabError(msg)
     return True

@@ -92,10 +92,11 @@ def _reached(text: str, *, out_of_band: bool) -> "Reached":
 
 async def _asked() -> list[dict[str, Any]]:
     from atoll.keeper.client import connected
+    from atoll.keeper.problems import NO_LAB
 
     async with connected() as keeper:
         if keeper is None:
-            raise LabError("no lab is up; `atoll up LAB` starts one")
+            raise LabError(NO_LAB)
         return await keeper.switches()
 
 

@@ -8,22 +8,46 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
+from atoll.keeper.access import TOKEN_VARIABLE
 from atoll.keeper.address import KEEPER_SOCKET, describe_holder, keeper_holder, may_talk
-from atoll.model.errors import AtollError, LabError
+from atoll.model.errors import AtollError, DescriptionError, LabError, Mistake
 
 _READY_TIMEOUT_S = 15.0
 _ANSWER_TIMEOUT_S = 5.0
 _EXIT_TIMEOUT_S = 30.0
 _LONGEST_LINE = 16 * 1024 * 1024  # a summary is one line
 
+_KEEPER = "http://keeper"
+
 KEEPER_DIED = "the keeper died; the lab and all its processes are gone with it"
 
 Line = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A description as the keeper gets it: its file, and what stands in place of parts of it (``--set``)."""
+
+    path: Path
+    settings: tuple[str, ...] = ()
+
+    def parameters(self) -> list[tuple[str, str]]:
+        """What the address of the request says of it."""
+        whole = os.path.abspath(self.path)  # noqa: PTH100 (Path.absolute keeps `..`)
+        return [("file", whole), *(("set", setting) for setting in self.settings)]
+
+    def content(self) -> bytes:
+        """What the file holds. Raises DescriptionError when it cannot be read any more."""
+        try:
+            return self.path.read_bytes()
+        except OSError as error:
+            raise DescriptionError([Mistake(str(self.path), 0, f"cannot be read: {error.strerror}")]) from None
 
 
 class RefusedError(LabError):
@@ -46,26 +70,41 @@ class KeeperClient:
 
     async def status(self) -> Line:
         """What is up and what it is busy with."""
-        async with self._session.get("http://keeper/status") as response:
-            return await _object(response)
+        return await self.get("/v1/status")
 
     async def switches(self) -> list[Line]:
         """The lab's switches as they are now. Raises RefusedError when no lab is up."""
-        async with self._session.get("http://keeper/switches") as response:
-            answer = await _object(response)
-            if response.status != 200:
-                raise RefusedError(answer["error"])
-            return answer["switches"]
+        return (await self.get("/v1/switches"))["switches"]
 
-    async def stream(self, path: str, body: Any, on_line: Callable[[Line], None]) -> Line:
-        """POST a request; hands on every line of its answer; returns the ``done`` line.
+    async def get(self, path: str, **query: str) -> Line:
+        """What there is at a path of the API (docs/api.md). Raises RefusedError."""
+        async with self._session.get(f"{_KEEPER}{path}", params=query) as response:
+            return await _answer(response)
 
-        Raises RefusedError when it ends in ``error``, KeeperDiedError when it just ends.
+    async def listen(self, address: str, token: str, token_file: str | None) -> str:
+        """Have the keeper listen on TCP as well; the URL. Raises RefusedError."""
+        body = {"address": address, "token": token, "token_file": token_file}
+        async with self._session.post(f"{_KEEPER}/v1/ports", json=body) as response:
+            return (await _answer(response))["url"]
+
+    async def stream(
+        self, path: str, description: Description, on_line: Callable[[Line], None], **query: str | list[str] | None
+    ) -> Line:
+        """POST a description; hands on every line of the answer; returns the ``done`` line.
+
+        ``query``: parameters besides the description's own, those that are None left out. Raises RefusedError when it
+        ends in ``error``, KeeperDiedError when it just ends.
         """
+        parameters = description.parameters()
+        for name, given in query.items():
+            parameters += [(name, each) for each in (given if isinstance(given, list) else [given]) if each is not None]
+        headers = {"Content-Type": "application/yaml", "Accept": "application/x-ndjson"}
         try:
-            async with self._session.post(f"http://keeper{path}", json=body) as response:
+            async with self._session.post(
+                f"{_KEEPER}{path}", params=parameters, data=description.content(), headers=headers
+            ) as response:
                 if response.status != 200:
-                    raise RefusedError((await _object(response))["error"])
+                    await _answer(response)
                 async for text in response.content:
                     line: Line = json.loads(text)
                     if line["type"] == "done":
@@ -77,27 +116,33 @@ class KeeperClient:
             raise KeeperDiedError(KEEPER_DIED) from error
         raise KeeperDiedError(KEEPER_DIED)
 
-    async def down(self) -> None:
-        """Ask the keeper to take the lab down and to end; returns when it has."""
+    async def down(self, *, force: bool) -> None:
+        """Ask the keeper to take the lab down and to end; returns when it has.
+
+        Raises RefusedError when it is busy, unless by ``force``.
+        """
         holder = keeper_holder()
         with contextlib.suppress(aiohttp.ClientError):
-            async with self._session.post("http://keeper/down") as response:
-                if response.status != 200:
-                    raise RefusedError((await _object(response))["error"])
+            async with self._session.delete(f"{_KEEPER}/v1/lab", params={"force": str(force).lower()}) as response:
+                await _answer(response)
         if holder is not None:
             await wait_gone(holder[0])
 
     def shell(self) -> Any:
         """The WebSocket of a shell, as an async context manager."""
-        return self._session.ws_connect("http://keeper/shell")
+        return self._session.ws_connect(f"{_KEEPER}/v1/shell")
 
 
-async def _object(response: aiohttp.ClientResponse) -> Line:
+async def _answer(response: aiohttp.ClientResponse) -> Line:
+    """The object that is answered; RefusedError for that of an error."""
     try:
-        return await response.json()
+        answer: Line = await response.json()
     except (aiohttp.ClientError, json.JSONDecodeError):
         msg = f"the keeper answered {response.status} {response.reason} without an explanation"
         raise LabError(msg) from None
+    if not response.ok:
+        raise RefusedError(answer["error"]["message"], answer["error"]["exit_code"])
+    return answer
 
 
 @contextlib.asynccontextmanager
@@ -175,12 +220,18 @@ def _start_process(*, for_run: bool) -> subprocess.Popen[bytes]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE if for_run else _log_file(),
         start_new_session=True,  # Ctrl-C is for the verb, which then tells the keeper
+        env={name: text for name, text in os.environ.items() if name != TOKEN_VARIABLE},  # no job is to inherit it
     )
 
 
+def state_directory() -> Path:
+    """Where the user's own files of this program are: the keeper's log, the token."""
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "atoll"
+
+
 def _log_file() -> Any:
-    """Where a keeper that stays writes what went wrong: the user's state directory."""
-    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "atoll"
+    """Where a keeper that stays writes what went wrong."""
+    state = state_directory()
     try:
         state.mkdir(parents=True, exist_ok=True)
         return (state / "keeper.log").open("ab")

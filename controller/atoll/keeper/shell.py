@@ -9,6 +9,7 @@ from typing import Any
 from aiohttp import WSMessage, WSMsgType, web
 
 from atoll.experiment.testbed import Testbed
+from atoll.keeper.problems import NO_LAB
 from atoll.model.errors import LabError
 from atoll_emulation.lab import Shell
 
@@ -23,7 +24,7 @@ async def serve_shell(request: web.Request, testbed: Testbed | None) -> web.WebS
     if asked.type is not WSMsgType.TEXT:
         return socket
     if testbed is None:
-        await _end(socket, "no lab is up; `atoll up LAB` starts one")
+        await _end(socket, NO_LAB)
         return socket
     shell = await _open(testbed, json.loads(asked.data))
     printing = asyncio.create_task(_print(shell, socket))

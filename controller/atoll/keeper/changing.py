@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the API does with a lab: plans, applies, changes chains and latencies, runs, calibrates, ends. Handlers."""
+
+import asyncio
+import functools
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from atoll.control.plan import make_plan
+from atoll.experiment.calibrate import DIRECTIONS
+from atoll.experiment.connections import Connections
+from atoll.keeper.access import is_local
+from atoll.keeper.answering import answer, cancelled, json_answer, result_of, wants_lines
+from atoll.keeper.answers import (
+    Applying,
+    Calibrating,
+    ChainAsked,
+    Changing,
+    Describing,
+    Ending,
+    LatencyAsked,
+    Nothing,
+    Running,
+    Upping,
+)
+from atoll.keeper.bodies import parameters, read_document, read_object
+from atoll.keeper.descriptions import (
+    Described,
+    body_of,
+    described_by_body,
+    described_by_file,
+    with_chain,
+    with_latency,
+    without_chain,
+)
+from atoll.keeper.keeper import How, Keeper
+from atoll.keeper.problems import RequestError
+from atoll.keeper.reading import plan_json
+from atoll.keeper.runs import RunRecord
+from atoll.keeper.work import Emit, Line, Work
+from atoll.model.document import Document, label
+from atoll.model.errors import DescriptionError, shown
+from atoll.model.plan import Backend
+from atoll.model.resolve_lab import Lab
+from atoll.model.wording import suggest
+
+_RUNS = "runs"  # where run directories go if nobody says otherwise
+
+Read = Callable[[], Awaitable[Described]]
+
+
+# The lab
+
+
+async def post_lab(keeper: Keeper, request: web.Request) -> web.StreamResponse:
+    """Bring a lab up."""
+    asked = parameters(request, Upping)
+    document = await read_document(request)
+    lab = await asyncio.to_thread(Lab, replace(document, file=label(Path(asked.file))))
+    network = lab.network
+    if lab.mistakes or network is None:
+        raise DescriptionError(lab.mistakes)
+
+    async def work(emit: Emit) -> Line:
+        return await keeper.bring_up(lab, network, asked.runtime, emit)
+
+    try:
+        return await answer(request, functools.partial(keeper.bench.begin, "up", network.name, work))
+    finally:
+        if keeper.testbed is None and keeper.bench.busy is None:
+            keeper.end.set()  # or it would hold the machine's lock for nothing
+
+
+async def delete_lab(keeper: Keeper, request: web.Request) -> dict[str, Any]:
+    """Take the lab down."""
+    asked = parameters(request, Ending)
+    busy = keeper.bench.busy
+    if busy is not None and not asked.force:
+        msg = f"the lab is busy with `{busy.what} {busy.about}`; wait for it, or end it with `atoll down --force`"
+        raise RequestError(409, msg, exit_code=1)
+    keeper.end.set()
+    return {"was_up": keeper.testbed is not None}
+
+
+# Plans and changes
+
+
+async def post_plan(keeper: Keeper, request: web.Request) -> dict[str, Any]:
+    """The plan of an experiment on a lab that holds nothing yet."""
+    read = await _reading(keeper, request, parameters(request, Describing))
+    described = await read()
+    network = keeper.require_lab()[0].network
+
+    def planned() -> dict[str, Any]:
+        return plan_json(make_plan(network, described.experiment, described.backend))
+
+    return await asyncio.to_thread(planned)
+
+
+async def post_diff(keeper: Keeper, request: web.Request) -> web.StreamResponse:
+    """What an apply would change."""
+    read = await _reading(keeper, request, parameters(request, Describing))
+    return await _apply(keeper, request, read, How(dry_run=True, at_once=False, connections=Connections()))
+
+
+async def post_apply(keeper: Keeper, request: web.Request) -> web.StreamResponse:
+    """Apply an experiment."""
+    asked = parameters(request, Applying)
+    how = How(asked.dry_run, asked.at_once, Connections.parse(asked.connections))
+    return await _apply(keeper, request, await _reading(keeper, request, asked), how)
+
+
+async def put_chain(keeper: Keeper, request: web.Request) -> web.StreamResponse:
+    """Change a chain, or add one."""
+    how = _changing(request)
+    wanted = await read_object(request, ChainAsked)
+    name = request.match_info["name"]
+    return await _apply(
+        keeper, request, _rewriting(keeper, lambda standing: with_chain(standing, name, wanted.model_dump())), how
+    )
+
+
+async def delete_chain(keeper: Keeper, request: web.Request) -> web.StreamResponse:
+    """Remove a branch."""
+    how = _changing(request)
+    name = request.match_info["name"]
+    return await _apply(keeper, request, _rewriting(keeper, lambda standing: without_chain(standing, name)), how)
+
+
+async def put_latency(keeper: Keeper, request: web.Request) -> web.StreamResponse:
+    """Change a server's latency."""
+    how = _changing(request)
+    wanted = await read_object(request, LatencyAsked)
+    _require_one(wanted)
+    _require_server(keeper, request.match_info["server"])
+    return await _apply(keeper, request, _latency(keeper, request, wanted.class_ or wanted.rtt), how)
+
+
+async def delete_latency(keeper: Keeper, request: web.Request) -> web.StreamResponse:
+    """Delay a server no more."""
+    how = _changing(request)
+    _require_server(keeper, request.match_info["server"])
+    return await _apply(keeper, request, _latency(keeper, request, None), how)
+
+
+# Runs
+
+
+async def post_run(keeper: Keeper, request: web.Request) -> web.StreamResponse:
+    """Run an experiment: with the connection if lines are wanted, else by itself."""
+    asked = parameters(request, Running)
+    _require_local(request, "runs", asked.runs)
+    read = await _reading(keeper, request, asked)
+    described = await read()
+    keeper.require_runtime(asked.runtime)
+    runs = Path(asked.runs or _RUNS).resolve()
+    keeper.require_runnable(described, runs)
+    started_ns = asked.started_ns or time.time_ns()
+    record = RunRecord(described.experiment.name, started_ns)
+
+    async def work(emit: Emit) -> Line:
+        return await keeper.run(described, runs, started_ns, record, emit, analyse=asked.analyse)
+
+    def begin(listen: Emit) -> asyncio.Task[Line]:
+        record.task = keeper.bench.begin("run", described.experiment.name, work, listen)
+        record.task.add_done_callback(lambda task: record.over(task, time.time_ns()))
+        return record.task
+
+    if wants_lines(request):
+        return await answer(request, begin)
+    task = begin(lambda _: None)
+    await record.named.wait()
+    if not record.id:
+        result_of(task)  # raises why it came to nothing
+    return json_answer(record.told(), 202, {"Location": f"/v1/runs/{record.id}"})
+
+
+async def delete_run(keeper: Keeper, request: web.Request) -> dict[str, Any]:
+    """Cancel a run."""
+    parameters(request, Nothing)
+    record = keeper.runs.find(request.match_info["id"])
+    if record.task is None or record.task.done():
+        raise RequestError(409, f"run {record.id} is over: {record.state}", exit_code=1)
+    await cancelled(record.task)
+    return record.told()
+
+
+async def post_calibration(keeper: Keeper, request: web.Request) -> web.StreamResponse:
+    """Hold links against their settings."""
+    asked = parameters(request, Calibrating)
+    for name in asked.directions:
+        if name not in DIRECTIONS:
+            msg = f"?directions: unknown direction {shown(name)}; {suggest(name, DIRECTIONS, 'directions')}"
+            raise RequestError(400, msg, where="?directions")
+    described = await (await _reading(keeper, request, asked))()
+
+    async def work(emit: Emit) -> Line:
+        return await keeper.calibrate(described, asked.directions, asked.seconds, emit)
+
+    return await answer(request, functools.partial(keeper.bench.begin, "calibrate", described.experiment.name, work))
+
+
+# What they share
+
+
+async def _reading(keeper: Keeper, request: web.Request, asked: Describing) -> Read:
+    """What makes an experiment of the request's body, against whatever stands when it is called."""
+    _require_local(request, "file", asked.file)
+    keeper.require_lab()
+    document = await read_document(request)
+    return functools.partial(_described, keeper, document, asked)
+
+
+async def _described(keeper: Keeper, document: Document, asked: Describing) -> Described:
+    testbed, lab = keeper.require_lab()
+    if asked.file is not None:
+        backend = asked.backend or Backend.ENGINE
+        path = Path(asked.file)
+        network, described = await asyncio.to_thread(described_by_file, document, path, asked.set, backend)
+        keeper.require_same_lab(network)
+        return described
+    found = await asyncio.to_thread(described_by_body, document, lab, testbed.network, keeper.standing, asked.set)
+    return found if asked.backend is None else replace(found, backend=asked.backend)
+
+
+def _rewriting(keeper: Keeper, rewrite: Callable[[Described], dict[str, Any]]) -> Read:
+    """What makes an experiment of the one that stands."""
+
+    async def read() -> Described:
+        standing = keeper.require_standing()
+        return await _described(keeper, body_of(rewrite(standing)), Describing())
+
+    return read
+
+
+def _latency(keeper: Keeper, request: web.Request, wanted: str | None) -> Read:
+    server = request.match_info["server"]
+
+    def rewrite(standing: Described) -> dict[str, Any]:
+        return with_latency(standing, server, wanted)
+
+    return _rewriting(keeper, rewrite)
+
+
+async def _apply(keeper: Keeper, request: web.Request, read: Read, how: How) -> web.StreamResponse:
+    """Apply what ``read`` makes; it is asked again if something else was applied meanwhile."""
+    before = keeper.require_lab()[0].experiment
+    described = await read()
+
+    async def work(emit: Emit) -> Line:
+        current = described if keeper.require_lab()[0].experiment is before else await read()
+        return await keeper.apply(current, how, emit)
+
+    return await answer(request, functools.partial(_begin_apply, keeper, described, work))
+
+
+def _begin_apply(keeper: Keeper, described: Described, work: Work, listen: Emit) -> "asyncio.Task[Line]":
+    return keeper.bench.begin("apply", described.experiment.name, work, listen)
+
+
+def _changing(request: web.Request) -> How:
+    asked = parameters(request, Changing)
+    return How(asked.dry_run, at_once=False, connections=Connections.parse(asked.connections))
+
+
+def _require_local(request: web.Request, name: str, given: str | None) -> None:
+    """Names of files are for those who could read and write them by themselves."""
+    if given is not None and not is_local(request):
+        msg = f"?{name}: over TCP no files are named; leave it out"
+        raise RequestError(403, msg, where=f"?{name}")
+
+
+def _require_one(wanted: LatencyAsked) -> None:
+    if (wanted.class_ is None) == (wanted.rtt is None):
+        raise RequestError(422, "name the latency by its class or by its rtt", where="class")
+
+
+def _require_server(keeper: Keeper, server: str) -> None:
+    servers = [host.name for host in keeper.require_lab()[0].network.world_hosts]
+    if server not in servers:
+        msg = f"there is no world server {shown(server)}; {suggest(server, servers, 'world servers')}"
+        raise RequestError(404, msg, exit_code=1)

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the body of a request to an experiment on the lab that is up.
+
+A body with a ``name`` is a whole experiment, as one writes it into a file. One without is a change of the experiment
+that stands, a JSON merge patch (RFC 7396): mappings are merged, ``null`` removes a key, anything else takes the place
+of what was there. Either is then held to the rules of experiment.yaml, with the same messages.
+"""
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Any, cast
+
+from atoll.keeper.bodies import BODY
+from atoll.keeper.problems import RequestError
+from atoll.model.document import Document, label
+from atoll.model.errors import DescriptionError
+from atoll.model.experiment import MAIN, Carried, Chain, Experiment
+from atoll.model.load import experiment_on, resolve_document
+from atoll.model.network import LatencyClass, Network
+from atoll.model.override import override
+from atoll.model.plan import Backend
+from atoll.model.resolve_lab import Lab
+from atoll.model.units import Duration
+
+Tree = dict[str, Any]
+
+_STEERING = frozenset({"chain", "branches", "latency"})  # what `changes` of an experiment move, too
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """An experiment and what it was described by; names of files in it start from ``folder``."""
+
+    experiment: Experiment
+    tree: Tree
+    folder: Path
+    backend: Backend
+
+
+def described_by_file(
+    document: Document, path: Path, settings: Sequence[str], backend: Backend
+) -> tuple[Network, Described]:
+    """The experiment that a file holds, and the lab that it names. Raises DescriptionError, PlanError."""
+    asked = override(replace(document, file=label(path)), settings)
+    network, experiment = resolve_document(asked, path)
+    return network, Described(experiment, asked.tree or {}, path.parent, backend)
+
+
+def described_by_body(
+    document: Document, lab: Lab, network: Network, standing: Described | None, settings: Sequence[str]
+) -> Described:
+    """The experiment that a body describes on the lab that is up, alone or by what it changes of the one that stands.
+
+    Raises RequestError, DescriptionError, PlanError.
+    """
+    tree = document.tree or {}
+    whole = "name" in tree
+    if not whole:
+        if standing is None:
+            msg = "no experiment has been applied that this could change; send a whole one, with a name"
+            raise RequestError(409, msg, exit_code=1)
+        tree = merged(_unscheduled(standing.tree) if _STEERING & tree.keys() else standing.tree, tree)
+    folder = standing.folder if standing else Path(network.file).parent
+    asked = override(replace(document, tree=_completed(document, tree, network)), settings)
+    backend = standing.backend if standing else Backend.ENGINE
+    return Described(experiment_on(lab, asked, folder), asked.tree or {}, folder, backend)
+
+
+def merged(tree: Tree, patch: Mapping[str, Any]) -> Tree:
+    """The tree with a merge patch applied (RFC 7396)."""
+    result = copy.deepcopy(tree)
+    for key, part in patch.items():
+        if part is None:
+            result.pop(key, None)
+        elif isinstance(part, dict):
+            held: Any = result.get(key)
+            result[key] = merged(cast("Tree", held) if isinstance(held, dict) else {}, cast("Tree", part))
+        else:
+            result[key] = copy.deepcopy(part)
+    return result
+
+
+def up_to_date(described: Described, experiment: Experiment) -> Described:
+    """The description of what stands after scheduled changes, which move chains and latencies and nothing else."""
+    if experiment is described.experiment:
+        return described
+    tree = _unscheduled(described.tree)
+    tree["chain"] = list(experiment.chain.hops)
+    tree["branches"] = {branch.name: branch_tree(branch) for branch in experiment.branches}
+    tree["latency"] = dict(experiment.latency)
+    return replace(described, experiment=experiment, tree=tree)
+
+
+def branch_tree(chain: Chain) -> Tree:
+    """A chain as a branch is written."""
+    return {"carries": carries_tree(chain.carries), "chain": list(chain.hops)}
+
+
+def carries_tree(carries: Carried) -> dict[str, str]:
+    """What a chain carries as it is written: without what is any."""
+    found = {"world": carries.world, "island": carries.island, "protocol": carries.protocol}
+    return {key: str(part) for key, part in found.items() if part is not None}
+
+
+def with_chain(standing: Described, name: str, asked: Tree) -> Tree:
+    """The standing tree with one chain, ``chain`` and ``carries``, in place of what had its name.
+
+    Raises RequestError (422) for a ``main`` chain that says what it carries.
+    """
+    tree = _unscheduled(standing.tree)
+    if name == MAIN:
+        if asked.get("carries"):
+            raise RequestError(422, f"{MAIN} carries what no branch does; leave carries out", where="carries")
+        return tree | {"chain": asked["chain"]}
+    branches: Tree = tree.get("branches") or {}
+    tree["branches"] = {**branches, name: {"carries": asked.get("carries") or {}, "chain": asked["chain"]}}
+    return tree
+
+
+def without_chain(standing: Described, name: str) -> Tree:
+    """The standing tree without a branch. Raises RequestError: 404 there is none, 422 for ``main``."""
+    tree = _unscheduled(standing.tree)
+    if name == MAIN:
+        raise RequestError(422, f"{MAIN} carries what no branch does; it cannot be removed, only changed")
+    branches: Tree = tree.get("branches") or {}
+    if name not in branches:
+        raise RequestError(404, f"there is no chain {name!r}; known: {', '.join([MAIN, *branches])}", exit_code=1)
+    return tree | {"branches": {other: branch for other, branch in branches.items() if other != name}}
+
+
+def with_latency(standing: Described, server: str, wanted: str | None) -> Tree:
+    """The standing tree with one server's latency: a class, a round-trip time of one, or none."""
+    tree = _unscheduled(standing.tree)
+    held: Tree = tree.get("latency") or {}
+    others = {name: kept for name, kept in held.items() if name != server}
+    return tree | {"latency": others | ({server: wanted} if wanted is not None else {})}
+
+
+def body_of(tree: Tree) -> Document:
+    """A tree as if it had come as a body."""
+    return Document(BODY, tree, {(): 0}, ())
+
+
+def latency_classes(network: Network) -> tuple[tuple[str, LatencyClass], ...]:
+    """Every latency class with the delay box that has it."""
+    return tuple((box.name, each) for box in network.delay_boxes for each in box.classes)
+
+
+def _unscheduled(tree: Tree) -> Tree:
+    """The tree without changes that were to come: they start from a steering that is not there any more."""
+    return copy.deepcopy({key: part for key, part in tree.items() if key != "changes"})
+
+
+def _completed(document: Document, tree: Tree, network: Network) -> Tree:
+    """The tree with the lab that is up, and classes where it has round-trip times of some: ``90 ms`` is rtt-90."""
+    named, up = tree.get("lab"), PurePosixPath(network.file).name
+    if isinstance(named, str) and PurePosixPath(named).name != up:
+        message = f"lab: {network.file} is up, and this is for {named!r}; `atoll down` first, or leave lab out"
+        raise DescriptionError([document.mistake(("lab",), message)])
+    latency = tree.get("latency")
+    if not isinstance(latency, dict):
+        return tree | {"lab": network.file}
+    servers = {
+        server: _class_of(given, network) if isinstance(given, str) else given
+        for server, given in cast("Tree", latency).items()
+    }
+    return tree | {"lab": network.file, "latency": servers}
+
+
+def _class_of(given: str, network: Network) -> str:
+    try:
+        rtt = Duration.parse(given)
+    except ValueError:
+        return given
+    return next((each.name for _, each in latency_classes(network) if each.rtt == rtt), given)

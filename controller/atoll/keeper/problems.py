@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a request is answered when it cannot be done: a status, and a JSON object that says what, where and what to do.
+
+    {"error": {"status": 422, "message": "body:3: chain hop 2: unknown box ..", "exit_code": 2,
+               "mistakes": [{"where": "chain[1]", "line": 3, "message": "chain hop 2: unknown box .."}]}}
+
+``mistakes`` has an entry for each of them (the first hundred), ``where`` being the key in the body (``chain[1]``), a
+parameter of the address (``?dry_run``), a header, or empty for the request as a whole; ``line`` is that of a YAML body.
+"""
+
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+from atoll.model.errors import AtollError, DescriptionError, LabError, MachineError, Mistake, PlanError, UsageError
+
+NO_LAB = "no lab is up; `atoll up LAB` starts one"
+
+_MOST_TOLD = 100
+
+
+class RequestError(AtollError):
+    """A request that is refused with a status of its own.
+
+    ``where``: what is wrong with it, if one thing is; ``mistakes``: everything that is, in a body.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        where: str | None = None,
+        mistakes: Sequence[Mistake] = (),
+        exit_code: int = 2,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.where = where
+        self.mistakes = tuple(mistakes)
+        self.exit_code = exit_code
+        self.headers = headers or {}
+
+
+def no_lab() -> RequestError:
+    """The answer to what needs a lab while none is up."""
+    return RequestError(409, NO_LAB, exit_code=1)
+
+
+def internal_error(error: BaseException) -> RequestError:
+    """A fault of ours, told to whoever asked; the log has where it was."""
+    traceback.print_exception(error)
+    return RequestError(500, f"internal error in the keeper: {type(error).__name__}: {error}", exit_code=1)
+
+
+def status_of(error: AtollError) -> int:
+    """The HTTP status that says whose fault it was: the request's, the laboratory's or this machine's."""
+    match error:
+        case RequestError():
+            return error.status
+        case DescriptionError() | PlanError() | UsageError():
+            return 422
+        case LabError():
+            return 502  # a switch, a host or the controller behind the keeper did not do it
+        case MachineError():
+            return 503
+        case _:
+            return 500
+
+
+def error_json(error: AtollError) -> dict[str, Any]:
+    """The object that tells an error, without the key ``error`` around it."""
+    told = _mistakes(error)
+    body: dict[str, Any] = {
+        "status": status_of(error),
+        "message": _shortened(str(error)),
+        "exit_code": error.exit_code,
+        "mistakes": told[:_MOST_TOLD],
+    }
+    if len(told) > _MOST_TOLD:
+        body["more"] = len(told) - _MOST_TOLD
+    return body
+
+
+def path_text(place: tuple[str | int, ...]) -> str:
+    """A place in a body as one writes it: ``links.sat.to_island``, ``chain[1]``."""
+    text = ""
+    for key in place:
+        text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else str(key)
+    return text
+
+
+def _mistakes(error: AtollError) -> list[dict[str, Any]]:
+    if isinstance(error, RequestError) and not error.mistakes:
+        return [{"where": error.where or "", "message": str(error)}]
+    if isinstance(error, (RequestError, DescriptionError)):
+        return [_mistake_json(mistake) for mistake in error.mistakes]
+    return [{"where": "", "message": line} for line in str(error).splitlines()]
+
+
+def _mistake_json(mistake: Mistake) -> dict[str, Any]:
+    told: dict[str, Any] = {"where": path_text(mistake.place), "message": mistake.message}
+    return told | ({"line": mistake.line} if mistake.line else {})
+
+
+def _shortened(message: str) -> str:
+    lines = message.splitlines()
+    if len(lines) <= _MOST_TOLD:
+        return message
+    return "\n".join([*lines[:_MOST_TOLD], f"... and {len(lines) - _MOST_TOLD} more"])

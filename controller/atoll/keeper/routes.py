@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every request the keeper answers, in one table: what is served is made of it, and so is docs/openapi.json."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+from atoll.control.inventory import SwitchReport
+from atoll.keeper import answers, changing, reading
+from atoll.keeper.keeper import Keeper
+
+Handler = Callable[[Keeper, web.Request], Awaitable[dict[str, Any] | web.StreamResponse]]
+
+DESCRIPTION = "description"
+"""A body that describes an experiment, or what is to change of the one that stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One request. ``body``: DESCRIPTION, or the class of an object; ``lines``: it may also be answered in lines.
+
+    ``errors``: statuses it may end with besides those that any request may (400, 401, 403, 404, 405, 500).
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    topic: str
+    summary: str
+    answer: type[Any]
+    query: type[answers.Asked] = answers.Nothing
+    body: str | type[answers.Asked] | None = None
+    lines: bool = False
+    success: int = 200
+    errors: tuple[int, ...] = (409,)
+    note: str = ""
+
+
+_READS = (409, 502)
+_CHANGES = (408, 409, 413, 415, 422, 502, 503)
+
+ROUTES: tuple[Route, ...] = (
+    Route("GET", "/v1/status", reading.get_status, "lab", "What is up and what it is doing", answers.StatusTold),
+    Route("GET", "/v1/lab", reading.get_lab, "lab", "The lab, its machines and latency classes", answers.InventoryTold),
+    Route(
+        "DELETE",
+        "/v1/lab",
+        changing.delete_lab,
+        "lab",
+        "Take the lab down; the keeper ends with it",
+        answers.EndTold,
+        query=answers.Ending,
+    ),
+    Route(
+        "GET",
+        "/v1/switches",
+        reading.get_switches,
+        "switches",
+        "All switches: who they say they are, whether they are connected, what they hold",
+        answers.SwitchesTold,
+        errors=_READS,
+    ),
+    Route(
+        "GET",
+        "/v1/switches/{name}",
+        reading.get_switch,
+        "switches",
+        "One switch",
+        SwitchReport,
+        errors=_READS,
+    ),
+    Route(
+        "GET",
+        "/v1/switches/{name}/entries",
+        reading.get_entries,
+        "switches",
+        "The flow entries that a switch holds, read from it now",
+        answers.EntriesTold,
+        errors=_READS,
+    ),
+    Route(
+        "GET",
+        "/v1/switches/{name}/counters",
+        reading.get_counters,
+        "switches",
+        "What a switch's ports and entries have counted, read from it now",
+        answers.CountersTold,
+        errors=_READS,
+    ),
+    Route(
+        "GET",
+        "/v1/boxes",
+        reading.get_boxes,
+        "switches",
+        "The latest counters of every link and delay box",
+        answers.BoxesTold,
+    ),
+    Route(
+        "GET",
+        "/v1/experiment",
+        reading.get_experiment,
+        "experiment",
+        "The experiment that stands, as one writes it",
+        answers.ExperimentTold,
+    ),
+    Route("GET", "/v1/chains", reading.get_chains, "experiment", "Every chain that stands", answers.ChainsTold),
+    Route("GET", "/v1/chains/{name}", reading.get_chain, "experiment", "One chain", answers.ChainTold),
+    Route(
+        "PUT",
+        "/v1/chains/{name}",
+        changing.put_chain,
+        "experiment",
+        "Change a chain under traffic, or add a branch",
+        answers.ChangesTold,
+        query=answers.Changing,
+        body=answers.ChainAsked,
+        lines=True,
+        errors=_CHANGES,
+    ),
+    Route(
+        "DELETE",
+        "/v1/chains/{name}",
+        changing.delete_chain,
+        "experiment",
+        "Remove a branch; its traffic takes the chains that are left",
+        answers.ChangesTold,
+        query=answers.Changing,
+        lines=True,
+        errors=_CHANGES,
+    ),
+    Route(
+        "GET",
+        "/v1/latencies",
+        reading.get_latencies,
+        "experiment",
+        "Latencies of all world servers, and the classes there are",
+        answers.LatenciesTold,
+    ),
+    Route(
+        "GET",
+        "/v1/latencies/{server}",
+        reading.get_latency,
+        "experiment",
+        "The latency of a world server",
+        answers.LatencyTold,
+    ),
+    Route(
+        "PUT",
+        "/v1/latencies/{server}",
+        changing.put_latency,
+        "experiment",
+        "Change the latency of a world server under traffic",
+        answers.ChangesTold,
+        query=answers.Changing,
+        body=answers.LatencyAsked,
+        lines=True,
+        errors=_CHANGES,
+    ),
+    Route(
+        "DELETE",
+        "/v1/latencies/{server}",
+        changing.delete_latency,
+        "experiment",
+        "Delay a world server no more",
+        answers.ChangesTold,
+        query=answers.Changing,
+        lines=True,
+        errors=_CHANGES,
+    ),
+    Route("GET", "/v1/plan", reading.get_plan, "experiment", "The plan that stands", answers.PlanTold),
+    Route(
+        "POST",
+        "/v1/plan",
+        changing.post_plan,
+        "experiment",
+        "The plan of an experiment, on this lab if it held nothing; changes nothing",
+        answers.PlanTold,
+        query=answers.Describing,
+        body=DESCRIPTION,
+        errors=_CHANGES,
+    ),
+    Route(
+        "POST",
+        "/v1/diff",
+        changing.post_diff,
+        "experiment",
+        "What applying an experiment would change, with reasons; changes nothing",
+        answers.ChangesTold,
+        query=answers.Describing,
+        body=DESCRIPTION,
+        lines=True,
+        errors=_CHANGES,
+    ),
+    Route(
+        "POST",
+        "/v1/apply",
+        changing.post_apply,
+        "experiment",
+        "Bring the lab to an experiment by the smallest change, under traffic",
+        answers.ChangesTold,
+        query=answers.Applying,
+        body=DESCRIPTION,
+        lines=True,
+        errors=_CHANGES,
+    ),
+    Route(
+        "GET",
+        "/v1/trace",
+        reading.get_trace,
+        "experiment",
+        "The way of a packet between two hosts",
+        answers.TraceTold,
+        query=answers.Tracing,
+        errors=(409, 422),
+    ),
+    Route("GET", "/v1/runs", reading.get_runs, "runs", "The runs of this keeper, the last one first", answers.RunsTold),
+    Route(
+        "POST",
+        "/v1/runs",
+        changing.post_run,
+        "runs",
+        "Start a run; it goes on when the connection ends",
+        answers.RunTold,
+        query=answers.Running,
+        body=DESCRIPTION,
+        lines=True,
+        success=202,
+        errors=_CHANGES,
+        note="Answered in lines (`Accept: application/x-ndjson`), the run ends with the connection, and the status is "
+        "200.",
+    ),
+    Route("GET", "/v1/runs/{id}", reading.get_run, "runs", "A run: state, step, figures, summary", answers.RunTold),
+    Route(
+        "DELETE",
+        "/v1/runs/{id}",
+        changing.delete_run,
+        "runs",
+        "Cancel a run; what it measured is kept",
+        answers.RunTold,
+    ),
+    Route(
+        "POST",
+        "/v1/calibrations",
+        changing.post_calibration,
+        "runs",
+        "Hold every link of an experiment against its settings",
+        answers.CalibrationTold,
+        query=answers.Calibrating,
+        body=DESCRIPTION,
+        lines=True,
+        errors=_CHANGES,
+    ),
+    Route(
+        "GET",
+        "/v1/events",
+        reading.get_events,
+        "events",
+        "What happens: JSON lines, or a WebSocket if the request asks for one",
+        answers.EventTold,
+        query=answers.Listening,
+        errors=(),
+    ),
+    Route(
+        "GET",
+        "/v1/openapi.json",
+        reading.get_openapi,
+        "events",
+        "This document",
+        dict,
+        errors=(),
+    ),
+)
+"""What anybody may ask who may ask at all."""

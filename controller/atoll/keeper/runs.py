@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The runs of one keeper: what each is doing, and how it ended."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+from atoll.keeper.problems import RequestError, error_json, internal_error
+from atoll.keeper.work import Line
+from atoll.model.errors import AtollError
+
+
+@dataclass(slots=True)
+class RunRecord:
+    """One run. Times are ns since 1970; ``task`` is its work."""
+
+    experiment: str
+    started_ns: int
+    id: str = ""
+    state: str = "running"
+    ended_ns: int | None = None
+    run_dir: str | None = None
+    step: str | None = None
+    live: Line | None = None
+    summary: Line | None = None
+    error: dict[str, Any] | None = None
+    task: asyncio.Task[Line] | None = None
+    named: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set as soon as the run has a directory, or has ended without."""
+
+    def take(self, line: Line) -> None:
+        """Learn from what the run says of itself."""
+        match line["type"]:
+            case "step":
+                self.step = line["step"]
+            case "live":
+                self.live = {key: part for key, part in line.items() if key != "type"}
+            case _:
+                pass
+
+    def told(self) -> dict[str, Any]:
+        """The record as answers have it."""
+        return {
+            "id": self.id,
+            "experiment": self.experiment,
+            "state": self.state,
+            "started_ns": self.started_ns,
+            "ended_ns": self.ended_ns,
+            "run_dir": self.run_dir,
+            "step": self.step,
+            "live": self.live,
+            "summary": self.summary,
+            "error": self.error,
+        }
+
+    def over(self, task: asyncio.Task[Line], now_ns: int) -> None:
+        """Note how the task ended."""
+        self.ended_ns = now_ns
+        self.named.set()
+        if task.cancelled():
+            self.state = "cancelled"
+            return
+        match task.exception():
+            case None:
+                self.state, self.summary = "completed", task.result()["summary"]
+            case AtollError() as error:
+                self.state, self.error = "failed", error_json(error)
+            case error:
+                self.state, self.error = "failed", error_json(internal_error(error))
+
+
+class Runs:
+    """All of them, by what they are called: experiment and name of the run directory."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, RunRecord] = {}
+
+    def add(self, record: RunRecord, run_dir: str, name: str) -> None:
+        """Keep a run from the moment it has a directory."""
+        record.id, record.run_dir = f"{record.experiment}-{name}", run_dir
+        self._records[record.id] = record
+        record.named.set()
+
+    def find(self, name: str) -> RunRecord:
+        """The run of that id. Raises RequestError (404)."""
+        if name not in self._records:
+            msg = f"this keeper has made no run {name!r}; GET /v1/runs has its runs"
+            raise RequestError(404, msg, exit_code=1)
+        return self._records[name]
+
+    def told(self) -> list[dict[str, Any]]:
+        """All records, the last one first."""
+        return [record.told() for record in reversed(self._records.values())]
