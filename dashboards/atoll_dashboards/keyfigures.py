@@ -40,6 +40,7 @@ def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
         KeyFigure("queue full / idle", _full_idle(summary), "seconds full, seconds with nothing to send"),
         KeyFigure("flows completed", count(summary["flows_completed"]), f"mean {octets(summary['mean_flow_bytes'])}"),
         KeyFigure("transfer", figure(summary["transfer_s"], "s"), _transfer(summary)),
+        *_changes(summary),
         KeyFigure("fairness", figure(summary["fairness"], "", 3), "Jain's index of the channels' service"),
         KeyFigure(
             "lateness at most",
@@ -48,6 +49,15 @@ def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
         ),
     )
     return tuple(f for f in figures if f.text != NOT_MEASURED or f.name != "transfer" or summary["transfer_bytes"])
+
+
+def _changes(summary: Summary) -> tuple[KeyFigure, ...]:
+    """How many of the scheduled changes were made, if there were any, and the slowest beyond its drain."""
+    if not summary["changes"]:
+        return ()
+    made = [change["beyond_drain_ms"] for change in summary["changes"] if change["beyond_drain_ms"] is not None]
+    slowest = f"at most {figure(max(made), 'ms', 1)} beyond the drain" if made else ""
+    return (KeyFigure("changes made", f"{len(made)} of {len(summary['changes'])}", slowest),)
 
 
 def _losses(summary: Summary) -> str:

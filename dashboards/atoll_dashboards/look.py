@@ -103,6 +103,25 @@ def bound(axes: Axes, level: float, text: str) -> None:
     )
 
 
+def instant(axes: Axes, t: float, text: str) -> None:
+    """A vertical line at an instant, named beside its head."""
+    axes.axvline(t, color=PURPLE, linewidth=1.2, linestyle=(0, (1, 1.2)), zorder=4)
+    axes.annotate(
+        text,
+        xy=(t, 1),
+        xycoords=axes.get_xaxis_transform(),
+        xytext=(2, -1),
+        textcoords="offset points",
+        va="top",
+        ha="left",
+        fontsize=8.5,
+        fontweight="bold",
+        color=PURPLE,
+        zorder=5,
+        bbox={"boxstyle": "square,pad=0.12", "facecolor": "white", "edgecolor": "none", "alpha": 0.85},
+    )
+
+
 def key(axes: Axes, columns: int = 4) -> None:
     """The legend, above the axes at the right, where no data can be hidden by it."""
     axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=columns, handlelength=1.6, borderaxespad=0.3)

@@ -25,6 +25,7 @@ from atoll_dashboards.look import (
     VERMILLION,
     bound,
     common_style,
+    instant,
     key,
     plain_figure,
     time_figure,
@@ -40,11 +41,15 @@ class Plot:
     title: str
     caption: str
     draw: Callable[[Sources], Figure | None]
+    over_time: bool = False  # scheduled changes are drawn into it
 
     def figure(self, sources: Sources) -> Figure | None:
         """The figure, in the common style; None where the run has nothing to show."""
         with common_style():
-            return self.draw(sources)
+            figure = self.draw(sources)
+            if figure is not None and self.over_time:
+                _mark_changes(figure, sources)
+            return figure
 
 
 def rates(sources: Sources) -> Figure | None:
@@ -61,12 +66,52 @@ def rates(sources: Sources) -> Figure | None:
     axes.set_ylabel("Mbit/s")
     top = float(frame["throughput"].to_numpy().max(initial=0.0))
     link = sources.bottleneck
-    if link is not None:
+    if link is not None and not sources.other_links:
         rate = link.to_island.rate.bit_s / 1e6
         bound(axes, rate, f"{rate:g} Mbit/s")
         top = max(top, rate)
     _time_axis(axes, sources, top)
     key(axes)
+    return figure
+
+
+def chains(sources: Sources) -> Figure | None:
+    """Goodput of each chain per 100 ms, one upon the other."""
+    found = sources.chain_rates()
+    if not found:
+        return None
+    figure, (axes,) = time_figure(3.1)
+    t_s = sources.windows().collect()["t_s"].to_numpy()
+    height = np.zeros(len(t_s))
+    for place, (name, goodput) in enumerate(found.items()):
+        above = height + np.array(goodput)
+        colour = _CHAINS[place % len(_CHAINS)]
+        axes.fill_between(t_s, height, above, step="post", color=colour, alpha=0.75, linewidth=0, label=name)
+        height = above
+    axes.set_ylabel("goodput (Mbit/s)")
+    _time_axis(axes, sources, float(height.max(initial=0.0)))
+    key(axes)
+    return figure
+
+
+def other_links(sources: Sources) -> Figure | None:
+    """Queue and loss of the links beside the bottleneck, a row each."""
+    links = [link for link in sources.other_links if not sources.link_counters(link.box).is_empty()]
+    if not links:
+        return None
+    figure, rows = time_figure(0.9 + 1.7 * len(links), rows=len(links))
+    for axes, link in zip(rows, links, strict=True):
+        counters = sources.link_counters(link.box)
+        t_s = counters["t_s"].to_numpy() - WINDOW_S
+        most = counters["queue_max_bytes"].to_numpy() / 1e3
+        axes.fill_between(t_s, most, step="post", color=ORANGE, alpha=0.5, linewidth=0, label="queue, most in 100 ms")
+        dropped = counters["dropped_packets"].fill_null(0).to_numpy() > 0
+        capacity_kb = link.to_island.queue.bytes / 1e3
+        axes.plot(t_s[dropped], np.full(dropped.sum(), capacity_kb), "|", color=VERMILLION, markersize=7, label="drops")
+        axes.set_ylabel(f"{link.box} (kB)")
+        bound(axes, capacity_kb, f"Q\n{capacity_kb:g} kB")
+        _time_axis(axes, sources, capacity_kb)
+    key(rows[0])
     return figure
 
 
@@ -240,12 +285,22 @@ def volumes(sources: Sources) -> Figure | None:
     return figure
 
 
+_CHAINS = (BLUE, ORANGE, GREEN, PURPLE, SKY, BROWN)
+
 PLOTS = (
     Plot(
         "rates",
         "Throughput and goodput",
         "IP bytes (throughput) and new TCP payload (goodput) reaching the island, per 100 ms; dashed: the rate.",
         rates,
+        over_time=True,
+    ),
+    Plot(
+        "chains",
+        "Chains",
+        "Goodput of each chain, one upon the other. A packet counts as the version's that stood when it arrived.",
+        chains,
+        over_time=True,
     ),
     Plot(
         "queue",
@@ -253,13 +308,22 @@ PLOTS = (
         "Above: RTT of the ping series less the base RTT measured before the load; a full queue of Q bytes at rate R "
         "adds 8Q/R. Below: bytes waiting in the drop-tail queue.",
         queue,
+        over_time=True,
     ),
-    Plot("loss", "Loss", "Island-bound packets that the full queue refused.", loss),
+    Plot("loss", "Loss", "Island-bound packets that the full queue refused.", loss, over_time=True),
+    Plot(
+        "other-links",
+        "Other links",
+        "Bytes waiting in the queues of the links beside the slowest one, and when these dropped packets.",
+        other_links,
+        over_time=True,
+    ),
     Plot(
         "concurrent",
         "Concurrent flows",
         "The channels' TCP flows between their first packet and the server's last; those with payload in each 100 ms.",
         concurrent,
+        over_time=True,
     ),
     Plot(
         "flows",
@@ -280,6 +344,14 @@ PLOTS = (
         volumes,
     ),
 )
+
+
+def _mark_changes(figure: Figure, sources: Sources) -> None:
+    """A numbered line where each scheduled change began."""
+    for change in sources.summary["changes"]:
+        if change["began_s"] is not None:
+            for axes in figure.axes:
+                instant(axes, change["began_s"], str(change["number"]))
 
 
 def _time_axis(axes: Axes, sources: Sources, top: float) -> None:

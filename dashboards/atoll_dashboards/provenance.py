@@ -3,6 +3,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 from atoll.model.experiment import (
@@ -17,6 +18,7 @@ from atoll.model.experiment import (
     LossTrace,
     Red,
 )
+from atoll.model.versions import version_differences
 
 Row = tuple[str, str]
 
@@ -38,6 +40,8 @@ def settings(experiment: Experiment) -> list[Row]:
     for branch in experiment.branches:
         hops = " → ".join(("world", *branch.hops, "island"))
         rows.append((f"chain {branch.name}", f"{hops} for {branch.carries}"))
+    for number, (before, after) in enumerate(pairwise(experiment.versions), start=1):
+        rows.append((f"change {number}", f"at {after.at}: {'; '.join(version_differences(before, after))}"))
     for link in experiment.links:
         rows.append((f"{link.box}, to the island", _direction(link.to_island)))
         rows.append((f"{link.box}, to the world", _direction(link.to_world)))

@@ -104,6 +104,27 @@ class Sources:
             .collect()
         )
 
+    def chain_rates(self) -> dict[str, list[float]]:
+        """Goodput (Mbit/s) of every chain at its arrival capture, window by window; empty if one carries all."""
+        if not self.summary["chains"] or self.summary["arrival"] is None:
+            return {}
+        mbit_s = 8e-6 / WINDOW_S
+        seen = self.table("chains")
+        return {
+            chain: self.windows()
+            .join(seen.filter(pl.col("chain") == chain), on="window", how="left")
+            .sort("window")
+            .select(goodput=pl.col("goodput_bytes").fill_null(0) * mbit_s)
+            .collect()["goodput"]
+            .to_list()
+            for chain in self.summary["chains"]
+        }
+
+    @property
+    def other_links(self) -> tuple[Link, ...]:
+        """The links beside the bottleneck."""
+        return tuple(self.experiment.link(box) for box in self.summary["links"] if box != self.summary["bottleneck"])
+
     def channel_flows(self) -> pl.DataFrame:
         """size_bytes and seconds of every completed flow."""
         return (

@@ -12,6 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, BinaryIO
 
+from atoll.control.jobs import capture_points
 from atoll.model.codec import to_json
 from atoll.model.experiment import (
     Chain,
@@ -35,7 +36,7 @@ from atoll.model.network import (
     Switch,
     Tap,
 )
-from atoll.model.plan import CapturePoint, PathCheck, Plan
+from atoll.model.plan import PathCheck, Plan
 from atoll.model.units import Duration, Rate, Size
 from atoll.rundir import RunDir
 
@@ -97,15 +98,16 @@ def experiment(**changes: Any) -> Experiment:
     return Experiment(**{**fields, **changes})
 
 
-def plan(asked: Experiment, captures: tuple[str, ...] = ("world", "island", "link-sat")) -> Plan:
+def plan(asked: Experiment, lab: Network, captures: tuple[str, ...]) -> Plan:
     """What the analysis reads of a plan: captures and expected RTTs."""
+    points = {point.name: point for point in capture_points(lab, asked)}
     return Plan(
         lab="synthetic",
         experiment=asked.name,
         flows=(),
         hosts=(),
         jobs=(),
-        captures=tuple(CapturePoint(name, "cap", "cap-eth0") for name in captures),
+        captures=tuple(points[name] for name in captures),
         checks=tuple(
             PathCheck(f"w{i}", "is", "10.20.1.1", (500 + rtt) * 10**6, rtt * 10**6, 0)
             for i, rtt in enumerate(RTTS_MS, 1)
@@ -123,7 +125,7 @@ def begin(
         {
             "experiment": to_json(asked),
             "network": to_json(lab),
-            "plan": to_json(plan(asked, captures)),
+            "plan": to_json(plan(asked, lab, captures)),
             "plan_sha256": "7c" * 32,
             "seed": asked.seed,
             "place": "mininet",

@@ -3,6 +3,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from atoll.model.experiment import Experiment, Version
@@ -38,11 +39,9 @@ class Standing:
 
 def changes(experiment: Experiment, events: Sequence[Event]) -> tuple[Change, ...]:
     """Every scheduled change, also those that were not attempted."""
-    versions = experiment.versions
-    pairs = zip(versions[:-1], versions[1:], strict=True)
     return tuple(
         _change(number, tuple(version_differences(before, after)), [e for e in events if e.get("change") == number])
-        for number, (before, after) in enumerate(pairs, start=1)
+        for number, (before, after) in enumerate(pairwise(experiment.versions), start=1)
     )
 
 

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run was asked to be and what it said of itself: manifest, events and logs, read and typed."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from atoll.analysis.boxes import Measurement, Part, measurements
+from atoll.analysis.changes import Change, Standing, changes, standing
 from atoll.model.codec import from_json
 from atoll.model.errors import RunDirError
-from atoll.model.experiment import Experiment, Link
-from atoll.model.network import BoxKind, Network
+from atoll.model.experiment import Chain, Experiment, Link, Protocol
+from atoll.model.network import BoxKind, HostRole, Network
 from atoll.model.plan import Plan
 from atoll.rundir.rundir import COMPLETED, RUNNING, RunDir, read_json_lines
 
@@ -40,6 +41,7 @@ class Facts:
     events: tuple[Mapping[str, Any], ...]
     window: Window | None  # None: nothing was measured
     measurements: tuple[Measurement, ...]  # of link and delay boxes, from mark "begin" to mark "end"
+    changes: tuple[Change, ...] = ()  # what became of the scheduled ones
 
     @property
     def in_virtual_time(self) -> bool:
@@ -47,22 +49,83 @@ class Facts:
         return "virtual" in self.manifest
 
     @property
-    def links(self) -> tuple[Link, ...]:
-        """The chain's satellite links, from world to island."""
+    def standing(self) -> tuple[Standing, ...]:
+        """The versions of the steering that stood, and since when."""
+        return standing(self.experiment, self.changes)
+
+    @property
+    def chains(self) -> tuple[Chain, ...]:
+        """Every chain that ever stood, alike ones once, the main one of each version first."""
+        versions = [each.version for each in self.standing]
+        return tuple(dict.fromkeys(chain for version in versions for chain in (version.chain, *version.branches)))
+
+    @property
+    def has_branches(self) -> bool:
+        """Whether some of the traffic ever had a chain of its own."""
+        return any(each.version.branches for each in self.standing)
+
+    def links_of(self, chain: Chain) -> tuple[Link, ...]:
+        """The satellite links of a chain, from world to island."""
         kinds = {box.name: box.kind for box in self.network.boxes}
-        return tuple(self.experiment.link(hop) for hop in self.experiment.chain.hops if kinds.get(hop) is BoxKind.LINK)
+        return tuple(self.experiment.link(hop) for hop in chain.hops if kinds.get(hop) is BoxKind.LINK)
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """The satellite links that any chain ever passes; those of the chain that the run begins with first."""
+        return tuple(dict.fromkeys(link for chain in self.experiment.ever_chains for link in self.links_of(chain)))
+
+    @property
+    def ping_links(self) -> tuple[tuple[Link, ...], ...]:
+        """The links that the ping series passed, a tuple for each way it had, the first one first."""
+        ends = [self.network.with_role(role) for role in (HostRole.WORLD_SPECIAL, HostRole.ISLAND_SPECIAL)]
+        if not all(ends):
+            return ()
+        world, island = (hosts[0].address for hosts in ends)
+        versions = [self.experiment.steered(each.version) for each in self.standing]
+        carriers = [version.carrier(world, island, Protocol.ICMP) for version in versions]
+        return tuple(dict.fromkeys(self.links_of(chain) for chain in carriers))
+
+    def arrival(self, chain: Chain, captures: Collection[str]) -> str | None:
+        """The capture, of those there are, that tells what reached the island through a chain.
+
+        The last tap behind its last link; without one, what leaves the link. Of a chain without a link its last tap,
+        if another is before it.
+        """
+        points = {(point.host, point.interface): point.name for point in self.plan.captures}
+        taps = {tap.name: points.get((tap.host, tap.interface.name)) for tap in self.network.taps}
+        links = [link.box for link in self.links_of(chain)]
+        passed = [hop for hop in chain.hops if hop in taps]
+        behind = chain.hops[chain.hops.index(links[-1]) :] if links else passed[1:]
+        found = [taps[hop] for hop in reversed(behind) if hop in taps] + [f"link-{box}" for box in reversed(links)]
+        return next((name for name in found if name in captures), None)
 
     @property
     def bottleneck(self) -> Link | None:
-        """The slowest link towards the island."""
-        return min(self.links, key=lambda link: link.to_island.rate, default=None)
+        """The slowest link towards the island of the chain that the run begins with; if it has none, of all chains."""
+        own = self.links_of(self.experiment.versions[0].chain)
+        return min(own or self.links, key=lambda link: link.to_island.rate, default=None)
 
     @property
     def tapped_links(self) -> tuple[Link, ...]:
-        """Links between the world and the island capture: what is lost between the captures is lost there."""
-        hops = self.experiment.chain.hops
-        taps = [hops.index(tap.name) for tap in self.network.taps if tap.name in hops]
-        return tuple(link for link in self.links if taps and min(taps) < hops.index(link.box) < max(taps))
+        """Links between the world and the island capture: what is lost between the captures is lost there.
+
+        None if packets pass only one of the two taps, or a link between them on one chain and outside them on another.
+        """
+        taps = {tap.name for tap in self.network.taps}
+        passed = [hop for hop in self.experiment.versions[0].chain.hops if hop in taps]
+        if len(passed) < 2:
+            return ()
+        first, last = passed[0], passed[-1]
+        inside: dict[Link, None] = {}
+        outside: set[Link] = set()
+        for chain in self.chains:
+            links, hops = self.links_of(chain), chain.hops
+            if (first in hops) != (last in hops) or (first in hops and hops.index(first) > hops.index(last)):
+                return ()
+            between = hops[hops.index(first) : hops.index(last)] if first in hops else ()
+            inside |= dict.fromkeys(link for link in links if link.box in between)
+            outside |= {link for link in links if link.box not in between}
+        return () if outside & inside.keys() else tuple(inside)
 
     def of_type(self, kind: str) -> tuple[Mapping[str, Any], ...]:
         """Events of one type, in order."""
@@ -105,6 +168,7 @@ def read_facts(run: RunDir) -> Facts:
         events=events,
         window=_window(events, run.logs, lines),
         measurements=measurements(lines),
+        changes=changes(experiment, events),
     )
 
 

@@ -29,6 +29,11 @@ class Totals:
     goodput_bytes: int
 
 
+def mbit_s(octets: int, seconds: float) -> float:
+    """Bytes in so many seconds as a rate."""
+    return 8 * octets / seconds / 1e6 if seconds > 0 else 0.0
+
+
 def counted_bytes(link: Link) -> pl.Expr:
     """Bytes of a throughput row as the link's rate counts them."""
     frame = pl.col("packets") * ETHERNET_HEADER_BYTES if link.counts is Counted.ETHERNET else 0
@@ -37,7 +42,7 @@ def counted_bytes(link: Link) -> pl.Expr:
 
 def totals(tables: Tables, capture: str, window: Window | None = None) -> Totals | None:
     """Island-bound totals of a capture, all of it or within the measurement; None when there is no such capture."""
-    if capture not in tables.decoded:
+    if capture not in tables.decoded and capture != tables.arrival:
         return None
     packets = tables.packets(capture).filter(pl.col("to_island") == 1)
     if window is not None:

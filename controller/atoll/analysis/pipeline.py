@@ -6,8 +6,10 @@ from typing import Any
 
 from atoll.analysis import observables as seen
 from atoll.analysis.boxes import lateness_p99_ns
+from atoll.analysis.chains import chain_figures, change_figures
 from atoll.analysis.facts import Facts, cut_short, read_facts
 from atoll.analysis.logs import load_fairness, transfer_done
+from atoll.analysis.notes import notes
 from atoll.analysis.summary import LinkFigures, Summary, TerrestrialRtt
 from atoll.analysis.tables import Tables, build_tables, traffic_hosts
 from atoll.analysis.verdict import judge
@@ -48,7 +50,7 @@ def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
     summary = Summary(
         verdict="invalid",
         reasons=[],
-        notes=_notes(facts, tables, pings),
+        notes=notes(facts, tables, pings),
         experiment=facts.experiment.name,
         run_dir=facts.run_dir,
         seed=facts.experiment.seed,
@@ -65,7 +67,7 @@ def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
         sojourn_max_ms=round(rtt_max_ms - base_rtt_ms, 6)
         if rtt_max_ms is not None and base_rtt_ms is not None
         else None,
-        sojourn_bound_ms=sum(_drain_ms(link) for link in facts.links) if facts.links else None,
+        sojourn_bound_ms=_sojourn_bound_ms(facts),
         ping_sent=pings.sent,
         ping_lost=pings.lost,
         bottleneck=bottleneck.box if bottleneck else None,
@@ -80,14 +82,16 @@ def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
         unknown_vlan_packets=sum(m.unknown_vlan_packets for m in facts.measurements),
         idle_s=slowest["idle_s"] if slowest else None,
         queue_full_s=slowest["queue_full_s"] if slowest else None,
+        chains=chain_figures(tables, facts) if facts.has_branches else {},
+        changes=[change_figures(change, facts) for change in facts.changes],
         loss_bytes_captures=both[0].ip_bytes - both[1].ip_bytes if both else None,
         loss_bytes_link=_sum(links[link.box]["loss_bytes"] for link in facts.tapped_links or facts.links),
         loss_packets_captures=both[0].packets - both[1].packets if both else None,
         loss_fraction=slowest["loss_fraction"] if slowest else None,
         tcp_payload_loss_bytes=both[0].tcp_payload_bytes - both[1].tcp_payload_bytes if both else None,
-        throughput_mbit_s=_mbit_s(arrived.ip_bytes, window.seconds) if arrived and window else None,
-        goodput_mbit_s=_mbit_s(arrived.goodput_bytes, window.seconds) if arrived and window else None,
-        utilisation=_utilisation(facts, tables),
+        throughput_mbit_s=seen.mbit_s(arrived.ip_bytes, window.seconds) if arrived and window else None,
+        goodput_mbit_s=seen.mbit_s(arrived.goodput_bytes, window.seconds) if arrived and window else None,
+        utilisation=slowest["utilisation"] if slowest else None,
         channels=facts.experiment.traffic.channels,
         flows_completed=flows.completed,
         flows_cut=flows.cut,
@@ -114,6 +118,7 @@ def _link_figures(facts: Facts, tables: Tables, link: Link) -> LinkFigures:
     bucket = bucket_bytes(link.to_island.rate, slack) if facts.manifest.get("backend") == Backend.TC else 0
     header = seen.ETHERNET_HEADER_BYTES if link.counts is Counted.ETHERNET else 0
     return LinkFigures(
+        chains=list(dict.fromkeys(chain.name for chain in facts.experiment.ever_chains if link.box in chain.hops)),
         rate_bit_s=link.to_island.rate.bit_s,
         queue_bytes=link.to_island.queue.bytes,
         queue_max_bytes=measured.queue_max_bytes if measured else None,
@@ -125,6 +130,7 @@ def _link_figures(facts: Facts, tables: Tables, link: Link) -> LinkFigures:
         if unbounded
         else seen.windows_over_rate(tables, link, facts.lateness_max_ns or 0, bucket),
         scheduled_windows_over_rate=measured.scheduled_windows_over_rate if measured else None,
+        utilisation=_utilisation(facts, tables, link),
     )
 
 
@@ -162,49 +168,26 @@ def _transfer(facts: Facts, tables: Tables, logs: Path) -> dict[str, Any]:
         "transfer_received_bytes": received,
         "transfer_complete": complete,
         "transfer_s": seconds,
-        "transfer_mbit_s": _mbit_s(received, seconds) if received and seconds else None,
+        "transfer_mbit_s": seen.mbit_s(received, seconds) if received and seconds else None,
     }
 
 
-def _utilisation(facts: Facts, tables: Tables) -> float | None:
-    link, window = facts.bottleneck, facts.window
-    if link is None or window is None or window.seconds <= 0:
+def _utilisation(facts: Facts, tables: Tables, link: Link) -> float | None:
+    window = facts.window
+    if window is None or window.seconds <= 0:
         return None
     sent = seen.sent_by_link(tables, link, window)
     return None if sent is None else 8 * sent / (link.to_island.rate.bit_s * window.seconds)
 
 
-def _notes(facts: Facts, tables: Tables, pings: seen.Pings) -> list[str]:
-    if facts.window is None:
-        return []  # the reasons say that nothing was measured, and where it ended
-    notes: list[str] = []
-    if not facts.links:
-        notes.append("the chain has no satellite link: there is no rate, queue or loss to measure")
-    if "island" not in tables.decoded and tables.arrival:
-        notes.append(f"no island tap: throughput and goodput are those of capture {tables.arrival}, behind the link")
-    elif tables.arrival is None:
-        notes.append("no capture of what reaches the island: throughput, goodput, flows and shares were not measured")
-    if facts.links and not (facts.tapped_links and {"world", "island"} <= tables.decoded.keys()):
-        notes.append("no captures on both sides of the link: its loss is the link's own count, not confirmed")
-    if facts.links and not facts.measurements:
-        notes.append("the boxes' measurement did not end: lateness, loss at the link and queue maximum are unknown")
-    if any(way.trace for link in facts.links for way in (link.to_island, link.to_world)):
-        notes.append("a link followed a trace: utilisation is of its highest rate, sojourn above the RTT it began with")
-    if facts.in_virtual_time:
-        notes.append("virtual time: the clock stands still while a machine computes, so no departure can be late")
-    if facts.links and not facts.of_type("base_rtt"):
-        notes.append("no base RTT was measured: queue sojourn times are unknown")
-    elif facts.links and pings.sent == 0:
-        notes.append("no ping was recorded in the measurement: queue sojourn times are unknown")
-    return notes
+def _sojourn_bound_ms(facts: Facts) -> float | None:
+    """What full queues can add to a ping's RTT, on whichever way it had."""
+    ways = facts.ping_links or (facts.links,)
+    return max(sum(_drain_ms(link) for link in links) for links in ways) if facts.links else None
 
 
 def _drain_ms(link: Link) -> float:
     return 8 * link.to_island.queue.bytes / link.to_island.rate.bit_s * 1e3
-
-
-def _mbit_s(octets: int, seconds: float) -> float:
-    return 8 * octets / seconds / 1e6 if seconds > 0 else 0.0
 
 
 def _sum(figures: Any) -> int | None:

@@ -39,6 +39,7 @@ class Volume(TypedDict):
 class LinkFigures(TypedDict):
     """One satellite link, island-bound, between the marks."""
 
+    chains: list[str]  # that ever pass it, by name
     rate_bit_s: int
     queue_bytes: int
     queue_max_bytes: int | None
@@ -50,6 +51,35 @@ class LinkFigures(TypedDict):
         int | None
     )  # 100 ms windows captured at the output port; None: no capture, or no lateness to judge
     scheduled_windows_over_rate: int | None
+    utilisation: float | None  # within the measurement
+
+
+class ChainFigures(TypedDict):
+    """What one chain carried towards the island, by its arrival capture and the version that stood when it came."""
+
+    carries: str  # "the rest", or whose traffic
+    hops: list[str]  # of its last version
+    arrival: str | None  # capture
+    throughput_mbit_s: float | None
+    goodput_mbit_s: float | None
+    flows_completed: int
+    mean_flow_bytes: float | None
+    loss_bytes: int | None  # IP bytes between the captures world and island; None: not both, or the chains changed
+    loss_fraction: float | None  # of packets, likewise
+
+
+class ChangeFigures(TypedDict):
+    """One scheduled change."""
+
+    number: int  # from 1
+    what: list[str]
+    planned_s: float  # since the start of the measurement
+    began_s: float | None  # None: not attempted
+    lateness_ms: float | None
+    duration_s: float | None  # until the version before had drained and its entries were gone
+    drain_s: float | None  # how much of this was the drain
+    beyond_drain_ms: float | None
+    failure: str | None
 
 
 class Summary(TypedDict):
@@ -89,6 +119,9 @@ class Summary(TypedDict):
     unknown_vlan_packets: int  # frames of no class, lost in delay boxes
     idle_s: float | None
     queue_full_s: float | None
+    # chains
+    chains: dict[str, ChainFigures]  # by name; empty if one carries everything
+    changes: list[ChangeFigures]
     # loss
     loss_bytes_captures: int | None
     loss_bytes_link: int | None

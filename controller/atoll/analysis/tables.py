@@ -14,23 +14,33 @@ concurrent          window, open (the channels' TCP flows at its end, from their
 volume              host, role, packets, ip_bytes, goodput_bytes, first_ns, last_ns: island-bound at the arrival capture
 pings               target, seq, sent_ns, rtt_ns (null: lost)
 boxes               box, part (direction or VLAN id), t_ns, the box's counters: sums since its start, maxima of 100 ms
-channel_flows       client and the columns of the clients' flow logs
+channel_flows       client, chain (that carried it when it began) and the columns of the clients' flow logs
+
+Of runs whose chains have arrival captures of their own there is also packets-arrived: what reached the island through
+each chain, at that chain's arrival capture; it counts as a capture in the tables above. Of runs with several chains:
+
+chains              chain, window, packets, ip_bytes, goodput_bytes: island-bound at the arrival capture
 """
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 
+from atoll.analysis.carried import by_chain
 from atoll.analysis.facts import Facts
 from atoll.analysis.logs import box_table, channel_flow_table, ping_table
 from atoll.analysis.records import TCP, Decoded, decode, scan_records
+from atoll.model.experiment import Chain
 from atoll.model.network import Host, HostRole
 from atoll.rundir.files import plain_errors, replacing, told_error
 from atoll.rundir.rundir import RunDir
+
+ARRIVED = "arrived"
+"""What stands for the capture at the island where no single one sees what all chains bring."""
 
 _FIN = 0x01
 
@@ -45,7 +55,7 @@ class Tables:
     folder: Path
     origin_ns: int  # where window 0 begins
     decoded: Mapping[str, Decoded]
-    arrival: str | None  # the capture that stands for "has reached the island"; None: there is none
+    arrival: str | None  # the packets that stand for "has reached the island": a capture's, ARRIVED, or None
 
     def scan(self, name: str) -> pl.LazyFrame:
         """One table, lazily."""
@@ -65,14 +75,16 @@ def build_tables(run: RunDir, facts: Facts, binary: Path) -> Tables:
         run.tables.mkdir(exist_ok=True)
     decoded = _decode_all(run, facts, binary)
     origin = facts.window.start_ns if facts.window else _first_packet_ns(run, decoded)
-    tables = Tables(run.tables, origin, decoded, _arrival(facts, decoded))
+    tables = Tables(run.tables, origin, decoded, _arrival(run, facts, decoded))
     _write(tables, "pings", ping_table(run.logs))
     _write(tables, "boxes", box_table(run.path / "link.jsonl"))
-    _write(tables, "channel_flows", channel_flow_table(run.logs))
+    _write(tables, "channel_flows", _channel_flows(run, facts))
     _write(tables, "throughput", _throughput(tables))
     _write(tables, "flows", _flows(tables, facts))
     _write(tables, "concurrent", _concurrent(tables, facts))
     _write(tables, "volume", _volume(tables, facts))
+    if tables.arrival is not None and facts.has_branches:
+        _write(tables, "chains", _chains(tables, facts))
     return tables
 
 
@@ -91,10 +103,40 @@ def _decode_all(run: RunDir, facts: Facts, binary: Path) -> dict[str, Decoded]:
             return dict(zip(found, pool.map(to_table, found), strict=True))
 
 
-def _arrival(facts: Facts, decoded: Mapping[str, Decoded]) -> str | None:
-    # Without an island tap, what leaves the last link towards the island is the next best witness.
-    candidates = ["island", *(f"link-{link.box}" for link in reversed(facts.links))]
-    return next((name for name in candidates if name in decoded), None)
+def _arrival(run: RunDir, facts: Facts, decoded: Mapping[str, Decoded]) -> str | None:
+    """The capture of all chains; where they have several, these make a table of their own."""
+    captures = dict.fromkeys(facts.arrival(chain, decoded) for chain in facts.chains)
+    if len(captures) == 1:
+        return next(iter(captures))
+    seen_at = _carrier(facts, lambda chain: facts.arrival(chain, decoded) or "")
+    frames = [
+        _with_ends(pl.scan_parquet(run.tables / f"packets-{name}.parquet"))
+        .filter(seen_at == name)
+        .drop("world_end", "island_end")
+        for name in captures
+        if name is not None
+    ]
+    _sink(pl.concat(frames).sort("t_ns", maintain_order=True), run.tables / f"packets-{ARRIVED}.parquet")
+    return ARRIVED
+
+
+def _with_ends(packets: pl.LazyFrame) -> pl.LazyFrame:
+    """Packets with the addresses of their ends, whatever their direction."""
+    bound = pl.col("to_island") == 1
+    return packets.with_columns(
+        world_end=pl.when(bound).then("src").otherwise("dst"), island_end=pl.when(bound).then("dst").otherwise("src")
+    )
+
+
+def _carrier(facts: Facts, label: Callable[[Chain], str]) -> pl.Expr:
+    """What ``label`` says of the chain that carried a packet of :func:`_with_ends`."""
+    return by_chain(facts.standing, label, "world_end", "island_end", pl.col("proto"), "t_ns")
+
+
+def island_bound(tables: Tables, facts: Facts, capture: str) -> pl.LazyFrame:
+    """The island-bound packets of a capture, with the name of the chain that carried each in ``chain``."""
+    packets = _with_ends(tables.packets(capture)).filter(pl.col("to_island") == 1)
+    return packets.with_columns(chain=_carrier(facts, lambda chain: chain.name))
 
 
 def _first_packet_ns(run: RunDir, decoded: Mapping[str, Decoded]) -> int:
@@ -114,7 +156,8 @@ def total(column: str) -> pl.Expr:
 
 
 def _all_packets(tables: Tables) -> pl.LazyFrame | None:
-    frames = [tables.packets(name).with_columns(capture=pl.lit(name)) for name in tables.decoded]
+    names = [*tables.decoded, *([ARRIVED] if tables.arrival == ARRIVED else [])]
+    frames = [tables.packets(name).with_columns(capture=pl.lit(name)) for name in names]
     return pl.concat(frames) if frames else None
 
 
@@ -192,6 +235,38 @@ def _concurrent(tables: Tables, facts: Facts) -> pl.LazyFrame:
         .join(receiving, on="window", how="left")
         .sort("window")
         .select("window", open=pl.col("change").fill_null(0).cum_sum(), receiving=pl.col("receiving").fill_null(0))
+    )
+
+
+def _chains(tables: Tables, facts: Facts) -> pl.LazyFrame:
+    packets = island_bound(tables, facts, tables.arrival or "")
+    window = (pl.col("t_ns") - tables.origin_ns).floordiv(WINDOW_NS)
+    return (
+        packets.group_by("chain", window=window)
+        .agg(
+            packets=pl.len().cast(pl.Int64),
+            ip_bytes=total("ip_bytes"),
+            goodput_bytes=pl.col("new_payload_bytes").filter(pl.col("proto") == TCP).cast(pl.Int64).sum(),
+        )
+        .sort("chain", "window")
+    )
+
+
+def _channel_flows(run: RunDir, facts: Facts) -> pl.LazyFrame:
+    hosts, port = facts.network.hosts, facts.experiment.traffic.port
+    servers = {f"{host.address}:{port}": int(host.address) for host in hosts}
+    clients = {host.name: int(host.address) for host in hosts}
+    chain = by_chain(
+        facts.standing, lambda chain: chain.name, "world_end", "island_end", pl.lit(TCP, pl.UInt8), "start_ns"
+    )
+    return (
+        channel_flow_table(run.logs)
+        .with_columns(
+            world_end=pl.col("server").replace_strict(servers, default=None, return_dtype=pl.UInt32),
+            island_end=pl.col("client").replace_strict(clients, default=None, return_dtype=pl.UInt32),
+        )
+        .with_columns(chain=chain)
+        .drop("world_end", "island_end")
     )
 
 

@@ -6,6 +6,8 @@ from atoll.analysis.summary import Summary
 LATENESS_MAX_MS = 5.0
 LATENESS_P99_MS = 1.0
 """Departures later than this distort the queue's dynamics (design.md, "Link engine")."""
+CHANGE_LATENESS_MS = 250.0
+"""A change that late makes runs of one experiment differ by more than their traffic does."""
 
 # A window is short of its plan by start-up jitter only, not by a client that was stopped.
 _LEAST_OF_PLANNED = 0.99
@@ -21,6 +23,7 @@ def judge(summary: Summary) -> list[str]:
         *_latency(summary),
         *_boxes(summary),
         *_captures(summary),
+        *_changes(summary),
         *_losses(summary),
         *_presence(summary),
     ]
@@ -102,6 +105,22 @@ def _captures(summary: Summary) -> list[str]:
     # The end whistle may be dropped by a full queue; before the link it must be there.
     if summary["whistles"].get("world", {}).get("end") is False:
         reasons.append("capture world does not hold the end whistle")
+    return reasons
+
+
+def _changes(summary: Summary) -> list[str]:
+    reasons: list[str] = []
+    for change in summary["changes"]:
+        name = f"change {change['number']} (at {change['planned_s']:g} s)"
+        late = change["lateness_ms"]
+        if change["failure"] is not None:
+            reasons.append(f"{name} failed: {change['failure']}")
+        elif change["duration_s"] is None and summary["cut_short"] is None:
+            reasons.append(f"{name} was not carried out")
+        elif late is not None and late > CHANGE_LATENESS_MS:
+            reasons.append(
+                f"{name} began {late:.0f} ms late, bound {CHANGE_LATENESS_MS:g} ms: the machine was too busy"
+            )
     return reasons
 
 

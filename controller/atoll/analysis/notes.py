@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What could not be measured or judged in a run, and why; what its figures must be read with."""
+
+from collections.abc import Iterator
+
+from atoll.analysis.facts import Facts
+from atoll.analysis.observables import Pings
+from atoll.analysis.tables import ARRIVED, Tables
+
+
+def notes(facts: Facts, tables: Tables, pings: Pings) -> list[str]:
+    """The notes, one line each."""
+    if facts.window is None:
+        return []  # the reasons say that nothing was measured, and where it ended
+    return [*_arrivals(facts, tables), *_links(facts, tables), *_latency(facts, pings)]
+
+
+def _arrivals(facts: Facts, tables: Tables) -> Iterator[str]:
+    if not facts.links:
+        yield (
+            "no chain has a satellite link: there is no rate, queue or loss to measure"
+            if len(facts.chains) > 1
+            else "the chain has no satellite link: there is no rate, queue or loss to measure"
+        )
+    if tables.arrival is None:
+        yield "no capture of what reaches the island: throughput, goodput, flows and shares were not measured"
+    elif tables.arrival == ARRIVED:
+        found = {chain: facts.arrival(chain, tables.decoded) for chain in facts.chains}
+        seen = ", ".join(dict.fromkeys(name for name in found.values() if name is not None))
+        yield f"chains end at taps of their own: what reached the island is put together from the captures {seen}"
+        unseen = dict.fromkeys(chain.name for chain, name in found.items() if name is None)
+        if unseen:
+            yield f"no capture of what reaches the island through chain {', '.join(unseen)}: it is missing everywhere"
+    elif "island" not in tables.decoded:
+        yield f"no island tap: throughput and goodput are those of capture {tables.arrival}, behind the link"
+
+
+def _links(facts: Facts, tables: Tables) -> Iterator[str]:
+    tapped = facts.tapped_links if {"world", "island"} <= tables.decoded.keys() else ()
+    untapped = [link.box for link in facts.links if link not in tapped]
+    if untapped:
+        what = (
+            "the link: its loss is the link's" if len(facts.links) == 1 else f"{', '.join(untapped)}: loss is a link's"
+        )
+        yield f"no captures on both sides of {what} own count, not confirmed"
+    if facts.links and not facts.measurements:
+        yield "the boxes' measurement did not end: lateness, loss at the link and queue maximum are unknown"
+    if any(way.trace for link in facts.links for way in (link.to_island, link.to_world)):
+        yield "a link followed a trace: utilisation is of its highest rate, sojourn above the RTT it began with"
+    if facts.in_virtual_time:
+        yield "virtual time: the clock stands still while a machine computes, so no departure can be late"
+
+
+def _latency(facts: Facts, pings: Pings) -> Iterator[str]:
+    if facts.links and not facts.of_type("base_rtt"):
+        yield "no base RTT was measured: queue sojourn times are unknown"
+    elif facts.links and pings.sent == 0:
+        yield "no ping was recorded in the measurement: queue sojourn times are unknown"
+    if len(facts.ping_links) > 1:
+        yield "the ping series changed links: sojourn times are above the RTT it began with"
