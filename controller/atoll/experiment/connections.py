@@ -14,7 +14,7 @@ from typing import Any
 from atoll.model.errors import LabError, UsageError
 from atoll.model.network import BoxKind, Network
 from atoll.model.units import Duration
-from atoll_hosts.agent import Agent
+from atoll_hosts.machine import Machine
 
 _LOOK_EVERY_S = 0.2
 _DEFAULT_LIMIT = "60 s"
@@ -49,20 +49,18 @@ class Connections:
 class BoxConnections:
     """The TCP connections that programs on boxes hold.
 
-    ``netns``: a machine's network namespace (KeyError: none of ours). ``restart``: ends a box's program, and its
+    ``machine``: one by its name (KeyError: none of ours). ``restart``: ends a box's program, and its
     connections with it, and starts it again.
     """
 
     def __init__(
         self,
         network: Network,
-        agent: Agent,
-        netns: Callable[[str], str],
+        machine: Callable[[str], Machine],
         restart: Callable[[str], Awaitable[None]],
         tell: Tell,
     ) -> None:
-        self._agent = agent
-        self._netns = netns
+        self._machine = machine
         self._restart = restart
         self._tell = tell
         self._filter = _FOUND.format(peers=f"dst {network.world} or dst {network.island}").split()
@@ -135,7 +133,7 @@ class BoxConnections:
 
     async def _run(self, box: str, *argv: str) -> dict[str, Any] | None:
         """Run a command to its end; its last line of JSON. Raises LabError."""
-        job = await self._agent.start_job(f"connections-{box}", argv, netns=self._netns(box))
+        job = await self._machine(box).start_job(f"connections-{box}", argv)
         ended = await job.wait()
         if ended.code != 0:
             raise LabError(f"{box}: the connections it holds cannot be told: {job.exit_text()}")

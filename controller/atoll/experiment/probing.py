@@ -85,7 +85,7 @@ async def probe(testbed: "Testbed", probes: Sequence[Probe], experiment: Experim
     watch = Watch()
     machines = {way.end: None for way in ways}
     machines |= {host.name: host.address for way in ways for host in (way.src, way.dst)}
-    async with watching(testbed.agent, testbed.netns, watch, machines):
+    async with watching(testbed.machine, watch, machines):
         await _send_until_seen(testbed, ways, watch, max(limit_ns(network, each) for each in both) / 1e9)
     prompt = prompt_switches(network)
     arrived = [way for way in ways if _done(way, watch)]

@@ -158,8 +158,7 @@ def describe_lab(testbed: Testbed, started_ns: int) -> dict[str, Any]:
     """The manifest's part about the lab the run is made in."""
     return {
         "started_ns": started_ns,
-        "datapath": testbed.lab.datapath,
-        "ovs": testbed.lab.ovs_version,
+        **testbed.place.describe(),
         "controller": testbed.controller.runtime,
         "kernel": platform.release(),
         "cpus": os.cpu_count(),
@@ -175,8 +174,7 @@ async def _machine_state(testbed: Testbed) -> dict[str, Any]:
     machines = testbed.network.machines
     states = await asyncio.gather(
         *(
-            testbed.agent.read(
-                testbed.netns(name),
+            testbed.machine(name).read(
                 sysctls=("net.ipv4.tcp_congestion_control",),
                 interfaces=tuple(i.name for i in interfaces),
             )

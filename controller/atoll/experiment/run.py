@@ -89,8 +89,9 @@ class Run:
             raise
         finally:
             self._testbed.on_box_line, self._testbed.on_note = None, to_log
-            with contextlib.suppress(AtollError):
-                await self._stop_jobs()
+            await self._stop_jobs()
+            with contextlib.suppress(RunError):  # the first error is the one to tell; this one is an event
+                await self._collect()
             try:
                 self._conclude(outcome, started_ns)
             except RunError:
@@ -134,6 +135,7 @@ class Run:
             await self._hear_programs()
             await self._testbed.settled()
             await self._recording.tables_after(self._testbed)
+            await self._collect()
 
     def _conclude(self, outcome: str, started_ns: int) -> None:
         self._recording.close()
@@ -222,12 +224,12 @@ class Run:
 
     async def _pin_tcp(self) -> Callable[[], Any]:
         """Pin the TCP settings that decide results on every end host; returns what restores them."""
-        agent, hosts = self._testbed.agent, [host.name for host in self._testbed.network.hosts]
+        machine, hosts = self._testbed.machine, [host.name for host in self._testbed.network.hosts]
         wanted = await self._permitted({host: tcp_sysctls(self._experiment, host) for host in hosts})
         was = dict(
             zip(
                 hosts,
-                await asyncio.gather(*(agent.sysctl(self._testbed.netns(host), wanted[host]) for host in hosts)),
+                await asyncio.gather(*(machine(host).sysctl(wanted[host]) for host in hosts)),
                 strict=True,
             )
         )
@@ -235,7 +237,7 @@ class Run:
 
         async def restore() -> None:
             with contextlib.suppress(LabError):
-                await asyncio.gather(*(agent.sysctl(self._testbed.netns(host), was[host]) for host in hosts))
+                await asyncio.gather(*(machine(host).sysctl(was[host]) for host in hosts))
 
         return restore
 
@@ -245,16 +247,16 @@ class Run:
         Then only the sockets of our own programs use it, which they ask for one by one; a kernel that lacks it makes
         them fail. Which controls are restricted: net.ipv4.tcp_allowed_congestion_control.
         """
-        netns = self._testbed.netns(self._testbed.network.hosts[0].name)
+        machine = self._testbed.machine(self._testbed.network.hosts[0].name)
         named = {pair for pairs in wanted.values() for pair in pairs if pair[0] == CONGESTION_CONTROL}
         for pair in sorted(named):
             try:
-                was = await self._testbed.agent.sysctl(netns, [pair])
+                was = await machine.sysctl([pair])
             except LabError as error:
                 self._dir.event("note", time.time_ns(), message=f"set per socket, not as the default: {error}")
                 wanted = {host: tuple(each for each in pairs if each != pair) for host, pairs in wanted.items()}
             else:
-                await self._testbed.agent.sysctl(netns, was)
+                await machine.sysctl(was)
         return wanted
 
     async def _start_captures(self, plan: Plan) -> None:
@@ -386,6 +388,19 @@ class Run:
             task.cancel()
         captures = {name: job for name, job in self._jobs.items() if name.startswith("capture-")}
         for jobs in ([job for name, job in self._jobs.items() if name not in captures], list(captures.values())):
-            running = [job for job in jobs if job.exit is None]
-            await asyncio.gather(*(job.stop(_STOP_GRACE_S) for job in running))
-            await asyncio.gather(*(job.wait() for job in running))
+            await asyncio.gather(*(_end(job) for job in jobs if job.exit is None))
+
+    async def _collect(self) -> None:
+        """Bring what machines of their own have written into the run directory. RunError when something is missing."""
+        missing = await self._testbed.place.collect(self._dir.path)
+        for line in missing:
+            self._dir.event("not_collected", time.time_ns(), message=line)
+        if missing:
+            raise RunError("\n".join(missing))
+
+
+async def _end(job: Job) -> None:
+    """End a job; one whose machine is gone has ended."""
+    with contextlib.suppress(LabError):
+        await job.stop(_STOP_GRACE_S)
+        await job.wait()

@@ -9,7 +9,8 @@ from typing import Any
 from atoll.experiment.changes import Change
 from atoll.model.errors import LabError
 from atoll.model.plan import JobSpec, Phase, Plan
-from atoll_hosts.agent import Agent, Job
+from atoll_hosts.job import Job
+from atoll_hosts.machine import Machine
 
 _READY_TIMEOUT_S = 10.0
 _ASKED_TIMEOUT_S = 5.0  # for a program that has been asked to end
@@ -20,15 +21,12 @@ BoxLine = Callable[[str, dict[str, Any]], None]
 class Services:
     """What runs on the boxes of a testbed.
 
-    ``netns``: the network namespace of a machine. ``on_line``: takes their lines of JSON, with the box's name.
+    ``machine``: a machine by its name. ``on_line``: takes their lines of JSON, with the box's name.
     ``on_failure``: told, in one line, of what ended or does not do what it was asked.
     """
 
-    def __init__(
-        self, agent: Agent, netns: Callable[[str], str], on_line: BoxLine, on_failure: Callable[[str], None]
-    ) -> None:
-        self._agent = agent
-        self._netns = netns
+    def __init__(self, machine: Callable[[str], Machine], on_line: BoxLine, on_failure: Callable[[str], None]) -> None:
+        self._machine = machine
         self._on_line = on_line
         self._on_failure = on_failure
         self._running: dict[str, tuple[JobSpec, Job]] = {}
@@ -119,10 +117,9 @@ class Services:
         self._running.clear()
 
     async def _start(self, name: str, spec: JobSpec) -> None:
-        job = await self._agent.start_job(
+        job = await self._machine(spec.host).start_job(
             name,
             list(spec.argv),
-            netns=self._netns(spec.host),
             config=spec.config,
             stdout="lines",
             stderr="lines",
@@ -138,7 +135,7 @@ class Services:
     async def _end(self, spec: JobSpec, job: Job) -> None:
         """Ask a box to end as it wants to be asked; SIGTERM if that does not help, then SIGKILL."""
         if spec.stop:
-            asked = await self._agent.start_job(f"stop-{spec.name}", list(spec.stop), netns=self._netns(spec.host))
+            asked = await self._machine(spec.host).start_job(f"stop-{spec.name}", list(spec.stop))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.gather(asked.wait(), job.wait()), _ASKED_TIMEOUT_S)
             await asked.stop(0)

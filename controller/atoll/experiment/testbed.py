@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The live testbed: emulated lab, controller and agent, and the plan they hold.
+"""The live testbed: machines, switches and controller of a place, and the plan they hold.
 
 Owned by the keeper from `up` to `down`; a run borrows it. One method an arrow of the design:
 ``start``, ``apply``, ``stop``. Everything else is watching.
@@ -20,6 +20,7 @@ from atoll.control.reconcile import Reconciler
 from atoll.control.swap import Stage, Subject, plan_swap
 from atoll.experiment.changes import Change, flow_changes
 from atoll.experiment.connections import BoxConnections, Connections
+from atoll.experiment.place import EmulatedPlace, Place
 from atoll.experiment.probing import probe
 from atoll.experiment.services import BoxLine, Services
 from atoll.experiment.swaps import LiveSwap
@@ -27,6 +28,7 @@ from atoll.experiment.verifying import verify
 from atoll.model.codec import to_json
 from atoll.model.errors import AtollError, LabError
 from atoll.model.experiment import Experiment
+from atoll.model.inventory import Inventory
 from atoll.model.network import Network
 from atoll.model.plan import Backend, HostSettings, JobSpec, Plan
 from atoll.model.switch import Runtime
@@ -35,10 +37,8 @@ from atoll.model.units import Duration
 from atoll.openflow.client import Controller
 from atoll.openflow.interpreters import interpreter
 from atoll_emulation.lab import EmulatedLab
-from atoll_hosts.agent import Agent, Job
-from atoll_hosts.binary import find_binary
-
-_SWITCHES_TIMEOUT_S = 20.0
+from atoll_hosts.job import Job
+from atoll_hosts.machine import Machine
 
 T = TypeVar("T")
 Report = Callable[[str], None]
@@ -52,16 +52,13 @@ class Testbed:
 
     def __init__(
         self,
-        network: Network,
-        lab: EmulatedLab,
+        place: Place,
         controller: Controller,
-        agent: Agent,
         runtime: Runtime,
         slack: Duration = TIMER_SLACK,
     ) -> None:
-        self.network = network
-        self.lab = lab
-        self.agent = agent
+        self.place = place
+        self.network = place.network
         self.runtime = runtime
         self._slack = slack
         self.plan: Plan | None = None
@@ -71,41 +68,60 @@ class Testbed:
         self.on_note: Report = _to_log  # what happens to the testbed of its own accord; a run takes it over
         self.on_event: OnEvent | None = None  # set by the keeper: switches that go and come, the boxes' counters
         self._machines: dict[str, HostSettings] = {}
-        self._services = Services(agent, self.netns, self._box_line, self._fail)
+        self._services = Services(self.machine, self._box_line, self._fail)
         self._swap: LiveSwap | None = None
         self._stopping = False
         self._switches = Reconciler(
             controller,
-            network,
-            lambda: _start_controller(lab, network, runtime),
+            self.network,
+            lambda: place.start_controller(runtime),
             lambda text: self.on_note(text),  # noqa: PLW0108 - a run takes `on_note` over
             lambda name, up: self._tell({"type": "switch", "switch": name, "state": "up" if up else "down"}),
         )
         self._watchers = [
-            asyncio.create_task(self._watch_lab()),
-            asyncio.create_task(self._watch_agent()),
+            asyncio.create_task(self._watch_place()),
             asyncio.create_task(self._watch_switches()),
         ]
 
     @classmethod
     async def start(
-        cls, network: Network, report: Report, runtime: Runtime = Runtime.OS_KEN, slack: Duration = TIMER_SLACK
+        cls,
+        network: Network,
+        report: Report,
+        runtime: Runtime = Runtime.OS_KEN,
+        slack: Duration = TIMER_SLACK,
+        inventory: Inventory | None = None,
     ) -> "Testbed":
-        """Bring the lab up: namespaces, switches, machines, controller, agent; the switches' tables stay empty.
+        """Bring the lab up: its machines, its switches, a controller; the switches' tables stay as they are.
 
-        ``slack``: how late timers may be here. Raises LabError or MachineError; nothing is left behind then.
+        ``slack``: how late timers may be here. ``inventory``: of real machines; without, the lab is emulated. Raises
+        LabError or MachineError; nothing is left behind then.
         """
-        binary = find_binary()
         interpreter(runtime)  # before there is anything to take down again
-        async with contextlib.AsyncExitStack() as undo:
-            lab = await EmulatedLab.start(network, report)
-            undo.push_async_callback(lab.stop)
-            report("controller and agent")
-            agent = await Agent.start(lab.enter(), binary)
-            undo.push_async_callback(agent.close)
-            controller = await _start_controller(lab, network, runtime)
-            undo.pop_all()
-        return cls(network, lab, controller, agent, runtime, slack)
+        if inventory is None:
+            place = await EmulatedPlace.start(network, report)
+        else:
+            from atoll.experiment.hardware import HardwarePlace  # which brings asyncssh
+
+            place = await HardwarePlace.start(network, inventory, report)
+            report("controller and switches")
+        try:
+            controller = await place.start_controller(runtime)
+        except BaseException:
+            await place.stop()
+            raise
+        return cls(place, controller, runtime, slack)
+
+    @property
+    def lab(self) -> EmulatedLab:
+        """The emulated lab. Raises LabError where the lab is not emulated."""
+        if isinstance(self.place, EmulatedPlace):
+            return self.place.lab
+        raise LabError(f"Mininet knows nothing of a lab on {self.place.name}")
+
+    def machine(self, name: str) -> Machine:
+        """The machine of that name (KeyError: no such machine)."""
+        return self.place.machine(name)
 
     @property
     def controller(self) -> Controller:
@@ -121,14 +137,8 @@ class Testbed:
             await self._swap.leave()
         await self._services.stop()
         with contextlib.suppress(LabError):
-            await self.agent.close()
-        with contextlib.suppress(LabError):
             await self.controller.close()
-        await self.lab.stop()
-
-    def netns(self, machine: str) -> str:
-        """The network namespace of a machine, as a path inside the lab (KeyError: no such machine)."""
-        return f"/proc/{self.lab.hosts[machine]}/ns/net"
+        await self.place.stop()
 
     async def apply(
         self,
@@ -186,7 +196,7 @@ class Testbed:
             plan,
             switches=self._switches,
             services=self._services,
-            boxes=BoxConnections(self.network, self.agent, self.netns, self._services.restart, say),
+            boxes=BoxConnections(self.network, self.machine, self._services.restart, say),
             connections=connections or Connections(),
             probe=proven,
             turned=turned,
@@ -212,14 +222,19 @@ class Testbed:
         return tuple(changes)
 
     async def start_job(self, spec: JobSpec, run: Path, on_line: Callable[[dict[str, Any]], None] | None = None) -> Job:
-        """Start one job of a plan; its files go below the run directory."""
-        return await self.agent.start_job(
+        """Start one job of a plan; its files go below the run directory, or to where they are collected from."""
+        machine, config = self.machine(spec.host), json.dumps(spec.config)
+        writes = spec.stdout or spec.stderr or "{run}" in config or any("{run}" in word for word in spec.argv)
+        at = await self.place.directory(spec.host, run) if writes else run
+        config = json.loads(config.replace("{run}", str(at)))
+        if config and config.get("start_at_ns"):
+            config["start_at_ns"] += machine.clock_offset_ns
+        return await machine.start_job(
             spec.name,
-            [word.replace("{run}", str(run)) for word in spec.argv],
-            netns=self.netns(spec.host),
-            config=json.loads(json.dumps(spec.config).replace("{run}", str(run))) if spec.config is not None else None,
-            stdout=str(run / spec.stdout) if spec.stdout else "lines",
-            stderr=str(run / spec.stderr) if spec.stderr else "lines",
+            [word.replace("{run}", str(at)) for word in spec.argv],
+            config=config,
+            stdout=str(at / spec.stdout) if spec.stdout else "lines",
+            stderr=str(at / spec.stderr) if spec.stderr else "lines",
             on_line=on_line,
         )
 
@@ -256,9 +271,9 @@ class Testbed:
         wanted = [settings for settings in plan.hosts if self._machines.get(settings.host) != settings]
         for settings in wanted:
             if settings.host in self._machines:
-                await self.agent.unset_host(settings.host)
+                await self.machine(settings.host).unset()
                 del self._machines[settings.host]
-        await asyncio.gather(*(self.agent.set_host(settings, self.netns(settings.host)) for settings in wanted))
+        await asyncio.gather(*(self.machine(settings.host).set(settings) for settings in wanted))
         self._machines |= {settings.host: settings for settings in wanted}
 
     def _box_line(self, box: str, line: dict[str, Any]) -> None:
@@ -277,12 +292,8 @@ class Testbed:
         if not self._stopping and not self.failed.done():
             self.failed.set_result(reason)
 
-    async def _watch_lab(self) -> None:
-        self._fail(f"the lab ended: {await asyncio.shield(self.lab.dead)}")
-
-    async def _watch_agent(self) -> None:
-        await asyncio.shield(self.agent.closed)
-        self._fail("the agent died; every job on every machine has ended")
+    async def _watch_place(self) -> None:
+        self._fail(await asyncio.shield(self.place.failed))
 
     async def _watch_switches(self) -> None:
         self._fail(await self._switches.run())
@@ -304,16 +315,6 @@ async def while_up(testbed: Testbed, work: Coroutine[Any, Any, T]) -> T:
 
 def _to_log(text: str) -> None:
     sys.stderr.write(f"keeper: {text}\n")
-
-
-async def _start_controller(lab: EmulatedLab, network: Network, runtime: Runtime) -> Controller:
-    controller = await Controller.start(lab.enter(), interpreter(runtime), runtime=runtime)
-    try:
-        await controller.wait_for([switch.dpid for switch in network.switches], _SWITCHES_TIMEOUT_S)
-    except BaseException:
-        await controller.close()
-        raise
-    return controller
 
 
 def with_start(spec: JobSpec, start_at_ns: int) -> JobSpec:

@@ -72,8 +72,8 @@ async def _send(
     how = Sending(number, _INTERVAL_NS, until_answered=False)
     probes = {source.name: (source.address, [Sent(0, target.address, there.protocol.number)])}
     async with (
-        watching(testbed.agent, testbed.netns, watch, machines),
-        sending(testbed.agent, testbed.netns, watch, probes, how),
+        watching(testbed.machine, watch, machines),
+        sending(testbed.machine, watch, probes, how),
     ):
         await watch.until(all_there, (number * _INTERVAL_NS + limit_ns) / 1e9 + _SCHEDULING_S)
 

@@ -62,8 +62,8 @@ async def _unproven(testbed: "Testbed", experiment: Experiment, paths: Sequence[
     senders = {name: (network.host(name).address, sent) for name, sent in probes.items()}
     how = Sending(ATTEMPTS, int(INTERVAL_S * 1e9), until_answered=True)
     async with (
-        watching(testbed.agent, testbed.netns, watch, machines),
-        sending(testbed.agent, testbed.netns, watch, senders, how),
+        watching(testbed.machine, watch, machines),
+        sending(testbed.machine, watch, senders, how),
     ):
         limit_s = ATTEMPTS * INTERVAL_S + limit_ns(network, experiment) / 1e9
         await watch.until(lambda: all(proven(*each) for each in enumerate(paths)), limit_s)

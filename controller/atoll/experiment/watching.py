@@ -11,7 +11,8 @@ from ipaddress import IPv4Address
 from typing import Any
 
 from atoll.model.errors import LabError
-from atoll_hosts.agent import Agent, Job
+from atoll_hosts.job import Job
+from atoll_hosts.machine import Machine
 
 _READY_TIMEOUT_S = 10.0
 _LINGER_S = 1.0
@@ -86,26 +87,25 @@ class Watch:
 
 @contextlib.asynccontextmanager
 async def watching(
-    agent: Agent, netns: Callable[[str], str], watch: Watch, machines: Mapping[str, IPv4Address | None]
+    machine: Callable[[str], Machine], watch: Watch, machines: Mapping[str, IPv4Address | None]
 ) -> AsyncGenerator[None]:
     """Watch on these machines, all ready, while the block lasts; those with an address answer what is for them."""
     silent = Sending(0, 1, until_answered=True)
     configs = {name: _config(watch, address, (), silent) for name, address in machines.items()}
-    async with _jobs(agent, netns, watch, configs, "watch"):
+    async with _jobs(machine, watch, configs, "watch"):
         yield
 
 
 @contextlib.asynccontextmanager
 async def sending(
-    agent: Agent,
-    netns: Callable[[str], str],
+    machine: Callable[[str], Machine],
     watch: Watch,
     hosts: Mapping[str, tuple[IPv4Address, Sequence[Sent]]],
     how: Sending,
 ) -> AsyncGenerator[None]:
     """Have hosts send probes, each from its address, and watch there, while the block lasts."""
     configs = {name: _config(watch, address, probes, how) for name, (address, probes) in hosts.items()}
-    async with _jobs(agent, netns, watch, configs, "send"):
+    async with _jobs(machine, watch, configs, "send"):
         yield
 
 
@@ -123,17 +123,16 @@ def _config(watch: Watch, address: IPv4Address | None, probes: Collection[Sent],
 
 @contextlib.asynccontextmanager
 async def _jobs(
-    agent: Agent, netns: Callable[[str], str], watch: Watch, configs: Mapping[str, dict[str, Any]], what: str
+    machine: Callable[[str], Machine], watch: Watch, configs: Mapping[str, dict[str, Any]], what: str
 ) -> AsyncGenerator[None]:
     jobs: list[Job] = []
 
-    async def start(machine: str, config: dict[str, Any]) -> None:
-        job = await agent.start_job(
-            f"probe-{what}-{machine}-{watch.session}",
+    async def start(name: str, config: dict[str, Any]) -> None:
+        job = await machine(name).start_job(
+            f"probe-{what}-{name}-{watch.session}",
             ["atoll-host", "probe"],
-            netns=netns(machine),
             config=config,
-            on_line=lambda line: watch.take(machine, line),
+            on_line=lambda line: watch.take(name, line),
         )
         jobs.append(job)
         await job.ready(_READY_TIMEOUT_S)

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A lab of real machines and switches: agents over SSH, switches that come to the controller by themselves.
+
+Nothing is created here, only set, and what is set is undone by the agents when their streams end, whatever ends them.
+Entries stay on the switches, which go on forwarding by them; whoever comes next brings them to his plan.
+
+Importing this module imports asyncssh (0.3 s): do it where there is an inventory.
+"""
+
+import asyncio
+import contextlib
+import getpass
+import socket
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+
+from atoll.experiment.place import with_switches
+from atoll.experiment.readiness import unready
+from atoll.model.errors import AtollError, LabError
+from atoll.model.inventory import Inventory, InventoryMachine, placed
+from atoll.model.network import Network
+from atoll.model.switch import Runtime
+from atoll.openflow.client import Controller
+from atoll.openflow.interpreters import interpreter
+from atoll_hosts.agent import Agent
+from atoll_hosts.clock import ClockOffset, clock_offset
+from atoll_hosts.fetch import fetch
+from atoll_hosts.fleet import Outcome, on_each
+from atoll_hosts.machine import Machine
+from atoll_hosts.remote import start_agent
+from atoll_hosts.ssh import Connections
+
+Report = Callable[[str], None]
+
+# A switch that was refused tries again after some seconds, doubling: Open vSwitch up to 8 s, ProCurve up to 60 s.
+_SWITCHES_TIMEOUT_S = 70.0
+
+
+@dataclass(slots=True)
+class _Reached:
+    """A machine that is connected, and what it says of itself."""
+
+    machine: InventoryMachine
+    connection: asyncssh.SSHClientConnection
+    agent: Agent
+    facts: dict[str, Any]
+    clock: ClockOffset
+
+    @property
+    def address(self) -> str:
+        """Where the connection ends there; empty if a jump host stands between."""
+        return str((self.connection.get_extra_info("peername") or ("",))[0])
+
+    async def close(self) -> None:
+        await self.agent.close()
+        self.connection.close()
+
+
+class HardwarePlace:
+    """The machines and switches of an inventory, for as long as it is not stopped. Make it with :meth:`start`."""
+
+    name = "hardware"
+
+    def __init__(
+        self, network: Network, inventory: Inventory, connections: Connections, reached: dict[str, _Reached]
+    ) -> None:
+        self.network = network
+        self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._inventory = inventory
+        self._connections = connections
+        self._reached = reached
+        self._machines = {
+            name: Machine(name, one.agent, None, _known_offset(one.clock)) for name, one in reached.items()
+        }
+        self._directories: dict[tuple[str, Path], Path] = {}
+        self._watchers = [asyncio.create_task(self._watch(one.agent)) for one in reached.values()]
+
+    @classmethod
+    async def start(cls, network: Network, inventory: Inventory, report: Report) -> "HardwarePlace":
+        """Reach every machine of the inventory, take it, and see that it can take part.
+
+        Raises LabError with a line for each machine that cannot; nothing is taken then.
+        """
+        report(f"connecting to {len(inventory.machines)} machines")
+        connections = Connections()
+        outcomes = await on_each(inventory.machines, lambda machine: _reach(connections, machine, inventory))
+        reached = {one.machine: one.found for one in outcomes if one.found is not None}
+        if wrong := _problems(outcomes):
+            await asyncio.gather(*(one.close() for one in reached.values()))
+            await connections.close()
+            raise LabError("\n".join(wrong))
+        macs = {
+            (name, interface.slot): one.facts["interfaces"][interface.name]["mac"].lower()
+            for name, one in reached.items()
+            for interface in one.machine.interfaces
+        }
+        return cls(placed(network, inventory, macs), inventory, connections, reached)
+
+    def machine(self, name: str) -> Machine:
+        """The machine of that name (KeyError: no such machine)."""
+        return self._machines[name]
+
+    async def start_controller(self, runtime: Runtime) -> Controller:
+        """A controller on this machine, where the inventory says that switches look for it. Raises LabError."""
+        listen = f"{self._inventory.address}:{self._inventory.port}"
+        controller = await Controller.start([], interpreter(runtime), listen, runtime)
+        try:
+            return await with_switches(controller, self.network, _SWITCHES_TIMEOUT_S)
+        except LabError as error:
+            raise LabError(f"{error}; switches are to look for their controller at tcp:{listen}") from None
+
+    async def directory(self, machine: str, run: Path) -> Path:
+        """The machine's own directory for the files of a run. Raises LabError."""
+        if (machine, run) not in self._directories:
+            answer = await self._machines[machine].agent.request("spool", name=_spool_name(run))
+            self._directories[machine, run] = Path(answer["path"])
+        return self._directories[machine, run]
+
+    async def collect(self, run: Path) -> tuple[str, ...]:
+        """Bring the files of a run into its directory and remove them there; a line for each machine that failed.
+
+        A machine whose agent has ended is connected to once more; what it does not give stays there for a week.
+        """
+        machines = [machine for machine, of in self._directories if of == run]
+        outcomes = await on_each(
+            [self._reached[machine].machine for machine in machines], lambda one: self._collect_from(one, run)
+        )
+        for machine in machines:
+            del self._directories[machine, run]
+        return tuple(one.error for one in outcomes if one.error is not None)
+
+    def describe(self) -> dict[str, Any]:
+        """What the machines are, and how far their clocks are off."""
+        return {
+            "inventory": self._inventory.file,
+            "machines": {
+                name: {
+                    **{fact: one.facts[fact] for fact in ("hostname", "kernel", "cpus", "memory_bytes")},
+                    "atoll_host": one.agent.hello["version"],
+                    "arch": one.agent.hello["arch"],
+                    "clock_offset_ns": one.clock.offset_ns,
+                    "clock_bound_ns": one.clock.bound_ns,
+                    "interfaces": {interface.slot: interface.name for interface in one.machine.interfaces},
+                }
+                for name, one in self._reached.items()
+            },
+        }
+
+    async def stop(self) -> None:
+        """End every agent, which undoes what it set, and the connections."""
+        for watcher in self._watchers:
+            watcher.cancel()
+        await asyncio.gather(*(one.close() for one in self._reached.values()))
+        await self._connections.close()
+
+    async def _collect_from(self, machine: InventoryMachine, run: Path) -> int:
+        """Bring what one machine has; the number of files. Raises LabError."""
+        one = self._reached[machine.name]
+        agent, connection = one.agent, one.connection
+
+        async def connect() -> asyncssh.SSHClientConnection:
+            nonlocal connection
+            if connection.is_closed():
+                connection = await self._connections.connect(machine.name, machine.access)
+            return connection
+
+        async with contextlib.AsyncExitStack() as after:
+            if agent.closed.done():
+                agent = await start_agent(await connect(), machine.name, machine.access)
+                after.push_async_callback(agent.close)
+            name = _spool_name(run)
+            spool = (await agent.request("files", name=name))["spool"]
+            for file in spool["files"]:
+                await fetch(connect, machine.name, f"{spool['path']}/{file['name']}", run / file["name"])
+            await agent.request("discard", name=name)
+        return len(spool["files"])
+
+    async def _watch(self, agent: Agent) -> None:
+        reason = await asyncio.shield(agent.closed)
+        if not self.failed.done():
+            self.failed.set_result(reason)
+
+
+async def _reach(connections: Connections, machine: InventoryMachine, inventory: Inventory) -> _Reached:
+    connection = await connections.connect(machine.name, machine.access)
+    try:
+        agent = await start_agent(connection, machine.name, machine.access)
+        try:
+            await agent.request("claim", owner=f"{getpass.getuser()}@{socket.gethostname()}, {inventory.file}")
+            return _Reached(machine, connection, agent, await agent.describe(), await clock_offset(agent))
+        except AtollError as error:
+            await agent.close()
+            raise LabError(f"{machine.name}: {error}") from None
+        except BaseException:
+            await agent.close()
+            raise
+    except BaseException:
+        connection.abort()
+        raise
+
+
+def _problems(outcomes: list[Outcome[_Reached]]) -> list[str]:
+    wrong: list[str] = []
+    owners: Counter[str] = Counter()
+    for outcome in outcomes:
+        one = outcome.found
+        if one is None:
+            wrong.append(outcome.error or outcome.machine)
+            continue
+        wrong += unready(one.machine, one.facts, one.clock, one.address)
+        interfaces = one.facts["interfaces"]
+        owners.update(interfaces[each.name]["mac"] for each in one.machine.interfaces if each.name in interfaces)
+    wrong += [
+        f"MAC address {mac} is that of {count} interfaces; give each its own"
+        for mac, count in owners.items()
+        if count > 1
+    ]
+    return wrong
+
+
+def _known_offset(clock: ClockOffset) -> int:
+    """The offset, if the measurement shows that there is one."""
+    return clock.offset_ns if abs(clock.offset_ns) > clock.bound_ns else 0
+
+
+def _spool_name(run: Path) -> str:
+    return f"{run.parent.name}-{run.name}"

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a real machine can take part: what a laboratory of real machines gets wrong, told before anything is set."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from atoll.model.inventory import InventoryMachine
+from atoll_hosts.clock import ClockOffset
+
+CLOCK_LIMIT_NS = 20_000_000
+"""Instants of different machines stand side by side in a run; all hosts start within 50 ms of each other."""
+
+_LEAST_FREE_BYTES = 1 << 30
+
+
+def unready(machine: InventoryMachine, facts: Mapping[str, Any], clock: ClockOffset, reached_at: str) -> list[str]:
+    """What keeps a machine from taking part, a line each, with the remedy.
+
+    ``facts``: what its agent describes. ``reached_at``: the address there of the SSH connection.
+    """
+    name, found = machine.name, list[str]()
+    if facts["missing_tools"]:
+        tools = ", ".join(facts["missing_tools"])
+        found.append(f"{name}: no {tools}; install iproute2, ethtool, nftables and coreutils there")
+    if not facts["may_configure"]:
+        found.append(f"{name}: user {facts['user']} may not configure interfaces; let root in, or say 'sudo: true'")
+    if not facts["may_capture"]:
+        found.append(f"{name}: user {facts['user']} may not capture; let root in, or say 'sudo: true'")
+    if facts["free_bytes"] < _LEAST_FREE_BYTES:
+        room = f"{facts['free_bytes'] / 1e9:.1f} GB"
+        found.append(f"{name}: {room} free in /var/tmp, where captures wait; make room for 1 GB at least")
+    off_ns = abs(clock.offset_ns) - clock.bound_ns
+    if off_ns > CLOCK_LIMIT_NS:
+        remedy = f"at most {CLOCK_LIMIT_NS / 1e6:g} ms is fine; run chrony on both machines"
+        found.append(f"{name}: its clock is off by {clock}; {remedy}")
+    there: Mapping[str, Any] = facts["interfaces"]
+    for interface in machine.interfaces:
+        held = there.get(interface.name)
+        if held is None:
+            known = ", ".join(other for other in there if other != "lo")
+            found.append(f"{name}: no interface {interface.name}; there are: {known}")
+        elif interface.mac is not None and interface.mac != held["mac"].lower():
+            found.append(
+                f"{name}: {interface.name} has MAC address {held['mac']}, the inventory says {interface.mac}; "
+                "is it the right machine and the right port?"
+            )
+        elif any(address.partition("/")[0] == reached_at for address in held["addresses"]):
+            found.append(
+                f"{name}: {interface.name} is the interface by which it is reached ({reached_at}); the experiment "
+                "network is another one, name its interface"
+            )
+    return found
