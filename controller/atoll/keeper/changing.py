@@ -31,12 +31,11 @@ from atoll.keeper.answers import (
 from atoll.keeper.bodies import parameters, read_document, read_object
 from atoll.keeper.descriptions import (
     Described,
-    body_of,
+    as_body,
+    chain_patch,
     described_by_body,
     described_by_file,
-    with_chain,
-    with_latency,
-    without_chain,
+    no_chain_patch,
 )
 from atoll.keeper.keeper import How, Keeper
 from atoll.keeper.problems import RequestError
@@ -120,16 +119,15 @@ async def put_chain(keeper: Keeper, request: web.Request) -> web.StreamResponse:
     how = _changing(request)
     wanted = await read_object(request, ChainAsked)
     name = request.match_info["name"]
-    return await _apply(
-        keeper, request, _rewriting(keeper, lambda standing: with_chain(standing, name, wanted.model_dump())), how
-    )
+    patch = chain_patch(name, wanted.chain, wanted.carries)
+    return await _apply(keeper, request, _patching(keeper, lambda _: patch), how)
 
 
 async def delete_chain(keeper: Keeper, request: web.Request) -> web.StreamResponse:
     """Remove a branch."""
     how = _changing(request)
     name = request.match_info["name"]
-    return await _apply(keeper, request, _rewriting(keeper, lambda standing: without_chain(standing, name)), how)
+    return await _apply(keeper, request, _patching(keeper, lambda standing: no_chain_patch(name, standing)), how)
 
 
 async def put_latency(keeper: Keeper, request: web.Request) -> web.StreamResponse:
@@ -137,15 +135,15 @@ async def put_latency(keeper: Keeper, request: web.Request) -> web.StreamRespons
     how = _changing(request)
     wanted = await read_object(request, LatencyAsked)
     _require_one(wanted)
-    _require_server(keeper, request.match_info["server"])
-    return await _apply(keeper, request, _latency(keeper, request, wanted.class_ or wanted.rtt), how)
+    patch = {"latency": {_server(keeper, request): wanted.class_ or wanted.rtt}}
+    return await _apply(keeper, request, _patching(keeper, lambda _: patch), how)
 
 
 async def delete_latency(keeper: Keeper, request: web.Request) -> web.StreamResponse:
     """Delay a server no more."""
     how = _changing(request)
-    _require_server(keeper, request.match_info["server"])
-    return await _apply(keeper, request, _latency(keeper, request, None), how)
+    patch = {"latency": {_server(keeper, request): None}}
+    return await _apply(keeper, request, _patching(keeper, lambda _: patch), how)
 
 
 # Runs
@@ -228,23 +226,13 @@ async def _described(keeper: Keeper, document: Document, asked: Describing) -> D
     return found if asked.backend is None else replace(found, backend=asked.backend)
 
 
-def _rewriting(keeper: Keeper, rewrite: Callable[[Described], dict[str, Any]]) -> Read:
+def _patching(keeper: Keeper, patch: Callable[[Described], dict[str, Any]]) -> Read:
     """What makes an experiment of the one that stands."""
 
     async def read() -> Described:
-        standing = keeper.require_standing()
-        return await _described(keeper, body_of(rewrite(standing)), Describing())
+        return await _described(keeper, as_body(patch(keeper.require_standing())), Describing())
 
     return read
-
-
-def _latency(keeper: Keeper, request: web.Request, wanted: str | None) -> Read:
-    server = request.match_info["server"]
-
-    def rewrite(standing: Described) -> dict[str, Any]:
-        return with_latency(standing, server, wanted)
-
-    return _rewriting(keeper, rewrite)
 
 
 async def _apply(keeper: Keeper, request: web.Request, read: Read, how: How) -> web.StreamResponse:
@@ -280,8 +268,11 @@ def _require_one(wanted: LatencyAsked) -> None:
         raise RequestError(422, "name the latency by its class or by its rtt", where="class")
 
 
-def _require_server(keeper: Keeper, server: str) -> None:
+def _server(keeper: Keeper, request: web.Request) -> str:
+    """The world server that the address names. Raises RequestError (404)."""
+    server = request.match_info["server"]
     servers = [host.name for host in keeper.require_lab()[0].network.world_hosts]
     if server not in servers:
         msg = f"there is no world server {shown(server)}; {suggest(server, servers, 'world servers')}"
         raise RequestError(404, msg, exit_code=1)
+    return server

@@ -7,15 +7,15 @@ of what was there. Either is then held to the rules of experiment.yaml, with the
 """
 
 import copy
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
 from atoll.keeper.bodies import BODY
 from atoll.keeper.problems import RequestError
 from atoll.model.document import Document, label
-from atoll.model.errors import DescriptionError
+from atoll.model.errors import DescriptionError, shown
 from atoll.model.experiment import MAIN, Carried, Chain, Experiment
 from atoll.model.load import experiment_on, resolve_document
 from atoll.model.network import LatencyClass, Network
@@ -23,20 +23,26 @@ from atoll.model.override import override
 from atoll.model.plan import Backend
 from atoll.model.resolve_lab import Lab
 from atoll.model.units import Duration
+from atoll.model.wording import suggest
 
 Tree = dict[str, Any]
 
+_ANYTHING = {"world": None, "island": None, "protocol": None}
 _STEERING = frozenset({"chain", "branches", "latency"})  # what `changes` of an experiment move, too
 
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """An experiment and what it was described by; names of files in it start from ``folder``."""
+    """An experiment and what it was described by; names of files in it start from ``folder``.
+
+    ``aside``: settings of links that no chain passes at the moment, for when one does again.
+    """
 
     experiment: Experiment
     tree: Tree
     folder: Path
     backend: Backend
+    aside: Tree = field(default_factory=dict[str, Any])
 
 
 def described_by_file(
@@ -55,17 +61,16 @@ def described_by_body(
 
     Raises RequestError, DescriptionError, PlanError.
     """
-    tree = document.tree or {}
-    whole = "name" in tree
-    if not whole:
+    tree, aside = document.tree or {}, dict[str, Any]()
+    if "name" not in tree:
         if standing is None:
             msg = "no experiment has been applied that this could change; send a whole one, with a name"
             raise RequestError(409, msg, exit_code=1)
-        tree = merged(_unscheduled(standing.tree) if _STEERING & tree.keys() else standing.tree, tree)
+        tree, aside = _changed(standing, tree)
     folder = standing.folder if standing else Path(network.file).parent
     asked = override(replace(document, tree=_completed(document, tree, network)), settings)
     backend = standing.backend if standing else Backend.ENGINE
-    return Described(experiment_on(lab, asked, folder), asked.tree or {}, folder, backend)
+    return Described(experiment_on(lab, asked, folder), asked.tree or {}, folder, backend, aside)
 
 
 def merged(tree: Tree, patch: Mapping[str, Any]) -> Tree:
@@ -104,48 +109,59 @@ def carries_tree(carries: Carried) -> dict[str, str]:
     return {key: str(part) for key, part in found.items() if part is not None}
 
 
-def with_chain(standing: Described, name: str, asked: Tree) -> Tree:
-    """The standing tree with one chain, ``chain`` and ``carries``, in place of what had its name.
-
-    Raises RequestError (422) for a ``main`` chain that says what it carries.
-    """
-    tree = _unscheduled(standing.tree)
-    if name == MAIN:
-        if asked.get("carries"):
-            raise RequestError(422, f"{MAIN} carries what no branch does; leave carries out", where="carries")
-        return tree | {"chain": asked["chain"]}
-    branches: Tree = tree.get("branches") or {}
-    tree["branches"] = {**branches, name: {"carries": asked.get("carries") or {}, "chain": asked["chain"]}}
-    return tree
+def chain_patch(name: str, chain: Sequence[str], carries: Mapping[str, str]) -> Tree:
+    """What changes a chain, or adds a branch. Raises RequestError (422) for ``main`` that is to carry something."""
+    if name != MAIN:
+        return {"branches": {name: {"carries": {**_ANYTHING, **carries}, "chain": [*chain]}}}
+    if carries:
+        raise RequestError(422, f"{MAIN} carries what no branch does; leave carries out", where="carries")
+    return {"chain": [*chain]}
 
 
-def without_chain(standing: Described, name: str) -> Tree:
-    """The standing tree without a branch. Raises RequestError: 404 there is none, 422 for ``main``."""
-    tree = _unscheduled(standing.tree)
+def no_chain_patch(name: str, standing: Described) -> Tree:
+    """What removes a branch. Raises RequestError: 404 there is none, 422 for ``main``."""
     if name == MAIN:
         raise RequestError(422, f"{MAIN} carries what no branch does; it cannot be removed, only changed")
-    branches: Tree = tree.get("branches") or {}
+    branches = [branch.name for branch in standing.experiment.branches]
     if name not in branches:
-        raise RequestError(404, f"there is no chain {name!r}; known: {', '.join([MAIN, *branches])}", exit_code=1)
-    return tree | {"branches": {other: branch for other, branch in branches.items() if other != name}}
+        msg = f"there is no chain {shown(name)}; {suggest(name, [MAIN, *branches], 'chains')}"
+        raise RequestError(404, msg, exit_code=1)
+    return {"branches": {name: None}}
 
 
-def with_latency(standing: Described, server: str, wanted: str | None) -> Tree:
-    """The standing tree with one server's latency: a class, a round-trip time of one, or none."""
-    tree = _unscheduled(standing.tree)
-    held: Tree = tree.get("latency") or {}
-    others = {name: kept for name, kept in held.items() if name != server}
-    return tree | {"latency": others | ({server: wanted} if wanted is not None else {})}
-
-
-def body_of(tree: Tree) -> Document:
-    """A tree as if it had come as a body."""
-    return Document(BODY, tree, {(): 0}, ())
+def as_body(patch: Tree) -> Document:
+    """A patch as if it had come as a body."""
+    return Document(BODY, patch, {(): 0}, ())
 
 
 def latency_classes(network: Network) -> tuple[tuple[str, LatencyClass], ...]:
     """Every latency class with the delay box that has it."""
     return tuple((box.name, each) for box in network.delay_boxes for each in box.classes)
+
+
+def _changed(standing: Described, patch: Tree) -> tuple[Tree, Tree]:
+    """The standing tree with a patch applied, and what it leaves of links' settings for chains to come."""
+    held: Tree = standing.tree.get("links") or {}
+    base = _unscheduled(standing.tree) if _STEERING & patch.keys() else standing.tree
+    tree = merged(base | {"links": {**standing.aside, **held}}, patch)
+    links, named = tree.get("links"), patch.get("links")
+    if not isinstance(links, dict):
+        return tree, {}
+    every = cast("Tree", links)
+    wanted = {*_words([tree.get(key) for key in ("chain", "branches", "changes")])}
+    wanted |= set(cast("Tree", named)) if isinstance(named, dict) else set()
+    used = {name: settings for name, settings in every.items() if name in wanted}
+    return tree | {"links": used}, {name: settings for name, settings in every.items() if name not in wanted}
+
+
+def _words(thing: Any) -> Iterator[str]:
+    """Every text in a tree that is no key."""
+    if isinstance(thing, str):
+        yield thing
+    elif isinstance(thing, (list, dict)):
+        parts = cast("Tree", thing).values() if isinstance(thing, dict) else cast("list[Any]", thing)
+        for part in parts:
+            yield from _words(part)
 
 
 def _unscheduled(tree: Tree) -> Tree:
