@@ -133,7 +133,7 @@ def plan(
     print_plan(described, boxes, place_slack(on), as_json=json, drawing=graph)
 
 
-@app.command(epilog="Example: atoll trace examples/geo.yaml w1 i1")
+@app.command(epilog="Example: atoll trace examples/geo.yaml w1 i1; atoll trace examples/geo.yaml w1 i1 --live")
 def trace(
     experiment: ExperimentFile,
     src: Annotated[str, typer.Argument(help="host that sends", metavar="SRC")],
@@ -141,11 +141,19 @@ def trace(
     protocol: Annotated[
         Protocol, typer.Option(help="of the packet; it may decide which chain it takes")
     ] = Protocol.TCP,
+    live: Annotated[
+        bool, typer.Option("--live", help="prove it on the lab that is up, by probe packets; traffic may go on")
+    ] = False,
+    probes: Annotated[int | None, whole("--probes", "of --live: how many, ten a second [default: 5]", 1, 1000)] = None,
     json: Json = False,
 ) -> None:
     """Show the way of a packet: switches with their flow entries, boxes, taps, delays."""
-    from atoll.cli.trace import print_trace
+    from atoll.cli.load import refuse
+    from atoll.cli.trace import print_live_trace, print_trace
 
+    refuse(probes is not None and not live, "--probes belongs to --live")
+    if live:
+        raise typer.Exit(print_live_trace(experiment, src, dst, protocol, probes or 5, as_json=json))
     raise typer.Exit(print_trace(experiment, src, dst, protocol, as_json=json))
 
 

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`trace`: the way of a packet between two hosts, as the plan has it."""
+"""`trace`: the way of a packet between two hosts, as the plan has it, or proven on the lab that is up."""
 
+import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
+from atoll.control.live_trace import LiveTrace, live_trace_text
 from atoll.control.plan import make_plan
 from atoll.control.trace import trace, trace_text
-from atoll.model.codec import to_json
+from atoll.model.codec import from_json, to_json
+from atoll.model.errors import LabError
 from atoll.model.experiment import Protocol
 from atoll.model.load import load_experiment
 
@@ -17,3 +21,28 @@ def print_trace(path: Path, src: str, dst: str, protocol: Protocol, *, as_json: 
     found = trace(network, experiment, make_plan(network, experiment).flows, src, dst, protocol)
     print(json.dumps(to_json(found), indent=2) if as_json else trace_text(found))
     return 0 if found.arrives else 1
+
+
+def print_live_trace(path: Path, src: str, dst: str, protocol: Protocol, probes: int, *, as_json: bool) -> int:
+    """`atoll trace --live`; the exit code (1: not proven)."""
+    network, experiment = load_experiment(path)
+    query = {"src": src, "dst": dst, "protocol": protocol.value, "probes": str(probes)}
+    told = asyncio.run(_prove(Path(network.file), experiment.name, query))
+    print(json.dumps(told, indent=2) if as_json else live_trace_text(from_json(LiveTrace, told["live"])))
+    return 0 if told["proven"] else 1
+
+
+async def _prove(lab: Path, experiment: str, query: dict[str, str]) -> dict[str, Any]:
+    """What the keeper found. Raises LabError when it is not this experiment that stands."""
+    from atoll.keeper.client import connected
+    from atoll.keeper.problems import NO_LAB
+
+    async with connected() as keeper:
+        status = await keeper.status() if keeper is not None else None
+        if keeper is None or status is None or status["lab"] is None:
+            raise LabError(NO_LAB)
+        stands = status["lab"]["experiment"]
+        if stands != experiment or not lab.samefile(status["lab"]["file"]):
+            up = f"{status['lab']['name']} is up, with {f'experiment {stands}' if stands else 'no experiment applied'}"
+            raise LabError(f"{up}: not the experiment {experiment} on {lab}; `atoll apply` it first")
+        return await keeper.post("/v1/trace", **query)

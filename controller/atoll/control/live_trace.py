@@ -4,11 +4,9 @@
 import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from atoll.control.columns import columns
 from atoll.control.trace import Hop, HopKind, Trace, hop_words
-from atoll.model.codec import to_json
 from atoll.model.units import Duration
 
 
@@ -88,11 +86,6 @@ def live_trace_text(found: LiveTrace) -> str:
     if found.end != trace.dst:
         lines.append(f"  {found.end} ends TCP and begins it anew: `--protocol icmp` goes all the way")
     return "\n".join(lines)
-
-
-def live_trace_json(found: LiveTrace) -> dict[str, Any]:
-    """A live trace as one JSON object, what follows from it included."""
-    return {**to_json(found), "proven": found.proven, "lost": found.lost}
 
 
 def _verdict(found: LiveTrace) -> str:

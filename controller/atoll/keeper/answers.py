@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from atoll.control.inventory import SwitchReport
+from atoll.control.live_trace import LiveTrace
 from atoll.control.trace import Trace
 from atoll.experiment.changes import Change
 from atoll.model.experiment import Protocol
@@ -96,6 +97,12 @@ class Tracing(Asked):
     src: str = Field(description="Host that sends.")
     dst: str = Field(description="Host at the other end.")
     protocol: Protocol = Field(default=Protocol.TCP, description="It may decide which chain the packet takes.")
+
+
+class Probing(Tracing):
+    """Which packets are sent."""
+
+    probes: int = Field(default=5, ge=1, le=1000, description="How many, ten a second.")
 
 
 class Listening(Asked):
@@ -384,3 +391,11 @@ class EndTold(Told):
 
 
 TraceTold = Trace
+
+
+class ProofTold(Told):
+    """What probes showed of a way."""
+
+    proven: bool = Field(description="They went the planned way, and answers came back.")
+    lost: str | None = Field(description="Where the way ends although it should go on.")
+    live: LiveTrace = Field(description="Each station with what it counted or saw.")

@@ -81,6 +81,11 @@ class KeeperClient:
         async with self._session.get(f"{_KEEPER}{path}", params=query) as response:
             return await _answer(response)
 
+    async def post(self, path: str, **query: str) -> Line:
+        """What a request without a body is answered. Raises RefusedError."""
+        async with self._session.post(f"{_KEEPER}{path}", params=query) as response:
+            return await _answer(response)
+
     async def listen(self, address: str, token: str, token_file: str | None) -> str:
         """Have the keeper listen on TCP as well; the URL. Raises RefusedError."""
         body = {"address": address, "token": token, "token_file": token_file}

@@ -12,7 +12,9 @@ from atoll.control.apply import table_of
 from atoll.control.inventory import switch_reports
 from atoll.control.plan import plan_sha256
 from atoll.control.trace import trace
-from atoll.keeper.answers import Listening, Nothing, Tracing
+from atoll.experiment.testbed import while_up
+from atoll.experiment.tracing import trace_live
+from atoll.keeper.answers import Listening, Nothing, Probing, Tracing
 from atoll.keeper.bodies import parameters
 from atoll.keeper.descriptions import carries_tree, latency_classes
 from atoll.keeper.event_stream import serve_events
@@ -209,6 +211,15 @@ async def get_trace(keeper: Keeper, request: web.Request) -> dict[str, Any]:
     entries = testbed.plan.flows if testbed.plan else ()
     found = await asyncio.to_thread(trace, testbed.network, experiment, entries, asked.src, asked.dst, asked.protocol)
     return to_json(found)
+
+
+async def post_trace(keeper: Keeper, request: web.Request) -> dict[str, Any]:
+    """The way of packets on the lab as it is, proven by probes."""
+    asked = parameters(request, Probing)
+    keeper.require_standing()
+    testbed = keeper.require_lab()[0]
+    found = await while_up(testbed, trace_live(testbed, asked.src, asked.dst, asked.protocol, asked.probes))
+    return {"proven": found.proven, "lost": found.lost, "live": to_json(found)}
 
 
 async def get_runs(keeper: Keeper, request: web.Request) -> dict[str, Any]:

@@ -215,6 +215,17 @@ ROUTES: tuple[Route, ...] = (
         query=answers.Tracing,
         errors=(409, 422),
     ),
+    Route(
+        "POST",
+        "/v1/trace",
+        reading.post_trace,
+        "experiment",
+        "Prove the way between two hosts by probe packets",
+        answers.ProofTold,
+        query=answers.Probing,
+        errors=(409, 422, 502),
+        note="Whatever else is going on, a run as well.",
+    ),
     Route("GET", "/v1/runs", reading.get_runs, "runs", "The runs of this keeper, the last one first", answers.RunsTold),
     Route(
         "POST",
