@@ -136,6 +136,15 @@ def test_deleting_is_strict_and_packs_what_os_ken_packs(entry: FlowEntry) -> Non
     assert wire.delete(entry, 7, XID) == framework_flow_mod(entry, table_id=7, command=ofp.OFPFC_DELETE_STRICT)
 
 
+@given(_entries.filter(lambda entry: entry.actions), st.binary(min_size=14, max_size=200))
+def test_sending_packs_what_os_ken_packs(entry: FlowEntry, frame: bytes) -> None:
+    """A frame as come in by the entry's port, with the entry's actions (without any os-ken packs it wrongly)."""
+    made = parser.OFPPacketOut(
+        DATAPATH, ofp.OFP_NO_BUFFER, entry.match.in_port, framework_actions(entry.actions), data=frame
+    )
+    assert wire.packet_out(entry, frame, XID) == framework_bytes(made)
+
+
 def test_requests_are_those_of_os_ken() -> None:
     """Barriers, and requests for entries, their number, ports, description and table features."""
     everything = parser.OFPMatch()

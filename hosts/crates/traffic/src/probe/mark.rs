@@ -241,6 +241,40 @@ mod tests {
         }
     }
 
+    /// The packets of `tests/data/contract/probe-packets.jsonl`, which the controller has switches send.
+    #[test]
+    fn packets_are_those_of_the_contract() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../../tests/data/contract/probe-packets.jsonl");
+        let text = std::fs::read_to_string(folder).unwrap();
+        for line in text.lines() {
+            let example: serde_json::Value = serde_json::from_str(line).unwrap();
+            let number = |key: &str| u32::try_from(example[key].as_u64().unwrap()).unwrap();
+            let address = |key: &str| example[key].as_str().unwrap().parse().unwrap();
+            let packet: Vec<u8> = example["packet"]
+                .as_str()
+                .unwrap()
+                .as_bytes()
+                .chunks(2)
+                .map(|digits| u8::from_str_radix(std::str::from_utf8(digits).unwrap(), 16).unwrap())
+                .collect();
+            let probe = Probe {
+                source: address("src"),
+                destination: address("dst"),
+                protocol: number("protocol") as u8,
+                mark: Mark {
+                    session: number("session"),
+                    number: number("number"),
+                    attempt: number("attempt") as u16,
+                    answer: false,
+                },
+            };
+            assert_eq!(parse(&packet), Some(probe));
+            assert_eq!(probe.segment(), packet[IP_HEADER_BYTES..]);
+        }
+        assert_eq!(text.lines().count(), 4);
+    }
+
     #[test]
     fn checksums_hold() {
         for protocol in [ICMP, TCP, UDP] {
