@@ -137,7 +137,15 @@ MISTAKES = [
     ("lab: lab.yaml", "lab: nowhere.yaml", "lab:", "lab: nowhere.yaml: there is no such file; the path is relative to this file"),
     ("lab: lab.yaml", "lab: e.yaml", "lab:", "lab: e.yaml is an experiment; name the file of a lab"),
     ("lab: lab.yaml", "lab: ''", "lab:", "lab: .: is a directory; give a YAML file; the path is relative to this file"),
-    ("flow_sizes: published", "flow_sizes: publishd", "publishd", "traffic: flow_sizes: unknown flow_sizes 'publishd'; did you mean 'published'? known flow_sizes: published"),
+    ("flow_sizes: published", "flow_sizes: publishd", "publishd", "traffic: flow_sizes: unknown distribution 'publishd'; did you mean 'published'? write published, a size such as '10 kB', or a file"),
+    ("flow_sizes: published", "flow_sizes: 10 kb", "10 kb", "traffic: flow_sizes: '10 kb' is not a size; write a number and one of B, kB, MB, GB, such as '100 kB'"),
+    ("flow_sizes: published", "flow_sizes: nowhere.csv", "nowhere", "traffic: flow_sizes: nowhere.csv: there is no such file; the path is relative to this file"),
+    ("flow_sizes: published", "pro_rate: 2 MB", "pro_rate", "traffic: pro_rate: '2 MB' is too large; it must be at most 1 MB"),
+    ("flow_sizes: published", "flow_sizes: 100 B, pro_rate: 200 B", "pro_rate", "traffic: pro_rate: 200 B exceeds the largest flow, 100 B; lower it"),
+    ("flow_sizes: published", "think_time: {mean: 2 s, distribution: normal}", "normal", "traffic: think_time: distribution: unknown distribution 'normal'; known distributions: constant, exponential"),
+    ("flow_sizes: published", "flows_per_s: 0", "flows_per_s", "traffic: flows_per_s: the number 0 is not a number of flows a second; write one above 0 and up to 1000000"),
+    ("flow_sizes: published", "flows_per_s: 5, think_time: 2 s", "flows_per_s", "traffic: think_time and flows_per_s say different things; keep one of them"),
+    ("ping: {interval", "udp: {rate: 2 Mbit/s, packet: 47 B}\nping: {interval", "47 B", "udp: packet: '47 B' is too small; it must be at least 48 B (headers, sequence number and time stamp)"),
     ("start: 10 s}", "start: 10 s, tool: iperf}", "iperf", "transfer: tool: unknown tool 'iperf'; did you mean 'iperf3'? known tools: atoll, iperf3"),
     # -- links
     (SAT, SAT.replace("100 kB", "1499 B"), "1499", "link 'sat': to_island: queue: '1499 B' is too small; it must be at least 1500 B (one MTU), or no full-size packet ever fits"),
@@ -167,7 +175,7 @@ MISTAKES = [
     ("chain: [tap-w, sat, tap-i]", "chain: tap-w sat tap-i", "chain", "chain: 'tap-w sat tap-i' where a list belongs, such as 'chain: [tap-w, sat, tap-i]'"),
     ("chain: [tap-w, sat, tap-i]", "chain: [tap-w, sat, tap-i, 5]", "chain", "chain hop 4: the number 5 where text belongs"),
     ("traffic: {channels: 20, flow_sizes: published}", "traffic:", "traffic", "traffic: nothing where keys belong, such as 'traffic: {channels: 20}'"),
-    ("seed: 1", "sed: 1", "sed", "unknown key 'sed'; did you mean 'seed'? known keys: branches, chain, changes, duration, lab, latency, links, name, ping, seed, tcp, traffic, transfer"),
+    ("seed: 1", "sed: 1", "sed", "unknown key 'sed'; did you mean 'seed'? known keys: branches, chain, changes, duration, lab, latency, links, name, ping, seed, tcp, traffic, transfer, udp"),
     ("name: geo", "name: ../geo", "name", "name: '../geo' is not a name; write a small letter, then small letters, digits and '-' (at most 63 in all)"),
 ]  # fmt: skip
 

@@ -9,9 +9,9 @@ job is started.
 
 import hashlib
 from collections.abc import Iterator
-from typing import Any
 
 from atoll.control.link_config import direction_config
+from atoll.control.traffic_jobs import host_job, load_jobs, specials
 from atoll.model.experiment import Experiment, Link, Transfer
 from atoll.model.network import ChainBox, DelayBox, Host, HostRole, Network, Program
 from atoll.model.plan import Backend, CapturePoint, JobSpec, Phase
@@ -71,7 +71,7 @@ def jobs(
         *_programs(network, experiment),
         *_checks(network),
         *(_capture(point) for point in capture_points(network, experiment)),
-        *_load(network, experiment),
+        *load_jobs(network, experiment),
         *_whistles(network),
         *_transfer(network, experiment),
         *_ping(network, experiment),
@@ -128,7 +128,7 @@ def _boxes(network: Network, experiment: Experiment, backend: Backend, slack: Du
 
 
 def _tc(kind: str, settings: TcSettings) -> JobSpec:
-    return _host_job(f"{kind}-{settings.box}", settings.box, Phase.SERVICE, "tc", settings.config)
+    return host_job(f"{kind}-{settings.box}", settings.box, Phase.SERVICE, "tc", settings.config)
 
 
 def _link(network: Network, experiment: Experiment, link: Link) -> JobSpec:
@@ -142,13 +142,13 @@ def _link(network: Network, experiment: Experiment, link: Link) -> JobSpec:
         "to_island": direction_config(link.to_island),
         "to_world": direction_config(link.to_world),
     }
-    return _host_job(f"link-{box.name}", box.name, Phase.SERVICE, "link", config)
+    return host_job(f"link-{box.name}", box.name, Phase.SERVICE, "link", config)
 
 
 def _delay(experiment: Experiment, box: DelayBox) -> JobSpec:
     known = [{"vlan": each.vlan, "delay_ns": each.rtt.ns // 2, "jitter_ns": each.jitter.ns} for each in box.classes]
     config = {"trunk": box.trunk.name, "mtu": _MTU, "seed": _seed(experiment, f"delay-{box.name}"), "classes": known}
-    return _host_job(f"delay-{box.name}", box.name, Phase.SERVICE, "delay", config)
+    return host_job(f"delay-{box.name}", box.name, Phase.SERVICE, "delay", config)
 
 
 def _seed(experiment: Experiment, job: str) -> int:
@@ -180,39 +180,7 @@ def _capture(point: CapturePoint) -> JobSpec:
         "direction": "out" if point.name.startswith("link-") else "both",
         "buffer_bytes": _CAPTURE_BUFFER_BYTES,
     }
-    return _host_job(f"capture-{point.name}", point.host, Phase.CAPTURE, "capture", config)
-
-
-def _load(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
-    traffic = experiment.traffic
-    servers = network.with_role(HostRole.WORLD_SERVER)
-    clients = network.with_role(HostRole.ISLAND_CLIENT)
-    if not (traffic.channels and servers and clients):
-        return ()
-    listening = {host.name: f"{host.address}:{traffic.port}" for host in servers}
-    found = [
-        _host_job(
-            f"serve-{name}",
-            name,
-            Phase.SERVER,
-            "serve",
-            {"listen": listen, "congestion_control": experiment.congestion_control(name)},
-        )
-        for name, listen in listening.items()
-    ]
-    for index, client in enumerate(clients[: traffic.channels]):
-        config = {
-            "seed": experiment.seed,
-            "channels": list(range(index, traffic.channels, len(clients))),
-            "servers": list(listening.values()),
-            "flow_sizes": traffic.flow_sizes,
-            "start_at_ns": 0,
-            "duration_ns": experiment.duration.ns,
-            "congestion_control": experiment.congestion_control(client.name),
-            "flow_log": f"{{run}}/logs/flows-{client.name}.csv",
-        }
-        found.append(_host_job(f"load-{client.name}", client.name, Phase.CLIENT, "load", config))
-    return tuple(found)
+    return host_job(f"capture-{point.name}", point.host, Phase.CAPTURE, "capture", config)
 
 
 def _whistles(network: Network) -> tuple[JobSpec, ...]:
@@ -235,7 +203,7 @@ def _whistles(network: Network) -> tuple[JobSpec, ...]:
 
 
 def _transfer(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
-    ends = _specials(network)
+    ends = specials(network)
     if experiment.transfer is None or ends is None:
         return ()
     if experiment.transfer.tool == "iperf3":
@@ -247,8 +215,8 @@ def _transfer(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
     send = {"role": "send", "listen": address, "size_bytes": size, "congestion_control": control}
     receive = {"role": "receive", "connect": address, "size_bytes": size, "start_at_ns": 0}
     return (
-        _host_job("transfer-send", sender.name, Phase.TRANSFER_SERVER, "transfer", send),
-        _host_job("transfer-receive", receiver.name, Phase.TRANSFER, "transfer", receive),
+        host_job("transfer-send", sender.name, Phase.TRANSFER_SERVER, "transfer", send),
+        host_job("transfer-receive", receiver.name, Phase.TRANSFER, "transfer", receive),
     )
 
 
@@ -263,7 +231,7 @@ def _iperf3(experiment: Experiment, transfer: Transfer, sender: Host, receiver: 
 
 
 def _ping(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
-    ends = _specials(network)
+    ends = specials(network)
     if ends is None:
         return ()
     world, island = ends
@@ -278,12 +246,6 @@ def _ping(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
         interval_ns=experiment.ping.interval.ns,
     )
     return (series,)
-
-
-def _specials(network: Network) -> tuple[Host, Host] | None:
-    """The hosts of transfer and ping series at the world and at the island end, if the lab has both."""
-    world, island = network.with_role(HostRole.WORLD_SPECIAL), network.with_role(HostRole.ISLAND_SPECIAL)
-    return (world[0], island[0]) if world and island else None
 
 
 def _ping_job(
@@ -307,8 +269,4 @@ def _ping_job(
         "payload": payload,
         "start_at_ns": 0,
     }
-    return _host_job(name, host.name, phase, "ping", config)
-
-
-def _host_job(name: str, host: str, phase: Phase, subcommand: str, config: dict[str, Any]) -> JobSpec:
-    return JobSpec(name, host, phase, ("atoll-host", subcommand), config)
+    return host_job(name, host.name, phase, "ping", config)

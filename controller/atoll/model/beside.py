@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files that an experiment names besides its lab: traces. Each is read once, however often it is named."""
+"""The files that an experiment names besides its lab: traces, flow sizes. Each is read once, however often named."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +8,10 @@ from typing import TypeVar
 from atoll.model.document import label, read_text
 from atoll.model.errors import Mistake
 from atoll.model.experiment import LossTrace, Trace
-from atoll.model.trace import MOST_BYTES, Read, read_loss_trace, read_trace
+from atoll.model.flow_size_text import read_flow_sizes
+from atoll.model.flow_sizes import FlowSizes
+from atoll.model.lines import Read
+from atoll.model.trace import MOST_BYTES, read_loss_trace, read_trace
 
 T = TypeVar("T")
 
@@ -16,7 +19,7 @@ _OUTSIDE = "lies outside the folder whose files this description may name"
 
 
 class Beside:
-    """Traces by their path relative to the folder of the experiment.
+    """Files by their path relative to the folder of the experiment.
 
     A file that cannot be read is a Read without anything found and one mistake, at line 0. ``confined``: files that
     are not in the folder, or below it, are not read.
@@ -27,6 +30,7 @@ class Beside:
         self._confined = confined
         self._traces: dict[str, Read[Trace]] = {}
         self._loss_traces: dict[str, Read[LossTrace]] = {}
+        self._flow_sizes: dict[str, Read[FlowSizes]] = {}
 
     def trace(self, name: str) -> Read[Trace]:
         """A trace of rate, delay, loss and blockage."""
@@ -35,6 +39,10 @@ class Beside:
     def loss_trace(self, name: str) -> Read[LossTrace]:
         """A trace of the fate of packets."""
         return self._read(name, self._loss_traces, "text", read_loss_trace)
+
+    def flow_sizes(self, name: str) -> Read[FlowSizes]:
+        """A distribution of flow sizes."""
+        return self._read(name, self._flow_sizes, "text", read_flow_sizes)
 
     def _read(self, name: str, known: dict[str, Read[T]], what: str, read: Callable[[str, str], Read[T]]) -> Read[T]:
         if name not in known:

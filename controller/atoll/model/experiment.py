@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network
 
+from atoll.model.traffic import Traffic, UdpTraffic
 from atoll.model.units import Duration, Rate, Size
 
 
@@ -224,15 +225,6 @@ class TcpSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
-    """The load: how many channels loop on flows drawn from which distribution."""
-
-    channels: int
-    flow_sizes: str  # "published", or later a file
-    port: int
-
-
-@dataclass(frozen=True, slots=True)
 class Transfer:
     """A fixed-size download from the world's special server to the island's special host."""
 
@@ -283,6 +275,7 @@ class Experiment:
     tcp: TcpSettings
     branches: tuple[Chain, ...] = ()  # chains that carry part of the traffic; the rest takes ``chain``
     schedule: tuple[Version, ...] = ()
+    udp: UdpTraffic | None = None
 
     @property
     def versions(self) -> tuple[Version, ...]:

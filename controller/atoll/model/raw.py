@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, NetmaskValueError
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar, cast
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, PlainValidator, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, ConfigDict, PlainValidator, WithJsonSchema, model_validator
 from pydantic.annotated_handlers import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
@@ -46,6 +46,24 @@ class Raw(BaseModel):
     def stand_ins(cls) -> dict[str, Any]:
         """For a section that is missing or unusable: what lets the search for further mistakes go on."""
         return {}
+
+
+class ShortForm(Raw):
+    """A mapping with a short form: text that stands for the mapping with it under ``_SHORT``."""
+
+    _SHORT: ClassVar[str]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, given: Any) -> Any:
+        return cast(Any, given) if isinstance(given, dict) else {cls._SHORT: given}
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        whole = handler.resolve_ref_schema(handler(core))
+        short = whole["properties"][cls._SHORT]
+        pattern = next((form["pattern"] for form in (short, *short.get("anyOf", ())) if "pattern" in form), None)
+        return {"anyOf": [{"type": "string", "pattern": pattern}, whole]}
 
 
 @dataclass(frozen=True, slots=True)

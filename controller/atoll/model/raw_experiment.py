@@ -10,6 +10,7 @@ from atoll.model.errors import shown
 from atoll.model.experiment import Counted, Protocol
 from atoll.model.raw import Between, Key, Name, Network, Raw
 from atoll.model.raw_link import RawDirection
+from atoll.model.raw_traffic import RawTraffic, RawUdp
 from atoll.model.units import Duration, Size
 
 SHORTEST_RUN, LONGEST_RUN = "1 s", "168 h"
@@ -99,16 +100,6 @@ class RawChange(Raw):
     )
 
 
-class RawTraffic(Raw):
-    """The load."""
-
-    channels: int = Field(ge=0, le=100_000, description="Channels over all island clients; 0: no load.", examples=[20])
-    flow_sizes: Literal["published"] = Field(
-        default="published", description="Distribution the flow sizes are drawn from.", examples=["published"]
-    )
-    port: int = Field(ge=1, le=65535, default=5001, description="TCP port of the world servers; default 5001.")
-
-
 class RawTransfer(Raw):
     """A download of fixed size from the world's special server to the island's special host."""
 
@@ -185,6 +176,9 @@ class RawExperiment(Raw):
     traffic: RawTraffic = Field(description="The load.", examples=["{channels: 20}"])
     transfer: RawTransfer | None = Field(
         default=None, description="A download of fixed size; none if left out.", examples=["{size: 10 MB}"]
+    )
+    udp: RawUdp | None = Field(
+        default=None, description="UDP flows at a constant rate; none if left out.", examples=["{rate: 2 Mbit/s}"]
     )
     ping: RawPing = Field(default=RawPing(), description="The ping series.", examples=["{interval: 100 ms}"])
     tcp: RawTcp = Field(

@@ -13,7 +13,7 @@ from pydantic_core import CoreSchema
 
 from atoll.model.errors import shown
 from atoll.model.experiment import Distribution
-from atoll.model.raw import Between, Raw, Share
+from atoll.model.raw import Between, Raw, Share, ShortForm
 from atoll.model.units import Duration, Rate, Size
 from atoll.model.wording import suggest
 
@@ -29,25 +29,7 @@ _DROP_TAIL = "drop-tail"  # what a queue does without an AQM
 _RED_WEIGHT = 0.002  # Floyd and Jacobson 1993, section 6
 
 
-class _ShortForm(Raw):
-    """A mapping with a short form: text that stands for the mapping with it under ``_SHORT``."""
-
-    _SHORT: ClassVar[str]
-
-    @model_validator(mode="before")
-    @classmethod
-    def _short_form(cls, given: Any) -> Any:
-        return cast(Any, given) if isinstance(given, dict) else {cls._SHORT: given}
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        whole = handler.resolve_ref_schema(handler(core))
-        short = whole["properties"][cls._SHORT]
-        pattern = next((form["pattern"] for form in (short, *short.get("anyOf", ())) if "pattern" in form), None)
-        return {"anyOf": [{"type": "string", "pattern": pattern}, whole]}
-
-
-class RawJitter(_ShortForm):
+class RawJitter(ShortForm):
     """Jitter of the delay; a bare duration stands for {amount: duration}."""
 
     _SHORT: ClassVar[str] = "amount"
@@ -70,7 +52,7 @@ class RawJitter(_ShortForm):
     )
 
 
-class RawLoss(_ShortForm):
+class RawLoss(ShortForm):
     """Loss before the queue: a probability, a Gilbert-Elliott channel, or a trace; a bare share is a probability."""
 
     _SHORT: ClassVar[str] = "probability"

@@ -19,7 +19,6 @@ from atoll.model.experiment import (
     Link,
     PingSeries,
     TcpSettings,
-    Traffic,
     Transfer,
     Version,
 )
@@ -30,6 +29,7 @@ from atoll.model.resolve_chains import check_chains, hops_of
 from atoll.model.resolve_changes import check_changes, described_versions, resolve_version
 from atoll.model.resolve_lab import Lab
 from atoll.model.resolve_link import resolve_direction
+from atoll.model.resolve_traffic import resolve_traffic, resolve_udp
 from atoll.model.wording import call, suggest
 
 _NEEDED = {  # by every experiment
@@ -64,6 +64,9 @@ class _Resolver:
         self.raw = parsed.raw
         self.mistakes: list[Mistake] = []
         self.links = tuple(self.resolve_links(beside))
+        self.traffic, wrong = resolve_traffic(self.raw.traffic, parsed.document, beside)
+        self.udp, also_wrong = resolve_udp(self.raw.udp, parsed.document, beside) if self.raw.udp else (None, ())
+        self.mistakes += (*wrong, *also_wrong)
 
     def wrong(self, place: Place, message: str) -> None:
         words = call(place)
@@ -88,7 +91,8 @@ class _Resolver:
             chain=versions[0].chain,
             links=self.links,
             latency=versions[0].latency,
-            traffic=Traffic(raw.traffic.channels, raw.traffic.flow_sizes, raw.traffic.port),
+            traffic=self.traffic,
+            udp=self.udp,
             transfer=transfer,
             ping=PingSeries(raw.ping.interval),
             tcp=TcpSettings(

@@ -15,8 +15,8 @@ from atoll.model.experiment import (
     Red,
     Trace,
 )
+from atoll.model.lines import Read
 from atoll.model.raw_link import RawAqm, RawDirection, RawLoss
-from atoll.model.trace import Read
 from atoll.model.wording import call
 
 

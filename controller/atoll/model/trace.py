@@ -6,13 +6,13 @@ what it reads back.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from atoll.model.errors import Mistake, shown
 from atoll.model.experiment import LossTrace, Trace, TraceRow
+from atoll.model.lines import LineReader, Read
 from atoll.model.units import Duration, Rate
 
 MOST_BYTES = 16_000_000
@@ -20,27 +20,15 @@ MOST_ROWS = 50_000  # two traces of a link fit into one request to the keeper; s
 MOST_PACKETS = 500_000
 COLUMNS = ("t_s", "rate_bit_s", "delay_ms", "loss", "blocked")
 
-_MOST_MISTAKES = 10  # of one file: a wrong file is wrong in every line
 _NUMBER = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,18})?")
 _LEAST_RATE, _MOST_RATE = 1000, 100 * 10**9  # as in experiment.yaml
 _MOST_DELAY_NS = 60 * 10**9
 _MOST_T_NS = 168 * 3600 * 10**9
 
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Read(Generic[T]):
-    """What a file holds, None if that cannot be said; its mistakes; the line of each row."""
-
-    found: T | None
-    mistakes: tuple[Mistake, ...]
-    lines: tuple[int, ...] = ()
-
 
 def read_trace(text: str, file: str) -> Read[Trace]:
     """The trace that a CSV text is; ``file`` is what messages call it."""
-    reader = _Reader(file, text)
+    reader = LineReader(file, text)
     header = next(reader, None)
     if header is None:
         return Read(
@@ -70,7 +58,7 @@ def read_trace(text: str, file: str) -> Read[Trace]:
 
 def read_loss_trace(text: str, file: str) -> Read[LossTrace]:
     """The fates of packets that a text holds, a line each; ``file`` is what messages call it."""
-    reader = _Reader(file, text)
+    reader = LineReader(file, text)
     lost: list[bool] = []
     for line in reader:
         if line not in {"0", "1"}:
@@ -111,28 +99,6 @@ def _decimal(whole: int, places: int) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-class _Reader(Iterator[str]):
-    """The lines that hold something, and what is wrong with them."""
-
-    def __init__(self, file: str, text: str) -> None:
-        self._file = file
-        self._lines = enumerate(text.split("\n"), start=1)
-        self.line = 1
-        self.mistakes: list[Mistake] = []
-
-    def __next__(self) -> str:
-        if len(self.mistakes) >= _MOST_MISTAKES:
-            raise StopIteration
-        for number, line in self._lines:
-            if line.strip() and not line.lstrip().startswith("#"):
-                self.line = number
-                return line.strip()
-        raise StopIteration
-
-    def wrong(self, message: str) -> None:
-        self.mistakes.append(Mistake(self._file, self.line, message))
-
-
 def _wrong_columns(columns: list[str]) -> str | None:
     unknown = [name for name in columns if name not in COLUMNS]
     known = ", ".join(COLUMNS)
@@ -148,14 +114,14 @@ def _wrong_columns(columns: list[str]) -> str | None:
     return None
 
 
-def _check_order(reader: _Reader, rows: list[TraceRow], row: TraceRow) -> None:
+def _check_order(reader: LineReader, rows: list[TraceRow], row: TraceRow) -> None:
     if not rows and row.t.ns:
         reader.wrong("the first row is for t_s 0; it also holds before the load begins")
     if rows and row.t <= rows[-1].t:
         reader.wrong(f"t_s {_decimal(row.t.ns, 9)} does not come after {_decimal(rows[-1].t.ns, 9)}; put rows in order")
 
 
-def _row(reader: _Reader, cells: Mapping[str, str]) -> TraceRow | None:
+def _row(reader: LineReader, cells: Mapping[str, str]) -> TraceRow | None:
     read: dict[str, Any] = {}
     for column, cell in cells.items():
         if cell == "" and column != "t_s":

@@ -62,6 +62,17 @@ impl FlowSizes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contract::said;
+
+    #[test]
+    fn published_is_the_same_for_those_who_plan() {
+        let knots: Vec<Table> = said("flow-sizes", "published");
+        let published = FlowSizes::Named("published".into());
+        assert_eq!(
+            FlowSizes::Knots(knots[0].clone()).resolve(),
+            published.resolve()
+        );
+    }
 
     #[test]
     fn names_and_knots_are_distributions_and_anything_else_is_refused() {

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The jobs that make the load: world servers, island channels."""
+
+from typing import Any
+
+from atoll.model.experiment import Experiment
+from atoll.model.network import Host, HostRole, Network
+from atoll.model.plan import JobSpec, Phase
+from atoll.model.traffic import Traffic
+
+
+def load_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
+    """Servers and channels; the channels are dealt out to the island clients in turn."""
+    traffic = experiment.traffic
+    servers = network.with_role(HostRole.WORLD_SERVER)
+    clients = network.with_role(HostRole.ISLAND_CLIENT)
+    if not (traffic.channels and servers and clients):
+        return ()
+    listening = {host.name: f"{host.address}:{traffic.port}" for host in servers}
+    found: list[JobSpec] = []
+    for name, listen in listening.items():
+        config: dict[str, Any] = {"listen": listen, "congestion_control": experiment.congestion_control(name)}
+        if traffic.write_rate:
+            config["write_rate_bit_s"] = traffic.write_rate.bit_s
+        found.append(host_job(f"serve-{name}", name, Phase.SERVER, "serve", config))
+    for index, client in enumerate(clients[: traffic.channels]):
+        config = {
+            "seed": experiment.seed,
+            "channels": list(range(index, traffic.channels, len(clients))),
+            "servers": list(listening.values()),
+            "flow_sizes": traffic.distribution.config,
+            **_pace(traffic),
+            "start_at_ns": 0,
+            "duration_ns": experiment.duration.ns,
+            "congestion_control": experiment.congestion_control(client.name),
+            "flow_log": f"{{run}}/logs/flows-{client.name}.csv",
+        }
+        found.append(host_job(f"load-{client.name}", client.name, Phase.CLIENT, "load", config))
+    return tuple(found)
+
+
+def specials(network: Network) -> tuple[Host, Host] | None:
+    """The hosts of transfer, ping series and UDP at the world and at the island end, if the lab has both."""
+    world, island = network.with_role(HostRole.WORLD_SPECIAL), network.with_role(HostRole.ISLAND_SPECIAL)
+    return (world[0], island[0]) if world and island else None
+
+
+def host_job(name: str, host: str, phase: Phase, subcommand: str, config: dict[str, Any]) -> JobSpec:
+    """A job of our own binary."""
+    return JobSpec(name, host, phase, ("atoll-host", subcommand), config)
+
+
+def _pace(traffic: Traffic) -> dict[str, Any]:
+    """When each channel begins its flows; nothing where they follow one another at once."""
+    if traffic.flows_per_s is not None:
+        # Poisson processes of equal rate add up to one of their number times the rate.
+        return {"pace": {"kind": "poisson", "mean_ns": round(traffic.channels / traffic.flows_per_s * 1e9)}}
+    if traffic.think is not None:
+        return {"pace": {"kind": traffic.think.distribution.value, "mean_ns": traffic.think.mean.ns}}
+    return {}

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flow-size distributions as knots of their quantile functions, as the programs on the hosts draw from them.
+
+A *curve* runs through its knots: between two of them the logarithm of the size is linear in the probability. *Steps*
+are what was counted: the sizes of the knots alone, each with the probability from the knot before. The same two kinds
+are in hosts/crates/flow-sizes, whose promise it is that a seed draws the same sizes for ever.
+"""
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import pairwise
+from typing import Any
+
+WHOLE = 10**9
+"""Probabilities of knots are whole numbers of 10^-9."""
+
+SIZE_MAX_BYTES = 2**53
+MOST_STEPS = 1000
+"""More sizes than this are put together: a plan names the distribution once for each host with channels."""
+
+PUBLISHED = "published"
+
+Knot = tuple[int, int]  # (cumulative probability in 10^-9, bytes)
+
+
+class Kind(StrEnum):
+    """What lies between two knots."""
+
+    CURVE = "curve"
+    STEPS = "steps"
+
+
+@dataclass(frozen=True, slots=True)
+class FlowSizes:
+    """A distribution of flow sizes. ``name`` is what it is called, no part of what makes two of them equal."""
+
+    name: str = field(compare=False)
+    kind: Kind
+    knots: tuple[Knot, ...]
+
+    @property
+    def config(self) -> str | dict[str, Any]:
+        """What a job's configuration says of it (docs/contracts.md)."""
+        if self == published():
+            return PUBLISHED
+        return {"kind": self.kind.value, "knots": [list(knot) for knot in self.knots]}
+
+    def quantile(self, probability: float) -> float:
+        """The size that so many of the flows, 0 to 1, do not exceed (bytes)."""
+        at = min(max(probability, 0.0), 1.0) * WHOLE
+        after = min(bisect_right(self.knots, at, key=lambda knot: knot[0]), len(self.knots) - 1)
+        if self.kind is Kind.STEPS:
+            return float(self.knots[after][1])
+        (low_p, low), (high_p, high) = self.knots[after - 1], self.knots[after]
+        return low * (high / low) ** ((at - low_p) / (high_p - low_p))
+
+    def share_up_to(self, size: float) -> float:
+        """The share of flows no larger than ``size`` bytes."""
+        return self._up_to(size)[0]
+
+    @property
+    def mean_bytes(self) -> float:
+        """The mean size."""
+        return self._up_to(math.inf)[1]
+
+    @property
+    def min_bytes(self) -> int:
+        """The smallest size."""
+        return self.knots[0][1]
+
+    @property
+    def max_bytes(self) -> int:
+        """The largest size."""
+        return self.knots[-1][1]
+
+    def bytes_share_up_to(self, size: float) -> float:
+        """The share of all bytes that flows no larger than ``size`` carry."""
+        return self._up_to(size)[1] / self.mean_bytes
+
+    def pro_rated(self, least: int) -> "FlowSizes":
+        """The same bytes by fewer connections: those smaller than ``least`` are put together to connections of it.
+
+        One connection stands for several recorded flows, of which a TCP handshake alone would outweigh each. Of
+        probability p at size s < ``least``, p * s / ``least`` is left, at ``least``; then all is scaled up to 1.
+        """
+        if least <= self.min_bytes:
+            return self
+        gone, its_bytes = self._up_to(least)
+        put_together = its_bytes / least
+        scale = 1 / (put_together + 1 - gone)
+        kept = [((put_together + p / WHOLE - gone) * scale, size) for p, size in self.knots if size > least]
+        edge = [(0.0, least)] if self.kind is Kind.CURVE else []
+        return FlowSizes(self.name, self.kind, _rounded([*edge, (put_together * scale, least), *kept]))
+
+    def _up_to(self, size: float) -> tuple[float, float]:
+        """The share of flows no larger than ``size``, and what they add to the mean."""
+        share = mean = 0.0
+        for width, low, high in self._segments():
+            if low > size or (low == size < high):
+                break
+            if high <= size:
+                share += width
+                mean += width * _mean_between(low, high)
+            else:
+                part = width * math.log(size / low) / math.log(high / low)
+                return share + part, mean + part * _mean_between(low, size)
+        return share, mean
+
+    def _segments(self) -> Iterator[tuple[float, float, float]]:
+        """Probability, least and largest size between one knot and the next."""
+        if self.kind is Kind.STEPS:
+            for (below, _), (p, size) in pairwise([(0, 0), *self.knots]):
+                yield (p - below) / WHOLE, size, size
+        else:
+            for (low_p, low), (high_p, high) in pairwise(self.knots):
+                yield (high_p - low_p) / WHOLE, low, high
+
+
+def published() -> FlowSizes:
+    """The built-in distribution, fitted to published figures; hosts/crates/flow-sizes tells how."""
+    return FlowSizes(PUBLISHED, Kind.CURVE, _PUBLISHED)
+
+
+def fixed(name: str, size: int) -> FlowSizes:
+    """Every flow of the same size."""
+    return FlowSizes(name, Kind.STEPS, ((WHOLE, size),))
+
+
+def counted(name: str, counts: Mapping[int, float]) -> FlowSizes:
+    """The distribution of flows that were counted by size, or given weights.
+
+    Beyond MOST_STEPS sizes, neighbours are put together to their mean: no size is off by more than some per cent, small
+    ones not at all, and the mean of all stays.
+    """
+    total = sum(counts.values())
+    sizes = sorted(size for size, weight in counts.items() if weight > 0)
+    cumulative = 0.0
+    steps: list[tuple[float, int]] = []
+    for group in _groups(sizes):
+        weight = sum(counts[size] for size in group)
+        cumulative += weight
+        steps.append((cumulative / total, round(sum(size * counts[size] for size in group) / weight)))
+    return FlowSizes(name, Kind.STEPS, _rounded(steps))
+
+
+def curve(name: str, quantiles: Iterable[tuple[float, int]]) -> FlowSizes:
+    """The distribution through quantiles from 0 to 1, in ascending order."""
+    return FlowSizes(name, Kind.CURVE, _rounded(quantiles))
+
+
+_PUBLISHED: tuple[Knot, ...] = (
+    (0, 40),
+    (250_000_000, 120),
+    (500_000_000, 400),
+    (750_000_000, 2_500),
+    (900_000_000, 12_000),
+    (950_000_000, 40_000),
+    (990_000_000, 175_000),
+    (999_000_000, 3_000_000),
+    (999_890_000, 40_000_000),
+    (999_950_000, 110_000_000),
+    (999_980_000, 360_000_000),
+    (WHOLE, 900_000_000),
+)
+
+
+def _mean_between(low: float, high: float) -> float:
+    return (high - low) / math.log(high / low) if high > low else low
+
+
+def _rounded(points: Iterable[tuple[float, int]]) -> tuple[Knot, ...]:
+    """Knots with whole probabilities, the last one 1; of those that fall together the largest is kept."""
+    knots: list[Knot] = []
+    for probability, size in points:
+        whole = round(probability * WHOLE)
+        if knots and whole <= knots[-1][0] and knots[-1][0] > 0:
+            knots.pop()
+        knots.append((whole, size))
+    knots[-1] = (WHOLE, knots[-1][1])
+    return tuple(knots)
+
+
+def _groups(sizes: list[int]) -> Iterator[list[int]]:
+    """Neighbouring sizes that count as one: each alone if there are not too many, else those within some per cent."""
+    if len(sizes) <= MOST_STEPS:
+        yield from ([size] for size in sizes)
+        return
+    ratio = 1.001
+    while (groups := _within(sizes, ratio)) and len(groups) > MOST_STEPS:
+        ratio = ratio**1.5
+    yield from groups
+
+
+def _within(sizes: list[int], ratio: float) -> list[list[int]]:
+    groups: list[list[int]] = []
+    for size in sizes:
+        if groups and size <= groups[-1][0] * ratio:
+            groups[-1].append(size)
+        else:
+            groups.append([size])
+    return groups

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The load, from as it is written to a Traffic and a UdpTraffic: files read, sizes that fit each other."""
+
+from atoll.model.beside import Beside
+from atoll.model.document import Document, Place
+from atoll.model.errors import Mistake
+from atoll.model.flow_sizes import PUBLISHED, FlowSizes, fixed, published
+from atoll.model.raw_traffic import RawTraffic, RawUdp
+from atoll.model.traffic import Think, Traffic, UdpTraffic
+from atoll.model.units import Size
+from atoll.model.wording import call
+
+
+def resolve_traffic(raw: RawTraffic, document: Document, beside: Beside) -> tuple[Traffic, tuple[Mistake, ...]]:
+    """The channels' load, and its mistakes: there, or in the file it names."""
+    sizes, mistakes = _sizes(raw.flow_sizes, ("traffic", "flow_sizes"), document, beside)
+    if raw.pro_rate and sizes.max_bytes < raw.pro_rate.bytes:
+        place = ("traffic", "pro_rate")
+        most = Size(sizes.max_bytes)
+        wrong = document.mistake(place, f"{call(place)}: {raw.pro_rate} exceeds the largest flow, {most}; lower it")
+        mistakes = (*mistakes, wrong)
+    elif raw.pro_rate:
+        sizes = sizes.pro_rated(raw.pro_rate.bytes)
+    traffic = Traffic(
+        raw.channels,
+        raw.flow_sizes,
+        raw.port,
+        sizes=None if sizes.config == PUBLISHED else sizes,
+        pro_rate=raw.pro_rate,
+        think=Think(raw.think_time.mean, raw.think_time.distribution) if raw.think_time else None,
+        flows_per_s=raw.flows_per_s,
+        write_rate=raw.write_rate,
+    )
+    return traffic, mistakes
+
+
+def resolve_udp(raw: RawUdp, document: Document, beside: Beside) -> tuple[UdpTraffic, tuple[Mistake, ...]]:
+    """The UDP traffic, and its mistakes."""
+    sizes, mistakes = _sizes(raw.flow_sizes, ("udp", "flow_sizes"), document, beside)
+    drawn = None if sizes.config == PUBLISHED else sizes
+    return UdpTraffic(raw.rate, raw.flow_sizes, raw.port, raw.packet, raw.parallel, drawn), mistakes
+
+
+def _sizes(text: str, place: Place, document: Document, beside: Beside) -> tuple[FlowSizes, tuple[Mistake, ...]]:
+    """What a ``flow_sizes`` stands for; published where it cannot be read."""
+    if text == PUBLISHED:
+        return published(), ()
+    try:
+        return fixed(text, Size.parse(text).bytes), ()
+    except ValueError:
+        read = beside.flow_sizes(text)
+    # Those of a file as a whole are told where it is named.
+    mistakes = tuple(
+        mistake
+        if mistake.line
+        else document.mistake(
+            place, f"{call(place)}: {mistake.file}: {mistake.message}; the path is relative to this file"
+        )
+        for mistake in read.mistakes
+    )
+    return read.found or published(), mistakes

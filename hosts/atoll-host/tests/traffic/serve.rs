@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+//! World servers, and what all jobs have in common.
+
+use crate::job::{Job, received, request, server};
+use serde_json::json;
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
+
+#[test]
+fn every_size_arrives_whole_and_ends_with_the_end_of_the_stream() {
+    let (job, address) = server("reno");
+    let sizes = [0, 1, 8, 1_000, 262_144, 262_145, 5_000_000];
+    for size in sizes {
+        assert_eq!(received(request(address, size)), size);
+    }
+    let done = job.stop();
+    assert_eq!(done["connections"], sizes.len());
+    assert_eq!(done["sent_bytes"], sizes.iter().sum::<u64>());
+}
+
+#[test]
+fn clients_that_misbehave_disturb_nobody() {
+    let (job, address) = server("reno");
+    let silent = TcpStream::connect(address).unwrap();
+    let mut half = TcpStream::connect(address).unwrap();
+    half.write_all(&[0, 0, 0]).unwrap();
+    let mut gone = TcpStream::connect(address).unwrap();
+    gone.write_all(&[1]).unwrap();
+    drop(gone);
+    // Wants gigabytes, takes none, leaves with data unread: a reset.
+    drop(request(address, 10_000_000_000));
+    // Wants gigabytes and never reads.
+    let stalled = request(address, 10_000_000_000);
+    // Says more than it should.
+    let mut chatty = request(address, 100_000);
+    chatty.write_all(&[7; 10_000]).unwrap();
+    assert_eq!(received(chatty), 100_000);
+    assert_eq!(received(request(address, 50_000)), 50_000);
+    half.write_all(&[0, 0, 0, 0, 9]).unwrap();
+    assert_eq!(received(half), 9);
+    drop((silent, stalled));
+    assert_eq!(job.stop()["connections"], 7);
+}
+
+#[test]
+fn a_thousand_connections_are_served_at_once() {
+    let (job, address) = server("reno");
+    let mut waiting: Vec<TcpStream> = (0..1000)
+        .map(|_| TcpStream::connect(address).unwrap())
+        .collect();
+    for stream in waiting.iter_mut().rev() {
+        stream.write_all(&3_000_u64.to_be_bytes()).unwrap();
+    }
+    assert_eq!(waiting.into_iter().map(received).sum::<u64>(), 3_000_000);
+    assert_eq!(job.stop()["connections"], 1000);
+}
+
+#[test]
+fn what_cannot_be_is_one_line_and_an_exit_code() {
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = taken.local_addr().unwrap();
+    for (subcommand, config, code, says) in [
+        (
+            "serve",
+            json!({"listen": address, "congestion_control": "reno"}),
+            1,
+            format!("cannot listen on {address}: "),
+        ),
+        (
+            "serve",
+            json!({"listen": "127.0.0.1:0", "congestion_control": "vegan"}),
+            2,
+            "control 'vegan'".into(),
+        ),
+        (
+            "serve",
+            json!({"listen": "here", "congestion_control": "reno"}),
+            2,
+            "configuration: ".into(),
+        ),
+        (
+            "transfer",
+            json!({"role": "watch"}),
+            2,
+            "unknown variant `watch`".into(),
+        ),
+        ("ping", json!({}), 2, "missing field `targets`".into()),
+        (
+            "load",
+            json!({
+                "seed": 1, "channels": [0], "servers": [address], "flow_sizes": "published", "start_at_ns": 0,
+                "duration_ns": 0, "congestion_control": "reno", "flow_log": "/no/such/directory/flows.csv",
+            }),
+            1,
+            "cannot create flow log /no/such/directory/flows.csv: ".into(),
+        ),
+    ] {
+        let (found, errors) = Job::start(subcommand, &config).failure();
+        assert_eq!(found, Some(code), "{subcommand}: {errors}");
+        assert!(
+            errors.starts_with("atoll-host: ") && errors.contains(&says),
+            "{errors}"
+        );
+        assert_eq!(errors.lines().count(), 1, "{errors}");
+    }
+}
+
+#[test]
+fn no_connection_is_sent_faster_than_the_write_rate() {
+    let mut job = Job::start(
+        "serve",
+        &json!({"listen": "127.0.0.1:0", "congestion_control": "reno", "write_rate_bit_s": 8_000_000}),
+    );
+    let address: SocketAddr = job.next()["listen"].as_str().unwrap().parse().unwrap();
+    let begun = std::time::Instant::now();
+    let waiting = [request(address, 500_000), request(address, 500_000)];
+    assert_eq!(waiting.map(received), [500_000, 500_000]);
+    // Half a second each, at the same time; what TCP may send before pacing begins is little.
+    let seconds = begun.elapsed().as_secs_f64();
+    assert!((0.3..5.0).contains(&seconds), "{seconds}");
+    assert_eq!(job.stop()["connections"], 2);
+}
+
+#[test]
+fn sigterm_ends_a_job_as_the_end_of_input_does() {
+    let (mut job, _) = server("reno");
+    let pid = job.child.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-TERM", &pid])
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert_eq!(job.next_of("done")["connections"], 0);
+    assert_eq!(job.child.wait().unwrap().code(), Some(0));
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The large transfer, both ends.
+
+use crate::job::{Job, false_server};
+use serde_json::json;
+use std::io::Write;
+use std::net::{Ipv4Addr, TcpListener};
+
+#[test]
+fn a_transfer_is_timed_by_its_receiver() {
+    let send = json!({"role": "send", "listen": "127.0.0.1:0", "size_bytes": 20_000_000, "congestion_control": "reno"});
+    let mut sender = Job::start("transfer", &send);
+    let address = sender.next()["listen"].clone();
+    let receive =
+        json!({"role": "receive", "connect": address, "size_bytes": 20_000_000, "start_at_ns": 0});
+    let mut receiver = Job::start("transfer", &receive);
+    let done = receiver.next_of("done");
+    assert_eq!(
+        (&done["complete"], &done["received_bytes"]),
+        (&json!(true), &json!(20_000_000))
+    );
+    let instants = ["start_ns", "first_byte_ns", "end_ns"].map(|name| done[name].as_i64().unwrap());
+    assert!(instants.is_sorted());
+    let seconds = (instants[2] - instants[0]) as f64 / 1e9;
+    assert!((done["seconds"].as_f64().unwrap() - seconds).abs() < 1e-9);
+    assert!((done["rate_bit_s"].as_f64().unwrap() * seconds / 160e6 - 1.0).abs() < 1e-9);
+    assert_eq!(
+        sender.next_of("done"),
+        json!({"type": "done", "sent_bytes": 20_000_000, "complete": true})
+    );
+}
+
+#[test]
+fn a_transfer_that_breaks_off_says_how_far_it_got_and_fails() {
+    let address = false_server(vec![]);
+    let receive =
+        json!({"role": "receive", "connect": address, "size_bytes": 1000, "start_at_ns": 0});
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let short = json!({"role": "receive", "connect": listener.local_addr().unwrap(), "size_bytes": 1000, "start_at_ns": 0});
+    let mut receiver = Job::start("transfer", &short);
+    listener.accept().unwrap().0.write_all(&[0; 10]).unwrap();
+    assert_eq!(receiver.next_of("done")["received_bytes"], 10);
+    let (code, errors) = receiver.failure();
+    assert_eq!(code, Some(1));
+    assert_eq!(
+        errors,
+        "atoll-host: transfer broken off after 10 of 1000 bytes received: the sender closed too early\n"
+    );
+
+    // Nobody speaks: told to stop, it says so and exits with 0.
+    let mut waiting = Job::start("transfer", &receive);
+    waiting.next_of("progress");
+    assert_eq!(waiting.stop()["complete"], false);
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//! UDP, both ends.
+
+use crate::job::Job;
+use serde_json::json;
+
+#[test]
+fn a_udp_stream_arrives_as_it_was_sent() {
+    let mut receiver = Job::start(
+        "udp",
+        &json!({"role": "receive", "listen": "127.0.0.1:0", "each": true}),
+    );
+    let address = receiver.next()["listen"].clone();
+    let mut sender = Job::start(
+        "udp",
+        &json!({
+            "role": "send", "connect": address, "rate_bit_s": 1_200_000, "payload_bytes": 1472, "start_at_ns": 0,
+            "duration_ns": 200_000_000,
+        }),
+    );
+    let sent = sender.next_of("done");
+    // 20 packets in 200 ms; fewer if this machine held the sender up.
+    let packets = sent["sent_packets"].as_u64().unwrap();
+    assert!((2..=20).contains(&packets), "{sent}");
+    assert_eq!(sent["sent_bytes"], packets * 1500);
+    for seq in 0..packets {
+        let each = receiver.next_of("packet");
+        assert_eq!(
+            (each["seq"].as_u64(), each["bytes"].as_u64()),
+            (Some(seq), Some(1500))
+        );
+        assert!(each["received_ns"].as_i64() >= each["sent_ns"].as_i64());
+    }
+    let done = receiver.stop();
+    assert_eq!(done["packets"], packets);
+    assert_eq!(
+        (&done["lost_packets"], &done["reordered_packets"]),
+        (&json!(0), &json!(0))
+    );
+}
+
+#[test]
+fn a_udp_stream_that_would_be_fragmented_is_bad_configuration() {
+    let (code, errors) = Job::start(
+        "udp",
+        &json!({
+            "role": "send", "connect": "127.0.0.1:9", "rate_bit_s": 1000, "payload_bytes": 1473, "start_at_ns": 0,
+            "duration_ns": 0,
+        }),
+    )
+    .failure();
+    assert_eq!(code, Some(2));
+    assert!(errors.contains("payload_bytes"), "{errors}");
+}
