@@ -5,7 +5,7 @@
 .NOTPARALLEL:
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: help setup kernel demo demo-virtual test test-virtual test-ryu lint fmt bench bench-controller bench-link lock msrv clean
+.PHONY: help setup kernel demo demo-virtual test test-virtual test-ryu lint fmt bench bench-controller bench-link bench-virtual lock msrv clean
 
 BIN := .venv/bin
 CARGO := tools/cargo
@@ -31,10 +31,11 @@ test: ## all tests but test-virtual's: Rust first, so that compiling disturbs no
 	@tools/setup test
 	@$(CARGO) test --locked --quiet --workspace
 	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "not figures and not virtual" $(PYTEST_ARGS)
-	@$(BIN)/python -m pytest -m figures $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m "figures and not virtual" $(PYTEST_ARGS)
 
 test-virtual: kernel ## the tests that stand on virtual time; `make test` leaves them out
-	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m virtual $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "virtual and not figures" $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m "virtual and figures" $(PYTEST_ARGS)
 
 test-ryu: setup ## the tests that have Ryu as the controller's runtime; `make test` has them where `tools/ryu` was run
 	@tools/ryu
@@ -55,7 +56,7 @@ fmt: ## rewrite Python and Rust in the house's format
 	@$(BIN)/ruff format .
 	@$(CARGO) fmt --all
 
-bench: setup ## run every benchmarks/*/run
+bench: kernel ## run every benchmarks/*/run
 	@for run in benchmarks/*/run; do [ -x "$$run" ] || continue; echo "== $${run%/run}"; "$$run"; done
 
 bench-controller: setup ## how soon ten to ten thousand entries are on a switch, beside its peers; ARGS="--quick", "--help"
@@ -63,6 +64,9 @@ bench-controller: setup ## how soon ten to ten thousand entries are on a switch,
 
 bench-link: setup ## the link engine beside its peers, half an hour; ARGS="--quick" a minute, "--help"
 	@benchmarks/link/run $(ARGS)
+
+bench-virtual: kernel ## how long experiments in virtual time take, and two at once; ARGS="--quick", "--help"
+	@benchmarks/virtual/run $(ARGS)
 
 lock: setup ## choose the Python packages' versions anew (requirements.lock)
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-header \

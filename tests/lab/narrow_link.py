@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lab whose link does not do what the experiment says: holds one against the other and prints the rows.
+"""Run by test_virtual_calibration in the kernel for virtual time: a link calibrated twice against one experiment.
 
-Run it in a sandbox: ``python narrow_link.py EXPERIMENT``.
+First it is as that says, then it has half the rate, two thirds of the queue and twice the delay.
+
+``python -m tests.lab.narrow_link EXPERIMENT`` prints the rows of both calibrations, and of the brief one.
 """
 
 import asyncio
@@ -9,12 +11,14 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from atoll.experiment.calibrate import brief, calibrate
 from atoll.experiment.testbed import Testbed
 from atoll.model.codec import to_json
 from atoll.model.experiment import Experiment, LinkDirection
 from atoll.model.load import load_experiment
+from atoll.model.tc import NO_SLACK
 from atoll.model.units import Duration, Rate, Size
 
 
@@ -36,16 +40,16 @@ def narrowed(experiment: Experiment) -> Experiment:
 
 
 async def main(path: Path) -> None:
-    """Apply the one, calibrate against the other."""
+    """Calibrate against the experiment, with the experiment applied and with the narrowed one."""
     network, experiment = load_experiment(path)
-    testbed = await Testbed.start(network, lambda _: None)
-    try:
-        await testbed.apply(narrowed(experiment))
+    testbed = await Testbed.start(network, lambda _: None, slack=NO_SLACK)
+    said: dict[str, Any] = {}
+    for name, applied in (("as described", experiment), ("narrowed", narrowed(experiment))):
+        await testbed.apply(applied)
         found = await calibrate(testbed, experiment, ["to_island"], 0.5, lambda _: None)
         rows = await brief(testbed, experiment, found.base_rtt_ns)
-    finally:
-        await testbed.stop()
-    print(json.dumps({"full": to_json(found.rows), "brief": to_json(rows)}))
+        said[name] = {"full": to_json(found.rows), "brief": to_json(rows)}
+    print(json.dumps(said))
 
 
 asyncio.run(main(Path(sys.argv[1])))

@@ -26,15 +26,12 @@ from atoll_emulation.cores import claimed_core, usable_cores
 from atoll_emulation.uml.cache import cache_directory
 from atoll_emulation.uml.kernel import find_virtual_kernel
 from tests.lab.sandbox import ATOLL, NOBODY, ROOT, Sandbox, open_to_others, wait_for_line
+from tests.lab.virtual_runs import atoll
 
 pytestmark = [pytest.mark.virtual, pytest.mark.timeout(180)]
 
 QUICK = ROOT / "tests" / "data" / "quick.yaml"
 RUN = ("run", QUICK, "--on", "virtual")
-
-
-def atoll(directory: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([ATOLL, *words], cwd=directory, capture_output=True, text=True, timeout=150, check=False)
 
 
 def start_run(sandbox: Sandbox) -> subprocess.Popen[str]:
@@ -54,8 +51,9 @@ def run_dir_of(directory: Path) -> RunDir:
 
 @pytest.fixture(scope="module")
 def twice(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What `--verify-repeat --json` says of an experiment run twice with one seed."""
-    done = atoll(tmp_path_factory.mktemp("twice"), *RUN, "--verify-repeat", "--json")
+    """What `--verify-repeat --json` says of an experiment run twice with one seed, on a machine without other runs."""
+    with Sandbox(tmp_path_factory.mktemp("twice")) as sandbox:
+        done = sandbox.run(ATOLL, *RUN, "--verify-repeat", "--json")
     assert done.returncode == 0, done.stderr + done.stdout
     return json.loads(done.stdout)  # one object and nothing else: no kernel message leaks
 

@@ -31,7 +31,9 @@ from atoll.model.experiment import Experiment
 
 DIRECTIONS = ("to_island", "to_world")
 
-_PING_INTERVAL_NS = 20_000_000
+# Never in step with what fills the queue: pings at a multiple of a packet's serialisation time would all find it full,
+# or none (phase effects: Floyd and Jacobson, Internetworking: Research and Experience 3, 1992).
+_PING_INTERVAL_NS = 19_937_000
 _IDLE_PING_S = 0.5
 _BRIEF_S = 0.3  # with full queues
 _BRIEF_LONGEST_NS = 1_000_000_000  # a queue that holds more than a second is not filled before every run

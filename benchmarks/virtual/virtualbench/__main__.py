@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``benchmarks/virtual/run``: time whole experiments in virtual time; print tables, write JSON."""
+
+import argparse
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from atoll.model.errors import AtollError
+from atoll_emulation.machine import require_virtual_machine
+from linkbench import machine
+from virtualbench import commands, spinning, table
+
+_QUICK_S = 2  # of virtual time
+
+
+def main() -> int:
+    """Measure what was asked for and show it."""
+    options = _options()
+    try:
+        if not options.render:
+            require_virtual_machine()
+            known = {"machine": machine.describe(), **_old(options.json), **_measured(options)}
+            options.json.parent.mkdir(parents=True, exist_ok=True)
+            options.json.write_text(json.dumps(known, indent=1) + "\n")
+        known = json.loads(options.json.read_text())
+        print(table.tables(known))
+        print(f"\nJSON: {options.json}")
+        if options.render:
+            print(f"written: {table.render(options.render, known)}")
+    except AtollError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="benchmarks/virtual/run", description=__doc__)
+    parser.add_argument("--only", choices=("cases", "two"), help="the experiments alone, or two at once alone")
+    parser.add_argument(
+        "--repeats", type=int, metavar="N", help="of which the median counts (3, of pairs 5; --quick: 1)"
+    )
+    parser.add_argument("--quick", action="store_true", help="a minute: shows that it works; its figures say little")
+    parser.add_argument("--json", type=Path, default=Path("target/bench-virtual.json"), metavar="FILE",
+                        help="results; what is not measured now stays as it is in there (%(default)s)")  # fmt: skip
+    parser.add_argument("--render", type=Path, metavar="DOCS",
+                        help="measure nothing; write FILE's tables into DOCS/benchmarks.md")  # fmt: skip
+    options = parser.parse_args()
+    if options.repeats is not None and options.repeats < 1:
+        parser.error("--repeats: at least 1")
+    return options
+
+
+def _old(path: Path) -> dict[str, Any]:
+    """What the file holds besides the machine, which is this one now."""
+    known: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return {name: found for name, found in known.items() if name != "machine"}
+
+
+def _measured(options: argparse.Namespace) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if options.only != "two":
+        found["cases"] = [_case(case, options.repeats or (1 if options.quick else 3)) for case in _cases(options)]
+    if options.only != "cases":
+        brief = replace(commands.BRIEF, duration_s=_QUICK_S) if options.quick else commands.BRIEF
+        found["two"] = _two(brief, options.repeats or (1 if options.quick else 5))
+    return found
+
+
+def _cases(options: argparse.Namespace) -> list[commands.Case]:
+    return [replace(case, duration_s=_QUICK_S) if options.quick else case for case in commands.CASES]
+
+
+def _case(case: commands.Case, repeats: int) -> dict[str, Any]:
+    print(f"{case.name}: {case.duration_s} s of virtual time, {repeats} times", file=sys.stderr)
+    return {
+        "name": case.name,
+        "duration_s": case.duration_s,
+        "one_core": case.one_core,
+        "command": " ".join(case.words),
+        "runs": [commands.timed(case) for _ in range(repeats)],
+    }
+
+
+def _two(case: commands.Case, repeats: int) -> dict[str, Any]:
+    """One alone, two at once, in turn: what else the machine does meets both alike."""
+    print(f"{case.name}: alone and two at once, {repeats} times", file=sys.stderr)
+    alone: list[dict[str, Any]] = []
+    pairs: list[list[dict[str, Any]]] = []
+    spun: dict[str, dict[str, list[float]]] = {kind: {"alone_s": [], "two_s": []} for kind in spinning.KINDS}
+    for _ in range(repeats):
+        alone.append(commands.timed(case))
+        pairs.append(commands.together(case, 2))
+        for kind, times in spun.items():
+            times["alone_s"].append(round(spinning.seconds(kind, 1), 2))
+            times["two_s"].append(round(spinning.seconds(kind, 2), 2))
+    return {"duration_s": case.duration_s, "alone": alone, "pairs": pairs, "spinning": spun}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

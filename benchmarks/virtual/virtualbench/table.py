@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results as tables that are read on a terminal and in Markdown alike, and their place in docs/benchmarks.md."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from atoll.model.errors import AtollError
+
+_BEGIN = "<!-- figures of virtual time: begin -->"
+_END = "<!-- figures of virtual time: end -->"
+
+_PARTS = {
+    "boot_s": "kernel and lab",
+    "test_s": "plan and test",
+    "load_s": "load",
+    "record_s": "record",
+    "analysis_s": "analysis",
+}
+
+
+def tables(known: dict[str, Any]) -> str:
+    """How long each experiment takes and where its time goes; what two at once cost each other."""
+    parts = [_cases(known["cases"])] if "cases" in known else []
+    parts += [_two(known["two"])] if "two" in known else []
+    return "\n\n".join(parts)
+
+
+def _cases(cases: Sequence[dict[str, Any]]) -> str:
+    rows = [["experiment", "virtual", "wall", "x real time", *_PARTS.values(), "valid"]]
+    for case in cases:
+        runs = case["runs"]
+        wall_s = median(run["wall_s"] for run in runs)
+        rows.append(
+            [
+                case["name"],
+                f"{case['duration_s']} s",
+                f"{wall_s:.1f} s",
+                f"{case['duration_s'] / wall_s:.3g}",
+                *(f"{median(run[part] for run in runs):.1f}" for part in _PARTS),
+                "yes" if all(run["valid"] for run in runs) else "no",
+            ]
+        )
+    return _drawn(rows)
+
+
+def _two(two: dict[str, Any]) -> str:
+    rows = [["two at once", "alone", "slower of two", "ratio of medians", "single ratios"]]
+    alone = [run["wall_s"] for run in two["alone"]]
+    slower = [max(run["wall_s"] for run in pair) for pair in two["pairs"]]
+    rows.append(_compared(f"runs of {two['duration_s']} s", alone, slower))
+    rows += [_compared(f"mere {kind}", each["alone_s"], each["two_s"]) for kind, each in two["spinning"].items()]
+    return _drawn(rows)
+
+
+def _compared(name: str, alone: Sequence[float], two: Sequence[float]) -> list[str]:
+    ratios = sorted(together / single for single, together in zip(alone, two, strict=True))
+    spread = f"{ratios[0]:.2f} to {ratios[-1]:.2f}"
+    return [name, f"{median(alone):.1f} s", f"{median(two):.1f} s", f"{median(two) / median(alone):.2f}", spread]
+
+
+def _drawn(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["| " + " | ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) + " |" for row in rows]
+    rule = "|" + "|".join(["-" * (widths[0] + 2), *("-" * (width + 1) + ":" for width in widths[1:])]) + "|"
+    return "\n".join([lines[0], rule, *lines[1:]])
+
+
+def render(docs: Path, known: dict[str, Any]) -> Path:
+    """Write the tables and the machine they are from between the marks; the file. Raises AtollError without marks."""
+    path = docs / "benchmarks.md"
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    before, begin, rest = text.partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not (begin and end):
+        raise AtollError(f"{path} has no lines '{_BEGIN}' and '{_END}' to write between")
+    facts = known["machine"]
+    on = (
+        f"{facts['cpu']}, {facts['cores']} cores, {facts['machine']} machine, Linux {facts['kernel']}; "
+        f"{facts['date']}, revision {facts['revision']}, load {facts['load_average']}."
+    )
+    path.write_text(f"{before}{begin}\n{on}\n\n{tables(known)}\n{end}{after}", encoding="utf-8")
+    return path
