@@ -47,6 +47,7 @@ def document() -> dict[str, Any]:
     for route in ROUTES:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas)
     schemas["Experiment"] = _experiment(schemas)
+    refusals = _refusals(schemas)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -74,6 +75,7 @@ def document() -> dict[str, Any]:
                     "description": "Over TCP. On the Unix socket the kernel says who asks.",
                 }
             },
+            "responses": refusals,
             "schemas": dict(sorted(schemas.items())),
         },
     }
@@ -101,7 +103,7 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
     errors = sorted({*_ALWAYS, *route.errors, *((404,) if named else ())})
     operation["responses"] = {
         str(route.success): {"description": "Done", "content": _content(route, schemas)},
-        **{str(status): _refusal(status, schemas) for status in errors},
+        **{str(status): {"$ref": f"#/components/responses/{status}"} for status in errors},
     }
     return operation
 
@@ -148,9 +150,9 @@ def _content(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
     return {"application/json": {"schema": schema}, **lines}
 
 
-def _refusal(status: int, schemas: dict[str, Any]) -> dict[str, Any]:
-    schema = _reference(answers.Refusal, schemas, mode="serialization")
-    return {"description": _WHY[status], "content": {"application/json": {"schema": schema}}}
+def _refusals(schemas: dict[str, Any]) -> dict[str, Any]:
+    content = {"application/json": {"schema": _reference(answers.Refusal, schemas, mode="serialization")}}
+    return {str(status): {"description": why, "content": content} for status, why in _WHY.items()}
 
 
 def _reference(model: type[Any], schemas: dict[str, Any], *, mode: Any) -> dict[str, Any]:
