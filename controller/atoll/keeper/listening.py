@@ -18,7 +18,7 @@ from atoll.model.errors import LabError, UsageError, shown
 FIRST_REQUEST_S = 10.0
 MOST_CONNECTIONS = 128
 
-_ADDRESS = re.compile(r"(?:(?P<host>\[[0-9A-Fa-f:.%]+\]|[^:\[\]]+):)?(?P<port>[0-9]{1,5})")
+_ADDRESS = re.compile(r"(?:(?P<host>\[[0-9A-Fa-f:.%]+\]|[^:\[\]/\s]+):)?(?P<port>[0-9]{1,5})")
 _LOOPBACK = "127.0.0.1"
 
 

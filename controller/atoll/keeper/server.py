@@ -31,6 +31,7 @@ from atoll.openflow.collector import relax_collector
 
 _SHUTDOWN_S = 2.0
 _KEEP_ALIVE_S = 30.0
+_LINGERING_S = 2.0  # how long the rest of a refused body is taken, so that the answer is read before the end
 
 _Next = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -47,6 +48,7 @@ class Server:
             handler_cancellation=True,
             shutdown_timeout=_SHUTDOWN_S,
             keepalive_timeout=_KEEP_ALIVE_S,
+            lingering_time=_LINGERING_S,
             access_log=None,
         )
 
