@@ -158,7 +158,7 @@ async def trial(
         if seconds:
             traffic.under_way.clear()
 
-    hooks = Hooks(probe or quiet, before_turn or quiet, on_turn, reports.append, sleep)
+    hooks = Hooks(probe or quiet, quiet, before_turn or quiet, on_turn, reports.append, sleep)
     swapping = Swapping(kept, moves_of(old, new, swap), hooks)
     return Trial(switches, swapping, old, new, swap, reports, lambda: kept.plan, turned)
 

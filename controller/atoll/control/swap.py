@@ -62,7 +62,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One step of a swap.
+    """One step of a swap. ``probes``, of a drain: frames of the old version, sent when no packet is any more.
 
     ``wait_ns``: how long it lasts at least once everything else of it is done. ``undo_wait_ns``, of a shift: how long
     packets that have turned may still be within the new version once they turn no more.
@@ -102,7 +102,7 @@ def plan_swap(network: Network, old: Experiment, layout: Layout, new: Experiment
     if old.latency != new.latency:
         coming, turns = steer_beside(network, old, standing, between)
         drains = latency_drain_ns(network, old), latency_drain_ns(network, new)
-        stages += _stages(Subject.LATENCY, network, between, standing, coming, turns, drains)
+        stages += _stages(Subject.LATENCY, network, (old, between), standing, coming, turns, drains)
         standing = coming
     coming, turns = steer_beside(network, between, standing, new)
     changed = _changed(between, standing.layout, new, coming.layout, turns)
@@ -110,7 +110,7 @@ def plan_swap(network: Network, old: Experiment, layout: Layout, new: Experiment
         max((chain_drain_ns(between, chain) for chain, _ in changed), default=0),
         max((chain_drain_ns(new, chain) for _, chain in changed), default=0),
     )
-    stages += _stages(Subject.CHAINS, network, new, standing, coming, turns, drains)
+    stages += _stages(Subject.CHAINS, network, (between, new), standing, coming, turns, drains)
     return Swap(tuple(stages), coming.layout, _moved(network, changed, standing.layout, coming.layout))
 
 
@@ -188,7 +188,7 @@ def _identity(entry: FlowEntry) -> _Identity:
 def _stages(
     subject: Subject,
     network: Network,
-    new: Experiment,
+    versions: tuple[Experiment, Experiment],
     standing: Steering,
     coming: Steering,
     turns: Turns,
@@ -198,7 +198,7 @@ def _stages(
     held = {_identity(entry): entry for entry in standing.entries}
     wanted = {_identity(entry): entry for entry in coming.entries}
     new_turns = {_identity(laid.entry): laid for laid in coming.laid if turns.at_turn(laid, new=True)}
-    old_turns = {_identity(laid.entry) for laid in standing.laid if turns.at_turn(laid, new=False)}
+    old_turns = {_identity(laid.entry): laid for laid in standing.laid if turns.at_turn(laid, new=False)}
 
     def anew(key: _Identity) -> bool:
         return key not in held or held[key].actions != wanted[key].actions
@@ -216,12 +216,15 @@ def _stages(
     if install or guards:
         yield Stage(subject, StageKind.INSTALL, install, guards)
     if shift:
-        probes = tuple(_probe(network, new, new_turns[_identity(entry)], entry) for entry in shift)
+        probes = (_probe(network, versions[1], new_turns[_identity(entry)], entry) for entry in shift)
         yield Stage(subject, StageKind.PROBE, probes=tuple(probe for probe in probes if probe))
     if shift or turned:
         yield Stage(subject, StageKind.SHIFT, shift, turned, undo_wait_ns=drains_ns[1] if install else 0)
     if rest:
-        yield Stage(subject, StageKind.DRAIN, wait_ns=drains_ns[0])
+        left = ((laid, held[key]) for key, laid in old_turns.items() if key not in wanted or anew(key))
+        last_ones = (_probe(network, versions[0], laid, entry) for laid, entry in left if entry.actions)
+        probes = tuple(probe for probe in last_ones if probe)
+        yield Stage(subject, StageKind.DRAIN, probes=probes, wait_ns=drains_ns[0])
     if rest or last:
         yield Stage(subject, StageKind.COLLECT, last, rest)
 

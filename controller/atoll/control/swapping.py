@@ -20,7 +20,7 @@ from atoll.model.flow import FlowEntry, Match
 from atoll.model.plan import Plan
 
 ProbeRunner = Callable[[Stage], Awaitable[None]]
-"""Sends a stage's probes and returns when all have arrived and been answered; LabError names those that have not."""
+"""Sends a stage's probes and returns when all have arrived; LabError names those that have not."""
 
 PATIENCE_S = 10.0
 """After which whoever waits for a swap is told that a switch, or the controller, stays away."""
@@ -75,11 +75,14 @@ class StageReport:
 class Hooks:
     """What is to happen around a swap's stages.
 
-    ``before_turn``: before the last shift; LabError undoes the swap. ``turned``: when the last shift has been made: the
-    new version is what stands now. ``report``: told of each stage when it is over. ``sleep``: lets seconds pass.
+    ``probe``: LabError unless a stage's frames arrive and are answered, by the way that the tables say. ``drained``:
+    waits until a stage's frames, sent behind the last packets of a version, have arrived. ``before_turn``: before the
+    last shift; LabError undoes the swap. ``turned``: when the last shift has been made: the new version is what stands
+    now. ``report``: told of each stage when it is over. ``sleep``: lets seconds pass.
     """
 
     probe: ProbeRunner
+    drained: ProbeRunner
     before_turn: Callable[[], Awaitable[None]]
     turned: Callable[[], Awaitable[None]]
     report: Callable[[StageReport], None]
@@ -159,20 +162,37 @@ class Swapping:
             await self._hooks.probe(move.stage)
         elif move.after is not move.before:
             await self._switches.hold(move.after, otherwise=move.before)
-        await self._hooks.sleep(move.stage.wait_ns / 1e9)
+        await self._drain(move.stage, move.stage.wait_ns)
 
     async def _finish(self, move: Move) -> None:
         """A stage behind the turn: there is no other way than forward."""
         if move.after is not move.before:
             await self._reach(move.after)
-        await self._hooks.sleep(move.stage.wait_ns / 1e9)
+        await self._drain(move.stage, move.stage.wait_ns)
 
     async def _back(self, number: int) -> None:
         """Through the states passed, in reverse; what has turned to the new version comes out of it before it goes."""
-        for move in reversed(self._moves[: number + 1]):
+        for index in range(number, -1, -1):
+            move = self._moves[index]
             if move.after is not move.before:
                 await self._reach(move.before)
-            await self._hooks.sleep(move.stage.undo_wait_ns / 1e9)
+            if move.stage.undo_wait_ns:
+                await self._drain(self._moves[index - 1].stage, move.stage.undo_wait_ns)
+
+    async def _drain(self, stage: Stage, wait_ns: int) -> None:
+        """Let the time pass that packets may take, and see frames behind them arrive: machines may be late."""
+        if not wait_ns:
+            return
+        drained = asyncio.create_task(self._drained(stage))
+        try:
+            await self._hooks.sleep(wait_ns / 1e9)
+            await drained
+        finally:
+            drained.cancel()
+
+    async def _drained(self, stage: Stage) -> None:
+        with contextlib.suppress(LabError):  # what has not come out by now does not come any more
+            await self._hooks.drained(stage)
 
     async def _reach(self, plan: Plan) -> None:
         """Bring the switches to a plan, however long it takes until all are there."""

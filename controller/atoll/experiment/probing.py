@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 ATTEMPTS = 6
 INTERVAL_S = 0.2
 
+_LATE_S = 30.0  # what machines that are busy with other things may hold packets for
+
 
 @dataclass(slots=True)
 class _Way:
@@ -74,13 +76,8 @@ async def probe(testbed: "Testbed", probes: Sequence[Probe], experiment: Experim
     if not probes or asked is None:
         return
     network, controller = testbed.network, testbed.controller
-    held = await read_tables(controller, network)
-    known = testbed.standing.flows if testbed.standing else ()
-    tables = _tables(
-        network, (e for entries in held.values() for e in entries if isinstance(e, FlowEntry)), known, probes
-    )
     both = [each for each in (asked, testbed.experiment) if each is not None]
-    ways = [_way(network, both, tables, number, each) for number, each in enumerate(probes)]
+    ways = await _ways(testbed, both, probes)
     before = await counts(controller, network, (entry for way in ways for entry in way.entries))
     watch = Watch()
     machines = {way.end: None for way in ways}
@@ -94,6 +91,43 @@ async def probe(testbed: "Testbed", probes: Sequence[Probe], experiment: Experim
     lines = [line for way in ways if (line := _judge(network, way, watch, rises, prompt))]
     if lines:
         raise LabError("\n".join(lines))
+
+
+async def passed(testbed: "Testbed", probes: Sequence[Probe], experiment: Experiment) -> None:
+    """Return when frames sent as packets of a version were sent last have arrived: by then, so have those packets.
+
+    For switches, boxes and links keep packets in order. ``experiment``: that version. Raises LabError, a line for each
+    probe that did not arrive within the longest time that its way can take, and half a minute.
+    """
+    if not probes:
+        return
+    both = [each for each in (experiment, testbed.experiment) if each is not None]
+    ways = await _ways(testbed, both, probes)
+    limit_s = max(limit_ns(testbed.network, each) for each in both) / 1e9 + _LATE_S
+    deadline = asyncio.get_running_loop().time() + limit_s
+    watch = Watch()
+
+    def left() -> list[_Way]:
+        return [way for way in ways if not watch.arrived(way.number, way.end, answer=False)]
+
+    async with watching(testbed.machine, watch, dict.fromkeys(way.end for way in ways)):
+        attempt = 0
+        while missing := left():
+            if asyncio.get_running_loop().time() > deadline:
+                raise LabError("\n".join(f"{_told(way.probe)}: it did not arrive at {way.end}" for way in missing))
+            await _send(testbed, missing, watch.session, attempt)
+            attempt += 1
+            await watch.until(lambda: not left(), INTERVAL_S)
+
+
+async def _ways(testbed: "Testbed", experiments: Sequence[Experiment], probes: Sequence[Probe]) -> list[_Way]:
+    """The probes with their ways by what the switches hold now."""
+    network = testbed.network
+    held = await read_tables(testbed.controller, network)
+    known = testbed.standing.flows if testbed.standing else ()
+    found = (entry for entries in held.values() for entry in entries if isinstance(entry, FlowEntry))
+    tables = _tables(network, found, known, probes)
+    return [_way(network, experiments, tables, number, each) for number, each in enumerate(probes)]
 
 
 def _tables(network: Network, held: Iterable[FlowEntry], known: Iterable[FlowEntry], probes: Iterable[Probe]) -> Tables:

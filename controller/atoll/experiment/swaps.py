@@ -39,6 +39,7 @@ class LiveSwap:
         boxes: BoxConnections,
         connections: Connections,
         probe: ProbeRunner,
+        drained: ProbeRunner,
         turned: Callable[[], None],
         tell: Tell,
     ) -> None:
@@ -51,7 +52,7 @@ class LiveSwap:
         self._on_turn = turned
         self._tell = tell
         self._waited_ns = 0  # for connections
-        hooks = Hooks(probe, self._before_turn, self._turned, self._report)
+        hooks = Hooks(probe, drained, self._before_turn, self._turned, self._report)
         self._swapping = Swapping(switches, moves_of(old, new, swap), hooks)
         self._task = asyncio.create_task(self._run())
 
@@ -89,6 +90,10 @@ class LiveSwap:
         if not self._swapping.held_up.done():
             return way
         return f"{way} as soon as it can: {self._swapping.held_up.result()}"
+
+    async def ended(self) -> None:
+        """Wait until it is over, well or not."""
+        await asyncio.wait([self._task])
 
     async def leave(self) -> None:
         """Stop where it is: the testbed goes down."""

@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 from atoll.control.diff import diff
 from atoll.control.plan import make_plan
 from atoll.control.reconcile import Reconciler
-from atoll.control.swap import Stage, Subject, plan_swap
+from atoll.control.swap import Stage, StageKind, Subject, plan_swap
 from atoll.experiment.changes import Change, flow_changes
 from atoll.experiment.connections import BoxConnections, Connections
 from atoll.experiment.place import EmulatedPlace, Place
-from atoll.experiment.probing import probe
+from atoll.experiment.probing import passed, probe
 from atoll.experiment.services import BoxLine, Services
 from atoll.experiment.swaps import LiveSwap
 from atoll.experiment.verifying import verify
@@ -176,11 +176,16 @@ class Testbed:
         )
         await self._apply_machines(plan)
 
-        between = replace(self.experiment, latency=experiment.latency)
+        old, between = self.experiment, replace(self.experiment, latency=experiment.latency)
 
         async def proven(stage: Stage) -> None:
             if probes:
                 await probe(self, stage.probes, between if stage.subject is Subject.LATENCY else experiment)
+
+        async def drained(stage: Stage) -> None:
+            leaving = (old, between) if stage.kind is StageKind.DRAIN else (between, experiment)
+            if probes:
+                await passed(self, stage.probes, leaving[0 if stage.subject is Subject.LATENCY else 1])
 
         def turned() -> None:
             self.plan, self.experiment = plan, experiment
@@ -199,6 +204,7 @@ class Testbed:
             boxes=BoxConnections(self.network, self.machine, self._services.restart, say),
             connections=connections or Connections(),
             probe=proven,
+            drained=drained,
             turned=turned,
             tell=say,
         )
@@ -247,8 +253,10 @@ class Testbed:
         return await self._services.start_traces()
 
     async def settled(self) -> None:
-        """Wait until the controller, if it was being restarted, has repaired the switches."""
+        """Wait until the controller, if it was being restarted, has repaired the switches, and a swap is over."""
         await self._switches.settled()
+        if self._swap is not None:
+            await self._swap.ended()
 
     @property
     def standing(self) -> Plan | None:
