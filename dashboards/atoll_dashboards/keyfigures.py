@@ -4,6 +4,7 @@
 from dataclasses import dataclass
 
 from atoll.analysis.summary import Summary
+from atoll.analysis.verdict import losses_agree
 from atoll.model.units import Rate, Size
 from atoll_dashboards.text import NOT_MEASURED, count, figure, octets, percent
 
@@ -66,7 +67,7 @@ def _losses(summary: Summary) -> str:
         return ""
     if by_captures is None:
         return f"{octets(by_link)} by the link's count"
-    return f"{octets(by_link)}; captures {'agree' if by_captures == by_link else f'say {octets(by_captures)}'}"
+    return f"{octets(by_link)}; captures {'agree' if losses_agree(summary) else f'say {octets(by_captures)}'}"
 
 
 def _bound(summary: Summary) -> str:

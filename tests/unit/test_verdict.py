@@ -18,6 +18,7 @@ VALID: dict[str, Any] = {
     "drained": True,
     "terrestrial_rtt_ms": {"w3": {"configured": 50.0, "measured": 51.5, "tolerance": 1.5}},
     "changes": [],
+    "probed_bytes_max": 0,
     "links": {"sat": {"rate_bit_s": 16_000_000, "windows_over_rate": 0, "scheduled_windows_over_rate": 0}},
     "lateness_max_ms": 5.0,
     "lateness_p99_ms": 1.0,

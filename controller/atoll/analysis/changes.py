@@ -11,12 +11,14 @@ from atoll.model.versions import version_differences
 
 Event = Mapping[str, Any]
 
+_NEVER_NS = 2**63 - 1
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """A scheduled change. ``shifted_ns``: when packets had turned to its version; None: they never did.
 
-    Instants are CLOCK_REALTIME; None: it did not come to that.
+    Instants are CLOCK_REALTIME; None: it did not come to that. ``over_ns``: when it had succeeded or failed.
     """
 
     number: int
@@ -25,6 +27,7 @@ class Change:
     began_ns: int | None
     shifted_ns: int | None
     ended_ns: int | None
+    over_ns: int
     drain_ns: int
     failure: str | None
 
@@ -72,6 +75,7 @@ def _change(number: int, what: tuple[str, ...], told: list[Event]) -> Change:
         began_ns=int(began["t_ns"]) if began else None,
         shifted_ns=(shifts[-1] if shifts else _ns(ended)) if stood else None,
         ended_ns=_ns(ended),
+        over_ns=_ns(ended or failed) or _NEVER_NS,
         drain_ns=int(ended.get("drain_ns", 0)) if ended else 0,
         failure=str(failed.get("message")) if failed else None,
     )

@@ -9,6 +9,7 @@ import polars as pl
 
 from atoll.analysis.facts import Facts, Window
 from atoll.analysis.logs import capture_counts
+from atoll.analysis.probes import is_probe
 from atoll.analysis.records import ECHO_REQUEST, ICMP, TCP
 from atoll.analysis.summary import Capture, Volume
 from atoll.analysis.tables import WINDOW_NS, Tables, total
@@ -40,13 +41,17 @@ def counted_bytes(link: Link) -> pl.Expr:
     return pl.col("ip_bytes") + frame
 
 
-def totals(tables: Tables, capture: str, window: Window | None = None) -> Totals | None:
+def totals(
+    tables: Tables, capture: str, window: Window | None = None, leaving_out: pl.Expr | None = None
+) -> Totals | None:
     """Island-bound totals of a capture, all of it or within the measurement; None when there is no such capture."""
     if capture not in tables.decoded and capture != tables.arrival:
         return None
     packets = tables.packets(capture).filter(pl.col("to_island") == 1)
     if window is not None:
         packets = packets.filter(pl.col("t_ns").is_between(window.start_ns, window.end_ns, closed="left"))
+    if leaving_out is not None:
+        packets = packets.filter(~leaving_out)
     tcp = pl.col("proto") == TCP
     row = packets.select(
         packets=pl.len().cast(pl.Int64),
@@ -228,7 +233,10 @@ def whistles(tables: Tables, facts: Facts) -> Mapping[str, dict[str, bool]]:
             times = (
                 tables.packets(capture)
                 .filter(
-                    (pl.col("proto") == ICMP) & (pl.col("icmp_type") == ECHO_REQUEST) & pl.col("src").is_in(senders)
+                    (pl.col("proto") == ICMP)
+                    & (pl.col("icmp_type") == ECHO_REQUEST)
+                    & pl.col("src").is_in(senders)
+                    & ~is_probe()
                 )
                 .select("t_ns")
                 .collect()

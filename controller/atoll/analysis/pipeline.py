@@ -10,6 +10,7 @@ from atoll.analysis.chains import chain_figures, change_figures
 from atoll.analysis.facts import Facts, cut_short, read_facts
 from atoll.analysis.logs import load_fairness, transfer_done
 from atoll.analysis.notes import notes
+from atoll.analysis.probes import most_bytes, of_changes
 from atoll.analysis.summary import LinkFigures, Summary, TerrestrialRtt
 from atoll.analysis.tables import Tables, build_tables, traffic_hosts
 from atoll.analysis.verdict import judge
@@ -38,7 +39,8 @@ def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
     bottleneck = facts.bottleneck
     links = {link.box: _link_figures(facts, tables, link) for link in facts.links}
     slowest = links[bottleneck.box] if bottleneck else None
-    world, island = seen.totals(tables, "world"), seen.totals(tables, "island")
+    probes = of_changes(facts) if facts.changes else None
+    world, island = (seen.totals(tables, name, leaving_out=probes) for name in ("world", "island"))
     both = (world, island) if world is not None and island is not None and facts.tapped_links else None
     arrived = seen.totals(tables, tables.arrival, window) if tables.arrival and window else None
     pings = seen.pings(tables, window)
@@ -86,6 +88,7 @@ def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
         changes=[change_figures(change, facts) for change in facts.changes],
         loss_bytes_captures=both[0].ip_bytes - both[1].ip_bytes if both else None,
         loss_bytes_link=_sum(links[link.box]["loss_bytes"] for link in facts.tapped_links or facts.links),
+        probed_bytes_max=most_bytes(facts),
         loss_packets_captures=both[0].packets - both[1].packets if both else None,
         loss_fraction=slowest["loss_fraction"] if slowest else None,
         tcp_payload_loss_bytes=both[0].tcp_payload_bytes - both[1].tcp_payload_bytes if both else None,

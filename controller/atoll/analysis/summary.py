@@ -123,8 +123,9 @@ class Summary(TypedDict):
     chains: dict[str, ChainFigures]  # by name; empty if one carries everything
     changes: list[ChangeFigures]
     # loss
-    loss_bytes_captures: int | None
+    loss_bytes_captures: int | None  # without the probes of scheduled changes, which taps may miss
     loss_bytes_link: int | None
+    probed_bytes_max: int  # the most of loss_bytes_link that can be such probes
     loss_packets_captures: int | None
     loss_fraction: float | None
     tcp_payload_loss_bytes: int | None

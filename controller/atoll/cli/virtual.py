@@ -12,6 +12,7 @@ from atoll.analysis.repeat import Comparison, compare_runs
 from atoll.cli.load import VIRTUAL, require_controls, require_writable
 from atoll.cli.telling import EXIT_INVALID, LiveLine, tell
 from atoll.control.plan import make_plan
+from atoll.control.schedule import plan_schedule
 from atoll.experiment.finish import compress_and_analyse
 from atoll.experiment.request import create_run
 from atoll.experiment.virtual import measure
@@ -32,7 +33,8 @@ def run_in_virtual_time(
     require_writable(runs)
     kernel = require_virtual_machine()
     require_controls(experiment, VIRTUAL)
-    make_plan(network, experiment, backend)  # refuses now what this backend cannot play
+    make_plan(network, experiment, backend)  # refuses now what this backend cannot play,
+    plan_schedule(network, experiment)  # and changes that could not be carried out
     now_ns = time.time_ns()
     runs = runs.resolve()
     run_dirs = [create_run(runs, network, experiment, backend, VIRTUAL, now_ns) for _ in range(2 if twice else 1)]
