@@ -137,7 +137,8 @@ class Rack:
 
     def state(self, machine: str) -> str:
         """Everything that a run may set on a machine."""
-        lines = ["ip -o address", "ip route show table all", "ip rule", "ip neighbour show nud permanent", "ip -o link"]
+        lines = ["ip -o address", "ip route show table all", "ip rule", "ip neighbour show nud permanent"]
+        lines.append("ip -o link | sed 's:qdisc [a-z]*::'")  # an interface that was up once keeps its own
         lines += ["nft list ruleset", "sysctl -a --pattern 'ipv4[.](conf|ip_forward|tcp_|neigh)' 2>/dev/null"]
         lines += ["for i in /sys/class/net/exp*; do ethtool -k ${i##*/}; done"]
         return self.on(machine, "sh", "-c", "; ".join(lines)).stdout

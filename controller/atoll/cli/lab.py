@@ -12,6 +12,7 @@ from typing import Any
 from atoll.cli.load import require_backend
 from atoll.cli.telling import in_words, swap_in_words
 from atoll.keeper.access import TOKEN_VARIABLE
+from atoll.keeper.address import rack
 from atoll.keeper.client import Description, KeeperClient, OwnKeeper, connected, state_directory
 from atoll.keeper.problems import NO_LAB
 from atoll.model.errors import LabError
@@ -51,8 +52,9 @@ def bring_up(path: Path, backend: Backend, runtime: Runtime | None, listen: str 
 
     network, experiment = load_any(path)
     require_listen(listen)
-    require_machine()
-    require_backend(network, experiment, backend)
+    if rack() is None:
+        require_machine()
+        require_backend(network, experiment, backend)
     return asyncio.run(_up(Asked(path, network, experiment, backend, runtime, listen), as_json=as_json))
 
 
@@ -150,7 +152,8 @@ def apply_experiment(
 
     Connections.parse(connections)
     network, experiment = load_experiment(path)
-    require_backend(network, experiment, backend)
+    if rack() is None:
+        require_backend(network, experiment, backend)
     how = {"dry_run": str(dry_run).lower(), "at_once": str(at_once).lower(), "connections": connections}
     done, swap = asyncio.run(_apply_verb(Description(path), backend=backend, **how))
     changes = done["changes"]
@@ -203,10 +206,9 @@ async def _status(*, as_json: bool) -> None:
         print("no lab is up")
         return
     lab, busy = status["lab"], status["busy"]
-    print(
-        f"{lab['name']} ({lab['file']}) is up; keeper {status['pid']}, "
-        f"{lab['datapath']} datapath, Open vSwitch {lab['ovs']}"
-    )
+    where = f"on the machines of {lab['inventory']}" if lab["inventory"] else f"{lab['datapath']} datapath"
+    where += f", Open vSwitch {lab['ovs']}" if lab["ovs"] else ""
+    print(f"{lab['name']} ({lab['file']}) is up; keeper {status['pid']}, {where}")
     print("switches: " + ", ".join(f"{name} {state}" for name, state in lab["switches"].items()))
     print(
         f"experiment: {lab['experiment'] or 'none applied'}"

@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from atoll.control.plan import make_plan
-from atoll.model.errors import MachineError, PlanError, UsageError
+from atoll.keeper.address import INVENTORY_VARIABLE, rack
+from atoll.model.errors import DescriptionError, MachineError, Mistake, PlanError, UsageError
 from atoll.model.experiment import Experiment
 from atoll.model.load import load_experiment
 from atoll.model.network import Network
@@ -19,9 +20,9 @@ from atoll.model.units import Duration
 from atoll_emulation.backends import missing_for_tc
 from atoll_emulation.congestion import missing_controls, offered_by_virtual_kernel, offered_here
 
-MININET, VIRTUAL = "mininet", "virtual"
+MININET, VIRTUAL, HARDWARE = "mininet", "virtual", "hardware"
 
-PLACES = {MININET: Backend.ENGINE, VIRTUAL: Backend.TC}
+PLACES = {MININET: Backend.ENGINE, VIRTUAL: Backend.TC, HARDWARE: Backend.ENGINE}
 """Where a lab can live, and what plays its links and delay boxes there if nothing else is asked for."""
 
 
@@ -106,6 +107,31 @@ def place_backend(place: str, named: Backend | None) -> Backend:
     """
     refuse(place not in PLACES, f"--on {place}: no such place; known: {', '.join(PLACES)}")
     return named or PLACES[place]
+
+
+def choose_rack(place: str, inventory: Path | None) -> None:
+    """Mean the rack of an inventory, here and in every process that is started from here, or none.
+
+    Raises UsageError when there is one without the other.
+    """
+    named = inventory or (rack() if place == HARDWARE else None)
+    refuse(
+        place == HARDWARE and named is None, f"--on hardware: name the rack: --inventory FILE, or {INVENTORY_VARIABLE}"
+    )
+    refuse(place != HARDWARE and named is not None, f"--inventory belongs to --on hardware, not to --on {place}")
+    if named is None:
+        os.environ.pop(INVENTORY_VARIABLE, None)
+    else:
+        mean_rack(named)
+        if not named.is_file():
+            raise DescriptionError([Mistake(str(inventory), 0, "there is no such file")])
+
+
+def mean_rack(inventory: Path | None) -> Path | None:
+    """Mean the rack of an inventory if one is named; otherwise whatever the environment says."""
+    if inventory is not None:
+        os.environ[INVENTORY_VARIABLE] = os.path.abspath(inventory)  # noqa: PTH100 (Path.absolute keeps `..`)
+    return inventory
 
 
 def place_slack(place: str) -> Duration:

@@ -40,7 +40,11 @@ ExperimentFile = Annotated[Path, typer.Argument(help="experiment.yaml", metavar=
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")]
 Place = Annotated[
     str,
-    typer.Option("--on", help="where the lab lives: mininet, or virtual (in virtual time)", metavar="PLACE"),
+    typer.Option("--on", help="where the lab lives: mininet, virtual (in virtual time) or hardware", metavar="PLACE"),
+]
+Rack = Annotated[
+    Path | None,
+    typer.Option("--inventory", help="of hardware: inventory.yaml of the rack; else ATOLL_INVENTORY", metavar="FILE"),
 ]
 Boxes = Annotated[
     Backend | None,
@@ -161,6 +165,7 @@ def trace(
 def up(
     file: LabFile,
     on: Place = "mininet",
+    inventory: Rack = None,
     backend: Boxes = None,
     runtime: Speaker = None,
     listen: Listen = None,
@@ -168,9 +173,10 @@ def up(
 ) -> None:
     """Bring the lab up and leave it up; an experiment is applied to it as well."""
     from atoll.cli.lab import bring_up
-    from atoll.cli.load import VIRTUAL, place_backend, refuse
+    from atoll.cli.load import VIRTUAL, choose_rack, place_backend, refuse
 
     boxes = place_backend(on, backend)
+    choose_rack(on, inventory)
     refuse(on == VIRTUAL, "up --on virtual: a virtual lab lives for one run: `atoll run EXPERIMENT --on virtual`")
     raise typer.Exit(bring_up(file, boxes, runtime, listen, as_json=json))
 
@@ -192,13 +198,15 @@ def apply(
             metavar="reset|wait[:LIMIT]",
         ),
     ] = "reset",
+    inventory: Rack = None,
     backend: Boxes = None,
     json: Json = False,
 ) -> None:
     """Bring the lab that is up to an experiment's plan by the smallest change; chains are swapped under traffic."""
     from atoll.cli.lab import apply_experiment
-    from atoll.cli.load import MININET, place_backend
+    from atoll.cli.load import MININET, mean_rack, place_backend
 
+    mean_rack(inventory)
     boxes = place_backend(MININET, backend)
     apply_experiment(experiment, boxes, dry_run=dry_run, at_once=at_once, connections=connections, as_json=json)
 
@@ -207,6 +215,7 @@ def apply(
 def run(
     experiment: ExperimentFile,
     on: Place = "mininet",
+    inventory: Rack = None,
     runs: Annotated[Path, typer.Option(help="directory the run directories go to")] = Path("runs"),
     backend: Boxes = None,
     runtime: Speaker = None,
@@ -224,9 +233,10 @@ def run(
     json: Json = False,
 ) -> None:
     """Run an experiment: test, measure, analyse, report. Brings a lab up for itself when none is."""
-    from atoll.cli.load import VIRTUAL, experiment_with, place_backend, refuse
+    from atoll.cli.load import VIRTUAL, choose_rack, experiment_with, place_backend, refuse
 
     boxes = place_backend(on, backend)
+    choose_rack(on, inventory)
     refuse(verify_repeat and on != VIRTUAL, f"--verify-repeat: a run --on {on} never repeats itself; use --on virtual")
     refuse(verify_repeat and no_analysis, "--verify-repeat compares what --no-analysis leaves out; choose one")
     refuse(listen is not None and on == VIRTUAL, "--listen: in virtual time there is nobody to ask; use --on mininet")
@@ -294,19 +304,24 @@ def down(
     force: Annotated[
         bool, typer.Option("--force", help="even if a run is in progress; what it measured is kept")
     ] = False,
+    inventory: Rack = None,
     json: Json = False,
 ) -> None:
     """Take the lab down; nothing of it is left."""
     from atoll.cli.lab import take_down
+    from atoll.cli.load import mean_rack
 
+    mean_rack(inventory)
     take_down(force=force, as_json=json)
 
 
 @app.command(epilog="Example: atoll status --json")
-def status(json: Json = False) -> None:
+def status(inventory: Rack = None, json: Json = False) -> None:
     """Say what is up and what it is doing."""
     from atoll.cli.lab import print_status
+    from atoll.cli.load import mean_rack
 
+    mean_rack(inventory)
     print_status(as_json=json)
 
 

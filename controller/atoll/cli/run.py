@@ -11,6 +11,8 @@ from typing import Any
 from atoll.cli.lab import Asked, listen_on, require_listen
 from atoll.cli.load import MININET, require_backend, require_controls, require_writable
 from atoll.cli.telling import LiveLine, tell
+from atoll.control.schedule import plan_schedule
+from atoll.keeper.address import rack
 from atoll.keeper.client import Description, KeeperClient, KeeperDiedError, OwnKeeper, connected
 from atoll.model.errors import LabError, PlanError
 from atoll.model.experiment import Experiment
@@ -33,15 +35,17 @@ def run_experiment(
     analyse: bool,
     as_json: bool,
 ) -> int:
-    """`atoll run --on mininet`; returns the exit code. ``description``: what ``described`` was read from."""
+    """`atoll run` on mininet or hardware; returns the exit code. ``description``: what ``described`` was read from."""
     started_ns = time.time_ns()
     network, experiment = described
     require_listen(listen)
-    _require_visible(runs)
     require_writable(runs)
-    require_machine()
-    require_backend(network, experiment, backend)
-    require_controls(experiment, MININET)
+    if rack() is None:
+        _require_visible(runs)
+        require_machine()
+        require_backend(network, experiment, backend)
+        require_controls(experiment, MININET)
+    plan_schedule(network, experiment)  # refuses changes that could not be carried out before anything is there
     asked = Asked(description.path, network, experiment, backend, runtime, listen)
     verb = _Verb(asked, description, experiment, runs, started_ns, analyse=analyse, as_json=as_json)
     return asyncio.run(verb.execute(keep=keep))

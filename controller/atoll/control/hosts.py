@@ -113,6 +113,9 @@ def _neighbours(hosts: Iterable[Host]) -> tuple[tuple[str, str], ...]:
 
 
 def _sysctls(interfaces: tuple[Interface, ...]) -> tuple[tuple[str, str], ...]:
-    """No IPv6 chatter, and no source check, which takes the stricter of ``all`` and the interface's own."""
+    """No source check, which takes the stricter of ``all`` and the interface's own.
+
+    IPv6 is off on these interfaces (the agent sees to it), and on no other: a real machine may be reached by it.
+    """
     names = ("all", *(interface.name for interface in interfaces))
-    return (("net.ipv6.conf.all.disable_ipv6", "1"), *((f"net.ipv4.conf.{name}.rp_filter", "0") for name in names))
+    return tuple((f"net.ipv4.conf.{name}.rp_filter", "0") for name in names)

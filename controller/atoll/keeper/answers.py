@@ -194,8 +194,10 @@ class LabTold(Told):
 
     name: str
     file: str
-    datapath: str = Field(description="userspace or kernel")
-    ovs: str
+    place: Literal["mininet", "hardware"] = Field(description="Where the lab lives.")
+    datapath: str | None = Field(description="Of emulated switches: userspace or kernel.")
+    ovs: str | None = Field(description="Of emulated switches: the version of Open vSwitch.")
+    inventory: str | None = Field(description="Of a rack: its inventory.")
     controller: str = Field(examples=["os-ken 4.2.2"])
     switches: dict[str, Literal["up", "down"]]
     experiment: str | None

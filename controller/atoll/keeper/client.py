@@ -15,7 +15,14 @@ from typing import Any
 import aiohttp
 
 from atoll.keeper.access import TOKEN_VARIABLE
-from atoll.keeper.address import KEEPER_SOCKET, describe_holder, keeper_holder, may_talk
+from atoll.keeper.address import (
+    describe_holder,
+    keeper_holder,
+    may_talk,
+    socket_address,
+    socket_name,
+    what_it_keeps,
+)
 from atoll.model.errors import AtollError, DescriptionError, LabError, Mistake
 
 _READY_TIMEOUT_S = 15.0
@@ -158,10 +165,10 @@ async def connected() -> AsyncGenerator[KeeperClient | None]:
         yield None
         return
     if not (os.geteuid() == 0 or may_talk(holder[1])):
-        msg = f"this machine's lab is taken by {describe_holder(*holder)}"
+        msg = f"{what_it_keeps()} is taken by {describe_holder(*holder)}"
         raise LabError(msg)
     async with aiohttp.ClientSession(
-        connector=aiohttp.UnixConnector(KEEPER_SOCKET, limit=0),
+        connector=aiohttp.UnixConnector(socket_address(), limit=0),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=5),
         read_bufsize=_LONGEST_LINE,
     ) as session:
@@ -170,7 +177,7 @@ async def connected() -> AsyncGenerator[KeeperClient | None]:
             await asyncio.wait_for(keeper.status(), _ANSWER_TIMEOUT_S)
         except (TimeoutError, aiohttp.ClientError):
             holds = f"{describe_holder(*holder)} holds it and is no keeper"
-            msg = f"@atoll-keeper is the lock of this machine's lab: {holds}"
+            msg = f"{socket_name()} is the lock of {what_it_keeps()}: {holds}"
             raise LabError(msg) from None
         yield keeper
 

@@ -15,6 +15,7 @@ from atoll.experiment.connections import Connections
 from atoll.experiment.request import create_run
 from atoll.experiment.run import Run
 from atoll.experiment.testbed import Testbed, changes_json, while_up
+from atoll.keeper.address import rack
 from atoll.keeper.descriptions import Described, up_to_date
 from atoll.keeper.events import EventLog
 from atoll.keeper.problems import RequestError, no_lab
@@ -22,7 +23,9 @@ from atoll.keeper.runs import RunRecord, Runs
 from atoll.keeper.work import Bench, Emit, Line
 from atoll.model.codec import to_json
 from atoll.model.errors import LabError, MachineError, PlanError
+from atoll.model.inventory import Inventory
 from atoll.model.network import Network
+from atoll.model.resolve_inventory import load_inventory
 from atoll.model.resolve_lab import Lab
 from atoll.model.switch import Runtime
 from atoll_emulation.congestion import missing_controls, offered_by_virtual_kernel, offered_here
@@ -44,6 +47,7 @@ class _Up:
 
     testbed: Testbed
     lab: Lab
+    network: Network
 
 
 class Keeper:
@@ -83,9 +87,10 @@ class Keeper:
 
     def require_same_lab(self, network: Network) -> None:
         """Raise RequestError (409) unless this is the lab that is up."""
-        testbed, _ = self.require_lab()
-        if testbed.network != network:
-            up = f"{testbed.network.name}, {testbed.network.file}"
+        self.require_lab()
+        described = self._up.network if self._up else network
+        if described != network:
+            up = f"{described.name}, {described.file}"
             msg = f"the lab that is up ({up}) is not {network.file} as it reads now; `atoll down` first"
             raise RequestError(409, msg, exit_code=1)
 
@@ -121,10 +126,13 @@ class Keeper:
             self.require_runtime(runtime)
             return {"already": True}
         placed = _placed(network)
-        testbed = await Testbed.start(placed, lambda text: _progress(emit, text), runtime or Runtime.OS_KEN)
+        inventory = await asyncio.to_thread(_inventory, placed)
+        testbed = await Testbed.start(
+            placed, lambda text: _progress(emit, text), runtime or Runtime.OS_KEN, inventory=inventory
+        )
         testbed.on_event = self._take
         testbed.on_note = self._note
-        self._up = _Up(testbed, lab)
+        self._up = _Up(testbed, lab, placed)
         self.events.add("lab", lab=network.name, state="up")
         self.spawn(self._end_with_lab(testbed))
         return {"already": False}
@@ -156,7 +164,7 @@ class Keeper:
         """Run an experiment; the answer has the run directory and the summary."""
         testbed, _ = self.require_lab()
         experiment, backend = described.experiment, described.backend
-        run_dir = create_run(runs, testbed.network, experiment, backend, "mininet", time.time_ns())
+        run_dir = create_run(runs, testbed.network, experiment, backend, testbed.place.name, time.time_ns())
         self.runs.add(record, str(run_dir.path), run_dir.path.name)
 
         def tell(line: Line) -> None:
@@ -180,6 +188,8 @@ class Keeper:
 
     def require_runnable(self, described: Described, runs: Path) -> None:
         """Refuse a run that could not be made: PlanError for its directory, MachineError for congestion controls."""
+        if rack() is not None:
+            return  # real machines have a /run and kernels of their own
         if hidden_in_lab(runs):
             msg = f"--runs {runs}: the lab has a /run of its own and its captures cannot go there"
             raise PlanError(f"{msg}; name another directory")
@@ -234,6 +244,12 @@ class Keeper:
 def _placed(network: Network) -> Network:
     """The network with the whole path of its file: who asks later may be in another directory than who began."""
     return replace(network, file=os.path.abspath(network.file))  # noqa: PTH100 (Path.absolute keeps `..`)
+
+
+def _inventory(network: Network) -> Inventory | None:
+    """The rack's inventory, held against the lab; None where the lab is emulated. Raises DescriptionError."""
+    file = rack()
+    return None if file is None else load_inventory(file, network)
 
 
 def _progress(emit: Emit, text: str) -> None:

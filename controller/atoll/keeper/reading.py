@@ -34,12 +34,15 @@ def lab_json(keeper: Keeper) -> dict[str, Any] | None:
     if testbed is None:
         return None
     network, controller = testbed.network, testbed.controller
+    facts = testbed.place.describe()
     experiment = testbed.experiment
     return {
         "name": network.name,
         "file": network.file,
-        "datapath": testbed.lab.datapath,
-        "ovs": testbed.lab.ovs_version,
+        "place": testbed.place.name,
+        "datapath": facts.get("datapath"),
+        "ovs": facts.get("ovs"),
+        "inventory": facts.get("inventory"),
         "controller": controller.runtime,
         "switches": {
             switch.name: "up" if controller.switches[switch.dpid].up else "down"
