@@ -42,6 +42,7 @@ def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
         KeyFigure("flows completed", count(summary["flows_completed"]), f"mean {octets(summary['mean_flow_bytes'])}"),
         KeyFigure("transfer", figure(summary["transfer_s"], "s"), _transfer(summary)),
         *_changes(summary),
+        KeyFigure("UDP received", *_udp(summary)),
         KeyFigure("fairness", figure(summary["fairness"], "", 3), "Jain's index of the channels' service"),
         KeyFigure(
             "lateness at most",
@@ -49,7 +50,8 @@ def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
             f"p99 {figure(summary['lateness_p99_ms'], 'ms')}",
         ),
     )
-    return tuple(f for f in figures if f.text != NOT_MEASURED or f.name != "transfer" or summary["transfer_bytes"])
+    asked = {"transfer": summary["transfer_bytes"], "UDP received": summary.get("udp")}
+    return tuple(f for f in figures if f.text != NOT_MEASURED or asked.get(f.name, True))
 
 
 def _changes(summary: Summary) -> tuple[KeyFigure, ...]:
@@ -79,6 +81,16 @@ def _full_idle(summary: Summary) -> str:
     if summary["queue_full_s"] is None and summary["idle_s"] is None:
         return NOT_MEASURED
     return f"{figure(summary['queue_full_s'], '', 1)} / {figure(summary['idle_s'], 's', 1)}"
+
+
+def _udp(summary: Summary) -> tuple[str, str]:
+    udp = summary.get("udp")  # absent from what older versions analysed
+    if udp is None:
+        return NOT_MEASURED, ""
+    lost, jitter = percent(udp["loss_fraction"], 2), figure(udp["jitter_ms"], "ms")
+    reordered = count(udp["reordered_packets"])
+    beside = f"of {figure(udp['sent_mbit_s'], 'Mbit/s')}; {lost} lost, jitter {jitter}, {reordered} out of order"
+    return figure(udp["received_mbit_s"], "Mbit/s"), beside
 
 
 def _transfer(summary: Summary) -> str:

@@ -18,6 +18,7 @@ from atoll.model.experiment import (
     LossTrace,
     Red,
 )
+from atoll.model.traffic import Traffic
 from atoll.model.versions import version_differences
 
 Row = tuple[str, str]
@@ -47,7 +48,11 @@ def settings(experiment: Experiment) -> list[Row]:
         rows.append((f"{link.box}, to the world", _direction(link.to_world)))
         rows.append((f"{link.box} counts", "IP bytes" if link.counts == "ip" else "Ethernet bytes (IP + 14)"))
     rows.append(("latency classes", ", ".join(f"{server}: {name}" for server, name in experiment.latency) or "none"))
-    rows.append(("load", f"{experiment.traffic.channels} channels, flow sizes: {experiment.traffic.flow_sizes}"))
+    rows.append(("load", _load(experiment.traffic)))
+    if experiment.udp is not None:
+        udp = experiment.udp
+        sizes = f"flow sizes: {udp.flow_sizes}, {udp.parallel} at a time, packets of {udp.packet}"
+        rows.append(("UDP", f"{udp.rate}, {sizes}"))
     if experiment.transfer is not None:
         transfer = experiment.transfer
         by = f"by {transfer.tool}, {experiment.transfer_control}"
@@ -79,6 +84,19 @@ def origin(manifest: Mapping[str, Any]) -> list[Row]:
         ("format", manifest.get("format")),
     )
     return [(name, str(found)) for name, found in known if found not in (None, "")]
+
+
+def _load(traffic: Traffic) -> str:
+    parts = [f"{traffic.channels} channels", f"flow sizes: {traffic.flow_sizes}"]
+    if traffic.pro_rate:
+        parts.append(f"below {traffic.pro_rate} pro-rated")
+    if traffic.flows_per_s is not None:
+        parts.append(f"open loop, {traffic.flows_per_s:g} flows begin a second")
+    if traffic.think:
+        parts.append(f"think time {traffic.think.mean}, {traffic.think.distribution}")
+    if traffic.write_rate:
+        parts.append(f"at most {traffic.write_rate} by one connection")
+    return ", ".join(parts)
 
 
 def _short(link: Link) -> str:

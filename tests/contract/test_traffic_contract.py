@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from atoll.analysis.logs import load_fairness, transfer_done
+from atoll.analysis.udp import rate_not_kept, udp_figures
 from atoll.control import probe_jobs
 from atoll.control.jobs import jobs
 from atoll.model.load import load_experiment
+from atoll.model.traffic import UdpTraffic
+from atoll.model.units import Rate, Size
 
 TOPICS = ("serve", "load", "transfer", "ping", "capture")
 
@@ -54,6 +57,38 @@ def test_the_probes_of_a_calibration_have_the_shape_of_an_example(project: Path)
         known = [shape(example) for example in examples(project, probe.argv[1], "keeper")]
         planned = shape(probe.config)
         assert any({**example, "count": planned.get("count")} == {"count": None, **planned} for example in known)
+
+
+LOADS = (
+    "traffic={channels: 20, flow_sizes: 10 kB, think_time: 2 s, write_rate: 2 Mbit/s}",
+    "traffic={channels: 20, pro_rate: 200 B, think_time: {mean: 2 s, distribution: exponential}}",
+    "traffic={channels: 20, flow_sizes: 40 kB, flows_per_s: 50}",
+)
+
+
+@pytest.mark.parametrize("load", LOADS)
+@pytest.mark.parametrize("udp", ["{rate: 2 Mbit/s}", "{rate: 2 Mbit/s, flow_sizes: 10 kB, packet: 1200 B}"])
+def test_loads_of_every_kind_have_the_shape_of_an_example(project: Path, load: str, udp: str) -> None:
+    network, experiment = load_experiment(project / "examples" / "geo.yaml", [load, f"udp={udp}"])
+    planned = [job for job in jobs(network, experiment) if job.argv[-1] in ("serve", "load", "udp")]
+    assert len(planned) == 6 + 6 + 2
+    for job in planned:
+        known = [shape(example) for example in examples(project, job.argv[-1], "keeper")]
+        assert shape(job.config) in known, (job.name, job.config)
+
+
+def test_what_udp_came_to_is_read_from_the_last_words_of_both_ends(project: Path, tmp_path: Path) -> None:
+    udp = UdpTraffic(Rate(8000), "published", 5301, Size(1500), 4)
+    said = {end: examples(project, "udp", end)[-1] for end in ("send", "receive")}
+    for end, words in said.items():
+        (tmp_path / f"udp-{end}.out").write_text(json.dumps(words) + "\n")
+    found = udp_figures(udp, 1.0, tmp_path)
+    assert (found["sent_packets"], found["received_packets"], found["lost_packets"]) == (2, 5, -3)
+    assert (found["jitter_ms"], found["reordered_packets"], found["flows_completed"]) == (0.0, 1, 1)
+    assert found["sent_mbit_s"] == 0.024
+    assert rate_not_kept(found) == ["UDP was sent at 0.024 Mbit/s, asked for 0.008 Mbit/s ± 1%"]
+    assert rate_not_kept({**found, "sent_mbit_s": 0.00799}) == []
+    assert udp_figures(udp, 1.0, tmp_path / "nothing")["sent_mbit_s"] is None
 
 
 @pytest.mark.parametrize("topic", [*TOPICS, "udp"])

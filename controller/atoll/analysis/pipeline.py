@@ -13,6 +13,7 @@ from atoll.analysis.notes import notes
 from atoll.analysis.probes import most_bytes, of_changes
 from atoll.analysis.summary import LinkFigures, Summary, TerrestrialRtt
 from atoll.analysis.tables import Tables, build_tables, traffic_hosts
+from atoll.analysis.udp import udp_figures
 from atoll.analysis.verdict import judge
 from atoll.model.experiment import Counted, Link
 from atoll.model.plan import Backend
@@ -105,6 +106,9 @@ def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
         servers=seen.volumes(tables, servers),
         clients=seen.volumes(tables, clients),
         **_transfer(facts, tables, logs),
+        udp=udp_figures(facts.experiment.udp, facts.experiment.duration.s, logs)
+        if facts.experiment.udp and window
+        else None,
         captures=seen.capture_quality(tables, facts, logs),
         whistles=dict(seen.whistles(tables, facts)),
     )

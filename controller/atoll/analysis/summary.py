@@ -8,6 +8,8 @@ other bytes are IP bytes.
 
 from typing import TypedDict
 
+from atoll.analysis.udp import UdpFigures
+
 
 class TerrestrialRtt(TypedDict):
     """A server's terrestrial RTT: whole-path RTT less that of an undelayed server, milliseconds."""
@@ -148,6 +150,8 @@ class Summary(TypedDict):
     transfer_complete: bool | None
     transfer_s: float | None
     transfer_mbit_s: float | None
+    # UDP; None: none was asked for
+    udp: UdpFigures | None
     # quality of the captures
     captures: dict[str, Capture]
     whistles: dict[str, dict[str, bool]]  # capture: {"start": seen, "end": seen}

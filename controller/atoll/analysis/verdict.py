@@ -2,6 +2,7 @@
 """Is this run's result to be trusted? Judged from the summary alone, so that anyone can judge again."""
 
 from atoll.analysis.summary import Summary
+from atoll.analysis.udp import rate_not_kept
 
 LATENESS_MAX_MS = 5.0
 LATENESS_P99_MS = 1.0
@@ -26,6 +27,7 @@ def judge(summary: Summary) -> list[str]:
         *_changes(summary),
         *_losses(summary),
         *_presence(summary),
+        *(rate_not_kept(udp) if (udp := summary.get("udp")) else ()),
     ]
 
 

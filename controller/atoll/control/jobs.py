@@ -3,15 +3,15 @@
 
 Names are fixed, other parts of the house look jobs up by them: ``link-<box>``, ``delay-<box>``, ``check-<host>``,
 ``capture-<point>``, ``serve-<server>``, ``load-<client>``, ``whistle-start``, ``whistle-end``, ``transfer-send``,
-``transfer-receive``, ``ping``, ``program-<box>``, ``report-<box>``. ``start_at_ns`` is 0 here and filled in when the
-job is started.
+``transfer-receive``, ``udp-send``, ``udp-receive``, ``ping``, ``program-<box>``, ``report-<box>``. ``start_at_ns`` is 0
+here and filled in when the job is started.
 """
 
 import hashlib
 from collections.abc import Iterator
 
 from atoll.control.link_config import direction_config
-from atoll.control.traffic_jobs import host_job, load_jobs, specials
+from atoll.control.traffic_jobs import host_job, load_jobs, specials, udp_jobs
 from atoll.model.experiment import Experiment, Link, Transfer
 from atoll.model.network import ChainBox, DelayBox, Host, HostRole, Network, Program
 from atoll.model.plan import Backend, CapturePoint, JobSpec, Phase
@@ -72,6 +72,7 @@ def jobs(
         *_checks(network),
         *(_capture(point) for point in capture_points(network, experiment)),
         *load_jobs(network, experiment),
+        *udp_jobs(network, experiment),
         *_whistles(network),
         *_transfer(network, experiment),
         *_ping(network, experiment),

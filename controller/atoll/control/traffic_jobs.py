@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The jobs that make the load: world servers, island channels."""
+"""The jobs that make the load: world servers and island channels, UDP sender and receiver."""
 
 from typing import Any
 
@@ -7,6 +7,8 @@ from atoll.model.experiment import Experiment
 from atoll.model.network import Host, HostRole, Network
 from atoll.model.plan import JobSpec, Phase
 from atoll.model.traffic import Traffic
+
+_UDP_HEADERS_BYTES = 20 + 8  # IPv4, RFC 791, and UDP, RFC 768
 
 
 def load_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
@@ -37,6 +39,29 @@ def load_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
         }
         found.append(host_job(f"load-{client.name}", client.name, Phase.CLIENT, "load", config))
     return tuple(found)
+
+
+def udp_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
+    """UDP flows from the world's special server to the island's special host."""
+    udp, ends = experiment.udp, specials(network)
+    if udp is None or ends is None:
+        return ()
+    world, island = ends
+    address = f"{island.address}:{udp.port}"
+    send = {
+        "role": "send",
+        "connect": address,
+        "rate_bit_s": udp.rate.bit_s,
+        "payload_bytes": udp.packet.bytes - _UDP_HEADERS_BYTES,
+        "start_at_ns": 0,
+        "duration_ns": experiment.duration.ns,
+        "flows": {"flow_sizes": udp.distribution.config, "seed": experiment.seed, "parallel": udp.parallel},
+    }
+    receive = {"role": "receive", "listen": address, "each": False}
+    return (
+        host_job("udp-receive", island.name, Phase.SERVER, "udp", receive),
+        host_job("udp-send", world.name, Phase.CLIENT, "udp", send),
+    )
 
 
 def specials(network: Network) -> tuple[Host, Host] | None:

@@ -52,3 +52,37 @@ fn a_udp_stream_that_would_be_fragmented_is_bad_configuration() {
     assert_eq!(code, Some(2));
     assert!(errors.contains("payload_bytes"), "{errors}");
 }
+
+#[test]
+fn flows_of_drawn_sizes_keep_their_rate_and_arrive() {
+    let mut receiver = Job::start(
+        "udp",
+        &json!({"role": "receive", "listen": "127.0.0.1:0", "each": false}),
+    );
+    let address = receiver.next()["listen"].clone();
+    let mut sender = Job::start(
+        "udp",
+        &json!({
+            "role": "send", "connect": address, "rate_bit_s": 8_000_000, "payload_bytes": 1172, "start_at_ns": 0,
+            "duration_ns": 3_000_000_000_u64,
+            "flows": {"flow_sizes": {"kind": "steps", "knots": [[1_000_000_000, 10_000]]}, "seed": 1, "parallel": 5},
+        }),
+    );
+    let sent = sender.next_of("done");
+    let done = receiver.stop();
+    let bytes = sent["sent_bytes"].as_u64().unwrap();
+    // A machine that stands still for more than 10 ms sends less, once; never more.
+    assert!((2_700_000..=3_003_000).contains(&bytes), "{sent}");
+    let flows = sent["flows_completed"].as_u64().unwrap();
+    assert!(
+        (bytes / 10_000 - 5..=bytes / 10_000).contains(&flows),
+        "{sent}"
+    );
+    assert!(
+        (flows..=flows + 5).contains(&done["streams"].as_u64().unwrap()),
+        "{done}"
+    );
+    assert_eq!(done["packets"], sent["sent_packets"]);
+    assert_eq!(done["bytes"], sent["sent_bytes"]);
+    assert!(done["jitter_max_ns"].as_u64().unwrap() > 0, "{done}");
+}

@@ -1,18 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! UDP that does not care about loss: one paced stream, and the end that counts what came of it.
+//! UDP that does not care about loss: a paced stream, or flows of drawn sizes together at a rate, and the end that
+//! counts what came of it.
 
+mod jitter;
 mod pace;
 mod packet;
 mod receive;
 mod send;
+mod stream;
 
 use crate::failure::Failure;
+use crate::sizes::FlowSizes;
 use packet::{HEADER_BYTES, PACKET_HEADERS_BYTES};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
+use stream::Flows;
 
 /// Largest payload that leaves in one packet of 1500 bytes.
 const PAYLOAD_MAX_BYTES: usize = 1500 - PACKET_HEADERS_BYTES;
+
+/// Flows at a time, each of which has a socket.
+const PARALLEL_MAX: usize = 1000;
 
 /// Configuration of `atoll-host udp`.
 #[derive(Clone, Debug, Deserialize)]
@@ -38,6 +46,21 @@ pub struct SendConfig {
     pub start_at_ns: i64,
     /// For how long; 0 means until stopped.
     pub duration_ns: u64,
+    /// Absent: one stream of packets of the same size.
+    #[serde(default)]
+    pub flows: Option<FlowsConfig>,
+}
+
+/// Flows of drawn sizes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlowsConfig {
+    /// The distribution of a flow's IP bytes.
+    pub flow_sizes: FlowSizes,
+    /// Seed of the experiment.
+    pub seed: u64,
+    /// Flows at a time.
+    pub parallel: usize,
 }
 
 /// Configuration of the receiver.
@@ -52,7 +75,8 @@ pub struct ReceiveConfig {
 }
 
 impl SendConfig {
-    fn validate(&self) -> Result<(), Failure> {
+    /// The flows to send, if it is not one stream.
+    fn validated(&self) -> Result<Option<Flows>, Failure> {
         let wrong =
             |message: String| Err(Failure::Configuration(format!("configuration: {message}")));
         if self.rate_bit_s == 0 {
@@ -63,7 +87,20 @@ impl SendConfig {
                 "payload_bytes: {HEADER_BYTES} (sequence number and time stamp) to {PAYLOAD_MAX_BYTES} (no fragments)"
             ));
         }
-        Ok(())
+        let Some(flows) = &self.flows else {
+            return Ok(None);
+        };
+        if !(1..=PARALLEL_MAX).contains(&flows.parallel) {
+            return wrong(format!("flows: parallel: 1 to {PARALLEL_MAX}"));
+        }
+        match flows.flow_sizes.resolve() {
+            Ok(sizes) => Ok(Some(Flows {
+                sizes,
+                seed: flows.seed,
+                parallel: flows.parallel,
+            })),
+            Err(message) => wrong(format!("flows: flow_sizes: {message}")),
+        }
     }
 }
 
@@ -83,8 +120,8 @@ enum Message {
 pub fn udp(config: &UdpConfig) -> Result<(), Failure> {
     match config {
         UdpConfig::Send(config) => {
-            config.validate()?;
-            send::send(config)
+            let flows = config.validated()?;
+            send::send(config, flows)
         }
         UdpConfig::Receive(config) => receive::receive(config),
     }
@@ -97,7 +134,7 @@ mod tests {
 
     #[test]
     fn configurations_and_ready_are_those_of_the_contract() {
-        let configs: Vec<UdpConfig> = configurations("udp", &["each"]);
+        let configs: Vec<UdpConfig> = configurations("udp", &["each", "flows"]);
         let listen = configs.iter().find_map(|config| match config {
             UdpConfig::Receive(config) => Some(config.listen),
             UdpConfig::Send(_) => None,
@@ -115,8 +152,9 @@ mod tests {
             payload_bytes: PAYLOAD_MAX_BYTES,
             start_at_ns: 0,
             duration_ns: 0,
+            flows: None,
         };
-        assert!(good.validate().is_ok());
+        assert!(good.validated().is_ok());
         for bad in [
             SendConfig {
                 rate_bit_s: 0,
@@ -130,8 +168,16 @@ mod tests {
                 payload_bytes: HEADER_BYTES - 1,
                 ..good.clone()
             },
+            SendConfig {
+                flows: Some(FlowsConfig {
+                    flow_sizes: FlowSizes::Named("published".into()),
+                    seed: 1,
+                    parallel: 0,
+                }),
+                ..good.clone()
+            },
         ] {
-            assert!(matches!(bad.validate(), Err(Failure::Configuration(_))));
+            assert!(matches!(bad.validated(), Err(Failure::Configuration(_))));
         }
     }
 }

@@ -4,6 +4,7 @@
 //! Packets are stamped by the kernel as they come in, so a receiver that runs late measures no less exactly; those its
 //! socket could not hold are told apart from those that never came.
 
+use super::jitter::Jitter;
 use super::packet::{Header, PACKET_HEADERS_BYTES};
 use super::{Message, ReceiveConfig};
 use crate::clock::{SECOND_NS, monotonic_ns, realtime_ns};
@@ -19,7 +20,7 @@ use serde::Serialize;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::HashMap;
 use std::io::{self, IoSliceMut};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 
 const COUNTERS_EVERY_NS: u64 = SECOND_NS / 10;
@@ -74,6 +75,12 @@ struct Received {
     /// From the sender's clock to the receiver's: meaningful where they are one.
     delay_min_ns: Option<i64>,
     delay_max_ns: Option<i64>,
+    /// Streams, or flows, of which anything came.
+    streams: u64,
+    /// Interarrival jitter at the end (RFC 3550, section 6.4.1), of the sender with most of it.
+    jitter_ns: Option<u64>,
+    /// The most that it ever was.
+    jitter_max_ns: Option<u64>,
 }
 
 /// Sequence numbers of one stream.
@@ -89,6 +96,8 @@ struct Tally {
     received: Received,
     first_bytes: u64,
     streams: HashMap<(SocketAddr, u32), Stream>,
+    /// By sender: the streams of one have a clock and a path in common.
+    jitters: HashMap<IpAddr, Jitter>,
 }
 
 /// A received packet: payload bytes, whose it is, and the kernel's words about it.
@@ -206,6 +215,11 @@ impl Tally {
         received.delay_min_ns = Some(least.min(delay_ns));
         received.delay_max_ns = Some(most.max(delay_ns));
 
+        self.jitters
+            .entry(arrival.from.ip())
+            .or_default()
+            .take(delay_ns);
+
         let stream = self
             .streams
             .entry((arrival.from, header.stream))
@@ -244,7 +258,11 @@ impl Tally {
                 let seconds = (last_ns - first_ns) as f64 / SECOND_NS as f64;
                 (received.bytes - self.first_bytes) as f64 * 8.0 / seconds
             });
+        let jitters = || self.jitters.values();
         Received {
+            streams: self.streams.len() as u64,
+            jitter_ns: jitters().map(Jitter::now_ns).max(),
+            jitter_max_ns: jitters().map(Jitter::max_ns).max(),
             lost_packets: self.streams.values().map(missing).sum(),
             rate_bit_s,
             ..received
