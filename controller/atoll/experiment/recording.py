@@ -11,13 +11,14 @@ from typing import Any
 
 from atoll.control.apply import read_tables, table_of
 from atoll.control.plan import plan_sha256
+from atoll.experiment.metering import Metering
 from atoll.experiment.testbed import Testbed
 from atoll.model.codec import to_json
 from atoll.model.errors import RunError
 from atoll.model.experiment import Experiment
-from atoll.model.metrics import Point
-from atoll.model.plan import Plan
-from atoll.rundir import MetricsSpool, RunDir
+from atoll.model.network import Network
+from atoll.model.plan import JobSpec, Plan
+from atoll.rundir import RunDir
 from atoll.rundir.files import Appender
 
 _DIRECTIONS = ("to_island", "to_world")
@@ -26,12 +27,18 @@ _DIRECTIONS = ("to_island", "to_world")
 class Recording:
     """The keeper's side of a run directory, fed with the boxes' lines as they come."""
 
-    def __init__(self, run_dir: RunDir, experiment: Experiment, progress: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(
+        self,
+        run_dir: RunDir,
+        network: Network,
+        experiment: Experiment,
+        progress: Callable[[dict[str, Any]], None],
+    ) -> None:
         self._dir = run_dir
         self._experiment = experiment
         self._progress = progress
         self._lines = Appender(run_dir.path / "link.jsonl")
-        self._spool = MetricsSpool(run_dir.path / "metrics.lp.zst")
+        self.metering = Metering(run_dir, network, experiment)
         self._job_files: dict[str, Appender] = {}
         self._latest: dict[str, dict[str, Any]] = {}  # by link box
         self._queue_max = 0  # of the first link's island-bound queue, since the last live line
@@ -42,28 +49,28 @@ class Recording:
         """Finish the files."""
         for file in (self._lines, *self._job_files.values()):
             file.close()
-        self._spool.close()
+        self.metering.close()
 
     def box_line(self, box: str, line: dict[str, Any]) -> None:
         """Take one line of a link or delay box."""
         if line.get("type") != "counters":
             return
+        self.metering.box_line(box, line)
         try:
             self._write(box, line)
-            if "to_island" in line:
-                self._latest[box] = line
-                if box == next(iter(self._latest)):
-                    self._queue_max = max(self._queue_max, line["to_island"]["queue_max_bytes"])
-                for direction in _DIRECTIONS:
-                    tags = {"box": box, "direction": direction, "run": self._dir.name}
-                    self._spool.write([Point("link", tags, line[direction], line["t_ns"])])
         except RunError as error:
             self._broken = self._broken or error
+        if "to_island" in line:
+            self._latest[box] = line
+            if box == next(iter(self._latest)):
+                self._queue_max = max(self._queue_max, line["to_island"]["queue_max_bytes"])
 
-    def job_line(self, job: str) -> Callable[[dict[str, Any]], None]:
-        """What takes the lines of a job: they go to logs/<job>.out as they come."""
+    def job_line(self, spec: JobSpec) -> Callable[[dict[str, Any]], None]:
+        """What takes the lines of a job: they go to logs/<job>.out as they come, and into the metrics."""
+        job = spec.name
 
         def take(line: dict[str, Any]) -> None:
+            self.metering.job_line(spec, line)
             try:
                 if job not in self._job_files:
                     self._job_files[job] = Appender(self._dir.path / "logs" / f"{job}.out")
@@ -81,8 +88,9 @@ class Recording:
 
     def raise_if_broken(self) -> None:
         """RunError when something could not be written."""
-        if self._broken:
-            raise self._broken
+        broken = self._broken or self.metering.broken
+        if broken:
+            raise broken
 
     def _write(self, box: str, line: dict[str, Any]) -> None:
         self._lines.append(_line({"box": box, **line}))

@@ -67,7 +67,7 @@ class Run:
         self._step_name = ""
         self._plan: Plan | None = None
         self._schedule: tuple[Scheduled, ...] = ()
-        self._recording = Recording(run_dir, experiment, progress)
+        self._recording = Recording(run_dir, testbed.network, experiment, progress)
 
     async def measure(self, started_ns: int) -> None:
         """Run every step up to the last byte of raw data. ``started_ns``: when the user asked for the run.
@@ -78,6 +78,7 @@ class Run:
         outcome = "completed"
         self._dir.update_manifest(describe_lab(self._testbed, started_ns))
         self._testbed.on_box_line = self._recording.box_line
+        self._dir.on_event = self._recording.metering.event
         to_log, self._testbed.on_note = self._testbed.on_note, self._note
         try:
             await while_up(self._testbed, self._steps())
@@ -114,6 +115,7 @@ class Run:
         async with contextlib.AsyncExitStack() as restore:
             async with self._step("settings"):
                 restore.push_async_callback(await self._pin_tcp())
+            await restore.enter_async_context(self._recording.metering.sampling(self._testbed))
             async with self._step("captures"):
                 await self._start_captures(self._plan)
                 self._recording.marks("begin", await self._testbed.mark_boxes())
@@ -138,6 +140,8 @@ class Run:
             await self._collect()
 
     def _conclude(self, outcome: str, started_ns: int) -> None:
+        self._dir.on_event = None
+        self._recording.metering.event("outcome", time.time_ns(), {"outcome": outcome})
         self._recording.close()
         self._dir.event("outcome", time.time_ns(), outcome=outcome)
         self._dir.update_manifest(
@@ -362,7 +366,7 @@ class Run:
         return {spec.name: spec for spec in self._plan_jobs()}[name]
 
     async def _start(self, spec: JobSpec) -> None:
-        record = self._recording.job_line(spec.name)
+        record = self._recording.job_line(spec)
         job = self._jobs[spec.name] = await self._testbed.start_job(spec, self._dir.path, on_line=record)
         if spec.config is not None:  # one of our own programs: it says when it is ready
             await job.ready(_READY_TIMEOUT_S)

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Metric points and their line protocol.
 
-Source of the escaping rules: InfluxDB's line protocol reference (v1.8 and v2 agree on what is used here).
+Source of the escaping rules: InfluxDB's line protocol reference (v1.8 and v2 agree on what is used here). What the
+points of a run are called stands in ``atoll.model.measurements``.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 Field = float | int | bool | str
 
@@ -17,6 +19,7 @@ _CONTROL = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _NAME = str.maketrans({",": "\\,", " ": "\\ ", **_CONTROL})
 _TAG = str.maketrans({",": "\\,", " ": "\\ ", "=": "\\=", **_CONTROL})
 _TEXT = str.maketrans({'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r"})
+_REMEMBERED = 1 << 14  # series and field names: a laboratory of 140 hosts has a tenth of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +37,20 @@ class Point:
         NaN, infinities and integers beyond 64 bits cannot be expressed; a point left without fields is None.
         Tags with an empty name or value are omitted, as the protocol has no empty tags.
         """
-        written = [(name, _field(figure)) for name, figure in self.fields.items()]
-        kept = ",".join(f"{_tag(name)}={text}" for name, text in written if text is not None)
-        left_out = sum(text is None for _, text in written)
-        if not kept:
+        written = [text for name, figure in self.fields.items() if (text := _field(name, figure)) is not None]
+        left_out = len(self.fields) - len(written)
+        if not written:
             return None, left_out
-        tags = "".join(
-            f",{_tag(name)}={_tag(tag)}" for name, tag in sorted(self.tags.items()) if _tag(name) and _tag(tag)
-        )
-        return f"{_unfinished(self.measurement.translate(_NAME))}{tags} {kept} {self.t_ns}", left_out
+        return f"{_series(self.measurement, tuple(self.tags.items()))} {','.join(written)} {self.t_ns}", left_out
 
 
+@lru_cache(_REMEMBERED)
+def _series(measurement: str, tags: tuple[tuple[str, str], ...]) -> str:
+    written = "".join(f",{_tag(name)}={_tag(tag)}" for name, tag in sorted(tags) if _tag(name) and _tag(tag))
+    return _unfinished(measurement.translate(_NAME)) + written
+
+
+@lru_cache(_REMEMBERED)
 def _tag(text: str) -> str:
     return _unfinished(text.translate(_TAG))
 
@@ -54,11 +60,11 @@ def _unfinished(text: str) -> str:
     return text.rstrip("\\")
 
 
-def _field(figure: Field) -> str | None:
+def _field(name: str, figure: Field) -> str | None:
     if isinstance(figure, bool):
-        return "true" if figure else "false"
+        return f"{_tag(name)}={'true' if figure else 'false'}"
     if isinstance(figure, int):
-        return f"{figure}i" if _INT64_MIN <= figure <= _INT64_MAX else None
+        return f"{_tag(name)}={figure}i" if _INT64_MIN <= figure <= _INT64_MAX else None
     if isinstance(figure, float):
-        return repr(figure) if math.isfinite(figure) else None
-    return f'"{figure.translate(_TEXT)}"'
+        return f"{_tag(name)}={figure!r}" if math.isfinite(figure) else None
+    return f'{_tag(name)}="{figure.translate(_TEXT)}"'

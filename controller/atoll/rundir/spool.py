@@ -9,6 +9,9 @@ from pathlib import Path
 from atoll.model.metrics import Point
 from atoll.rundir.files import Appender
 
+SPOOL = "metrics.lp.zst"
+"""What it is called in a run directory."""
+
 _FRAME_S = 1.0
 
 
@@ -16,13 +19,15 @@ class MetricsSpool:
     """Appends points to ``metrics.lp.zst`` as zstd frames, one a second, each complete in itself.
 
     A kill loses at most the points since the last frame. Points come every 100 ms or so; an owner that may fall silent
-    calls :meth:`flush` itself. ``left_out`` counts fields that line protocol cannot express (NaN, infinities).
+    calls :meth:`flush` itself. ``points`` counts those taken, ``left_out`` fields that line protocol cannot express
+    (NaN, infinities).
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         """``clock``: seconds, monotonic. Raises RunError when the file cannot be made."""
         import zstandard
 
+        self.points = 0
         self.left_out = 0
         self._file = Appender(path)
         self._compressor = zstandard.ZstdCompressor(level=3)
@@ -36,6 +41,7 @@ class MetricsSpool:
             line, left_out = point.line()
             self.left_out += left_out
             if line is not None:
+                self.points += 1
                 self._pending.append(line + "\n")
         if self._clock() - self._frame_since >= _FRAME_S:
             self.flush()

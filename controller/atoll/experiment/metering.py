@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run's metrics: what is said and what is asked for, as points in the run's spool."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from atoll.control.apply import table_of
+from atoll.experiment.points import (
+    FIGURES_OF_CHECKS,
+    box_points,
+    class_names,
+    event_point,
+    interface_points,
+    job_points,
+    link_config_points,
+    switch_points,
+)
+from atoll.experiment.testbed import Testbed
+from atoll.model.errors import AtollError, RunError
+from atoll.model.experiment import Experiment
+from atoll.model.measurements import SECOND_NS
+from atoll.model.metrics import Point
+from atoll.model.network import Network, Switch
+from atoll.model.plan import JobSpec
+from atoll.rundir import MetricsSpool, RunDir
+from atoll.rundir.spool import SPOOL
+
+VIRTUAL = "virtual"
+_VIRTUAL_PERIOD = 10  # every look costs milliseconds of wall time there, by system calls and processes
+
+
+class Metering:
+    """The points of one run. What cannot be written is kept as ``broken``, for the run to end with: it never raises."""
+
+    def __init__(self, run_dir: RunDir, network: Network, experiment: Experiment) -> None:
+        """Raises RunError when the spool cannot be made."""
+        place = str(run_dir.manifest().get("place", ""))
+        self.broken: RunError | None = None
+        self._experiment = experiment
+        self._classes = class_names(network)
+        self._common = {
+            "testbed": network.name,
+            "place": place,
+            "experiment": experiment.name,
+            "run": f"{experiment.name}-{run_dir.name}",
+        }
+        self._spool = MetricsSpool(run_dir.path / SPOOL)
+        self._period_ns = SECOND_NS * (_VIRTUAL_PERIOD if place == VIRTUAL else 1)
+        self._last_event_ns = 0
+        self._unread = 0
+
+    def close(self) -> None:
+        """Write what is pending. Raises RunError."""
+        self._spool.close()
+
+    def box_line(self, box: str, line: Mapping[str, Any]) -> None:
+        """Take a ``counters`` line of a link or delay box."""
+        self._write(box_points(box, line, self._classes))
+
+    def job_line(self, spec: JobSpec, line: Mapping[str, Any]) -> None:
+        """Take a line of one of the plan's jobs."""
+        self._write(job_points(spec, line))
+
+    def event(self, kind: str, t_ns: int, fields: Mapping[str, Any]) -> None:
+        """Take an event; two of one nanosecond are told apart, as a database would keep only the second."""
+        if kind in FIGURES_OF_CHECKS:
+            return
+        self._last_event_ns = max(t_ns, self._last_event_ns + 1)
+        self._write([event_point(kind, self._last_event_ns, fields)])
+
+    def configured(self, t_ns: int) -> None:
+        """Note what the links are configured to."""
+        self._write(link_config_points(self._experiment, t_ns))
+
+    @contextlib.asynccontextmanager
+    async def sampling(self, testbed: Testbed) -> AsyncGenerator[None]:
+        """While the block lasts, ask switches and machines for their counters, once a period, one after another."""
+        self.configured(time.time_ns())
+        task = asyncio.create_task(self._sample(testbed))
+        try:
+            yield
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            self.configured(time.time_ns())
+
+    async def _sample(self, testbed: Testbed) -> None:
+        due_ns = time.time_ns()
+        while True:
+            await self._sample_once(testbed)
+            self._write([Point("metrics", {}, self._counted(), time.time_ns())])
+            due_ns = max(due_ns + self._period_ns, time.time_ns())  # slower than a period: none is made up for
+            await asyncio.sleep((due_ns - time.time_ns()) / 1e9)
+
+    async def _sample_once(self, testbed: Testbed) -> None:
+        for switch in testbed.network.switches:
+
+            async def ask(switch: Switch = switch) -> Iterable[Point]:
+                table = await table_of(testbed.controller, switch)
+                found = await testbed.controller.counters(switch.dpid, table)
+                return switch_points(switch.name, found, time.time_ns())
+
+            await self._ask(ask)
+        for machine, interfaces in testbed.network.machines.items():
+            names = tuple(interface.name for interface in interfaces)
+
+            async def read(machine: str = machine, names: tuple[str, ...] = names) -> Iterable[Point]:
+                found = await testbed.machine(machine).read(interfaces=names)
+                return interface_points(machine, found["counters"], time.time_ns())
+
+            await self._ask(read)
+
+    async def _ask(self, ask: Callable[[], Awaitable[Iterable[Point]]]) -> None:
+        """One that does not answer is counted: whether the run can go on without it is for others to say."""
+        try:
+            self._write(await ask())
+        except AtollError:
+            self._unread += 1
+
+    def _counted(self) -> dict[str, int]:
+        return {"points": self._spool.points, "left_out": self._spool.left_out, "unread": self._unread}
+
+    def _write(self, points: Iterable[Point]) -> None:
+        try:
+            self._spool.write(replace(point, tags={**point.tags, **self._common}) for point in points)
+        except RunError as error:
+            self.broken = self.broken or error

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From what jobs, switches and machines say (docs/contracts.md) to metric points (atoll.model.measurements).
+
+Pure: points have the tags of their measurement only; those that all points of a run have are added by who writes them.
+What a message has besides the measurement's fields, and what is null, is left out.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from atoll.model.experiment import Experiment
+from atoll.model.measurements import BY_NAME
+from atoll.model.metrics import Field, Point
+from atoll.model.network import Network
+from atoll.model.plan import JobSpec, Phase
+from atoll_apps.legs import App
+
+DIRECTIONS = ("to_island", "to_world")
+
+_FIELDS = {name: tuple(figure.name for figure in each.fields) for name, each in BY_NAME.items()}
+FIGURES_OF_CHECKS = frozenset({"check", "terrestrial", "base_rtt", "calibration"})
+"""Events that are no news: the figures of the test before a run, which has a line for each pair of hosts."""
+
+_OF_PHASE = {
+    Phase.SERVER: "server",
+    Phase.CLIENT: "load",
+    Phase.CAPTURE: "capture",
+    Phase.TRANSFER: "transfer",
+}
+_UNSUPPORTED = 2**64 - 1  # what a switch says of a counter that it does not have (OpenFlow 1.3.5, 7.3.5.6)
+_LONGEST_TEXT = 500  # characters of an event: what is said at length stands in events.jsonl
+
+
+def box_points(box: str, line: Mapping[str, Any], classes: Mapping[int, str]) -> Iterator[Point]:
+    """Of a ``counters`` line of a link or delay box. ``classes``: the latency classes' names by VLAN id."""
+    t_ns: int = line["t_ns"]
+    for direction in DIRECTIONS:
+        if direction in line:
+            yield _point("link", {"box": box, "direction": direction}, line[direction], t_ns)
+    if "classes" in line:
+        yield _point("delay_box", {"box": box}, line, t_ns)
+        for vlan, counted in line["classes"].items():
+            yield _point("delay_class", {"box": box, "vlan": vlan, "class": classes.get(int(vlan), "")}, counted, t_ns)
+
+
+def job_points(spec: JobSpec, line: Mapping[str, Any]) -> Iterator[Point]:
+    """Of a line of one of the plan's jobs."""
+    match line.get("type"):
+        case "counters" | "progress" if spec.phase in _OF_PHASE:
+            tags = {"host": spec.host}
+            if spec.phase is Phase.CAPTURE:
+                tags["point"] = spec.name.removeprefix("capture-")
+            yield _point(_OF_PHASE[spec.phase], tags, line, line["t_ns"])
+        case "reply" if spec.phase is Phase.WHISTLE:
+            yield event_point("whistle", line["sent_ns"], {"what": spec.name.removeprefix("whistle-")})
+        case "reply" | "lost" as said if spec.phase is Phase.PING:
+            tags = {"host": spec.host, "target": line["target"]}
+            yield _point("ping", tags, {**line, "lost": int(said == "lost")}, line["sent_ns"])
+        case _:
+            pass
+
+
+def link_config_points(experiment: Experiment, t_ns: int) -> Iterator[Point]:
+    """What the experiment's links are configured to."""
+    for link in experiment.links:
+        for direction in DIRECTIONS:
+            way = getattr(link, direction)
+            configured = {"rate_bit_s": way.rate.bit_s, "delay_ns": way.delay.ns, "queue_bytes": way.queue.bytes}
+            yield _point("link_config", {"box": link.box, "direction": direction}, configured, t_ns)
+
+
+def switch_points(switch: str, counters: Mapping[str, Any], t_ns: int) -> Iterator[Point]:
+    """Of a switch's counters, as the controller tells them; entries of one cookie are one leg's."""
+    for port, counted in counters["ports"].items():
+        had = {name: count for name, count in counted.items() if count != _UNSUPPORTED}
+        yield _point("switch_port", {"switch": switch, "port": port}, had, t_ns)
+    legs: defaultdict[int, dict[str, Field]] = defaultdict(lambda: {"entries": 0, "packets": 0, "bytes": 0})
+    for entry in counters["entries"]:
+        leg = legs[entry["cookie"]]
+        for name, more in (("entries", 1), ("packets", entry["packets"]), ("bytes", entry["bytes"])):
+            leg[name] = int(leg[name]) + more
+    for cookie, counted in legs.items():
+        tags = {"switch": switch, "app": _app(cookie), "cookie": f"{cookie:016x}"}
+        yield _point("flow_entries", tags, counted, t_ns)
+
+
+def interface_points(host: str, counters: Mapping[str, Mapping[str, int]], t_ns: int) -> Iterator[Point]:
+    """Of a machine's interfaces, as the agent tells them."""
+    for interface, counted in counters.items():
+        yield _point("interface", {"host": host, "interface": interface}, counted, t_ns)
+
+
+def event_point(kind: str, t_ns: int, fields: Mapping[str, Any]) -> Point:
+    """Of an event of the run or of the testbed."""
+    told = {key: part for key, part in fields.items() if key not in ("type", "t_ns", "state")}
+    state = str(fields.get("state", ""))
+    words = told.get("message") or told.get("what") or told.get("step") or told.get("switch") or told.get("outcome")
+    if isinstance(words, list):
+        words = ", ".join(str(word) for word in words)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    if words is None:
+        words = json.dumps(told, separators=(",", ":")) if told else ""
+    text = " ".join(part for part in (kind, str(words), state) if part)
+    return Point("event", {"kind": kind, "state": state}, {"text": text[:_LONGEST_TEXT]}, t_ns)
+
+
+def class_names(network: Network) -> dict[int, str]:
+    """The latency classes' names by VLAN id."""
+    return {each.vlan: each.name for box in network.delay_boxes for each in box.classes}
+
+
+def _app(cookie: int) -> str:
+    number = cookie >> 48 & 0xFF
+    return App(number).name.lower() if number in tuple(App) else ""
+
+
+def _point(measurement: str, tags: Mapping[str, str], told: Mapping[str, Any], t_ns: int) -> Point:
+    found = {name: told[name] for name in _FIELDS[measurement] if told.get(name) is not None}
+    return Point(measurement, tags, found, t_ns)

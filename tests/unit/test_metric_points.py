@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the lines of jobs and switches to metric points: every figure under the name the table has for it."""
+
+import asyncio
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from atoll.experiment.metering import Metering
+from atoll.experiment.points import (
+    box_points,
+    event_point,
+    interface_points,
+    job_points,
+    link_config_points,
+    switch_points,
+)
+from atoll.model.load import load_experiment
+from atoll.model.measurements import BY_NAME, COMMON_TAGS, MEASUREMENTS, markdown
+from atoll.model.metrics import Point
+from atoll.model.plan import JobSpec, Phase
+from atoll.rundir import RunDir
+from atoll.rundir.spool import SPOOL, read_spool
+
+
+def said(project: Path, topic: str, kind: str) -> list[dict[str, Any]]:
+    """The messages of one type among the examples of a process boundary."""
+    lines = (project / "tests/data/contract" / f"{topic}.jsonl").read_text().splitlines()
+    messages = [json.loads(line).get("message", {}) for line in lines]
+    return [message for message in messages if isinstance(message, dict) and message.get("type") == kind]
+
+
+def as_table_has_it(points: list[Point]) -> list[Point]:
+    """The points, of which there are some, each with the tags and only with fields of its measurement."""
+    assert points
+    for point in points:
+        measurement = BY_NAME[point.measurement]
+        assert set(point.tags) == {name for name, _ in measurement.tags}
+        assert set(point.fields) <= {figure.name for figure in measurement.fields}
+        assert point.fields
+    return points
+
+
+def job(name: str, host: str, phase: Phase) -> JobSpec:
+    return JobSpec(name, host, phase, ("atoll-host",), {})
+
+
+def test_the_documented_table_is_the_one_in_code(project: Path) -> None:
+    """docs/metrics.md holds the table as the program makes it."""
+    assert markdown() in (project / "docs/metrics.md").read_text()
+
+
+def test_names_are_told_once() -> None:
+    """No measurement has a tag of the common ones, nor two figures of one name."""
+    for measurement in MEASUREMENTS:
+        names = [name for name, _ in measurement.tags] + [figure.name for figure in measurement.fields]
+        assert len({*names, *COMMON_TAGS}) == len(names) + len(COMMON_TAGS)
+
+
+def test_a_link_has_a_point_for_each_direction(project: Path) -> None:
+    """All that its counters tell is in the table."""
+    line = said(project, "link", "counters")[0]
+    points = as_table_has_it(list(box_points("sat", line, {})))
+    assert [dict(point.tags) for point in points] == [
+        {"box": "sat", "direction": way} for way in ("to_island", "to_world")
+    ]
+    assert set(points[0].fields) == set(line["to_island"])
+    assert {point.t_ns for point in points} == {line["t_ns"]}
+
+
+def test_a_delay_box_has_a_point_for_itself_and_each_class(project: Path) -> None:
+    """Classes are called as lab.yaml calls them."""
+    line = said(project, "delay", "counters")[0]
+    names = {int(vlan): f"rtt of {vlan}" for vlan in line["classes"]}
+    points = as_table_has_it(list(box_points("delay", line, names)))
+    assert [point.measurement for point in points] == ["delay_box"] + ["delay_class"] * len(names)
+    assert {point.tags["class"] for point in points[1:]} == set(names.values())
+
+
+@pytest.mark.parametrize(
+    ("topic", "phase", "measurement"),
+    [
+        ("serve", Phase.SERVER, "server"),
+        ("load", Phase.CLIENT, "load"),
+        ("capture", Phase.CAPTURE, "capture"),
+    ],
+)
+def test_a_job_s_counters_are_points(project: Path, topic: str, phase: Phase, measurement: str) -> None:
+    """Every line of counters, at its own instant, with all it tells but its type and time."""
+    for line in said(project, topic, "counters"):
+        (point,) = as_table_has_it(list(job_points(job(f"{topic}-x", "w1", phase), line)))
+        assert (point.measurement, point.t_ns, point.tags["host"]) == (measurement, line["t_ns"], "w1")
+        assert {**point.fields, "type": "counters", "t_ns": point.t_ns} == line
+
+
+def test_a_ping_is_a_point_at_the_instant_it_was_sent(project: Path) -> None:
+    """One that was lost has no RTT."""
+    series = job("ping", "ws", Phase.PING)
+    (reply,) = as_table_has_it(list(job_points(series, said(project, "ping", "reply")[0])))
+    (lost,) = as_table_has_it(list(job_points(series, said(project, "ping", "lost")[0])))
+    assert reply.fields == {"rtt_ns": 500422423, "lost": 0, "seq": 0}
+    assert lost.fields == {"lost": 1, "seq": 1}
+    assert lost.t_ns - reply.t_ns == 100_000_000
+
+
+def test_a_whistle_is_an_event() -> None:
+    """Its instant is that of the ping."""
+    line = {"type": "reply", "target": "is", "seq": 0, "sent_ns": 7, "rtt_ns": 5}
+    (point,) = as_table_has_it(list(job_points(job("whistle-start", "wh", Phase.WHISTLE), line)))
+    assert (point.measurement, point.tags["kind"], point.fields["text"], point.t_ns) == (
+        "event",
+        "whistle",
+        "whistle start",
+        7,
+    )
+
+
+def test_entries_of_one_leg_are_summed_and_missing_counters_left_out() -> None:
+    """A switch says 2^64 - 1 of a counter that it does not have."""
+    counters = {
+        "ports": {"1": {"rx_packets": 5, "rx_errors": 2**64 - 1}},
+        "entries": [
+            {"cookie": 0xA702_0100_0000_0065, "packets": 3, "bytes": 300},
+            {"cookie": 0xA702_0100_0000_0065, "packets": 4, "bytes": 400},
+            {"cookie": 0, "packets": 1, "bytes": 60},
+        ],
+    }
+    port, leg, foreign = as_table_has_it(list(switch_points("sw-c", counters, 9)))
+    assert port.fields == {"rx_packets": 5}
+    assert leg.tags == {"switch": "sw-c", "app": "latency", "cookie": "a702010000000065"}
+    assert leg.fields == {"entries": 2, "packets": 7, "bytes": 700}
+    assert foreign.tags["app"] == ""
+
+
+def test_interfaces_are_told_by_name() -> None:
+    """As their kernel counts."""
+    (point,) = as_table_has_it(list(interface_points("w1", {"w1-eth0": {"rx_packets": 2, "tx_bytes": 3}}, 1)))
+    assert point.tags == {"host": "w1", "interface": "w1-eth0"}
+
+
+def test_what_links_are_configured_to_is_a_point_each_direction(project: Path) -> None:
+    """Rate, delay and queue of the experiment."""
+    _, experiment = load_experiment(project / "examples/geo.yaml")
+    points = as_table_has_it(list(link_config_points(experiment, 1)))
+    assert points[0].fields == {"rate_bit_s": 16_000_000, "delay_ns": 250_000_000, "queue_bytes": 100_000}
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "text"),
+    [
+        ("step", {"step": "check", "state": "begin"}, "step check begin"),
+        ("change", {"change": 1, "state": "begin", "what": ["chain tap-w sat", "latency w1"]}, None),
+        ("note", {"message": "sw-c lost its control channel"}, "note sw-c lost its control channel"),
+        ("drained", {}, "drained"),
+        ("window", {"start_ns": 1, "end_ns": 2}, 'window {"start_ns":1,"end_ns":2}'),
+    ],
+)
+def test_an_event_is_told_in_a_line(kind: str, fields: dict[str, Any], text: str | None) -> None:
+    """Whatever it is about; the state is a tag, so that annotations can choose by it."""
+    (point,) = as_table_has_it([event_point(kind, 5, fields)])
+    assert point.fields["text"] == (text or "change chain tap-w sat, latency w1 begin")
+    assert point.tags == {"kind": kind, "state": fields.get("state", "")}
+
+
+def test_a_run_s_points_say_whose_they_are_and_are_all_different(project: Path, tmp_path: Path) -> None:
+    """Two events of one nanosecond stay two; a figure that is no number is counted and the rest kept."""
+    network, experiment = load_experiment(project / "examples/geo.yaml")
+    run_dir = RunDir.create(tmp_path, "geo", 1_795_276_328_000_000_000)
+    run_dir.update_manifest({"place": "mininet"})
+    metering = Metering(run_dir, network, experiment)
+    metering.event("note", 5, {"message": 'a "quoted", name with = and\na line break'})
+    metering.event("note", 5, {"message": "another"})
+    metering.event("check", 6, {"src": "w1"})
+    metering.box_line("sat, 1=2", {"type": "counters", "t_ns": 7, "to_island": {"in_packets": 1, "idle_ns": math.nan}})
+    metering.close()
+    whose = "experiment=geo,kind=note,place=mininet,run=geo-20261121T155208Z-1,testbed=island"
+    first, second, link = list(read_spool(run_dir.path / SPOOL))
+    assert first == f'event,{whose} text="note a \\"quoted\\", name with = and\\na line break" 5'
+    assert second == f'event,{whose} text="note another" 6'
+    assert link.startswith("link,box=sat\\,\\ 1\\=2,direction=to_island,")
+    assert link.endswith(" in_packets=1i 7")
+
+
+def test_a_switch_that_does_not_answer_costs_nothing_but_its_points(project: Path, tmp_path: Path) -> None:
+    """The controller may be starting again; the metrics say how often something was not told."""
+    network, experiment = load_experiment(project / "examples/geo.yaml")
+    run_dir = RunDir.create(tmp_path, "geo", 0)
+    metering = Metering(run_dir, network, experiment)
+
+    class Mute:
+        network = load_experiment(project / "examples/geo.yaml")[0]
+
+        @property
+        def controller(self) -> Any:
+            from atoll.model.errors import LabError
+
+            raise LabError("the controller is gone")
+
+        def machine(self, name: str) -> Any:
+            return self.controller
+
+    async def sample() -> None:
+        async with metering.sampling(Mute()):  # pyright: ignore[reportArgumentType]
+            await asyncio.sleep(0.05)
+
+    asyncio.run(sample())
+    metering.close()
+    unread = len(network.switches) + len(network.machines)
+    assert [line for line in read_spool(run_dir.path / SPOOL) if f"unread={unread}i" in line]
