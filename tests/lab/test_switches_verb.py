@@ -51,6 +51,26 @@ def test_switches_are_listed_with_what_they_hold(sandbox: Sandbox) -> None:
     sandbox.wait_clean()
 
 
+def test_groups_and_meters_of_nobody_are_told_and_deleted_by_the_next_apply(sandbox: Sandbox) -> None:
+    """Also where a flow entry refers to them; the plan's entries stay as they are."""
+    assert sandbox.run(ATOLL, "up", GEO).returncode == 0
+    for line in (
+        "add-group sw-c group_id=7,type=all,bucket=output:1",
+        "add-meter sw-c meter=3,kbps,band=type=drop,rate=1000",
+        "add-flow sw-c priority=7,in_port=1,actions=group:7",
+    ):
+        done = sandbox.run(ATOLL, "shell", input=f"sh ovs-ofctl -O OpenFlow13 {line}\n")
+        assert done.stdout == "", done.stdout
+    told = sandbox.run(ATOLL, "switches").stdout
+    assert "sw-c: group 7 and meter 3 are of no plan; the next `atoll apply` deletes them\n" in told
+    assert sandbox.run(ATOLL, "apply", GEO).returncode == 0
+    switches = json.loads(sandbox.run(ATOLL, "switches", "--json").stdout)["switches"]
+    assert [(each["groups"], each["meters"]) for each in switches] == [([], [])] * 4
+    plan = json.loads(sandbox.run(ATOLL, "plan", GEO, "--json").stdout)
+    assert sum(each["entries"] for each in switches) == len(plan["plan"]["flows"])
+    assert sandbox.run(ATOLL, "down").returncode == 0
+
+
 def test_without_ryu_one_line_says_how_to_get_it(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """And nothing is left of the lab that did not come up."""
     monkeypatch.setenv(VARIABLE, "/nowhere/python")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from atoll.model.errors import LabError, UsageError
+from atoll.model.switch import Leftovers
 
 if TYPE_CHECKING:
     from atoll.switches.config import Reached
@@ -39,6 +40,8 @@ def print_switches(
     from rich.console import Console
     from rich.table import Table
 
+    from atoll.control.leftovers import leftovers_in_words
+
     table = Table(box=None, pad_edge=False)
     for title in ("switch", "dpid", "", "make", "profile", "entries", "room", "table", "ports"):
         table.add_column(title, justify="right" if title in _NUMBERS else "left", no_wrap=True)
@@ -48,6 +51,9 @@ def print_switches(
     for each in found:
         if each["problem"]:
             print(each["problem"])
+        left = Leftovers(tuple(each["groups"]), tuple(each["meters"]))
+        if left:
+            print(f"{each['name']}: {leftovers_in_words(left)} are of no plan; the next `atoll apply` deletes them")
 
 
 @switches.command(epilog="Example: atoll switches config sw-c examples/geo.yaml --controller 192.0.2.10")

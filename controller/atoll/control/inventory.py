@@ -17,8 +17,8 @@ from atoll.switches.profiles import profile
 class SwitchReport:
     """One switch. What only the switch itself can tell is None or empty while it is away, or when it does not tell.
 
-    ``table`` is the one that takes the plan's entries, ``entries`` what it holds, ``room`` how many it says it can;
-    ``problem``: why something could not be learnt, in one line.
+    ``table`` is the one that takes the plan's entries, ``entries`` what it holds, ``room`` how many it says it can.
+    ``groups``, ``meters``: their numbers; no plan asks for any. ``problem``: why something could not be learnt.
     """
 
     name: str
@@ -36,6 +36,8 @@ class SwitchReport:
     room: int | None = None
     ports: tuple[tuple[int, str], ...] = ()  # port number, interface name
     features: tuple[TableFeatures, ...] = ()
+    groups: tuple[int, ...] = ()
+    meters: tuple[int, ...] = ()
     problem: str | None = None
 
 
@@ -54,6 +56,7 @@ async def _report(controller: Controller, switch: Switch) -> SwitchReport:
         features = await controller.features(switch.dpid)
         table = await table_of(controller, switch)
         entries = await controller.count(switch.dpid, table)
+        leftovers = await controller.leftovers(switch.dpid)
     except LabError as error:
         return SwitchReport(switch.name, switch.dpid, switch.driver, title, up=True, problem=str(error))
     described = features.description
@@ -73,4 +76,6 @@ async def _report(controller: Controller, switch: Switch) -> SwitchReport:
         room=room(features, table),
         ports=tuple(sorted(state.ports.items())),
         features=features.tables,
+        groups=leftovers.groups,
+        meters=leftovers.meters,
     )

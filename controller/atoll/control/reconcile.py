@@ -22,6 +22,7 @@ from typing import Any
 
 from atoll.control.apply import Verify, apply_flows, require_room, table_of
 from atoll.control.diff import Change
+from atoll.control.leftovers import clear_leftovers
 from atoll.model.errors import LabError
 from atoll.model.network import Network, Switch
 from atoll.model.plan import Plan
@@ -92,6 +93,8 @@ class Reconciler:
             changes = await apply_flows(self.controller, self._network, plan, dry_run, verify=verify)
             if not dry_run:
                 self.plan = plan
+                for line in await clear_leftovers(self.controller, self._network):
+                    self._note(line)
         return changes
 
     async def hold(self, plan: Plan, otherwise: Plan) -> None:

@@ -47,3 +47,14 @@ class SwitchFeatures:
 
     description: SwitchDescription
     tables: tuple[TableFeatures, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Leftovers:
+    """Groups and meters that a switch holds, by their numbers, ascending. Plans use neither."""
+
+    groups: tuple[int, ...] = ()
+    meters: tuple[int, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.groups or self.meters)

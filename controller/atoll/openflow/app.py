@@ -24,7 +24,15 @@ _HANDSHAKE, _CONFIG = _handler.HANDSHAKE_DISPATCHER, _handler.CONFIG_DISPATCHER
 _MAIN, _DEAD = _handler.MAIN_DISPATCHER, _handler.DEAD_DISPATCHER
 
 _MULTIPART = struct.Struct("!HH4x")  # what follows the header of a multipart reply: type, flags
-_OURS = {wire.DESCRIPTION, wire.FLOW, wire.AGGREGATE, wire.PORT_STATISTICS, wire.TABLE_FEATURES}
+_OURS = {
+    wire.DESCRIPTION,
+    wire.FLOW,
+    wire.AGGREGATE,
+    wire.PORT_STATISTICS,
+    wire.GROUPS,
+    wire.METERS,
+    wire.TABLE_FEATURES,
+}
 _VERSIONS = {1: "1.0", 2: "1.1", 3: "1.2", 4: "1.3", 5: "1.4", 6: "1.5"}
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from atoll.model.codec import from_json, to_json
 from atoll.model.errors import LabError
 from atoll.model.flow import FlowEntry, ForeignEntry
-from atoll.model.switch import Runtime, SwitchFeatures
+from atoll.model.switch import Leftovers, Runtime, SwitchFeatures
 from atoll.openflow import wire
 
 _LINE_LIMIT = 64 * 1024 * 1024  # bytes; the table of a full switch is one line
@@ -164,6 +164,14 @@ class Controller:
             answer = await self._request("features", dpid=dpid)
             self._features[dpid] = from_json(SwitchFeatures, answer["features"])
         return self._features[dpid]
+
+    async def leftovers(self, dpid: int) -> Leftovers:
+        """The groups and meters a switch holds. Raises LabError."""
+        return from_json(Leftovers, (await self._request("leftovers", dpid=dpid))["leftovers"])
+
+    async def clear(self, dpid: int, found: Leftovers) -> None:
+        """Delete groups and meters of a switch. Raises LabError naming the first that it does not let go."""
+        await self._request("clear", dpid=dpid, leftovers=to_json(found))
 
     async def counters(self, dpid: int, table: int = 0) -> dict[str, Any]:
         """Counters of ports and entries as docs/contracts.md has them. Raises LabError."""

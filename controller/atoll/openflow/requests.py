@@ -9,6 +9,7 @@ from typing import Any
 
 from atoll.model.codec import from_json, to_json
 from atoll.model.flow import FlowEntry, ForeignEntry
+from atoll.model.switch import Leftovers
 from atoll.openflow.lines import say
 from atoll.openflow.switch import Switch, SwitchError
 
@@ -78,6 +79,10 @@ class Requests:
                 return {"packets": switch.packets([from_json(FlowEntry, each) for each in request["entries"]], table)}
             case "count":
                 return {"count": switch.count(table)}
+            case "leftovers":
+                return {"leftovers": to_json(switch.leftovers())}
+            case "clear":
+                return {"barriers": switch.clear(from_json(Leftovers, request["leftovers"]))}
             case "features":
                 return {"features": to_json(switch.features())}
             case "counters":

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from atoll.model.flow import FlowEntry, ForeignEntry
-from atoll.model.switch import SwitchFeatures
+from atoll.model.switch import Leftovers, SwitchFeatures
 from atoll.openflow import features, wire
 from atoll.openflow.foreign import foreign
 from atoll.openflow.stats import entry_count, essences, ordered, records, understood
@@ -116,6 +116,24 @@ class Switch:
         deleted = self._batch(list(delete), lambda entry, xid: wire.delete(entry, table, xid))
         return deleted + self._batch(list(add), lambda entry, xid: wire.add(entry, table, xid))
 
+    def leftovers(self) -> Leftovers:
+        """The groups and meters it holds (7.3.5.9, 7.3.5.13); none where it knows neither. Raises SwitchError."""
+
+        def told(request: bytes, numbers: Callable[[bytes], tuple[int, ...]]) -> tuple[int, ...]:
+            try:
+                return numbers(self._multipart(request, "what it holds"))
+            except RefusedError:  # both are optional in OpenFlow 1.3 (5.6, 5.7)
+                return ()
+
+        groups = told(wire.multipart_request(wire.GROUPS, 0), wire.group_numbers)
+        return Leftovers(groups, told(wire.meter_request(0), wire.meter_numbers))
+
+    def clear(self, found: Leftovers) -> int:
+        """Delete groups, then meters, and wait for a barrier; the number of barriers. Raises SwitchError."""
+        groups = [(f"the end of group {number}", wire.delete_group, number) for number in found.groups]
+        meters = [(f"the end of meter {number}", wire.delete_meter, number) for number in found.meters]
+        return self._batch([*groups, *meters], lambda each, xid: each[1](each[2], xid), lambda each: each[0])
+
     def packets(self, entries: Iterable[FlowEntry], table: int) -> list[int | None]:
         """How many packets each entry has counted (7.3.5.2); None: the table does not hold it. Raises SwitchError."""
         body = self._multipart(wire.flow_request(table, 0), "its entries")
@@ -164,8 +182,13 @@ class Switch:
             if not reply.more:
                 return b"".join(parts)
 
-    def _batch(self, entries: Sequence[Any], pack: Callable[[Any, int], bytes]) -> int:
-        """Send flow-mods, a barrier after each window of them. Errors come before the barrier's reply (6.2)."""
+    def _batch(
+        self, entries: Sequence[Any], pack: Callable[[Any, int], bytes], told: Callable[[Any], str] | None = None
+    ) -> int:
+        """Send flow-mods, or what else is packed, a barrier after each window; ``told``: what errors call one.
+
+        Errors come before the barrier's reply (6.2).
+        """
         windows = [entries[at : at + _WINDOW] for at in range(0, len(entries), _WINDOW)] or [entries]
         errors: list[str] = []
         for window in windows:
@@ -174,7 +197,9 @@ class Switch:
             while (reply := self._next(replies)).error is not None:
                 if reply.xid == xids[-1]:
                     raise SwitchError(f"switch {self.dpid} refused a barrier: {reply.error}")
-                errors.append(f"switch {self.dpid} refused {_told(window[reply.xid - xids[0]])}: {reply.error}")
+                errors.append(
+                    f"switch {self.dpid} refused {(told or _told)(window[reply.xid - xids[0]])}: {reply.error}"
+                )
             if errors:
                 break
         if errors:

@@ -21,8 +21,9 @@ UDP = 17
 PORT_MAX = 0xFFFFFF00  # OFPP_MAX (7.2.1): reserved ports are above
 
 # Types of messages (7.1) and of multipart messages (7.3.5)
-PACKET_OUT, FLOW_MOD, MULTIPART_REQUEST, MULTIPART_REPLY, BARRIER_REQUEST = 13, 14, 18, 19, 20
-DESCRIPTION, FLOW, AGGREGATE, PORT_STATISTICS, TABLE_FEATURES = 0, 1, 2, 4, 12
+PACKET_OUT, FLOW_MOD, GROUP_MOD, METER_MOD = 13, 14, 15, 29
+MULTIPART_REQUEST, MULTIPART_REPLY, BARRIER_REQUEST = 18, 19, 20
+DESCRIPTION, FLOW, AGGREGATE, PORT_STATISTICS, GROUPS, METERS, TABLE_FEATURES = 0, 1, 2, 4, 7, 10, 12
 
 # Headers of the match fields that entries use (7.2.3.2: class 0x8000, field, has-mask, bytes), in the fields' order.
 IN_PORT, ETH_TYPE, VLAN_VID, IP_PROTO = 0x80000004, 0x80000A02, 0x80000C02, 0x80001401
@@ -36,10 +37,13 @@ APPLY_ACTIONS = 4
 _ANY = 0xFFFFFFFF  # OFPP_ANY, OFPG_ANY and OFP_NO_BUFFER alike
 _ALL_OF_A_PACKET = 0xFFE5  # OFPCML_MAX
 _ADD, _DELETE_STRICT = 0, 4  # commands of a flow-mod (7.3.4.2)
+_DELETE = 2  # of a group-mod (7.3.4.3) and of a meter-mod (7.3.4.5) alike
 
 _HEADER = struct.Struct("!BBHI")
 _FLOW_MOD = struct.Struct("!BBHIQQBBHHHIIIH2x")
 _PACKET_OUT = struct.Struct("!BBHIIIH6x")
+_GROUP_OR_METER_MOD = struct.Struct("!BBHIHHI")
+_GROUP, _METER = struct.Struct("!H2xI"), struct.Struct("!HHI")  # length and number of a description (7.3.5.9, 7.3.5.13)
 _MULTIPART = struct.Struct("!BBHIHH4x")
 _FLOW_REQUEST = struct.Struct("!B3xII4xQQ")
 _PLAIN = struct.Struct("!HHHHQ")  # priority, idle and hard time-out, flags, cookie
@@ -80,6 +84,41 @@ def digest(essences: Iterable[bytes]) -> str:
 def barrier(xid: int) -> bytes:
     """A barrier request (7.3.8): its reply says that all before it has been dealt with."""
     return _HEADER.pack(VERSION, BARRIER_REQUEST, _HEADER.size, xid)
+
+
+def delete_group(group: int, xid: int) -> bytes:
+    """The group-mod that deletes a group (7.3.4.3), and with it the entries that refer to it."""
+    return _GROUP_OR_METER_MOD.pack(VERSION, GROUP_MOD, _GROUP_OR_METER_MOD.size, xid, _DELETE, 0, group)
+
+
+def delete_meter(meter: int, xid: int) -> bytes:
+    """The meter-mod that deletes a meter (7.3.4.5), and with it the entries that refer to it."""
+    return _GROUP_OR_METER_MOD.pack(VERSION, METER_MOD, _GROUP_OR_METER_MOD.size, xid, _DELETE, 0, meter)
+
+
+def meter_request(xid: int) -> bytes:
+    """A request for the configuration of all meters (7.3.5.13)."""
+    return multipart_request(METERS, xid, struct.pack("!I4x", _ANY))
+
+
+def group_numbers(body: bytes) -> tuple[int, ...]:
+    """The numbers of the groups that a reply describes (7.3.5.9), ascending."""
+    return _numbers(_GROUP, body)
+
+
+def meter_numbers(body: bytes) -> tuple[int, ...]:
+    """The numbers of the meters that a reply describes (7.3.5.13), ascending."""
+    return _numbers(_METER, body)
+
+
+def _numbers(head: struct.Struct, body: bytes) -> tuple[int, ...]:
+    found: list[int] = []
+    offset = 0
+    while offset < len(body):
+        length, *_, number = head.unpack_from(body, offset)
+        found.append(number)
+        offset += length
+    return tuple(sorted(found))
 
 
 def packet_out(entry: FlowEntry, frame: bytes, xid: int) -> bytes:
