@@ -17,6 +17,7 @@ import pytest
 from atoll.model.codec import from_json
 from atoll.model.errors import LabError
 from atoll.model.flow import FlowEntry, ForeignEntry
+from atoll.model.switch import Leftovers
 from atoll.openflow.client import Controller
 
 # Says what the controller says, line by line, and checks that it is asked what it expects.
@@ -79,6 +80,17 @@ async def test_the_client_keeps_the_contract(recorded: list[dict[str, Any]], pla
             "entries": [{"cookie": first.cookie, "packets": 0, "bytes": 0}],
         }
         assert await controller.count(1) == 1
+        entries = [from_json(FlowEntry, entry) for entry in asked(recorded, 9)["entries"]]
+        assert await controller.packets(1, entries) == (0, None)
+        frames = [
+            (from_json(FlowEntry, each["entry"]), bytes.fromhex(each["frame"]))
+            for each in asked(recorded, 10)["frames"]
+        ]
+        sent, refused = await controller.send(1, frames)
+        assert sent is None
+        assert str(refused).startswith("OFPET_BAD_ACTION OFPBAC_MATCH_INCONSISTENT")
+        assert await controller.leftovers(1) == Leftovers()
+        await controller.clear(1, Leftovers((7,), ()))
         with pytest.raises(LabError, match="switch 77 is not connected"):
             await controller.read(77, "sw-x")
     finally:

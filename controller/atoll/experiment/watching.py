@@ -91,7 +91,7 @@ async def watching(
 ) -> AsyncGenerator[None]:
     """Watch on these machines, all ready, while the block lasts; those with an address answer what is for them."""
     silent = Sending(0, 1, until_answered=True)
-    configs = {name: _config(watch, address, (), silent) for name, address in machines.items()}
+    configs = {name: job_config(watch, address, (), silent) for name, address in machines.items()}
     async with _jobs(machine, watch, configs, "watch"):
         yield
 
@@ -104,12 +104,13 @@ async def sending(
     how: Sending,
 ) -> AsyncGenerator[None]:
     """Have hosts send probes, each from its address, and watch there, while the block lasts."""
-    configs = {name: _config(watch, address, probes, how) for name, (address, probes) in hosts.items()}
+    configs = {name: job_config(watch, address, probes, how) for name, (address, probes) in hosts.items()}
     async with _jobs(machine, watch, configs, "send"):
         yield
 
 
-def _config(watch: Watch, address: IPv4Address | None, probes: Collection[Sent], how: Sending) -> dict[str, Any]:
+def job_config(watch: Watch, address: IPv4Address | None, probes: Collection[Sent], how: Sending) -> dict[str, Any]:
+    """The configuration of a job (docs/contracts.md); ``address``: None where it only sees."""
     return {
         "session": watch.session,
         "address": None if address is None else str(address),

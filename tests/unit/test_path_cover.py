@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The paths that prove a plan, and how it is told how far probes came."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from atoll.control.cover import cover, limit_ns, of_one_sender
+from atoll.control.live_trace import LiveTrace, Station, live_trace_text
+from atoll.control.plan import make_plan
+from atoll.control.trace import HopKind, trace
+from atoll.control.walk import Matched
+from atoll.experiment.counting import how_far
+from atoll.model.experiment import Carried, Chain, Experiment, Protocol
+from atoll.model.load import load_experiment
+from atoll.model.network import Network
+
+Described = tuple[Network, Experiment]
+
+
+@pytest.fixture
+def demo(project: Path) -> Described:
+    """The demo."""
+    return load_experiment(project / "examples" / "geo.yaml")
+
+
+def branched(experiment: Experiment) -> Experiment:
+    """With a chain of its own for each protocol."""
+    hops = {Protocol.TCP: ("pep-w", "sat", "pep-i"), Protocol.UDP: ("sat", "tap-i"), Protocol.ICMP: ("tap-w", "sat")}
+    branches = tuple(Chain(str(kind), way, Carried(protocol=kind)) for kind, way in hops.items())
+    return replace(experiment, branches=branches)
+
+
+@pytest.mark.parametrize("name", ["congestion", "geo", "half-coded", "laboratory", "meo"])
+def test_every_entry_that_hosts_can_cause_is_used(project: Path, name: str) -> None:
+    """Guards, which drop what nobody sends, are all that is left; few paths do it."""
+    network, experiment = load_experiment(project / "examples" / f"{name}.yaml")
+    flows = make_plan(network, experiment).flows
+    paths = cover(network, experiment, flows)
+    used = frozenset[object]().union(*(path.entries for path in paths))
+    assert [entry for entry in flows if entry.actions and entry not in used] == []
+    assert len(paths) <= 2 * max(len(network.world_hosts), len(network.island_hosts)) + 2
+
+
+def test_chains_chosen_by_protocol_have_paths_of_that_protocol(demo: Described) -> None:
+    """And what has no protocol of its own is probed by one that has no name."""
+    network, experiment = demo
+    experiment = branched(experiment)
+    flows = make_plan(network, experiment).flows
+    paths = cover(network, experiment, flows)
+    assert {(path.protocol, path.chain) for path in paths} == {
+        (Protocol.TCP, "tcp"),
+        (Protocol.UDP, "udp"),
+        (Protocol.ICMP, "icmp"),
+        (None, "main"),
+    }
+    used = frozenset[object]().union(*(path.entries for path in paths))
+    assert [entry for entry in flows if entry.actions and entry not in used] == []
+
+
+def test_the_full_laboratory_is_covered_at_once(project: Path) -> None:
+    """One path a client; in less than a second, so that an apply does not wait for it."""
+    network, experiment = load_experiment(project / "examples" / "laboratory.yaml")
+    flows = make_plan(network, experiment).flows
+    began = time.process_time()
+    paths = cover(network, experiment, flows)
+    assert time.process_time() - began < 1.0
+    assert len(paths) == len(network.island_hosts) == 107
+
+
+def test_tcp_ends_at_a_stateful_box(demo: Described) -> None:
+    """What is behind it is begun anew there; other protocols pass."""
+    network, experiment = demo
+    boxes = tuple(replace(box, stateful=box.name == "pep-w") for box in network.boxes)
+    network, experiment = replace(network, boxes=boxes), branched(experiment)
+    paths = cover(network, experiment, make_plan(network, experiment).flows)
+    ends = {path.protocol: {each.end for each in paths if each.protocol is path.protocol} for path in paths}
+    assert ends[Protocol.TCP] == {"pep-w"}
+    assert "pep-w" not in ends[Protocol.UDP]
+    tcp = next(path for path in paths if path.protocol is Protocol.TCP)
+    assert of_one_sender(network, tcp.there, 17, tcp.island) == (tcp.there, tcp.island)
+
+
+def test_the_limit_holds_full_queues_and_delays_both_ways(demo: Described) -> None:
+    """Twice: 250 ms, 200 ms of a full queue at the slower rate, 100 ms in the delay box, 2 x 0.1 s of what nobody knows."""
+    assert limit_ns(*demo) == 2 * (250_000_000 + 200_000_000 + 100_000_000 + 200_000_000)
+
+
+def test_how_far_is_told_by_the_last_entry_that_counted(demo: Described) -> None:
+    """And by where it sent the frames."""
+    network, experiment = demo
+    flows = make_plan(network, experiment).flows
+    path = next(path for path in cover(network, experiment, flows) if path.world == "ws")
+    entries = [step.entry for step in path.there if isinstance(step, Matched) and step.entry is not None]
+    taps = {tap.name for tap in network.taps}
+    all_counted = dict.fromkeys(entries, 1)
+    assert how_far(path.there, all_counted, taps).endswith(f"sent on to {path.island}")
+    told = how_far(path.there, all_counted | {entries[2]: 0}, taps)
+    assert told == (
+        "last counted by 'ws -> sat: not delayed' at sw-c/1; sent on to sat; "
+        "'sat -> island: out of the chain' at sw-c/16 did not count it"
+    )
+    assert how_far(path.there, {}, taps) == (
+        "no entry counted it; 'ws -> sat: not delayed' at sw-w1/10 did not count it"
+    )
+
+
+def live(described: Described, *, counted: int, seen: int, rtts: tuple[int, ...]) -> LiveTrace:
+    """A live trace on which every station counted and saw as many."""
+    network, experiment = described
+    there = trace(network, experiment, make_plan(network, experiment).flows, "w1", "i1", Protocol.ICMP)
+    stations = tuple(
+        Station(hop, counted=counted) if hop.kind is HopKind.SWITCH else Station(hop, seen=seen, after_ns=1234567)
+        for hop in there.hops
+    )
+    return LiveTrace(there, 5, stations, "i1", rtts, 505_000_000)
+
+
+def test_a_live_trace_says_what_is_proven(demo: Described) -> None:
+    """With the round-trip time beside the configured one, and a word on other traffic."""
+    found = live(demo, counted=7, seen=5, rtts=(506_000_000, 507_000_000, 509_000_000))
+    text = live_trace_text(found)
+    assert found.proven
+    assert text.startswith("icmp from w1 to i1 takes chain main: proven, 3 of 5 probes answered after 507 ms ")
+    assert "(506 ms to 509 ms), by configuration 505 ms\n" in text
+    assert "saw 5 after 1.234 ms" in text
+    assert text.endswith("\n  entries that counted more than 5 carry other traffic, too")
+
+
+def test_a_way_without_answers_is_not_proven(demo: Described) -> None:
+    """Though everything on the way there has been passed."""
+    found = live(demo, counted=5, seen=5, rtts=())
+    assert found.lost == "on the way back: they came to i1, and no answer to w1"
+    assert "not proven; 5 probes were lost on the way back" in live_trace_text(found)
+
+
+def test_the_first_station_that_saw_nothing_is_where_they_were_lost(demo: Described) -> None:
+    """Counters that hardware does not tell in time say nothing either way."""
+    found = live(demo, counted=5, seen=5, rtts=(1,))
+    sat = next(at for at, station in enumerate(found.stations) if station.hop.name == "sat")
+    stations = list(found.stations)
+    stations[sat] = replace(stations[sat], seen=0)
+    lost = replace(found, stations=tuple(stations))
+    assert lost.lost == "after 'delay -> sat: class rtt-5 done' at sw-c/10: sat did not see them"
+    unknown = [replace(each, counted=None) if each.counted else each for each in found.stations]
+    assert replace(found, stations=tuple(unknown)).proven
