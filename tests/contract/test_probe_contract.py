@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is said to ``atoll-host probe`` and what it says: tests/data/contract/probe.jsonl, which Rust's tests read too."""
+"""What is said to ``atoll-host probe`` and what it says: tests/data/contract/probe.jsonl, read by Rust's tests too."""
 
 import json
 import socket

@@ -84,7 +84,7 @@ def test_tcp_ends_at_a_stateful_box(demo: Described) -> None:
 
 
 def test_the_limit_holds_full_queues_and_delays_both_ways(demo: Described) -> None:
-    """Twice: 250 ms, 200 ms of a full queue at the slower rate, 100 ms in the delay box, 2 x 0.1 s of what nobody knows."""
+    """Twice: 250 ms, 200 ms of a full queue at the slower rate, 100 ms in the delay box, 0.2 s for the unknown."""
     assert limit_ns(*demo) == 2 * (250_000_000 + 200_000_000 + 100_000_000 + 200_000_000)
 
 
