@@ -5,7 +5,7 @@
 .NOTPARALLEL:
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: help setup kernel demo demo-virtual test test-virtual test-ryu lint fmt bench bench-controller bench-link bench-virtual lock msrv clean
+.PHONY: help setup kernel demo demo-virtual test test-virtual test-swaps test-ryu lint fmt bench bench-controller bench-link bench-virtual lock msrv clean
 
 BIN := .venv/bin
 CARGO := tools/cargo
@@ -36,6 +36,9 @@ test: ## all tests but test-virtual's: Rust first, so that compiling disturbs no
 test-virtual: kernel ## the tests that stand on virtual time; `make test` leaves them out
 	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "virtual and not figures" $(PYTEST_ARGS)
 	@$(BIN)/python -m pytest -m "virtual and figures" $(PYTEST_ARGS)
+
+test-swaps: kernel ## a hundred chain swaps under traffic, real and virtual, and twenty deaths of the controller; `make test` has a dozen
+	@ATOLL_SWAPS=100 $(BIN)/python -m pytest -s tests/lab/test_swap_traffic.py tests/lab/test_virtual_swaps.py $(PYTEST_ARGS)
 
 test-ryu: setup ## the tests that have Ryu as the controller's runtime; `make test` has them where `tools/ryu` was run
 	@tools/ryu

@@ -38,6 +38,7 @@ DATA = Path(__file__).resolve().parents[1] / "data" / "swaps"
 ROUTED = ("r1", "r2", "r3")
 UDP_PORTS = {"to_island": 5301, "to_world": 5302}
 _RATES = {"to_island": 50_000_000, "to_world": 4_000_000}
+_SWAP_TAKES_S = 1.8
 _SNAP_BYTES = 70  # Ethernet, VLAN, IPv4 and UDP headers, stream, sequence number, send stamp
 _BUFFER_BYTES = 16 << 20
 _SOCKET_BYTES = 16 << 20
@@ -150,10 +151,7 @@ class Trial:
         except LabError as error:
             plan, outcome, why = old, "old", str(error)
         ended_ns = time.time_ns()
-        killed = ""
-        if killing is not None:
-            killed = await killing
-            await testbed.settled()
+        killed_ns = await killing if killing is not None else None
         exact = plan is not None and await self._holds(plan)
         return {
             "began_ns": began_ns,
@@ -161,7 +159,7 @@ class Trial:
             "outcome": outcome,
             "why": why,
             "exact": exact,
-            "killed": killed,
+            "killed_ns": killed_ns,
             "stages": stages,
             "beyond_drain_ns": ends.get("beyond_drain_ns"),
         }
@@ -170,13 +168,17 @@ class Trial:
         held = await read_tables(self._testbed.controller, self._testbed.network)
         return diff(plan.flows, (entry for entries in held.values() for entry in entries)) == ()
 
-    async def _kill_soon(self) -> str:
-        """SIGKILL the controller within the time that a swap takes; the stage told last."""
-        await asyncio.sleep(self._draw.uniform(0, 0.9))
-        entered = self._testbed.controller._process.pid
-        children = Path(f"/proc/{entered}/task/{entered}/children").read_text().split()
-        os.kill(int(children[0]) if children else entered, signal.SIGKILL)
-        return f"{time.time_ns()}"
+    async def _kill_soon(self) -> int:
+        """SIGKILL the controller within the time that a swap takes, and wait until all is well again; the instant."""
+        await asyncio.sleep(self._draw.uniform(0, _SWAP_TAKES_S))
+        killed = self._testbed.controller
+        entered = killed._process.pid
+        os.kill(int(Path(f"/proc/{entered}/task/{entered}/children").read_text().split()[0]), signal.SIGKILL)
+        killed_ns = time.time_ns()
+        while self._testbed.controller is killed:  # noqa: ASYNC110 - as a user would
+            await asyncio.sleep(0.02)
+        await self._testbed.settled()
+        return killed_ns
 
     async def _start_captures(self, network: Network) -> None:
         """At every port of a box, where packets come in; where they leave the link; at the taps and at both ends."""

@@ -134,7 +134,7 @@ def _passed(stations: dict[str, tuple[Seqs, Seqs]], boxes: list[str]) -> npt.NDA
     for name, (counted, _) in stations.items():
         right &= counted == (name in boxes)
     for one, then in pairwise(boxes):
-        right &= stations[one][1] < stations[then][1]
+        right &= stations[one][1] <= stations[then][1]  # in virtual time a box may take no time at all
     return right
 
 
@@ -157,4 +157,4 @@ def _under_way(facts: dict[str, Any], out: Path, port: int, far: str, sent_ns: S
     end = seen(out / f"{far}-eth0-in.pcap", port)
     left = sent_ns[end.seq]
     shifts = [v["swap"]["stages"]["shift"][0] for v in facts["versions"][1:] if v["swap"]["outcome"] == "new"]
-    return min((int(((left < shift) & (end.t_ns > shift)).sum()) for shift in shifts), default=0)
+    return min((int(((left < shift) & (end.t_ns > shift)).sum()) for shift in shifts), default=len(left))
