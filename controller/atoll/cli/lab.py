@@ -39,6 +39,7 @@ class Asked:
     backend: Backend
     runtime: Runtime | None
     listen: str | None
+    probe: bool
 
     @property
     def lab(self) -> Description:
@@ -46,7 +47,9 @@ class Asked:
         return Description(Path(self.network.file))
 
 
-def bring_up(path: Path, backend: Backend, runtime: Runtime | None, listen: str | None, *, as_json: bool) -> int:
+def bring_up(
+    path: Path, backend: Backend, runtime: Runtime | None, listen: str | None, *, probe: bool, as_json: bool
+) -> int:
     """`atoll up`; returns the exit code."""
     from atoll_emulation.machine import require_machine
 
@@ -55,7 +58,7 @@ def bring_up(path: Path, backend: Backend, runtime: Runtime | None, listen: str 
     if rack() is None:
         require_machine()
         require_backend(network, experiment, backend)
-    return asyncio.run(_up(Asked(path, network, experiment, backend, runtime, listen), as_json=as_json))
+    return asyncio.run(_up(Asked(path, network, experiment, backend, runtime, listen, probe), as_json=as_json))
 
 
 async def _up(asked: Asked, *, as_json: bool) -> int:
@@ -101,7 +104,9 @@ async def _up_and_apply(asked: Asked) -> dict[str, Any]:
         if asked.experiment is None:
             return result
         say({"type": "progress", "text": "apply"})
-        applied, _ = await _apply(keeper, Description(asked.path), backend=asked.backend)
+        applied, _ = await _apply(
+            keeper, Description(asked.path), backend=asked.backend, probe=str(asked.probe).lower()
+        )
         return result | {"changes": applied["changes"]}
 
 
@@ -145,7 +150,7 @@ async def _apply(
 
 
 def apply_experiment(
-    path: Path, backend: Backend, *, dry_run: bool, at_once: bool, connections: str, as_json: bool
+    path: Path, backend: Backend, *, dry_run: bool, at_once: bool, connections: str, probe: bool, as_json: bool
 ) -> None:
     """`atoll apply`."""
     from atoll.experiment.connections import Connections
@@ -155,6 +160,7 @@ def apply_experiment(
     if rack() is None:
         require_backend(network, experiment, backend)
     how = {"dry_run": str(dry_run).lower(), "at_once": str(at_once).lower(), "connections": connections}
+    how["probe"] = str(probe).lower()
     done, swap = asyncio.run(_apply_verb(Description(path), backend=backend, **how))
     changes = done["changes"]
     if as_json:

@@ -66,6 +66,9 @@ Listen = Annotated[
         metavar="[HOST:]PORT",
     ),
 ]
+NoProbe = Annotated[
+    bool, typer.Option("--no-probe", help="read tables back, but do not prove by probe packets that they work")
+]
 Seed = Annotated[int | None, whole("--seed", "instead of the experiment's seed", 0, 2**63 - 1)]
 Settings = Annotated[
     list[str] | None,
@@ -149,12 +152,14 @@ def trace(
         bool, typer.Option("--live", help="prove it on the lab that is up, by probe packets; traffic may go on")
     ] = False,
     probes: Annotated[int | None, whole("--probes", "of --live: how many, ten a second [default: 5]", 1, 1000)] = None,
+    inventory: Rack = None,
     json: Json = False,
 ) -> None:
     """Show the way of a packet: switches with their flow entries, boxes, taps, delays."""
-    from atoll.cli.load import refuse
+    from atoll.cli.load import mean_rack, refuse
     from atoll.cli.trace import print_live_trace, print_trace
 
+    mean_rack(inventory)
     refuse(probes is not None and not live, "--probes belongs to --live")
     if live:
         raise typer.Exit(print_live_trace(experiment, src, dst, protocol, probes or 5, as_json=json))
@@ -169,6 +174,7 @@ def up(
     backend: Boxes = None,
     runtime: Speaker = None,
     listen: Listen = None,
+    no_probe: NoProbe = False,
     json: Json = False,
 ) -> None:
     """Bring the lab up and leave it up; an experiment is applied to it as well."""
@@ -178,7 +184,7 @@ def up(
     boxes = place_backend(on, backend)
     choose_rack(on, inventory)
     refuse(on == VIRTUAL, "up --on virtual: a virtual lab lives for one run: `atoll run EXPERIMENT --on virtual`")
-    raise typer.Exit(bring_up(file, boxes, runtime, listen, as_json=json))
+    raise typer.Exit(bring_up(file, boxes, runtime, listen, probe=not no_probe, as_json=json))
 
 
 @app.command(epilog="Example: atoll apply examples/meo.yaml --dry-run")
@@ -198,6 +204,7 @@ def apply(
             metavar="reset|wait[:LIMIT]",
         ),
     ] = "reset",
+    no_probe: NoProbe = False,
     inventory: Rack = None,
     backend: Boxes = None,
     json: Json = False,
@@ -208,7 +215,15 @@ def apply(
 
     mean_rack(inventory)
     boxes = place_backend(MININET, backend)
-    apply_experiment(experiment, boxes, dry_run=dry_run, at_once=at_once, connections=connections, as_json=json)
+    apply_experiment(
+        experiment,
+        boxes,
+        dry_run=dry_run,
+        at_once=at_once,
+        connections=connections,
+        probe=not no_probe,
+        as_json=json,
+    )
 
 
 @app.command(epilog="Example: atoll run examples/geo.yaml --on virtual --duration '600 s'")

@@ -61,6 +61,7 @@ class Applying(Describing):
     connections: str = Field(
         default="reset", description="Those that break, in PEPs say: `reset`, `wait` or `wait:LIMIT`."
     )
+    probe: bool = Field(default=True, description="Prove it on the data plane, or undo it.")
 
 
 class Changing(Asked):
@@ -70,6 +71,7 @@ class Changing(Asked):
     connections: str = Field(
         default="reset", description="Those that break, in PEPs say: `reset`, `wait` or `wait:LIMIT`."
     )
+    probe: bool = Field(default=True, description="Prove it on the data plane, or undo it.")
 
 
 class Running(Describing):

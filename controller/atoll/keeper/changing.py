@@ -110,7 +110,7 @@ async def post_diff(keeper: Keeper, request: web.Request) -> web.StreamResponse:
 async def post_apply(keeper: Keeper, request: web.Request) -> web.StreamResponse:
     """Apply an experiment."""
     asked = parameters(request, Applying)
-    how = How(asked.dry_run, asked.at_once, Connections.parse(asked.connections))
+    how = How(asked.dry_run, asked.at_once, Connections.parse(asked.connections), asked.probe)
     return await _apply(keeper, request, await _reading(keeper, request, asked), how)
 
 
@@ -253,7 +253,7 @@ def _begin_apply(keeper: Keeper, described: Described, work: Work, listen: Emit)
 
 def _changing(request: web.Request) -> How:
     asked = parameters(request, Changing)
-    return How(asked.dry_run, at_once=False, connections=Connections.parse(asked.connections))
+    return How(asked.dry_run, at_once=False, connections=Connections.parse(asked.connections), probes=asked.probe)
 
 
 def _require_local(request: web.Request, name: str, given: str | None) -> None:

@@ -39,6 +39,7 @@ class How:
     dry_run: bool
     at_once: bool
     connections: Connections
+    probes: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +147,7 @@ class Keeper:
             described.backend,
             dry_run=dry_run,
             at_once=how.at_once,
+            probes=how.probes,
             connections=how.connections,
             tell=tell,
         )
