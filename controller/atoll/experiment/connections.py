@@ -7,7 +7,7 @@ They are found and ended by `ss` (iproute2) where the box is. A kernel that cann
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,15 +74,7 @@ class BoxConnections:
             counts = {box: await self._count(box) for box in left}
             left = [box for box, count in counts.items() if count]
             if left and time.monotonic() >= deadline:
-                self._tell(
-                    {
-                        "type": "swap",
-                        "t_ns": time.time_ns(),
-                        "state": "connections",
-                        "how": "limit",
-                        "boxes": {box: counts[box] for box in left},
-                    }
-                )
+                self._say("limit", {box: counts[box] for box in left})
                 return
             if left:
                 await asyncio.sleep(_LOOK_EVERY_S)
@@ -91,41 +83,19 @@ class BoxConnections:
         """End the connections that the boxes hold; what was done is told. Raises LabError."""
         for box in boxes:
             if box in self._external:
-                self._tell(
-                    {
-                        "type": "swap",
-                        "t_ns": time.time_ns(),
-                        "state": "connections",
-                        "how": "time-out",
-                        "boxes": {box: None},
-                    }
-                )
+                self._say("time-out", {box: None})
                 continue
             held = await self._count(box)
             if not held:
                 continue
             await self._run(box, "ss", "-Ktn", *self._filter)
-            if await self._count(box):
+            refused = await self._count(box)
+            if refused:
                 await self._restart(box)
-                self._tell(
-                    {
-                        "type": "swap",
-                        "t_ns": time.time_ns(),
-                        "state": "connections",
-                        "how": "restart",
-                        "boxes": {box: held},
-                    }
-                )
-            else:
-                self._tell(
-                    {
-                        "type": "swap",
-                        "t_ns": time.time_ns(),
-                        "state": "connections",
-                        "how": "reset",
-                        "boxes": {box: held},
-                    }
-                )
+            self._say("restart" if refused else "reset", {box: held})
+
+    def _say(self, how: str, boxes: Mapping[str, int | None]) -> None:
+        self._tell({"type": "swap", "t_ns": time.time_ns(), "state": "connections", "how": how, "boxes": boxes})
 
     async def _count(self, box: str) -> int:
         answer = await self._run(box, "sh", "-c", _COUNT, "count", *self._filter)
