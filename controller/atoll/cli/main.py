@@ -13,6 +13,7 @@ import typer
 from atoll.cli.hosts import hosts
 from atoll.cli.kernel import kernel
 from atoll.cli.link import link
+from atoll.cli.metrics import metrics
 from atoll.cli.options import PlainArguments, whole
 from atoll.cli.switches import switches
 from atoll.cli.traces import traces
@@ -31,6 +32,7 @@ app = typer.Typer(
 
 app.add_typer(traces, name="traces")
 app.add_typer(link, name="link")
+app.add_typer(metrics, name="metrics")
 app.add_typer(kernel, name="kernel")
 app.add_typer(hosts, name="hosts")
 app.add_typer(switches, name="switches")

@@ -19,6 +19,7 @@ from atoll.experiment.calibrate import brief
 from atoll.experiment.calibration import Row, State
 from atoll.experiment.checks import Measured, base_rtt, judge_paths, measure_paths, terrestrial
 from atoll.experiment.finish import compress_and_analyse
+from atoll.experiment.metering import VIRTUAL
 from atoll.experiment.recording import Recording, describe_lab
 from atoll.experiment.scheduled import carry_out
 from atoll.experiment.testbed import Testbed, while_up, with_start
@@ -28,6 +29,7 @@ from atoll.model.experiment import Experiment
 from atoll.model.network import HostRole
 from atoll.model.plan import Backend, JobSpec, Phase, Plan
 from atoll.rundir import RunDir
+from atoll_dashboards.feeding import feeding
 from atoll_hosts.agent import Job
 
 Progress = Callable[[dict[str, Any]], None]
@@ -75,8 +77,15 @@ class Run:
         Raises RunError, LabError, PlanError after recording what went wrong; cancellation likewise.
         Whatever happens, jobs are stopped, settings restored and captures kept.
         """
-        outcome = "completed"
         self._dir.update_manifest(describe_lab(self._testbed, started_ns))
+        if self._dir.manifest().get("place") == VIRTUAL:  # nothing outside can be reached from there
+            await self._measure(started_ns)
+            return
+        async with feeding(self._dir.path, self._note):
+            await self._measure(started_ns)
+
+    async def _measure(self, started_ns: int) -> None:
+        outcome = "completed"
         self._testbed.on_box_line = self._recording.box_line
         self._dir.on_event = self._recording.metering.event
         to_log, self._testbed.on_note = self._testbed.on_note, self._note

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from atoll.model.errors import RunDirError
 from atoll.model.metrics import Point
 from atoll.rundir.files import Appender
 
@@ -13,6 +14,7 @@ SPOOL = "metrics.lp.zst"
 """What it is called in a run directory."""
 
 _FRAME_S = 1.0
+_READ_BYTES = 1 << 20
 
 
 class MetricsSpool:
@@ -59,6 +61,51 @@ class MetricsSpool:
             self.flush()
         finally:
             self._file.close()
+
+
+class SpoolTail:
+    """Reads a spool frame by frame, also while it grows: a frame that is not whole yet is read when it is."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises RunDirError when there is no spool."""
+        import zstandard
+
+        try:
+            self._file = path.open("rb")
+        except OSError as error:
+            raise RunDirError(f"{path}: no metrics of a run: {error.strerror}") from None
+        self._path = path
+        self._decompressor = zstandard.ZstdDecompressor()
+        self._at = 0
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def frames(self) -> Iterator[bytes]:
+        """The frames that are whole by now and were not read before: some lines each. Raises RunDirError (damaged)."""
+        import zstandard
+
+        size = _READ_BYTES
+        while True:
+            self._file.seek(self._at)
+            rest = self._file.read(size)
+            read = len(rest)
+            while rest:
+                frame = self._decompressor.decompressobj()
+                try:
+                    lines = frame.decompress(rest)
+                except zstandard.ZstdError as error:
+                    raise RunDirError(f"{self._path}: damaged at byte {self._at}: {error}") from None
+                if not frame.eof:
+                    break
+                self._at += len(rest) - len(frame.unused_data)
+                rest = frame.unused_data
+                yield lines
+            if read < size:
+                return
+            if len(rest) == read:  # a frame longer than what was read
+                size *= 2
 
 
 def read_spool(path: Path) -> Iterator[str]:

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``atoll metrics load|check|names``: a run's metrics and the database they go into (docs/metrics.md)."""
+
+import json as json_text
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from atoll.cli.options import PlainArguments
+from atoll.model.errors import UsageError
+
+if TYPE_CHECKING:  # the database's client is loaded when it is asked
+    from atoll_dashboards.influx_settings import InfluxSettings
+
+metrics = typer.Typer(
+    help="Runs' metrics, and the InfluxDB they go into.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Json = Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")]
+
+
+@metrics.command(cls=PlainArguments, epilog="Example: atoll metrics load runs/geo/*")
+def load(
+    runs: Annotated[list[Path], typer.Argument(help="run directories", metavar="RUN...")],
+    times: Annotated[
+        str | None,
+        typer.Option(
+            help="where points lie: recorded (when the run was made), or aligned (its measurement begins at "
+            "2026-01-01 00:00 UTC, to compare runs) [default: recorded; aligned for runs in virtual time]",
+            metavar="recorded|aligned",
+            show_default=False,
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Write all points of runs into the database; what is there already stays as it is."""
+    from atoll.rundir import RunDir
+    from atoll_dashboards.influx import Database
+    from atoll_dashboards.loading import Times, load_run, usual_times
+
+    if times is not None and times not in tuple(Times):
+        raise UsageError(f"--times {times}: there are {', '.join(Times)}")
+    settings = _settings()
+    directories = [RunDir.open(path) for path in runs]
+    told: list[dict[str, object]] = []
+    with Database(settings) as database:
+        for run_dir in directories:
+            how = Times(times) if times else usual_times(run_dir)
+            tally = load_run(run_dir, database, how, lambda line: print(line["message"], file=sys.stderr))
+            told.append(
+                {"run_dir": str(run_dir.path), "points": tally.delivered, "unfit": tally.unfit, "times": str(how)}
+            )
+            if not json:
+                print(f"{run_dir.path}: {tally.delivered} points, {how}, in {settings}")
+    if json:
+        print(json_text.dumps({"loaded": told}))
+    if any(each["unfit"] for each in told):
+        raise typer.Exit(1)
+
+
+@metrics.command(epilog="Example: atoll metrics check")
+def check(json: Json = False) -> None:
+    """Say whether the database takes points; nothing is written."""
+    from atoll_dashboards.influx import Database
+
+    settings = _settings()
+    with Database(settings) as database:
+        database.check()
+    if json:
+        print(json_text.dumps({"url": settings.url, "org": settings.org, "bucket": settings.bucket}))
+    else:
+        print(f"{settings}: takes points")
+
+
+@metrics.command(epilog="Example: atoll metrics names")
+def names() -> None:
+    """Print what is measured: measurements, tags, fields, units, as Markdown."""
+    from atoll.model.measurements import markdown
+
+    print(markdown(), end="")
+
+
+def _settings() -> "InfluxSettings":
+    """The user's database. Raises UsageError when there is none."""
+    import os
+
+    from atoll_dashboards.influx_settings import influx_settings, settings_file
+
+    settings = influx_settings()
+    if settings is None:
+        file = settings_file(os.environ)
+        raise UsageError(f"no database is set: {file} or ATOLL_INFLUX_URL, _TOKEN, _ORG and _BUCKET (docs/metrics.md)")
+    return settings

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""InfluxDB, 1.8 or 2: lines go in, and it is said plainly why not. The only module that loads influxdb_client.
+
+DatabaseError
+├── AwayError     nobody there, or nothing to be done about it at the moment: trying again may help
+├── RefusedError  it does not take anything from us as we are set up (token, bucket, organisation)
+└── UnfitError    it took some of these lines, or none; the others may be fit
+"""
+
+import contextlib
+import json
+from types import TracebackType
+from typing import Any, Self, cast
+
+from atoll.model.errors import AtollError
+from atoll_dashboards.influx_settings import InfluxSettings
+
+_CONNECT_S = 3
+_ANSWER_S = 30  # a database that is compacting
+
+
+class DatabaseError(AtollError):
+    """The lines are not, or not all, in the database."""
+
+
+class AwayError(DatabaseError):
+    """It cannot take lines now."""
+
+
+class RefusedError(DatabaseError):
+    """It refuses us."""
+
+
+class UnfitError(DatabaseError):
+    """It refuses the lines. ``partly``: it has taken those that are fit."""
+
+    def __init__(self, message: str, *, partly: bool) -> None:
+        super().__init__(message)
+        self.partly = partly
+
+
+class Database:
+    """A connection to the database that settings name; use it as a context manager."""
+
+    def __init__(self, settings: InfluxSettings) -> None:
+        from influxdb_client.client.influxdb_client import InfluxDBClient
+        from influxdb_client.client.write_api import SYNCHRONOUS
+
+        self._settings = settings
+        timeout = (_CONNECT_S * 1000, _ANSWER_S * 1000)
+        # Its types are less than its documentation promises: a pair of time-outs, errors with a status.
+        self._client: Any = cast("Any", InfluxDBClient)(
+            settings.url, settings.token, timeout=timeout, org=settings.org, retries=False
+        )
+        self._write = self._client.write_api(write_options=SYNCHRONOUS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._client.close()
+
+    def check(self) -> None:
+        """Raise AwayError or RefusedError unless it would take lines from us."""
+        self.write(b"")
+
+    def write(self, lines: bytes) -> None:
+        """Write whole lines with stamps in nanoseconds; all are kept on return. Raises DatabaseError.
+
+        What is there already stays one: a point is its series and its instant.
+        """
+        from influxdb_client.rest import ApiException
+        from urllib3.exceptions import HTTPError
+
+        try:
+            self._write.write(self._settings.bucket, record=lines or b"\n")
+        except ApiException as error:
+            answer = cast("Any", error)
+            raise self._failure(int(answer.status or 0), _said(answer.body or answer.reason)) from None
+        except (HTTPError, OSError) as error:
+            raise AwayError(f"no answer from {self._settings.url}: {_reason(error)}") from None
+
+    def _failure(self, status: int, said: str) -> DatabaseError:
+        at = self._settings.url
+        match status:
+            case 401 | 403:
+                return RefusedError(f"{at} does not accept the token (InfluxDB 1.8: 'user:password'): {said}")
+            case 404:
+                return RefusedError(
+                    f"{at} has no such place for {self._settings.bucket!r} of {self._settings.org!r}: {said}"
+                )
+            case 500 if "retention policy not found" in said:
+                return RefusedError(f"{at} has no such place for {self._settings.bucket!r}: {said}")
+            case 400 | 413 | 422:
+                # 1.8 keeps the lines that it could parse; 2 keeps none if one cannot be parsed, else those that fit.
+                return UnfitError(
+                    f"{at} does not take all lines: {said}", partly=said.startswith(("partial", "failure"))
+                )
+            case _:
+                return AwayError(f"{at} answers {status}: {said}")
+
+
+def _said(body: Any) -> str:
+    """The message in an answer, on one line."""
+    text = body.decode(errors="replace") if isinstance(body, bytes) else str(body)
+    with contextlib.suppress(ValueError, AttributeError):
+        answer = json.loads(text)
+        text = str(answer.get("message") or answer.get("error") or text)
+    return " ".join(text.split())[:300]
+
+
+def _reason(error: BaseException) -> str:
+    """What stands at the bottom of urllib3's errors, without addresses of objects."""
+    text = " ".join(str(getattr(error, "reason", None) or error).split())
+    return text.rpartition("): ")[2] or type(error).__name__

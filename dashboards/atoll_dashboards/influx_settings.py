@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where metrics go: the user's own file and environment, never the run directory.
+
+The file is ``influx.toml`` below ``~/.config/atoll`` (``XDG_CONFIG_HOME``), or the one that ``ATOLL_INFLUX`` names:
+
+    url = "http://db.example:8086"
+    token = "..."        # InfluxDB 1.8: "user:password"
+    org = "laboratory"   # InfluxDB 1.8 has none
+    bucket = "atoll"     # InfluxDB 1.8: "database" or "database/retention-policy"
+
+``ATOLL_INFLUX_URL``, ``_TOKEN``, ``_ORG`` and ``_BUCKET`` stand in place of what the file says.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from atoll.model.errors import UsageError
+
+FILE_VARIABLE = "ATOLL_INFLUX"
+
+
+@dataclass(frozen=True, slots=True)
+class InfluxSettings:
+    """A database, and what opens it."""
+
+    url: str
+    token: str = field(default="", repr=False)
+    org: str = "-"
+    bucket: str = "atoll"
+
+    def __str__(self) -> str:
+        return f"bucket {self.bucket!r} of {self.url}"
+
+
+def influx_settings(environment: Mapping[str, str] | None = None) -> InfluxSettings | None:
+    """The user's settings, or None if there are none. Raises UsageError when they cannot be used."""
+    environment = os.environ if environment is None else environment
+    file = settings_file(environment)
+    found = _read(file, named=FILE_VARIABLE in environment)
+    known = [each.name for each in fields(InfluxSettings)]
+    if unknown := sorted(set(found) - set(known)):
+        raise UsageError(f"{file}: unknown key {unknown[0]!r}; known are {', '.join(known)}")
+    for key in known:
+        if not isinstance(found.get(key, ""), str):
+            raise UsageError(f"{file}: {key}: a text in quotes is wanted")
+        if text := environment.get(f"{FILE_VARIABLE}_{key.upper()}"):
+            found[key] = text
+    if not found:
+        return None
+    address = urlsplit(str(found.get("url", "")))
+    if address.scheme not in ("http", "https") or not address.hostname:
+        where = f"{file} or {FILE_VARIABLE}_URL"
+        raise UsageError(
+            f"{where}: the database's URL is wanted, such as http://127.0.0.1:8086; it says {found.get('url')!r}"
+        )
+    return InfluxSettings(**found)
+
+
+def settings_file(environment: Mapping[str, str]) -> Path:
+    """The file that is read."""
+    if named := environment.get(FILE_VARIABLE):
+        return Path(named)
+    home = environment.get("XDG_CONFIG_HOME") or Path(environment.get("HOME") or Path.home()) / ".config"
+    return Path(home) / "atoll" / "influx.toml"
+
+
+def _read(file: Path, *, named: bool) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if named:
+            raise UsageError(f"{FILE_VARIABLE}: there is no file {file}") from None
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"{file}: cannot be read: {error}") from None

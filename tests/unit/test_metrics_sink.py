@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sink between spool and database, without a database: order, outages, unfit lines, the end; real ones in tests/lab."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from atoll.model.errors import RunDirError, UsageError
+from atoll.model.metrics import Point
+from atoll.rundir import MetricsSpool, RunDir
+from atoll.rundir.spool import SPOOL, SpoolTail
+from atoll_dashboards.influx import AwayError, RefusedError, UnfitError
+from atoll_dashboards.influx_settings import InfluxSettings, influx_settings
+from atoll_dashboards.loading import ALIGNED_NS, Times, load_run, shift_ns, shifted
+from atoll_dashboards.sink import Sink, Tally, batches, write_fit
+
+
+class Counting:
+    """Takes lines as a database does, but for those called bad, and keeps them in order."""
+
+    def __init__(self, *, away: int = 0, partly: bool = False) -> None:
+        self.lines: list[bytes] = []
+        self.away = away
+        self._partly = partly
+
+    def write(self, lines: bytes) -> None:
+        """As Database.write."""
+        if self.away:
+            self.away -= 1
+            raise AwayError("nobody there")
+        found = lines.splitlines()
+        fit = [line for line in found if not line.startswith(b"bad")]
+        if len(fit) == len(found) or self._partly:
+            self.lines += fit
+        if len(fit) < len(found):
+            raise UnfitError("bad lines", partly=self._partly)
+
+
+def spool(path: Path, frames: int, points: int = 3) -> MetricsSpool:
+    """A spool of that many frames, still open."""
+    writer = MetricsSpool(path, lambda: 0.0)
+    for frame in range(frames):
+        writer.write(Point("a", {}, {"n": frame * points + number}, number) for number in range(points))
+        writer.flush()
+    return writer
+
+
+def numbered(lines: list[bytes]) -> list[int]:
+    return [int(line.split(b"=")[1].split(b"i")[0]) for line in lines]
+
+
+def test_a_tail_reads_what_is_whole_and_then_the_rest(tmp_path: Path) -> None:
+    """A frame that is half written is read when it is there."""
+    spool(tmp_path / SPOOL, 3).close()
+    whole = (tmp_path / SPOOL).read_bytes()
+    part = tmp_path / "part"
+    part.write_bytes(whole[:-5])
+    tail = SpoolTail(part)
+    assert b"".join(tail.frames()).count(b"\n") == 6
+    assert not list(tail.frames())
+    part.write_bytes(whole)
+    assert b"".join(tail.frames()).count(b"\n") == 3
+
+
+def test_a_frame_longer_than_what_is_read_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is read with more."""
+    monkeypatch.setattr("atoll.rundir.spool._READ_BYTES", 16)
+    spool(tmp_path / SPOOL, 5, points=100).close()
+    assert numbered(b"".join(SpoolTail(tmp_path / SPOOL).frames()).splitlines()) == list(range(500))
+
+
+def test_a_damaged_spool_is_named(tmp_path: Path) -> None:
+    """So is one that is not there."""
+    (tmp_path / SPOOL).write_bytes(b"no zstd at all, but long enough to be a header")
+    with pytest.raises(RunDirError, match="damaged at byte 0"):
+        list(SpoolTail(tmp_path / SPOOL).frames())
+    with pytest.raises(RunDirError, match="no metrics of a run"):
+        SpoolTail(tmp_path / "none")
+
+
+def test_batches_hold_whole_lines_in_order() -> None:
+    """None is longer than the limit but one with a single line that is."""
+    frames = [b"aaaa 1\nb 2\n", b"c 3\n", b"d" * 50 + b" 4\ne 5\n"]
+    found = list(batches(frames, 12))
+    assert b"".join(found) == b"".join(frames)
+    assert all(piece.endswith(b"\n") for piece in found)
+    assert all(len(piece) <= 12 or piece.count(b"\n") == 1 for piece in found)
+
+
+@pytest.mark.parametrize("partly", [False, True])
+@pytest.mark.parametrize("where", [0, 4, 8])
+def test_one_unfit_line_costs_no_other(where: int, partly: bool) -> None:
+    """Whether the database keeps the fit ones of a batch or none."""
+    lines = [b"n=%di 1" % number for number in range(9)]
+    lines[where] = b"bad"
+    database, tally, told = Counting(partly=partly), Tally(), []
+    write_fit(database, b"".join(line + b"\n" for line in lines), tally, told.append)
+    assert numbered(database.lines) == [number for number in range(9) if number != where]
+    assert (tally.delivered, tally.unfit, len(told)) == (8, 1, 1)
+
+
+def test_an_outage_is_told_once_and_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was spooled meanwhile follows in order."""
+    monkeypatch.setattr("atoll_dashboards.sink._FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr("atoll_dashboards.sink._LOOK_S", 0.01)
+    spool(tmp_path / SPOOL, 4).close()
+    database, ended, told = Counting(away=3), threading.Event(), []
+    sink = Sink(SpoolTail(tmp_path / SPOOL), database, ended, told.append)
+    carrying = threading.Thread(target=sink.carry)
+    carrying.start()
+    while not database.lines:
+        pass
+    ended.set()
+    carrying.join(10)
+    assert numbered(database.lines) == list(range(12))
+    assert [line["type"] for line in told] == ["problem", "recovered"]
+    assert (sink.tally.delivered, sink.tally.left) == (12, 0)
+
+
+def test_at_the_end_a_database_that_is_away_is_not_waited_for(tmp_path: Path) -> None:
+    """What it lacks is counted; a later load brings it."""
+    run_dir = RunDir.create(tmp_path, "geo", 0)
+    spool(run_dir.path / SPOOL, 2).close()
+    ended = threading.Event()
+    ended.set()
+    sink = Sink(SpoolTail(run_dir.path / SPOOL), Counting(away=1000), ended, lambda _: None)
+    sink.carry()
+    assert (sink.tally.delivered, sink.tally.left) == (0, 6)
+    database = Counting()
+    assert load_run(run_dir, database).delivered == 6
+    assert numbered(database.lines) == list(range(6))
+
+
+def test_a_load_that_is_refused_says_so(tmp_path: Path) -> None:
+    """There is no waiting: somebody sits there."""
+    run_dir = RunDir.create(tmp_path, "geo", 0)
+    spool(run_dir.path / SPOOL, 1).close()
+
+    class Closed:
+        def write(self, lines: bytes) -> None:
+            raise RefusedError("the token")
+
+    with pytest.raises(RefusedError, match="the token"):
+        load_run(run_dir, Closed())
+
+
+def test_runs_lie_side_by_side_from_the_begin_of_their_measurements(tmp_path: Path) -> None:
+    """A run in virtual time as recorded lies where it was made by the wall clock."""
+    run_dir = RunDir.create(tmp_path, "geo", 0)
+    with pytest.raises(RunDirError, match="cannot be aligned"):
+        shift_ns(run_dir, Times.ALIGNED)
+    run_dir.event("window", 9, start_ns=5_000, end_ns=6_000)
+    assert shift_ns(run_dir, Times.ALIGNED) + 5_000 == ALIGNED_NS
+    assert shift_ns(run_dir, Times.RECORDED) == 0
+    run_dir.update_manifest({"virtual": {"clock": {"start_ns": 1_000}}})
+    with pytest.raises(RunDirError, match="when it was made"):
+        shift_ns(run_dir, Times.RECORDED)
+    run_dir.update_manifest({"host": {"started_ns": 71_000}})
+    assert shift_ns(run_dir, Times.RECORDED) == 70_000
+
+
+def test_only_stamps_are_moved() -> None:
+    """Whatever spaces and figures a line has before."""
+    lines = b'event,kind=note text="a 5 b, c=6" 10\nlink,box=a\\ b n=1i -4\n'
+    assert shifted(lines, 5) == b'event,kind=note text="a 5 b, c=6" 15\nlink,box=a\\ b n=1i 1\n'
+    assert shifted(lines, 0) == lines
+
+
+def test_the_database_is_the_user_s(tmp_path: Path) -> None:
+    """From a file, from the environment, the environment before the file; without either there is none."""
+    environment = {"HOME": str(tmp_path)}
+    assert influx_settings(environment) is None
+    file = tmp_path / ".config/atoll/influx.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text('url = "http://db:8086"\ntoken = "secret"\norg = "lab"\n')
+    assert influx_settings(environment) == InfluxSettings("http://db:8086", "secret", "lab", "atoll")
+    assert "secret" not in f"{influx_settings(environment)!r} {influx_settings(environment)}"
+    assert influx_settings({**environment, "ATOLL_INFLUX_BUCKET": "b"}) == InfluxSettings(
+        "http://db:8086", "secret", "lab", "b"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('url = "db:8086"', "URL is wanted"),
+        ('token = "x"', "URL is wanted"),
+        ('url = "http://db"\npassword = "x"', "unknown key 'password'"),
+        ('url = "http://db"\norg = 5', "org: a text in quotes"),
+        ("url = ", "cannot be read"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_named_with_their_file(tmp_path: Path, text: str, message: str) -> None:
+    """In one line."""
+    file = tmp_path / "influx.toml"
+    file.write_text(text)
+    with pytest.raises(UsageError, match=message) as caught:
+        influx_settings({"ATOLL_INFLUX": str(file)})
+    assert str(file) in str(caught.value)
+    with pytest.raises(UsageError, match="there is no file"):
+        influx_settings({"ATOLL_INFLUX": str(tmp_path / "none")})
