@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sink between spool and database, without a database: order, outages, unfit lines, the end; real ones in tests/lab."""
+"""The sink between spool and database, without a database: order, outages, unfit lines, the end of a run."""
 
 import threading
 from pathlib import Path
