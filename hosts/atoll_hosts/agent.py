@@ -53,6 +53,7 @@ class Agent:
         self._closing = False
         self._heard_s = time.monotonic()
         self._why: str | None = None  # ended by us, because
+        self._machine: str | None = None  # whose errors name it: an agent in a lab of namespaces serves many
         self._hello: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
 
     @classmethod
@@ -83,6 +84,7 @@ class Agent:
         another version of the protocol. Raises LabError.
         """
         agent = cls(f"{name}'s agent")
+        agent._machine = name
         await agent._open(open_stream, f"{name}: its atoll-host", remedy)
         agent._tasks.append(asyncio.create_task(agent._beat(silence_s)))
         return agent
@@ -258,7 +260,12 @@ class Agent:
         if message["ok"]:
             answer.set_result(message)
         else:
-            answer.set_exception(LabError(message["error"]))
+            answer.set_exception(LabError(self._named(message["error"])))
+
+    def _named(self, error: str) -> str:
+        if self._machine is None or error.startswith(f"{self._machine}: "):
+            return error
+        return f"{self._machine}: {error}"
 
     def _end(self, reason: str) -> None:
         if not self.closed.done():

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from atoll.model.inventory import slots
 from atoll.model.network import Network
-from tests.lab.sandbox import Sandbox
+from tests.lab.sandbox import ATOLL, Sandbox
 
 CONTROLLER = "10.99.0.1"
 SWITCHES = "10.99.0.2"
@@ -102,6 +102,12 @@ class Rack:
 
     # What a test does to the rack
 
+    def prepare(self) -> None:
+        """First contact: keys enrolled, atoll-host installed."""
+        for verb in (["enroll", "--yes"], ["install"]):
+            done = self.run(ATOLL, "hosts", *verb, "--inventory", self.inventory)
+            assert done.returncode == 0, done.stderr
+
     def start(self, *argv: str | Path):
         """Start a command where the keeper is: on the management network, in a home of its own."""
         return self.sandbox.start("env", f"HOME={self.home}", *argv)
@@ -129,11 +135,22 @@ class Rack:
         """Put it back."""
         self.sandbox.run("ip", "link", "set", f"m-{machine}", "up")
 
-    def jobs(self, machine: str) -> list[str]:
-        """Command lines of what runs on a machine because of atoll, the dead left out."""
-        listed = self.on(machine, "ps", "-eo", "stat=,args=").stdout.splitlines()
-        found = [line.split(maxsplit=1) for line in listed]
-        return [words[1] for words in found if words[0][0] not in "ZX" and "atoll-host" in words[1]]
+    def jobs(self, machine: str) -> dict[int, str]:
+        """What runs on a machine because of atoll, the dead left out: command lines by pid there."""
+        listed = self.on(machine, "ps", "-eo", "pid=,stat=,args=").stdout.splitlines()
+        found = [line.split(maxsplit=2) for line in listed]
+        return {int(pid): args for pid, stat, args in found if stat[0] not in "ZX" and "atoll-host" in args}
+
+    def states(self) -> dict[str, str]:
+        """What :meth:`state` says of each machine."""
+        return {machine: self.state(machine) for machine in self.addresses}
+
+    def wait_idle(self, machine: str, limit_s: float) -> None:
+        """Return when nothing of atoll runs on a machine; AssertionError after the limit."""
+        deadline = time.monotonic() + limit_s
+        while left := self.jobs(machine):
+            assert time.monotonic() < deadline, f"{machine}, {limit_s:g} s later: {left}"
+            time.sleep(0.05)
 
     def state(self, machine: str) -> str:
         """Everything that a run may set on a machine."""
@@ -167,6 +184,7 @@ class Rack:
                 f"ip -n {name} link set mgmt0 up",
                 f"ip -n {name} link set lo up",
             ]
+        lines.append("ip netns exec switches sysctl -qw net.ipv6.conf.default.disable_ipv6=1")  # ports are no hosts
         ports: list[str] = []
         for name, interfaces in slots(self.network).items():
             for number, interface in enumerate(interfaces.values()):

@@ -21,7 +21,7 @@ import asyncssh
 
 from atoll.experiment.place import with_switches
 from atoll.experiment.readiness import unready
-from atoll.model.errors import AtollError, LabError
+from atoll.model.errors import LabError
 from atoll.model.inventory import Inventory, InventoryMachine, placed
 from atoll.model.network import Network
 from atoll.model.switch import Runtime
@@ -193,9 +193,6 @@ async def _reach(connections: Connections, machine: InventoryMachine, inventory:
         try:
             await agent.request("claim", owner=f"{getpass.getuser()}@{socket.gethostname()}, {inventory.file}")
             return _Reached(machine, connection, agent, await agent.describe(), await clock_offset(agent))
-        except AtollError as error:
-            await agent.close()
-            raise LabError(f"{machine.name}: {error}") from None
         except BaseException:
             await agent.close()
             raise

@@ -28,6 +28,9 @@ enum Command {
         /// Of a stream over a network: end everything when nothing was heard for so many seconds
         #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(2..=3600))]
         silence: Option<u64>,
+        /// Somebody watches over this process already
+        #[arg(long, hide = true)]
+        guarded: bool,
     },
     /// Satellite link between two interfaces (configuration on standard input)
     Link,
@@ -67,7 +70,9 @@ enum Command {
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
-        Command::Agent { silence } => agent::run(silence.map(Duration::from_secs)),
+        Command::Agent { silence, guarded } => {
+            agent::run(silence.map(Duration::from_secs), guarded)
+        }
         Command::Link => link_engine::run_link(),
         Command::Delay => link_engine::run_delay(),
         Command::Tc => link_tc::run(),

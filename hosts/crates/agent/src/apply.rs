@@ -7,7 +7,7 @@ use crate::namespace::Namespace;
 use crate::offloads::{self, Features, on_off};
 use crate::programs::tool;
 use crate::sysctl;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,33 +22,45 @@ pub struct Applied {
     before: Before,
 }
 
-/// The machine's state before each step that was taken; a step not taken left nothing here.
-#[derive(Debug, Default)]
-struct Before {
+/// The machine's state before anything is done to it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Before {
     sysctls: Vec<(String, String)>,
     offloads: BTreeMap<String, Features>,
-    machine: Option<MachineState>,
-    nft: bool,
+    machine: MachineState,
 }
 
 impl Applied {
-    /// Apply `settings`. On failure the machine is as it was.
-    pub fn apply(namespace: Namespace, settings: HostSettings) -> Result<Self, AgentError> {
-        let mut before = Before::default();
-        let outcome = namespace.run(|| before.take_steps(&settings));
-        let applied = Self {
+    /// Look at a machine before `settings` are applied to it; an error when it is not the one they are for.
+    pub fn survey(namespace: Namespace, settings: HostSettings) -> Result<Self, AgentError> {
+        let before = namespace.run(|| Before::look(&settings))?;
+        Ok(Self {
             namespace,
             settings,
             before,
-        };
-        match outcome {
-            Ok(()) => Ok(applied),
-            Err(error) => {
-                // The first failure is what the user has to know; what follows from it is not.
-                applied.undo().ok();
-                Err(error)
-            }
+        })
+    }
+
+    /// What was applied by somebody else, as it was written down.
+    pub fn held_before(namespace: Namespace, settings: HostSettings, before: Before) -> Self {
+        Self {
+            namespace,
+            settings,
+            before,
         }
+    }
+
+    /// Apply the settings. After a failure, [`Self::undo`] makes the machine what it was.
+    pub fn apply(&self) -> Result<(), AgentError> {
+        self.namespace
+            .run(|| take_steps(&self.settings, &self.before))
+    }
+
+    /// Settings and what was before, if they are of the agent's own network namespace.
+    pub fn own(&self) -> Option<(HostSettings, Before)> {
+        self.namespace
+            .is_own()
+            .then(|| (self.settings.clone(), self.before.clone()))
     }
 
     /// Sysctls before, and offloads that were switched off, for the run's manifest.
@@ -82,35 +94,28 @@ impl Applied {
 }
 
 impl Before {
-    fn take_steps(&mut self, settings: &HostSettings) -> Result<(), AgentError> {
+    fn look(settings: &HostSettings) -> Result<Self, AgentError> {
         let refuse = |message| AgentError::Machine(format!("{}: {message}", settings.host));
         let (found, neighbours) = machine_state()?;
         let interfaces = settings.match_machine(&found).map_err(refuse)?;
-        let with_ipv6 = Path::new("/proc/sys/net/ipv6").exists();
-        self.sysctls = sysctl::write_all(&settings.all_sysctls(with_ipv6))?;
-        for interface in &settings.interfaces {
-            let features = offloads::switch_off(&interface.name)?;
-            self.offloads.insert(interface.name.clone(), features);
-        }
-        self.machine = Some(MachineState {
-            interfaces,
-            neighbours,
-        });
-        let stale = settings.stale_rules_batch();
-        if !stale.is_empty() {
-            tool("ip", &["-force", "-batch", "-"], &stale).ok(); // as a rule there is nothing to remove
-        }
-        run_batch(&settings.batch())?;
-        if settings.accepts_foreign() {
-            tool("nft", &["-f", "-"], &settings.nft_script())?;
-            self.nft = true;
-        }
-        Ok(())
+        let offloads = settings
+            .interfaces
+            .iter()
+            .map(|interface| Ok((interface.name.clone(), offloads::read(&interface.name)?)))
+            .collect::<Result<_, AgentError>>()?;
+        Ok(Self {
+            sysctls: sysctl::read_all(&sysctls_of(settings))?,
+            offloads,
+            machine: MachineState {
+                interfaces,
+                neighbours,
+            },
+        })
     }
 
     /// Undo the steps taken, last first; what could not be undone, as messages. An interface that is gone
     /// took everything along that was set on it, and one that goes meanwhile is no problem either.
-    fn restore(self, settings: &HostSettings) -> Vec<String> {
+    fn restore(&self, settings: &HostSettings) -> Vec<String> {
         let present = || Ok(settings.present_in(&machine_state()?.0));
         let settings_now = match present() {
             Ok(settings_now) => settings_now,
@@ -121,18 +126,16 @@ impl Before {
         if vanished { Vec::new() } else { problems }
     }
 
-    fn undo_steps(self, settings: &HostSettings) -> Vec<String> {
+    fn undo_steps(&self, settings: &HostSettings) -> Vec<String> {
         let mut problems = Vec::new();
         let mut attempt = |step: Result<(), AgentError>| {
             problems.extend(step.err().map(|error| error.to_string()));
         };
-        if self.nft {
+        if settings.accepts_foreign() {
             attempt(tool("nft", &["-f", "-"], &nft_undo()).map(drop));
         }
-        if let Some(before) = self.machine {
-            let batch = settings.undo_batch(&before);
-            attempt(tool("ip", &["-force", "-batch", "-"], &batch).map(drop));
-        }
+        let batch = settings.undo_batch(&self.machine);
+        attempt(tool("ip", &["-force", "-batch", "-"], &batch).map(drop));
         for interface in &settings.interfaces {
             if let Some(features) = self.offloads.get(&interface.name) {
                 attempt(offloads::restore(&interface.name, features));
@@ -141,6 +144,26 @@ impl Before {
         problems.extend(sysctl::restore(&self.sysctls));
         problems
     }
+}
+
+fn take_steps(settings: &HostSettings, before: &Before) -> Result<(), AgentError> {
+    sysctl::write_all(&sysctls_of(settings))?;
+    for interface in &settings.interfaces {
+        offloads::switch_off(&interface.name, &before.offloads[&interface.name])?;
+    }
+    let stale = settings.stale_rules_batch();
+    if !stale.is_empty() {
+        tool("ip", &["-force", "-batch", "-"], &stale).ok(); // as a rule there is nothing to remove
+    }
+    run_batch(&settings.batch())?;
+    if settings.accepts_foreign() {
+        tool("nft", &["-f", "-"], &settings.nft_script())?;
+    }
+    Ok(())
+}
+
+fn sysctls_of(settings: &HostSettings) -> Vec<(String, String)> {
+    settings.all_sysctls(Path::new("/proc/sys/net/ipv6").exists())
 }
 
 /// All interfaces and permanent neighbours, by one process.

@@ -5,11 +5,11 @@
 //! wire. A routed box takes frames addressed to others (the network rewrites no MAC addresses):
 //! nftables' netdev ingress hook tells the kernel they are for this host.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
 /// `atoll.model.plan.HostSettings`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostSettings {
     /// The machine's name.
     pub host: String,
@@ -20,7 +20,7 @@ pub struct HostSettings {
 }
 
 /// `atoll.model.plan.InterfaceSettings`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterfaceSettings {
     /// The interface's name.
     pub name: String,
@@ -54,7 +54,7 @@ impl InterfaceSettings {
 }
 
 /// An interface as it is: one element of `ip -json address show`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterfaceState {
     #[serde(rename = "ifname")]
     name: String,
@@ -65,7 +65,7 @@ pub struct InterfaceState {
     addr_info: Vec<AddressState>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct AddressState {
     #[serde(default)]
     local: String,
@@ -73,7 +73,7 @@ struct AddressState {
 }
 
 /// A permanent neighbour as it is: one element of `ip -json neighbour show nud permanent`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NeighbourState {
     #[serde(rename = "dev")]
     device: String,
@@ -85,7 +85,7 @@ pub struct NeighbourState {
 
 /// What a machine held before it was set up: its interfaces, and the
 /// permanent neighbours of all. (A route to the very prefix of an experiment route is not kept.)
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MachineState {
     /// Those of the settings.
     pub interfaces: Vec<InterfaceState>,
@@ -294,9 +294,9 @@ impl HostSettings {
     }
 }
 
-/// Input of `nft -f -` that takes [`HostSettings::nft_script`] back.
+/// Input of `nft -f -` that takes [`HostSettings::nft_script`] back, or finds that it never came that far.
 pub fn nft_undo() -> String {
-    format!("delete table {NFT_TABLE}\n")
+    format!("add table {NFT_TABLE}\ndelete table {NFT_TABLE}\n")
 }
 
 fn names(found: &[InterfaceState]) -> String {

@@ -7,7 +7,7 @@
 //! | what ends | who cleans up |
 //! |---|---|
 //! | standard input, or the reader of standard output; SIGTERM, SIGINT, SIGHUP | the agent: TERM, then KILL after 1 s, then settings undone |
-//! | the agent itself (`kill -9`) | the kernel: jobs carry a parent-death signal |
+//! | the agent itself (`kill -9`) | the kernel: jobs carry a parent-death signal; on a machine of its own also [`guard`] |
 //! | a job that leaves processes behind | the agent, their sub-reaper: by process group, or as its own adopted children |
 //!
 //! One thread runs everything: [`supervisor`] is a poll loop, and all jobs are forked by the main
@@ -20,7 +20,9 @@ mod apply;
 mod claim;
 mod error;
 mod family;
+mod guard;
 mod heartbeat;
+mod holdings;
 mod host;
 mod job;
 mod lines;
@@ -39,11 +41,15 @@ pub use error::AgentError;
 use std::time::Duration;
 
 /// `atoll-host agent`: serve requests until standard input ends, or says nothing for `silence`, then leave nothing
-/// behind.
+/// behind. An agent that minds silence has a machine to itself: unless it is `guarded` already, a process of its own
+/// watches over it.
 ///
 /// # Errors
 /// A message for the user when the agent cannot begin; failed requests are answered instead.
-pub fn run(silence: Option<Duration>) -> Result<(), Box<dyn std::error::Error>> {
-    supervisor::Supervisor::new(silence)?.serve()?;
+pub fn run(silence: Option<Duration>, guarded: bool) -> Result<(), Box<dyn std::error::Error>> {
+    match silence {
+        Some(limit) if !guarded => guard::watch_over(limit)?,
+        _ => supervisor::Supervisor::new(silence)?.serve()?,
+    }
     Ok(())
 }

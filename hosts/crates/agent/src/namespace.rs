@@ -26,6 +26,11 @@ impl Namespace {
         Ok(Self(Some((path.to_owned(), file))))
     }
 
+    /// Whether it is the agent's own.
+    pub fn is_own(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// Run `work` on a thread inside the namespace and return its result.
     pub fn run<T: Send>(
         &self,

@@ -7,10 +7,11 @@
 
 use crate::AgentError;
 use crate::programs::tool;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// State of one feature.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Feature {
     /// In force now.
     pub on: bool,
@@ -46,20 +47,17 @@ pub fn read(interface: &str) -> Result<Features, AgentError> {
     Ok(parse(&tool("ethtool", &["-k", interface], "")?))
 }
 
-/// Switch off everything unwanted that is on and verify it; returns the features before.
-pub fn switch_off(interface: &str) -> Result<Features, AgentError> {
-    let before = read(interface)?;
+/// Switch off everything unwanted that is on, by what was read `before`, and verify it.
+pub fn switch_off(interface: &str, before: &Features) -> Result<(), AgentError> {
     let off: Vec<(&str, bool)> = UNWANTED
         .iter()
         .filter(|name| before.get(**name).is_some_and(|f| f.on && !f.fixed))
         .map(|name| (*name, false))
         .collect();
-    if !off.is_empty() {
-        change(interface, &off)?;
-    }
     let after = if off.is_empty() {
         before.clone()
     } else {
+        change(interface, &off)?;
         read(interface)?
     };
     let stays: Vec<&str> = UNWANTED
@@ -71,9 +69,8 @@ pub fn switch_off(interface: &str) -> Result<Features, AgentError> {
         })
         .collect();
     if stays.is_empty() {
-        return Ok(before);
+        return Ok(());
     }
-    restore(interface, &before)?;
     Err(AgentError::Machine(format!(
         "{interface}: {} cannot be switched off; use another interface or driver",
         stays.join(", ")

@@ -2,11 +2,10 @@
 //! The poll loop: requests in, events out, jobs watched, nothing left behind.
 
 use crate::AgentError;
-use crate::apply::{self, Applied};
-use crate::claim::Claim;
+use crate::apply;
 use crate::family;
 use crate::heartbeat::Heartbeat;
-use crate::host::HostSettings;
+use crate::holdings::Holdings;
 use crate::job::{Job, StreamEnded};
 use crate::lines::LineSplitter;
 use crate::machine;
@@ -15,15 +14,12 @@ use crate::output::Output;
 use crate::protocol::{Message, Operation, PROTOCOL, Request, StartJob};
 use crate::signals;
 use crate::spool;
-use crate::sysctl;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitStatus};
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long jobs may take to end when the agent's own input ends, and a finished job's group.
@@ -46,15 +42,11 @@ pub struct Supervisor {
     jobs: Vec<Job>,
     /// Process groups whose leader has ended, and when what is left of them gets KILL.
     remains: Vec<(Pid, Instant)>,
-    hosts: BTreeMap<String, Applied>,
+    holdings: Holdings,
     /// Once closing: when to give up on jobs that even KILL does not end (blocked in a driver).
     give_up_at: Option<Instant>,
-    /// Sysctls written on request: put back when the stream ends.
-    sysctls: sysctl::Written,
     /// Of a stream over a network.
     heartbeat: Option<Heartbeat>,
-    /// The machine, taken.
-    claim: Option<Claim>,
 }
 
 /// A descriptor that poll found ready.
@@ -79,11 +71,9 @@ impl Supervisor {
             end_requested,
             jobs: Vec::new(),
             remains: Vec::new(),
-            hosts: BTreeMap::new(),
+            holdings: Holdings::default(),
             give_up_at: None,
-            sysctls: sysctl::Written::default(),
             heartbeat: silence.map(|limit| Heartbeat::new(limit, Instant::now())),
-            claim: None,
         })
     }
 
@@ -266,21 +256,14 @@ impl Supervisor {
                 host,
                 netns,
                 settings,
-            } => self.set(host, netns.as_deref(), settings),
-            Operation::Unset { host } => {
-                let applied = self
-                    .hosts
-                    .remove(&host)
-                    .ok_or_else(|| AgentError::Machine(format!("nothing is set on {host:?}")))?;
-                applied.undo()?;
-                Ok(Map::new())
+            } => {
+                let was = self.holdings.set(&host, netns.as_deref(), settings)?;
+                Ok(answer("was", was))
             }
+            Operation::Unset { host } => self.holdings.unset(&host).map(|()| Map::new()),
             Operation::Sysctl { netns, sysctls } => {
-                let namespace = Namespace::open(netns.as_deref())?;
-                let was = namespace.run(|| sysctl::write_all(&sysctls))?;
-                let answered = answer("was", json!(was));
-                self.sysctls.note(netns, namespace, was);
-                Ok(answered)
+                let was = self.holdings.sysctl(netns, &sysctls)?;
+                Ok(answer("was", json!(was)))
             }
             Operation::Read {
                 netns,
@@ -288,12 +271,7 @@ impl Supervisor {
                 interfaces,
             } => Namespace::open(netns.as_deref())?.run(|| apply::read(&sysctls, &interfaces)),
             Operation::Beat => Ok(Map::new()),
-            Operation::Claim { owner } => {
-                if self.claim.is_none() {
-                    self.claim = Some(Claim::take(&owner)?);
-                }
-                Ok(Map::new())
-            }
+            Operation::Claim { owner } => self.holdings.claim(&owner).map(|()| Map::new()),
             Operation::Describe => machine::describe(),
             Operation::Clock => Ok(answer("t_ns", machine::clock_ns().into())),
             Operation::Spool { name } => Ok(answer("path", json!(spool::make(&name)?))),
@@ -310,22 +288,6 @@ impl Supervisor {
         let pid = job.pid.as_raw_nonzero().get();
         self.jobs.push(job);
         Ok(answer("pid", pid.into()))
-    }
-
-    fn set(
-        &mut self,
-        host: String,
-        netns: Option<&Path>,
-        settings: HostSettings,
-    ) -> Result<Map<String, Value>, AgentError> {
-        let namespace = Namespace::open(netns)?;
-        if let Some(former) = self.hosts.remove(&host) {
-            former.undo()?;
-        }
-        let applied = Applied::apply(namespace, settings)?;
-        let was = applied.was();
-        self.hosts.insert(host, applied);
-        Ok(answer("was", was))
     }
 
     fn running(&mut self, name: &str) -> Result<&mut Job, AgentError> {
@@ -455,13 +417,8 @@ impl Supervisor {
     /// The jobs have ended: kill what escaped their groups, undo every setting, say the last words.
     fn leave_nothing(mut self) {
         family::kill_all(LAST_GRACE);
-        for problem in self.sysctls.restore() {
+        for problem in self.holdings.undo() {
             eprintln!("atoll-host agent: {problem}");
-        }
-        while let Some((_, applied)) = self.hosts.pop_last() {
-            if let Err(error) = applied.undo() {
-                eprintln!("atoll-host agent: {error}");
-            }
         }
         self.output.flush_all(&Timespec {
             tv_sec: 1,

@@ -60,26 +60,40 @@ struct WrittenThere {
 }
 
 impl Written {
-    /// Remember what was held before a write; of several writes, before the first.
+    /// Remember what is held before a write; of several writes, before the first. Which namespace it is.
     pub fn note(
         &mut self,
         netns: Option<PathBuf>,
         namespace: Namespace,
-        was: Vec<(String, String)>,
-    ) {
-        let Some(known) = self.0.iter_mut().find(|there| there.netns == netns) else {
+        was: &[(String, String)],
+    ) -> usize {
+        let known = self.0.iter().position(|there| there.netns == netns);
+        let place = known.unwrap_or_else(|| {
             self.0.push(WrittenThere {
                 netns,
                 namespace,
-                was,
+                was: Vec::new(),
             });
-            return;
-        };
+            self.0.len() - 1
+        });
+        let first = &mut self.0[place].was;
         for (name, before) in was {
-            if !known.was.iter().any(|(held, _)| *held == name) {
-                known.was.push((name, before));
+            if !first.iter().any(|(held, _)| held == name) {
+                first.push((name.clone(), before.clone()));
             }
         }
+        place
+    }
+
+    /// One that [`Self::note`] named.
+    pub fn namespace(&self, place: usize) -> &Namespace {
+        &self.0[place].namespace
+    }
+
+    /// Those of the agent's own network namespace.
+    pub fn own(&self) -> Vec<(String, String)> {
+        let own = self.0.iter().filter(|there| there.namespace.is_own());
+        own.flat_map(|there| there.was.clone()).collect()
     }
 
     /// Put everything back; what could not be, as messages.
@@ -90,6 +104,14 @@ impl Written {
             .flat_map(|there| undo(there).unwrap_or_default())
             .collect()
     }
+}
+
+/// Read those that are to be written; an unknown one is an error.
+pub fn read_all(sysctls: &[(String, String)]) -> Result<Vec<(String, String)>, AgentError> {
+    sysctls
+        .iter()
+        .map(|(name, _)| Ok((name.clone(), read(name)?)))
+        .collect()
 }
 
 /// Put back what [`write_all`] returned, last first (`ip_forward` resets others when it changes).

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What keeps a real machine from taking part is told before anything is set, with the remedy."""
+
+from typing import Any
+
+import pytest
+
+from atoll.experiment.readiness import CLOCK_LIMIT_NS, unready
+from atoll.model.inventory import Access, InventoryMachine, NamedInterface
+from atoll_hosts.clock import ClockOffset
+
+MAC = "02:00:00:00:00:01"
+RIGHT: dict[str, Any] = {
+    "user": 0,
+    "may_configure": True,
+    "may_capture": True,
+    "missing_tools": [],
+    "free_bytes": 20 << 30,
+    "interfaces": {
+        "lo": {"mac": "00:00:00:00:00:00", "addresses": ["127.0.0.1/8"]},
+        "eth0": {"mac": "02:00:00:00:00:00", "addresses": ["10.0.0.1/24"]},
+        "eth1": {"mac": MAC, "addresses": []},
+    },
+}
+
+
+def told(interface: str = "eth1", mac: str | None = None, offset_ns: int = 0, bound_ns: int = 100_000, **facts: Any):
+    machine = InventoryMachine("w1", Access("10.0.0.1"), (NamedInterface("interface", interface, mac),))
+    return unready(machine, RIGHT | facts, ClockOffset(offset_ns, bound_ns, 2 * bound_ns), "10.0.0.1")
+
+
+def test_a_machine_in_order_is_ready() -> None:
+    assert told() == []
+    assert told(mac=MAC) == []
+
+
+@pytest.mark.parametrize(
+    ("lacks", "words"),
+    [
+        ({"interface": "eno1"}, "w1: no interface eno1; there are: eth0, eth1"),
+        ({"interface": "eth0"}, "w1: eth0 is the interface by which it is reached (10.0.0.1)"),
+        ({"mac": "02:00:00:00:00:09"}, f"w1: eth1 has MAC address {MAC}, the inventory says 02:00:00:00:00:09"),
+        ({"missing_tools": ["nft"]}, "w1: no nft; install"),
+        ({"may_configure": False, "user": 1000}, "w1: user 1000 may not configure interfaces"),
+        ({"may_capture": False, "user": 1000}, "w1: user 1000 may not capture"),
+        ({"free_bytes": 1 << 20}, "w1: 0.0 GB free in /var/tmp"),
+        ({"offset_ns": -3_600_000_000_000}, "w1: its clock is off by -3600000.00 ms"),
+    ],
+)
+def test_what_is_wrong_is_named(lacks: dict[str, Any], words: str) -> None:
+    (line,) = told(**lacks)
+    assert line.startswith(words)
+
+
+def test_a_clock_is_wrong_only_if_the_measurement_proves_it() -> None:
+    assert told(offset_ns=CLOCK_LIMIT_NS + 5_000_000, bound_ns=6_000_000) == []
+    assert told(offset_ns=CLOCK_LIMIT_NS + 5_000_000, bound_ns=4_000_000)
