@@ -119,7 +119,12 @@ class LiveSwap:
         duration_ns = time.monotonic_ns() - began_ns
         drain_ns = sum(stage.wait_ns for stage in self._swap.stages if stage.kind is StageKind.DRAIN)
         beyond_ns = duration_ns - drain_ns - self._waited_ns
-        await self._services.settle(self._new, anew=False)
+        try:
+            await self._services.settle(self._new, anew=False)
+        except LabError as error:
+            raise LabError(
+                f"chains and latencies are swapped, but not all boxes are as they should be: {error}"
+            ) from error
         self._event({"state": "end", "duration_ns": duration_ns, "drain_ns": drain_ns, "beyond_drain_ns": beyond_ns})
 
     async def _before_turn(self) -> None:
@@ -130,6 +135,7 @@ class LiveSwap:
 
     async def _turned(self) -> None:
         self._on_turn()
+        self._event({"state": "turned"})
         try:
             await self._boxes.reset(self._swap.moved)
         except AtollError as error:  # the swap is done all the same; connections end by their time-outs

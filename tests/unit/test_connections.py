@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is asked for connections that a swap breaks, and what is done where a kernel does not end them."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from atoll.experiment.connections import BoxConnections, Connections
+from atoll.model.errors import UsageError
+from atoll.model.load import load_experiment
+from atoll.model.units import Duration
+from atoll_hosts.job import Exit
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("reset", None),
+        ("wait", Duration.parse("60 s")),
+        ("wait:30 s", Duration.parse("30 s")),
+        ("wait:500ms", Duration.parse("500 ms")),
+    ],
+)
+def test_words_that_are_understood(text: str, limit: Duration | None) -> None:
+    assert Connections.parse(text) == Connections(limit)
+
+
+@pytest.mark.parametrize("text", ["", "resets", "wait:", "wait:soon", "wait:30", "reset:3 s", "wait :3 s"])
+def test_words_that_are_not(text: str) -> None:
+    with pytest.raises(UsageError) as error:
+        Connections.parse(text)
+    assert str(error.value).startswith(f"--connections: {text!r}")
+    assert len(str(error.value).splitlines()) == 1
+
+
+class OldKernel:
+    """A box that tells how many connections its programs hold, and does not end any for `ss`."""
+
+    def __init__(self, held: int) -> None:
+        self.held = held
+        self.asked: list[str] = []
+        self.restarted: list[str] = []
+
+    async def start_job(self, name: str, argv: tuple[str, ...]) -> Any:
+        self.asked.append(argv[0])
+
+        async def wait() -> Exit:
+            return Exit(0, None)
+
+        return SimpleNamespace(name=name, wait=wait, last={"connections": self.held})
+
+    async def restart(self, box: str) -> None:
+        self.restarted.append(box)
+        self.held = 0
+
+
+@pytest.fixture
+def told() -> Iterator[list[dict[str, Any]]]:
+    events: list[dict[str, Any]] = []
+    yield events
+    json.dumps(events)  # what is told goes over wires
+
+
+async def test_connections_that_the_kernel_does_not_end_end_with_their_program(
+    project: Path, told: list[dict[str, Any]]
+) -> None:
+    """And it is told that it was so."""
+    network, _ = load_experiment(project / "tests" / "data" / "swaps" / "experiment.yaml")
+    box = OldKernel(4)
+    connections = BoxConnections(network, lambda _: box, box.restart, told.append)  # pyright: ignore[reportArgumentType]
+    await connections.reset(["r2"])
+    assert box.asked == ["sh", "ss", "sh"]
+    assert box.restarted == ["r2"]
+    assert [(event["how"], event["boxes"]) for event in told] == [("restart", {"r2": 4})]
+    await connections.reset(["r2"])
+    assert len(told) == 1, "nothing held, nothing told"
