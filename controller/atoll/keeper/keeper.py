@@ -142,15 +142,20 @@ class Keeper:
         """Apply an experiment; the answer has the changes, ``tell`` gets the events of a swap."""
         testbed, _ = self.require_lab()
         dry_run = how.dry_run
-        plan, changes = await testbed.apply(
-            described.experiment,
-            described.backend,
-            dry_run=dry_run,
-            at_once=how.at_once,
-            probes=how.probes,
-            connections=how.connections,
-            tell=tell,
-        )
+        try:
+            plan, changes = await testbed.apply(
+                described.experiment,
+                described.backend,
+                dry_run=dry_run,
+                at_once=how.at_once,
+                probes=how.probes,
+                connections=how.connections,
+                tell=tell,
+            )
+        except BaseException:
+            if testbed.experiment is described.experiment:  # packets have turned to it, whatever came afterwards
+                self._stands(described)
+            raise
         if not dry_run:
             self._stands(described, changes=len(changes))
         return {
