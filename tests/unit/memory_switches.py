@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from atoll.model.errors import LabError
 from atoll.model.flow import FlowEntry, ForeignEntry, Match
 from atoll.model.network import Network
-from atoll.model.switch import SwitchDescription, SwitchFeatures
+from atoll.model.switch import Leftovers, SwitchDescription, SwitchFeatures
 from atoll.openflow.client import Controller
 
 _Identity = tuple[int, Match]
@@ -25,11 +25,12 @@ class Fault:
 
 
 class MemorySwitches(Controller):
-    """The switches of a network. ``look`` is called after every flow-mod; ``sent`` counts them."""
+    """The switches of a network. ``look`` is called after every flow-mod; ``log`` has them, True for what came."""
 
     def __init__(self, network: Network, look: Callable[[], None]) -> None:
         self.tables: dict[str, dict[_Identity, FlowEntry]] = {switch.name: {} for switch in network.switches}
         self.sent = 0
+        self.log: list[tuple[bool, FlowEntry]] = []
         self.on_event = None
         self._names = {switch.dpid: switch.name for switch in network.switches}
         self._look = look
@@ -48,6 +49,10 @@ class MemorySwitches(Controller):
     async def features(self, dpid: int) -> SwitchFeatures:
         await self._reach(dpid)
         return SwitchFeatures(SwitchDescription("", "", "", "", ""), ())
+
+    async def leftovers(self, dpid: int) -> Leftovers:
+        await self._reach(dpid)
+        return Leftovers((), ())
 
     async def read(self, dpid: int, switch_name: str, table: int = 0) -> tuple[FlowEntry | ForeignEntry, ...]:
         await self._reach(dpid)
@@ -76,6 +81,7 @@ class MemorySwitches(Controller):
                     fault.call()
             if not hit or (fault is not None and fault.kind == "call"):
                 self._carry_out(entry, come=come)
+            self.log.append((come, entry))
             await asyncio.sleep(0)
         if refused is not None:
             raise LabError(f"switch {dpid} refused {refused}")

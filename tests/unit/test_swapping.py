@@ -5,9 +5,10 @@ Afterwards the tables are exactly the old or exactly the new plan; at no moment 
 or get lost, wherever it was when the tables changed.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv4Network
 
 import pytest
 
@@ -19,7 +20,7 @@ from atoll.control.swap import Stage, StageKind, Swap, plan_swap
 from atoll.control.swapping import Hooks, StageReport, Swapping, moves_of
 from atoll.control.walk import Frame, Reached, Tables
 from atoll.model.errors import LabError
-from atoll.model.experiment import Experiment
+from atoll.model.experiment import Carried, Chain, Experiment, Protocol
 from atoll.model.layout import HOME
 from atoll.model.network import (
     BoxKind,
@@ -178,6 +179,25 @@ async def test_a_swap_passes_its_stages_and_leaves_exactly_the_new_plan() -> Non
     assert [report.stage for report in tried.reports] == [stage.kind for stage in tried.swap.stages]
     assert {report.stage for report in tried.reports} == set(StageKind)
     assert sum(report.added + report.deleted for report in tried.reports) == tried.switches.sent
+
+
+async def test_what_is_new_comes_from_the_highest_priority_down_before_anything_goes_from_the_lowest_up() -> None:
+    """On all switches together, when a branch is split off and when it is joined again."""
+    network = laboratory()
+    bare = experiment(network, ("t0", "b0", "b1"))
+    part = Chain("branch", ("b1", "b2"), Carried(island=IPv4Network("10.20.0.0/30"), protocol=Protocol.UDP))
+    switches = MemorySwitches(network, lambda: None)
+    kept = Reconciler(switches, network, asyncio.Event().wait, lambda _: None)  # pyright: ignore[reportArgumentType]
+    await kept.apply(make_plan(network, bare))
+    for version in (replace(bare, branches=(part,), chain=replace(bare.chain, hops=("b1",))), bare):
+        switches.log.clear()
+        await kept.apply(make_plan(network, version))
+        come = [come for come, _ in switches.log]
+        assert come == sorted(come, reverse=True)
+        added, deleted = ([entry.priority for here, entry in switches.log if here is come] for come in (True, False))
+        assert added == sorted(added, reverse=True)
+        assert deleted == sorted(deleted)
+        assert len(set(added + deleted)) > 2
 
 
 async def ends(tried: Trial) -> bool:

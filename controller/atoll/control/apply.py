@@ -58,7 +58,7 @@ async def apply_flows(
         await _require_held(controller, switches, wanted)
         if verify is not None:
             await verify()
-    except (LabError, asyncio.CancelledError) as error:
+    except BaseException as error:
         await _restore(controller, switches, before, error)
         raise
     return changes
