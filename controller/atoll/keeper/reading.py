@@ -22,7 +22,7 @@ from atoll.keeper.keeper import Keeper
 from atoll.keeper.problems import RequestError
 from atoll.model.codec import to_json
 from atoll.model.errors import LabError
-from atoll.model.flow import FlowEntry
+from atoll.model.flow import FlowEntry, sort_key
 from atoll.model.network import Network, Switch
 from atoll.model.plan import Plan
 from atoll.model.wording import suggest
@@ -128,8 +128,7 @@ async def get_entries(keeper: Keeper, request: web.Request) -> dict[str, Any]:
         "table": table,
         "entries": [
             to_json(entry) | {"why": why.get((entry.priority, entry.match), "")}
-            for entry in held
-            if isinstance(entry, FlowEntry)
+            for entry in sorted((entry for entry in held if isinstance(entry, FlowEntry)), key=sort_key)
         ],
         "foreign": [to_json(entry) for entry in held if not isinstance(entry, FlowEntry)],
     }
