@@ -59,7 +59,7 @@ def _changes(summary: Summary) -> tuple[KeyFigure, ...]:
     if not summary["changes"]:
         return ()
     made = [change["beyond_drain_ms"] for change in summary["changes"] if change["beyond_drain_ms"] is not None]
-    slowest = f"at most {figure(max(made), 'ms', 1)} beyond the drain" if made else ""
+    slowest = f"at most {figure(max(made) / 1e3, 's')} beyond the drain" if made else ""
     return (KeyFigure("changes made", f"{len(made)} of {len(summary['changes'])}", slowest),)
 
 

@@ -103,8 +103,9 @@ def bound(axes: Axes, level: float, text: str) -> None:
     )
 
 
-def instant(axes: Axes, t: float, text: str) -> None:
-    """A vertical line at an instant, named beside its head."""
+def instant(axes: Axes, t: float, until: float, text: str) -> None:
+    """A vertical line at an instant, named beside its head, and a shade over what began then while it lasts."""
+    axes.axvspan(t, until, color=PURPLE, alpha=0.16, linewidth=0, zorder=0)
     axes.axvline(t, color=PURPLE, linewidth=1.2, linestyle=(0, (1, 1.2)), zorder=4)
     axes.annotate(
         text,

@@ -347,11 +347,12 @@ PLOTS = (
 
 
 def _mark_changes(figure: Figure, sources: Sources) -> None:
-    """A numbered line where each scheduled change began."""
+    """A numbered line where each scheduled change began, and a shade until the version before had drained."""
     for change in sources.summary["changes"]:
         if change["began_s"] is not None:
+            until = change["began_s"] + (change["duration_s"] or 0.0)
             for axes in figure.axes:
-                instant(axes, change["began_s"], str(change["number"]))
+                instant(axes, change["began_s"], until, str(change["number"]))
 
 
 def _time_axis(axes: Axes, sources: Sources, top: float) -> None:

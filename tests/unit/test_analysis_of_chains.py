@@ -181,7 +181,7 @@ def test_packets_belong_to_the_version_that_stood_when_they_came(tmp_path: Path)
     assert change["what"] == ["branch coded for island 10.20.0.2/32: tap-w sat tap-i"]
     assert (change["planned_s"], change["began_s"], change["lateness_ms"]) == (5.0, 5.0, 2.0)
     assert change["duration_s"] == pytest.approx(0.553)
-    assert change["beyond_drain_ms"] == pytest.approx(3.0)
+    assert (change["turned_ms"], change["beyond_drain_ms"]) == (pytest.approx(3.0), pytest.approx(3.0))
     page = write_report(run).read_text()
     assert "branch coded for island 10.20.0.2/32: tap-w sat tap-i" in page
     assert "What each chain carried" in page

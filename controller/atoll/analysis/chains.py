@@ -98,6 +98,7 @@ def change_figures(change: Change, facts: Facts) -> ChangeFigures:
         planned_s=facts.experiment.versions[change.number].at.s,
         began_s=None if began is None else (began - origin_ns) / 1e9,
         lateness_ms=None if began is None or change.planned_ns is None else (began - change.planned_ns) / 1e6,
+        turned_ms=None if began is None or change.shifted_ns is None else (change.shifted_ns - began) / 1e6,
         duration_s=None if took_ns is None else took_ns / 1e9,
         drain_s=None if took_ns is None else change.drain_ns / 1e9,
         beyond_drain_ms=None if took_ns is None else (took_ns - change.drain_ns) / 1e6,

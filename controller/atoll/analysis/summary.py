@@ -78,6 +78,7 @@ class ChangeFigures(TypedDict):
     planned_s: float  # since the start of the measurement
     began_s: float | None  # None: not attempted
     lateness_ms: float | None
+    turned_ms: float | None  # after it began: when packets had turned to the new version
     duration_s: float | None  # until the version before had drained and its entries were gone
     drain_s: float | None  # how much of this was the drain
     beyond_drain_ms: float | None
