@@ -39,7 +39,7 @@ class Asked:
     backend: Backend
     runtime: Runtime | None
     listen: str | None
-    probe: bool
+    probe: bool = True
 
     @property
     def lab(self) -> Description:
