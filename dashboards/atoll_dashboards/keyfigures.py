@@ -21,14 +21,17 @@ class KeyFigure:
 def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
     """The key figures of a run; what was not measured shows a dash."""
     link = summary["links"].get(summary["bottleneck"] or "")
-    rate = f"of {Rate(link['rate_bit_s'])}" if link else ""
+    which = f" ({summary['bottleneck']})" if len(summary["links"]) > 1 else ""
+    rate = f"of {Rate(link['rate_bit_s'])}{which}" if link else ""
     figures = (
         KeyFigure("goodput", figure(summary["goodput_mbit_s"], "Mbit/s"), "new TCP payload reaching the island"),
         KeyFigure("throughput", figure(summary["throughput_mbit_s"], "Mbit/s"), "IP bytes reaching the island"),
         KeyFigure("utilisation", percent(summary["utilisation"]), rate),
         KeyFigure("loss at the queue", percent(summary["loss_fraction"], 2), _losses(summary)),
         KeyFigure(
-            "queue at most", octets(summary["queue_max_bytes"]), f"of {Size(link['queue_bytes'])}" if link else ""
+            "queue at most",
+            octets(summary["queue_max_bytes"]),
+            f"of {Size(link['queue_bytes'])}{which}" if link else "",
         ),
         KeyFigure("sojourn at most", figure(summary["sojourn_max_ms"], "ms", 1), _bound(summary)),
         KeyFigure(

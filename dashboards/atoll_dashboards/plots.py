@@ -155,7 +155,7 @@ def queue(sources: Sources) -> Figure | None:
     below.step(
         t_s, counters["queue_bytes"].to_numpy() / 1e3, where="post", color=BROWN, linewidth=0.7, label="at their end"
     )
-    below.set_ylabel("queue (kB)")
+    below.set_ylabel(f"queue of {link.box} (kB)" if sources.other_links else "queue (kB)")
     bound(below, capacity_kb, f"Q\n{capacity_kb:g} kB")
     _time_axis(below, sources, capacity_kb)
     key(below)
@@ -236,7 +236,7 @@ def flows(sources: Sources) -> Figure | None:
     figure, (axes, shares) = plain_figure(3.4, 2, (1.6, 1.0))
     axes.scatter(size, seconds, s=7, color=BLUE, alpha=0.35, linewidths=0, rasterized=True, label="completed flow")
     link = sources.bottleneck
-    if link is not None:
+    if link is not None and not sources.other_links:
         sizes = np.geomspace(float(size.min()), float(size.max()), 60)
         # One round trip to connect, one to ask and be answered, then nothing but serialisation.
         rtt_s = (link.to_island.delay.ns + link.to_world.delay.ns) / 1e9
@@ -291,7 +291,8 @@ PLOTS = (
     Plot(
         "rates",
         "Throughput and goodput",
-        "IP bytes (throughput) and new TCP payload (goodput) reaching the island, per 100 ms; dashed: the rate.",
+        "IP bytes (throughput) and new TCP payload (goodput) reaching the island, per 100 ms; dashed: the "
+        "rate of the link, where there is one.",
         rates,
         over_time=True,
     ),
@@ -310,7 +311,7 @@ PLOTS = (
         queue,
         over_time=True,
     ),
-    Plot("loss", "Loss", "Island-bound packets that the full queue refused.", loss, over_time=True),
+    Plot("loss", "Loss", "Island-bound packets that this queue refused, when it was full.", loss, over_time=True),
     Plot(
         "other-links",
         "Other links",
