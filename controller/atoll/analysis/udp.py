@@ -58,7 +58,10 @@ def rate_not_kept(udp: UdpFigures) -> list[str]:
 
 
 def _done(path: Path) -> dict[str, Any]:
-    return next((line for line in reversed(list(read_json_lines(path))) if line.get("type") == "done"), {})
+    last: dict[str, Any] = {}
+    for line in read_json_lines(path):
+        last = line if line.get("type") == "done" else last
+    return last
 
 
 def _mbit_s(octets: int | None, seconds: float) -> float | None:

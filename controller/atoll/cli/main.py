@@ -10,8 +10,10 @@ from typing import Annotated
 
 import typer
 
+from atoll.cli.distributions import distributions
 from atoll.cli.hosts import hosts
 from atoll.cli.kernel import kernel
+from atoll.cli.latencies import latencies
 from atoll.cli.link import link
 from atoll.cli.metrics import metrics
 from atoll.cli.options import PlainArguments, whole
@@ -31,6 +33,8 @@ app = typer.Typer(
 )
 
 app.add_typer(traces, name="traces")
+app.add_typer(distributions, name="distributions")
+app.add_typer(latencies, name="latencies")
 app.add_typer(link, name="link")
 app.add_typer(metrics, name="metrics")
 app.add_typer(kernel, name="kernel")

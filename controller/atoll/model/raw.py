@@ -191,7 +191,8 @@ def _address(text: str) -> IPv4Address:
     return address
 
 
-def _network(text: str) -> IPv4Network:
+def network(text: str) -> IPv4Network:
+    """An IPv4 network of hosts; ValueError says why ``text`` is none."""
     try:
         network = IPv4Network(text, strict=False)
     except (AddressValueError, NetmaskValueError, ValueError):
@@ -236,6 +237,6 @@ Address = Annotated[
 ]
 Network = Annotated[
     IPv4Network,
-    PlainValidator(_text(_network, "an IPv4 network", "10.10.0.0/16")),
+    PlainValidator(_text(network, "an IPv4 network", "10.10.0.0/16")),
     _pattern(r"([0-9]{1,3}\.){3}[0-9]{1,3}/[0-9]{1,2}"),
 ]
