@@ -191,6 +191,7 @@ def test_a_switch_that_does_not_answer_costs_nothing_but_its_points(project: Pat
     metering = Metering(run_dir, network, experiment)
 
     class Mute:
+        experiment = None
         network = load_experiment(project / "examples/geo.yaml")[0]
 
         @property

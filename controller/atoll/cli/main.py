@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from atoll.cli.dashboards import dashboards
 from atoll.cli.distributions import distributions
 from atoll.cli.hosts import hosts
 from atoll.cli.kernel import kernel
@@ -37,6 +38,7 @@ app.add_typer(distributions, name="distributions")
 app.add_typer(latencies, name="latencies")
 app.add_typer(link, name="link")
 app.add_typer(metrics, name="metrics")
+app.add_typer(dashboards, name="dashboards")
 app.add_typer(kernel, name="kernel")
 app.add_typer(hosts, name="hosts")
 app.add_typer(switches, name="switches")

@@ -44,7 +44,7 @@ def load(
 
     if times is not None and times not in tuple(Times):
         raise UsageError(f"--times {times}: there are {', '.join(Times)}")
-    settings = _settings()
+    settings = database_settings()
     directories = [RunDir.open(path) for path in runs]
     told: list[dict[str, object]] = []
     with Database(settings) as database:
@@ -67,7 +67,7 @@ def check(json: Json = False) -> None:
     """Say whether the database takes points; nothing is written."""
     from atoll_dashboards.influx import Database
 
-    settings = _settings()
+    settings = database_settings()
     with Database(settings) as database:
         database.check()
     if json:
@@ -84,7 +84,7 @@ def names() -> None:
     print(markdown(), end="")
 
 
-def _settings() -> "InfluxSettings":
+def database_settings() -> "InfluxSettings":
     """The user's database. Raises UsageError when there is none."""
     import os
 

@@ -72,14 +72,12 @@ class Metering:
         self._last_event_ns = max(t_ns, self._last_event_ns + 1)
         self._write([event_point(kind, self._last_event_ns, fields)])
 
-    def configured(self, t_ns: int) -> None:
-        """Note what the links are configured to."""
-        self._write(link_config_points(self._experiment, t_ns))
-
     @contextlib.asynccontextmanager
     async def sampling(self, testbed: Testbed) -> AsyncGenerator[None]:
-        """While the block lasts, ask switches and machines for their counters, once a period, one after another."""
-        self.configured(time.time_ns())
+        """While the block lasts, ask switches and machines for their counters, once a period, one after another.
+
+        What the links are configured to is noted as often: a scheduled change may change it.
+        """
         task = asyncio.create_task(self._sample(testbed))
         try:
             yield
@@ -87,11 +85,11 @@ class Metering:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-            self.configured(time.time_ns())
 
     async def _sample(self, testbed: Testbed) -> None:
         due_ns = time.time_ns()
         while True:
+            self._write(link_config_points(testbed.experiment or self._experiment, time.time_ns()))
             await self._sample_once(testbed)
             self._write([Point("metrics", {}, self._counted(), time.time_ns())])
             due_ns = max(due_ns + self._period_ns, time.time_ns())  # slower than a period: none is made up for

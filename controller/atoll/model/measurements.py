@@ -94,8 +94,8 @@ MEASUREMENTS = (
     ),
     Measurement(
         "link_config",
-        "what a link is configured to, at the begin and the end of the run's measurement; traces are not followed",
-        0,
+        "what a link is configured to, every ten seconds in virtual time; what a trace makes of it is not told",
+        SECOND_NS,
         (_BOX, _DIRECTION),
         (
             Figure("rate_bit_s", "bit/s", "serialisation rate"),

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The dashboards' files, and a Grafana that is asked to take them: data source, folder, dashboards."""
+
+import base64
+import json
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from atoll.model.errors import MachineError, UsageError
+from atoll_dashboards.influx_settings import InfluxSettings
+
+FOLDER = Path(__file__).resolve().parent / "grafana_files"
+"""Where dashboards/grafana is, in a checkout and in an installed package."""
+
+DATA_SOURCE = "atoll"
+"""Unique name (uid) of the data source that all panels ask."""
+
+_FOLDER_UID = "atoll"
+_TIMEOUT_S = 20
+
+
+class Grafana:
+    """A Grafana server, by its HTTP API. ``token``: a service account's, or ``user:password``."""
+
+    def __init__(self, url: str, token: str) -> None:
+        """Raises UsageError when the URL is none."""
+        if urlsplit(url).scheme not in ("http", "https"):
+            raise UsageError(f"--url {url}: Grafana's URL is wanted, such as http://127.0.0.1:3000")
+        self._url = url.rstrip("/")
+        kind = "Basic " + base64.b64encode(token.encode()).decode() if ":" in token else f"Bearer {token}"
+        self._headers = {"Authorization": kind, "Content-Type": "application/json", "Accept": "application/json"}
+
+    def install(self, influx: InfluxSettings, folder: Path = FOLDER) -> list[str]:
+        """Make or replace data source, folder and dashboards; the dashboards' URLs. Raises MachineError."""
+        source = data_source(influx)
+        if self._ask("PUT", f"/api/datasources/uid/{DATA_SOURCE}", source, absent=True) is None:
+            self._ask("POST", "/api/datasources", source)
+        if self._ask("GET", f"/api/folders/{_FOLDER_UID}", absent=True) is None:
+            self._ask("POST", "/api/folders", {"uid": _FOLDER_UID, "title": "atoll"})
+        urls: list[str] = []
+        for file in dashboard_files(folder):
+            page = json.loads(file.read_text(encoding="utf-8"))
+            body = {"dashboard": page, "folderUid": _FOLDER_UID, "overwrite": True, "message": "atoll"}
+            answer = self._ask("POST", "/api/dashboards/db", body)
+            urls.append(f"{self._url}{cast('dict[str, Any]', answer)['url']}")
+        return urls
+
+    def query(self, body: dict[str, Any]) -> dict[str, Any]:
+        """What ``/api/ds/query`` answers. Raises MachineError."""
+        return cast("dict[str, Any]", self._ask("POST", "/api/ds/query", body))
+
+    def _ask(self, method: str, path: str, body: Any = None, *, absent: bool = False) -> Any:
+        """The answer as JSON; ``absent``: None where there is no such thing."""
+        text = None if body is None else json.dumps(body).encode()
+        asked = urllib.request.Request(self._url + path, text, self._headers, method=method)  # noqa: S310 - checked
+        try:
+            with urllib.request.urlopen(asked, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - its scheme is checked
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            if absent and error.code == 404:
+                return None
+            said = " ".join(error.read().decode(errors="replace").split())[:300]
+            if error.code in (401, 403):
+                raise MachineError(f"{self._url} does not let us do {method} {path} with this token: {said}") from None
+            raise MachineError(f"{self._url}: {method} {path}: {error.code} {said}") from None
+        except (OSError, ValueError) as error:
+            raise MachineError(f"no answer from Grafana at {self._url}: {getattr(error, 'reason', error)}") from None
+
+
+def dashboard_files(folder: Path = FOLDER) -> list[Path]:
+    """The dashboards as they are shipped."""
+    return sorted(folder.glob("*.json"))
+
+
+def data_source(influx: InfluxSettings) -> dict[str, Any]:
+    """The data source as Grafana's API takes it: InfluxQL, which InfluxDB 1.8 and 2 both answer, by token.
+
+    InfluxDB 2 has a database of a bucket's name by itself; 1.8's bucket is ``database/retention-policy``.
+    """
+    return {
+        "uid": DATA_SOURCE,
+        "name": "atoll",
+        "type": "influxdb",
+        "access": "proxy",
+        "url": influx.url,
+        "jsonData": {
+            "dbName": influx.bucket.partition("/")[0],
+            "httpMode": "POST",
+            "httpHeaderName1": "Authorization",
+            "timeInterval": "100ms",
+        },
+        "secureJsonData": {"httpHeaderValue1": f"Token {influx.token}"},
+    }

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Metrics in real databases and dashboards on a real Grafana, of a real run during which the database was killed twice.
+
+`make test-servers` builds the servers and runs these.
+"""
+
+import json
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from atoll.rundir.spool import SPOOL, read_spool
+from atoll_dashboards.grafana import Grafana, dashboard_files
+from atoll_dashboards.influx import Database, RefusedError, UnfitError
+from atoll_dashboards.influx_settings import InfluxSettings
+from atoll_dashboards.loading import ALIGNED_NS
+from tests.lab.grafana_queries import ask
+from tests.lab.influx_servers import GrafanaServer, Influx, Influx1, Influx2
+from tests.lab.sandbox import ATOLL, ROOT, Sandbox, wait_for_line
+
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(300)]
+
+GEO = ROOT / "examples" / "geo.yaml"
+_SERIES = re.compile(r"(?:\\.|[^\\ ])+")
+_STEP = re.compile(r"(?<!\\),")
+
+
+@dataclass(frozen=True)
+class Demo:
+    """A run of the demo experiment, and the database that it went into, which is up again."""
+
+    path: Path
+    influx: Influx2
+    said: str
+
+    @property
+    def run(self) -> str:
+        return f"geo-{self.path.name}"
+
+    @property
+    def lines(self) -> list[str]:
+        return list(read_spool(self.path / SPOOL))
+
+
+def identity(line: str, by_ns: int = 0) -> tuple[str, tuple[tuple[str, str], ...], int]:
+    """What makes a line a point of its own: measurement, tags, instant."""
+    series = _SERIES.match(line)
+    assert series is not None
+    measurement, *tags = _STEP.split(series.group())
+    pairs = (re.split(r"(?<!\\)=", tag, maxsplit=1) for tag in tags)
+    plain = tuple(sorted((re.sub(r"\\(.)", r"\1", name), re.sub(r"\\(.)", r"\1", text)) for name, text in pairs))
+    return measurement, plain, int(line.rpartition(" ")[2]) + by_ns
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    """A run in a sandbox with InfluxDB 2 beside it, which is killed and started again twice."""
+    directory = tmp_path_factory.mktemp("demo")
+    with Influx2(directory / "influx2") as influx:
+        influx.start().wait().set_up()
+        influx.kill()
+        with Sandbox(directory) as sandbox:
+            variables = [f"{name}={text}" for name, text in influx.variables().items()]
+
+            def up() -> None:
+                influx.start(sandbox.command)
+
+            up()
+            run = sandbox.start("env", *variables, ATOLL, "run", GEO, "--duration", "14 s", "--json")
+            said: list[str] = []
+            for step in ("captures", "measure"):
+                said += wait_for_line(run, f"{step}: ")
+                pid = sandbox.find("influxd")
+                assert pid is not None
+                sandbox.kill(pid)
+                influx.kill()
+                time.sleep(2)
+                up()
+            output, rest = run.communicate(timeout=120)
+            assert run.returncode in (0, 3), rest
+            influx.kill()
+        path = Path(json.loads(output)["run_dir"])
+        influx.start().wait()
+        yield Demo(path, influx, "\n".join([*said, rest]))
+
+
+@pytest.fixture(scope="module")
+def influx1(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Influx1]:
+    """InfluxDB 1.8 with an empty database."""
+    with Influx1(tmp_path_factory.mktemp("influx1")) as influx:
+        influx.start().wait().set_up()
+        yield influx
+
+
+@pytest.mark.lab
+def test_a_database_that_was_killed_twice_during_a_run_holds_exactly_the_spool(demo: Demo) -> None:
+    """Every point once, and no other; the run says what happened."""
+    spooled = [identity(line) for line in demo.lines]
+    assert len(set(spooled)) == len(spooled) > 1000
+    assert demo.influx.points() == set(spooled)
+    events = [json.loads(line) for line in (demo.path / "events.jsonl").read_text().splitlines()]
+    notes = [event["message"] for event in events if event["type"] == "note" and "metrics" in event["message"]]
+    assert sum("no answer from" in note for note in notes) >= 2, notes
+    assert sum("takes points again" in note for note in notes) >= 2, notes
+    assert not [note for note in notes if "in no database yet" in note]
+
+
+@pytest.mark.lab
+def test_the_run_does_not_care(demo: Demo) -> None:
+    """Lateness, which a busy machine may bring, is the only thing that may be wrong with it."""
+    summary = json.loads((demo.path / "summary.json").read_text())
+    assert all("late" in reason for reason in summary["reasons"]), summary["reasons"]
+    assert summary["loss_bytes_captures"] == summary["loss_bytes_link"]
+
+
+@pytest.mark.lab
+def test_the_token_is_nowhere_in_the_run_directory(demo: Demo) -> None:
+    """Not in the manifest, not in a log."""
+    token = demo.influx.settings.token.encode()
+    assert not [file for file in demo.path.rglob("*") if file.is_file() and token in file.read_bytes()]
+
+
+@pytest.mark.lab
+def test_a_run_is_loaded_later_as_often_as_one_likes(demo: Demo, influx1: Influx1) -> None:
+    """Into InfluxDB 1.8 by its compatible API, twice; then once more beside others, at the instants of comparison."""
+    for times in ((), (), ("--times", "aligned")):
+        done = atoll("metrics", "load", demo.path, *times, "--json", influx=influx1)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["loaded"][0]["points"] == len(demo.lines)
+    (window,) = (
+        event
+        for event in map(json.loads, (demo.path / "events.jsonl").read_text().splitlines())
+        if event["type"] == "window"
+    )
+    by_ns = ALIGNED_NS - window["start_ns"]
+    assert influx1.points() == {identity(line, shift) for line in demo.lines for shift in (0, by_ns)}
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize("provisioned", [True, False], ids=["provisioned", "installed"])
+def test_every_query_of_every_dashboard_has_data(
+    demo: Demo, influx1: Influx1, tmp_path: Path, provisioned: bool
+) -> None:
+    """Provisioned as compose.yaml does, on InfluxDB 2; installed by `atoll dashboards install`, on InfluxDB 1.8."""
+    influx: Influx = demo.influx if provisioned else influx1
+    assert atoll("metrics", "load", demo.path, influx=influx).returncode == 0
+    with GrafanaServer(tmp_path, influx, provisioned=provisioned) as server:
+        server.start().wait()
+        if not provisioned:
+            for _ in range(2):  # again: replaces what is there
+                done = atoll("dashboards", "install", "--url", server.url, "--token", server.token, influx=influx)
+                assert done.returncode == 0, done.stderr
+                assert len(done.stdout.split()) == len(dashboard_files())
+        grafana = Grafana(server.url, server.token)
+        stamps = [int(line.rpartition(" ")[2]) for line in demo.lines]
+        begin_ms, end_ms = min(stamps) // 10**6, max(stamps) // 10**6 + 1
+        asked = [each for file in dashboard_files() for each in ask(grafana, file, demo.run, begin_ms, end_ms)]
+        assert len(asked) > 80
+        unused = {"annotation swap", "annotation change", "annotation note"}  # of what this run had nothing
+        empty = [each for each in asked if not each.points and each.where.partition(": ")[2] not in unused]
+        assert not empty
+        for file in dashboard_files():
+            page = json.loads(file.read_text())
+            there = json.loads(server.ask("GET", f"/api/dashboards/uid/{page['uid']}", Authorization=_basic(server)))
+            assert there["dashboard"]["title"] == page["title"]
+            assert there["meta"]["folderTitle"] == "atoll"
+
+
+@pytest.mark.parametrize("make", [Influx1, Influx2])
+def test_what_is_refused_is_said_in_a_line(make: type[Influx], tmp_path: Path) -> None:
+    """A wrong token, a wrong place, and lines that do not fit what is there already."""
+    with make(tmp_path) as influx:
+        influx.start().wait().set_up()
+        held = influx.settings
+        wrong = {
+            "does not accept the token": InfluxSettings(held.url, "wrong", held.org, held.bucket),
+            "has no such place for 'nowhere'": InfluxSettings(held.url, held.token, held.org, "nowhere"),
+        }
+        for message, settings in wrong.items():
+            with Database(settings) as database, pytest.raises(RefusedError, match=message) as caught:
+                database.check()
+            assert "\n" not in str(caught.value)
+        done = atoll("metrics", "check", influx=influx, ATOLL_INFLUX_TOKEN="wrong")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "does not accept the token" in done.stderr
+        with Database(held) as database:
+            database.check()
+            database.write(b"m n=1i 1\n")
+            with pytest.raises(UnfitError, match="type conflict"):
+                database.write(b'm n="a text" 2\nm n=3i 3\n')
+        assert influx.points() == {("m", (), 1), ("m", (), 3)}
+
+
+@pytest.mark.parametrize("make", [Influx1, Influx2])
+def test_tags_and_texts_of_any_kind_come_back_as_they_were(make: type[Influx], tmp_path: Path) -> None:
+    """Spaces, commas, equal signs, quotes, backslashes; line breaks as two characters."""
+    from atoll.model.metrics import Point
+
+    odd = "a b,c=d\"e'f\\g\nh"
+    line, _ = Point("event", {"kind": odd, "state": "x y"}, {"text": odd}, 5).line()
+    with make(tmp_path) as influx:
+        influx.start().wait().set_up()
+        with Database(influx.settings) as database:
+            database.write(f"{line}\n".encode())
+        (series,) = influx.series("SELECT * FROM event GROUP BY *")
+    assert series["tags"] == {"kind": odd.replace("\n", "\\n"), "state": "x y"}
+    assert series["values"] == [[5, odd.replace("\n", "\\n")]]
+
+
+def test_a_grafana_that_refuses_or_is_away_is_named(demo: Demo, tmp_path: Path) -> None:
+    """One line, no traceback."""
+    done = atoll("dashboards", "install", "--url", "http://127.0.0.1:9", "--token", "x", influx=demo.influx)
+    assert done.returncode == 1
+    assert "no answer from Grafana" in done.stderr
+    with GrafanaServer(tmp_path, demo.influx, provisioned=False) as server:
+        server.start().wait()
+        done = atoll("dashboards", "install", "--url", server.url, "--token", "wrong", influx=demo.influx)
+    assert done.returncode == 1
+    assert "with this token" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def atoll(*words: str | Path, influx: Influx, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a verb with this database as the user's."""
+    environment = {**os.environ, **influx.variables(), **variables}
+    argv = [str(word) for word in (ATOLL, *words)]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False, env=environment)
+
+
+def _basic(server: GrafanaServer) -> str:
+    from base64 import b64encode
+
+    return "Basic " + b64encode(server.token.encode()).decode()
