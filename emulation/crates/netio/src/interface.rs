@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Network interfaces of the calling thread's namespace: index, MTU, state, offloads; whether a link can stand on one.
 
+use crate::raw;
 use crate::syscall::check;
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 /// An interface that existed when it was looked up.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,6 +83,14 @@ impl Interface {
             name: name.to_owned(),
             index,
         })
+    }
+
+    /// Have the interface take in every frame, whoever it is for, while the packet socket `socket` is open.
+    ///
+    /// # Errors
+    /// If the interface is gone, or `socket` is no packet socket.
+    pub fn take_everything(&self, socket: impl AsFd) -> io::Result<()> {
+        raw::make_promiscuous(socket, self)
     }
 
     /// Look up an interface that is up and hands over packets of up to `mtu` bytes as they were sent.

@@ -4,7 +4,7 @@
 use crate::interface::Interface;
 use crate::syscall::check;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 
 /// A packet socket that receives nothing yet: its protocol is 0 until [`bind`].
@@ -22,22 +22,29 @@ pub(crate) fn unbound() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(socket) })
 }
 
-/// Let `socket` receive every frame of `interface`, whoever it is for.
-pub(crate) fn bind(socket: &OwnedFd, interface: &Interface) -> io::Result<()> {
-    let index = libc::c_int::try_from(interface.index)
-        .map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))?;
+/// Have `interface` take in every frame, whoever it is for, while `socket` is open.
+pub(crate) fn make_promiscuous(socket: impl AsFd, interface: &Interface) -> io::Result<()> {
     let promiscuous = libc::packet_mreq {
-        mr_ifindex: index,
+        mr_ifindex: index_of(interface)?,
         mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
         mr_alen: 0,
         mr_address: [0; 8],
     };
-    set_option(socket, libc::PACKET_ADD_MEMBERSHIP, &promiscuous)?;
+    set_option(socket, libc::PACKET_ADD_MEMBERSHIP, &promiscuous)
+}
+
+fn index_of(interface: &Interface) -> io::Result<libc::c_int> {
+    libc::c_int::try_from(interface.index).map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))
+}
+
+/// Let `socket` receive every frame of `interface`, whoever it is for.
+pub(crate) fn bind(socket: &OwnedFd, interface: &Interface) -> io::Result<()> {
+    make_promiscuous(socket, interface)?;
     // SAFETY: `sockaddr_ll` is plain old data, for which all zeros is a value.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as libc::c_ushort;
     address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
-    address.sll_ifindex = index;
+    address.sll_ifindex = index_of(interface)?;
     // SAFETY: pointer and length describe `address`, which the kernel only reads.
     check(unsafe {
         libc::bind(
@@ -77,11 +84,11 @@ pub(crate) fn share(socket: &OwnedFd, bytes: usize) -> io::Result<NonNull<u8>> {
 }
 
 /// Set an option of level `SOL_PACKET`.
-pub(crate) fn set_option<T>(socket: &OwnedFd, name: libc::c_int, option: &T) -> io::Result<()> {
+pub(crate) fn set_option<T>(socket: impl AsFd, name: libc::c_int, option: &T) -> io::Result<()> {
     // SAFETY: pointer and length describe `option`, which the kernel only reads.
     check(unsafe {
         libc::setsockopt(
-            socket.as_raw_fd(),
+            socket.as_fd().as_raw_fd(),
             libc::SOL_PACKET,
             name,
             std::ptr::from_ref(option).cast(),

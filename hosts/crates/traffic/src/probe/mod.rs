@@ -26,6 +26,9 @@ pub struct ProbeConfig {
     pub session: u32,
     /// The host's own address, from which it sends and answers; null where it only watches.
     pub address: Option<Ipv4Addr>,
+    /// Interfaces that take in every frame meanwhile: of taps and boxes, whose frames are for others.
+    #[serde(default)]
+    pub promiscuous: Vec<String>,
     /// What is sent from here, all of it at once, each time.
     pub send: Vec<Target>,
     /// How often each is sent.
@@ -99,7 +102,7 @@ enum Message<'a> {
 /// If the configuration is wrong or raw sockets are not allowed.
 pub fn probe(config: &ProbeConfig) -> Result<(), Failure> {
     config.validate()?;
-    let watcher = Watcher::open(config.session)?;
+    let watcher = Watcher::open(config.session, &config.promiscuous)?;
     let sender = config.address.map(|_| Sender::open()).transpose()?;
     let mut events = Events::of_job()?;
     events.add(&watcher, ARRIVALS, EventFlags::IN)?;
@@ -234,7 +237,8 @@ mod tests {
 
     #[test]
     fn configurations_are_those_of_the_contract() {
-        let configurations = contract::configurations::<ProbeConfig>("probe", &["address"]);
+        let configurations =
+            contract::configurations::<ProbeConfig>("probe", &["address", "promiscuous"]);
         assert!(
             configurations
                 .iter()
@@ -279,7 +283,8 @@ mod tests {
 
     #[test]
     fn bad_configurations_are_refused_by_the_name_of_the_field() {
-        let good = contract::configurations::<ProbeConfig>("probe", &["address"]).remove(0);
+        let good =
+            contract::configurations::<ProbeConfig>("probe", &["address", "promiscuous"]).remove(0);
         let mut twice = good.clone();
         twice.send[1].number = twice.send[0].number;
         for (bad, field) in [

@@ -6,6 +6,7 @@ use super::mark::{self, Probe};
 use crate::clock::realtime_ns;
 use crate::failure::Failure;
 use crate::socket::is_not_ready;
+use netio::interface::Interface;
 use nix::net::if_::if_indextoname;
 use nix::sys::socket::sockopt::Timestamping;
 use nix::sys::socket::{
@@ -41,15 +42,22 @@ pub struct Watcher {
 }
 
 impl Watcher {
+    /// Whatever comes to `promiscuous` interfaces is looked at.
+    ///
     /// # Errors
-    /// Without the right to open packet sockets.
-    pub fn open(session: u32) -> Result<Self, Failure> {
+    /// Without the right to open packet sockets; if there is no such interface.
+    pub fn open(session: u32, promiscuous: &[String]) -> Result<Self, Failure> {
         let protocol = Protocol::from(i32::from(EVERY_PROTOCOL.to_be()));
         let socket = Socket::new(Domain::PACKET, Type::DGRAM, Some(protocol))
             .map_err(|error| not_allowed(&error))?;
         socket
             .attach_filter(&filter::of_session(session))
             .map_err(|error| Failure::of("attach the filter for probes", &error))?;
+        for name in promiscuous {
+            Interface::find(name)
+                .and_then(|interface| interface.take_everything(&socket))
+                .map_err(|error| Failure::of(&format!("watch interface '{name}'"), &error))?;
+        }
         socket.set_nonblocking(true)?;
         let stamps = TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE
             | TimestampingFlag::SOF_TIMESTAMPING_RX_SOFTWARE;
