@@ -194,9 +194,13 @@ def test_a_full_disk_is_one_clear_line(tmp_path: Path) -> None:
 
 
 def test_a_plain_user_gets_the_same_packets(twice: dict[str, Any], tmp_path: Path) -> None:
-    """No root, no tun device, another working directory: identical to root's run, and the directory is the user's."""
+    """No root, no tun device, another working directory, an installation that was never run: identical to root's.
+
+    The directory is the user's.
+    """
     open_to_others(tmp_path)
-    with Sandbox(tmp_path, user=NOBODY, setup=f"{offer_kernels(tmp_path)} && mount -t tmpfs none /dev/net") as sandbox:
+    setup = f"{offer_kernels(tmp_path)} && {without_bytecode(tmp_path)} && mount -t tmpfs none /dev/net"
+    with Sandbox(tmp_path, user=NOBODY, setup=setup) as sandbox:
         done = sandbox.run("env", f"XDG_CACHE_HOME={tmp_path}/cache", ATOLL, *RUN, "--json")
         sandbox.wait_clean()
     assert done.returncode == 0, done.stderr
@@ -217,6 +221,18 @@ def test_without_user_namespaces_a_plain_user_is_told_so_in_one_line(tmp_path: P
     assert "user namespaces are not allowed here" in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "runs").exists()
+
+
+def without_bytecode(directory: Path) -> str:
+    """The shell command that gives our main package to the user, without what Python has compiled of it so far."""
+    (directory / "hidden").mkdir()
+    packages = ROOT / "controller"
+    layers = f"lowerdir={packages},upperdir={directory}/hidden/upper,workdir={directory}/hidden/work"
+    return (
+        f"mount -t tmpfs none {directory}/hidden && mkdir {directory}/hidden/upper {directory}/hidden/work && "
+        f"mount -t overlay overlay -o {layers} {packages} && "
+        f"find {packages} -name __pycache__ -prune -exec rm -r {{}} + && chown -R {NOBODY[0]}:{NOBODY[1]} {packages}"
+    )
 
 
 def offer_kernels(directory: Path) -> str:

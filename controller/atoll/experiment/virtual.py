@@ -7,7 +7,9 @@ and with it everything inside: there is nothing to take down.
 """
 
 import asyncio
+import compileall
 import contextlib
+import importlib.util
 import json
 import math
 import os
@@ -42,8 +44,15 @@ _PACE_AFTER_S = 1.0  # of measuring: before that the pace is a guess
 _MEMORY_MB = 2048  # of which the host gives what is used
 _TAIL_LINES = 15
 
-# Nothing of the caller's: what is in the environment must not tell two runs apart.
-_ENVIRONMENT = {"LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "1"}
+# Nothing of the caller's: what is in the environment must not tell two runs apart. Nor must the place of this
+# installation: Python would write bytecode beside it, and each directory written into costs the kernel a random number.
+_ENVIRONMENT = {
+    "LANG": "C.UTF-8",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONHASHSEED": "0",
+    "PYTHONUNBUFFERED": "1",
+}
+_PACKAGES = ("atoll", "atoll_apps", "atoll_emulation", "atoll_hosts")  # what runs inside
 
 
 class _InsideError(RunError):
@@ -88,6 +97,7 @@ async def measure(
     run_dir.update_manifest({"virtual": about})
     follower = _Follower(run_dir, progress, experiment.duration.s, stuck_s)
     host = {"kernel": platform.release(), "cpus": os.cpu_count(), "core": core, "root": os.geteuid() == 0}
+    _compile_packages()
     try:
         with start_in_uml(
             [sys.executable, "-m", "atoll.experiment.inside", str(OUTPUT)],
@@ -112,6 +122,18 @@ async def measure(
                 raise unwritten from error
         raise
     _conclude(run_dir, None, host | follower.times())
+
+
+def _compile_packages() -> None:
+    """Have our packages' bytecode beside them, where that may be: otherwise the first run would differ from the second.
+
+    Inside, one module is compiled while another process waits, or is not: the order of their doings is another.
+    """
+    for name in _PACKAGES:
+        spec = importlib.util.find_spec(name)
+        for place in (spec and spec.submodule_search_locations) or ():
+            if os.access(place, os.W_OK):
+                compileall.compile_dir(place, quiet=2)
 
 
 def _conclude(run_dir: RunDir, outcome: str | None, host: dict[str, Any]) -> None:
