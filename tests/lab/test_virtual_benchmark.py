@@ -17,8 +17,8 @@ def test_two_at_once_are_held_against_one_alone_and_against_mere_spinning(projec
     results = tmp_path / "results.json"
     parts = dict.fromkeys(PARTS, 2.0)
     run = {"wall_s": 10.0, **parts, "valid": True, "revision": "0"}
-    case = {"name": "an older case", "duration_s": 60, "one_core": False, "command": "geo.yaml", "runs": [run] * 3}
-    results.write_text(json.dumps({"machine": {}, "cases": [case]}))
+    case = {"name": "an older case", "duration_s": 60, "command": "geo.yaml", "runs": [run] * 3}
+    results.write_text(json.dumps({"machine": {}, "cases": {"meo": case}}))
     argv = [project / "benchmarks/virtual/run", "--quick", "--only", "two", "--json", results]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -43,3 +43,10 @@ def test_without_marks_to_write_between_nothing_is_written(project: Path, tmp_pa
     assert done.returncode != 0
     assert done.stderr.startswith(f"{tmp_path}/benchmarks.md has no lines '<!-- figures of virtual time: begin -->'")
     assert (tmp_path / "benchmarks.md").read_text() == "nothing\n"
+
+
+def test_a_file_that_is_not_there_is_told(project: Path, tmp_path: Path) -> None:
+    argv = [project / "benchmarks/virtual/run", "--json", tmp_path / "none.json", "--render", "docs"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert done.stderr == f"{tmp_path}/none.json: there is no such file; measuring makes it\n"

@@ -14,6 +14,7 @@ from linkbench import machine
 from virtualbench import commands, spinning, table
 
 _QUICK_S = 2  # of virtual time
+_TWO = "two"
 
 
 def main() -> int:
@@ -22,10 +23,10 @@ def main() -> int:
     try:
         if not options.render:
             require_virtual_machine()
-            known = {"machine": machine.describe(), **_old(options.json), **_measured(options)}
+            known = _measured(options)
             options.json.parent.mkdir(parents=True, exist_ok=True)
             options.json.write_text(json.dumps(known, indent=1) + "\n")
-        known = json.loads(options.json.read_text())
+        known = _old(options.json)
         print(table.tables(known))
         print(f"\nJSON: {options.json}")
         if options.render:
@@ -38,7 +39,7 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks/virtual/run", description=__doc__)
-    parser.add_argument("--only", choices=("cases", "two"), help="the experiments alone, or two at once alone")
+    parser.add_argument("--only", action="append", choices=(*commands.CASES, _TWO), help="this alone (may be repeated)")
     parser.add_argument(
         "--repeats", type=int, metavar="N", help="of which the median counts (3, of pairs 5; --quick: 1)"
     )
@@ -50,27 +51,33 @@ def _options() -> argparse.Namespace:
     options = parser.parse_args()
     if options.repeats is not None and options.repeats < 1:
         parser.error("--repeats: at least 1")
+    options.only = options.only or [*commands.CASES, _TWO]
     return options
 
 
 def _old(path: Path) -> dict[str, Any]:
-    """What the file holds besides the machine, which is this one now."""
-    known: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    return {name: found for name, found in known.items() if name != "machine"}
+    """What the file holds. Raises AtollError when there is none."""
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError:
+        raise AtollError(f"{path}: there is no such file; measuring makes it") from None
 
 
 def _measured(options: argparse.Namespace) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    if options.only != "two":
-        found["cases"] = [_case(case, options.repeats or (1 if options.quick else 3)) for case in _cases(options)]
-    if options.only != "cases":
-        brief = replace(commands.BRIEF, duration_s=_QUICK_S) if options.quick else commands.BRIEF
-        found["two"] = _two(brief, options.repeats or (1 if options.quick else 5))
-    return found
+    """What the file held, with what has been measured now in the stead of what it held of that."""
+    known = _old(options.json) if options.json.exists() else {}
+    cases = known.get("cases", {})
+    for key, case in commands.CASES.items():
+        if key in options.only:
+            cases[key] = _case(_brief(case, options), options.repeats or (1 if options.quick else 3))
+    known |= {"machine": machine.describe(), "cases": {key: cases[key] for key in commands.CASES if key in cases}}
+    if _TWO in options.only:
+        known["two"] = _two(_brief(commands.BRIEF, options), options.repeats or (1 if options.quick else 5))
+    return known
 
 
-def _cases(options: argparse.Namespace) -> list[commands.Case]:
-    return [replace(case, duration_s=_QUICK_S) if options.quick else case for case in commands.CASES]
+def _brief(case: commands.Case, options: argparse.Namespace) -> commands.Case:
+    return replace(case, duration_s=_QUICK_S) if options.quick else case
 
 
 def _case(case: commands.Case, repeats: int) -> dict[str, Any]:
@@ -78,7 +85,6 @@ def _case(case: commands.Case, repeats: int) -> dict[str, Any]:
     return {
         "name": case.name,
         "duration_s": case.duration_s,
-        "one_core": case.one_core,
         "command": " ".join(case.words),
         "runs": [commands.timed(case) for _ in range(repeats)],
     }

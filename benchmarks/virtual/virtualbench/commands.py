@@ -42,11 +42,11 @@ _MEO = (
 )
 _GEO = ("examples/geo.yaml",)
 
-CASES = (
-    Case("GEO, 16 Mbit/s, 20 channels", 600, _GEO),
-    Case("the same on one core", 600, _GEO, one_core=True),
-    Case("MEO, 320 Mbit/s, 400 channels, four routed boxes", 90, _MEO),
-)
+CASES = {
+    "geo": Case("GEO, 16 Mbit/s, 20 channels", 600, _GEO),
+    "geo-one-core": Case("the same on one core", 600, _GEO, one_core=True),
+    "meo": Case("MEO, 320 Mbit/s, 400 channels, four routed boxes", 90, _MEO),
+}
 BRIEF = Case("GEO, a minute", 60, _GEO)
 """What is run alone and two at a time."""
 

@@ -22,7 +22,7 @@ _PARTS = {
 
 def tables(known: dict[str, Any]) -> str:
     """How long each experiment takes and where its time goes; what two at once cost each other."""
-    parts = [_cases(known["cases"])] if "cases" in known else []
+    parts = [_cases(list(known["cases"].values()))] if known.get("cases") else []
     parts += [_two(known["two"])] if "two" in known else []
     return "\n\n".join(parts)
 

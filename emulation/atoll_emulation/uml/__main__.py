@@ -21,6 +21,8 @@ def main() -> int:
     parser.add_argument("--output", type=Path, default=Path("out"), help="directory seen as /out inside")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     options = parser.parse_args()
+    if not options.command:
+        parser.error("no command to run, such as: sh -c 'date; sleep 1000; date'")
     try:
         virtual = options.seed is not None
         ended = run_in_uml(

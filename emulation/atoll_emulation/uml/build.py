@@ -37,7 +37,7 @@ _LEFT_OUT = (
 )
 
 # In the lines of a program that failed: compilers, patch, Kconfig, tar.
-_REASON = re.compile(r"error: |FAILED|can't |[Cc]annot |No space left|\*\*\* ")
+_REASON = re.compile(r"error: |FAILED|can't |[Cc]annot |No space left|does not look like|\*\*\* ")
 
 # Two builds of one source are the same program, and `uname -v` is the same in each.
 _ENVIRONMENT = {
