@@ -29,7 +29,8 @@ def test_configurations_are_those_of_the_contract(examples: list[dict[str, Any]]
     probes = [Sent(0, IPv4Address("10.20.0.1"), 1), Sent(1, IPv4Address("10.20.0.2"), 6)]
     expected = [example["message"] for example in examples if example["from"] == "keeper"]
     assert job_config(watch, IPv4Address("10.10.0.1"), probes, how) == expected[0]
-    assert job_config(watch, None, (), Sending(0, 200_000_000, until_answered=True)) == expected[1]
+    silent = Sending(0, 200_000_000, until_answered=True)
+    assert job_config(watch, None, (), silent, ["cap-w-tap-w"]) == expected[1]
 
 
 def test_what_a_job_says_is_understood(examples: list[dict[str, Any]]) -> None:
@@ -51,7 +52,11 @@ def test_what_a_job_says_is_understood(examples: list[dict[str, Any]]) -> None:
 
 def test_a_job_says_what_it_wants_when_it_is_told_nonsense() -> None:
     """In one line, with exit code 2."""
-    config = {"session": 1, "address": None, "send": [{"number": 0, "address": "10.20.0.1", "protocol": 1}]}
+    config = {
+        "session": 1,
+        "address": None,
+        "send": [{"number": 0, "address": "10.20.0.1", "protocol": 1}],
+    }
     config |= {"attempts": 1, "interval_ns": 1, "until_answered": True, "start_at_ns": 0}
     done = subprocess.run(
         [find_binary(), "probe"], input=json.dumps(config) + "\n", capture_output=True, text=True, check=False

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from atoll.control.cover import cover, limit_ns, of_one_sender
-from atoll.control.live_trace import LiveTrace, Station, live_trace_text
+from atoll.control.live_trace import LiveStation, LiveTrace, live_trace_text
 from atoll.control.plan import make_plan
 from atoll.control.trace import HopKind, trace
 from atoll.control.walk import Matched
@@ -112,7 +112,9 @@ def live(described: Described, *, counted: int, seen: int, rtts: tuple[int, ...]
     network, experiment = described
     there = trace(network, experiment, make_plan(network, experiment).flows, "w1", "i1", Protocol.ICMP)
     stations = tuple(
-        Station(hop, counted=counted) if hop.kind is HopKind.SWITCH else Station(hop, seen=seen, after_ns=1234567)
+        LiveStation(hop, counted=counted)
+        if hop.kind is HopKind.SWITCH
+        else LiveStation(hop, seen=seen, after_ns=1234567)
         for hop in there.hops
     )
     return LiveTrace(there, 5, stations, "i1", rtts, 505_000_000)

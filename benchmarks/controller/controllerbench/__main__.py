@@ -17,7 +17,8 @@ from controllerbench.measure import SIZES, WAYS
 from linkbench import machine
 
 _QUICK_SIZES = (10, 100)
-_QUICK_WAYS = ("atoll", "ovs-ofctl bundle")
+_SWAP = "swap"  # measured on a laboratory, not on the bench
+_QUICK_WAYS = ("atoll", "ovs-ofctl bundle", _SWAP)
 
 
 def main() -> int:
@@ -25,11 +26,11 @@ def main() -> int:
     options = _options()
     try:
         if not options.render:
-            results = _merged(options.json, _measured(options))
+            known = _merged(options.json, _measured(options))
             options.json.parent.mkdir(parents=True, exist_ok=True)
-            options.json.write_text(json.dumps({"machine": machine.describe(), "results": results}, indent=1) + "\n")
+            options.json.write_text(json.dumps({"machine": machine.describe(), **known}, indent=1) + "\n")
         known = json.loads(options.json.read_text())
-        print(table.tables(known["results"]))
+        print(table.tables(known))
         print(f"\nJSON: {options.json}")
         if options.render:
             print(f"written: {document.render(options.render, known)}")
@@ -41,7 +42,7 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks/controller/run", description=__doc__)
-    parser.add_argument("--only", action="append", choices=list(WAYS), help="this way alone (may be repeated)")
+    parser.add_argument("--only", action="append", choices=[*WAYS, _SWAP], help="this alone (may be repeated)")
     parser.add_argument("--sizes", type=int, nargs="+", metavar="N", help=f"entries (default: {SIZES})")
     parser.add_argument("--repeats", type=int, metavar="N", help="of which the median counts (3; --quick: 1)")
     parser.add_argument("--quick", action="store_true", help="seconds: shows that it works; its figures say little")
@@ -50,7 +51,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--render", type=Path, metavar="DOCS",
                         help="measure nothing; write FILE's tables into DOCS/benchmarks.md")  # fmt: skip
     options = parser.parse_args()
-    options.only = options.only or (list(_QUICK_WAYS) if options.quick else list(WAYS))
+    options.only = options.only or (list(_QUICK_WAYS) if options.quick else [*WAYS, _SWAP])
     options.sizes = options.sizes or list(_QUICK_SIZES if options.quick else SIZES)
     options.repeats = options.repeats or (1 if options.quick else 3)
     if min(options.repeats, *options.sizes) < 1:
@@ -58,9 +59,15 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def _merged(path: Path, new: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What the file holds, in the ways' order, but for what has been measured anew."""
-    old: list[dict[str, Any]] = json.loads(path.read_text())["results"] if path.exists() else []
+def _merged(path: Path, new: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+    """What the file holds, but for what has been measured anew."""
+    old: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    results = _merged_ways(old.get("results", []), new["results"])
+    return {"results": results, "swaps": new["swaps"] or old.get("swaps", [])}
+
+
+def _merged_ways(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """In the ways' order."""
     measured = {(each["way"], each.get("entries")) for each in new}
     ways = {each["way"] for each in new if "entries" in each}
     kept = [
@@ -72,12 +79,14 @@ def _merged(path: Path, new: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted([*kept, *new], key=lambda each: (order.index(each["way"]), each.get("entries", 0)))
 
 
-def _measured(options: argparse.Namespace) -> list[dict[str, Any]]:
+def _measured(options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
     if (reason := why_no_namespaces()) is not None:
         raise AtollError(reason)
     with tempfile.TemporaryDirectory() as directory:
         task = Path(directory) / "task.json"
-        task.write_text(json.dumps({"ways": options.only, "sizes": options.sizes, "repeats": options.repeats}))
+        ways = [name for name in options.only if name in WAYS]
+        asked = {"ways": ways, "sizes": options.sizes, "repeats": options.repeats, "swaps": _SWAP in options.only}
+        task.write_text(json.dumps(asked))
         argv = [*unshare_argv(), sys.executable, "-m", "controllerbench.measure", str(task)]
         done = subprocess.run(argv, check=False, env=os.environ)
         if done.returncode != 0:

@@ -24,5 +24,5 @@ def render(docs: Path, known: dict[str, Any]) -> Path:
         f"{facts['cpu']}, {facts['cores']} cores, {facts['machine']} machine, governor {facts['governor']}, "
         f"Linux {facts['kernel']}; {facts['date']}, revision {facts['revision']}, load {facts['load_average']}."
     )
-    path.write_text(f"{before}{begin}\n{on}\n\n{tables(known['results'])}\n{end}{after}", encoding="utf-8")
+    path.write_text(f"{before}{begin}\n{on}\n\n{tables(known)}\n{end}{after}", encoding="utf-8")
     return path

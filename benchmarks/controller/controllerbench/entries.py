@@ -20,6 +20,7 @@ _SOURCES = IPv4Network("10.16.0.0/12")
 _DESTINATIONS = IPv4Network("10.32.0.0/12")
 _PER_DESTINATION = 100
 _COOKIES = 0xA7 << 56
+PROTOCOL = 253  # of the pairs' packets: for experimentation (RFC 3692)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +46,10 @@ class Pair:
         return FlowEntry(SWITCH, 1000, match, actions, self.cookie, f"pair {self.number}")
 
     def frame(self, mark: bytes) -> bytes:
-        """An untagged frame of the pair: Ethernet, IPv4 of an experimental protocol (253), the mark."""
+        """An untagged frame of the pair: Ethernet, IPv4, the mark."""
         body = mark.ljust(32, b"\0")
         ends = self.source.packed + self.destination.packed
-        header = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(body), 0, 0, 64, 253, 0) + ends
+        header = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(body), 0, 0, 64, PROTOCOL, 0) + ends
         return bytes.fromhex("020000000002 020000000001 0800".replace(" ", "")) + header + body
 
 

@@ -1,22 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """Results as tables that are read on a terminal and in Markdown alike."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from controllerbench.swaps import STAGES
+
+_SWAP_NAMES = {"whole": "from intent to the old version gone", "beyond_drain": "all but the drain"}
 _TITLES = {
-    "install_s": "From a plan in memory to a verified data plane, seconds (times atoll's)",
-    "change_s": "The same for one entry changed of so many, seconds (times atoll's)",
+    "verified_s": "From a plan in memory to a data plane verified by a probe on every path, seconds (times atoll's)",
+    "install_s": "Of these until the way itself is sure of the table, seconds (times atoll's)",
+    "change_s": "One entry changed of so many, verified by a probe, seconds (times atoll's)",
 }
 _REFERENCE = "atoll"
 
 
-def tables(results: Sequence[dict[str, Any]]) -> str:
-    """A table for installing, one for changing, and how each way makes sure."""
-    parts = [f"{title}\n\n{_table(results, figure)}" for figure, title in _TITLES.items()]
+def tables(known: Mapping[str, Any]) -> str:
+    """A table for each figure, how each way makes sure, and a table of swaps."""
+    results: list[dict[str, Any]] = known["results"]
+    parts = [f"{title}\n\n{_table(results, figure)}" for figure, title in _TITLES.items() if results]
     checks = {result["way"]: result["checks"] for result in results}
-    parts.append("Made sure of by:\n\n" + "\n".join(f"- {way}: {how}" for way, how in checks.items()))
+    if checks:
+        parts.append("Made sure of by:\n\n" + "\n".join(f"- {way}: {how}" for way, how in checks.items()))
     left_out = {
         result["way"]: result.get("left_out") or f"{result['entries']} entries failed: {result['failed']}"
         for result in results
@@ -24,7 +30,19 @@ def tables(results: Sequence[dict[str, Any]]) -> str:
     }
     if left_out:
         parts.append("\n".join(f"{way}: {why}" for way, why in left_out.items()))
+    if known.get("swaps"):
+        parts.append(_swaps(known["swaps"]))
     return "\n\n".join(parts)
+
+
+def _swaps(swaps: Sequence[Mapping[str, Any]]) -> str:
+    """Medians of the stages, a column for each propagation delay."""
+    figures = ["whole", *STAGES, "beyond_drain"]
+    rows = [["one-way delay of the link", *(f"{each['delay_ms']} ms" for each in swaps)]]
+    rows += [[_SWAP_NAMES.get(name, name), *(f"{median(each[f'{name}_s']):.3f}" for each in swaps)] for name in figures]
+    number = len(swaps[0]["whole_s"])
+    title = f"A swap on the demo's laboratory ({swaps[0]['swap']}), seconds, medians of {number}"
+    return f"{title}\n\n{_grid(rows)}"
 
 
 def _table(results: Sequence[dict[str, Any]], figure: str) -> str:
@@ -33,6 +51,10 @@ def _table(results: Sequence[dict[str, Any]], figure: str) -> str:
     ways = list(dict.fromkeys(way for way, _ in known))
     rows = [["entries", *(str(size) for size in sizes)]]
     rows += [[way, *(_cell(known, way, size) for size in sizes)] for way in ways]
+    return _grid(rows)
+
+
+def _grid(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["| " + " | ".join(_aligned(row, widths)) + " |" for row in rows]
     rule = "|" + "|".join(["-" * (widths[0] + 2), *("-" * (width + 1) + ":" for width in widths[1:])]) + "|"

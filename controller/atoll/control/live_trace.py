@@ -11,7 +11,7 @@ from atoll.model.units import Duration
 
 
 @dataclass(frozen=True, slots=True)
-class Station:
+class LiveStation:
     """A hop of the planned way, and how many of the probes came to it.
 
     ``counted``: packets by which the entry's counter rose, other traffic's among them; None if its switch does not hold
@@ -46,7 +46,7 @@ class LiveTrace:
 
     trace: Trace
     sent: int
-    stations: tuple[Station, ...]
+    stations: tuple[LiveStation, ...]
     end: str
     rtts_ns: tuple[int, ...]
     rtt_ns: int
@@ -103,7 +103,7 @@ def _rows(found: LiveTrace) -> Iterator[tuple[str, ...]]:
         yield (*hop_words(station.hop), _witnessed(station), station.hop.note)
 
 
-def _witnessed(station: Station) -> str:
+def _witnessed(station: LiveStation) -> str:
     if not station.held:
         return "not held"
     if station.counted is not None:

@@ -2,8 +2,9 @@
 """Proof that entries of a swap will carry packets, before any packet has to take them.
 
 A switch is handed a frame and the actions of the entry that is to send such frames (packet-out, OpenFlow 1.3.5, 7.3.7).
-It is proven when the host it is for has seen it, its answer has come back, and every entry behind the first one, on the
-way that the switches' tables give it, has counted a packet: barriers and read-back alone prove nothing.
+It is proven when every box, tap and host on the way that the switches' tables give it has seen it, and its answer has
+come back: barriers and read-back alone prove nothing. Where nothing can watch, as on a device from outside, every new
+entry on that way has to have counted a packet as well.
 """
 
 import asyncio
@@ -15,12 +16,12 @@ from typing import TYPE_CHECKING
 from atoll.control.apply import read_tables
 from atoll.control.cover import limit_ns, of_one_sender
 from atoll.control.swap import Probe
-from atoll.control.walk import Frame, Matched, Step, Tables
+from atoll.control.walk import Frame, Matched, Reached, Step, Tables
 from atoll.experiment.counting import Counts, counted, counts, how_far, named, prompt_switches
-from atoll.experiment.watching import Watch, watching
+from atoll.experiment.watching import Station, Watch, station, watching
 from atoll.model.errors import LabError, PlanError
 from atoll.model.experiment import Experiment, Protocol
-from atoll.model.flow import FlowEntry, Match
+from atoll.model.flow import Action, FlowEntry, Match
 from atoll.model.network import Host, Network, PortRef
 from atoll.openflow.frames import OTHER, End, Mark, probe_frame
 
@@ -48,6 +49,7 @@ class _Way:
     protocol: int
     steps: tuple[Step, ...]
     end: str
+    stations: tuple[tuple[str, Station | None], ...]  # the boxes, taps and hosts on the way, and where to see them
     refused: str | None = None
 
     @property
@@ -80,15 +82,19 @@ async def probe(testbed: "Testbed", probes: Sequence[Probe], experiment: Experim
     ways = await _ways(testbed, both, probes)
     before = await counts(controller, network, (entry for way in ways for entry in way.entries))
     watch = Watch()
-    machines = {way.end: None for way in ways}
+    places = {place for way in ways for _, place in way.stations if place is not None}
+    machines = dict.fromkeys(machine for machine, _ in places)
+    promiscuous = {name: [interface for machine, interface in places if machine == name] for name in machines}
     machines |= {host.name: host.address for way in ways for host in (way.src, way.dst)}
-    async with watching(testbed.machine, watch, machines):
+    async with watching(testbed.machine, watch, machines, promiscuous):
         await _send_until_seen(testbed, ways, watch, max(limit_ns(network, each) for each in both) / 1e9)
     prompt = prompt_switches(network)
     arrived = [way for way in ways if _done(way, watch)]
-    wanted = {entry for way in arrived for entry in way.entries if entry.switch in prompt}
+    unwatched = [way for way in arrived if any(place is None for _, place in way.stations)]
+    stands = {_essence(entry) for entry in (testbed.plan.flows if testbed.plan else ())}
+    wanted = {e for way in unwatched for e in way.entries if e.switch in prompt and _essence(e) not in stands}
     rises = await counted(controller, network, before, wanted)
-    lines = [line for way in ways if (line := _judge(network, way, watch, rises, prompt))]
+    lines = [line for way in ways if (line := _judge(network, way, watch, rises, wanted))]
     if lines:
         raise LabError("\n".join(lines))
 
@@ -152,7 +158,9 @@ def _way(network: Network, experiments: Sequence[Experiment], tables: Tables, nu
     except PlanError as error:
         raise LabError(f"{_told(probe)}: by what the switches hold, {error}") from error
     steps, end = of_one_sender(network, steps, protocol, dst.name)
-    return _Way(number, probe, src, dst, protocol, steps, end)
+    reached = (step for step in steps if isinstance(step, Reached))
+    stations = tuple((step.name, station(network, step.name, step.port)) for step in reached)
+    return _Way(number, probe, src, dst, protocol, steps, end, stations)
 
 
 def _protocol(experiments: Sequence[Experiment], probe: Probe, src: Host, dst: Host) -> int:
@@ -196,11 +204,16 @@ async def _send(testbed: "Testbed", ways: Iterable[_Way], session: int, attempt:
 
 
 def _done(way: _Way, watch: Watch) -> bool:
-    seen = watch.arrived(way.number, way.end, answer=False)
+    seen = all(place is None or watch.passed(way.number, place) for _, place in way.stations)
     return seen and (not way.answered or watch.arrived(way.number, way.src.name, answer=True))
 
 
-def _judge(network: Network, way: _Way, watch: Watch, rises: Counts, prompt: Collection[str]) -> str | None:
+def _essence(entry: FlowEntry) -> tuple[str, int, Match, tuple[Action, ...]]:
+    """What an entry does; not what it is called."""
+    return entry.switch, entry.priority, entry.match, entry.actions
+
+
+def _judge(network: Network, way: _Way, watch: Watch, rises: Counts, wanted: Collection[FlowEntry]) -> str | None:
     """What is wrong with a probe, in one line."""
     told = _told(way.probe)
     if way.refused:
@@ -208,9 +221,12 @@ def _judge(network: Network, way: _Way, watch: Watch, rises: Counts, prompt: Col
     far = how_far(way.steps[1:], rises, {tap.name for tap in network.taps})
     if not watch.arrived(way.number, way.end, answer=False):
         return f"{told}: sent {ATTEMPTS} times, it did not arrive at {way.end}: {far}"
+    missed = [name for name, place in way.stations if place is not None and not watch.passed(way.number, place)]
+    if missed:
+        return f"{told}: it arrived at {way.end}, but did not come to {', '.join(missed)}: {far}"
     if not _done(way, watch):
         return f"{told}: it arrived at {way.end}, but no answer came back to {way.src.name}"
-    if any(entry.switch in prompt and rises.get(entry, 0) <= 0 for entry in way.entries):
+    if any(rises.get(entry, 0) <= 0 for entry in way.entries if entry in wanted):
         return f"{told}: it arrived at {way.end} by another way than this: {far}"
     return None
 

@@ -7,14 +7,14 @@ from ipaddress import IPv4Address
 from typing import TYPE_CHECKING
 
 from atoll.control.cover import limit_ns
-from atoll.control.live_trace import LiveTrace, Station
+from atoll.control.live_trace import LiveStation, LiveTrace
 from atoll.control.trace import Hop, HopKind, Trace, trace
 from atoll.experiment.counting import Counts, counted, counts, prompt_switches
-from atoll.experiment.watching import Sending, Sent, Watch, sending, watching
+from atoll.experiment.watching import Sending, Sent, Station, Watch, sending, station, watching
 from atoll.model.errors import LabError
 from atoll.model.experiment import Protocol
 from atoll.model.flow import FlowEntry
-from atoll.model.network import BoxKind, Network, PortRef
+from atoll.model.network import Network, PortRef
 
 if TYPE_CHECKING:
     from atoll.experiment.testbed import Testbed
@@ -41,14 +41,14 @@ async def trace_live(
     hops = _until(there.hops, end)
     entries = tuple(hop.entry for hop in hops if hop.entry is not None)
     before = await counts(testbed.controller, network, entries)
-    watched = _watchable(network, hops)
+    places = {hop: place for hop in hops if (place := _place(network, hop)) is not None}
     watch = Watch()
-    await _send(testbed, watch, there, end, watched, number, limit_ns(network, experiment))
+    await _send(testbed, watch, there, end, set(places.values()), number, limit_ns(network, experiment))
     arrived = len({each.attempt for each in watch.seen if each.machine == end and not each.answer})
     prompt = prompt_switches(network)
     wanted = [entry for entry in entries if entry.switch in prompt]
     rises = await counted(testbed.controller, network, before, wanted, least=max(1, arrived))
-    stations = tuple(_station(network, hop, watch, watched, rises, prompt) for hop in hops)
+    stations = tuple(_station(hop, watch, places.get(hop), rises, prompt) for hop in hops)
     rtts = tuple(
         each.t_ns - watch.sent_ns[each.number, each.attempt]
         for each in watch.seen
@@ -58,12 +58,14 @@ async def trace_live(
 
 
 async def _send(
-    testbed: "Testbed", watch: Watch, there: Trace, end: str, watched: Collection[str], number: int, limit_ns: int
+    testbed: "Testbed", watch: Watch, there: Trace, end: str, places: Collection[Station], number: int, limit_ns: int
 ) -> None:
     """Send the probes; returns when all have come to their end, and their answers back, or nothing more can come."""
     source, target = testbed.network.host(there.src), testbed.network.host(there.dst)
-    machines: dict[str, IPv4Address | None] = dict.fromkeys(watched)
+    machines: dict[str, IPv4Address | None] = dict.fromkeys(machine for machine, _ in places)
     machines[target.name] = target.address
+    # A tap's frames, and those that pass a box, are for others.
+    promiscuous = {name: [interface for machine, interface in places if machine == name] for name in machines}
     last = (source.name, True) if end == target.name else (end, False)
 
     def all_there() -> bool:
@@ -72,7 +74,7 @@ async def _send(
     how = Sending(number, _INTERVAL_NS, until_answered=False)
     probes = {source.name: (source.address, [Sent(0, target.address, there.protocol.number)])}
     async with (
-        watching(testbed.machine, watch, machines),
+        watching(testbed.machine, watch, machines, promiscuous),
         sending(testbed.machine, watch, probes, how),
     ):
         await watch.until(all_there, (number * _INTERVAL_NS + limit_ns) / 1e9 + _SCHEDULING_S)
@@ -90,35 +92,25 @@ def _until(hops: Sequence[Hop], end: str) -> tuple[Hop, ...]:
     return tuple(hops[: last + 1])
 
 
-def _machine(network: Network, hop: Hop) -> str:
-    """The machine at which a hop is: a tap's capture host."""
-    return network.tap(hop.name).host if hop.kind is HopKind.TAP else hop.name
+def _place(network: Network, hop: Hop) -> Station | None:
+    """Where probes that come to a hop can be seen, if anywhere."""
+    if hop.kind in (HopKind.SWITCH, HopKind.DROP):
+        return None
+    return station(network, hop.name, PortRef(hop.switch, hop.port))
 
 
-def _watchable(network: Network, hops: Sequence[Hop]) -> frozenset[str]:
-    """The machines on the way on which a job can watch: on devices from outside none can."""
-    foreign = {box.name for box in network.boxes if box.kind is BoxKind.EXTERNAL}
-    machines = (hop for hop in hops if hop.kind not in (HopKind.SWITCH, HopKind.DROP))
-    return frozenset(_machine(network, hop) for hop in machines if hop.name not in foreign)
-
-
-def _station(
-    network: Network, hop: Hop, watch: Watch, watched: Collection[str], rises: Counts, prompt: Collection[str]
-) -> Station:
+def _station(hop: Hop, watch: Watch, place: Station | None, rises: Counts, prompt: Collection[str]) -> LiveStation:
     if hop.kind is HopKind.DROP or hop.entry is not None:
         return _counting(hop, hop.entry, rises, prompt)
-    machine = _machine(network, hop)
-    if machine not in watched:
-        return Station(hop)
-    at = PortRef(hop.switch, hop.port)
-    interface = next(each.name for each in network.machines[machine] if each.attached == at)
-    seen = [each for each in watch.seen if (each.machine, each.interface, each.answer) == (machine, interface, False)]
+    if place is None:
+        return LiveStation(hop)
+    seen = [each for each in watch.seen if (each.machine, each.interface) == place and not each.answer]
     times = [each.t_ns - watch.sent_ns[each.number, each.attempt] for each in seen]
     after_ns = int(statistics.median(times)) if times else None
-    return Station(hop, seen=len({each.attempt for each in seen}), after_ns=after_ns)
+    return LiveStation(hop, seen=len({each.attempt for each in seen}), after_ns=after_ns)
 
 
-def _counting(hop: Hop, entry: FlowEntry | None, rises: Counts, prompt: Collection[str]) -> Station:
+def _counting(hop: Hop, entry: FlowEntry | None, rises: Counts, prompt: Collection[str]) -> LiveStation:
     if entry is None:
-        return Station(hop)
-    return Station(hop, counted=rises.get(entry) if entry.switch in prompt else None, held=entry in rises)
+        return LiveStation(hop)
+    return LiveStation(hop, counted=rises.get(entry) if entry.switch in prompt else None, held=entry in rises)

@@ -11,6 +11,7 @@ from ipaddress import IPv4Address
 from typing import Any
 
 from atoll.model.errors import LabError
+from atoll.model.network import BoxKind, Network, PortRef
 from atoll_hosts.job import Job
 from atoll_hosts.machine import Machine
 
@@ -18,6 +19,10 @@ _READY_TIMEOUT_S = 10.0
 _LINGER_S = 1.0
 
 _sessions = itertools.count(1)  # of this process, which is the only one that has agents send probes in its lab
+
+
+Station = tuple[str, str]
+"""A machine and the interface of it by which frames come there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,14 @@ class Seen:
     t_ns: int
 
 
+def station(network: Network, name: str, port: PortRef) -> Station | None:
+    """Where frames can be seen that a switch sends to a host, box or tap; None: to a device from outside."""
+    if any(box.name == name and box.kind is BoxKind.EXTERNAL for box in network.boxes):
+        return None
+    machine = next((tap.host for tap in network.taps if tap.name == name), name)
+    return machine, next(each.name for each in network.machines[machine] if each.attached == port)
+
+
 class Watch:
     """What has been seen so far, of one session. ``sent_ns``: when hosts sent, by number and attempt."""
 
@@ -58,6 +71,7 @@ class Watch:
         self.seen: list[Seen] = []
         self.sent_ns: dict[tuple[int, int], int] = {}
         self._arrived: defaultdict[tuple[str, bool], set[int]] = defaultdict(set)
+        self._passed: defaultdict[Station, set[int]] = defaultdict(set)
         self._news = asyncio.Event()
 
     def take(self, machine: str, line: dict[str, Any]) -> None:
@@ -69,11 +83,17 @@ class Watch:
             seen = Seen(machine, *found)
             self.seen.append(seen)
             self._arrived[machine, seen.answer].add(seen.number)
+            if not seen.answer:
+                self._passed[machine, seen.interface].add(seen.number)
             self._news.set()
 
     def arrived(self, number: int, machine: str, *, answer: bool) -> bool:
         """Whether any attempt of a probe, or an answer to one, has come to a machine."""
         return number in self._arrived[machine, answer]
+
+    def passed(self, number: int, at: Station) -> bool:
+        """Whether any attempt of a probe has come to an interface of a machine."""
+        return number in self._passed[at]
 
     async def until(self, enough: Callable[[], bool], limit_s: float) -> bool:
         """Wait until what has been seen is enough; whether it was within the limit."""
@@ -87,11 +107,18 @@ class Watch:
 
 @contextlib.asynccontextmanager
 async def watching(
-    machine: Callable[[str], Machine], watch: Watch, machines: Mapping[str, IPv4Address | None]
+    machine: Callable[[str], Machine],
+    watch: Watch,
+    machines: Mapping[str, IPv4Address | None],
+    promiscuous: Mapping[str, Sequence[str]] | None = None,
 ) -> AsyncGenerator[None]:
-    """Watch on these machines, all ready, while the block lasts; those with an address answer what is for them."""
+    """Watch on these machines, all ready, while the block lasts; those with an address answer what is for them.
+
+    ``promiscuous``: by machine the interfaces that are to take in frames for others, too.
+    """
     silent = Sending(0, 1, until_answered=True)
-    configs = {name: job_config(watch, address, (), silent) for name, address in machines.items()}
+    wide = promiscuous or {}
+    configs = {name: job_config(watch, each, (), silent, wide.get(name, ())) for name, each in machines.items()}
     async with _jobs(machine, watch, configs, "watch"):
         yield
 
@@ -109,7 +136,13 @@ async def sending(
         yield
 
 
-def job_config(watch: Watch, address: IPv4Address | None, probes: Collection[Sent], how: Sending) -> dict[str, Any]:
+def job_config(
+    watch: Watch,
+    address: IPv4Address | None,
+    probes: Collection[Sent],
+    how: Sending,
+    promiscuous: Sequence[str] = (),
+) -> dict[str, Any]:
     """The configuration of a job (docs/contracts.md); ``address``: None where it only sees."""
     return {
         "session": watch.session,
@@ -119,6 +152,7 @@ def job_config(watch: Watch, address: IPv4Address | None, probes: Collection[Sen
         "interval_ns": how.interval_ns,
         "until_answered": how.until_answered,
         "start_at_ns": 0,
+        **({"promiscuous": list(promiscuous)} if promiscuous else {}),
     }
 
 

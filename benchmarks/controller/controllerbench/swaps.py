@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long a swap takes on a laboratory that is up: chains changed to and fro, every stage timed.
+
+No peer does this: they change entries, and packets under way meet whatever is there at the moment.
+"""
+
+import asyncio
+import time
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from atoll.experiment.testbed import Testbed
+from atoll.model.experiment import Experiment, LinkDirection
+from atoll.model.load import load_experiment
+from atoll.model.units import Duration
+
+_GEO = Path(__file__).parents[3] / "examples" / "geo.yaml"
+_AROUND = ("tap-w", "pep-w", "sat", "pep-i", "tap-i")  # two routed boxes more than the demo's chain
+_UNDELAYED_MS = 10  # the shorter of the two propagation delays; the other one is the demo's
+
+STAGES = ("install", "probe", "shift", "drain", "collect")
+
+
+def measure(repeats: int) -> list[dict[str, Any]]:
+    """A result for each propagation delay: seconds of whole swaps, of their stages, and beyond the drain."""
+    return [asyncio.run(_measured(delay_ms, repeats)) for delay_ms in (_UNDELAYED_MS, 250)]
+
+
+async def _measured(delay_ms: int, repeats: int) -> dict[str, Any]:
+    network, geo = load_experiment(_GEO)
+    one = _with_delay(replace(geo, latency=()), delay_ms)
+    other = replace(one, chain=replace(one.chain, hops=_AROUND))
+    result: dict[str, Any] = {"swap": "two routed boxes into a chain, and out", "delay_ms": delay_ms}
+    found: defaultdict[str, list[float]] = defaultdict(list)
+    testbed = await Testbed.start(network, lambda _: None)
+    try:
+        await testbed.apply(one)
+        for wanted in (other, one) * repeats:
+            await _swap(testbed, wanted, found)
+    finally:
+        await testbed.stop()
+    return {**result, **found}
+
+
+async def _swap(testbed: Testbed, wanted: Experiment, found: defaultdict[str, list[float]]) -> None:
+    spent: defaultdict[str, float] = defaultdict(float)
+    end: dict[str, Any] = {}
+
+    def take(event: dict[str, Any]) -> None:
+        if event.get("state") == "stage":
+            spent[str(event["stage"])] += event["duration_ns"] / 1e9
+        elif event.get("state") == "end":
+            end.update(event)
+
+    began = time.perf_counter()
+    await testbed.apply(wanted, tell=take)
+    found["whole_s"].append(time.perf_counter() - began)
+    found["beyond_drain_s"].append(end["beyond_drain_ns"] / 1e9)
+    for stage in STAGES:
+        found[f"{stage}_s"].append(spent[stage])
+
+
+def _with_delay(experiment: Experiment, delay_ms: int) -> Experiment:
+    def delayed(way: LinkDirection) -> LinkDirection:
+        return replace(way, delay=Duration(delay_ms * 1_000_000))
+
+    links = (
+        replace(link, to_island=delayed(link.to_island), to_world=delayed(link.to_world)) for link in experiment.links
+    )
+    return replace(experiment, links=tuple(links))
