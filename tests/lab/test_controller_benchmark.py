@@ -21,7 +21,9 @@ def test_the_quick_form_measures_both_ways(project: Path, tmp_path: Path) -> Non
     assert [(each["way"], each["entries"]) for each in known] == [
         (way, entries) for way in ("atoll", "ovs-ofctl bundle") for entries in (10, 100)
     ]
-    assert all(len(each["install_s"]) == len(each["verified_s"]) == len(each["change_s"]) == 1 for each in known), done.stderr
+    assert all(len(each["install_s"]) == len(each["verified_s"]) == len(each["change_s"]) == 1 for each in known), (
+        done.stderr
+    )
     assert done.stdout.count("| atoll ") == done.stdout.count("| ovs-ofctl bundle ") == 3
 
 
