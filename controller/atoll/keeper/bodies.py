@@ -19,8 +19,8 @@ from atoll.model.errors import Mistake, shown
 BODY = "body"
 """What messages call the body of a request, where others name a file."""
 
-MOST_BYTES = 256 * 1024  # a full laboratory with some 150 machines is 20 kB
-MOST_ENTRIES = 10_000
+MOST_BYTES = 128 * 1024  # a full laboratory with some 150 machines is 20 kB
+MOST_ENTRIES = 5_000
 MOST_DEPTH = 32
 BODY_TIMEOUT_S = 20.0
 

@@ -17,6 +17,7 @@ from atoll.model.errors import AtollError, DescriptionError, LabError, MachineEr
 NO_LAB = "no lab is up; `atoll up LAB` starts one"
 
 _MOST_TOLD = 100
+_LONGEST_TOLD = 600  # characters of one mistake; a name that is unknown may be as long as a body
 
 
 class RequestError(AtollError):
@@ -93,19 +94,22 @@ def path_text(place: tuple[str | int, ...]) -> str:
 
 def _mistakes(error: AtollError) -> list[dict[str, Any]]:
     if isinstance(error, RequestError) and not error.mistakes:
-        return [{"where": error.where or "", "message": str(error)}]
+        return [{"where": error.where or "", "message": _cut(str(error))}]
     if isinstance(error, (RequestError, DescriptionError)):
         return [_mistake_json(mistake) for mistake in error.mistakes]
-    return [{"where": "", "message": line} for line in str(error).splitlines()]
+    return [{"where": "", "message": _cut(line)} for line in str(error).splitlines()]
 
 
 def _mistake_json(mistake: Mistake) -> dict[str, Any]:
-    told: dict[str, Any] = {"where": path_text(mistake.place), "message": mistake.message}
+    told: dict[str, Any] = {"where": _cut(path_text(mistake.place)), "message": _cut(mistake.message)}
     return told | ({"line": mistake.line} if mistake.line else {})
 
 
 def _shortened(message: str) -> str:
-    lines = message.splitlines()
-    if len(lines) <= _MOST_TOLD:
-        return message
-    return "\n".join([*lines[:_MOST_TOLD], f"... and {len(lines) - _MOST_TOLD} more"])
+    lines = [_cut(line) for line in message.splitlines()]
+    more = [f"... and {len(lines) - _MOST_TOLD} more"] if len(lines) > _MOST_TOLD else []
+    return "\n".join([*lines[:_MOST_TOLD], *more])
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_TOLD else f"{text[: _LONGEST_TOLD - 1]}…"

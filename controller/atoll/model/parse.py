@@ -6,7 +6,8 @@ rest read again, until it is accepted; names that were taken out still count as 
 """
 
 import copy
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, cast
 
@@ -69,6 +70,7 @@ def parse(model: type[M], document: Document) -> Parsed[M] | None:
             for place in sorted({_place(one) for one in details}, key=_order, reverse=True):
                 if not any(place[:length] in gone for length in range(1, len(place))):
                     gone.add(_remove(model, reading, place))
+            reading = replace(reading, lines=_moved_up(reading.lines, gone))
             removed |= gone
         else:
             return Parsed(raw, reading, (*document.mistakes, *found), frozenset(removed), document.tree)
@@ -93,7 +95,7 @@ def _remove(model: type[Raw], reading: Document, place: Place) -> Place:
     tree = cast("dict[str, Any]", reading.tree)
     container = _at(tree, place[:-1])
     if _holds(container, place[-1]):
-        _delete(reading, container, place)
+        del container[place[-1]]
         return place
     if len(place) == 1:
         tree[str(place[0])] = copy.deepcopy(model.stand_ins()[str(place[0])])
@@ -115,13 +117,20 @@ def _holds(container: Any, key: str | int) -> bool:
     return isinstance(container, list) and isinstance(key, int) and key < len(cast("list[Any]", container))
 
 
-def _delete(reading: Document, container: Any, place: Place) -> None:
-    """Delete an entry; in a list, the lines of those behind it move up with them."""
-    del container[place[-1]]
-    index = place[-1]
-    if isinstance(index, int):
-        lines = cast("dict[Place, int]", reading.lines)
-        at = len(place) - 1
-        behind = sorted(old for old in lines if old[:at] == place[:-1] and len(old) > at and cast(int, old[at]) > index)
-        for old in behind:
-            lines[(*old[:at], cast(int, old[at]) - 1, *old[at + 1 :])] = lines.pop(old)
+def _moved_up(lines: Mapping[Place, int], gone: Collection[Place]) -> dict[Place, int]:
+    """The lines with those of lists' entries moved up by as many as were taken out before them."""
+    entries = {place for place in gone if isinstance(place[-1], int)}
+    out: dict[Place, list[int]] = {}  # their indices, ascending, by their list
+    for place in sorted(entries, key=_order):
+        out.setdefault(place[:-1], []).append(cast(int, place[-1]))
+    if not out:
+        return dict(lines)
+    moved: dict[Place, int] = {}
+    for place, line in lines.items():
+        if not any(place[:length] in entries for length in range(1, len(place) + 1)):
+            key = tuple(
+                index - bisect_left(out[place[:at]], index) if isinstance(index, int) and place[:at] in out else index
+                for at, index in enumerate(place)
+            )
+            moved[key] = line
+    return moved

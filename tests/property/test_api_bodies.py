@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever a body says, it is an experiment or a list of its mistakes; never a fault, never long in coming."""
+
+import json
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from atoll.keeper.bodies import MOST_ENTRIES
+from atoll.keeper.descriptions import Described, as_body, described_by_body, described_by_file, merged
+from atoll.keeper.problems import error_json
+from atoll.model.document import compose_document, read_document
+from atoll.model.errors import AtollError
+from atoll.model.plan import Backend
+from atoll.model.raw_experiment import RawExperiment
+from atoll.model.resolve_lab import Lab
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@cache
+def standing() -> tuple[Lab, Described]:
+    """The island laboratory with the demo applied."""
+    path = ROOT / "examples" / "geo.yaml"
+    described = described_by_file(read_document(path), path, (), Backend.ENGINE)[1]
+    return Lab(read_document(ROOT / "emulation" / "labs" / "island.yaml")), described
+
+
+def answered(body: Any) -> Described | dict[str, Any]:
+    """What the keeper makes of a body, or the error it answers with."""
+    lab, geo = standing()
+    assert lab.network is not None
+    try:
+        return described_by_body(body, lab, lab.network, geo, ())
+    except AtollError as error:
+        told = error_json(error)
+        json.dumps(told).encode()
+        assert told["status"] in (409, 422)
+        assert told["message"]
+        assert all(mistake["message"].isprintable() or "\n" in mistake["message"] for mistake in told["mistakes"])
+        return told
+
+
+KEYS = st.sampled_from([*RawExperiment.model_fields, "sat", "w1", "to_island", "carries", "island", "rate", "at", "x"])
+WORDS = st.sampled_from(
+    ["sat", "tap-w", "coder-w", "rtt-5", "90 ms", "16 Mbit/s", "10.20.0.0/30", "tcp", "", "\ud800", "\0", "NaN", "é"]
+)
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | WORDS | st.text(max_size=8)
+TREES = st.recursive(LEAVES, lambda part: st.lists(part, max_size=3) | st.dictionaries(KEYS, part, max_size=4))
+PATCHES = st.dictionaries(KEYS, TREES, max_size=5)
+
+
+@settings(deadline=None, max_examples=200)
+@given(PATCHES)
+@example({"chain": ["sat"], "links": None})
+@example({"links": {"sat": None}})
+@example({"branches": {"x": None}, "changes": [None]})
+@example({"name": None})
+def test_any_patch_is_an_experiment_or_its_mistakes(patch: dict[str, Any]) -> None:
+    found = answered(as_body(patch))
+    if isinstance(found, Described):
+        again = answered(as_body(found.tree | {"name": found.experiment.name}))
+        assert isinstance(again, Described)
+        assert again.experiment == found.experiment, "what stands is described by its own tree"
+
+
+@settings(deadline=None)
+@given(PATCHES, PATCHES)
+def test_a_patch_once_is_as_good_as_twice(tree: dict[str, Any], patch: dict[str, Any]) -> None:
+    once = merged(tree, patch)
+    assert merged(once, patch) == once
+    assert merged(once, {}) == once
+
+
+def test_the_worst_bodies_are_refused_within_seconds() -> None:
+    """Every entry wrong, in its own way, as many as a body may have; as JSON and as YAML."""
+    most = MOST_ENTRIES - 100
+    worst: list[Any] = [
+        as_body({"chain": [1] * most}),
+        as_body({"chain": ["sat"] * most}),
+        as_body({f"key-{number}": 1 for number in range(most)}),
+        as_body({"latency": {f"w{number}": "rtt-5" for number in range(most)}}),
+        as_body({"chain": ["x" * 50_000, "y" * 50_000]}),
+        compose_document("chain:\n" + "- 1\n" * most, "body"),
+    ]
+    for body in worst:
+        began = time.process_time()
+        told = answered(body)
+        assert isinstance(told, dict)
+        assert len(json.dumps(told)) < 100_000
+        assert time.process_time() - began < 10, "seconds of the keeper's time"
