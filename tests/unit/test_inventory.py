@@ -8,6 +8,7 @@ import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
+from atoll.cli.check import check
 from atoll.model.codec import from_json, to_json
 from atoll.model.errors import DescriptionError
 from atoll.model.inventory import Inventory, placed, slots, split_target
@@ -119,3 +120,11 @@ def test_the_shipped_inventory_is_right_and_names_its_schema(project: Path) -> N
 )
 def test_targets_are_split_as_ssh_does(text: str, parts: tuple[str | None, str, int | None]) -> None:
     assert split_target(text) == parts
+
+
+def test_check_holds_an_inventory_against_the_labs_of_the_files(project: Path, capsys: pytest.CaptureFixture) -> None:
+    inventory = project / "examples/rack/inventory.yaml"
+    assert check([project / "examples/geo.yaml"], as_json=False, inventory=inventory) == 0
+    assert "inventory for lab island: 23 machines, controller at 192.168.100.1" in capsys.readouterr().out
+    assert check([project / "tests/data/rack.yaml"], as_json=False, inventory=inventory) == 2
+    assert "machine 'pep' of lab small is missing" in capsys.readouterr().err

@@ -11,17 +11,19 @@ from atoll.model.experiment import Experiment
 from atoll.model.network import Network
 
 
-def check(paths: list[Path], as_json: bool, *, machine: bool = False) -> int:
+def check(paths: list[Path], as_json: bool, *, machine: bool = False, inventory: Path | None = None) -> int:
     """Say of each file that it is right, or what is wrong with it; the exit code (2: a mistake, 1: the machine lacks).
 
     What is right goes to standard output, one line a file; mistakes to standard error, one line each, none twice
     (several experiments may share a lab). With ``as_json`` one object on standard output says it all. ``machine``
-    also tells what this machine can run, and what the experiments name that its kernel does not have.
+    also tells what this machine can run, and what the experiments name that its kernel does not have. ``inventory``: of
+    real machines, held against the labs of all files.
     """
     from atoll.model.document import label  # pydantic and ruamel.yaml take 0.1 s: --help does without
     from atoll.model.load import load_any
 
     right: dict[str, str] = {}
+    labs: dict[str, Network] = {}
     experiments: list[Experiment] = []
     mistakes: dict[Mistake, None] = {}  # an ordered set
     for path in paths:
@@ -34,6 +36,12 @@ def check(paths: list[Path], as_json: bool, *, machine: bool = False) -> int:
         else:
             right[label(path)] = summary(network, experiment)
             experiments += [experiment] if experiment else []
+            labs[network.file] = network
+    if inventory is not None:
+        try:
+            right[label(inventory)] = _inventory_summary(inventory, list(labs.values()))
+        except DescriptionError as error:
+            mistakes |= dict.fromkeys(error.mistakes)
     facts, lacks = _machine(experiments) if machine else ({}, [])
     if as_json:
         wrong = [{"file": one.file, "line": one.line, "message": one.message} for one in mistakes]
@@ -49,6 +57,15 @@ def check(paths: list[Path], as_json: bool, *, machine: bool = False) -> int:
     if mistakes:
         return DescriptionError.exit_code
     return MachineError.exit_code if lacks else 0
+
+
+def _inventory_summary(path: Path, labs: list[Network]) -> str:
+    """An inventory in a few words. Raises DescriptionError, also where it lacks something that one of the labs has."""
+    from atoll.model.resolve_inventory import load_inventory
+
+    inventories = [load_inventory(path, lab) for lab in labs] or [load_inventory(path)]
+    of = f" for lab {', '.join(lab.name for lab in labs)}" if labs else ""
+    return f"inventory{of}: {len(inventories[0].machines)} machines, controller at {inventories[0].address}"
 
 
 def _require_changes(network: Network, experiment: Experiment) -> None:

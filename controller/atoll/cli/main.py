@@ -115,15 +115,19 @@ def check(
         list[Path] | None, typer.Argument(help="lab.yaml and experiment.yaml files", metavar="FILE...")
     ] = None,
     machine: Annotated[bool, typer.Option("--machine", help="also say what this machine can run")] = False,
+    inventory: Annotated[
+        Path | None,
+        typer.Option("--inventory", help="also this inventory, against the labs of the files", metavar="FILE"),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Check descriptions: every mistake at once, nothing touched."""
     from atoll.cli.check import check as check_files
 
-    if not files and not machine:
+    if not (files or machine or inventory):
         print("name at least one file, or --machine", file=sys.stderr)
         raise typer.Exit(2)
-    raise typer.Exit(check_files(files or [], json, machine=machine))
+    raise typer.Exit(check_files(files or [], json, machine=machine, inventory=inventory))
 
 
 @app.command(epilog="Example: atoll plan examples/geo.yaml --graph geo.svg")
