@@ -217,6 +217,21 @@ async def test_a_request_that_never_gets_done_is_ended(api: Api, monkeypatch: py
     assert await closed == b""
 
 
+@pytest.mark.parametrize(
+    "garbage",
+    [b"\x16\x03\x01\x02\x00\x01\x00", b"GET\r\n\r\n", b"GET / HTTP/1.1\r\nA: " + b"x" * 100_000 + b"\r\n\r\n"],
+)
+async def test_what_is_no_http_is_turned_away_without_a_word_in_the_log(
+    api: Api, garbage: bytes, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Or strangers could fill the disk."""
+    answer = await api.raw(garbage, 1)
+    assert answer == b"" or answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.0 400 "))
+    assert (await api.ask("GET", "/v1/status"))[0] == 200
+    assert caplog.text == ""
+    assert capfd.readouterr().err == ""
+
+
 async def test_too_many_connections_are_closed_and_others_served_again_after(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:

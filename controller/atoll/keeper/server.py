@@ -5,6 +5,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import signal
 import socket
@@ -33,6 +34,10 @@ _SHUTDOWN_S = 2.0
 _KEEP_ALIVE_S = 30.0
 _LINGERING_S = 2.0  # how long the rest of a refused body is taken, so that the answer is read before the end
 
+# aiohttp logs every malformed request with a traceback: strangers could fill the disk. Our own faults are told here.
+_SILENT = logging.getLogger("atoll.keeper.http")
+_SILENT.setLevel(logging.CRITICAL)
+
 _Next = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -50,6 +55,7 @@ class Server:
             keepalive_timeout=_KEEP_ALIVE_S,
             lingering_time=_LINGERING_S,
             access_log=None,
+            logger=_SILENT,
         )
 
     async def serve(self, listener: socket.socket) -> None:
