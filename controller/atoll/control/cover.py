@@ -100,7 +100,7 @@ def _each_host(network: Network, walks: _Walks) -> Iterator[Path]:
     """Of each protocol pairs in turn, so that every host is in one."""
     worlds, islands = network.world_hosts, network.island_hosts
     for protocol in walks.protocols:
-        for number in range(max(len(worlds), len(islands))):
+        for number in range(max(len(worlds), len(islands)) if worlds and islands else 0):
             yield walks.path(worlds[number % len(worlds)], islands[number % len(islands)], protocol)
 
 

@@ -17,11 +17,13 @@ from atoll.experiment.probing import ATTEMPTS, INTERVAL_S
 from atoll.experiment.watching import Sending, Sent, Watch, sending, watching
 from atoll.model.errors import LabError
 from atoll.model.experiment import Experiment, Protocol
+from atoll.model.network import BoxKind, Network
 from atoll.model.plan import Plan
 
 if TYPE_CHECKING:
     from atoll.experiment.testbed import Testbed
 
+_STARTING_S = 10.0  # a program that users bring does not say when it is ready to forward
 _EXPLAINED = 10  # paths: where one switch or box fails, so do many
 
 
@@ -60,14 +62,22 @@ async def _unproven(testbed: "Testbed", experiment: Experiment, paths: Sequence[
         return watch.arrived(number, path.world if answer else path.end, answer=answer)
 
     senders = {name: (network.host(name).address, sent) for name, sent in probes.items()}
-    how = Sending(ATTEMPTS, int(INTERVAL_S * 1e9), until_answered=True)
+    attempts = _attempts(network, experiment)
+    how = Sending(attempts, int(INTERVAL_S * 1e9), until_answered=True)
     async with (
         watching(testbed.machine, watch, machines),
         sending(testbed.machine, watch, senders, how),
     ):
-        limit_s = ATTEMPTS * INTERVAL_S + limit_ns(network, experiment) / 1e9
+        limit_s = attempts * INTERVAL_S + limit_ns(network, experiment) / 1e9
         await watch.until(lambda: all(proven(*each) for each in enumerate(paths)), limit_s)
     return [path for number, path in enumerate(paths) if not proven(number, path)]
+
+
+def _attempts(network: Network, experiment: Experiment) -> int:
+    """How often probes are sent that are not answered."""
+    programs = {box.name for box in network.boxes if box.kind is BoxKind.PROGRAM}
+    starting = any(hop in programs for chain in experiment.chains for hop in chain.hops)
+    return max(ATTEMPTS, int(_STARTING_S / INTERVAL_S)) if starting else ATTEMPTS
 
 
 async def _explained(testbed: "Testbed", experiment: Experiment, paths: Sequence[Path]) -> list[str]:
