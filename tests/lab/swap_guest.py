@@ -25,9 +25,11 @@ from typing import Any
 from atoll.control import reconcile
 from atoll.control.apply import read_tables
 from atoll.control.diff import diff
+from atoll.control.swap import plan_swap
 from atoll.experiment.testbed import Testbed
 from atoll.model.errors import LabError, PlanError
 from atoll.model.experiment import Experiment
+from atoll.model.layout import HOME, Layout
 from atoll.model.load import load_experiment
 from atoll.model.network import Network
 from atoll.model.plan import Backend, Phase, Plan
@@ -86,10 +88,12 @@ class Trial:
         while len(versions) <= self._options.swaps:
             new = self._next(experiment, routed=len(versions) % 2 == 1)
             try:
-                fact = await self._swap(new, backend)
+                if not plan_swap(testbed.network, experiment, layout(testbed), new).stages:
+                    continue  # taps in another order that ask for the same
             except PlanError:
                 refused += 1
                 continue
+            fact = await self._swap(new, backend)
             if fact["outcome"] == "new":
                 experiment = new
             versions.append({"hops": new.chain.hops, "swap": fact})
@@ -258,6 +262,11 @@ class Trial:
         words = [*self._testbed.lab.enter(), *argv]
         asked = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
         return (await asked.communicate())[0].decode()
+
+
+def layout(testbed: Testbed) -> Layout:
+    """How the chains stand."""
+    return testbed.plan.layout if testbed.plan else HOME
 
 
 def widen_switch_sockets() -> None:

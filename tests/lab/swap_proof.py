@@ -141,20 +141,25 @@ def _passed(stations: dict[str, tuple[Seqs, Seqs]], boxes: list[str]) -> npt.NDA
 def _versions(facts: dict[str, Any]) -> tuple[list[list[str]], list[tuple[int, int]]]:
     """Each version that stood, with the first and the last instant of a packet's sending that may have seen it."""
     hops, windows = [facts["versions"][0]["hops"]], [(0, 0)]
+    for version, (first_ns, last_ns) in _shifted(facts):
+        windows[-1] = windows[-1][0], last_ns + _MARGIN_NS
+        windows.append((first_ns - _LONGEST_NS, 0))
+        hops.append(version["hops"])
+    windows[-1] = windows[-1][0], np.iinfo(np.int64).max
+    return hops, windows
+
+
+def _shifted(facts: dict[str, Any]) -> Iterator[tuple[dict[str, Any], tuple[int, int]]]:
+    """The versions that packets turned to, and when."""
     for version in facts["versions"][1:]:
         swap = version["swap"]
         if swap["outcome"] == "new":
-            first_ns, last_ns = swap["stages"]["shift"]
-            windows[-1] = windows[-1][0], last_ns + _MARGIN_NS
-            windows.append((first_ns - _LONGEST_NS, 0))
-            hops.append(version["hops"])
-    windows[-1] = windows[-1][0], np.iinfo(np.int64).max
-    return hops, windows
+            yield version, swap["stages"]["shift"]
 
 
 def _under_way(facts: dict[str, Any], out: Path, port: int, far: str, sent_ns: Seqs) -> int:
     """The fewest packets that were between the hosts while any swap shifted."""
     end = seen(out / f"{far}-eth0-in.pcap", port)
     left = sent_ns[end.seq]
-    shifts = [v["swap"]["stages"]["shift"][0] for v in facts["versions"][1:] if v["swap"]["outcome"] == "new"]
+    shifts = [began_ns for _, (began_ns, _) in _shifted(facts)]
     return min((int(((left < shift) & (end.t_ns > shift)).sum()) for shift in shifts), default=len(left))
