@@ -191,7 +191,8 @@ class Swapping:
             drained.cancel()
 
     async def _drained(self, stage: Stage) -> None:
-        with contextlib.suppress(LabError):  # what has not come out by now does not come any more
+        # What has not come out by now does not come any more, and nothing may keep the swap from its end.
+        with contextlib.suppress(Exception):
             await self._hooks.drained(stage)
 
     async def _reach(self, plan: Plan) -> None:

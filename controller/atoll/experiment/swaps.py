@@ -110,6 +110,8 @@ class LiveSwap:
             await self._services.add(self._new)
             await self._swapping.run()
         except Exception as error:
+            if self._swapping.turned:
+                raise
             with contextlib.suppress(AtollError):
                 await self._services.settle(self._old, anew=False)
             self._event({"state": "undone", "reason": str(error), "duration_ns": time.monotonic_ns() - began_ns})
@@ -138,7 +140,7 @@ class LiveSwap:
         self._event({"state": "turned"})
         try:
             await self._boxes.reset(self._swap.moved)
-        except AtollError as error:  # the swap is done all the same; connections end by their time-outs
+        except Exception as error:  # noqa: BLE001 - the swap is done all the same; connections end by their time-outs
             self._event({"state": "connections", "how": "failed", "reason": str(error)})
 
     def _report(self, report: StageReport) -> None:
