@@ -195,6 +195,7 @@ async def test_killing_the_agent_kills_its_jobs_and_fails_all_who_wait() -> None
     """The kernel does the first, the client the second."""
     agent = await Agent.start([], find_binary())
     job = await agent.start_job("sleeper", ["sleep", "1000"])
+    assert agent._stream is not None
     agent._stream.kill()
     with pytest.raises(LabError, match=r"sleeper: the agent died \(signal 9\)"):
         await job.wait()
@@ -202,6 +203,34 @@ async def test_killing_the_agent_kills_its_jobs_and_fails_all_who_wait() -> None
         await agent.start_job("late", ["true"])
     await eventually(lambda: not alive(job.pid), "the job died with the agent")
     await agent.close()
+
+
+GUARDED = ["sh", "-c", 'exec "$1" agent --silence 60', "sh"]
+"""Put before the agent's command line: the agent as it is run on a machine of its own."""
+
+
+async def test_a_guard_ends_what_escaped_an_agent_that_was_killed(tmp_path: Path) -> None:
+    """Jobs die with the agent; a daemon that they left is nobody's child any more, but the guard's."""
+    agent = await Agent.start(GUARDED, find_binary())
+    plain = await agent.start_job("plain", ["sleep", "1000"])
+    job = await agent.start_job("daemon", escaping(tmp_path / "escaped"))
+    await job.wait()
+    escaped = await pid_in(tmp_path / "escaped")
+    os.kill(agent.hello["pid"], signal.SIGKILL)
+    assert await agent.closed == "the agent died (exit status 1)"
+    assert not alive(plain.pid)
+    assert not alive(escaped)
+
+
+async def test_an_agent_that_hears_nothing_ends_everything(tmp_path: Path) -> None:
+    """The client here sends no beats: to the agent, the network has failed."""
+    silent = ["sh", "-c", 'exec "$1" agent --silence 2', "sh"]
+    agent = await Agent.start(silent, find_binary())
+    job = await agent.start_job("daemon", escaping(tmp_path / "escaped"))
+    await job.wait()
+    escaped = await pid_in(tmp_path / "escaped")
+    await agent.closed
+    assert not alive(escaped)
 
 
 KEEPER = """
