@@ -41,7 +41,7 @@ from atoll.keeper.keeper import How, Keeper
 from atoll.keeper.problems import RequestError
 from atoll.keeper.reading import plan_json
 from atoll.keeper.runs import RunRecord
-from atoll.keeper.work import Emit, Line, Work
+from atoll.keeper.work import Emit, Line
 from atoll.model.document import Document, label
 from atoll.model.errors import DescriptionError, shown
 from atoll.model.plan import Backend
@@ -244,11 +244,8 @@ async def _apply(keeper: Keeper, request: web.Request, read: Read, how: How) -> 
         current = described if keeper.require_lab()[0].experiment is before else await read()
         return await keeper.apply(current, how, emit)
 
-    return await answer(request, functools.partial(_begin_apply, keeper, described, work))
-
-
-def _begin_apply(keeper: Keeper, described: Described, work: Work, listen: Emit) -> "asyncio.Task[Line]":
-    return keeper.bench.begin("apply", described.experiment.name, work, listen)
+    what = "diff" if how.dry_run else "apply"
+    return await answer(request, functools.partial(keeper.bench.begin, what, described.experiment.name, work))
 
 
 def _changing(request: web.Request) -> How:

@@ -16,7 +16,7 @@ from atoll.model.lines import LineReader, Read
 from atoll.model.units import Duration, Rate
 
 MOST_BYTES = 16_000_000
-MOST_ROWS = 50_000  # two traces of a link fit into one request to the keeper; steps of 10 ms last 500 s
+MOST_ROWS = 50_000  # steps of 10 ms last 500 s
 MOST_PACKETS = 500_000
 COLUMNS = ("t_s", "rate_bit_s", "delay_ms", "loss", "blocked")
 
