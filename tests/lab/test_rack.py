@@ -4,8 +4,10 @@
 import json
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -235,3 +237,42 @@ def test_a_machine_that_hangs_is_named(met: Rack) -> None:
     assert "w1's agent has been silent for 8 s" in said
     met.wait_idle("w1", 4)
     assert met.states() == before
+
+
+# Ways to a machine
+
+
+def test_jump_hosts_and_the_ssh_configuration_are_honoured(met: Rack) -> None:
+    """i1 through w1, ws by an alias; a jump host that nobody has vouched for is refused by name."""
+    (met.directory / "ssh_config").write_text("Host special\n  HostName 10.99.0.12\n  HostKeyAlias 10.99.0.12\n")
+    text = met.inventory_text().replace("ssh: {user", "ssh: {config: ssh_config, user").replace("10.99.0.12", "special")
+    inventory = met.directory / "ways.yaml"
+    inventory.write_text(text.replace("{ssh: 10.99.0.14,", "{ssh: 10.99.0.14, jump: 10.99.0.11,"))
+    answered = met.run(ATOLL, "hosts", "ping", "--inventory", inventory, "i1", "ws")
+    assert answered.returncode == 0, answered.stderr
+    came_from = met.run(
+        ATOLL, "hosts", "exec", "--inventory", inventory, "--host", "i1", "--", "sh", "-c", "echo $SSH_CLIENT"
+    )
+    assert came_from.stdout.split()[:2] == ["i1", "10.99.0.11"]
+    strict = text.replace("{ssh: 10.99.0.14,", "{ssh: 10.99.0.14, jump: 10.99.0.11,").replace(
+        "known_hosts: known_hosts", "known_hosts: none"
+    )
+    inventory.write_text(strict)
+    refused = met.run(ATOLL, "hosts", "ping", "--inventory", inventory, "i1")
+    assert "i1: jump host 10.99.0.11: the host key of root@10.99.0.11 is not known" in refused.stderr
+
+
+@pytest.mark.parametrize(("begun", "break_at", "connections"), [(b"", 0, 1), (b"whole", 0, 1), (b"", 3_000_000, 2)])
+def test_a_file_is_fetched_whole_however_far_an_earlier_attempt_came(
+    met: Rack, tmp_path: Path, begun: bytes, break_at: int, connections: int
+) -> None:
+    """From nothing, from a part that is not the file's beginning, and over a connection that breaks in the middle."""
+    met.on("cap", "sh", "-c", "seq 2000000 >/root/numbers")
+    here = tmp_path / "numbers"
+    here.with_name("numbers.part").write_bytes(begun)
+    words = [ROOT / "tests" / "lab" / "rack_fetch.py", met.inventory, "cap", "/root/numbers", here, str(break_at)]
+    fetched = met.run(sys.executable, *words)
+    assert fetched.returncode == 0, fetched.stderr
+    assert int(fetched.stdout) == connections
+    assert here.read_text() == "".join(f"{number}\n" for number in range(1, 2_000_001))
+    assert not here.with_name("numbers.part").exists()

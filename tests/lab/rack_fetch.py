@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fetches a file from a machine of a rack, for tests: ``python rack_fetch.py INVENTORY MACHINE THERE HERE [BREAK]``.
+
+With BREAK the connection is broken when so many bytes are here, once. Prints how often it connected.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import asyncssh
+
+from atoll.model.resolve_inventory import load_inventory
+from atoll_hosts.fetch import fetch
+from atoll_hosts.ssh import Connections
+
+
+async def main(inventory: Path, machine: str, there: str, here: Path, break_at: int) -> None:
+    target = load_inventory(inventory).machine(machine)
+    connected: list[asyncssh.SSHClientConnection] = []
+    async with Connections() as connections:
+
+        async def connect() -> asyncssh.SSHClientConnection:
+            if not connected or connected[-1].is_closed():
+                connected.append(await connections.connect(machine, target.access))
+            return connected[-1]
+
+        async def cut() -> None:
+            part = here.with_name(here.name + ".part")
+            while not (part.exists() and part.stat().st_size >= break_at):  # noqa: ASYNC110 - a file tells nobody
+                await asyncio.sleep(0.001)
+            connected[-1].abort()
+
+        cutting = asyncio.create_task(cut()) if break_at else None
+        await fetch(connect, machine, there, here)
+        if cutting:
+            cutting.cancel()
+        connected[-1].abort()
+    print(len(connected))
+
+
+asyncio.run(main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], Path(sys.argv[4]), int((*sys.argv, "0")[5])))
