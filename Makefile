@@ -5,7 +5,7 @@
 .NOTPARALLEL:
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: help setup kernel demo demo-virtual test test-virtual test-swaps test-ryu lint fmt bench bench-controller bench-link bench-virtual lock msrv clean
+.PHONY: help setup kernel demo demo-virtual test test-virtual test-swaps test-ryu test-servers dashboards lint fmt bench bench-controller bench-link bench-metrics bench-virtual lock msrv clean
 
 BIN := .venv/bin
 CARGO := tools/cargo
@@ -30,7 +30,7 @@ demo-virtual: kernel ## run ten minutes of the demo experiment in virtual time, 
 test: ## all tests but test-virtual's: Rust first, so that compiling disturbs no laboratory
 	@tools/setup test
 	@$(CARGO) test --locked --quiet --workspace
-	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "not figures and not virtual" $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "not figures and not virtual and not servers" $(PYTEST_ARGS)
 	@$(BIN)/python -m pytest -m "figures and not virtual" $(PYTEST_ARGS)
 
 test-virtual: kernel ## the tests that stand on virtual time; `make test` leaves them out
@@ -43,6 +43,13 @@ test-swaps: kernel ## a hundred chain swaps under traffic, real and virtual, and
 test-ryu: setup ## the tests that have Ryu as the controller's runtime; `make test` has them where `tools/ryu` was run
 	@tools/ryu
 	@ATOLL_REQUIRE_RYU=1 $(BIN)/python -m pytest -m ryu $(PYTEST_ARGS)
+
+test-servers: setup ## metrics in real InfluxDB servers, dashboards on a real Grafana; builds them first, a quarter of an hour, once
+	@tools/servers
+	@ATOLL_REQUIRE_SERVERS=1 $(BIN)/python -m pytest -m servers $(PYTEST_ARGS)
+
+dashboards: setup ## make dashboards/grafana/*.json anew from their builder
+	@$(BIN)/python -m atoll_dashboards.grafana_pages
 
 lint: ## style, types and imports of Python and Rust
 	@tools/setup lint
@@ -67,6 +74,10 @@ bench-controller: setup ## how soon ten to ten thousand entries are on a switch,
 
 bench-link: setup ## the link engine beside its peers, half an hour; ARGS="--quick" a minute, "--help"
 	@benchmarks/link/run $(ARGS)
+
+bench-metrics: setup ## 100,000 points a second through spool and sink into a real InfluxDB; ARGS="--quick", "--help"
+	@tools/servers influxd-2.7.12
+	@benchmarks/metrics/run $(ARGS)
 
 bench-virtual: kernel ## how long experiments in virtual time take, and two at once; ARGS="--quick", "--help"
 	@benchmarks/virtual/run $(ARGS)

@@ -194,7 +194,7 @@ class Influx2(Influx):
 
     @property
     def settings(self) -> InfluxSettings:
-        return InfluxSettings(self.url, "a token", "laboratory", "atoll")
+        return InfluxSettings(self.url, "a-token", "laboratory", "atoll")
 
     def set_up(self) -> None:
         held = self.settings

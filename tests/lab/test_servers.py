@@ -71,17 +71,23 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
             def up() -> None:
                 influx.start(sandbox.command)
 
-            up()
-            run = sandbox.start("env", *variables, ATOLL, "run", GEO, "--duration", "14 s", "--json")
-            said: list[str] = []
-            for step in ("captures", "measure"):
-                said += wait_for_line(run, f"{step}: ")
-                pid = sandbox.find("influxd")
-                assert pid is not None
+            def down() -> None:
+                while (pid := sandbox.find("influxd")) is None:  # it is still being started
+                    time.sleep(0.1)
                 sandbox.kill(pid)
                 influx.kill()
-                time.sleep(2)
-                up()
+
+            up()
+            run = sandbox.start("env", *variables, ATOLL, "run", GEO, "--duration", "14 s", "--json")
+            said = wait_for_line(run, "captures: ")
+            down()
+            time.sleep(2)
+            up()
+            said += wait_for_line(run, "measure: ")
+            time.sleep(5)
+            down()
+            time.sleep(2)
+            up()
             output, rest = run.communicate(timeout=120)
             assert run.returncode in (0, 3), rest
             influx.kill()
