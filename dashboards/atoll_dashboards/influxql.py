@@ -42,13 +42,13 @@ class Series:
 
     def rate(self, name: str, factor: float = 1) -> str:
         """What a sum grows by in a second, times a factor; each series of the measurement for itself."""
-        return self._mean_of(f"{self._growth(name)} * {factor:g}" if factor != 1 else self._growth(name))
+        return self._mean_of(f"{self._growth(name)} * {_number(factor)}")
 
     def total_rate(self, name: str, factor: float = 1) -> str:
         """The rates of all series of one ``by`` added up; for intervals in which each of them has a point."""
         self._require(name)
         inner = (
-            f'SELECT non_negative_derivative(last("{name}"), 1s) * {factor:g} AS rate FROM "{self.measurement}" '
+            f'SELECT non_negative_derivative(last("{name}"), 1s) * {_number(factor)} AS rate FROM "{self.measurement}" '
             f"WHERE {self.condition} GROUP BY time($__interval), * fill(none)"
         )
         return self._over_time("sum(rate)", f"({inner})", "$timeFilter")
@@ -82,6 +82,11 @@ class Series:
     def _require(self, name: str) -> None:
         if name not in {figure.name for figure in BY_NAME[self.measurement].fields}:
             raise ValueError(f"{self.measurement} has no field {name!r}")
+
+
+def _number(factor: float) -> str:
+    """A number as InfluxQL takes it: without an exponent."""
+    return f"{factor:.12f}".rstrip("0").rstrip(".")
 
 
 def tag_values(measurement: str, tag: str, **where: str) -> str:
