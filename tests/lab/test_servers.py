@@ -219,6 +219,7 @@ def test_tags_and_texts_of_any_kind_come_back_as_they_were(make: type[Influx], t
     assert series["values"] == [[5, odd.replace("\n", "\\n")]]
 
 
+@pytest.mark.lab
 def test_a_grafana_that_refuses_or_is_away_is_named(demo: Demo, tmp_path: Path) -> None:
     """One line, no traceback."""
     done = atoll("dashboards", "install", "--url", "http://127.0.0.1:9", "--token", "x", influx=demo.influx)

@@ -1,6 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sink between spool and database, without a database: order, outages, unfit lines, the end of a run."""
 
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -10,6 +16,7 @@ from atoll.model.errors import RunDirError, UsageError
 from atoll.model.metrics import Point
 from atoll.rundir import MetricsSpool, RunDir
 from atoll.rundir.spool import SPOOL, SpoolTail
+from atoll_dashboards.feeding import feeding
 from atoll_dashboards.influx import AwayError, RefusedError, UnfitError
 from atoll_dashboards.influx_settings import InfluxSettings, influx_settings
 from atoll_dashboards.loading import ALIGNED_NS, Times, load_run, shift_ns, shifted
@@ -200,3 +207,56 @@ def test_settings_that_cannot_be_used_are_named_with_their_file(tmp_path: Path, 
     assert str(file) in str(caught.value)
     with pytest.raises(UsageError, match="there is no file"):
         influx_settings({"ATOLL_INFLUX": str(tmp_path / "none")})
+
+
+def fed(run_dir: RunDir, monkeypatch: pytest.MonkeyPatch, url: str) -> list[str]:
+    """What is noted while a run's spool is carried to a database at that URL."""
+    monkeypatch.setenv("ATOLL_INFLUX_URL", url)
+    notes: list[str] = []
+
+    async def run() -> None:
+        noted = asyncio.Event()
+
+        def note(text: str) -> None:
+            notes.append(text)
+            noted.set()
+
+        async with feeding(run_dir.path, note):
+            spool(run_dir.path / SPOOL, 2).close()
+            await noted.wait()
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+    return notes
+
+
+def test_a_run_notes_that_nobody_is_there_and_what_to_do_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real process, beside a port that nobody listens on."""
+    run_dir = RunDir.create(tmp_path, "geo", 0)
+    spool(run_dir.path / SPOOL, 2).close()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    away, left = fed(run_dir, monkeypatch, url)
+    assert (
+        away == f"metrics: no answer from {url}: Failed to establish a new connection: [Errno 111] Connection refused"
+    )
+    assert left == f"metrics: 12 points are in no database yet: `atoll metrics load {run_dir.path}`"
+
+
+def test_settings_that_are_wrong_cost_a_run_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told, and goes on."""
+    (note,) = fed(RunDir.create(tmp_path, "geo", 0), monkeypatch, "127.0.0.1:8086")
+    assert note.startswith("metrics go into no database: ")
+
+
+def test_what_the_sink_says_is_as_the_contract_has_it(project: Path, tmp_path: Path) -> None:
+    """Its examples have the keys that it prints."""
+    lines = (project / "tests/data/contract/sink.jsonl").read_text().splitlines()
+    examples = {message["type"]: set(message) for message in (json.loads(line)["message"] for line in lines)}
+    spool(tmp_path / SPOOL, 1).close()
+    environment = {**os.environ, "ATOLL_INFLUX_URL": "http://127.0.0.1:9"}
+    argv = [sys.executable, "-m", "atoll_dashboards.sink", str(tmp_path)]
+    done = subprocess.run(argv, input="", capture_output=True, text=True, timeout=60, check=False, env=environment)
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["type"] for line in said] == ["problem", "done"]
+    assert all(set(line) == examples[line["type"]] for line in said)
+    assert (done.returncode, said[-1]["left"]) == (1, 3)
