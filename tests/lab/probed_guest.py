@@ -98,6 +98,11 @@ class Probed:
             await self._hold(replace(installed, flows=tuple(flows)))
             some = [each for each in probes if name == "whole" or (each.src, each.chain) == ("ws", "main")]
             self.said[name] = await outcome(probe(testbed, some, self.around))
+        await self._hold(installed)
+        await self._in("cap-w", "ip link set cap-w-tap-w down")
+        one = [each for each in probes if (each.src, each.chain) == ("ws", "main")]
+        self.said["blind"] = await outcome(probe(testbed, one, self.around))
+        await self._in("cap-w", "ip link set cap-w-tap-w up")
         self.said["probes"] = sorted({f"{each.src} -> {each.dst}, {each.chain}" for each in probes})
         await self._hold(old)
 

@@ -101,6 +101,14 @@ def test_a_wrong_port_is_found_out(said: Said) -> None:
     )
 
 
+def test_a_tap_without_its_copy_is_found_out(said: Said) -> None:
+    """Though packets arrive."""
+    assert said["blind"].startswith(
+        "probe ws -> i1 through chain main, sent by 'ws -> pep-w: not delayed' at sw-w1/10: it arrived at i1, but "
+        "did not come to tap-w: "
+    )
+
+
 def test_applying_to_a_dead_box_fails_and_is_undone(said: Said) -> None:
     """A line a path, of the first ten, and the tables are as they were."""
     lines = said["dead"].splitlines()

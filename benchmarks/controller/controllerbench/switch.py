@@ -20,7 +20,7 @@ from controllerbench.entries import DPID, FROM, PROTOCOL, TAP, TRUNK, Pair
 BRIDGE = "sw"
 _PORTS = {FROM: "from", TRUNK: "trunk", TAP: "tap"}
 _PROBE_TIMEOUT_S = 120.0
-_RESEND_S = 0.1
+_RESEND_S = 0.02
 _LOOK_S = 0.002
 _UNDER_WAY = 256  # frames at a time: they fit into the queues of all ports
 _PROTOCOL_AT, _PAYLOAD_AT = 14 + 9, 14 + 20  # in a frame without a tag
