@@ -5,7 +5,7 @@
 .NOTPARALLEL:
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: help setup kernel demo demo-virtual test test-virtual test-swaps test-ryu test-servers dashboards lint fmt bench bench-controller bench-link bench-metrics bench-virtual lock msrv clean
+.PHONY: help setup kernel demo demo-virtual test test-virtual test-swaps test-ryu test-servers dashboards lint fmt bench bench-controller bench-link bench-metrics bench-traffic bench-virtual lock msrv clean
 
 BIN := .venv/bin
 CARGO := tools/cargo
@@ -81,6 +81,9 @@ bench-metrics: setup ## 100,000 points a second through spool and sink into a re
 
 bench-virtual: kernel ## how long experiments in virtual time take, and two at once; ARGS="--quick", "--help"
 	@benchmarks/virtual/run $(ARGS)
+
+bench-traffic: setup ## short flows a second on loopback beside nginx with ab and wrk, two minutes; ARGS="--quick", "--help"
+	@benchmarks/traffic/run $(ARGS)
 
 lock: setup ## choose the Python packages' versions anew (requirements.lock)
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-header \

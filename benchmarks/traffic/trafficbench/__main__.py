@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``benchmarks/traffic/run``: every pair in turn, several times; medians, and ratios within a round."""
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+from statistics import median
+
+from linkbench.machine import describe
+from trafficbench.pairs import Load, Pair, pairs
+
+_BEGIN, _END = "<!-- figures of the traffic: begin -->", "<!-- figures of the traffic: end -->"
+
+
+def main() -> None:
+    """Measure and print; ``--render`` also puts the table where the documents have it."""
+    parser = argparse.ArgumentParser(prog="benchmarks/traffic/run", description=__doc__)
+    parser.add_argument("--channels", type=int, default=100, help="connections at a time (100)")
+    parser.add_argument("--size", type=int, default=1000, help="bytes of a flow (1000)")
+    parser.add_argument("--seconds", type=int, default=5, help="of each measurement (5)")
+    parser.add_argument("--rounds", type=int, default=5, help="of all pairs (5)")
+    parser.add_argument("--quick", action="store_true", help="two rounds of two seconds")
+    parser.add_argument("--render", type=Path, metavar="FILE", help="a document that holds the table")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write what was measured")
+    options = parser.parse_args()
+    rounds, seconds = (2, 2) if options.quick else (options.rounds, options.seconds)
+    load = Load(options.channels, options.size, seconds)
+    known, left_out = pairs()
+    machine = describe()
+    found: dict[str, list[float]] = {pair.name: [] for pair in known}
+    for _ in range(rounds):
+        for pair in known:  # a slow spell of the machine meets all of them
+            with pair.server(load) as server:
+                found[pair.name].append(pair.flows_per_s(load, server))
+    text = table(load, known, found, machine)
+    print(text)
+    for name, remedy in left_out.items():
+        print(f"{name}: left out; {remedy}")
+    if options.json:
+        options.json.write_text(json.dumps({"machine": machine, "load": asdict(load), "flows_per_s": found}, indent=1))
+    if options.render:
+        document = options.render.read_text()
+        before, _, rest = document.partition(_BEGIN)
+        options.render.write_text(f"{before}{_BEGIN}\n\n{text}\n\n{_END}{rest.partition(_END)[2]}")
+
+
+def table(load: Load, known: list[Pair], found: dict[str, list[float]], machine: dict[str, str]) -> str:
+    """The figures as Markdown."""
+    first = known[0].name
+    rounds = len(found[first])
+    what = f"{load.channels} connections at a time, {load.size} bytes each, {rounds} rounds of {load.seconds} s"
+    where = f"{machine['cpu']}, {machine['cores']} cores, {machine['date']}, load average {machine['load_average']}"
+    lines = [
+        f"{what}; {where}.",
+        "",
+        "| server and client | versions | flows/s, median | least | most | atoll-host's / this, median of rounds |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
+    for pair in known:
+        rates = found[pair.name]
+        ratio = median(ours / theirs for ours, theirs in zip(found[first], rates, strict=True))
+        cells = [
+            pair.name,
+            pair.versions,
+            f"{median(rates):.0f}",
+            f"{min(rates):.0f}",
+            f"{max(rates):.0f}",
+            f"{ratio:.2f}",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

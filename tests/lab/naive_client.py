@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The trap: a client that serves its sockets in the order of their descriptors, and starts over after each.
+
+Flows that are over free low descriptors, which new flows take at once; where the client is what is slow, those are
+ready again before it comes to the others. As a process it prints how many flows each channel completed, as a list:
+``python -m tests.lab.naive_client ADDRESS PORT CHANNELS BYTES SECONDS``.
+"""
+
+import json
+import select
+import socket
+import struct
+import sys
+import time
+
+_READ_BYTES = 65536
+
+
+class NaiveClient:
+    """Channels that fetch flow after flow of the same size."""
+
+    def __init__(self, server: tuple[str, int], channels: int, size: int) -> None:
+        self.completed = [0] * channels
+        self._server = server
+        self._request = struct.pack("!Q", size)
+        self._poll = select.epoll()
+        self._flows: dict[int, tuple[int, socket.socket, bool]] = {}  # by descriptor: channel, socket, asked
+        for channel in range(channels):
+            self._begin(channel)
+
+    def run(self, seconds: float) -> None:
+        """Serve the ready socket with the lowest descriptor, then look again."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            ready = self._poll.poll(1)
+            if ready:
+                self._serve(min(descriptor for descriptor, _ in ready))
+
+    def _begin(self, channel: int) -> None:
+        peer = socket.socket()
+        peer.setblocking(False)
+        peer.connect_ex(self._server)
+        self._flows[peer.fileno()] = (channel, peer, False)
+        self._poll.register(peer.fileno(), select.EPOLLOUT)
+
+    def _serve(self, descriptor: int) -> None:
+        channel, peer, asked = self._flows[descriptor]
+        if not asked:
+            peer.send(self._request)
+            self._flows[descriptor] = (channel, peer, True)
+            self._poll.modify(descriptor, select.EPOLLIN)
+        elif not peer.recv(_READ_BYTES):
+            self._poll.unregister(descriptor)
+            del self._flows[descriptor]
+            peer.close()
+            self.completed[channel] += 1
+            self._begin(channel)
+
+
+if __name__ == "__main__":
+    address, port, channels, size, seconds = sys.argv[1:]
+    client = NaiveClient((address, int(port)), int(channels), int(size))
+    client.run(float(seconds))
+    print(json.dumps(client.completed))
