@@ -6,16 +6,21 @@ from typing import Annotated
 
 import typer
 
+from atoll.cli.options import PlainArguments
+
 hosts = typer.Typer(name="hosts", no_args_is_help=True, help="The machines of an inventory, reached over SSH.")
 
-InventoryFile = Annotated[Path, typer.Option("--inventory", help="inventory.yaml of the rack", metavar="FILE")]
+InventoryFile = Annotated[
+    Path,
+    typer.Option("--inventory", help="inventory.yaml of the rack", metavar="FILE", envvar="ATOLL_INVENTORY"),
+]
 Names = Annotated[
     list[str] | None, typer.Argument(help="machines by their names; all if none is named", metavar="HOST...")
 ]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")]
 
 
-@hosts.command(epilog="Example: atoll hosts enroll --inventory rack.yaml w1")
+@hosts.command(cls=PlainArguments, epilog="Example: atoll hosts enroll --inventory rack.yaml w1")
 def enroll(
     inventory: InventoryFile,
     names: Names = None,
@@ -28,7 +33,7 @@ def enroll(
     raise typer.Exit(enroll_keys(inventory, names or [], yes=yes, as_json=json))
 
 
-@hosts.command(epilog="Example: atoll hosts install --inventory rack.yaml")
+@hosts.command(cls=PlainArguments, epilog="Example: atoll hosts install --inventory rack.yaml")
 def install(inventory: InventoryFile, names: Names = None, json: Json = False) -> None:
     """Bring atoll-host to machines, the one that fits each; what is there already stays."""
     from atoll.cli.hosts_work import install_binaries
@@ -36,7 +41,7 @@ def install(inventory: InventoryFile, names: Names = None, json: Json = False) -
     raise typer.Exit(install_binaries(inventory, names or [], as_json=json))
 
 
-@hosts.command(epilog="Example: atoll hosts ping --inventory rack.yaml w1 w2")
+@hosts.command(cls=PlainArguments, epilog="Example: atoll hosts ping --inventory rack.yaml w1 w2")
 def ping(inventory: InventoryFile, names: Names = None, json: Json = False) -> None:
     """Ask every machine's agent: does it answer, how soon, and what does its clock say?"""
     from atoll.cli.hosts_work import ping_agents
@@ -44,7 +49,7 @@ def ping(inventory: InventoryFile, names: Names = None, json: Json = False) -> N
     raise typer.Exit(ping_agents(inventory, names or [], as_json=json))
 
 
-@hosts.command(epilog="Example: atoll hosts status --inventory rack.yaml --json")
+@hosts.command(cls=PlainArguments, epilog="Example: atoll hosts status --inventory rack.yaml --json")
 def status(inventory: InventoryFile, names: Names = None, json: Json = False) -> None:
     """Say of every machine what it is, what it lacks, and who is using it."""
     from atoll.cli.hosts_work import show_status
@@ -52,7 +57,9 @@ def status(inventory: InventoryFile, names: Names = None, json: Json = False) ->
     raise typer.Exit(show_status(inventory, names or [], as_json=json))
 
 
-@hosts.command("exec", epilog="Example: atoll hosts exec --inventory rack.yaml --host w1 --host w2 -- uname -a")
+@hosts.command(
+    "exec", cls=PlainArguments, epilog="Example: atoll hosts exec --inventory rack.yaml --host w1 --host w2 -- uname -a"
+)
 def execute(
     inventory: InventoryFile,
     command: Annotated[list[str], typer.Argument(help="program and arguments", metavar="COMMAND...")],
