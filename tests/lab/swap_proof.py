@@ -139,13 +139,19 @@ def _passed(stations: dict[str, tuple[Seqs, Seqs]], boxes: list[str]) -> npt.NDA
 
 
 def _versions(facts: dict[str, Any]) -> tuple[list[list[str]], list[tuple[int, int]]]:
-    """Each version that stood, with the first and the last instant of a packet's sending that may have seen it."""
+    """Each version that stood, with the first and the last instant of a packet's sending that may have seen it.
+
+    Packets may have turned, for a while, to one that was undone.
+    """
     hops, windows = [facts["versions"][0]["hops"]], [(0, 0)]
     for version, (first_ns, last_ns) in _shifted(facts):
         windows[-1] = windows[-1][0], last_ns + _MARGIN_NS
         windows.append((first_ns - _LONGEST_NS, 0))
         hops.append(version["hops"])
     windows[-1] = windows[-1][0], np.iinfo(np.int64).max
+    undone = [version for version in facts["versions"][1:] if version["swap"]["outcome"] == "old"]
+    hops += [version["hops"] for version in undone]
+    windows += [(v["swap"]["began_ns"] - _LONGEST_NS, v["swap"]["ended_ns"] + _MARGIN_NS) for v in undone]
     return hops, windows
 
 
