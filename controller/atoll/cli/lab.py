@@ -17,7 +17,7 @@ from atoll.keeper.client import Description, KeeperClient, OwnKeeper, connected,
 from atoll.keeper.problems import NO_LAB
 from atoll.model.errors import LabError
 from atoll.model.experiment import Experiment
-from atoll.model.load import load_any, load_experiment
+from atoll.model.load import lab_file, load_any, load_experiment
 from atoll.model.network import Network
 from atoll.model.plan import Backend
 from atoll.model.switch import Runtime
@@ -40,11 +40,12 @@ class Asked:
     runtime: Runtime | None
     listen: str | None
     probe: bool = True
+    settings: tuple[str, ...] = ()
 
     @property
     def lab(self) -> Description:
         """The lab's description."""
-        return Description(Path(self.network.file))
+        return Description(lab_file(self.path, self.settings))
 
 
 def bring_up(

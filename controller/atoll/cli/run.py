@@ -46,7 +46,7 @@ def run_experiment(
         require_backend(network, experiment, backend)
         require_controls(experiment, MININET)
     plan_schedule(network, experiment)  # refuses changes that could not be carried out before anything is there
-    asked = Asked(description.path, network, experiment, backend, runtime, listen)
+    asked = Asked(description.path, network, experiment, backend, runtime, listen, settings=description.settings)
     verb = _Verb(asked, description, experiment, runs, started_ns, analyse=analyse, as_json=as_json)
     return asyncio.run(verb.execute(keep=keep))
 

@@ -46,8 +46,8 @@ class Description:
 
     def parameters(self) -> list[tuple[str, str]]:
         """What the address of the request says of it."""
-        whole = os.path.abspath(self.path)  # noqa: PTH100 (Path.absolute keeps `..`)
-        return [("file", whole), *(("set", setting) for setting in self.settings)]
+        whole = self.path.absolute()  # with its `..`: behind a link they lead elsewhere
+        return [("file", str(whole)), *(("set", setting) for setting in self.settings)]
 
     def content(self) -> bytes:
         """What the file holds. Raises DescriptionError when it cannot be read any more."""

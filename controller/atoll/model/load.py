@@ -38,6 +38,15 @@ def load_experiment(path: Path, settings: Sequence[str] = ()) -> tuple[Network, 
     return _resolve_experiment(path, override(document, settings))
 
 
+def lab_file(path: Path, settings: Sequence[str] = ()) -> Path:
+    """The file of the lab that ``path``, a description without mistakes, is or names."""
+    document = read_document(path)
+    if document.tree is None or _is_lab(document):
+        return path
+    tree = override(document, settings).tree or {}
+    return path.parent / str(tree["lab"])
+
+
 def resolve_document(document: Document, path: Path) -> tuple[Network, Experiment]:
     """As :func:`load_experiment`, ``document`` being what the file holds."""
     return _resolve_experiment(path, document)
