@@ -94,7 +94,7 @@ MEASUREMENTS = (
     ),
     Measurement(
         "link_config",
-        "what a link is configured to, every ten seconds in virtual time; what a trace makes of it is not told",
+        "what a link is configured to, every five minutes in virtual time; what a trace makes of it is not told",
         SECOND_NS,
         (_BOX, _DIRECTION),
         (
@@ -181,14 +181,14 @@ MEASUREMENTS = (
     ),
     Measurement(
         "interface",
-        "an experiment interface of a host or box, as its kernel counts; every ten seconds in virtual time",
+        "an experiment interface of a host or box, as its kernel counts; every five minutes in virtual time",
         SECOND_NS,
         (_HOST, ("interface", "name of the interface")),
         _both_ways("the interface was made"),
     ),
     Measurement(
         "switch_port",
-        "a port of a switch, as the switch counts (OpenFlow 1.3.5, 7.3.5.6); every ten seconds in virtual time",
+        "a port of a switch, as the switch counts (OpenFlow 1.3.5, 7.3.5.6); every five minutes in virtual time",
         SECOND_NS,
         (_SWITCH, ("port", "number of the port")),
         _both_ways("the switch was started"),
