@@ -145,6 +145,23 @@ def end_a_run(directory: Path, victim: str, number: signal.Signals) -> None:
     assert_reportable(run_dir)
 
 
+def test_killed_while_it_analyses_leaves_nothing(tmp_path: Path) -> None:
+    """An analysis that would go on for ever, as it is stopped, ends with the program that started it."""
+    with Sandbox(tmp_path) as sandbox:
+        process = sandbox.start(ATOLL, *RUN)
+        wait_for_line(process, "analyse")
+        while (analysis := sandbox.find("-m atoll.analysis")) is None:
+            assert process.poll() is None
+            time.sleep(0.01)
+        sandbox.kill(analysis, signal.SIGSTOP)
+        program = sandbox.find("atoll", "run", "quick.yaml")
+        assert program is not None
+        sandbox.kill(program)
+        process.communicate(timeout=20)
+        sandbox.wait_clean()
+    assert run_dir_of(tmp_path).manifest()["outcome"] == "completed"
+
+
 def assert_reportable(run_dir: RunDir) -> None:
     """What was captured until then can be analysed."""
     done = atoll(run_dir.path, "report", run_dir.path, "--json")

@@ -24,6 +24,7 @@ async def compress_and_analyse(run_dir: RunDir) -> dict[str, Any]:
 
 async def _module(module: str, run_dir: RunDir) -> None:
     process = await asyncio.create_subprocess_exec(
+        *("setpriv", "--pdeathsig", "KILL"),  # nothing outlives who started it, even by `kill -9`
         sys.executable,
         "-m",
         module,
