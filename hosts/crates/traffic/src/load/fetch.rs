@@ -32,12 +32,17 @@ pub enum Step {
 }
 
 impl Fetch {
-    /// Begin to connect; the socket is watched with `token`.
+    /// Begin to connect, by congestion control `control` if one is given; the socket is watched with `token`.
     ///
     /// # Errors
     /// As of [`connect`].
-    pub fn begin(entry: Entry, control: &str, events: &Events, token: u64) -> io::Result<Self> {
-        let stream = connect(entry.server, Some(control))?;
+    pub fn begin(
+        entry: Entry,
+        control: Option<&str>,
+        events: &Events,
+        token: u64,
+    ) -> io::Result<Self> {
+        let stream = connect(entry.server, control)?;
         events.add(&stream, token, EventFlags::OUT)?;
         Ok(Self {
             stream,

@@ -78,7 +78,7 @@ pub fn load(config: &LoadConfig) -> Result<(), Failure> {
 
     let mut client = Client {
         config,
-        population: Population::new(config, sizes, log),
+        population: Population::new(config, sizes, log)?,
         events,
         turns: Turns::new(config.channels.len()),
         longest_turn_ns: 0,

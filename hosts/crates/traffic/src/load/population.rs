@@ -11,7 +11,7 @@ use crate::clock::{monotonic_ns, realtime_ns};
 use crate::events::Events;
 use crate::failure::Failure;
 use crate::slots::Slots;
-use crate::socket::{errno_name, is_not_ready};
+use crate::socket::{errno_name, is_default_congestion_control, is_not_ready};
 use flow_sizes::Distribution;
 use rustix::event::epoll::EventFlags;
 use std::cmp::Reverse;
@@ -21,6 +21,8 @@ use std::collections::BinaryHeap;
 pub struct Population<'a> {
     config: &'a LoadConfig,
     sizes: Distribution,
+    /// The congestion control to ask for; None: sockets have it anyway.
+    control: Option<&'a str>,
     channels: Vec<Channel>,
     flows: Slots<Fetch>,
     /// (monotonic time, channel) of flows that are to begin.
@@ -34,10 +36,16 @@ pub struct Population<'a> {
 
 impl<'a> Population<'a> {
     /// Channels before their first flows, which `log` will tell of.
-    pub fn new(config: &'a LoadConfig, sizes: Distribution, log: FlowLog) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// If no socket can be made.
+    pub fn new(config: &'a LoadConfig, sizes: Distribution, log: FlowLog) -> Result<Self, Failure> {
+        let control = config.congestion_control.as_str();
+        let control = (!is_default_congestion_control(control)?).then_some(control);
+        Ok(Self {
             config,
             sizes,
+            control,
             channels: config.channels.iter().copied().map(Channel::new).collect(),
             flows: Slots::new(),
             due: BinaryHeap::new(),
@@ -46,7 +54,7 @@ impl<'a> Population<'a> {
             completed: 0,
             failed: 0,
             received_bytes: 0,
-        }
+        })
     }
 
     /// All channels start, at `start_ns` of the monotonic clock.
@@ -154,8 +162,7 @@ impl<'a> Population<'a> {
     fn begin(&mut self, events: &Events, index: usize) -> Result<(), Failure> {
         let entry = self.channels[index].next(self.config, &self.sizes, realtime_ns());
         let token = Token::new(index, self.flows.next());
-        let control = &self.config.congestion_control;
-        match Fetch::begin(entry, control, events, token.number()) {
+        match Fetch::begin(entry, self.control, events, token.number()) {
             Ok(fetch) => self.flows.insert(fetch),
             Err(error) => {
                 let outcome = Outcome::Failed(errno_name(&error));
