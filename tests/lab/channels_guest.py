@@ -51,6 +51,9 @@ def job(namespace: str, subcommand: str, config: dict[str, Any], *before: str) -
         yield process
     finally:
         process.stdin.close()
+        if process.stdout:
+            process.stdout.read()  # its last words, which would else find nobody
+        process.wait()
 
 
 def word(process: subprocess.Popen[str], kind: str) -> dict[str, Any]:
