@@ -4,6 +4,7 @@
 `make test-servers` builds the servers and runs these.
 """
 
+import asyncio
 import json
 import os
 import re
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from atoll.rundir.spool import SPOOL, read_spool
+from atoll_dashboards.feeding import feeding
 from atoll_dashboards.grafana import Grafana, dashboard_files
 from atoll_dashboards.influx import Database, RefusedError, UnfitError
 from atoll_dashboards.influx_settings import InfluxSettings
@@ -146,6 +148,33 @@ def test_a_run_is_loaded_later_as_often_as_one_likes(demo: Demo, influx1: Influx
     )
     by_ns = ALIGNED_NS - window["start_ns"]
     assert influx1.points() == {identity(line, shift) for line in demo.lines for shift in (0, by_ns)}
+
+
+@pytest.mark.lab
+async def test_so_does_influxdb_1_while_a_spool_grows(
+    demo: Demo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed twice while the same spool comes in pieces, frames cut anywhere: each point is there, and no other."""
+    whole = (demo.path / SPOOL).read_bytes()
+    pieces = [whole[begin : begin + len(whole) // 40 + 1] for begin in range(0, len(whole), len(whole) // 40 + 1)]
+    notes: list[str] = []
+    with Influx1(tmp_path / "influx1") as influx:
+        influx.start().wait().set_up()
+        for name, text in influx.variables().items():
+            monkeypatch.setenv(name, text)
+        (tmp_path / SPOOL).touch()
+        async with feeding(tmp_path, notes.append):
+            for number, piece in enumerate(pieces):
+                with (tmp_path / SPOOL).open("ab") as file:
+                    file.write(piece)
+                await asyncio.sleep(0.25)
+                if number in (8, 20):
+                    influx.kill()
+                if number in (14, 26):
+                    await asyncio.to_thread(influx.start().wait)
+            await asyncio.sleep(6)  # the longest that the sink waits before it tries again
+        assert influx.points() == {identity(line) for line in demo.lines}
+    assert len([note for note in notes if "takes points again" in note]) == 2, notes
 
 
 @pytest.mark.lab
