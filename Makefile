@@ -5,7 +5,7 @@
 .NOTPARALLEL:
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: help setup kernel demo demo-virtual test test-virtual test-swaps test-ryu test-servers dashboards lint fmt bench bench-controller bench-link bench-metrics bench-traffic bench-virtual lock msrv clean
+.PHONY: help setup kernel demo demo-virtual test test-virtual test-swaps test-ryu test-servers dashboards lint fmt bench bench-controller bench-link bench-metrics bench-traffic bench-virtual release lock msrv clean
 
 BIN := .venv/bin
 CARGO := tools/cargo
@@ -84,6 +84,9 @@ bench-virtual: kernel ## how long experiments in virtual time take, and two at o
 
 bench-traffic: setup ## short flows a second on loopback beside nginx with ab and wrk, two minutes; ARGS="--quick", "--help"
 	@benchmarks/traffic/run $(ARGS)
+
+release: ## atoll-host as one static file for x86-64, aarch64 and armv7, each of them run; ARGS="aarch64" builds one
+	@tools/release $(ARGS)
 
 lock: setup ## choose the Python packages' versions anew (requirements.lock)
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-header \
