@@ -19,7 +19,6 @@ from atoll.model.experiment import (
     PingSeries,
     Protocol,
     TcpSettings,
-    Traffic,
     Transfer,
 )
 from atoll.model.network import (
@@ -38,6 +37,7 @@ from atoll.model.network import (
     Tap,
     Trunk,
 )
+from atoll.model.traffic import Traffic
 from atoll.model.units import Duration, Rate, Size
 
 WORLD, ISLAND = IPv4Network("10.10.0.0/16"), IPv4Network("10.20.0.0/16")

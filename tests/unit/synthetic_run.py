@@ -22,7 +22,6 @@ from atoll.model.experiment import (
     LinkDirection,
     PingSeries,
     TcpSettings,
-    Traffic,
     Transfer,
 )
 from atoll.model.network import (
@@ -37,6 +36,7 @@ from atoll.model.network import (
     Tap,
 )
 from atoll.model.plan import PathCheck, Plan
+from atoll.model.traffic import Traffic
 from atoll.model.units import Duration, Rate, Size
 from atoll.rundir import RunDir
 

@@ -13,7 +13,8 @@ import pytest
 from atoll.analysis import analyse
 from atoll.analysis.records import RECORD, SCHEMA, scan_records
 from atoll.model.errors import RunDirError
-from atoll.model.experiment import Chain, Traffic
+from atoll.model.experiment import Chain
+from atoll.model.traffic import Traffic
 from atoll.rundir import RunDir
 from atoll_hosts.binary import find_binary
 from tests.unit.synthetic_run import (

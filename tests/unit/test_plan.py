@@ -15,10 +15,11 @@ from atoll.control.hosts import CONGESTION_CONTROL, tcp_sysctls
 from atoll.control.plan import make_plan, plan_json, plan_sha256
 from atoll.control.show import changes_text, plan_text
 from atoll.model.codec import from_json
-from atoll.model.experiment import Chain, Distribution, Experiment, Jitter, Traffic
+from atoll.model.experiment import Chain, Distribution, Experiment, Jitter
 from atoll.model.load import load_experiment
 from atoll.model.network import Network
 from atoll.model.plan import Phase, Plan
+from atoll.model.traffic import Traffic
 from atoll.model.units import Duration, Size
 
 

@@ -50,7 +50,8 @@ class Pair:
 
 def pairs() -> tuple[list[Pair], dict[str, str]]:
     """The pairs that can run here, ours first, and why others cannot."""
-    found, left_out = [Pair("atoll-host", _version(str(find_binary()), "--version"), _serve, _load)], {}
+    found = [Pair("atoll-host", _version(str(find_binary()), "--version"), _serve, _load)]
+    left_out: dict[str, str] = {}
     nginx = shutil.which("nginx", path="/usr/sbin:/usr/bin")
     for name, run in (("ab", _ab), ("wrk", _wrk)):
         client = shutil.which(name)
