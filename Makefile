@@ -12,7 +12,7 @@ CARGO := tools/cargo
 PACKAGES := controller apps hosts emulation dashboards
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
 
 setup: ## get what is missing (packages, Python, Rust) and build; a second one takes a second
 	@tools/setup
@@ -82,11 +82,11 @@ bench-metrics: setup ## 100,000 points a second through spool and sink into a re
 bench-virtual: kernel ## how long experiments in virtual time take, and two at once; ARGS="--quick", "--help"
 	@benchmarks/virtual/run $(ARGS)
 
-bench-traffic: setup ## short flows a second on loopback beside nginx with ab and wrk, two minutes; ARGS="--quick", "--help"
-	@benchmarks/traffic/run $(ARGS)
-
 release: ## atoll-host as one static file for x86-64, aarch64 and armv7, each of them run; ARGS="aarch64" builds one
 	@tools/release $(ARGS)
+
+bench-traffic: setup ## short flows a second on loopback beside nginx with ab and wrk, two minutes; ARGS="--quick", "--help"
+	@benchmarks/traffic/run $(ARGS)
 
 lock: setup ## choose the Python packages' versions anew (requirements.lock)
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-header \
