@@ -3,7 +3,6 @@
 
 import asyncio
 import shlex
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +18,9 @@ SILENCE_S = 8
 
 _NOT_FOUND = 127  # of a shell, POSIX 2.8.2
 _NOT_EXECUTABLE = 126
+
+_STDERR_LINES = 5  # the last ones tell why a program ended
+_STDERR_BYTES = 4096
 
 
 def agent_command(access: Access) -> str:
@@ -52,7 +54,7 @@ class SshLines(asyncssh.SSHClientSession[bytes]):
         self._access = access
         self._cutter = cutter
         self._channel: Any = None  # asyncssh.SSHClientChannel[bytes], whose methods are not all typed
-        self._stderr: deque[str] = deque(maxlen=5)
+        self._stderr = b""  # the end of it
         self._status: str | None = None
         self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
@@ -89,7 +91,7 @@ class SshLines(asyncssh.SSHClientSession[bytes]):
     def data_received(self, data: bytes, datatype: asyncssh.DataType) -> None:
         """Output, or its standard error."""
         if datatype is not None:
-            self._stderr += data.decode(errors="replace").splitlines()
+            self._stderr = (self._stderr + data)[-_STDERR_BYTES:]  # a chunk may end anywhere in a line
             return
         self._cutter.take(data)
         if self._cutter.broken is not None:
@@ -97,7 +99,8 @@ class SshLines(asyncssh.SSHClientSession[bytes]):
 
     def exit_status_received(self, status: int) -> None:
         """It has ended by itself; a shell says by the status that it never began."""
-        said = "; ".join(line.strip() for line in self._stderr if line.strip())
+        lines = [line.strip() for line in self._stderr.decode(errors="replace").splitlines()]
+        said = "; ".join([line for line in lines if line][-_STDERR_LINES:])
         if status == _NOT_FOUND:
             self._status = f"no {self._access.binary} there; `atoll hosts install` brings it"
         elif status == _NOT_EXECUTABLE:
