@@ -9,9 +9,11 @@ import pytest
 from atoll.model.codec import from_json, to_json
 from atoll.model.experiment import Experiment, TcpSettings
 from atoll.model.flow import FlowEntry, Match, Output, PopVlan, PushVlan, Vlan
+from atoll.model.flow_sizes import fixed
 from atoll.model.load import load_experiment
 from atoll.model.network import Network
 from atoll.model.plan import JobSpec, Phase
+from atoll.model.traffic import Traffic
 from atoll.model.units import Rate, Size
 
 ENTRY = FlowEntry(
@@ -47,6 +49,11 @@ def test_actions_carry_their_kind():
         {"kind": "PushVlan", "vlan": 101},
         {"kind": "Output", "port": 10},
     ]
+
+
+def test_a_field_called_kind_is_no_tag():
+    traffic = Traffic(12, "5 kB", 5001, sizes=fixed("5 kB", 5000), flows_per_s=20.0)
+    assert from_json(Traffic, json.loads(json.dumps(to_json(traffic)))) == traffic
 
 
 def test_a_job_keeps_its_configuration_and_its_absent_fields():

@@ -147,7 +147,7 @@ def _union_reader(members: tuple[Any, ...]) -> _Convert:
             return None
         kind = cast("dict[str, Any]", data).get("kind") if isinstance(data, dict) else None
         for name, reader in readers:
-            if kind is not None and name != kind:
+            if name in _TAGGED and kind not in (None, name):  # others may have a field of that name
                 continue
             try:
                 return reader(data)
