@@ -55,7 +55,8 @@ class SshLines(asyncssh.SSHClientSession[bytes]):
         self._cutter = cutter
         self._channel: Any = None  # asyncssh.SSHClientChannel[bytes], whose methods are not all typed
         self._stderr = b""  # the end of it
-        self._status: str | None = None
+        self._code: int | None = None
+        self._signal: str | None = None
         self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     @property
@@ -98,23 +99,26 @@ class SshLines(asyncssh.SSHClientSession[bytes]):
             self.kill()
 
     def exit_status_received(self, status: int) -> None:
-        """It has ended by itself; a shell says by the status that it never began."""
-        lines = [line.strip() for line in self._stderr.decode(errors="replace").splitlines()]
-        said = "; ".join([line for line in lines if line][-_STDERR_LINES:])
-        if status == _NOT_FOUND:
-            self._status = f"no {self._access.binary} there; `atoll hosts install` brings it"
-        elif status == _NOT_EXECUTABLE:
-            self._status = f"{self._access.binary} cannot be executed there; `atoll hosts install` brings one that can"
-        else:
-            self._status = f"{said}, exit status {status}" if said else f"exit status {status}"
+        """It has ended by itself; what it said may still be on its way."""
+        self._code = status
 
     def exit_signal_received(self, signal: str, core_dumped: bool, msg: str, lang: str) -> None:
         """A signal ended it."""
         del core_dumped, msg, lang
-        self._status = f"signal {signal}"
+        self._signal = f"signal {signal}"
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The channel is closed, or the connection gone."""
-        why = self._status or (f"the connection was lost: {exc}" if exc else "the connection was closed")
+        lost = f"the connection was lost: {exc}" if exc else "the connection was closed"
         if not self._ended.done():
-            self._ended.set_result(why)
+            self._ended.set_result(self._signal or (lost if self._code is None else self._exited(self._code)))
+
+    def _exited(self, status: int) -> str:
+        """How it ended by itself, in words; a shell says by the status that it never began."""
+        if status == _NOT_FOUND:
+            return f"no {self._access.binary} there; `atoll hosts install` brings it"
+        if status == _NOT_EXECUTABLE:
+            return f"{self._access.binary} cannot be executed there; `atoll hosts install` brings one that can"
+        lines = [line.strip() for line in self._stderr.decode(errors="replace").splitlines()]
+        said = "; ".join([line for line in lines if line][-_STDERR_LINES:])
+        return f"{said}, exit status {status}" if said else f"exit status {status}"
