@@ -29,7 +29,7 @@ def main() -> int:
             known = _merged(options.json, _measured(options))
             options.json.parent.mkdir(parents=True, exist_ok=True)
             options.json.write_text(json.dumps({"machine": machine.describe(), **known}, indent=1) + "\n")
-        known = json.loads(options.json.read_text())
+        known = _stored(options.json)
         print(table.tables(known))
         print(f"\nJSON: {options.json}")
         if options.render:
@@ -57,6 +57,19 @@ def _options() -> argparse.Namespace:
     if min(options.repeats, *options.sizes) < 1:
         parser.error("--sizes, --repeats: at least 1")
     return options
+
+
+def _stored(path: Path) -> dict[str, Any]:
+    """What the file holds. Raises AtollError where that is nothing of this benchmark."""
+    try:
+        known = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise AtollError(f"{path}: there is no such file; measuring makes it") from None
+    except ValueError as error:
+        raise AtollError(f"{path}: not JSON: {error}") from None
+    if "results" not in known:
+        raise AtollError(f"{path}: no results of this benchmark; name another file")
+    return known
 
 
 def _merged(path: Path, new: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:

@@ -7,10 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 
+from atoll.model.errors import AtollError
 from linkbench.machine import describe
+from linkbench.page import put_figures
 from trafficbench.pairs import Load, Pair, pairs
-
-_BEGIN, _END = "<!-- figures of the traffic: begin -->", "<!-- figures of the traffic: end -->"
 
 
 def main() -> None:
@@ -40,9 +40,10 @@ def main() -> None:
     if options.json:
         options.json.write_text(json.dumps({"machine": machine, "load": asdict(load), "flows_per_s": found}, indent=1))
     if options.render:
-        document = options.render.read_text()
-        before, _, rest = document.partition(_BEGIN)
-        options.render.write_text(f"{before}{_BEGIN}\n\n{text}\n\n{_END}{rest.partition(_END)[2]}")
+        try:
+            put_figures(options.render, "the traffic", f"\n\n{text}\n\n")
+        except AtollError as error:
+            parser.exit(error.exit_code, f"{error}\n")
 
 
 def table(load: Load, known: list[Pair], found: dict[str, list[float]], machine: dict[str, str]) -> str:

@@ -6,10 +6,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from atoll.model.errors import AtollError
-
-_BEGIN = "<!-- figures of virtual time: begin -->"
-_END = "<!-- figures of virtual time: end -->"
+from linkbench.page import put_figures
 
 _PARTS = {
     "boot_s": "kernel and lab",
@@ -70,15 +67,10 @@ def _drawn(rows: Sequence[Sequence[str]]) -> str:
 def render(docs: Path, known: dict[str, Any]) -> Path:
     """Write the tables and the machine they are from between the marks; the file. Raises AtollError without marks."""
     path = docs / "benchmarks.md"
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    before, begin, rest = text.partition(_BEGIN)
-    _, end, after = rest.partition(_END)
-    if not (begin and end):
-        raise AtollError(f"{path} has no lines '{_BEGIN}' and '{_END}' to write between")
     facts = known["machine"]
     on = (
         f"{facts['cpu']}, {facts['cores']} cores, {facts['machine']} machine, Linux {facts['kernel']}; "
         f"{facts['date']}, revision {facts['revision']}, load {facts['load_average']}."
     )
-    path.write_text(f"{before}{begin}\n{on}\n\n{tables(known)}\n{end}{after}", encoding="utf-8")
+    put_figures(path, "virtual time", f"\n{on}\n\n{tables(known)}\n")
     return path

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The place that the figures of a benchmark have in docs/benchmarks.md, between two marks; the prose is people's."""
+
+from pathlib import Path
+
+from atoll.model.errors import AtollError
+
+
+def put_figures(page: Path, subject: str, text: str) -> None:
+    """Write ``text`` between the marks that the page has for the figures of ``subject``.
+
+    Raises AtollError where the page, or its marks, are not there.
+    """
+    marks = [f"<!-- figures of {subject}: {end} -->" for end in ("begin", "end")]
+    known = page.read_text(encoding="utf-8") if page.is_file() else ""
+    before, begin, rest = known.partition(marks[0])
+    _, end, after = rest.partition(marks[1])
+    if not (begin and end):
+        raise AtollError(f"{page} has no lines '{marks[0]}' and '{marks[1]}' to write between")
+    page.write_text(f"{before}{begin}{text}{end}{after}", encoding="utf-8")
