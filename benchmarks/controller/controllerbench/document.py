@@ -11,10 +11,12 @@ from linkbench.page import put_figures
 def render(docs: Path, known: dict[str, Any]) -> Path:
     """Write the tables and the machine they are from between the marks; the file. Raises AtollError without marks."""
     path = docs / "benchmarks.md"
-    facts = known["machine"]
-    on = (
+    put_figures(path, "the controller", lambda: f"\n{_machine(known['machine'])}\n\n{tables(known)}\n")
+    return path
+
+
+def _machine(facts: dict[str, str]) -> str:
+    return (
         f"{facts['cpu']}, {facts['cores']} cores, {facts['machine']} machine, governor {facts['governor']}, "
         f"Linux {facts['kernel']}; {facts['date']}, revision {facts['revision']}, load {facts['load_average']}."
     )
-    put_figures(path, "the controller", f"\n{on}\n\n{tables(known)}\n")
-    return path

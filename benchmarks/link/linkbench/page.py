@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The place that the figures of a benchmark have in docs/benchmarks.md, between two marks; the prose is people's."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from atoll.model.errors import AtollError
 
 
-def put_figures(page: Path, subject: str, text: str) -> None:
-    """Write ``text`` between the marks that the page has for the figures of ``subject``.
+def put_figures(page: Path, subject: str, text: Callable[[], str]) -> None:
+    """Write what ``text`` makes between the marks that the page has for the figures of ``subject``.
 
     Raises AtollError where the page, or its marks, are not there.
     """
@@ -17,4 +18,4 @@ def put_figures(page: Path, subject: str, text: str) -> None:
     _, end, after = rest.partition(marks[1])
     if not (begin and end):
         raise AtollError(f"{page} has no lines '{marks[0]}' and '{marks[1]}' to write between")
-    page.write_text(f"{before}{begin}{text}{end}{after}", encoding="utf-8")
+    page.write_text(f"{before}{begin}{text()}{end}{after}", encoding="utf-8")

@@ -41,7 +41,7 @@ def main() -> None:
         options.json.write_text(json.dumps({"machine": machine, "load": asdict(load), "flows_per_s": found}, indent=1))
     if options.render:
         try:
-            put_figures(options.render, "the traffic", f"\n\n{text}\n\n")
+            put_figures(options.render, "the traffic", lambda: f"\n\n{text}\n\n")
         except AtollError as error:
             parser.exit(error.exit_code, f"{error}\n")
 
