@@ -30,23 +30,23 @@ demo-virtual: kernel ## run ten minutes of the demo experiment in virtual time, 
 test: ## all tests but test-virtual's: Rust first, so that compiling disturbs no laboratory
 	@tools/setup test
 	@$(CARGO) test --locked --quiet --workspace
-	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "not figures and not virtual and not servers" $(PYTEST_ARGS)
-	@$(BIN)/python -m pytest -m "figures and not virtual" $(PYTEST_ARGS)
+	@$(BIN)/python -m tests.again --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "not figures and not virtual and not servers" $(PYTEST_ARGS)
+	@$(BIN)/python -m tests.again -m "figures and not virtual" $(PYTEST_ARGS)
 
 test-virtual: kernel ## the tests that stand on virtual time; `make test` leaves them out
-	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "virtual and not figures" $(PYTEST_ARGS)
-	@$(BIN)/python -m pytest -m "virtual and figures" $(PYTEST_ARGS)
+	@$(BIN)/python -m tests.again --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "virtual and not figures" $(PYTEST_ARGS)
+	@$(BIN)/python -m tests.again -m "virtual and figures" $(PYTEST_ARGS)
 
 test-swaps: kernel ## a hundred chain swaps under traffic, real and virtual, and twenty deaths of the controller; `make test` has a dozen
 	@ATOLL_SWAPS=100 $(BIN)/python -m pytest -s tests/lab/test_swap_traffic.py tests/lab/test_virtual_swaps.py $(PYTEST_ARGS)
 
 test-ryu: setup ## the tests that have Ryu as the controller's runtime; `make test` has them where `tools/ryu` was run
 	@tools/ryu
-	@ATOLL_REQUIRE_RYU=1 $(BIN)/python -m pytest -m ryu $(PYTEST_ARGS)
+	@ATOLL_REQUIRE_RYU=1 $(BIN)/python -m tests.again -m ryu $(PYTEST_ARGS)
 
 test-servers: setup ## metrics in real InfluxDB servers, dashboards on a real Grafana; builds them first, a quarter of an hour, once
 	@tools/servers
-	@ATOLL_REQUIRE_SERVERS=1 $(BIN)/python -m pytest -m servers $(PYTEST_ARGS)
+	@ATOLL_REQUIRE_SERVERS=1 $(BIN)/python -m tests.again -m servers $(PYTEST_ARGS)
 
 dashboards: setup ## make dashboards/grafana/*.json anew from their builder
 	@$(BIN)/python -m atoll_dashboards.grafana_pages

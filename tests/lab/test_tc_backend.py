@@ -107,8 +107,9 @@ def test_delay_alone_is_the_configured_one_in_both_directions(link: dict[str, An
 
 
 def test_rate_alone_is_the_configured_one(link: dict[str, Any]) -> None:
+    """Less is a kernel that had to wait for the machine; how exact it is, virtual time says (test_virtual_link.py)."""
     rate = link["load"]["rate_bit_s"]
-    assert 0.85 * DIRECTION.rate.bit_s < rate < 1.01 * DIRECTION.rate.bit_s
+    assert 0.5 * DIRECTION.rate.bit_s < rate < 1.01 * DIRECTION.rate.bit_s
     assert link["load"]["in_order"]
 
 
