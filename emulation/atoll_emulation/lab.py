@@ -17,6 +17,7 @@ from typing import Any
 from atoll.model.codec import to_json
 from atoll.model.errors import LabError
 from atoll.model.network import Network
+from atoll.model.secrets import without_secrets
 from atoll_emulation.machine import require_machine
 from atoll_emulation.namespaces import nsenter_argv, unshare_argv
 
@@ -102,6 +103,7 @@ class EmulatedLab:
             stderr=asyncio.subprocess.PIPE,
             limit=_LINE_LIMIT,
             start_new_session=True,  # Ctrl-C is the keeper's to answer
+            env=without_secrets(os.environ),
         )
         lab = cls(process, on_progress)
         try:

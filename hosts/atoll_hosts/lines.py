@@ -7,6 +7,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from atoll.model.secrets import without_secrets
+
 _READ_BYTES = 1 << 16  # a pipe's capacity
 
 
@@ -92,7 +94,11 @@ class LineProcess:
         os.set_blocking(its_output, True)
         try:
             self._process = await asyncio.create_subprocess_exec(
-                *command, stdin=asyncio.subprocess.PIPE, stdout=its_output, start_new_session=True
+                *command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=its_output,
+                start_new_session=True,
+                env=without_secrets(os.environ),
             )
         except BaseException:
             os.close(output)

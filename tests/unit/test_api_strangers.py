@@ -18,13 +18,14 @@ import pytest
 from aiohttp import web
 
 from atoll.keeper import bodies, listening, server
-from atoll.keeper.access import SUBPROTOCOL, TOKEN_VARIABLE, find_token
+from atoll.keeper.access import SUBPROTOCOL, find_token
 from atoll.keeper.bodies import read_document
 from atoll.keeper.keeper import Keeper
 from atoll.keeper.listening import ListenAddress, Port
 from atoll.keeper.routes import ROUTES
 from atoll.keeper.server import Server
 from atoll.model.errors import LabError, MachineError, UsageError
+from atoll.model.secrets import TOKEN_VARIABLE
 
 TOKEN = "correct-horse-battery-staple"
 

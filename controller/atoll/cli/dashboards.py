@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from atoll.model.errors import UsageError
-
-TOKEN_VARIABLE = "ATOLL_GRAFANA_TOKEN"  # noqa: S105 - the name of a variable
+from atoll.model.secrets import GRAFANA_TOKEN_VARIABLE
 
 dashboards = typer.Typer(
     help="The Grafana dashboards of runs' metrics.",
@@ -23,7 +22,9 @@ def install(
     url: Annotated[str, typer.Option(help="Grafana's URL")] = "http://127.0.0.1:3000",
     token: Annotated[
         str,
-        typer.Option(help=f"of a service account, or user:password; better in {TOKEN_VARIABLE}", show_default=False),
+        typer.Option(
+            help=f"of a service account, or user:password; better in {GRAFANA_TOKEN_VARIABLE}", show_default=False
+        ),
     ] = "",
     influx: Annotated[
         str | None,
@@ -37,9 +38,9 @@ def install(
     from atoll.cli.metrics import database_settings
     from atoll_dashboards.grafana import Grafana
 
-    secret = token or os.environ.get(TOKEN_VARIABLE, "")
+    secret = token or os.environ.get(GRAFANA_TOKEN_VARIABLE, "")
     if not secret:
-        raise UsageError(f"--token or {TOKEN_VARIABLE} is wanted: a service account's token, or user:password")
+        raise UsageError(f"--token or {GRAFANA_TOKEN_VARIABLE} is wanted: a service account's token, or user:password")
     settings = database_settings()
     if influx:
         settings = replace(settings, url=influx)

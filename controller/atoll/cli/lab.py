@@ -11,15 +11,15 @@ from typing import Any
 
 from atoll.cli.load import require_backend
 from atoll.cli.telling import in_words, swap_in_words
-from atoll.keeper.access import TOKEN_VARIABLE
 from atoll.keeper.address import rack
 from atoll.keeper.client import Description, KeeperClient, OwnKeeper, connected, state_directory
-from atoll.keeper.problems import NO_LAB
+from atoll.keeper.problems import no_lab_is_up
 from atoll.model.errors import LabError
 from atoll.model.experiment import Experiment
 from atoll.model.load import lab_file, load_any, load_experiment
 from atoll.model.network import Network
 from atoll.model.plan import Backend
+from atoll.model.secrets import TOKEN_VARIABLE
 from atoll.model.switch import Runtime
 
 
@@ -123,7 +123,7 @@ async def listen_on(keeper: KeeperClient, address: str | None) -> str | None:
     """Have the keeper listen there, and tell people where and by which token it is asked; the URL."""
     if address is None:
         return None
-    from atoll.keeper.access import TOKEN_VARIABLE, find_token
+    from atoll.keeper.access import find_token
     from atoll.keeper.listening import ListenAddress
 
     token, where = find_token(state_directory())
@@ -179,7 +179,7 @@ def apply_experiment(
 async def _apply_verb(description: Description, **how: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     async with connected() as keeper:
         if keeper is None:
-            raise LabError(NO_LAB)
+            raise LabError(no_lab_is_up())
         return await _apply(keeper, description, **how)
 
 

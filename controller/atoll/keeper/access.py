@@ -20,8 +20,8 @@ from aiohttp import web
 from atoll.keeper.address import may_talk, peer
 from atoll.keeper.problems import RequestError
 from atoll.model.errors import MachineError, UsageError
+from atoll.model.secrets import TOKEN_VARIABLE
 
-TOKEN_VARIABLE = "ATOLL_TOKEN"  # noqa: S105 - the name of it
 SUBPROTOCOL = "atoll.v1"
 """What a WebSocket of ours speaks. Browsers can send no Authorization with one: ``bearer.TOKEN`` beside it says it."""
 

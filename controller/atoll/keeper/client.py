@@ -14,7 +14,6 @@ from typing import Any
 
 import aiohttp
 
-from atoll.keeper.access import TOKEN_VARIABLE
 from atoll.keeper.address import (
     describe_holder,
     keeper_holder,
@@ -24,6 +23,7 @@ from atoll.keeper.address import (
     what_it_keeps,
 )
 from atoll.model.errors import AtollError, DescriptionError, LabError, Mistake
+from atoll.model.secrets import INFLUX_TOKEN_VARIABLE, SECRETS
 
 _READY_TIMEOUT_S = 15.0
 _ANSWER_TIMEOUT_S = 5.0
@@ -232,7 +232,7 @@ def _start_process(*, for_run: bool) -> subprocess.Popen[bytes]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE if for_run else _log_file(),
         start_new_session=True,  # Ctrl-C is for the verb, which then tells the keeper
-        env={name: text for name, text in os.environ.items() if name != TOKEN_VARIABLE},  # no job is to inherit it
+        env={name: text for name, text in os.environ.items() if name not in SECRETS - {INFLUX_TOKEN_VARIABLE}},
     )
 
 

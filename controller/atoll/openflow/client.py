@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,7 @@ from typing import Any
 from atoll.model.codec import from_json, to_json
 from atoll.model.errors import LabError
 from atoll.model.flow import FlowEntry, ForeignEntry
+from atoll.model.secrets import without_secrets
 from atoll.model.switch import Leftovers, Runtime, SwitchFeatures
 from atoll.openflow import wire
 
@@ -83,6 +85,7 @@ class Controller:
             stderr=asyncio.subprocess.PIPE,
             limit=_LINE_LIMIT,
             start_new_session=True,  # a Ctrl-C at the terminal is the keeper's to deal with
+            env=without_secrets(os.environ),
         )
         controller = cls(process)
         try:
