@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whatever names and texts a point holds, its line is one line and says the same to a reader of line protocol."""
 
+import json
 import math
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,6 +46,32 @@ def test_a_line_reads_back_as_the_point(measurement: str, tags: dict[str, str], 
     assert {unescape_name(name): unescape_name(tag) for name, tag in pairs} == tags
     assert {unescape_name(name): read_field(figure) for name, figure in split_fields(figures)} == fields
     assert instant == "17"
+
+
+@given(PLAIN, st.dictionaries(PLAIN, PLAIN, max_size=3), st.dictionaries(PLAIN, FIGURES, min_size=1, max_size=3))
+def test_what_is_written_parses_to_the_same_point(
+    measurement: str, tags: dict[str, str], fields: dict[str, Field]
+) -> None:
+    """Figures keep their types, too: the point writes the same line again."""
+    point = Point(measurement, tags, fields, 17)
+    line, _ = point.line()
+    assert line is not None
+    assert Point.parse(line) == point
+    assert Point.parse(line).line() == (line, 0)
+
+
+@pytest.mark.parametrize("text", ["", "link", "link,a=b", "link a=1i", "link a=1i x", "link  17"])
+def test_what_is_no_line_of_a_point_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - int() has words of its own
+        Point.parse(text)
+
+
+@given(st.dictionaries(st.text(), st.text(), max_size=3), st.dictionaries(st.text(), FIGURES | st.floats(), max_size=3))
+def test_as_json_a_point_is_json_whatever_it_holds(tags: dict[str, str], fields: dict[str, Field]) -> None:
+    """Figures that JSON cannot express either (not a number, infinities) are left out."""
+    told = Point("m", tags, fields, 17).to_json()
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+    assert (told is None) == (Point("m", tags, fields, 17).line()[0] is None)
 
 
 def split_line(line: str) -> tuple[str, str, str]:
