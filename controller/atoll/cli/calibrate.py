@@ -15,6 +15,7 @@ from atoll.cli.lab import Asked, say
 from atoll.cli.load import require_backend
 from atoll.cli.run import lab_is_up
 from atoll.experiment.calibration import State
+from atoll.keeper.address import rack
 from atoll.keeper.client import Description, OwnKeeper, connected
 from atoll.model.errors import LabError, PlanError
 from atoll.model.experiment import Experiment
@@ -29,8 +30,9 @@ def calibrate_links(path: Path, directions: list[str], seconds: float, backend: 
     if not experiment.links:
         msg = f"{path}: no link in this experiment's chain; nothing to calibrate"
         raise PlanError(msg)
-    require_machine()
-    require_backend(network, experiment, backend)
+    if rack() is None:
+        require_machine()
+        require_backend(network, experiment, backend)
     found = asyncio.run(_calibrated(Asked(path, network, experiment, backend, None, None), directions, seconds))
     if found is None:
         print("cancelled", file=sys.stderr)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from atoll.cli.options import number
+from atoll.cli.options import Rack, number
 from atoll.model.plan import Backend
 
 link = typer.Typer(help="Test satellite links.", no_args_is_help=True, rich_markup_mode=None)
@@ -34,6 +34,7 @@ def calibrate(
     backend: Annotated[
         Backend, typer.Option("--backend", help="what plays the links: our engine, or the kernel's tc")
     ] = Backend.ENGINE,
+    inventory: Rack = None,
     json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
 ) -> None:
     """Test delay alone, rate alone and both together on every link; exit code 1 when a figure is off.
@@ -41,6 +42,8 @@ def calibrate(
     Uses the lab that is up, or brings one up for the test. The experiment is applied to it.
     """
     from atoll.cli.calibrate import calibrate_links
+    from atoll.cli.load import mean_rack
 
+    mean_rack(inventory)
     directions = ["to_island", "to_world"] if direction is Which.BOTH else [direction.value]
     raise typer.Exit(calibrate_links(experiment, directions, seconds, backend, as_json=json))

@@ -100,6 +100,11 @@ def require_controls(experiment: Experiment, place: str) -> None:
         raise MachineError("\n".join(lacks))
 
 
+def place_of(named: str | None, inventory: Path | None = None) -> str:
+    """Where the lab lives: as named, else on hardware where a rack is meant, else on this machine."""
+    return named or (HARDWARE if inventory or rack() else MININET)
+
+
 def place_backend(place: str, named: Backend | None) -> Backend:
     """What plays links and delay boxes in a place: what is named, else what is usual there.
 

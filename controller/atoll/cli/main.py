@@ -17,7 +17,7 @@ from atoll.cli.kernel import kernel
 from atoll.cli.latencies import latencies
 from atoll.cli.link import link
 from atoll.cli.metrics import metrics
-from atoll.cli.options import PlainArguments, whole
+from atoll.cli.options import PlainArguments, Rack, whole
 from atoll.cli.switches import switches
 from atoll.cli.traces import traces
 from atoll.model.errors import AtollError
@@ -47,12 +47,14 @@ LabFile = Annotated[Path, typer.Argument(help="lab.yaml, or an experiment.yaml (
 ExperimentFile = Annotated[Path, typer.Argument(help="experiment.yaml", metavar="EXPERIMENT")]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")]
 Place = Annotated[
-    str,
-    typer.Option("--on", help="where the lab lives: mininet, virtual (in virtual time) or hardware", metavar="PLACE"),
-]
-Rack = Annotated[
-    Path | None,
-    typer.Option("--inventory", help="of hardware: inventory.yaml of the rack; else ATOLL_INVENTORY", metavar="FILE"),
+    str | None,
+    typer.Option(
+        "--on",
+        help="where the lab lives: mininet, virtual (in virtual time) or hardware "
+        "[default: hardware if an inventory is named, else mininet]",
+        metavar="PLACE",
+        show_default=False,
+    ),
 ]
 Boxes = Annotated[
     Backend | None,
@@ -140,16 +142,17 @@ def plan(
     settings: Settings = None,
     seed: Seed = None,
     duration: Length = None,
-    on: Place = "mininet",
+    on: Place = None,
     backend: Boxes = None,
 ) -> None:
     """Print what an experiment asks of switches, boxes and hosts."""
-    from atoll.cli.load import experiment_with, place_backend, place_slack
+    from atoll.cli.load import experiment_with, place_backend, place_of, place_slack
     from atoll.cli.plan import print_plan
 
-    boxes = place_backend(on, backend)
+    place = place_of(on)
+    boxes = place_backend(place, backend)
     described = experiment_with(experiment, seed, duration, settings or ())
-    print_plan(described, boxes, place_slack(on), as_json=json, drawing=graph)
+    print_plan(described, boxes, place_slack(place), as_json=json, drawing=graph)
 
 
 @app.command(epilog="Example: atoll trace examples/geo.yaml w1 i1; atoll trace examples/geo.yaml w1 i1 --live")
@@ -181,7 +184,7 @@ def trace(
 @app.command(epilog="Example: atoll up examples/geo.yaml")
 def up(
     file: LabFile,
-    on: Place = "mininet",
+    on: Place = None,
     inventory: Rack = None,
     backend: Boxes = None,
     runtime: Speaker = None,
@@ -191,11 +194,12 @@ def up(
 ) -> None:
     """Bring the lab up and leave it up; an experiment is applied to it as well."""
     from atoll.cli.lab import bring_up
-    from atoll.cli.load import VIRTUAL, choose_rack, place_backend, refuse
+    from atoll.cli.load import VIRTUAL, choose_rack, place_backend, place_of, refuse
 
-    boxes = place_backend(on, backend)
-    choose_rack(on, inventory)
-    refuse(on == VIRTUAL, "up --on virtual: a virtual lab lives for one run: `atoll run EXPERIMENT --on virtual`")
+    place = place_of(on, inventory)
+    boxes = place_backend(place, backend)
+    choose_rack(place, inventory)
+    refuse(place == VIRTUAL, "up --on virtual: a virtual lab lives for one run: `atoll run EXPERIMENT --on virtual`")
     raise typer.Exit(bring_up(file, boxes, runtime, listen, probe=not no_probe, as_json=json))
 
 
@@ -241,7 +245,7 @@ def apply(
 @app.command(epilog="Example: atoll run examples/geo.yaml --on virtual --duration '600 s'")
 def run(
     experiment: ExperimentFile,
-    on: Place = "mininet",
+    on: Place = None,
     inventory: Rack = None,
     runs: Annotated[Path, typer.Option(help="directory the run directories go to")] = Path("runs"),
     backend: Boxes = None,
@@ -260,20 +264,26 @@ def run(
     json: Json = False,
 ) -> None:
     """Run an experiment: test, measure, analyse, report. Brings a lab up for itself when none is."""
-    from atoll.cli.load import VIRTUAL, choose_rack, experiment_with, place_backend, refuse
+    from atoll.cli.load import VIRTUAL, choose_rack, experiment_with, place_backend, place_of, refuse
 
-    boxes = place_backend(on, backend)
-    choose_rack(on, inventory)
-    refuse(verify_repeat and on != VIRTUAL, f"--verify-repeat: a run --on {on} never repeats itself; use --on virtual")
-    refuse(verify_repeat and no_analysis, "--verify-repeat compares what --no-analysis leaves out; choose one")
-    refuse(listen is not None and on == VIRTUAL, "--listen: in virtual time there is nobody to ask; use --on mininet")
-    refuse(keep and on == VIRTUAL, "--keep: a virtual lab lives for one run; use --on mininet")
+    place = place_of(on, inventory)
+    boxes = place_backend(place, backend)
+    choose_rack(place, inventory)
     refuse(
-        runtime not in (None, Runtime.OS_KEN) and on == VIRTUAL,
+        verify_repeat and place != VIRTUAL,
+        f"--verify-repeat: a run --on {place} never repeats itself; use --on virtual",
+    )
+    refuse(verify_repeat and no_analysis, "--verify-repeat compares what --no-analysis leaves out; choose one")
+    refuse(
+        listen is not None and place == VIRTUAL, "--listen: in virtual time there is nobody to ask; use --on mininet"
+    )
+    refuse(keep and place == VIRTUAL, "--keep: a virtual lab lives for one run; use --on mininet")
+    refuse(
+        runtime not in (None, Runtime.OS_KEN) and place == VIRTUAL,
         f"--runtime {runtime}: in virtual time the controller is os-ken; use --on mininet",
     )
     described = experiment_with(experiment, seed, duration, settings or ())
-    if on == VIRTUAL:
+    if place == VIRTUAL:
         from atoll.cli.virtual import run_in_virtual_time
 
         code = run_in_virtual_time(described, runs, boxes, analyse=not no_analysis, twice=verify_repeat, as_json=json)

@@ -4,12 +4,18 @@
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperArgument, TyperCommand
 
 from atoll.model.errors import MachineError, UsageError
+
+Rack = Annotated[
+    Path | None,
+    typer.Option("--inventory", help="of hardware: inventory.yaml of the rack; else ATOLL_INVENTORY", metavar="FILE"),
+]
+"""Of every verb that means the lab of this machine or that of a rack."""
 
 _PICTURES = (".png", ".svg", ".pdf")
 

@@ -16,7 +16,7 @@ from aiohttp import ClientError, WSMsgType, WSServerHandshakeError
 
 from atoll.keeper.address import keeper_holder
 from atoll.keeper.client import KEEPER_DIED, KeeperDiedError, RefusedError, connected
-from atoll.keeper.problems import NO_LAB
+from atoll.keeper.problems import no_lab_is_up
 from atoll.model.errors import AtollError, LabError
 
 _LONGEST_SCRIPT = 1 << 20  # bytes; it travels as one message
@@ -28,7 +28,7 @@ def open_shell() -> None:
         asyncio.run(_converse())
         return
     if keeper_holder() is None:  # said before anybody writes a script
-        raise LabError(NO_LAB)
+        raise LabError(no_lab_is_up())
     asyncio.run(_run_script(_standard_input()))
 
 
@@ -70,7 +70,7 @@ async def _session(asked: dict[str, Any]) -> AsyncGenerator[Any]:
     """The WebSocket on which a shell was asked for; LabError for whatever is against it."""
     async with connected() as keeper:
         if keeper is None:
-            raise LabError(NO_LAB)
+            raise LabError(no_lab_is_up())
         try:
             async with keeper.shell() as socket:
                 await socket.send_json(asked)

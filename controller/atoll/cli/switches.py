@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from atoll.cli.options import PlainArguments, Rack
 from atoll.model.errors import LabError, UsageError
 from atoll.model.switch import Leftovers
 
@@ -22,15 +23,25 @@ switches = typer.Typer(
     epilog="Example: atoll switches --json",
 )
 
+Json = Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")]
+Names = Annotated[
+    list[str] | None, typer.Argument(help="switches by their names; all if none is named", metavar="SWITCH...")
+]
+
 _NUMBERS = ("entries", "room", "table", "ports")
+_WIDTH = 120  # of the widest table
 
 
 @switches.callback()
 def print_switches(
     context: typer.Context,
-    json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
+    json: Json = False,
+    inventory: Rack = None,
 ) -> None:
     """List the lab's switches: who they say they are, whether they are connected, what they hold."""
+    from atoll.cli.load import mean_rack
+
+    mean_rack(inventory)
     if context.invoked_subcommand is not None:
         return
     found = asyncio.run(_asked())
@@ -47,13 +58,35 @@ def print_switches(
         table.add_column(title, justify="right" if title in _NUMBERS else "left", no_wrap=True)
     for each in found:
         table.add_row(*_row(each))
-    Console().print(table)
+    console = Console()
+    console.width = max(console.width, _WIDTH)  # a terminal that is narrower wraps; nothing is cut off
+    console.print(table)
     for each in found:
         if each["problem"]:
             print(each["problem"])
         left = Leftovers(tuple(each["groups"]), tuple(each["meters"]))
         if left:
             print(f"{each['name']}: {leftovers_in_words(left)} are of no plan; the next `atoll apply` deletes them")
+
+
+@switches.command(cls=PlainArguments, epilog="Example: atoll switches entries sw-c")
+def entries(names: Names = None, inventory: Rack = None, json: Json = False) -> None:
+    """List the flow entries that switches hold: match, actions, packets counted, and what each is for."""
+    from atoll.cli.load import mean_rack
+    from atoll.cli.switch_tables import print_entries
+
+    mean_rack(inventory)
+    print_entries(names or [], as_json=json)
+
+
+@switches.command(cls=PlainArguments, epilog="Example: atoll switches counters --json")
+def counters(names: Names = None, inventory: Rack = None, json: Json = False) -> None:
+    """List what the ports of switches have counted."""
+    from atoll.cli.load import mean_rack
+    from atoll.cli.switch_tables import print_counters
+
+    mean_rack(inventory)
+    print_counters(names or [], as_json=json)
 
 
 @switches.command(epilog="Example: atoll switches config sw-c examples/geo.yaml --controller 192.0.2.10")
@@ -78,8 +111,8 @@ def config(
     from atoll_apps.steering import flow_entries
 
     network, described = experiment_with(experiment, None, None, ())
-    entries = flow_entries(network, described)
-    print(configuration(network, switch, entries, _reached(controller, out_of_band=out_of_band)), end="")
+    planned = flow_entries(network, described)
+    print(configuration(network, switch, planned, _reached(controller, out_of_band=out_of_band)), end="")
 
 
 def _reached(text: str, *, out_of_band: bool) -> "Reached":
@@ -98,11 +131,11 @@ def _reached(text: str, *, out_of_band: bool) -> "Reached":
 
 async def _asked() -> list[dict[str, Any]]:
     from atoll.keeper.client import connected
-    from atoll.keeper.problems import NO_LAB
+    from atoll.keeper.problems import no_lab_is_up
 
     async with connected() as keeper:
         if keeper is None:
-            raise LabError(NO_LAB)
+            raise LabError(no_lab_is_up())
         return await keeper.switches()
 
 

@@ -35,12 +35,12 @@ def print_live_trace(path: Path, src: str, dst: str, protocol: Protocol, probes:
 async def _prove(lab: Path, experiment: str, query: dict[str, str]) -> dict[str, Any]:
     """What the keeper found. Raises LabError when it is not this experiment that stands."""
     from atoll.keeper.client import connected
-    from atoll.keeper.problems import NO_LAB
+    from atoll.keeper.problems import no_lab_is_up
 
     async with connected() as keeper:
         status = await keeper.status() if keeper is not None else None
         if keeper is None or status is None or status["lab"] is None:
-            raise LabError(NO_LAB)
+            raise LabError(no_lab_is_up())
         stands = status["lab"]["experiment"]
         if stands != experiment or not lab.samefile(status["lab"]["file"]):
             up = f"{status['lab']['name']} is up, with {f'experiment {stands}' if stands else 'no experiment applied'}"

@@ -117,7 +117,9 @@ class Testbed:
         """The emulated lab. Raises LabError where the lab is not emulated."""
         if isinstance(self.place, EmulatedPlace):
             return self.place.lab
-        raise LabError(f"Mininet knows nothing of a lab on {self.place.name}")
+        raise LabError(
+            f"there is no Mininet on {self.place.name}; `atoll hosts exec -- COMMAND` runs a command on its machines"
+        )
 
     def machine(self, name: str) -> Machine:
         """The machine of that name (KeyError: no such machine)."""

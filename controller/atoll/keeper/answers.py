@@ -277,6 +277,7 @@ class EntriesTold(Told):
     switch: str
     table: int
     entries: list[FlowEntry]
+    packets: list[int | None] = Field(description="How many packets each of `entries` has counted.")
     foreign: list[ForeignEntry]
 
 

@@ -12,9 +12,8 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
+from atoll.keeper.address import rack
 from atoll.model.errors import AtollError, DescriptionError, LabError, MachineError, Mistake, PlanError, UsageError
-
-NO_LAB = "no lab is up; `atoll up LAB` starts one"
 
 _MOST_TOLD = 100
 _LONGEST_TOLD = 600  # characters of one mistake; a name that is unknown may be as long as a body
@@ -44,9 +43,17 @@ class RequestError(AtollError):
         self.headers = headers or {}
 
 
+def no_lab_is_up() -> str:
+    """What is said to whoever needs a lab while none is up, where the lab would be that is meant."""
+    inventory = rack()
+    if inventory is None:
+        return "no lab is up; `atoll up LAB` starts one"
+    return f"no lab is up on the rack of {inventory}; `atoll up LAB --on hardware` starts one"
+
+
 def no_lab() -> RequestError:
     """The answer to what needs a lab while none is up."""
-    return RequestError(409, NO_LAB, exit_code=1)
+    return RequestError(409, no_lab_is_up(), exit_code=1)
 
 
 def internal_error(error: BaseException) -> RequestError:

@@ -121,15 +121,14 @@ async def get_entries(keeper: Keeper, request: web.Request) -> dict[str, Any]:
     testbed = keeper.require_lab()[0]
     table = await table_of(testbed.controller, switch)
     held = await testbed.controller.read(switch.dpid, switch.name, table)
+    entries = sorted((entry for entry in held if isinstance(entry, FlowEntry)), key=sort_key)
     planned = testbed.plan.flows if testbed.plan else ()
     why = {(entry.priority, entry.match): entry.why for entry in planned if entry.switch == switch.name}
     return {
         "switch": switch.name,
         "table": table,
-        "entries": [
-            to_json(entry) | {"why": why.get((entry.priority, entry.match), "")}
-            for entry in sorted((entry for entry in held if isinstance(entry, FlowEntry)), key=sort_key)
-        ],
+        "entries": [to_json(entry) | {"why": why.get((entry.priority, entry.match), "")} for entry in entries],
+        "packets": list(await testbed.controller.packets(switch.dpid, entries, table)),
         "foreign": [to_json(entry) for entry in held if not isinstance(entry, FlowEntry)],
     }
 

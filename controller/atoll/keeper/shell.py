@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import WSMessage, WSMsgType, web
 
 from atoll.experiment.testbed import Testbed
-from atoll.keeper.problems import NO_LAB
+from atoll.keeper.problems import no_lab_is_up
 from atoll.model.errors import LabError
 from atoll_emulation.lab import Shell
 
@@ -24,9 +24,13 @@ async def serve_shell(request: web.Request, testbed: Testbed | None) -> web.WebS
     if asked.type is not WSMsgType.TEXT:
         return socket
     if testbed is None:
-        await _end(socket, NO_LAB)
+        await _end(socket, no_lab_is_up())
         return socket
-    shell = await _open(testbed, json.loads(asked.data))
+    try:
+        shell = await _open(testbed, json.loads(asked.data))
+    except LabError as error:  # a lab of real machines has no Mininet
+        await _end(socket, str(error))
+        return socket
     printing = asyncio.create_task(_print(shell, socket))
     try:
         async for message in socket:
