@@ -94,6 +94,8 @@ def main(folder: Path) -> None:
 
     said["spool"] = attempt(folder, run, 131_072, fill_spool)
     said["spool"]["kept"] = len(list(read_spool(path))) == written > 0
+    spool.close()  # now that there is room again
+    said["spool"]["followed"] = len(list(read_spool(path))) == written + 1
     print(json.dumps(said))
 
 

@@ -5,12 +5,19 @@ import json
 import os
 import subprocess
 import sys
+import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from atoll.rundir.spool import SPOOL, SpoolTail, read_spool
+from tests.lab.sandbox import ATOLL, ROOT, Sandbox, wait_for_line
+
 pytestmark = pytest.mark.lab
+
+GEO = ROOT / "examples" / "geo.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -58,3 +65,70 @@ def test_events_end_with_a_whole_line(said: dict[str, Any]) -> None:
 
 def test_every_frame_of_metrics_that_was_written_can_be_read(said: dict[str, Any]) -> None:
     assert said["spool"]["kept"]
+
+
+def test_points_that_did_not_fit_follow_once_there_is_room(said: dict[str, Any]) -> None:
+    """The writer kept them, and a later write brings them."""
+    assert said["spool"]["followed"]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run ended whose disk was filled while it measured, and its directory's files by name."""
+
+    code: int
+    told: str
+    left: list[str]
+    files: dict[str, bytes]
+    later: subprocess.CompletedProcess[str]
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    """A real run on a tmpfs of 64 MB that is filled four seconds into the measurement; later there is room again."""
+    directory = tmp_path_factory.mktemp("filled")
+    small = directory / "small"
+    small.mkdir()
+    with Sandbox(directory, setup=f"mount -t tmpfs -o size=64m tmpfs {small}") as sandbox:
+        run = sandbox.start(ATOLL, "run", GEO, "--duration", "30 s", "--runs", small)
+        wait_for_line(run, "measure: ")
+        time.sleep(4)
+        sandbox.run("sh", "-c", f"cat /dev/zero >{small}/filler")
+        _, told = run.communicate(timeout=60)
+        left = sandbox.traces()
+        sandbox.run("rm", f"{small}/filler")
+        (path,) = sandbox.run("sh", "-c", f"echo {small}/geo/*").stdout.split()
+        later = sandbox.run(ATOLL, "report", path)
+        sandbox.run("cp", "-r", path, directory / "kept")
+    files = {file.name: file.read_bytes() for file in (directory / "kept").rglob("*") if file.is_file()}
+    return Ended(run.returncode, told, left, files, later)
+
+
+def test_a_run_whose_disk_fills_up_ends_with_one_line(ended: Ended) -> None:
+    """It names the file and what to do; nothing of the lab stays."""
+    assert ended.code == 1
+    last = ended.told.splitlines()[-1]
+    assert last.startswith("disk full: ")
+    assert last.endswith("could not be written; free space there, what was written before is kept")
+    assert "Traceback" not in ended.told
+    assert ended.left == []
+
+
+def test_what_was_measured_until_then_is_in_its_spool(ended: Ended, tmp_path: Path) -> None:
+    """All that the link had told but for the last second, which was not on the disk yet."""
+    (tmp_path / SPOOL).write_bytes(ended.files[SPOOL])
+    tail = SpoolTail(tmp_path / SPOOL)
+    lines = b"".join(tail.frames()).decode().splitlines()
+    assert len(lines) == len(list(read_spool(tmp_path / SPOOL))) > 500
+    told = [json.loads(line)["t_ns"] for line in ended.files["link.jsonl"].splitlines() if b'"box":"sat"' in line]
+    spooled = {int(line.rpartition(" ")[2]) for line in lines if line.startswith("link,")}
+    last = max(spooled)
+    assert max(told) - last < 3e9
+    during = [t_ns for t_ns in told if min(spooled) <= t_ns <= last and t_ns not in spooled]
+    assert len(during) <= 2, "marks, which are no counters"
+
+
+def test_a_run_whose_disk_was_full_is_analysed_once_there_is_room(ended: Ended) -> None:
+    """And judged to be what it is."""
+    assert ended.later.returncode == 0, ended.later.stderr
+    assert "invalid" in ended.later.stdout
