@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Inventories: what they must say of a lab, and the lab as it stands in a rack."""
 
+from dataclasses import replace
 from ipaddress import IPv4Address
 from pathlib import Path
 
@@ -75,6 +76,21 @@ def test_the_lab_stands_with_real_names_and_addresses(tmp_path: Path, lab: Netwo
     assert here.host("w1").interface.attached == lab.host("w1").interface.attached, "cables are lab.yaml's"
 
 
+def test_a_rack_has_capacities_of_its_own(tmp_path: Path, lab: Network) -> None:
+    """What the inventory says goes before lab.yaml, which holds where it says nothing."""
+    declared = replace(lab, hosts=tuple(replace(h, capacity=3.0) if h.name == "i1" else h for h in lab.hosts))
+    assert placed(declared, read(tmp_path, RIGHT, declared), {}).host("i1").capacity == 3.0
+    stronger = RIGHT.replace("i1: {", "i1: {capacity: 0.5, ")
+    assert placed(declared, read(tmp_path, stronger, declared), {}).host("i1").capacity == 0.5
+
+
+def test_without_asking_the_machines_their_addresses_are_the_inventorys(tmp_path: Path, lab: Network) -> None:
+    """Or else, as a plan on paper has nothing better, those of lab.yaml."""
+    here = placed(lab, read(tmp_path, RIGHT, lab), {})
+    assert here.host("ws").interface.mac == "02:00:00:00:00:12"
+    assert here.host("w1").interface.mac == lab.host("w1").interface.mac
+
+
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
@@ -91,6 +107,8 @@ def test_the_lab_stands_with_real_names_and_addresses(tmp_path: Path, lab: Netwo
             "6: machine 'ws': ssh: 'lab@10.0.0.12 -p 2222' is not an SSH",
         ),
         (("interface: eth1}\n  is", "interface: eth1/0}\n  is"), "8: machine 'i1': interface: name: 'eth1/0' is not"),
+        (("i1: {", "i1: {capacity: -1, "), "8: machine 'i1': capacity: the number -1 is not a capacity"),
+        (("w1: {", "w1: {capacity: 2, "), "5: w1: only island clients have channels; remove it"),
         (("controller: {address: 192.168.100.1}", ""), "controller is missing; add 'controller: {address: 192"),
     ],
 )

@@ -131,6 +131,16 @@ def test_anchors_and_merge_keys_work(load, text):
 
 # What is replaced, by what, words on the line of the mistake, and the message; @words@ stands for the line of words.
 MISTAKES = [
+    # -- capacities
+    (
+        "ip: 10.20.0.1,", "capacity: 0, ip: 10.20.0.1,", "capacity: 0",
+        "host 'i1': capacity: the number 0 is not a capacity; write a number above 0 and up to 1000000, such as 1 or 0.5",
+    ),
+    (
+        "ip: 10.20.0.1,", "capacity: '4', ip: 10.20.0.1,", "capacity: '4'",
+        "host 'i1': capacity: '4' is not a capacity; write a number above 0 and up to 1000000, such as 1 or 0.5",
+    ),
+    ("ip: 10.10.0.1,", "capacity: 2, ip: 10.10.0.1,", "capacity: 2", "host 'w1': capacity: only island clients have channels; remove it"),
     # -- taken twice
     (
         "ip: 10.10.0.2,", "ip: 10.10.0.1 ,", "ip: 10.10.0.1 ,",
@@ -185,7 +195,7 @@ MISTAKES = [
         "known roles: world-server, world-special, world-whistle, island-client, island-special",
     ),
     ("sat: {kind: link", "sat: {kind: linc", "linc", "box 'sat': kind: unknown kind 'linc'; did you mean 'link'? known kinds: link, router, program, external"),
-    ("ip: 10.10.0.1,", "ipp: 10.10.0.1,", "ipp", "host 'w1': unknown key 'ipp'; did you mean 'ip'? known keys: interface, ip, mac, port, role"),
+    ("ip: 10.10.0.1,", "ipp: 10.10.0.1,", "ipp", "host 'w1': unknown key 'ipp'; did you mean 'ip'? known keys: capacity, interface, ip, mac, port, role"),
     (
         "\nhosts:", "\nhost:  # misspelt", "# misspelt",
         "unknown key 'host'; did you mean 'hosts'? known keys: boxes, delay_boxes, hosts, name, networks, switches, taps, trunks",
@@ -258,7 +268,7 @@ MISTAKES = [
     ("port: sw-w1/1}", "port: [sw-w1/1]}", "[sw-w1", "host 'w1': port: a list is not a switch port, such as 'sw-c/11'"),
     ("port: sw-w1/1}", "port: }", "port: }", "host 'w1': port: nothing is not a switch port, such as 'sw-c/11'"),
     (", port: sw-w1/1}", "}", "10.10.0.1}", "host 'w1': port is missing; add 'port: sw-w1/1'"),
-    ("role: world-special, ip", "rol: world-special, ip", "rol:", "host 'ws': unknown key 'rol'; did you mean 'role'? known keys: interface, ip, mac, port, role"),
+    ("role: world-special, ip", "rol: world-special, ip", "rol:", "host 'ws': unknown key 'rol'; did you mean 'role'? known keys: capacity, interface, ip, mac, port, role"),
     ("name: island\n", "", "networks:", "name is missing; add 'name: island'"),
     ("name: island\n", "name: island\nlinks: {}\n", "links", "unknown key 'links'; known keys: boxes, delay_boxes, hosts, name, networks, switches, taps, trunks"),
     ("name: island\n", "name: !secret island\n", "!secret", "tag !secret has no meaning here; remove it"),

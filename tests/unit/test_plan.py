@@ -60,6 +60,27 @@ def test_channels_are_dealt_to_all_clients_each_once(geo: tuple[Network, Experim
         assert all(load["servers"] == [f"10.10.0.{n}:5001" for n in range(1, 7)] for load in loads)
 
 
+def test_channels_are_dealt_by_capacity_and_the_plan_says_so(geo: tuple[Network, Experiment]) -> None:
+    """A client four times as strong has four times the channels; one too weak for any is told, and idle."""
+    network, experiment = geo
+    capacities = {"i1": 4.0, "i2": 0.1}
+    network = replace(
+        network, hosts=tuple(replace(host, capacity=capacities.get(host.name, 1.0)) for host in network.hosts)
+    )
+    experiment = replace(experiment, traffic=replace(experiment.traffic, channels=24))
+    plan = make_plan(network, experiment)
+    dealt = {job.host: len((job.config or {})["channels"]) for job in plan.jobs if job.phase is Phase.CLIENT}
+    assert dealt == {"i1": 12, "i3": 3, "i4": 3, "i5": 3, "i6": 3}
+    assert {each.host: each.channels for each in plan.placement} == {**dealt, "i2": 0}
+    assert from_json(Plan, json.loads(plan_json(plan))) == plan
+    assert plan_text(plan).split("\n\n")[3].splitlines() == [
+        "Channels: 24, dealt to 6 island clients by capacity",
+        "  12      i1              capacity 4",
+        "  0       i2              capacity 0.1; none falls to it, and nothing is started there",
+        "  3 each  i3, i4, i5, i6  capacity 1",
+    ]
+
+
 def test_no_channels_no_transfer(geo: tuple[Network, Experiment]) -> None:
     """Without load there are neither servers nor clients; without a transfer none of its jobs."""
     network, experiment = geo

@@ -6,6 +6,7 @@ import json
 
 from atoll.control.hosts import host_settings
 from atoll.control.jobs import capture_points, jobs
+from atoll.control.traffic_jobs import placement
 from atoll.model.codec import to_json
 from atoll.model.experiment import Chain, Experiment, Protocol
 from atoll.model.layout import HOME, Layout
@@ -42,6 +43,7 @@ def make_plan(
         captures=capture_points(network, experiment),
         checks=path_checks(network, experiment),
         seed=experiment.seed,
+        placement=placement(network, experiment),
         layout=steering.layout,
     )
 

@@ -11,6 +11,7 @@ from atoll.control.schedule import Scheduled
 from atoll.control.swap import Stage
 from atoll.model.experiment import Experiment
 from atoll.model.flow import FlowEntry, describe_actions
+from atoll.model.placement import Placement
 from atoll.model.plan import HostSettings, InterfaceSettings, JobSpec, PathCheck, Plan
 from atoll.model.versions import version_differences
 
@@ -24,6 +25,7 @@ def plan_text(plan: Plan) -> str:
         (f"Plan of experiment {plan.experiment} in lab {plan.lab} (seed {plan.seed})", ()),
         (f"Switches: {len(plan.flows)} flow entries; what none of them matches is dropped", _switches(plan.flows)),
         (f"Machines: {len(plan.hosts)}", _machines(plan.hosts)),
+        *_channels(plan.placement),
         (f"Jobs: {len(plan.jobs)}", _jobs(plan.jobs)),
         (f"Captures: {len(plan.captures)}", (f"  {p.name:<12} {p.interface} of {p.host}" for p in plan.captures)),
         (f"Checks: {len(plan.checks)} paths, round-trip time expected", _checks(plan.checks)),
@@ -90,6 +92,19 @@ def _setup(interface: InterfaceSettings) -> str:
     words += ["promiscuous"] if interface.promiscuous else []
     words += ["routes frames for others"] if interface.accept_foreign else []
     return ", ".join(words)
+
+
+def _channels(placement: tuple[Placement, ...]) -> Iterator[tuple[str, Iterable[str]]]:
+    """Who gets how many channels, a line for those that get as many; nothing where there are none."""
+    total = sum(each.channels for each in placement)
+    if not total:
+        return
+    rows: list[tuple[str, ...]] = []
+    for (channels, capacity), alike in groupby(placement, key=lambda each: (each.channels, each.capacity)):
+        names = ", ".join(each.host for each in alike)
+        lacks = "" if channels else "; none falls to it, and nothing is started there"
+        rows.append((f"{channels} each" if "," in names else str(channels), names, f"capacity {capacity:g}{lacks}"))
+    yield f"Channels: {total}, dealt to {len(placement)} island clients by capacity", columns(rows, indent="  ")
 
 
 def _jobs(jobs: Iterable[JobSpec]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from atoll.model.experiment import Experiment
 from atoll.model.network import Host, HostRole, Network
+from atoll.model.placement import Placement, deal
 from atoll.model.plan import JobSpec, Phase
 from atoll.model.traffic import Traffic
 
@@ -12,7 +13,7 @@ _UDP_HEADERS_BYTES = 20 + 8  # IPv4, RFC 791, and UDP, RFC 768
 
 
 def load_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
-    """Servers and channels; the channels are dealt out to the island clients in turn."""
+    """Servers and channels; the channels are dealt out to the island clients by capacity: who gets none has no job."""
     traffic = experiment.traffic
     servers = network.with_role(HostRole.WORLD_SERVER)
     clients = network.with_role(HostRole.ISLAND_CLIENT)
@@ -25,10 +26,12 @@ def load_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
         if traffic.write_rate:
             config["write_rate_bit_s"] = traffic.write_rate.bit_s
         found.append(host_job(f"serve-{name}", name, Phase.SERVER, "serve", config))
-    for index, client in enumerate(clients[: traffic.channels]):
+    for client, channels in zip(clients, _dealt(network, experiment), strict=True):
+        if not channels:
+            continue
         config = {
             "seed": experiment.seed,
-            "channels": list(range(index, traffic.channels, len(clients))),
+            "channels": list(channels),
             "servers": list(listening.values()),
             "flow_sizes": traffic.distribution.config,
             **_pace(traffic),
@@ -39,6 +42,20 @@ def load_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
         }
         found.append(host_job(f"load-{client.name}", client.name, Phase.CLIENT, "load", config))
     return tuple(found)
+
+
+def placement(network: Network, experiment: Experiment) -> tuple[Placement, ...]:
+    """How many channels each island client gets, in the lab's order; nothing where there are none."""
+    if not experiment.traffic.channels:
+        return ()
+    clients = network.with_role(HostRole.ISLAND_CLIENT)
+    dealt = _dealt(network, experiment)
+    return tuple(Placement(host.name, host.capacity, len(part)) for host, part in zip(clients, dealt, strict=True))
+
+
+def _dealt(network: Network, experiment: Experiment) -> tuple[tuple[int, ...], ...]:
+    capacities = [host.capacity for host in network.with_role(HostRole.ISLAND_CLIENT)]
+    return deal(experiment.traffic.channels, capacities)
 
 
 def udp_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:

@@ -56,6 +56,7 @@ class InventoryMachine:
     access: Access
     interfaces: tuple[NamedInterface, ...]
     arch: str | None = None  # as `uname -m` has it; None: ask the machine
+    capacity: float | None = None  # of an island client, as in a Host; None: as lab.yaml says
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,21 +109,20 @@ def slots(network: Network) -> dict[str, dict[str, Interface]]:
 
 
 def placed(network: Network, inventory: Inventory, macs: Mapping[tuple[str, str], str]) -> Network:
-    """The network as it stands in the rack: real interface names and MAC addresses, datapath ids and drivers.
+    """The network as it stands in the rack: real interface names and MAC addresses, datapath ids, drivers, capacities.
 
-    ``macs``: by machine and slot, what the machines themselves say. The inventory has everything the network needs.
+    ``macs``: by machine and slot, what the machines themselves say; what is not in it is as the inventory says, or else
+    lab.yaml. The inventory has everything the network needs.
     """
-    names = {
-        (machine.name, interface.slot): interface.name
-        for machine in inventory.machines
-        for interface in machine.interfaces
+    named = {
+        (machine.name, interface.slot): interface for machine in inventory.machines for interface in machine.interfaces
     }
 
     def real(machine: str, slot: str, interface: Interface) -> Interface:
-        if (machine, slot) not in names:
+        known = named.get((machine, slot))
+        if known is None:
             return interface  # an external box's
-        mac = macs.get((machine, slot), interface.mac)
-        return replace(interface, name=names[machine, slot], mac=mac)
+        return replace(interface, name=known.name, mac=macs.get((machine, slot), known.mac or interface.mac))
 
     def box_of(box: ChainBox) -> ChainBox:
         spare = box.spare and Legs(
@@ -132,6 +132,7 @@ def placed(network: Network, inventory: Inventory, macs: Mapping[tuple[str, str]
         return replace(box, world=world, island=island, spare=spare)
 
     others = {switch.name: switch for switch in inventory.switches}
+    capacities = {machine.name: machine.capacity for machine in inventory.machines}
     return replace(
         network,
         switches=tuple(
@@ -142,7 +143,14 @@ def placed(network: Network, inventory: Inventory, macs: Mapping[tuple[str, str]
             )
             for switch in network.switches
         ),
-        hosts=tuple(replace(host, interface=real(host.name, ONLY, host.interface)) for host in network.hosts),
+        hosts=tuple(
+            replace(
+                host,
+                interface=real(host.name, ONLY, host.interface),
+                capacity=capacities.get(host.name) or host.capacity,
+            )
+            for host in network.hosts
+        ),
         boxes=tuple(box_of(box) for box in network.boxes),
         delay_boxes=tuple(replace(box, trunk=real(box.name, TRUNK, box.trunk)) for box in network.delay_boxes),
         taps=tuple(replace(tap, interface=real(tap.host, tap.name, tap.interface)) for tap in network.taps),

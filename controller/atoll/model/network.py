@@ -60,6 +60,7 @@ class Host:
     role: HostRole
     address: IPv4Address
     interface: Interface
+    capacity: float = 1.0  # of an island client: its part of the channels, relative to the others'
 
 
 class BoxKind(StrEnum):

@@ -7,6 +7,7 @@ from typing import Any
 
 from atoll.model.flow import FlowEntry
 from atoll.model.layout import HOME, Layout
+from atoll.model.placement import Placement
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,4 +108,5 @@ class Plan:
     captures: tuple[CapturePoint, ...]
     checks: tuple[PathCheck, ...]
     seed: int
+    placement: tuple[Placement, ...] = ()  # of the channels, by island client; empty: there are none
     layout: Layout = HOME  # what tells frames apart on the switches; a swap starts from it

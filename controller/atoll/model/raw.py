@@ -28,6 +28,7 @@ _NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
 _INTERFACE = re.compile(rf"[a-z][a-z0-9.-]{{0,{INTERFACE_NAME_MAX - 1}}}")
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 _PORT = re.compile(r"([a-z][a-z0-9-]*)/([0-9]{1,5})")
+_MOST_CAPACITY = 1_000_000
 _SHARE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*%\s*")
 _LONGEST_SHARE = 30  # characters
 _UNUSABLE = (
@@ -208,6 +209,13 @@ def network(text: str) -> IPv4Network:
     return network
 
 
+def _capacity(given: object) -> float:
+    if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 < given <= _MOST_CAPACITY:
+        msg = f"{shown(given)} is not a capacity; write a number above 0 and up to {_MOST_CAPACITY}, such as 1 or 0.5"
+        raise ValueError(msg)
+    return float(given)
+
+
 def _pattern(pattern: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "pattern": f"^{pattern}$"})
 
@@ -240,3 +248,9 @@ Network = Annotated[
     PlainValidator(_text(network, "an IPv4 network", "10.10.0.0/16")),
     _pattern(r"([0-9]{1,3}\.){3}[0-9]{1,3}/[0-9]{1,2}"),
 ]
+Capacity = Annotated[
+    float,
+    PlainValidator(_capacity),
+    WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": _MOST_CAPACITY}),
+]
+"""What a client can carry, relative to the other clients."""

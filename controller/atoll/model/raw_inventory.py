@@ -9,7 +9,7 @@ from pydantic.annotated_handlers import GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 
 from atoll.model.errors import shown
-from atoll.model.raw import Address, Key, Mac, Raw
+from atoll.model.raw import Address, Capacity, Key, Mac, Raw
 from atoll.model.raw_lab import Driver
 
 _TARGET = r"([A-Za-z_][A-Za-z0-9_.-]*@)?[A-Za-z0-9][A-Za-z0-9_.-]*(:[0-9]{1,5})?"
@@ -122,6 +122,11 @@ class RawMachine(Raw):
         default={},
         description="If it has several: by world and island (boxes), or by tap (capture hosts).",
         examples=["{world: eth1, island: eth2}"],
+    )
+    capacity: Capacity | None = Field(
+        default=None,
+        description="Of an island client: its part of the channels, relative to the others'; default as lab.yaml says.",
+        examples=[4],
     )
     arch: Literal["x86_64", "aarch64", "armv7l"] | None = Field(
         default=None,

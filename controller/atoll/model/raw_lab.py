@@ -12,7 +12,7 @@ from pydantic.annotated_handlers import GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 
 from atoll.model.network import BoxKind, Forwarding, HostRole
-from atoll.model.raw import Address, Between, InterfaceName, Key, Mac, Name, Network, Port, Raw
+from atoll.model.raw import Address, Between, Capacity, InterfaceName, Key, Mac, Name, Network, Port, Raw
 from atoll.model.units import Duration, Rate
 
 TrunkRate = Annotated[Rate, Between(Rate, "1 kbit/s", "1000 Gbit/s")]
@@ -60,6 +60,11 @@ class RawHost(RawCable):
     ip: Address = Field(description="IPv4 address, in the network of its end.", examples=["10.10.0.1"])
     port: Port = Field(description="Switch port its cable ends at.", examples=["sw-w1/1"])
     interface: InterfaceName | None = Field(default=None, description="Interface name; default HOST-eth0.")
+    capacity: Capacity | None = Field(
+        default=None,
+        description="Of an island client: its part of the channels, relative to the other clients'; default 1.",
+        examples=[4],
+    )
 
 
 class RawLeg(RawCable):

@@ -19,7 +19,7 @@ from atoll.model.inventory import (
     slots,
     split_target,
 )
-from atoll.model.network import Network
+from atoll.model.network import HostRole, Network
 from atoll.model.parse import Parsed, parse
 from atoll.model.raw_inventory import RawInventory, RawMachine
 from atoll.model.wording import suggest
@@ -74,7 +74,7 @@ class _Resolver:
         interfaces = tuple(NamedInterface(slot, each.name, each.mac) for slot, each in named.items())
         if len({each.name for each in interfaces}) < len(interfaces):
             self.wrong(("machines", name, "interfaces"), f"{name}: an interface stands here twice; each has one task")
-        return InventoryMachine(name, self.access(raw), interfaces, raw.arch)
+        return InventoryMachine(name, self.access(raw), interfaces, raw.arch, raw.capacity)
 
     def access(self, raw: RawMachine) -> Access:
         ssh = self.raw.ssh
@@ -118,12 +118,15 @@ class _Resolver:
                 if name not in self.raw.machines:
                     lacks = f"machine {shown(name)} of lab {network.name} is missing; add {_example(name, wanted)}"
                     self.wrong(("machines",), lacks)
+        clients = [host.name for host in network.with_role(HostRole.ISLAND_CLIENT)]
         for name, raw in self.raw.machines.items():
             if name not in wanted:
                 known = suggest(name, wanted, "machines")
                 self.wrong(("machines", name), f"unknown machine {shown(name)} in lab {network.name}; {known}")
                 continue
             self.hold_slots(name, raw)
+            if raw.capacity is not None and name not in clients:
+                self.wrong(("machines", name, "capacity"), f"{name}: only island clients have channels; remove it")
         known_switches = [switch.name for switch in network.switches]
         for name in self.raw.switches:
             if name not in known_switches:

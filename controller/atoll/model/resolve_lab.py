@@ -188,7 +188,10 @@ class _Resolver:
                 )
             self.take("address", raw.ip, (*place, "ip"), "give each host its own")
             self.check_address(raw.ip, raw.role, (*place, "ip"))
-            yield Host(name, raw.role, raw.ip, self.interface(place, raw.port, raw, f"{name}-eth0", name))
+            if raw.capacity is not None and raw.role is not HostRole.ISLAND_CLIENT:
+                self.wrong((*place, "capacity"), "only island clients have channels; remove it")
+            interface = self.interface(place, raw.port, raw, f"{name}-eth0", name)
+            yield Host(name, raw.role, raw.ip, interface, raw.capacity or 1.0)
 
     def boxes(self) -> Iterator[ChainBox]:
         for name, raw in self.raw.boxes.items():
