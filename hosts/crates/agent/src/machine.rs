@@ -108,7 +108,8 @@ fn effective_capabilities() -> u64 {
 
 fn memory_bytes() -> u64 {
     let info = rustix::system::sysinfo();
-    u64::from(info.mem_unit).saturating_mul(info.totalram)
+    let bytes = u128::from(info.mem_unit) * u128::from(info.totalram); // of 32 bits on some machines
+    u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
 /// Those of the running kernel; one that is a module not loaded yet is not among them.
