@@ -17,7 +17,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from atoll.keeper import bodies, listening, server
+from atoll.keeper import bodies, listening, serving
 from atoll.keeper.access import SUBPROTOCOL, find_token
 from atoll.keeper.bodies import read_document
 from atoll.keeper.keeper import Keeper
@@ -257,7 +257,7 @@ async def reading(monkeypatch: pytest.MonkeyPatch, api: Api) -> AsyncIterator[Ap
         document = await read_document(request)
         return web.json_response(document.tree)
 
-    application = web.Application(middlewares=[server._errors_as_json])
+    application = web.Application(middlewares=[serving.errors_as_json])
     application.router.add_post("/read", read)
     runner = web.AppRunner(application, handler_cancellation=True)
     await runner.setup()

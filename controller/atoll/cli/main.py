@@ -336,6 +336,27 @@ def report(
     rebuild(runs[0], as_json=json)
 
 
+@app.command(cls=PlainArguments, epilog="Example: atoll watch --open; atoll watch runs/geo/20261121T101500Z-1")
+def watch(
+    run: Annotated[
+        Path | None, typer.Argument(help="a run directory: the page opens on its replay", metavar="RUN")
+    ] = None,
+    listen: Annotated[
+        str, typer.Option(help="TCP port of the page; without a host, for this machine only", metavar="[HOST:]PORT")
+    ] = "8470",
+    browser: Annotated[bool, typer.Option("--open", help="open the page in a browser")] = False,
+    runs: Annotated[Path, typer.Option(help="directory whose runs can be replayed")] = Path("runs"),
+    inventory: Rack = None,
+    json: Json = False,
+) -> None:
+    """Serve the live page until Ctrl-C: the lab that is up, the next one, and runs to be watched again."""
+    from atoll.cli.load import mean_rack
+    from atoll.cli.watch import watch_lab
+
+    mean_rack(inventory)
+    watch_lab(run, runs, listen, open_browser=browser, as_json=json)
+
+
 @app.command(epilog="Example: atoll down")
 def down(
     force: Annotated[

@@ -4,7 +4,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +29,9 @@ from atoll.model.plan import JobSpec
 from atoll.rundir import MetricsSpool, RunDir
 from atoll.rundir.spool import SPOOL
 
+OnPoints = Callable[[Sequence[Point]], None]
+"""Told of points as they are spooled, without the tags that all points of a run have; returns at once."""
+
 VIRTUAL = "virtual"
 _VIRTUAL_PERIOD = 300  # a look at all switches and machines costs 0.75 s of wall time there, as much as 16 s of load
 
@@ -36,7 +39,9 @@ _VIRTUAL_PERIOD = 300  # a look at all switches and machines costs 0.75 s of wal
 class Metering:
     """The points of one run. What cannot be written is kept as ``broken``, for the run to end with: it never raises."""
 
-    def __init__(self, run_dir: RunDir, network: Network, experiment: Experiment) -> None:
+    def __init__(
+        self, run_dir: RunDir, network: Network, experiment: Experiment, on_points: OnPoints | None = None
+    ) -> None:
         """Raises RunError when the spool cannot be made."""
         place = str(run_dir.manifest().get("place", ""))
         self.broken: RunError | None = None
@@ -49,6 +54,7 @@ class Metering:
             "run": f"{experiment.name}-{run_dir.name}",
         }
         self._spool = MetricsSpool(run_dir.path / SPOOL)
+        self._on_points = on_points
         self._period_ns = SECOND_NS * (_VIRTUAL_PERIOD if place == VIRTUAL else 1)
         self._last_event_ns = 0
         self._unread = 0
@@ -124,7 +130,10 @@ class Metering:
         return {"points": self._spool.points, "left_out": self._spool.left_out, "unread": self._unread}
 
     def _write(self, points: Iterable[Point]) -> None:
+        measured = tuple(points)
         try:
-            self._spool.write(replace(point, tags={**point.tags, **self._common}) for point in points)
+            self._spool.write(replace(point, tags={**point.tags, **self._common}) for point in measured)
         except RunError as error:
             self.broken = self.broken or error
+        if self._on_points is not None:
+            self._on_points(measured)

@@ -11,7 +11,7 @@ from typing import Any
 
 from atoll.control.apply import read_tables, table_of
 from atoll.control.plan import plan_sha256
-from atoll.experiment.metering import Metering
+from atoll.experiment.metering import Metering, OnPoints
 from atoll.experiment.testbed import Testbed
 from atoll.model.codec import to_json
 from atoll.model.errors import RunError
@@ -33,12 +33,13 @@ class Recording:
         network: Network,
         experiment: Experiment,
         progress: Callable[[dict[str, Any]], None],
+        on_points: OnPoints | None = None,
     ) -> None:
         self._dir = run_dir
         self._experiment = experiment
         self._progress = progress
         self._lines = Appender(run_dir.path / "link.jsonl")
-        self.metering = Metering(run_dir, network, experiment)
+        self.metering = Metering(run_dir, network, experiment, on_points)
         self._job_files: dict[str, Appender] = {}
         self._latest: dict[str, dict[str, Any]] = {}  # by link box
         self._queue_max = 0  # of the first link's island-bound queue, since the last live line

@@ -19,7 +19,7 @@ from atoll.experiment.calibrate import brief
 from atoll.experiment.calibration import Row, State
 from atoll.experiment.checks import Measured, base_rtt, judge_paths, measure_paths, terrestrial
 from atoll.experiment.finish import compress_and_analyse
-from atoll.experiment.metering import VIRTUAL
+from atoll.experiment.metering import VIRTUAL, OnPoints
 from atoll.experiment.recording import Recording, describe_lab
 from atoll.experiment.scheduled import carry_out
 from atoll.experiment.testbed import Testbed, while_up, with_start
@@ -57,8 +57,9 @@ class Run:
         run_dir: RunDir,
         progress: Progress,
         backend: Backend,
+        on_points: OnPoints | None = None,
     ) -> None:
-        """``run_dir``: holds the request already (atoll.experiment.request)."""
+        """``run_dir``: holds the request already (atoll.experiment.request). ``on_points``: who watches its metrics."""
         self._testbed = testbed
         self._experiment = experiment
         self._dir = run_dir
@@ -69,7 +70,7 @@ class Run:
         self._step_name = ""
         self._plan: Plan | None = None
         self._schedule: tuple[Scheduled, ...] = ()
-        self._recording = Recording(run_dir, testbed.network, experiment, progress)
+        self._recording = Recording(run_dir, testbed.network, experiment, progress, on_points)
 
     async def measure(self, started_ns: int) -> None:
         """Run every step up to the last byte of raw data. ``started_ns``: when the user asked for the run.

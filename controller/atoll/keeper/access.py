@@ -68,9 +68,13 @@ def _usable(token: str, where: str) -> str:
 
 
 class Access:
-    """Decides of each request, before anything of its body is read. ``names``: host names this machine is called by."""
+    """Decides of each request, before anything of its body is read. ``names``: host names this machine is called by.
 
-    def __init__(self) -> None:
+    ``remedy``: what helps who has no token.
+    """
+
+    def __init__(self, remedy: str = "`atoll status` says where it is") -> None:
+        self._remedy = remedy
         self.names = {"localhost", socket.gethostname().lower()}
         self._token: bytes | None = None
 
@@ -78,8 +82,8 @@ class Access:
         """The token that requests over TCP have to have."""
         self._token = token.encode()
 
-    def admit(self, request: web.Request) -> None:
-        """Raise RequestError (400, 401, 403) unless whoever asks may."""
+    def admit(self, request: web.Request, *, public: bool = False) -> None:
+        """Raise RequestError (400, 401, 403) unless whoever asks may. ``public``: what needs no token."""
         connection: socket.socket | None = (
             request.transport.get_extra_info("socket") if request.transport is not None else None
         )
@@ -92,7 +96,8 @@ class Access:
             return
         self._admit_host(request.headers.get("Host", ""))
         _admit_origin(request)
-        self._admit_token(request)
+        if not public:
+            self._admit_token(request)
 
     def _admit_host(self, named: str) -> None:
         """Names that are not ours come from pages whose name was made to lead here (DNS rebinding)."""
@@ -103,7 +108,7 @@ class Access:
     def _admit_token(self, request: web.Request) -> None:
         given = _token_of(request)
         if given is None:
-            msg = "a token is needed: send Authorization: Bearer TOKEN; `atoll status` says where it is"
+            msg = f"a token is needed: send Authorization: Bearer TOKEN; {self._remedy}"
             raise RequestError(401, msg, where="Authorization", headers=_CHALLENGE)
         if self._token is None or not hmac.compare_digest(given, self._token):
             challenge = {"WWW-Authenticate": f'{_CHALLENGE["WWW-Authenticate"]}, error="invalid_token"'}
@@ -111,7 +116,12 @@ class Access:
 
 
 def is_local(request: web.Request) -> bool:
-    """Whether a request came by the Unix socket: from who could do by themselves what they ask for."""
+    """Whether a request came by the Unix socket: from who could do by themselves what they ask for.
+
+    One that `atoll watch` passes on says so (``Forwarded``, RFC 7239): it is of somebody on its TCP port.
+    """
+    if "Forwarded" in request.headers:
+        return False
     connection = request.transport.get_extra_info("socket") if request.transport is not None else None
     return connection is not None and connection.family == socket.AF_UNIX
 

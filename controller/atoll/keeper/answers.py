@@ -112,7 +112,9 @@ class Listening(Asked):
 
     after: int | None = Field(default=None, ge=0, description="Those after this number; without it, what is to come.")
     last: int | None = Field(default=None, ge=0, le=4096, description="Instead of `after`: so many of the last first.")
-    samples: bool = Field(default=False, description="Also samples: boxes' counters each 100 ms, a run's live figures.")
+    samples: bool = Field(
+        default=False, description="Also samples: boxes' counters each 100 ms, a run's live figures, metric points."
+    )
     follow: bool = Field(default=True, description="Go on with what happens; false: end with what has happened.")
 
 

@@ -91,13 +91,18 @@ def _of_parameter(mistake: Mistake) -> str:
     return f"{mistake.place[0]}: {mistake.message}"
 
 
-async def _read_text(request: web.Request) -> tuple[str, Kind]:
-    kind = _kind(request)
+async def read_bytes(request: web.Request) -> bytes:
+    """The body as it came, whatever it is. Raises RequestError: 408 too slow; 413 too large."""
     try:
         async with asyncio.timeout(BODY_TIMEOUT_S):
-            content = await _read_bytes(request)
+            return await _read_all(request)
     except TimeoutError:
         raise RequestError(408, f"the body was not there after {BODY_TIMEOUT_S:g} s") from None
+
+
+async def _read_text(request: web.Request) -> tuple[str, Kind]:
+    kind = _kind(request)
+    content = await read_bytes(request)
     try:
         return content.decode("utf-8-sig"), kind
     except UnicodeDecodeError as error:
@@ -130,7 +135,7 @@ def _is_utf8(charset: str) -> bool:
         return False
 
 
-async def _read_bytes(request: web.Request) -> bytes:
+async def _read_all(request: web.Request) -> bytes:
     """All of the body; what is too large is not read to its end, nor to its announced length."""
     too_large = RequestError(413, f"the body is larger than {MOST_BYTES // 1024} KiB; that is no description")
     if (request.content_length or 0) > MOST_BYTES:

@@ -40,15 +40,13 @@ from atoll.keeper.descriptions import (
 from atoll.keeper.keeper import How, Keeper
 from atoll.keeper.problems import RequestError
 from atoll.keeper.reading import plan_json
-from atoll.keeper.runs import RunRecord
+from atoll.keeper.runs import RUNS, RunRecord
 from atoll.keeper.work import Emit, Line
 from atoll.model.document import Document, label
 from atoll.model.errors import DescriptionError, shown
 from atoll.model.plan import Backend
 from atoll.model.resolve_lab import Lab
 from atoll.model.wording import suggest
-
-_RUNS = "runs"  # where run directories go if nobody says otherwise
 
 Read = Callable[[], Awaitable[Described]]
 
@@ -156,10 +154,10 @@ async def post_run(keeper: Keeper, request: web.Request) -> web.StreamResponse:
     read = await _reading(keeper, request, asked)
     described = await read()
     keeper.require_runtime(asked.runtime)
-    runs = Path(asked.runs or _RUNS).resolve()
+    runs = Path(asked.runs or RUNS).resolve()
     keeper.require_runnable(described, runs)
     started_ns = asked.started_ns or time.time_ns()
-    record = RunRecord(described.experiment.name, started_ns)
+    record = RunRecord(described.experiment.name, started_ns, described.experiment.duration.s)
 
     async def work(emit: Emit) -> Line:
         return await keeper.run(described, runs, started_ns, record, emit, analyse=asked.analyse)

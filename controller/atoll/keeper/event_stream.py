@@ -13,8 +13,11 @@ from atoll.keeper.answering import line_bytes, lines_response
 from atoll.keeper.answers import Listening
 from atoll.keeper.events import Event, EventLog, Subscription
 
-_PING_S = 20.0  # between pings; who does not answer one within half of that is gone
-_LONGEST_MESSAGE = 1024  # bytes; clients have nothing to say
+PING_S = 20.0
+"""Between pings of a WebSocket; who does not answer one within half of that is gone."""
+
+LONGEST_MESSAGE = 1024
+"""Bytes of what a client says; it has nothing to say."""
 
 Send = Callable[[Event], Awaitable[None]]
 
@@ -34,7 +37,7 @@ async def _by_lines(request: web.Request, log: EventLog, asked: Listening) -> we
 
 
 async def _by_websocket(request: web.Request, log: EventLog, asked: Listening) -> web.StreamResponse:
-    socket = web.WebSocketResponse(heartbeat=_PING_S, max_msg_size=_LONGEST_MESSAGE, protocols=(SUBPROTOCOL,))
+    socket = web.WebSocketResponse(heartbeat=PING_S, max_msg_size=LONGEST_MESSAGE, protocols=(SUBPROTOCOL,))
     await socket.prepare(request)
     telling = asyncio.create_task(
         _tell(request, log, asked, lambda event: socket.send_str(json.dumps(event, separators=(",", ":"))))
@@ -84,4 +87,4 @@ def _begin(log: EventLog, asked: Listening) -> int:
 
 def _name(request: web.Request) -> str:
     """What a listener is called in an event about it."""
-    return request.remote or "a listener on the Unix socket"
+    return request.remote or request.headers.get("Forwarded") or "a listener on the Unix socket"

@@ -2,7 +2,8 @@
 """What happens in a lab, in its order: kept for those who come later, handed at once to those who listen.
 
 *Events* are numbered from 1 and the last few thousand are kept, so that who was away asks for those after the last one
-it has seen. *Samples* (a box's counters, a run's live figures) are of the moment: they have no number and are not kept.
+it has seen. *Samples* (a box's counters, a run's live figures, metric points) are of the moment: they have no number
+and are not kept.
 Nobody who listens can hold anything up: who is too far behind is dropped, which is an event itself.
 """
 
@@ -17,6 +18,9 @@ KEPT = 4096
 BEHIND = 1024
 """How many events and samples may wait for a listener that does not take them."""
 
+POINTS_AS_ONE = 64
+"""So many metric points of a sample count as one more: what waits for a listener is bounded in bytes as well."""
+
 
 class Subscription:
     """One listener's share. ``drop``: called once when it has fallen too far behind; it gets nothing more then."""
@@ -26,6 +30,7 @@ class Subscription:
         self.last = 0
         """Number of the last event that was taken, 0 before the first."""
         self._waiting = deque(backlog)
+        self._behind = len(backlog)
         self._most = len(backlog) + BEHIND
         self._something = asyncio.Event()
         self._drop = drop
@@ -46,6 +51,7 @@ class Subscription:
 
     def _taken(self) -> Event:
         event = self._waiting.popleft()
+        self._behind -= _weight(event)
         self.last = event.get("seq", self.last)
         return event
 
@@ -56,12 +62,13 @@ class Subscription:
 
     def put(self, event: Event) -> bool:
         """Hand it on; False, and nothing any more, when too much is waiting."""
-        if len(self._waiting) >= self._most:
+        if self._behind >= self._most:
             self._over = True
             self._waiting.clear()
             self._drop()
         else:
             self._waiting.append(event)
+            self._behind += _weight(event)
         self._something.set()
         return not self._over
 
@@ -80,6 +87,11 @@ class EventLog:
     def oldest(self) -> int:
         """Number of the first event that is still kept; one more than the last when there are none."""
         return self._events[0]["seq"] if self._events else self.seq + 1
+
+    @property
+    def sampled(self) -> bool:
+        """Whether anybody listens to samples."""
+        return any(listener.samples for listener in self._listeners)
 
     def add(self, kind: str, /, **fields: Any) -> Event:
         """Note an event of that ``type``; as it was noted."""
@@ -130,3 +142,7 @@ class EventLog:
             del self._listeners[listener]
         for listener, name in dropped:
             self.add("listener_dropped", listener=name, after=listener.last, message=f"{name} stopped reading")
+
+
+def _weight(event: Event) -> int:
+    return 1 + len(event.get("points", ())) // POINTS_AS_ONE

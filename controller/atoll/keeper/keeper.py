@@ -18,8 +18,10 @@ from atoll.experiment.testbed import Testbed, changes_json, while_up
 from atoll.keeper.address import rack
 from atoll.keeper.descriptions import Described, up_to_date
 from atoll.keeper.events import EventLog
+from atoll.keeper.live_points import LivePoints
 from atoll.keeper.problems import RequestError, no_lab
-from atoll.keeper.runs import RunRecord, Runs
+from atoll.keeper.replays import Replays
+from atoll.keeper.runs import RUNS, RunRecord, Runs
 from atoll.keeper.work import Bench, Emit, Line
 from atoll.model.codec import to_json
 from atoll.model.errors import LabError, MachineError, PlanError
@@ -58,7 +60,9 @@ class Keeper:
         self.for_run = for_run
         self.events = EventLog(time.time_ns)
         self.bench = Bench(self.events)
+        self.points = LivePoints(self.events)
         self.runs = Runs()
+        self.replays = Replays(Path(RUNS).resolve(), self.runs.directories)
         self.boxes: dict[str, Line] = {}
         """The latest counters of each link and delay box."""
         self.listens: list[str] = []
@@ -181,8 +185,9 @@ class Keeper:
                 self._stands(described)
 
         tell({"type": "run", "run": record.id, "run_dir": str(run_dir.path)})
-        run = Run(testbed, experiment, run_dir, tell, backend)
-        await run.measure(started_ns)
+        run = Run(testbed, experiment, run_dir, tell, backend, self.points.take)
+        with self.points.of_run(record.id):
+            await run.measure(started_ns)
         return {"run_dir": str(run_dir.path), "summary": await run.analyse() if analyse else None}
 
     async def calibrate(self, described: Described, directions: list[str], seconds: float, emit: Emit) -> Line:
@@ -232,6 +237,8 @@ class Keeper:
         if event["type"] == "counters":
             self.boxes[event["box"]] = fields
             self.events.sample("counters", **fields)
+            if self.testbed is not None:
+                self.points.box_line(self.testbed, event, time.time_ns())
         else:
             self.events.add(event["type"], **fields)
 

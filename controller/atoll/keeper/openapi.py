@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from pydantic import TypeAdapter
 
-from atoll.keeper import answers
+from atoll.keeper import answers, watched
 from atoll.keeper.answering import LINES
 from atoll.keeper.bodies import Kind
 from atoll.keeper.routes import ROUTES, Route
@@ -144,7 +144,7 @@ def _request_body(body: str | type[answers.Asked], schemas: dict[str, Any]) -> d
 
 def _content(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
     schema = {"type": "object"} if route.answer is dict else _reference(route.answer, schemas, mode="serialization")
-    if route.answer is answers.EventTold:
+    if route.answer in (answers.EventTold, watched.PointsTold):
         return {LINES: {"schema": schema}}
     lines = {LINES: {"schema": {"type": "object", "required": ["type"]}}} if route.lines else {}
     return {"application/json": {"schema": schema}, **lines}

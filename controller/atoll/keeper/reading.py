@@ -19,7 +19,9 @@ from atoll.keeper.bodies import parameters
 from atoll.keeper.descriptions import carries_tree, latency_classes
 from atoll.keeper.event_stream import serve_events
 from atoll.keeper.keeper import Keeper
+from atoll.keeper.picture import picture
 from atoll.keeper.problems import RequestError
+from atoll.keeper.replaying import list_replays, tell_points, tell_replay
 from atoll.model.codec import to_json
 from atoll.model.errors import LabError
 from atoll.model.flow import FlowEntry, sort_key
@@ -99,6 +101,14 @@ async def get_lab(keeper: Keeper, request: web.Request) -> dict[str, Any]:
         "taps": [{"name": tap.name, "host": tap.host, "physical": tap.physical} for tap in network.taps],
         "latency_classes": _classes(network),
     }
+
+
+async def get_picture(keeper: Keeper, request: web.Request) -> dict[str, Any]:
+    """What it takes to draw the lab as it stands."""
+    parameters(request, Nothing)
+    testbed = keeper.require_lab()[0]
+    run = keeper.runs.in_progress
+    return picture(testbed.network, testbed.experiment, testbed.place.name, run and run.progress())
 
 
 async def get_switches(keeper: Keeper, request: web.Request) -> dict[str, Any]:
@@ -233,6 +243,21 @@ async def get_run(keeper: Keeper, request: web.Request) -> dict[str, Any]:
     """One run."""
     parameters(request, Nothing)
     return keeper.runs.find(request.match_info["id"]).told()
+
+
+async def get_replays(keeper: Keeper, request: web.Request) -> dict[str, Any]:
+    """Runs that can be watched again."""
+    return await list_replays(keeper.replays, request)
+
+
+async def get_replay(keeper: Keeper, request: web.Request) -> dict[str, Any]:
+    """One of them."""
+    return await tell_replay(keeper.replays, request)
+
+
+async def get_replay_points(keeper: Keeper, request: web.Request) -> web.StreamResponse:
+    """Its points."""
+    return await tell_points(keeper.replays, request)
 
 
 async def get_events(keeper: Keeper, request: web.Request) -> web.StreamResponse:

@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from atoll.control.inventory import SwitchReport
-from atoll.keeper import answers, changing, reading
+from atoll.keeper import answers, changing, reading, watched
 from atoll.keeper.keeper import Keeper
 
 Handler = Callable[[Keeper, web.Request], Awaitable[dict[str, Any] | web.StreamResponse]]
@@ -169,6 +169,14 @@ ROUTES: tuple[Route, ...] = (
         lines=True,
         errors=_CHANGES,
     ),
+    Route(
+        "GET",
+        "/v1/picture",
+        reading.get_picture,
+        "lab",
+        "What it takes to draw the lab: hosts, chains, links, latencies, the run in progress",
+        watched.PictureTold,
+    ),
     Route("GET", "/v1/plan", reading.get_plan, "experiment", "The plan that stands", answers.PlanTold),
     Route(
         "POST",
@@ -262,6 +270,35 @@ ROUTES: tuple[Route, ...] = (
         body=DESCRIPTION,
         lines=True,
         errors=_CHANGES,
+    ),
+    Route(
+        "GET",
+        "/v1/replays",
+        reading.get_replays,
+        "runs",
+        "Runs that can be watched again, those being made included: the latest two hundred",
+        watched.ReplaysTold,
+        errors=(),
+        note="Those in `runs` where `atoll up` or `atoll watch` was called, and whatever the keeper has made.",
+    ),
+    Route(
+        "GET",
+        "/v1/replays/{id}",
+        reading.get_replay,
+        "runs",
+        "All of such a run but its points",
+        watched.ReplayTold,
+        errors=(422,),
+    ),
+    Route(
+        "GET",
+        "/v1/replays/{id}/points",
+        reading.get_replay_points,
+        "runs",
+        "Its metric points as JSON lines, about a second each, in the order in which they were written",
+        watched.PointsTold,
+        query=watched.Replaying,
+        errors=(),
     ),
     Route(
         "GET",

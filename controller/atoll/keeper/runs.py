@@ -3,19 +3,24 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from atoll.keeper.problems import RequestError, error_json, internal_error
 from atoll.keeper.work import Line
 from atoll.model.errors import AtollError
 
+RUNS = "runs"
+"""Where run directories go if nobody says otherwise."""
+
 
 @dataclass(slots=True)
 class RunRecord:
-    """One run. Times are ns since 1970; ``task`` is its work."""
+    """One run. Instants are ns since 1970, ``duration_s`` is its load's; ``task`` is its work."""
 
     experiment: str
     started_ns: int
+    duration_s: float = 0.0
     id: str = ""
     state: str = "running"
     ended_ns: int | None = None
@@ -37,6 +42,11 @@ class RunRecord:
                 self.live = {key: part for key, part in line.items() if key != "type"}
             case _:
                 pass
+
+    def progress(self) -> dict[str, Any]:
+        """How far it is."""
+        elapsed_s = self.live and self.live["elapsed_s"]
+        return {"id": self.id, "step": self.step, "elapsed_s": elapsed_s, "duration_s": self.duration_s}
 
     def told(self) -> dict[str, Any]:
         """The record as answers have it."""
@@ -87,6 +97,15 @@ class Runs:
             msg = f"this keeper has made no run {name!r}; GET /v1/runs has its runs"
             raise RequestError(404, msg, exit_code=1)
         return self._records[name]
+
+    @property
+    def in_progress(self) -> RunRecord | None:
+        """The run that is being made, if there is one."""
+        return next((record for record in self._records.values() if record.state == "running"), None)
+
+    def directories(self) -> list[Path]:
+        """The directories of all of them."""
+        return [Path(record.run_dir) for record in self._records.values() if record.run_dir is not None]
 
     def told(self) -> list[dict[str, Any]]:
         """All records, the last one first."""

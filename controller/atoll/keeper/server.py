@@ -5,12 +5,10 @@ import argparse
 import asyncio
 import contextlib
 import json
-import logging
 import os
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -19,26 +17,18 @@ from aiohttp import web
 from atoll.keeper import changing
 from atoll.keeper.access import Access, is_local
 from atoll.keeper.address import bind_keeper_socket
-from atoll.keeper.answering import error_answer, json_answer
+from atoll.keeper.answering import json_answer
 from atoll.keeper.answers import Nothing, PortAsked
 from atoll.keeper.bodies import MOST_BYTES, parameters, read_object
 from atoll.keeper.keeper import Keeper
 from atoll.keeper.listening import ListenAddress, Port
-from atoll.keeper.problems import RequestError, internal_error
+from atoll.keeper.page import add_page, is_page
+from atoll.keeper.problems import RequestError
 from atoll.keeper.routes import ROUTES, Handler
+from atoll.keeper.serving import Serve, errors_as_json, runner_of
 from atoll.keeper.shell import serve_shell
 from atoll.model.errors import AtollError
 from atoll.openflow.collector import relax_collector
-
-_SHUTDOWN_S = 2.0
-_KEEP_ALIVE_S = 30.0
-_LINGERING_S = 2.0  # how long the rest of a refused body is taken, so that the answer is read before the end
-
-# aiohttp logs every malformed request with a traceback: strangers could fill the disk. Our own faults are told here.
-_SILENT = logging.getLogger("atoll.keeper.http")
-_SILENT.setLevel(logging.CRITICAL)
-
-_Next = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Server:
@@ -48,15 +38,7 @@ class Server:
         self._keeper = keeper
         self._access = Access()
         self._ports: list[Port] = []
-        self._runner = web.AppRunner(
-            self._application(),
-            handler_cancellation=True,
-            shutdown_timeout=_SHUTDOWN_S,
-            keepalive_timeout=_KEEP_ALIVE_S,
-            lingering_time=_LINGERING_S,
-            access_log=None,
-            logger=_SILENT,
-        )
+        self._runner = runner_of(self._application())
 
     async def serve(self, listener: socket.socket) -> None:
         """Serve until `down`, a signal, the end of the starter or the end of the lab; then take the lab down."""
@@ -75,16 +57,17 @@ class Server:
         await self._runner.cleanup()
 
     def _application(self) -> web.Application:
-        app = web.Application(middlewares=[_errors_as_json, self._admit], client_max_size=MOST_BYTES)
+        app = web.Application(middlewares=[errors_as_json, self._admit], client_max_size=MOST_BYTES)
         for route in ROUTES:
             app.router.add_route(route.method, route.path, self._serving(route.handler))
+        add_page(app)
         # What verbs alone ask for: they name files, or are the user at a terminal.
         app.router.add_post("/v1/lab", _locally(self._serving(changing.post_lab)))
         app.router.add_post("/v1/ports", _locally(self._open_port))
         app.router.add_get("/v1/shell", _locally(self._shell))
         return app
 
-    def _serving(self, handler: Handler) -> _Next:
+    def _serving(self, handler: Handler) -> Serve:
         async def serve(request: web.Request) -> web.StreamResponse:
             answer = await handler(self._keeper, request)
             return answer if isinstance(answer, web.StreamResponse) else json_answer(answer)
@@ -92,8 +75,8 @@ class Server:
         return serve
 
     @web.middleware
-    async def _admit(self, request: web.Request, handler: _Next) -> web.StreamResponse:
-        self._access.admit(request)
+    async def _admit(self, request: web.Request, handler: Serve) -> web.StreamResponse:
+        self._access.admit(request, public=is_page(request))
         return await handler(request)
 
     async def _open_port(self, request: web.Request) -> web.StreamResponse:
@@ -128,7 +111,7 @@ class Server:
         self._keeper.end.set()
 
 
-def _locally(handler: _Next) -> _Next:
+def _locally(handler: Serve) -> Serve:
     """For the Unix socket alone."""
 
     async def serve(request: web.Request) -> web.StreamResponse:
@@ -137,25 +120,6 @@ def _locally(handler: _Next) -> _Next:
         return await handler(request)
 
     return serve
-
-
-@web.middleware
-async def _errors_as_json(request: web.Request, handler: _Next) -> web.StreamResponse:
-    try:
-        return await handler(request)
-    except AtollError as error:
-        return error_answer(error)
-    except web.HTTPMethodNotAllowed as error:
-        allowed = ", ".join(sorted(error.allowed_methods))
-        msg = f"{request.method} {request.path}: it takes {allowed}"
-        return error_answer(RequestError(405, msg, headers={"Allow": allowed}))
-    except web.HTTPException as error:
-        remedy = "; GET /v1/openapi.json tells what there is" if error.status == 404 else ""
-        return error_answer(RequestError(error.status, f"{request.method} {request.path}: {error.reason}{remedy}"))
-    except (ConnectionError, asyncio.CancelledError):
-        raise
-    except Exception as error:  # noqa: BLE001 - a fault of ours is told as one
-        return error_answer(internal_error(error))
 
 
 def main(arguments: list[str]) -> int:

@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs as they can be watched again: which there are below a directory, what happened in each, its points.
+
+Only reads run directories, those of runs that are still being made included, in virtual time too. Everything here waits
+for the disk: call it from a thread.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from atoll.experiment.inside import PROGRESS
+from atoll.experiment.points import FIGURES_OF_CHECKS
+from atoll.experiment.request import read_request
+from atoll.keeper.picture import picture
+from atoll.keeper.problems import RequestError
+from atoll.model.errors import AtollError, RunDirError
+from atoll.model.experiment import Experiment
+from atoll.model.measurements import COMMON_TAGS
+from atoll.model.metrics import Point
+from atoll.rundir import RunDir
+from atoll.rundir.rundir import RUNNING
+from atoll.rundir.spool import SPOOL, SpoolTail
+
+MOST_LISTED = 200
+"""Of more runs than these the latest are listed; the others can be asked for by their names."""
+
+ABANDONED_S = 120.0
+"""A run that says it is going on but has written nothing for so long was killed: links write every 100 ms, and one in
+virtual time is given up after the same time."""
+
+Told = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A run in short. ``began_t_ns``: by the wall clock; ``verdict`` None: not analysed (yet)."""
+
+    id: str
+    experiment: str
+    place: str
+    began_t_ns: int
+    duration_s: float | None
+    verdict: str | None
+    finished: bool
+
+    def told(self) -> Told:
+        """As answers have it."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """The few things of a manifest that are asked for again and again. ``started_ns``: by the run's own clock."""
+
+    experiment: str
+    place: str
+    outcome: str
+    duration_s: float | None
+    started_ns: int
+    host_started_ns: int
+
+    @classmethod
+    def of(cls, manifest: Told, folder: str) -> "_Facts":
+        """``folder``: what the experiment is called where the manifest does not say."""
+        experiment: Told = manifest.get("experiment") or {}
+        host: Told = manifest.get("host") or {}
+        duration_ns = experiment.get("duration")
+        started_ns = int(manifest.get("started_ns", 0))
+        return cls(
+            experiment=str(experiment.get("name", folder)),
+            place=str(manifest.get("place", "")),
+            outcome=str(manifest.get("outcome", "")),
+            duration_s=duration_ns / 1e9 if isinstance(duration_ns, int) else None,
+            started_ns=started_ns,
+            host_started_ns=int(host.get("started_ns", started_ns)),
+        )
+
+
+class Replay:
+    """One run directory that can be watched. Its methods raise RunDirError when it is damaged."""
+
+    def __init__(self, path: Path) -> None:
+        self._dir = RunDir.open(path)
+        self._facts: tuple[int, _Facts] | None = None
+
+    @property
+    def head(self) -> Head:
+        """The run in short."""
+        facts = self._read_facts()
+        return Head(
+            id=f"{facts.experiment}-{self._dir.name}",
+            experiment=facts.experiment,
+            place=facts.place,
+            began_t_ns=_stamp_ns(self._dir.name) or facts.host_started_ns,
+            duration_s=facts.duration_s,
+            verdict=self._verdict(),
+            finished=not self.growing(),
+        )
+
+    def growing(self) -> bool:
+        """Whether the run is still being written."""
+        if self._read_facts().outcome != RUNNING:
+            return False
+        files = ("manifest.json", "events.jsonl", "link.jsonl", SPOOL, PROGRESS)
+        return max(_changed_s(self._dir.path / file) for file in files) > time.time() - ABANDONED_S
+
+    def whole(self) -> Told:
+        """All but the points: the run in short, pictures, events, and the instants between which it was made.
+
+        Raises RunDirError when the run was never planned.
+        """
+        network, experiment, _ = read_request(self._dir)
+        head = self.head
+        lines = self._dir.events()
+        events, versions = _as_told(lines, experiment)
+        pictures = [{"from_ns": at_ns, "picture": picture(network, version, head.place)} for at_ns, version in versions]
+        began_ns = self._read_facts().started_ns
+        window = next((line for line in lines if line["type"] == "window"), None)
+        return {
+            **head.told(),
+            "from_ns": lines[0]["t_ns"] if lines else began_ns,
+            "to_ns": lines[-1]["t_ns"] if lines else began_ns,
+            "window": window and {"start_ns": window["start_ns"], "end_ns": window["end_ns"]},
+            "picture": pictures[0]["picture"],
+            "pictures": pictures,
+            "events": events,
+        }
+
+    def tail(self) -> SpoolTail | None:
+        """The run's spool from its beginning; None when it has none (yet)."""
+        path = self._dir.path / SPOOL
+        return SpoolTail(path) if path.exists() else None
+
+    def message(self, frame: bytes, from_ns: int, to_ns: int) -> Told | None:
+        """The points of a frame of the spool that lie from one instant to the other, as a ``points`` sample.
+
+        None when there are none. Raises RunDirError for a damaged frame.
+        """
+        try:
+            points = _points(frame, from_ns, to_ns)
+        except ValueError as error:
+            raise RunDirError(f"{self._dir.path / SPOOL}: damaged: {error}") from None
+        if not points:
+            return None
+        latest_ns = max(point[3] for point in points)
+        return {"type": "points", "t_ns": latest_ns, "run": self.head.id, "points": points}
+
+    def _read_facts(self) -> "_Facts":
+        """What is kept of the manifest, read again when that has changed: it has the tables of a whole laboratory."""
+        changed_ns = _changed_ns(self._dir.path / "manifest.json")
+        if self._facts is None or self._facts[0] != changed_ns:
+            self._facts = (changed_ns, _Facts.of(self._dir.manifest(), self._dir.path.parent.name))
+        return self._facts[1]
+
+    def _verdict(self) -> str | None:
+        try:
+            return str(self._dir.summary()["verdict"])
+        except (AtollError, json.JSONDecodeError, KeyError, OSError):
+            return None
+
+
+class Replays:
+    """All runs below a directory, ``runs/<experiment>/<run>``, and some from elsewhere."""
+
+    def __init__(self, runs: Path, more: Callable[[], Iterable[Path]]) -> None:
+        self._runs = runs
+        self._more = more
+        self._known: dict[Path, Replay] = {}
+
+    def listed(self) -> list[Told]:
+        """The runs in short, the latest one first; what is no run, or of a newer format, is passed over."""
+        heads: dict[str, Head] = {}
+        for path in self._paths()[:MOST_LISTED]:
+            try:
+                head = self._replay(path).head
+            except RunDirError:
+                continue
+            heads.setdefault(head.id, head)
+        return [head.told() for head in sorted(heads.values(), key=lambda head: head.began_t_ns, reverse=True)]
+
+    def find(self, name: str) -> Replay:
+        """The run of that id. Raises RequestError (404)."""
+        paths = self._paths()
+        likely = [path for path in paths if name.endswith(path.name)]  # but for those that were renamed
+        for path in [*likely, *paths[:MOST_LISTED]]:
+            try:
+                replay = self._replay(path)
+                if replay.head.id == name:
+                    return replay
+            except RunDirError:
+                continue
+        msg = f"there is no run {name!r} to be replayed; GET /v1/replays has those there are"
+        raise RequestError(404, msg, exit_code=1)
+
+    def _paths(self) -> list[Path]:
+        """Every directory with a manifest, by name, which is when it was made: the latest one first."""
+        found = {path.parent for path in self._runs.glob("*/*/manifest.json")}
+        found.update(path.resolve() for path in self._more())
+        return sorted(found, key=lambda path: path.name, reverse=True)
+
+    def _replay(self, path: Path) -> Replay:
+        if path not in self._known:
+            self._known[path] = Replay(path)
+        return self._known[path]
+
+
+def _as_told(lines: Sequence[Told], experiment: Experiment) -> tuple[list[Told], list[tuple[int, Experiment]]]:
+    """The run's events as the keeper tells events, and from when on each version of the experiment stood.
+
+    Figures of checks are left out, ends of steps are no events, and whatever was applied says what stands.
+    """
+    events: list[Told] = []
+    versions = [(lines[0]["t_ns"] if lines else 0, experiment.steered(experiment.versions[0]))]
+
+    def add(line: Told, **fields: Any) -> None:
+        events.append({**line, **fields, "seq": len(events) + 1})
+
+    def stands(t_ns: int, version: Experiment, **fields: Any) -> None:
+        hops = list(version.chain.hops)
+        add({"type": "applied", "t_ns": t_ns, "experiment": version.name, "chain": hops, **fields})
+
+    for line in lines:
+        match line:
+            case {"type": "step", "state": "begin"}:
+                add({key: told for key, told in line.items() if key != "state"})
+            case {"type": "step", "state": "end"} | {"type": "window"}:
+                pass
+            case {"type": "applied"}:
+                stands(line["t_ns"], versions[0][1], changes=line["changes"])
+            case {"type": "change", "state": "end", "change": int(number)}:
+                add(line)
+                versions.append((line["t_ns"], experiment.steered(experiment.versions[number])))
+                stands(line["t_ns"], versions[-1][1])
+            case {"type": kind} if kind not in FIGURES_OF_CHECKS:
+                add(line)
+            case _:
+                pass
+    return events, versions
+
+
+def _points(frame: bytes, from_ns: int, to_ns: int) -> list[list[Any]]:
+    """Points of some lines as JSON, without the tags that all of a run have. Raises ValueError."""
+    found: list[list[Any]] = []
+    for line in _lines(frame):
+        if from_ns <= int(line.rpartition(" ")[2]) < to_ns:
+            point = Point.parse(line)
+            tags = {name: tag for name, tag in point.tags.items() if name not in COMMON_TAGS}
+            found.append([point.measurement, tags, point.fields, point.t_ns])
+    return found
+
+
+def _lines(frame: bytes) -> Iterator[str]:
+    yield from frame.decode(errors="replace").removesuffix("\n").split("\n")
+
+
+def _stamp_ns(name: str) -> int | None:
+    """The instant in the name of a run directory, by the wall clock; None if it was renamed."""
+    try:
+        return int(datetime.strptime(name[:16], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()) * 10**9
+    except ValueError:
+        return None
+
+
+def _changed_ns(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:  # not there (yet)
+        return 0
+
+
+def _changed_s(path: Path) -> float:
+    return _changed_ns(path) / 1e9

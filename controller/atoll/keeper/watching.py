@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `atoll watch` serves: the live page, runs to be watched again, and the API of whichever keeper there is.
+
+It outlives keepers: while there is none, the page says so, and runs can still be replayed
+(docs/decisions/0026-a-page-that-outlives-keepers.md).
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any
+
+from aiohttp import web
+
+from atoll.keeper.access import Access
+from atoll.keeper.answering import json_answer
+from atoll.keeper.listening import ListenAddress, Port
+from atoll.keeper.page import add_page, is_page
+from atoll.keeper.passing_on import Upstream
+from atoll.keeper.problems import RequestError
+from atoll.keeper.replaying import list_replays, tell_points, tell_replay
+from atoll.keeper.replays import Replays
+from atoll.keeper.serving import Serve, errors_as_json, runner_of
+from atoll.model.errors import LabError
+
+_KEEPERS_REPLAYS_S = 2.0  # for the keeper to say which runs it has besides ours
+
+
+class WatchServer:
+    """The page, our replays, and the way to the keeper."""
+
+    def __init__(self, replays: Replays, upstream: Upstream, access: Access) -> None:
+        self._replays = replays
+        self._upstream = upstream
+        self._access = access
+
+    def application(self) -> web.Application:
+        """What is served."""
+        app = web.Application(middlewares=[errors_as_json, self._admit])
+        add_page(app)
+        app.router.add_get("/v1/replays", self._list_replays)
+        app.router.add_get("/v1/replays/{id}", self._ours_or_the_keepers(self._tell_replay))
+        app.router.add_get(
+            "/v1/replays/{id}/points",
+            self._ours_or_the_keepers(lambda request: tell_points(self._replays, request)),
+        )
+        app.router.add_route("*", "/v1/{path:.*}", self._upstream.pass_on)
+        return app
+
+    @web.middleware
+    async def _admit(self, request: web.Request, handler: Serve) -> web.StreamResponse:
+        self._access.admit(request, public=is_page(request))
+        return await handler(request)
+
+    async def _list_replays(self, request: web.Request) -> web.StreamResponse:
+        """Ours, and those that the keeper has elsewhere."""
+        found: list[dict[str, Any]] = (await list_replays(self._replays, request))["replays"]
+        known = {each["id"] for each in found}
+        with contextlib.suppress(TimeoutError):
+            theirs = await asyncio.wait_for(self._upstream.get("/v1/replays"), _KEEPERS_REPLAYS_S)
+            found += [each for each in (theirs or {}).get("replays", ()) if each["id"] not in known]
+        return json_answer({"replays": sorted(found, key=lambda each: each["began_t_ns"], reverse=True)})
+
+    async def _tell_replay(self, request: web.Request) -> web.StreamResponse:
+        return json_answer(await tell_replay(self._replays, request))
+
+    def _ours_or_the_keepers(self, tell: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> Serve:
+        """A run that we do not have may be one that the keeper has; what we say of it stands if there is no keeper."""
+
+        async def serve(request: web.Request) -> web.StreamResponse:
+            try:
+                return await tell(request)
+            except RequestError as error:
+                if error.status != 404:
+                    raise
+                try:
+                    return await self._upstream.pass_on(request)
+                except RequestError:
+                    raise error from None
+
+        return serve
+
+
+@contextlib.asynccontextmanager
+async def watching(address: ListenAddress, token: str, replays: Replays) -> AsyncGenerator[str]:
+    """While the block lasts the page is served there; gives its URL, without the token. Raises LabError."""
+    access = Access("it stands in the address that `atoll watch` has printed")
+    access.set_token(token)
+    access.names.add(address.host.lower())
+    async with contextlib.AsyncExitStack() as ending:
+        upstream = Upstream()
+        ending.push_async_callback(upstream.close)
+        runner = runner_of(WatchServer(replays, upstream, access).application())
+        await runner.setup()
+        ending.push_async_callback(runner.cleanup)
+        if runner.server is None:
+            raise LabError("the page cannot be served")
+        port = await Port.open(address, runner.server)
+        ending.callback(port.close)
+        yield port.address.url + "/watch/"
