@@ -19,6 +19,10 @@ SILENCE_S = 8
 _NOT_FOUND = 127  # of a shell, POSIX 2.8.2
 _NOT_EXECUTABLE = 126
 
+_NO_SUDO = ("sudo: a password is required", "sudo: a terminal is required")
+_SUDO_CHATTER = "sudo: unable to resolve host"  # it goes on all the same
+_SUDOERS = "a file in /etc/sudoers.d that says 'USER ALL=(ALL) NOPASSWD: ALL'"
+
 _STDERR_LINES = 5  # the last ones tell why a program ended
 _STDERR_BYTES = 4096
 
@@ -120,5 +124,8 @@ class SshLines(asyncssh.SSHClientSession[bytes]):
         if status == _NOT_EXECUTABLE:
             return f"{self._access.binary} cannot be executed there; `atoll hosts install` brings one that can"
         lines = [line.strip() for line in self._stderr.decode(errors="replace").splitlines()]
+        lines = [line for line in lines if not line.startswith(_SUDO_CHATTER)]
+        if self._access.sudo and any(line.startswith(_NO_SUDO) for line in lines):
+            return f"the user of {self._access} may not sudo without a password there; {_SUDOERS} lets it"
         said = "; ".join([line for line in lines if line][-_STDERR_LINES:])
         return f"{said}, exit status {status}" if said else f"exit status {status}"

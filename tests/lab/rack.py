@@ -5,8 +5,9 @@
     experiment network: cables (veth) from machines' exp0, exp1 to ports of Open vSwitch bridges; patch ports as trunks
 
 Every machine has network, mount, PID and UTS namespaces, file systems in memory where it writes, and an sshd with a
-host key of its own on port 22. The bridges belong to an Open vSwitch of their own; their datapath ids are not those of
-lab.yaml, and they look for their controller on the management network.
+host key of its own on port 22, by which root gets in, and `tech`, who may sudo, and `guest`, who may not. Clients are
+reached as `tech`, all others as root. The bridges belong to an Open vSwitch of their own; their datapath ids are not
+those of lab.yaml, and they look for their controller on the management network.
 """
 
 import json
@@ -19,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from atoll.model.inventory import slots
-from atoll.model.network import Network
+from atoll.model.network import HostRole, Network
 from tests.lab.sandbox import ATOLL, Sandbox
 
 CONTROLLER = "10.99.0.1"
@@ -48,6 +49,12 @@ ip link set lo up
 mkdir -p /run/sshd /root/.ssh
 cp $RACK/keys.$NAME /run/host_key; chmod 600 /run/host_key
 cp $RACK/home/.ssh/id_ed25519.pub /root/.ssh/authorized_keys
+for user in tech guest; do install -D -m 644 /root/.ssh/authorized_keys /run/$user/.ssh/authorized_keys; done
+chown -R 1500 /run/tech
+chown -R 1501 /run/guest
+for file in passwd shadow; do mount --bind $RACK/$file /etc/$file; done
+mount -t tmpfs -o mode=755 tmpfs /etc/sudoers.d
+echo 'tech ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/tech
 cp $RACK/sshd_config /run/sshd_config
 /usr/sbin/sshd -D -e -f /run/sshd_config 2>$RACK/sshd.$NAME.log &
 while :; do wait || :; sleep 3600 & done
@@ -77,14 +84,18 @@ class Rack:
 
     def build(self) -> None:
         """Bring everything up; returns when every sshd listens. Skips the test where there is none."""
-        if shutil.which("sshd", path="/usr/sbin:/usr/bin") is None:
-            reason = "there is no sshd on this machine; run: tools/setup test"
+        if lacks := [name for name in ("sshd", "sudo") if shutil.which(name, path="/usr/sbin:/usr/bin") is None]:
+            reason = f"there is no {' and no '.join(lacks)} on this machine; run: tools/setup test"
             assert not os.environ.get("ATOLL_REQUIRE_LAB"), reason
             pytest.skip(reason)
         if os.geteuid() != 0:
             pytest.skip("machines with file systems of their own take root")
         (self.home / ".ssh").mkdir(parents=True)
         (self.directory / "sshd_config").write_text(_SSHD_CONFIG)
+        for file, line in (("passwd", "{0}:x:{1}:{1}::/run/{0}:/bin/bash"), ("shadow", "{0}:*:::::::")):
+            people = [line.format(name, number) for name, number in (("tech", 1500), ("guest", 1501))]
+            (self.directory / file).write_text(Path("/etc", file).read_text() + "\n".join([*people, ""]))
+        (self.directory / "shadow").chmod(0o640)
         done = self.sandbox.run("sh", "-c", self._script(), limit_s=90)
         assert done.returncode == 0, done.stderr
         self.inventory.write_text(self.inventory_text())
@@ -105,10 +116,17 @@ class Rack:
         for name, interfaces in slots(self.network).items():
             named = {slot: f"exp{i}" for i, slot in enumerate(interfaces)}
             what = "interface: exp0" if len(named) == 1 else f"interfaces: {json.dumps(named)}"
-            lines.append(f"  {name}: {{ssh: {self.addresses[name]}, {what}}}")
+            lines.append(f"  {name}: {{ssh: {self._login(name)}, {what}}}")
         lines.append("switches:")
         lines += [f"  {switch.name}: {{dpid: {FIRST_DPID + i}}}" for i, switch in enumerate(self.network.switches)]
         return "\n".join(lines) + "\n"
+
+    def _login(self, machine: str) -> str:
+        """How a machine is reached: clients (the Pis of a laboratory) by a user who may sudo."""
+        address = self.addresses[machine]
+        if machine in {host.name for host in self.network.with_role(HostRole.ISLAND_CLIENT)}:
+            return f"tech@{address}, sudo: true"
+        return address
 
     # What a test does to the rack
 
@@ -149,7 +167,11 @@ class Rack:
         """What runs on a machine because of atoll, the dead left out: command lines by pid there."""
         listed = self.on(machine, "ps", "-eo", "pid=,stat=,args=").stdout.splitlines()
         found = [line.split(maxsplit=2) for line in listed]
-        return {int(pid): args for pid, stat, args in found if stat[0] not in "ZX" and "atoll-host" in args}
+        return {
+            int(pid): args
+            for pid, stat, args in found
+            if stat[0] not in "ZX" and "atoll-host" in args and not args.startswith("sudo ")
+        }
 
     def states(self) -> dict[str, str]:
         """What :meth:`state` says of each machine."""

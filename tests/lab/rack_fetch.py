@@ -32,7 +32,7 @@ async def main(inventory: Path, machine: str, there: str, here: Path, break_at: 
             connected[-1].abort()
 
         cutting = asyncio.create_task(cut()) if break_at else None
-        await fetch(connect, machine, there, here)
+        await fetch(connect, machine, there, here, sudo=target.access.sudo)
         if cutting:
             cutting.cancel()
         connected[-1].abort()

@@ -117,7 +117,7 @@ def test_a_machine_that_cannot_take_part_is_named_before_anything_is_set(met: Ra
         "w1: {ssh: 10.99.0.11, interface: exp0}", "w1: {ssh: 10.99.0.11, interface: eno1}"
     )
     inventory.write_text(
-        text.replace("i1: {ssh: 10.99.0.14, interface: exp0}", "i1: {ssh: 10.99.0.14, interface: mgmt0}")
+        text.replace("10.99.0.14, sudo: true, interface: exp0", "10.99.0.14, sudo: true, interface: mgmt0")
     )
     refused = met.run(ATOLL, "up", LAB, "--on", "hardware", "--inventory", inventory)
     assert refused.returncode == 1
@@ -247,19 +247,19 @@ def test_jump_hosts_and_the_ssh_configuration_are_honoured(met: Rack) -> None:
     (met.directory / "ssh_config").write_text("Host special\n  HostName 10.99.0.12\n  HostKeyAlias 10.99.0.12\n")
     text = met.inventory_text().replace("ssh: {user", "ssh: {config: ssh_config, user").replace("10.99.0.12", "special")
     inventory = met.directory / "ways.yaml"
-    inventory.write_text(text.replace("{ssh: 10.99.0.14,", "{ssh: 10.99.0.14, jump: 10.99.0.11,"))
+    inventory.write_text(text.replace("10.99.0.14, sudo", "10.99.0.14, jump: 10.99.0.11, sudo"))
     answered = met.run(ATOLL, "hosts", "ping", "--inventory", inventory, "i1", "ws")
     assert answered.returncode == 0, answered.stderr
     came_from = met.run(
         ATOLL, "hosts", "exec", "--inventory", inventory, "--host", "i1", "--", "sh", "-c", "echo $SSH_CLIENT"
     )
     assert came_from.stdout.split()[:2] == ["i1", "10.99.0.11"]
-    strict = text.replace("{ssh: 10.99.0.14,", "{ssh: 10.99.0.14, jump: 10.99.0.11,").replace(
+    strict = text.replace("10.99.0.14, sudo", "10.99.0.14, jump: 10.99.0.11, sudo").replace(
         "known_hosts: known_hosts", "known_hosts: none"
     )
     inventory.write_text(strict)
     refused = met.run(ATOLL, "hosts", "ping", "--inventory", inventory, "i1")
-    assert "i1: jump host 10.99.0.11: the host key of root@10.99.0.11 is not known" in refused.stderr
+    assert "i1: jump host 10.99.0.11: the host key of tech@10.99.0.11 is not known" in refused.stderr
 
 
 @pytest.mark.parametrize(("begun", "break_at", "connections"), [(b"", 0, 1), (b"whole", 0, 1), (b"", 3_000_000, 2)])

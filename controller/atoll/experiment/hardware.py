@@ -11,16 +11,18 @@ import asyncio
 import contextlib
 import getpass
 import socket
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import asyncssh
 
 from atoll.experiment.place import with_switches
-from atoll.experiment.readiness import unready
+from atoll.experiment.readiness import misplaced, unready, without_carrier
 from atoll.model.errors import LabError
 from atoll.model.inventory import Inventory, InventoryMachine, placed
 from atoll.model.network import Network
@@ -36,6 +38,10 @@ from atoll_hosts.remote import start_agent
 from atoll_hosts.ssh import Connections
 
 Report = Callable[[str], None]
+
+# A NIC that was down takes 2 to 4 s to agree with a gigabit switch's port, longer where that looks for loops first.
+_CARRIER_TIMEOUT_S = 15.0
+_CARRIER_LOOK_S = 0.5
 
 # A switch that was refused tries again after some seconds, doubling: Open vSwitch up to 8 s, ProCurve up to 60 s.
 _SWITCHES_TIMEOUT_S = 70.0
@@ -90,7 +96,7 @@ class HardwarePlace:
         connections = Connections()
         outcomes = await on_each(inventory.machines, lambda machine: _reach(connections, machine, inventory))
         reached = {one.machine: one.found for one in outcomes if one.found is not None}
-        if wrong := _problems(outcomes):
+        if wrong := _problems(outcomes, network, inventory):
             await asyncio.gather(*(one.close() for one in reached.values()))
             await connections.close()
             raise LabError("\n".join(wrong))
@@ -113,6 +119,16 @@ class HardwarePlace:
             return await with_switches(controller, self.network, _SWITCHES_TIMEOUT_S)
         except LabError as error:
             raise LabError(f"{error}; switches are to look for their controller at tcp:{listen}") from None
+
+    async def linked(self, machines: Iterable[str]) -> None:
+        """Wait until the experiment interfaces of machines, which are up, have a carrier.
+
+        Raises LabError with a line for each that gets none.
+        """
+        reached = [self._reached[name] for name in machines]
+        dark = [line for lines in await asyncio.gather(*(_dark(one) for one in reached)) for line in lines]
+        if dark:
+            raise LabError("\n".join(dark))
 
     async def directory(self, machine: str, run: Path) -> Path:
         """The machine's own directory for the files of a run. Raises LabError."""
@@ -176,7 +192,8 @@ class HardwarePlace:
             name = _spool_name(run)
             spool = (await agent.request("files", name=name))["spool"]
             for file in spool["files"]:
-                await fetch(connect, machine.name, f"{spool['path']}/{file['name']}", run / file["name"])
+                there = f"{spool['path']}/{file['name']}"
+                await fetch(connect, machine.name, there, run / file["name"], sudo=machine.access.sudo)
             await agent.request("discard", name=name)
         return len(spool["files"])
 
@@ -201,8 +218,18 @@ async def _reach(connections: Connections, machine: InventoryMachine, inventory:
         raise
 
 
-def _problems(outcomes: list[Outcome[_Reached]]) -> list[str]:
-    wrong: list[str] = []
+async def _dark(one: _Reached) -> list[str]:
+    """Interfaces of a machine that have no carrier even after a while, a line each. Raises LabError."""
+    deadline = time.monotonic() + _CARRIER_TIMEOUT_S
+    while without := without_carrier(one.machine, await one.agent.describe()):
+        if time.monotonic() >= deadline:
+            break
+        await asyncio.sleep(_CARRIER_LOOK_S)
+    return without
+
+
+def _problems(outcomes: list[Outcome[_Reached]], network: Network, inventory: Inventory) -> list[str]:
+    wrong = misplaced("the controller's address", inventory.address, network)
     owners: Counter[str] = Counter()
     for outcome in outcomes:
         one = outcome.found
@@ -210,6 +237,9 @@ def _problems(outcomes: list[Outcome[_Reached]]) -> list[str]:
             wrong.append(outcome.error or outcome.machine)
             continue
         wrong += unready(one.machine, one.facts, one.clock, one.address)
+        if one.address:
+            reached_by = ip_address(one.address.partition("%")[0])
+            wrong += misplaced(f"{one.machine.name}: the address it is reached by", reached_by, network)
         interfaces = one.facts["interfaces"]
         owners.update(interfaces[each.name]["mac"] for each in one.machine.interfaces if each.name in interfaces)
     wrong += [

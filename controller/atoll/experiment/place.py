@@ -3,7 +3,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -38,6 +38,13 @@ class Place(Protocol):
 
     async def start_controller(self, runtime: Runtime) -> Controller:
         """A controller that all switches have come to. Raises LabError."""
+        ...
+
+    async def linked(self, machines: Iterable[str]) -> None:
+        """Wait until the experiment interfaces of machines, which are up, have a carrier.
+
+        Raises LabError with a line for each that gets none.
+        """
         ...
 
     async def directory(self, machine: str, run: Path) -> Path:
@@ -90,6 +97,10 @@ class EmulatedPlace:
         """A controller inside the lab. Raises LabError."""
         controller = await Controller.start(self.lab.enter(), interpreter(runtime), runtime=runtime)
         return await with_switches(controller, self.network)
+
+    async def linked(self, machines: Iterable[str]) -> None:
+        """Nothing to wait for: the other ends of all cables are up."""
+        del machines
 
     async def directory(self, machine: str, run: Path) -> Path:
         """The run directory itself."""

@@ -2,9 +2,11 @@
 """Whether a real machine can take part: what a laboratory of real machines gets wrong, told before anything is set."""
 
 from collections.abc import Mapping
+from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
 from atoll.model.inventory import InventoryMachine
+from atoll.model.network import Network
 from atoll_hosts.clock import ClockOffset
 
 CLOCK_LIMIT_NS = 20_000_000
@@ -50,3 +52,21 @@ def unready(machine: InventoryMachine, facts: Mapping[str, Any], clock: ClockOff
                 "network is another one, name its interface"
             )
     return found
+
+
+def misplaced(what: str, address: IPv4Address | IPv6Address, network: Network) -> list[str]:
+    """A line if an address of the management network lies in an experiment network, whose routes would cut it off."""
+    for prefix in (network.world, network.island):
+        if address in prefix:
+            return [f"{what}, {address}, lies in the experiment network {prefix}; keep the management network apart"]
+    return []
+
+
+def without_carrier(machine: InventoryMachine, facts: Mapping[str, Any]) -> list[str]:
+    """Interfaces that are up and have no carrier, a line each, with the remedy. ``facts``: what its agent describes."""
+    there: Mapping[str, Any] = facts["interfaces"]
+    return [
+        f"{machine.name}: {interface.name} has no carrier; is its cable plugged in at both ends, the switch's port on?"
+        for interface in machine.interfaces
+        if interface.name in there and not there[interface.name]["carrier"]
+    ]

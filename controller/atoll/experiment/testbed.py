@@ -285,6 +285,7 @@ class Testbed:
                 del self._machines[settings.host]
         await asyncio.gather(*(self.machine(settings.host).set(settings) for settings in wanted))
         self._machines |= {settings.host: settings for settings in wanted}
+        await self.place.linked(settings.host for settings in wanted)
 
     def _box_line(self, box: str, line: dict[str, Any]) -> None:
         if self.on_box_line is not None:
