@@ -145,7 +145,7 @@ async def test_answers_have_the_shapes_that_the_document_promises(lab: Lab) -> N
     names = {"switches": "sw-c", "chains": "main", "latencies": "w2"}
     asked = 0
     for path, operations in OPENAPI["paths"].items():
-        if "get" not in operations or path in ("/v1/events", "/v1/runs/{id}"):
+        if "get" not in operations or path == "/v1/events" or "{id}" in path:  # of runs, and there are none yet
             continue
         topic = path.split("/")[2]
         where = re.sub(r"\{\w+\}", names.get(topic, ""), path)
