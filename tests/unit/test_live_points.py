@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What those who watch are handed: points of the run, else of the boxes, each second, and nothing while nobody watches."""
+"""What those who watch are handed: points of the run, else of the boxes; nothing is made while nobody watches."""
 
 import asyncio
 import json

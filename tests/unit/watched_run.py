@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run directory as runs write it, made in a moment: a request, events, a spool that ends when one says so."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from atoll.experiment.metering import Metering
+from atoll.experiment.request import create_run
+from atoll.model.load import load_experiment
+from atoll.model.plan import Backend
+from atoll.rundir import RunDir
+
+ROOT = Path(__file__).resolve().parents[2]
+BEGAN_S = 1_795_276_328
+SECOND_NS = 10**9
+
+
+class WatchedRun:
+    """A run that began ``later_s`` after 2026-11-21 15:52:08 UTC, and writes when it is told to."""
+
+    def __init__(self, runs: Path, experiment: str = "geo", later_s: int = 0, place: str = "mininet") -> None:
+        network, described = load_experiment(ROOT / "examples" / f"{experiment}.yaml")
+        self.began_ns = (BEGAN_S + later_s) * SECOND_NS
+        self.dir: RunDir = create_run(runs, network, described, Backend.ENGINE, place, self.began_ns)
+        self.dir.update_manifest({"started_ns": self.began_ns})
+        self.id = f"{experiment}-{self.dir.name}"
+        self._metering = Metering(self.dir, network, described)
+        self.dir.on_event = self._metering.event
+
+    def second(self, number: int, points: int = 3) -> None:
+        """The counters of one second, as a frame of the spool of their own."""
+        for index in range(points):
+            t_ns = self.began_ns + number * SECOND_NS + index * 100_000_000
+            line = {"type": "counters", "t_ns": t_ns, "to_island": {"in_packets": 10 * number + index}}
+            self._metering.box_line("sat", line)
+        self._metering._spool.flush()
+
+    def event(self, kind: str, at_s: float, **fields: Any) -> None:
+        self.dir.event(kind, self.began_ns + int(at_s * SECOND_NS), **fields)
+
+    def end(self, outcome: str = "completed") -> None:
+        self._metering.close()
+        self.dir.close()
+        self.dir.update_manifest({"outcome": outcome})
+
+    def age(self, seconds: float) -> None:
+        """As if nothing had been written for so long."""
+        then = time.time() - seconds
+        for path in self.dir.path.rglob("*"):
+            os.utime(path, (then, then))
