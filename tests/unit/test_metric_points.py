@@ -18,10 +18,11 @@ from atoll.experiment.points import (
     link_config_points,
     switch_points,
 )
+from atoll.experiment.request import create_run
 from atoll.model.load import load_experiment
 from atoll.model.measurements import BY_NAME, COMMON_TAGS, MEASUREMENTS, markdown
 from atoll.model.metrics import Point
-from atoll.model.plan import JobSpec, Phase
+from atoll.model.plan import Backend, JobSpec, Phase
 from atoll.rundir import RunDir
 from atoll.rundir.spool import SPOOL, read_spool
 
@@ -211,3 +212,22 @@ def test_a_switch_that_does_not_answer_costs_nothing_but_its_points(project: Pat
     metering.close()
     unread = len(network.switches) + len(network.machines)
     assert [line for line in read_spool(run_dir.path / SPOOL) if f"unread={unread}i" in line]
+
+
+def test_a_run_that_wants_no_metrics_has_none(project: Path, tmp_path: Path) -> None:
+    """No spool, nobody is asked for counters, nobody who watches is told."""
+    network, experiment = load_experiment(project / "examples/geo.yaml")
+    run_dir = create_run(tmp_path, network, experiment, Backend.ENGINE, "mininet", 0, metrics=False)
+    told: list[object] = []
+    metering = Metering(run_dir, network, experiment, told.append)
+    assert not metering.wanted
+
+    async def sample() -> None:
+        async with metering.sampling(object()):  # pyright: ignore[reportArgumentType]
+            metering.event("note", 5, {"message": "something"})
+            await asyncio.sleep(0.01)
+
+    asyncio.run(sample())
+    metering.close()
+    assert told == []
+    assert not (run_dir.path / SPOOL).exists()

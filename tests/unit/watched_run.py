@@ -35,7 +35,7 @@ class WatchedRun:
             t_ns = self.began_ns + number * SECOND_NS + index * 100_000_000
             line = {"type": "counters", "t_ns": t_ns, "to_island": {"in_packets": 10 * number + index}}
             self._metering.box_line("sat", line)
-        self._metering._spool.flush()
+        self._metering.flush()
 
     def event(self, kind: str, at_s: float, **fields: Any) -> None:
         self.dir.event(kind, self.began_ns + int(at_s * SECOND_NS), **fields)

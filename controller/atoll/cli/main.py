@@ -255,6 +255,9 @@ def run(
     no_analysis: Annotated[
         bool, typer.Option("--no-analysis", help="measure only; `atoll report` makes tables and report later")
     ] = False,
+    no_metrics: Annotated[
+        bool, typer.Option("--no-metrics", help="spool no metric points; results are the same without them")
+    ] = False,
     verify_repeat: Annotated[
         bool, typer.Option("--verify-repeat", help="on virtual: run twice and compare captures, tables and summary")
     ] = False,
@@ -286,7 +289,15 @@ def run(
     if place == VIRTUAL:
         from atoll.cli.virtual import run_in_virtual_time
 
-        code = run_in_virtual_time(described, runs, boxes, analyse=not no_analysis, twice=verify_repeat, as_json=json)
+        code = run_in_virtual_time(
+            described,
+            runs,
+            boxes,
+            analyse=not no_analysis,
+            metrics=not no_metrics,
+            twice=verify_repeat,
+            as_json=json,
+        )
     else:
         from atoll.cli.load import settings_with
         from atoll.cli.run import run_experiment
@@ -301,6 +312,7 @@ def run(
             listen,
             keep=keep,
             analyse=not no_analysis,
+            metrics=not no_metrics,
             as_json=json,
         )
     raise typer.Exit(code)

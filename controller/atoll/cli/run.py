@@ -33,6 +33,7 @@ def run_experiment(
     *,
     keep: bool,
     analyse: bool,
+    metrics: bool,
     as_json: bool,
 ) -> int:
     """`atoll run` on mininet or hardware; returns the exit code. ``description``: what ``described`` was read from."""
@@ -47,7 +48,7 @@ def run_experiment(
         require_controls(experiment, MININET)
     plan_schedule(network, experiment)  # refuses changes that could not be carried out before anything is there
     asked = Asked(description.path, network, experiment, backend, runtime, listen, settings=description.settings)
-    verb = _Verb(asked, description, experiment, runs, started_ns, analyse=analyse, as_json=as_json)
+    verb = _Verb(asked, description, experiment, runs, started_ns, analyse=analyse, metrics=metrics, as_json=as_json)
     return asyncio.run(verb.execute(keep=keep))
 
 
@@ -67,6 +68,7 @@ class _Verb:
         started_ns: int,
         *,
         analyse: bool,
+        metrics: bool,
         as_json: bool,
     ) -> None:
         self._asked = asked
@@ -75,6 +77,7 @@ class _Verb:
         self._runs = runs
         self._started_ns = started_ns
         self._analyse = analyse
+        self._metrics = metrics
         self._as_json = as_json
         self._show = LiveLine()
         self._run_dir: str | None = None
@@ -127,6 +130,7 @@ class _Verb:
             runtime=self._asked.runtime,
             started_ns=str(self._started_ns),
             analyse=str(self._analyse).lower(),
+            metrics=str(self._metrics).lower(),
         )
         summary: dict[str, Any] | None = done["summary"]
         return summary

@@ -26,7 +26,14 @@ from atoll_emulation.uml.kernel import UmlKernel
 
 
 def run_in_virtual_time(
-    described: tuple[Network, Experiment], runs: Path, backend: Backend, *, analyse: bool, twice: bool, as_json: bool
+    described: tuple[Network, Experiment],
+    runs: Path,
+    backend: Backend,
+    *,
+    analyse: bool,
+    metrics: bool,
+    twice: bool,
+    as_json: bool,
 ) -> int:
     """`atoll run --on virtual`; returns the exit code."""
     network, experiment = described
@@ -37,7 +44,10 @@ def run_in_virtual_time(
     plan_schedule(network, experiment)  # and changes that could not be carried out
     now_ns = time.time_ns()
     runs = runs.resolve()
-    run_dirs = [create_run(runs, network, experiment, backend, VIRTUAL, now_ns) for _ in range(2 if twice else 1)]
+    run_dirs = [
+        create_run(runs, network, experiment, backend, VIRTUAL, now_ns, metrics=metrics)
+        for _ in range(2 if twice else 1)
+    ]
     verb = _Verb(run_dirs, kernel, experiment.duration.s, analyse=analyse)
     return asyncio.run(verb.execute(as_json=as_json))
 

@@ -37,13 +37,18 @@ _VIRTUAL_PERIOD = 300  # a look at all switches and machines costs 0.75 s of wal
 
 
 class Metering:
-    """The points of one run. What cannot be written is kept as ``broken``, for the run to end with: it never raises."""
+    """The points of one run. What cannot be written is kept as ``broken``, for the run to end with: it never raises.
+
+    ``wanted``: False for a run that was asked to have none: there is no spool then, and nobody is asked for counters.
+    """
 
     def __init__(
         self, run_dir: RunDir, network: Network, experiment: Experiment, on_points: OnPoints | None = None
     ) -> None:
         """Raises RunError when the spool cannot be made."""
-        place = str(run_dir.manifest().get("place", ""))
+        manifest = run_dir.manifest()
+        place = str(manifest.get("place", ""))
+        self.wanted = bool(manifest.get("metrics", True))
         self.broken: RunError | None = None
         self._experiment = experiment
         self._classes = class_names(network)
@@ -53,7 +58,7 @@ class Metering:
             "experiment": experiment.name,
             "run": f"{experiment.name}-{run_dir.name}",
         }
-        self._spool = MetricsSpool(run_dir.path / SPOOL)
+        self._spool = MetricsSpool(run_dir.path / SPOOL) if self.wanted else None
         self._on_points = on_points
         self._period_ns = SECOND_NS * (_VIRTUAL_PERIOD if place == VIRTUAL else 1)
         self._last_event_ns = 0
@@ -61,7 +66,13 @@ class Metering:
 
     def close(self) -> None:
         """Write what is pending. Raises RunError."""
-        self._spool.close()
+        if self._spool is not None:
+            self._spool.close()
+
+    def flush(self) -> None:
+        """Write what is pending now, and not when the second is over. Raises RunError."""
+        if self._spool is not None:
+            self._spool.flush()
 
     def box_line(self, box: str, line: Mapping[str, Any]) -> None:
         """Take a ``counters`` line of a link or delay box."""
@@ -84,7 +95,10 @@ class Metering:
 
         What the links are configured to is noted as often: a scheduled change may change it.
         """
-        task = asyncio.create_task(self._sample(testbed))
+        if self._spool is None:
+            yield
+            return
+        task = asyncio.create_task(self._sample(testbed, self._spool))
         try:
             yield
         finally:
@@ -92,12 +106,12 @@ class Metering:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    async def _sample(self, testbed: Testbed) -> None:
+    async def _sample(self, testbed: Testbed, spool: MetricsSpool) -> None:
         due_ns = time.time_ns()
         while True:
             self._write(link_config_points(testbed.experiment or self._experiment, time.time_ns()))
             await self._sample_once(testbed)
-            self._write([Point("metrics", {}, self._counted(), time.time_ns())])
+            self._write([Point("metrics", {}, self._counted(spool), time.time_ns())])
             due_ns = max(due_ns + self._period_ns, time.time_ns())  # slower than a period: none is made up for
             await asyncio.sleep((due_ns - time.time_ns()) / 1e9)
 
@@ -126,10 +140,12 @@ class Metering:
         except AtollError:
             self._unread += 1
 
-    def _counted(self) -> dict[str, int]:
-        return {"points": self._spool.points, "left_out": self._spool.left_out, "unread": self._unread}
+    def _counted(self, spool: MetricsSpool) -> dict[str, int]:
+        return {"points": spool.points, "left_out": spool.left_out, "unread": self._unread}
 
     def _write(self, points: Iterable[Point]) -> None:
+        if self._spool is None:
+            return
         measured = tuple(points)
         try:
             self._spool.write(replace(point, tags={**point.tags, **self._common}) for point in measured)

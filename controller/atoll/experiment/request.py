@@ -18,11 +18,18 @@ from atoll.rundir import RunDir
 
 
 def create_run(
-    runs: Path, network: Network, experiment: Experiment, backend: Backend, place: str, now_ns: int
+    runs: Path,
+    network: Network,
+    experiment: Experiment,
+    backend: Backend,
+    place: str,
+    now_ns: int,
+    *,
+    metrics: bool = True,
 ) -> RunDir:
     """A new run directory below ``runs`` with its request in the manifest. Raises RunError.
 
-    ``now_ns``: CLOCK_REALTIME, ns since 1970; it names the directory.
+    ``now_ns``: CLOCK_REALTIME, ns since 1970; it names the directory. ``metrics``: whether points are to be spooled.
     """
     run_dir = RunDir.create(runs, experiment.name, now_ns)
     run_dir.update_manifest(
@@ -30,6 +37,7 @@ def create_run(
             "name": run_dir.path.name,
             "place": place,
             "backend": backend,
+            "metrics": metrics,
             "seed": experiment.seed,
             "experiment": to_json(experiment),
             "network": to_json(network),

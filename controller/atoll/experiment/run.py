@@ -79,7 +79,8 @@ class Run:
         Whatever happens, jobs are stopped, settings restored and captures kept.
         """
         self._dir.update_manifest(describe_lab(self._testbed, started_ns))
-        if self._dir.manifest().get("place") == VIRTUAL:  # nothing outside can be reached from there
+        outside = self._dir.manifest().get("place") != VIRTUAL  # nothing can be reached from there
+        if not (outside and self._recording.metering.wanted):
             await self._measure(started_ns)
             return
         async with feeding(self._dir.path, self._note):

@@ -79,6 +79,9 @@ class Running(Describing):
 
     runtime: Runtime | None = Field(default=None, description="Refuse a lab whose controller has another runtime.")
     analyse: bool = Field(default=True, description="Make tables, verdict and report as well.")
+    metrics: bool = Field(
+        default=True, description="Spool metric points, and carry them into the database if one is set."
+    )
     runs: str | None = Field(
         default=None,
         description="Only by the Unix socket: where run directories go; else `runs` where `atoll up` was given.",

@@ -160,7 +160,7 @@ async def post_run(keeper: Keeper, request: web.Request) -> web.StreamResponse:
     record = RunRecord(described.experiment.name, started_ns, described.experiment.duration.s)
 
     async def work(emit: Emit) -> Line:
-        return await keeper.run(described, runs, started_ns, record, emit, analyse=asked.analyse)
+        return await keeper.run(described, runs, started_ns, record, emit, analyse=asked.analyse, metrics=asked.metrics)
 
     def begin(listen: Emit) -> asyncio.Task[Line]:
         record.task = keeper.bench.begin("run", described.experiment.name, work, listen)

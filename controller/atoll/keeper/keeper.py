@@ -170,12 +170,21 @@ class Keeper:
         }
 
     async def run(
-        self, described: Described, runs: Path, started_ns: int, record: RunRecord, emit: Emit, *, analyse: bool
+        self,
+        described: Described,
+        runs: Path,
+        started_ns: int,
+        record: RunRecord,
+        emit: Emit,
+        *,
+        analyse: bool,
+        metrics: bool,
     ) -> Line:
         """Run an experiment; the answer has the run directory and the summary."""
         testbed, _ = self.require_lab()
         experiment, backend = described.experiment, described.backend
-        run_dir = create_run(runs, testbed.network, experiment, backend, testbed.place.name, time.time_ns())
+        place, now_ns = testbed.place.name, time.time_ns()
+        run_dir = create_run(runs, testbed.network, experiment, backend, place, now_ns, metrics=metrics)
         self.runs.add(record, str(run_dir.path), run_dir.path.name)
 
         def tell(line: Line) -> None:
