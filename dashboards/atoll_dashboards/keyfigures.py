@@ -3,6 +3,7 @@
 
 from dataclasses import dataclass
 
+from atoll.analysis.start import START_SPREAD_MS
 from atoll.analysis.summary import Summary
 from atoll.analysis.verdict import losses_agree
 from atoll.model.units import Rate, Size
@@ -46,6 +47,7 @@ def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
         KeyFigure("transfer", figure(summary["transfer_s"], "s"), _transfer(summary)),
         *_changes(summary),
         KeyFigure("UDP received", *_udp(summary)),
+        KeyFigure("clients began", *_start(summary)),
         KeyFigure("fairness", figure(summary["fairness"], "", 3), "Jain's index of the channels' service"),
         KeyFigure(
             "lateness at most",
@@ -64,6 +66,16 @@ def _changes(summary: Summary) -> tuple[KeyFigure, ...]:
     made = [change["beyond_drain_ms"] for change in summary["changes"] if change["beyond_drain_ms"] is not None]
     slowest = f"at most {figure(max(made) / 1e3, 's')} beyond the drain" if made else ""
     return (KeyFigure("changes made", f"{len(made)} of {len(summary['changes'])}", slowest),)
+
+
+def _start(summary: Summary) -> tuple[str, str]:
+    start = summary.get("start")  # absent from what older versions analysed
+    if start is None:
+        return NOT_MEASURED, ""
+    clocks = start["clock_bound_ms"]
+    sure = "" if clocks is None else f", clocks known to ± {figure(clocks, 'ms')}"
+    late = f"p50 {figure(start['late_p50_ms'], 'ms')}, at most {figure(start['late_max_ms'], 'ms')} late"
+    return f"{figure(start['spread_ms'], 'ms')}", f"apart, bound {START_SPREAD_MS:g} ms; {late}{sure}"
 
 
 def _losses(summary: Summary) -> str:

@@ -17,6 +17,11 @@ class ClockOffset:
     bound_ns: int
     rtt_ns: int
 
+    @property
+    def known_ns(self) -> int:
+        """The offset, if the measurement shows that there is one; else 0."""
+        return self.offset_ns if abs(self.offset_ns) > self.bound_ns else 0
+
     def __str__(self) -> str:
         return f"{self.offset_ns / 1e6:+.2f} ms (+/- {self.bound_ns / 1e6:.2f} ms)"
 

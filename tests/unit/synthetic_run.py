@@ -13,6 +13,7 @@ from random import Random
 from typing import Any, BinaryIO
 
 from atoll.control.jobs import capture_points
+from atoll.control.traffic_jobs import placement
 from atoll.model.codec import to_json
 from atoll.model.experiment import (
     Chain,
@@ -113,6 +114,7 @@ def plan(asked: Experiment, lab: Network, captures: tuple[str, ...]) -> Plan:
             for i, rtt in enumerate(RTTS_MS, 1)
         ),
         seed=asked.seed,
+        placement=placement(lab, asked),
     )
 
 

@@ -3,6 +3,7 @@
 
 import json
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -314,6 +315,16 @@ def test_a_run_without_load_is_valid(tmp_path: Path, binary: Path) -> None:
     assert summary["reasons"] == []
     assert summary["flows_completed"] == 0
     assert summary["transfer_s"] is None
+
+
+def test_a_client_too_weak_for_a_channel_is_told(tmp_path: Path, binary: Path) -> None:
+    """It had none by design: it is not missed among those that received something."""
+    lab = network()
+    weak = tuple(replace(host, capacity=0.01) if host.name == "i6" else host for host in lab.hosts)
+    run = begin(tmp_path, experiment(), replace(lab, hosts=weak))
+    summary = analyse(run, binary)
+    assert summary["placement"] == {"i1": 4, "i2": 4, "i3": 4, "i4": 4, "i5": 4, "i6": 0}
+    assert "none of the 20 channels fell to i6 (capacity 0.01)" in summary["notes"]
 
 
 def test_a_transfer_by_another_tool_is_measured_at_the_island(tmp_path: Path, binary: Path) -> None:

@@ -12,7 +12,7 @@ from atoll.model.codec import from_json
 from atoll.model.errors import RunDirError
 from atoll.model.experiment import Chain, Experiment, Link, Protocol
 from atoll.model.network import BoxKind, HostRole, Network
-from atoll.model.plan import Plan
+from atoll.model.plan import JobSpec, Phase, Plan
 from atoll.rundir.rundir import COMPLETED, RUNNING, RunDir, read_json_lines
 
 
@@ -42,6 +42,14 @@ class Facts:
     window: Window | None  # None: nothing was measured
     measurements: tuple[Measurement, ...]  # of link and delay boxes, from mark "begin" to mark "end"
     changes: tuple[Change, ...] = ()  # what became of the scheduled ones
+
+    @property
+    def placement(self) -> dict[str, int]:
+        """How many channels each client has, those without any included; of older runs by the jobs they had."""
+        clients = dict.fromkeys((host.name for host in self.network.with_role(HostRole.ISLAND_CLIENT)), 0)
+        placed = {each.host: each.channels for each in self.plan.placement}
+        had = {job.host: len((job.config or {}).get("channels", ())) for job in self.plan.jobs if is_load(job)}
+        return clients | (placed or had)
 
     @property
     def in_virtual_time(self) -> bool:
@@ -185,6 +193,11 @@ def _window(events: tuple[dict[str, Any], ...], logs: Path, box_lines: list[dict
     ]
     last = max((int(line["t_ns"]) for line in box_lines if "t_ns" in line), default=0)
     return Window(min(started), last) if started and min(started) < last else None
+
+
+def is_load(job: JobSpec) -> bool:
+    """Whether a job is an island client's channels (names: atoll.control.jobs)."""
+    return job.phase is Phase.CLIENT and job.name.startswith("load-")
 
 
 def cut_short(facts: Facts) -> str | None:

@@ -12,7 +12,7 @@ def notes(facts: Facts, tables: Tables, pings: Pings) -> list[str]:
     """The notes, one line each."""
     if facts.window is None:
         return []  # the reasons say that nothing was measured, and where it ended
-    return [*_arrivals(facts, tables), *_links(facts, tables), *_latency(facts, pings)]
+    return [*_arrivals(facts, tables), *_links(facts, tables), *_latency(facts, pings), *_idle(facts)]
 
 
 def _arrivals(facts: Facts, tables: Tables) -> Iterator[str]:
@@ -58,3 +58,11 @@ def _latency(facts: Facts, pings: Pings) -> Iterator[str]:
         yield "no ping was recorded in the measurement: queue sojourn times are unknown"
     if len(facts.ping_links) > 1:
         yield "the ping series changed links: sojourn times are above the RTT it began with"
+
+
+def _idle(facts: Facts) -> Iterator[str]:
+    """Clients that would have channels if all capacities were equal."""
+    placed, channels = facts.plan.placement, facts.experiment.traffic.channels
+    idle = [f"{each.host} (capacity {each.capacity:g})" for each in placed if not each.channels]
+    if idle and channels >= len(placed):
+        yield f"none of the {channels} channels fell to {', '.join(idle)}"

@@ -11,10 +11,11 @@ from atoll.analysis.facts import Facts, cut_short, read_facts
 from atoll.analysis.logs import load_fairness, transfer_done
 from atoll.analysis.notes import notes
 from atoll.analysis.probes import most_bytes, of_changes
+from atoll.analysis.start import start_figures
 from atoll.analysis.summary import LinkFigures, Summary, TerrestrialRtt
 from atoll.analysis.tables import Tables, build_tables, traffic_hosts
 from atoll.analysis.udp import udp_figures
-from atoll.analysis.verdict import judge
+from atoll.analysis.verdict import judge, remarks
 from atoll.model.experiment import Counted, Link
 from atoll.model.plan import Backend
 from atoll.model.tc import NO_SLACK, TIMER_SLACK, bucket_bytes
@@ -97,6 +98,8 @@ def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
         goodput_mbit_s=seen.mbit_s(arrived.goodput_bytes, window.seconds) if arrived and window else None,
         utilisation=slowest["utilisation"] if slowest else None,
         channels=facts.experiment.traffic.channels,
+        placement=facts.placement,
+        start=start_figures(facts, logs) if window else None,
         flows_completed=flows.completed,
         flows_cut=flows.cut,
         flows_failed=flows.failed,
@@ -113,6 +116,7 @@ def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
         whistles=dict(seen.whistles(tables, facts)),
     )
     summary["reasons"] = judge(summary)
+    summary["notes"] += remarks(summary)
     summary["verdict"] = "invalid" if summary["reasons"] else "valid"
     return summary
 

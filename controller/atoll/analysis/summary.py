@@ -8,6 +8,7 @@ other bytes are IP bytes.
 
 from typing import TypedDict
 
+from atoll.analysis.start import StartFigures
 from atoll.analysis.udp import UdpFigures
 
 
@@ -137,6 +138,8 @@ class Summary(TypedDict):
     goodput_mbit_s: float | None
     utilisation: float | None
     channels: int
+    placement: dict[str, int]  # channels of each client
+    start: StartFigures | None  # None: no client said when it began
     flows_completed: int
     flows_cut: int
     flows_failed: int

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Is this run's result to be trusted? Judged from the summary alone, so that anyone can judge again."""
 
+from atoll.analysis.start import start_remarks
 from atoll.analysis.summary import Summary
 from atoll.analysis.udp import rate_not_kept
 
@@ -12,7 +13,7 @@ CHANGE_LATENESS_MS = 250.0
 
 # A window is short of its plan by start-up jitter only, not by a client that was stopped.
 _LEAST_OF_PLANNED = 0.99
-# Channels are dealt to clients in turn, servers drawn at random: (1 - 1/n)^20n < 2.1e-9 for a server to stay unseen.
+# Servers are drawn at random: (1 - 1/n)^20n < 2.1e-9 for a server to stay unseen.
 _CHANNELS_PER_CLIENT = 2
 _FLOWS_PER_SERVER = 20
 
@@ -29,6 +30,11 @@ def judge(summary: Summary) -> list[str]:
         *_presence(summary),
         *(rate_not_kept(udp) if (udp := summary.get("udp")) else ()),
     ]
+
+
+def remarks(summary: Summary) -> list[str]:
+    """What a run's figures must be read with, whether it is valid or not, each naming a figure and its bound."""
+    return start_remarks(summary["start"])
 
 
 def _cut_short(summary: Summary) -> list[str]:
@@ -141,12 +147,17 @@ def _losses(summary: Summary) -> list[str]:
 
 
 def _presence(summary: Summary) -> list[str]:
-    silent_clients = [name for name, volume in summary["clients"].items() if not volume["goodput_bytes"]]
+    channels = summary["placement"]
+    silent_clients = [
+        name
+        for name, volume in summary["clients"].items()
+        if not volume["goodput_bytes"] and channels.get(name, 0) >= _CHANNELS_PER_CLIENT
+    ]
     silent_servers = [name for name, volume in summary["servers"].items() if not volume["goodput_bytes"]]
     reasons: list[str] = []
-    if silent_clients and summary["channels"] >= _CHANNELS_PER_CLIENT * len(summary["clients"]):
-        channels = summary["channels"]
-        reasons.append(f"no TCP payload reached {', '.join(silent_clients)} though there were {channels} channels")
+    if silent_clients:
+        had = sum(channels[name] for name in silent_clients)
+        reasons.append(f"no TCP payload reached {', '.join(silent_clients)}, in spite of {had} channels")
     if silent_servers and summary["flows_completed"] > _FLOWS_PER_SERVER * len(summary["servers"]):
         flows = summary["flows_completed"]
         reasons.append(f"no TCP payload came from {', '.join(silent_servers)} though {flows} flows completed")

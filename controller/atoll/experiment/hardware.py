@@ -13,8 +13,8 @@ import getpass
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from typing import Any
 import asyncssh
 
 from atoll.experiment.place import with_switches
-from atoll.experiment.readiness import misplaced, unready, without_carrier
+from atoll.experiment.readiness import clock_off, misplaced, unready, without_carrier
 from atoll.model.errors import LabError
 from atoll.model.inventory import Inventory, InventoryMachine, placed
 from atoll.model.network import Network
@@ -45,6 +45,9 @@ _CARRIER_LOOK_S = 0.5
 
 # A switch that was refused tries again after some seconds, doubling: Open vSwitch up to 8 s, ProCurve up to 60 s.
 _SWITCHES_TIMEOUT_S = 70.0
+
+# A stream that waits for others' answers takes the wait for a round trip: how far a clock is off is then less certain.
+_CLOCKS_AT_ONCE = 4
 
 
 @dataclass(slots=True)
@@ -80,9 +83,7 @@ class HardwarePlace:
         self._inventory = inventory
         self._connections = connections
         self._reached = reached
-        self._machines = {
-            name: Machine(name, one.agent, None, _known_offset(one.clock)) for name, one in reached.items()
-        }
+        self._machines = {name: Machine(name, one.agent, None, one.clock.known_ns) for name, one in reached.items()}
         self._directories: dict[tuple[str, Path], Path] = {}
         self._watchers = [asyncio.create_task(self._watch(one.agent)) for one in reached.values()]
 
@@ -129,6 +130,24 @@ class HardwarePlace:
         dark = [line for lines in await asyncio.gather(*(_dark(one) for one in reached)) for line in lines]
         if dark:
             raise LabError("\n".join(dark))
+
+    async def compare_clocks(self) -> Mapping[str, ClockOffset]:
+        """Ask a few machines at a time, anew: since they were reached their clocks may have drifted apart.
+
+        Raises LabError with a line for each clock that is too far off.
+        """
+        turn = asyncio.Semaphore(_CLOCKS_AT_ONCE)
+
+        async def ask(one: _Reached) -> None:
+            async with turn:
+                one.clock = await clock_offset(one.agent)
+
+        await asyncio.gather(*(ask(one) for one in self._reached.values()))
+        if wrong := [line for name, one in self._reached.items() for line in clock_off(name, one.clock)]:
+            raise LabError("\n".join(wrong))
+        for name, one in self._reached.items():
+            self._machines[name] = replace(self._machines[name], clock_offset_ns=one.clock.known_ns)
+        return {name: one.clock for name, one in self._reached.items()}
 
     async def directory(self, machine: str, run: Path) -> Path:
         """The machine's own directory for the files of a run. Raises LabError."""
@@ -248,11 +267,6 @@ def _problems(outcomes: list[Outcome[_Reached]], network: Network, inventory: In
         if count > 1
     ]
     return wrong
-
-
-def _known_offset(clock: ClockOffset) -> int:
-    """The offset, if the measurement shows that there is one."""
-    return clock.offset_ns if abs(clock.offset_ns) > clock.bound_ns else 0
 
 
 def _spool_name(run: Path) -> str:

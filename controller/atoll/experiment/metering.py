@@ -78,9 +78,9 @@ class Metering:
         """Take a ``counters`` line of a link or delay box."""
         self._write(box_points(box, line, self._classes))
 
-    def job_line(self, spec: JobSpec, line: Mapping[str, Any]) -> None:
-        """Take a line of one of the plan's jobs."""
-        self._write(job_points(spec, line))
+    def job_line(self, spec: JobSpec, line: Mapping[str, Any], clock_offset_ns: int) -> None:
+        """Take a line of one of the plan's jobs; ``clock_offset_ns``: of its machine's clock."""
+        self._write(job_points(spec, line, clock_offset_ns))
 
     def event(self, kind: str, t_ns: int, fields: Mapping[str, Any]) -> None:
         """Take an event; two of one nanosecond are told apart, as a database would keep only the second."""

@@ -3,7 +3,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ from atoll.openflow.interpreters import interpreter
 from atoll_emulation.lab import EmulatedLab
 from atoll_hosts.agent import Agent
 from atoll_hosts.binary import find_binary
+from atoll_hosts.clock import ClockOffset
 from atoll_hosts.machine import Machine
 
 Report = Callable[[str], None]
@@ -44,6 +45,13 @@ class Place(Protocol):
         """Wait until the experiment interfaces of machines, which are up, have a carrier.
 
         Raises LabError with a line for each that gets none.
+        """
+        ...
+
+    async def compare_clocks(self) -> Mapping[str, ClockOffset]:
+        """Measure how far the machines' clocks are off from this one, and go by that; empty where all share it.
+
+        Raises LabError when one has drifted too far, or its machine ends.
         """
         ...
 
@@ -101,6 +109,10 @@ class EmulatedPlace:
     async def linked(self, machines: Iterable[str]) -> None:
         """Nothing to wait for: the other ends of all cables are up."""
         del machines
+
+    async def compare_clocks(self) -> Mapping[str, ClockOffset]:
+        """There is one clock."""
+        return {}
 
     async def directory(self, machine: str, run: Path) -> Path:
         """The run directory itself."""

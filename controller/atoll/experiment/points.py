@@ -45,14 +45,18 @@ def box_points(box: str, line: Mapping[str, Any], classes: Mapping[int, str]) ->
             yield _point("delay_class", {"box": box, "vlan": vlan, "class": classes.get(int(vlan), "")}, counted, t_ns)
 
 
-def job_points(spec: JobSpec, line: Mapping[str, Any]) -> Iterator[Point]:
-    """Of a line of one of the plan's jobs."""
+def job_points(spec: JobSpec, line: Mapping[str, Any], clock_offset_ns: int = 0) -> Iterator[Point]:
+    """Of a line of one of the plan's jobs; ``clock_offset_ns``: its machine's clock less this one's."""
     match line.get("type"):
         case "counters" | "progress" if spec.phase in _OF_PHASE:
             tags = {"host": spec.host}
             if spec.phase is Phase.CAPTURE:
                 tags["point"] = spec.name.removeprefix("capture-")
             yield _point(_OF_PHASE[spec.phase], tags, line, line["t_ns"])
+        case "started" if spec.phase is Phase.CLIENT:
+            t_ns = line["t_ns"] - clock_offset_ns
+            late_ns = t_ns - (spec.config or {}).get("start_at_ns", t_ns)
+            yield _point("start", {"host": spec.host}, {"late_ns": late_ns}, t_ns)
         case "reply" if spec.phase is Phase.WHISTLE:
             yield event_point("whistle", line["sent_ns"], {"what": spec.name.removeprefix("whistle-")})
         case "reply" | "lost" as said if spec.phase is Phase.PING:

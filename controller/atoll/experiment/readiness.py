@@ -31,10 +31,7 @@ def unready(machine: InventoryMachine, facts: Mapping[str, Any], clock: ClockOff
     if facts["free_bytes"] < _LEAST_FREE_BYTES:
         room = f"{facts['free_bytes'] / 1e9:.1f} GB"
         found.append(f"{name}: {room} free in /var/tmp, where captures wait; make room for 1 GB at least")
-    off_ns = abs(clock.offset_ns) - clock.bound_ns
-    if off_ns > CLOCK_LIMIT_NS:
-        remedy = f"at most {CLOCK_LIMIT_NS / 1e6:g} ms is fine; run chrony on both machines"
-        found.append(f"{name}: its clock is off by {clock}; {remedy}")
+    found += clock_off(name, clock)
     there: Mapping[str, Any] = facts["interfaces"]
     for interface in machine.interfaces:
         held = there.get(interface.name)
@@ -70,3 +67,11 @@ def without_carrier(machine: InventoryMachine, facts: Mapping[str, Any]) -> list
         for interface in machine.interfaces
         if interface.name in there and not there[interface.name]["carrier"]
     ]
+
+
+def clock_off(name: str, clock: ClockOffset) -> list[str]:
+    """A line if a machine's clock certainly is too far off."""
+    if abs(clock.offset_ns) - clock.bound_ns <= CLOCK_LIMIT_NS:
+        return []
+    remedy = f"at most {CLOCK_LIMIT_NS / 1e6:g} ms is fine; run chrony on both machines"
+    return [f"{name}: its clock is off by {clock}; {remedy}"]

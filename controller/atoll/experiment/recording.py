@@ -66,12 +66,15 @@ class Recording:
             if box == next(iter(self._latest)):
                 self._queue_max = max(self._queue_max, line["to_island"]["queue_max_bytes"])
 
-    def job_line(self, spec: JobSpec) -> Callable[[dict[str, Any]], None]:
-        """What takes the lines of a job: they go to logs/<job>.out as they come, and into the metrics."""
+    def job_line(self, spec: JobSpec, clock_offset_ns: int) -> Callable[[dict[str, Any]], None]:
+        """What takes the lines of a job: they go to logs/<job>.out as they come, and into the metrics.
+
+        ``clock_offset_ns``: of its machine's clock.
+        """
         job = spec.name
 
         def take(line: dict[str, Any]) -> None:
-            self.metering.job_line(spec, line)
+            self.metering.job_line(spec, line, clock_offset_ns)
             try:
                 if job not in self._job_files:
                     self._job_files[job] = Appender(self._dir.path / "logs" / f"{job}.out")

@@ -22,6 +22,7 @@ from atoll.experiment.finish import compress_and_analyse
 from atoll.experiment.metering import VIRTUAL, OnPoints
 from atoll.experiment.recording import Recording, describe_lab
 from atoll.experiment.scheduled import carry_out
+from atoll.experiment.starting import lead_ns, told
 from atoll.experiment.testbed import Testbed, while_up, with_start
 from atoll.model.codec import to_json
 from atoll.model.errors import AtollError, LabError, RunError
@@ -39,7 +40,6 @@ Settings = dict[str, tuple[tuple[str, str], ...]]  # sysctls by host
 _CHECK_ATTEMPTS = 5
 _LINK_ATTEMPTS = 3  # each of them fills the links anew
 _CHECK_QUIET_S = 0.3  # what filled the links has stopped before: this only waits for their counters to say so
-_START_LEAD_S = 1.0  # from starting the clients to the instant they all begin at
 _DRAIN_QUIET_S = 1.5  # two round trips of a GEO link without a packet: nothing is under way any more
 _DRAIN_LIMIT_S = 20.0
 _STOP_GRACE_S = 3.0
@@ -280,15 +280,14 @@ class Run:
             await self._start(self._spec(f"capture-{point.name}"))
 
     async def _start_clients(self) -> int:
-        begin_ns = time.time_ns() + int(_START_LEAD_S * 1e9)
         transfer = self._experiment.transfer
-        starts = {
-            Phase.CLIENT: begin_ns,
-            Phase.PING: begin_ns,
-            Phase.TRANSFER: begin_ns + (transfer.start.ns if transfer else 0),
-        }
-        specs = [(spec, starts[spec.phase]) for spec in self._plan_jobs() if spec.phase in starts]
-        specs.append((self._spec("whistle-start"), begin_ns))
+        after_ns = {Phase.CLIENT: 0, Phase.PING: 0, Phase.TRANSFER: transfer.start.ns if transfer else 0}
+        later = [(spec, after_ns[spec.phase]) for spec in self._plan_jobs() if spec.phase in after_ns]
+        later.append((self._spec("whistle-start"), 0))
+        clocks = await self._testbed.place.compare_clocks()
+        begin_ns = time.time_ns() + lead_ns(len(later))
+        self._dir.event("start", time.time_ns(), **told(begin_ns, clocks))
+        specs = [(spec, begin_ns + ns) for spec, ns in later]
         await asyncio.gather(
             *(self._start(with_start(spec, at_ns)) for spec, at_ns in specs if spec.config is not None)
         )
@@ -377,7 +376,7 @@ class Run:
         return {spec.name: spec for spec in self._plan_jobs()}[name]
 
     async def _start(self, spec: JobSpec) -> None:
-        record = self._recording.job_line(spec)
+        record = self._recording.job_line(spec, self._testbed.machine(spec.host).clock_offset_ns)
         job = self._jobs[spec.name] = await self._testbed.start_job(spec, self._dir.path, on_line=record)
         if spec.config is not None:  # one of our own programs: it says when it is ready
             await job.ready(_READY_TIMEOUT_S)

@@ -162,6 +162,13 @@ MEASUREMENTS = (
         ),
     ),
     Measurement(
+        "start",
+        "an island client's channels begin",
+        0,
+        (_HOST,),
+        (Figure("late_ns", "ns", "behind the instant agreed upon, less the offset of the host's clock"),),
+    ),
+    Measurement(
         "transfer",
         "the large transfer, at its receiver; not of iperf3, which says so only when it is over",
         SECOND_NS,
