@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// The active chain as a drawing: world at the left, island at the right, and what passes between the hops.
+
+import { fill, say, shape } from "./dom.js";
+import { bitRate, setting, settingMs, UNKNOWN } from "./format.js";
+import { boundaries, segmentRates } from "./hops.js";
+
+const LEAST_STEP = 170; // between the middles of drawn nodes
+const MOST_STEP = 340;
+const END = 92;
+const ROW = 124;
+const MAGNIFIED = 1.12; // a unit of the drawing, in pixels, at letters of the usual size
+const WIRE = 9; // the directions lie so far above and below the middle
+const SIZES = { link: [128, 62], end: [88, 62], box: [84, 44] };
+const OLD_S = 3.2;
+
+export class ChainDrawing {
+  #place;
+  #drawn = "";
+  #rows = [];
+
+  constructor(place) {
+    this.#place = place;
+  }
+
+  /** Draw a picture (`GET v1/picture`), unless it is drawn already, and write the rates of an instant into it. */
+  show(picture, store, t) {
+    const unit = MAGNIFIED * Number(document.documentElement.dataset.scale ?? 1);
+    const room = Math.floor(this.#place.clientWidth / unit / 8) * 8;
+    const asked = JSON.stringify([picture?.chains, picture?.hosts?.length, picture?.boxes, room, unit]);
+    if (asked !== this.#drawn) {
+      this.#drawn = asked;
+      this.#draw(picture, room, unit);
+    }
+    for (const row of this.#rows) {
+      const rates = segmentRates(row.nodes, store, t);
+      row.segments.forEach((segment, index) => tellRates(segment, rates[index]));
+      for (const [name, gauge] of row.gauges) tellQueue(gauge, name, store, t);
+    }
+  }
+
+  #draw(picture, room, unit) {
+    const chains = (picture?.chains ?? []).filter((chain) => chain.hops.length);
+    const longest = Math.max(1, ...chains.map((chain) => boundaries(chain.hops).length));
+    const step = Math.min(MOST_STEP, Math.max(LEAST_STEP, (room - 2 * END) / (longest + 1)));
+    const width = 2 * END + (longest + 1) * step;
+    this.#rows = chains.map((chain, index) => drawRow(chain, picture, index, width));
+    const label = chains.map((chain) => `${chain.name}: world, ${chain.hops.map((hop) => hop.name).join(", ")}, island`).join("; ");
+    const height = Math.max(1, chains.length) * ROW;
+    const drawing = shape("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label || "no chain", class: "chain-drawing" }, ...this.#rows.map((row) => row.group));
+    const shrunk = width > room ? Math.max(0.8, room / width) : 1;
+    drawing.setAttribute("width", (width * unit * shrunk).toFixed(0));
+    fill(this.#place, drawing);
+  }
+}
+
+function drawRow(chain, picture, index, width) {
+  const middle = index * ROW + ROW / 2;
+  const nodes = boundaries(chain.hops);
+  const step = (width - 2 * END) / (nodes.length + 1);
+  const places = [END / 2 + 6, ...nodes.map((_, at) => END + step * (at + 1)), width - END / 2 - 6];
+  const group = shape("g", { class: "row" });
+  const halves = [SIZES.end, ...nodes.map(sizeOf), SIZES.end].map(([wide]) => wide / 2);
+  const segments = places.slice(1).map((right, at) => drawSegment(group, places[at] + halves[at], right - halves[at + 1], middle));
+  drawTaps(group, chain.hops, segments, middle);
+  const gauges = new Map();
+  drawEnd(group, places[0], middle, "world", hostsOf(picture, "world-server", "server"), chain);
+  nodes.forEach((hop, at) => drawNode(group, places[at + 1], middle, hop, picture, gauges));
+  drawEnd(group, places.at(-1), middle, "island", hostsOf(picture, "island-client", "client"), null);
+  return { group, nodes, segments, gauges };
+}
+
+const sizeOf = (hop) => (hop.kind === "link" ? SIZES.link : SIZES.box);
+
+function hostsOf(picture, role, word) {
+  const count = (picture.hosts ?? []).filter((host) => host.role === role).length;
+  return `${count} ${word}${count === 1 ? "" : "s"}`;
+}
+
+function drawSegment(group, from, to, middle) {
+  const texts = {};
+  const wires = {};
+  for (const [direction, side, begin, end] of [["to_island", -1, from, to], ["to_world", 1, to, from]]) {
+    const y = middle + side * WIRE;
+    const head = end > begin ? -7 : 7;
+    wires[direction] = shape("line", { class: `wire ${direction}`, x1: begin, y1: y, x2: end + head, y2: y });
+    const arrow = shape("path", { class: `arrow ${direction}`, d: `M${end} ${y}l${head} -4v8z` });
+    texts[direction] = shape("text", { class: `rate ${direction}`, x: (from + to) / 2, y: middle + (side < 0 ? -WIRE - 9 : WIRE + 21) }, UNKNOWN);
+    group.append(wires[direction], arrow, texts[direction]);
+  }
+  return { from, to, texts, wires };
+}
+
+/** Taps sit on the wire where they look, and say their names below. */
+function drawTaps(group, hops, segments, middle) {
+  let at = 0;
+  const seen = segments.map(() => []);
+  for (const hop of hops) {
+    if (hop.kind === "tap") seen[at].push(hop);
+    else at += 1;
+  }
+  seen.forEach((taps, index) => {
+    const { from, to } = segments[index];
+    taps.forEach((tap, number) => {
+      const x = from + (to - from) * besideTheRate(number, taps.length, index === segments.length - 1);
+      group.append(
+        shape("line", { class: "tap-stem", x1: x, y1: middle - WIRE, x2: x, y2: middle + 38 }),
+        shape("circle", { class: "tap", cx: x, cy: middle - WIRE, r: 3 }),
+        shape("circle", { class: "tap", cx: x, cy: middle + WIRE, r: 3 }),
+        shape("text", { class: "tap-name", x, y: middle + 50 }, tap.name),
+      );
+    });
+  });
+}
+
+/** Where on a segment a tap is drawn: beside the rate in its middle, while there is room for them. */
+function besideTheRate(number, count, last) {
+  if (count === 1) return last ? 0.13 : 0.87;
+  return count === 2 ? [0.13, 0.87][number] : (number + 1) / (count + 1);
+}
+
+function drawEnd(group, x, middle, name, below, chain) {
+  const [wide, high] = SIZES.end;
+  group.append(
+    shape("rect", { class: "node end", x: x - wide / 2, y: middle - high / 2, width: wide, height: high, rx: high / 2 }),
+    shape("text", { class: "node-name", x, y: middle - 1 }, name),
+    shape("text", { class: "node-what", x, y: middle + 15 }, below),
+  );
+  const carries = Object.entries(chain?.carries ?? {}).map(([key, part]) => `${key} ${part}`).join(", ");
+  if (chain && (carries || chain.name !== "main")) group.append(shape("text", { class: "chain-name", x: x - wide / 2, y: middle - high / 2 - 9 }, [chain.name, carries].filter(Boolean).join(": ")));
+}
+
+function drawNode(group, x, middle, hop, picture, gauges) {
+  const [wide, high] = sizeOf(hop);
+  const [left, top] = [x - wide / 2, middle - high / 2];
+  group.append(shape("rect", { class: `node ${hop.kind === "link" ? "link" : "box"}`, x: left, y: top, width: wide, height: high, rx: 6 }));
+  if (hop.kind !== "link") {
+    group.append(shape("text", { class: "node-name", x, y: middle - 1 }, hop.name), shape("text", { class: "node-what", x, y: middle + 14 }, hop.kind));
+    return;
+  }
+  const { to_island: island, to_world: world } = picture.boxes?.[hop.name] ?? {};
+  const bar = shape("rect", { class: "queue-bar", x: left + 10, y: middle + 15, width: 0, height: 7, rx: 1.5 });
+  const told = shape("text", { class: "queue-told", x, y: middle + 50 }, "");
+  group.append(
+    shape("text", { class: "node-name", x, y: middle - 12 }, hop.name),
+    shape("text", { class: "node-what", x, y: middle + 5 }, island ? `${setting(island.rate_bit_s, "bit/s")}, ${settingMs(island.delay_ns)}` : "link"),
+    shape("rect", { class: "queue-room", x: left + 10, y: middle + 15, width: wide - 20, height: 7, rx: 1.5 }),
+    bar,
+    told,
+  );
+  if (world) group.append(shape("title", {}, `to the island ${setting(island.rate_bit_s, "bit/s")}, queue ${setting(island.queue_bytes, "B")}; to the world ${setting(world.rate_bit_s, "bit/s")}, ${settingMs(world.delay_ns)}, queue ${setting(world.queue_bytes, "B")}`));
+  gauges.set(hop.name, { bar, told, wide: wide - 20 });
+}
+
+function tellRates(segment, rates) {
+  for (const direction of ["to_island", "to_world"]) {
+    const rate = rates[direction];
+    say(segment.texts[direction], Number.isFinite(rate) ? bitRate(rate) : UNKNOWN);
+    const width = Number.isFinite(rate) && rate > 0 ? Math.min(7, Math.max(1.5, Math.log10(rate) - 2)) : 1.5;
+    segment.wires[direction].setAttribute("stroke-width", width.toFixed(1));
+    segment.wires[direction].classList.toggle("idle", !(rate > 0));
+  }
+}
+
+function tellQueue(gauge, link, store, t) {
+  const waiting = store.series(`link/${link}/to_island/queue`).at(t, OLD_S);
+  const capacity = store.configured(link, "to_island").queue_bytes;
+  const share = capacity > 0 && Number.isFinite(waiting) ? Math.min(1, waiting / capacity) : 0;
+  gauge.bar.setAttribute("width", (share * gauge.wide).toFixed(1));
+  gauge.bar.classList.toggle("full", share > 0.97);
+  say(gauge.told, Number.isFinite(waiting) ? `queue ${Math.round(share * 100)}\u00a0%` : "");
+}

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plots: a panel with a figure and a uPlot each, all over the same stretch of time.
+
+import { columnsOf, gapsOf } from "./columns.js";
+import { element, fill } from "./dom.js";
+import { digits, elapsed, prefixOf, timeOfDay } from "./format.js";
+import { plotsOf, spoken } from "./plots.js";
+import uPlot from "./uplot.js";
+
+const STEPS_S = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400];
+const SILENT_S = 1.5; // links tell their counters ten times a second: when they did not, nothing was told
+
+const PREFIXES = ["", "k", "M", "G", "T"];
+
+export class Charts {
+  #place;
+  #view;
+  #charts = [];
+  #link = null;
+
+  /** `place`: the element that they stand in. */
+  constructor(place, view) {
+    this.#place = place;
+    this.#view = view;
+  }
+
+  /** Draw anew with the present colours and sizes of letters; `link`: whose. */
+  build(link) {
+    this.#link = link;
+    for (const chart of this.#charts) chart.destroy();
+    this.#charts = plotsOf(link).map((plot) => new Chart(plot, link, this.#view));
+    fill(this.#place, ...this.#charts.map((chart) => chart.panel));
+    for (const chart of this.#charts) chart.begin();
+  }
+
+  /**
+   * Show what a store holds. `look`: {edge, span, instant, origin, position}; `origin`: instant 0 of the time axis,
+   * null: time of day; `position`: of a replay, else null.
+   */
+  show(store, link, look) {
+    if (link !== this.#link) this.build(link);
+    for (const chart of this.#charts) chart.show(store, look);
+  }
+}
+
+class Chart {
+  #plot;
+  #view;
+  #uplot = null;
+  #look = null;
+  #store = null;
+  #power = 0;
+  #witness;
+  #watcher = null;
+
+  constructor(plot, link, view) {
+    this.#plot = plot;
+    this.#witness = `link/${link}/to_island/out`;
+    this.#view = view;
+    this.figure = element("span", { class: "figure" });
+    this.unit = element("span", { class: "unit" });
+    this.beside = element("span", { class: "beside" });
+    this.canvas = element("div", { class: "canvas", role: "img" });
+    const keys = plot.series.map((series) => key(series.name, series.colour, series.kind));
+    if (plot.bound) keys.push(key(plot.boundName, "--ink", "bound"));
+    const title = element("h2", { id: `title-${plot.id}` }, plot.title);
+    this.panel = element(
+      "section",
+      { class: "panel chart", id: `chart-${plot.id}`, "aria-labelledby": `title-${plot.id}` },
+      element("header", {}, element("div", { class: "titles" }, title, element("p", { class: "keys" }, ...keys)), element("p", { class: "now" }, this.figure, this.unit, this.beside)),
+      this.canvas,
+    );
+  }
+
+  /** Once it stands in the page and has a size. */
+  begin() {
+    const { width, height } = this.canvas.getBoundingClientRect();
+    this.#uplot = new uPlot(this.#options(width, height), [[], ...this.#plot.series.map(() => []), ...(this.#plot.bound ? [[]] : [])], this.canvas);
+    this.#watcher = new ResizeObserver(() => {
+      const size = this.canvas.getBoundingClientRect();
+      if (size.width > 0 && size.height > 0) this.#uplot.setSize({ width: size.width, height: size.height });
+    });
+    this.#watcher.observe(this.canvas);
+  }
+
+  destroy() {
+    this.#watcher?.disconnect();
+    this.#uplot?.destroy();
+  }
+
+  show(store, look) {
+    this.#store = store;
+    this.#look = look;
+    const [from, to] = look.span;
+    const origin = look.origin ?? 0;
+    const { series, bound } = this.#plot;
+    const rings = series.map((each) => (each.key === "ping" ? store.ping : store.series(each.key)));
+    const columns = columnsOf(rings, series.map((each) => each.fold), from, to, origin);
+    series.forEach((each, index) => {
+      if (each.above) columns[index + 1] = columns[index + 1].map((rtt) => rtt && rtt - store.leastRtt);
+    });
+    if (bound) this.#addBound(columns, (t) => bound.call(this.#plot, store, t), from, to, origin);
+    this.#uplot.batch(() => {
+      this.#uplot.setData(columns, false);
+      this.#uplot.setScale("x", { min: from - origin, max: to - origin });
+    });
+    const told = this.#plot.figure(store, look.instant);
+    this.figure.textContent = told.figure;
+    this.unit.textContent = told.unit;
+    this.beside.textContent = told.beside;
+    this.canvas.setAttribute("aria-label", spoken(this.#plot, store, look.instant));
+  }
+
+  /** The bound is drawn from edge to edge, whatever points there are. */
+  #addBound(columns, bound, from, to, origin) {
+    const [times] = columns;
+    if (!(times[0] <= from - origin)) addRow(columns, 0, from - origin);
+    if (!(times.at(-1) >= to - origin)) addRow(columns, times.length, to - origin);
+    columns.push(times.map((t) => bound(t + origin) ?? null));
+  }
+
+  #options(width, height) {
+    const style = getComputedStyle(document.documentElement);
+    const colour = (name) => style.getPropertyValue(name).trim();
+    const size = parseFloat(style.fontSize);
+    const font = `${Math.round(size * 0.78)}px ${style.getPropertyValue("--letters")}`;
+    const axis = { font, stroke: colour("--soft"), ticks: { show: false }, grid: { stroke: colour("--grid"), width: 1 }, labelFont: font };
+    const view = this.#view;
+    return {
+      width,
+      height,
+      padding: [size * 0.9, size * 0.5, 0, 0],
+      legend: { show: false },
+      cursor: {
+        sync: { key: "atoll", setSeries: false },
+        points: { show: false },
+        y: false,
+        drag: { x: true, y: false, setScale: false, dist: 6 },
+        bind: { dblclick: () => () => view.unzoom() },
+      },
+      scales: {
+        x: { time: false, auto: false },
+        y: { range: (_, _low, high) => [0, Math.max(this.#plot.floor, (high ?? 0) * 1.06)] },
+      },
+      series: [{}, ...this.#plot.series.map((each) => drawn(each, colour)), ...(this.#plot.bound ? [boundLine(colour)] : [])],
+      axes: [
+        { ...axis, incrs: STEPS_S, space: size * 4.2, size: size * 1.7, gap: size * 0.3, grid: { show: false }, values: (_, splits, _axis, _space, step) => splits.map((t) => this.#timeOf(t, step)) },
+        { ...axis, space: size * 1.9, size: size * 3, gap: size * 0.35, values: (_, splits) => this.#amounts(splits) },
+      ],
+      hooks: {
+        setSelect: [(plot) => this.#selected(plot)],
+        setCursor: [(plot) => this.#pointed(plot)],
+        drawClear: [(plot) => this.#drawGaps(plot, colour("--gap"), colour("--soft"), font)],
+        draw: [(plot) => this.#drawMarks(plot, colour("--mark"), colour("--soft")), (plot) => this.#drawUnit(plot, colour("--soft"), font)],
+      },
+    };
+  }
+
+  #timeOf(t, step) {
+    if (this.#look?.origin == null) return timeOfDay(t);
+    return elapsed(t, step < 1);
+  }
+
+  #amounts(splits) {
+    this.#power = prefixOf(splits.at(-1) ?? 0);
+    const scale = this.#plot.unit === "s" ? 1e-3 : 1000 ** this.#power;
+    return splits.map((amount) => String(Number(digits(amount / scale))));
+  }
+
+  #drawUnit(plot, colour, font) {
+    const { unit } = this.#plot;
+    const text = unit === "s" ? "ms" : PREFIXES[this.#power] + unit;
+    const { ctx, bbox } = plot;
+    const ratio = devicePixelRatio;
+    ctx.save();
+    ctx.font = font.replace(/^[\d.]+/, (size) => String(Number(size) * ratio));
+    ctx.fillStyle = colour;
+    ctx.textAlign = "left";
+    ctx.textBaseline = "bottom";
+    ctx.fillText(text, 2 * ratio, bbox.top - 2 * ratio);
+    ctx.restore();
+  }
+
+  #drawGaps(plot, fill, ink, font) {
+    if (!this.#store) return;
+    const { span, edge, origin } = this.#look;
+    const { ctx, bbox } = plot;
+    ctx.save();
+    for (const [begin, end] of gapsOf(this.#store.series(this.#witness), span[0], span[1], Math.min(edge, span[1]), SILENT_S)) {
+      const left = Math.max(bbox.left, plot.valToPos(begin - (origin ?? 0), "x", true));
+      const right = Math.min(bbox.left + bbox.width, plot.valToPos(end - (origin ?? 0), "x", true));
+      ctx.fillStyle = fill;
+      ctx.fillRect(left, bbox.top, right - left, bbox.height);
+      if (right - left > 60 * devicePixelRatio) {
+        ctx.font = font.replace(/^[\d.]+/, (size) => String(Number(size) * devicePixelRatio));
+        ctx.fillStyle = ink;
+        ctx.textAlign = "center";
+        ctx.textBaseline = "middle";
+        ctx.fillText("no data", (left + right) / 2, bbox.top + bbox.height / 2);
+      }
+    }
+    ctx.restore();
+  }
+
+  #drawMarks(plot, stroke, ink) {
+    if (!this.#store) return;
+    const { span, origin } = this.#look;
+    const { ctx, bbox } = plot;
+    ctx.save();
+    ctx.strokeStyle = stroke;
+    ctx.lineWidth = devicePixelRatio;
+    ctx.setLineDash([devicePixelRatio * 2, devicePixelRatio * 3]);
+    const line = (t) => {
+      if (t < span[0] || t > span[1]) return;
+      const x = Math.round(plot.valToPos(t - (origin ?? 0), "x", true));
+      ctx.beginPath();
+      ctx.moveTo(x, bbox.top);
+      ctx.lineTo(x, bbox.top + bbox.height);
+      ctx.stroke();
+    };
+    for (const mark of this.#store.marks) line(mark.t);
+    if (this.#look.position !== null) {
+      ctx.setLineDash([]);
+      ctx.strokeStyle = ink;
+      line(this.#look.position);
+    }
+    ctx.restore();
+  }
+
+  #selected(plot) {
+    const { left, width } = plot.select;
+    if (!(width > 0)) return;
+    const origin = this.#look?.origin ?? 0;
+    const range = [plot.posToVal(left, "x") + origin, plot.posToVal(left + width, "x") + origin];
+    plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+    this.#view.zoom(...range);
+  }
+
+  #pointed(plot) {
+    const left = plot.cursor.left ?? -1;
+    const t = left >= 0 && this.#look ? plot.posToVal(left, "x") + (this.#look.origin ?? 0) : null;
+    if (t === this.#view.hover) return;
+    this.#view.hover = t;
+    this.#view.changed();
+  }
+}
+
+function addRow(columns, index, t) {
+  columns.forEach((column, at) => column.splice(index, 0, at === 0 ? t : undefined));
+}
+
+function key(name, colour, kind) {
+  const node = element("span", { class: `key ${kind}` }, name);
+  node.style.setProperty("--swatch", `var(${colour})`);
+  return node;
+}
+
+function drawn({ colour: name, kind }, colour) {
+  const stroke = colour(name);
+  const base = { stroke, width: 1.25, points: { show: false } };
+  if (kind === "area") return { ...base, fill: colour(`${name}-fill`) };
+  if (kind === "fill") return { ...base, stroke: "transparent", fill: colour(`${name}-fill`) };
+  if (kind === "steps") return { ...base, fill: colour(`${name}-fill`), paths: uPlot.paths.stepped({ align: -1 }) };
+  if (kind === "points") return { ...base, paths: () => null, points: { show: true, size: 3.5, width: 0, fill: stroke } };
+  return base;
+}
+
+function boundLine(colour) {
+  return { stroke: colour("--ink"), width: 1, dash: [5, 4], points: { show: false } };
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// The stream of events and samples of whichever keeper there is: kept up, taken up again after the last event seen.
+
+const LONGEST_WAIT_S = 5;
+const LAST = 200; // events of a keeper that this page sees for the first time
+
+/**
+ * `told(message)`: each message. `changed(state, detail)`: `open`; `absent`: no keeper or no lab is there, or it went away,
+ * `detail` having {message, retry_s}; `refused`: a token is wanted.
+ */
+export class Connection {
+  #api;
+  #told;
+  #changed;
+  #socket = null;
+  #timer = 0;
+  #wait = 0;
+  #last = 0;
+  #keeper = null;
+  #stopped = true;
+
+  constructor(api, told, changed) {
+    this.#api = api;
+    this.#told = told;
+    this.#changed = changed;
+  }
+
+  start() {
+    this.stop();
+    this.#stopped = false;
+    this.#wait = 0;
+    this.#connect();
+  }
+
+  stop() {
+    this.#stopped = true;
+    clearTimeout(this.#timer);
+    this.#socket?.close();
+    this.#socket = null;
+  }
+
+  /** A WebSocket does not say why it was refused, so the status is asked for first. */
+  async #connect() {
+    let status;
+    try {
+      status = await this.#api.ask("GET", "v1/status");
+    } catch (error) {
+      if (this.#stopped) return;
+      if (error.status === 401 || error.status === 403) this.#changed("refused", { message: error.message });
+      else this.#later(error.message);
+      return;
+    }
+    if (this.#stopped) return;
+    const same = status.pid === this.#keeper;
+    this.#keeper = status.pid;
+    if (!same) this.#last = 0;
+    this.#listen(same ? { samples: true, after: this.#last } : { samples: true, last: LAST }, status);
+  }
+
+  #listen(parameters, status) {
+    const socket = this.#api.events(parameters);
+    this.#socket = socket;
+    socket.onopen = () => {
+      this.#wait = 0;
+      this.#changed("open", { status });
+    };
+    socket.onmessage = ({ data }) => {
+      const message = JSON.parse(data);
+      if (message.seq && message.type !== "hello") this.#last = message.seq;
+      this.#told(message);
+    };
+    socket.onclose = () => {
+      if (this.#socket !== socket || this.#stopped) return;
+      this.#socket = null;
+      this.#later("the connection to the lab has ended");
+    };
+  }
+
+  #later(message) {
+    this.#wait = Math.min(LONGEST_WAIT_S, this.#wait + 1);
+    this.#changed("absent", { message, retry_s: this.#wait });
+    this.#timer = setTimeout(() => this.#connect(), this.#wait * 1000);
+  }
+}

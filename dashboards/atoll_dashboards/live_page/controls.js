@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// What can be asked of a lab from here: start and stop a run, change a chain, change a latency. Each is shown before it is done.
+
+import { choice, field, open } from "./dialogs.js";
+import { element } from "./dom.js";
+import { settingMs } from "./format.js";
+
+export class Controls {
+  #api;
+
+  constructor(api) {
+    this.#api = api;
+  }
+
+  /** `picture`: what stands, as for all of these. */
+  startRun(picture) {
+    const file = element("input", { type: "file", accept: ".yaml,.yml,.json" });
+    const duration = element("input", { type: "text", placeholder: "as described", size: 12 });
+    const stands = picture?.experiment;
+    open({
+      title: "Start a run",
+      body: [
+        element("p", {}, stands ? `Of ${stands}, which stands, or of a file of yours.` : "No experiment stands yet: choose a file."),
+        field("Experiment", file, stands ? `none chosen: ${stands}` : "an experiment.yaml"),
+        field("Duration", duration, "such as 60 s"),
+      ],
+      confirm: "Start the run",
+      act: async () => {
+        const parameters = new URLSearchParams(duration.value.trim() ? { set: `duration=${duration.value.trim()}` } : {});
+        const body = file.files.length ? { yaml: await file.files[0].text() } : { json: {} };
+        await this.#api.ask("POST", `v1/runs?${parameters}`, body);
+      },
+    });
+  }
+
+  stopRun(run) {
+    open({
+      title: "Stop the run?",
+      body: [element("p", {}, `${run} is cancelled. What it has measured so far stays in its directory.`)],
+      confirm: "Stop the run",
+      act: async () => void (await this.#api.ask("DELETE", `v1/runs/${encodeURIComponent(run)}`)),
+    });
+  }
+
+  async changeLatency(picture, server) {
+    const servers = (picture?.hosts ?? []).filter((host) => host.role === "world-server").map((host) => [host.name, host.name]);
+    const classes = Object.entries(picture?.classes ?? {}).map(([name, rtt]) => [name, `${name} (${settingMs(rtt)})`]);
+    const who = choice(servers, server);
+    const what = choice([...classes, ["", "not delayed"]], picture?.latencies?.[server ?? servers[0]?.[0]]?.class ?? "");
+    who.addEventListener("change", () => (what.value = picture.latencies?.[who.value]?.class ?? ""));
+    const request = (dry) => {
+      const path = `v1/latencies/${encodeURIComponent(who.value)}${dry ? "?dry_run=true" : ""}`;
+      return what.value ? this.#api.ask("PUT", path, { json: { class: what.value } }) : this.#api.ask("DELETE", path);
+    };
+    this.#change("Change a latency", [field("World server", who), field("Terrestrial latency", what)], request);
+  }
+
+  async changeChain(picture) {
+    const lab = await this.#api.ask("GET", "v1/lab");
+    const chains = picture?.chains ?? [];
+    const name = choice(chains.map((chain) => [chain.name, chain.name]), "main");
+    const hopsOf = () => chains.find((chain) => chain.name === name.value)?.hops.map((hop) => hop.name) ?? [];
+    const editor = new ChainEditor([...lab.boxes, ...lab.taps].map((part) => part.name), hopsOf());
+    name.addEventListener("change", () => editor.set(hopsOf()));
+    const request = (dry) => {
+      const carries = chains.find((chain) => chain.name === name.value)?.carries ?? {};
+      const body = name.value === "main" ? { chain: editor.hops } : { chain: editor.hops, carries };
+      return this.#api.ask("PUT", `v1/chains/${encodeURIComponent(name.value)}${dry ? "?dry_run=true" : ""}`, { json: body });
+    };
+    this.#change("Change a chain", [field("Chain", name), editor.node], request);
+  }
+
+  /** Two steps: what would change, then the change itself. */
+  #change(title, body, request) {
+    const perform = async () => void (await request(false));
+    open({
+      title,
+      body,
+      confirm: "Show what would change",
+      act: async () => {
+        const { lines } = await request(true);
+        if (!lines.length) return { body: [element("p", {}, "Nothing would change: it is so already.")] };
+        const list = element("ul", { class: "changes" }, ...lines.map((line) => element("li", {}, line)));
+        const head = `${lines.length} change${lines.length === 1 ? "" : "s"}, made under traffic and proven by probes; if they fail, all is as before.`;
+        return { body: [element("p", {}, head), list], confirm: "Change it now", act: perform };
+      },
+    });
+  }
+}
+
+/** An ordered list of hops, changed by buttons alone: it works by keyboard and on a telephone. */
+class ChainEditor {
+  #parts;
+  #list = element("ol", { class: "hops", "aria-label": "hops from world to island" });
+  #rest = element("div", { class: "spare", "aria-label": "boxes and taps that can be added" });
+
+  constructor(parts, hops) {
+    this.#parts = parts;
+    this.hops = hops;
+    this.node = element("div", { class: "field" }, element("span", {}, "From world to island"), this.#list, this.#rest);
+    this.#show();
+  }
+
+  set(hops) {
+    this.hops = [...hops];
+    this.#show();
+  }
+
+  #show() {
+    this.#list.replaceChildren(...this.hops.map((hop, index) => this.#hop(hop, index)));
+    const spare = this.#parts.filter((part) => !this.hops.includes(part));
+    this.#rest.replaceChildren(...spare.map((part) => button(`+ ${part}`, `add ${part}`, () => this.set([...this.hops, part]))));
+  }
+
+  #hop(hop, index) {
+    const moved = (by) => {
+      const hops = this.hops.filter((_, at) => at !== index);
+      hops.splice(Math.max(0, index + by), 0, hop);
+      this.set(hops);
+    };
+    return element(
+      "li",
+      {},
+      button("\u2190", `move ${hop} towards the world`, () => moved(-1)),
+      element("span", {}, hop),
+      button("\u2192", `move ${hop} towards the island`, () => moved(1)),
+      button("\u00d7", `remove ${hop}`, () => this.set(this.hops.filter((_, at) => at !== index))),
+    );
+  }
+}
+
+function button(text, label, onclick) {
+  return element("button", { type: "button", "aria-label": label, title: label, onclick }, text);
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Questions to whoever looks at the page: one dialog at a time, with what the API objects to in its own words.
+
+import { element, fill } from "./dom.js";
+
+/**
+ * Open a dialog. `body`: its nodes; `confirm`: label of the button that does it; `act()`: does it, may throw ApiError, and
+ * says by what it returns what comes next: nothing (close), or {body, confirm, act} for a further step.
+ */
+export function open({ title, body, confirm, act }) {
+  const content = element("div", { class: "dialog-body" });
+  const problem = element("div", { class: "problem", role: "alert" });
+  const button = element("button", { type: "submit", class: "primary" });
+  const cancel = element("button", { type: "button", onclick: () => dialog.close() }, confirm ? "Cancel" : "Close");
+  const form = element("form", { method: "dialog" }, element("h2", {}, title), content, problem, element("div", { class: "buttons" }, cancel, confirm ? button : null));
+  const dialog = element("dialog", { "aria-label": title }, form);
+  let step = { body, confirm, act };
+
+  const show = (next) => {
+    step = next;
+    fill(content, ...next.body);
+    fill(button, next.confirm ?? "");
+  };
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    if (!step.act || button.disabled) return;
+    button.disabled = true;
+    fill(problem);
+    try {
+      const next = await step.act();
+      if (next) show(next);
+      else dialog.close();
+    } catch (error) {
+      fill(problem, ...wrong(error));
+    } finally {
+      button.disabled = false;
+    }
+  });
+  dialog.addEventListener("close", () => dialog.remove());
+  dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
+  show(step);
+  document.body.append(dialog);
+  dialog.showModal();
+  return dialog;
+}
+
+/** What went wrong, a line for each mistake and its place. */
+function wrong(error) {
+  if (!error.mistakes?.length) return [element("p", {}, error.message)];
+  return error.mistakes.map(({ where, message }) => element("p", {}, where && !message.startsWith(where) ? `${where}: ${message}` : message));
+}
+
+/** A field with its label above it and, where there is one, a hint below. */
+export function field(label, input, hint) {
+  return element("label", { class: "field" }, element("span", {}, label), input, hint ? element("small", {}, hint) : null);
+}
+
+/** A choice of [value, text] pairs. */
+export function choice(options, chosen) {
+  return element("select", {}, ...options.map(([value, text]) => element("option", { value, selected: value === chosen }, text)));
+}

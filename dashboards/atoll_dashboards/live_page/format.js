@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Figures for people: three significant digits, SI prefixes, one kind of minus and of "nothing known".
+
+export const UNKNOWN = "\u2013";
+
+const PREFIXES = ["", "k", "M", "G", "T"];
+
+/** Which power of 1000 suits an amount: 0 for "", 1 for k, ... */
+export function prefixOf(amount) {
+  const size = Math.abs(amount);
+  if (!(size >= 1000)) return 0;
+  return Math.min(PREFIXES.length - 1, Math.floor(Math.log10(size * 1.0005) / 3));
+}
+
+/** Three significant digits, never an exponent: 0.25, 15.8, 980. */
+export function digits(amount) {
+  const size = Math.abs(amount);
+  if (size === 0) return "0";
+  if (size < 0.005) return "0.00";
+  return amount.toFixed(size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2);
+}
+
+/** An amount with an SI prefix before its unit, as {figure, unit}. NaN: nothing known. */
+export function quantity(amount, unit) {
+  if (!Number.isFinite(amount)) return { figure: UNKNOWN, unit };
+  const power = prefixOf(amount);
+  const scaled = amount / 1000 ** power;
+  const whole = power === 0 && Number.isInteger(amount);
+  return { figure: whole ? String(amount) : digits(scaled), unit: PREFIXES[power] + unit };
+}
+
+/** The same as one text: "15.8 Mbit/s". */
+export function inWords(amount, unit) {
+  const { figure, unit: prefixed } = quantity(amount, unit);
+  return `${figure}\u00a0${prefixed}`;
+}
+
+export const bitRate = (bitS) => inWords(bitS, "bit/s");
+export const byteCount = (bytes) => inWords(bytes, "B");
+
+/** A setting as one would write it: no digits that say nothing. 16 Mbit/s, 250 ms, 100 kB. */
+export function setting(amount, unit) {
+  if (!Number.isFinite(amount)) return UNKNOWN;
+  const power = prefixOf(amount);
+  return `${Number((amount / 1000 ** power).toPrecision(4))}\u00a0${PREFIXES[power]}${unit}`;
+}
+
+/** Seconds as milliseconds, as {figure, unit}. */
+export function milliseconds(seconds) {
+  return Number.isFinite(seconds) ? { figure: digits(seconds * 1e3), unit: "ms" } : { figure: UNKNOWN, unit: "ms" };
+}
+
+export function settingMs(ns) {
+  return Number.isFinite(ns) ? `${Number((ns / 1e6).toPrecision(4))}\u00a0ms` : UNKNOWN;
+}
+
+/** A share as a percentage without decimals; NaN: nothing known. */
+export const percent = (share) => (Number.isFinite(share) ? `${Math.round(share * 100)}\u00a0%` : UNKNOWN);
+
+const two = (count) => String(count).padStart(2, "0");
+
+/** Seconds since an origin as m:ss or h:mm:ss, tenths where asked for; negative before it. */
+export function elapsed(seconds, tenths = false) {
+  if (!Number.isFinite(seconds)) return UNKNOWN;
+  const unit = tenths ? 10 : 1;
+  const count = Math.round(Math.abs(seconds) * unit);
+  const whole = Math.floor(count / unit);
+  const hours = Math.floor(whole / 3600);
+  const minutes = Math.floor(whole / 60) % 60;
+  const head = hours ? `${hours}:${two(minutes)}` : String(minutes);
+  const sign = seconds < 0 && count > 0 ? "\u2212" : "";
+  return `${sign}${head}:${two(whole % 60)}${tenths ? `.${count % 10}` : ""}`;
+}
+
+/** Seconds since 1970 as the time of day here. */
+export function timeOfDay(t) {
+  if (!Number.isFinite(t)) return UNKNOWN;
+  const date = new Date(t * 1000);
+  return `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the hosts are, judged by what they tell of themselves. Pure.
+
+const SILENT_S = 3.2; // all of them speak once a second
+const TROUBLE_S = 10; // how long errors stay in sight
+
+/**
+ * For each host of the picture {name, role, state, text}, `state` being
+ * `well`, `trouble` (errors, drops, failed flows within the last ten seconds), `silent` (others of its role speak, it did,
+ * and does not any more), or `quiet`: nothing is being measured there.
+ */
+export function healthOf(hosts, store, t) {
+  const speaking = new Set(hosts.filter((host) => isHeard(store, host.name, t)).map((host) => host.role));
+  return hosts.map((host) => ({ name: host.name, role: host.role, ...judged(host, store, t, speaking.has(host.role)) }));
+}
+
+function isHeard(store, name, t) {
+  return Number.isFinite(store.hosts.get(name)?.at(t, SILENT_S) ?? NaN);
+}
+
+function judged(host, store, t, othersSpeak) {
+  const heard = store.hosts.get(host.name);
+  if (!isHeard(store, host.name, t)) {
+    const before = heard ? heard.time(heard.before(t) - 1) : NaN;
+    if (!othersSpeak || !Number.isFinite(before)) return { state: "quiet", text: "no figures" };
+    return { state: "silent", text: `silent for ${Math.round(t - before)} s` };
+  }
+  const wrong = troubles(host.name, store, t);
+  return wrong.length ? { state: "trouble", text: wrong.join(", ") } : { state: "well", text: "well" };
+}
+
+function troubles(name, store, t) {
+  const found = store
+    .keys(`trouble/${name}/`)
+    .filter((key) => store.series(key).mean(t - TROUBLE_S, t) > 0)
+    .map((key) => `drops or errors: ${key.split("/").at(-1)}`);
+  if (store.series(`load/${name}/failed`).mean(t - TROUBLE_S, t) > 0) found.push("flows fail");
+  return found;
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// The lab that is up, as its keeper tells of it: the store that grows, the picture, the run, and how the connection is.
+
+import { Connection } from "./connection.js";
+import { timeOfDay } from "./format.js";
+import { Store } from "./store.js";
+
+const STALE_S = 3; // without points while there should be some
+const LATE_S = 1.6; // points come once a second: the edge waits so long for them before it moves on without
+
+const steady = () => performance.now() / 1000;
+const PICTURE_AFTER = new Set(["applied", "lab", "run", "work"]);
+
+export class Live {
+  #api;
+  #tell;
+  #connection;
+  #connected = "connecting";
+  #why = "";
+  #since = NaN;
+  #retryAt = NaN;
+  #offset = NaN;
+  #heard = NaN;
+  #asking = false;
+
+  /** `tell`: {changed, event(event), refused(message)}. */
+  constructor(api, tell) {
+    this.#api = api;
+    this.#tell = tell;
+    this.store = new Store();
+    this.picture = null;
+    this.run = null;
+    /** Terrestrial RTTs as last measured, in ns, by server. */
+    this.measured = new Map();
+    this.#connection = new Connection(api, (message) => this.#take(message), (state, detail) => this.#connectionIs(state, detail));
+  }
+
+  start() {
+    this.#connection.start();
+  }
+
+  stop() {
+    this.#connection.stop();
+    this.#connected = "connecting";
+  }
+
+  /** The lab's clock, in seconds since 1970, as far as it is known. */
+  get now() {
+    return Number.isFinite(this.#offset) ? steady() + this.#offset : Date.now() / 1000;
+  }
+
+  /** The newest instant to show: that of the newest point, until it is overdue. */
+  get edge() {
+    const late = this.now - LATE_S;
+    if (this.away) return Math.max(this.store.newest || 0, Math.min(late, this.#since || late));
+    return Math.max(this.store.newest || 0, late);
+  }
+
+  /** The oldest instant there is. */
+  get first() {
+    return Math.min(...this.store.keys("link/").map((key) => this.store.series(key).first).filter(Number.isFinite));
+  }
+
+  get away() {
+    return this.#connected === "absent" || this.#connected === "refused";
+  }
+
+  /** {kind, text} of the connection and of what comes by it. */
+  state() {
+    if (this.#connected === "connecting") return { kind: "waiting", text: "connecting" };
+    if (this.#connected === "refused") return { kind: "ended", text: "a token is needed" };
+    if (this.away) return { kind: "ended", text: this.picture ? "lab ended" : "no lab" };
+    if (!this.picture) return { kind: "waiting", text: "no lab is up yet" };
+    if (!this.picture.experiment) return { kind: "waiting", text: "up, no experiment stands" };
+    const silence = steady() - this.#heard;
+    if (silence > STALE_S) return { kind: "stale", text: `no data for ${Math.floor(silence)} s` };
+    return Number.isFinite(this.#heard) ? { kind: "live", text: "live" } : { kind: "waiting", text: "no data yet" };
+  }
+
+  /** What deserves more than a word: that nothing is there, and when it is tried again. */
+  banner() {
+    if (this.#connected !== "absent") return "";
+    const wait = Math.max(0, Math.ceil(this.#retryAt - steady()));
+    const what = this.picture && Number.isFinite(this.#since) ? `The lab ended at ${timeOfDay(this.#since)}: what is shown is from before.` : "No lab is up.";
+    return `${what} ${capital(this.#why)}. ${wait ? `Looking again in ${wait} s.` : "Looking again."}`;
+  }
+
+  #connectionIs(state, detail) {
+    const before = this.#connected;
+    this.#connected = state;
+    if (state === "open") {
+      this.#heard = NaN;
+      this.#retryAt = NaN;
+      this.#why = "";
+      this.#askPicture();
+      this.#here("connected");
+    }
+    if (state === "absent") {
+      if (before !== "absent") {
+        this.#since = this.now;
+        this.run = null;
+        if (this.picture) this.#here("the lab has ended, or its keeper", true);
+      }
+      this.#why = detail.message;
+      this.#retryAt = steady() + detail.retry_s;
+    }
+    if (state === "refused") this.#tell.refused(detail.message);
+    this.#tell.changed();
+  }
+
+  #here(text, grave = false) {
+    this.#tell.event({ type: "here", t_ns: this.now * 1e9, text, grave });
+  }
+
+  #take(message) {
+    switch (message.type) {
+      case "points":
+        this.#setClock(message.t_ns / 1e9);
+        this.#heard = steady();
+        this.store.take(message.points, message.run);
+        break;
+      case "live":
+        if (this.run) Object.assign(this.run, { elapsed_s: message.elapsed_s, duration_s: message.duration_s });
+        break;
+      case "counters":
+      case "hello":
+        return;
+      default:
+        this.#tell.event(message);
+        this.#takeEvent(message);
+    }
+    this.#tell.changed();
+  }
+
+  #takeEvent(event) {
+    if (event.type === "run") this.run = { id: event.run, step: null, state: "running" };
+    if (event.type === "step" && this.run?.state === "running") this.run.step = event.step;
+    if (event.type === "terrestrial") this.measured.set(event.server, event.measured_ns);
+    if (event.type === "work" && event.what === "run" && event.state !== "begin") this.#runOver(event);
+    if (PICTURE_AFTER.has(event.type)) this.#askPicture();
+  }
+
+  async #runOver(event) {
+    const over = this.run;
+    if (!over) return;
+    Object.assign(over, { state: "ended", verdict: event.state === "end" ? "completed" : event.state });
+    const told = await this.#api.ask("GET", `v1/runs/${encodeURIComponent(over.id)}`).catch(() => null);
+    if (told?.summary?.verdict) over.verdict = told.summary.verdict;
+    this.#tell.changed();
+  }
+
+  /** The lab's clock is as far ahead of the steady one as the quickest message says. */
+  #setClock(t) {
+    const offset = t - steady();
+    if (!(offset <= this.#offset) || this.#offset - offset > 5) this.#offset = offset;
+  }
+
+  async #askPicture() {
+    if (this.#asking) return;
+    this.#asking = true;
+    await new Promise((resolve) => setTimeout(resolve, 150)); // several events at once ask for one
+    this.#asking = false;
+    try {
+      this.picture = await this.#api.ask("GET", "v1/picture");
+    } catch (error) {
+      if (error.status === 409) this.picture = null; // a keeper whose lab is still to come up
+      return;
+    }
+    this.store.configure(this.picture.boxes);
+    const { run } = this.picture;
+    if (run && (this.run?.id !== run.id || this.run.state !== "running")) this.run = { ...run, state: "running" };
+    this.#tell.changed();
+  }
+}
+
+const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1).replace(/\.$/, "");

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// The live page: what is shown is a function of a store, a picture of the lab and an instant; this module wires them.
+
+import { Api, showFragment, takeFragment } from "./api.js";
+import { Charts } from "./charts.js";
+import { ChainDrawing } from "./chain.js";
+import { Controls } from "./controls.js";
+import { byId, element, fill, say } from "./dom.js";
+import { elapsed, timeOfDay } from "./format.js";
+import * as keys from "./keys.js";
+import { Live } from "./live.js";
+import { EventLog } from "./log.js";
+import * as look from "./look.js";
+import { showHosts, showRun, showServers } from "./panels.js";
+import { chooseReplay, Player } from "./player.js";
+import { askToken } from "./token.js";
+import { View, WINDOWS } from "./view.js";
+
+const DRAW_MS = 100; // no more often than this, which is as often as links are looked at
+const SEEK_S = 5;
+
+const api = new Api(new URL("..", location.href));
+const view = new View(wake);
+const live = new Live(api, { changed: wake, event: (event) => !player.replay && log.add(event), refused: wantToken });
+const player = new Player(api, { changed: wake, begun, left, failed: (error) => note(error.message, true), refused: wantToken });
+const charts = new Charts(byId("charts"), view);
+const chain = new ChainDrawing(byId("chain"));
+const log = new EventLog(byId("log"));
+const controls = new Controls(api);
+
+let link = "";
+let drawing = false;
+
+/** Something has changed: draw soon. */
+function wake() {
+  if (drawing) return;
+  drawing = true;
+  setTimeout(() => requestAnimationFrame(draw), document.hidden ? 1000 : DRAW_MS);
+}
+
+/** What is looked at: the replay, if there is one, else the lab that is up. */
+const source = () => player.replay ?? live;
+
+function draw() {
+  drawing = false;
+  const { replay } = player;
+  const { store } = source();
+  const edge = replay ? replay.position : live.edge;
+  const span = replay && view.window === null && !view.range ? [replay.from, replay.to] : view.span(edge, live.first);
+  const instant = view.instant(edge);
+  const picture = replay ? replay.pictureAt(instant) : live.picture;
+  const origin = replay ? replay.origin : null;
+  chooseLink(store, picture);
+  charts.show(store, link, { span, edge: replay ? replay.to : live.now, instant, origin, position: replay ? replay.position : null });
+  chain.show(picture, store, instant);
+  const run = replay ? replay.runAt(instant) : live.run;
+  showRun(byId("run"), run);
+  showServers(byId("servers"), picture, store, source().measured, instant, replay ? null : (server) => controls.changeLatency(live.picture, server));
+  showHosts(byId("hosts"), byId("hosts-told"), picture, store, instant);
+  if (replay) log.upTo(replay.position);
+  player.show();
+  showState(picture, run);
+}
+
+function showState(picture, run) {
+  const { replay } = player;
+  say(byId("where"), [picture?.lab, picture?.experiment, replay ? `replay of a run, ${replay.told?.place ?? ""}` : picture?.place].filter(Boolean).join(" \u00b7 "));
+  document.title = ["atoll", replay ? replay.id : picture?.experiment].filter(Boolean).join(" \u2013 ");
+  const { kind, text } = replay ? { kind: "replay", text: replay.loading ? "loading the run" : "replay" } : live.state();
+  const state = byId("state");
+  const zoomed = view.range ? ", zoomed: double-click or Esc to leave" : "";
+  const paused = !replay && view.paused !== null ? `, paused at ${timeOfDay(view.paused)}` : "";
+  say(state, text + paused + zoomed);
+  state.className = `state ${paused ? "paused" : kind}`;
+  showBanner(replay ? "" : live.banner());
+  document.body.classList.toggle("away", !replay && live.away);
+  const [pause, going] = [byId("pause"), Boolean(run && run.state === "running") && !replay];
+  say(pause, view.paused === null ? "Pause" : "Go on");
+  pause.setAttribute("aria-pressed", String(view.paused !== null));
+  pause.hidden = Boolean(replay);
+  byId("run-stop").hidden = !going;
+  byId("run-start").hidden = going || Boolean(replay);
+  for (const id of ["run-start", "chain-change", "latency-change"]) byId(id).disabled = live.away || !live.picture;
+  for (const id of ["chain-change", "latency-change"]) {
+    byId(id).hidden = Boolean(replay);
+    byId(id).disabled ||= !live.picture?.experiment;
+  }
+  say(byId("theme"), look.isDark() ? "Light" : "Dark");
+  byId("window").value = String(view.window);
+}
+
+function showBanner(text) {
+  const banner = byId("banner");
+  say(banner, text);
+  banner.hidden = !text;
+}
+
+/** Plots are of one link at a time; where there are several, of the chosen one. */
+function chooseLink(store, picture) {
+  const drawn = (picture?.chains ?? []).flatMap((each) => each.hops.filter((hop) => hop.kind === "link").map((hop) => hop.name));
+  const names = [...new Set([...drawn, ...store.links])];
+  if (!names.includes(link)) link = names[0] ?? "";
+  const pick = byId("link");
+  if (pick.dataset.names !== names.join()) {
+    pick.dataset.names = names.join();
+    fill(pick, ...names.map((name) => element("option", { value: name }, name)));
+  }
+  pick.value = link;
+  byId("link-pick").hidden = names.length < 2;
+}
+
+function rebuild() {
+  charts.build(link);
+  wake();
+}
+
+function note(text, grave = false) {
+  log.add({ type: "here", t_ns: live.now * 1e9, text, grave });
+}
+
+function wantToken(message) {
+  askToken(message, (token) => {
+    api.keep(token);
+    if (player.wanted) player.open(player.wanted);
+    else live.start();
+  });
+}
+
+/** A replay is there. */
+function begun(replay) {
+  live.stop();
+  view.window = null;
+  view.follow();
+  showFragment(replay.id);
+  log.clear();
+  log.clock = (t) => elapsed(t - replay.origin);
+  for (const event of replay.told.events) log.add(event);
+}
+
+function left() {
+  showFragment(null);
+  log.clear();
+  log.clock = timeOfDay;
+  view.window = 60;
+  view.follow();
+  live.start();
+}
+
+const pause = () => (player.replay ? player.toggle() : view.paused === null ? view.pause(live.edge) : view.follow());
+const step = (by) => (player.replay ? player.seek(by * SEEK_S) : view.pan(by / 4, live.edge, live.first));
+const toEnd = () => (player.replay ? player.replay.seek(player.replay.to) : view.follow());
+const switchTheme = () => (look.switchTheme(), rebuild());
+const switchScale = () => (look.switchScale(), rebuild());
+const replays = () => chooseReplay(api, (id) => player.open(id), wantToken);
+
+function listen() {
+  const clicks = {
+    pause,
+    theme: switchTheme,
+    scale: switchScale,
+    help: keys.help,
+    "run-start": () => controls.startRun(live.picture),
+    "run-stop": () => controls.stopRun(live.run.id),
+    "chain-change": () => controls.changeChain(live.picture).catch((error) => note(error.message, true)),
+    "latency-change": () => controls.changeLatency(live.picture),
+    "replay-choose": replays,
+    "replay-leave": () => player.leave(),
+  };
+  for (const [id, act] of Object.entries(clicks)) byId(id).addEventListener("click", act);
+  keys.listen({
+    " ": pause,
+    ArrowLeft: () => step(-1),
+    ArrowRight: () => step(1),
+    ArrowUp: () => view.widen(1),
+    ArrowDown: () => view.widen(-1),
+    End: toEnd,
+    Home: () => player.replay?.seek(player.replay.origin),
+    Escape: () => view.unzoom(),
+    d: switchTheme,
+    s: switchScale,
+    r: replays,
+    "?": keys.help,
+  });
+  const words = (seconds) => (seconds === null ? "all" : seconds < 60 ? `${seconds} s` : seconds < 3600 ? `${seconds / 60} min` : "1 h");
+  fill(byId("window"), ...WINDOWS.map((seconds) => element("option", { value: String(seconds) }, words(seconds))));
+  byId("window").addEventListener("change", ({ target }) => view.choose(target.value === "null" ? null : Number(target.value)));
+  byId("link").addEventListener("change", ({ target }) => {
+    link = target.value;
+    wake();
+  });
+}
+
+function begin() {
+  look.begin(rebuild);
+  log.clock = timeOfDay;
+  listen();
+  const { token, run } = takeFragment();
+  if (token) api.keep(token);
+  charts.build(link);
+  if (run) player.open(run);
+  else live.start();
+  wake();
+  setInterval(() => (player.replay?.playing ? undefined : wake()), 1000); // time goes on even if nothing comes
+}
+
+begin();

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// The panels beside the plots: the run, the world servers, the hosts.
+
+import { element, fill, say } from "./dom.js";
+import { bitRate, elapsed, settingMs, UNKNOWN } from "./format.js";
+import { healthOf } from "./health.js";
+
+const OLD_S = 3.2;
+
+/** A run's steps in their order (docs/contracts.md). */
+export const STEPS = ["apply", "check", "settings", "captures", "servers", "clients", "measure", "stop", "drain", "record", "analyse"];
+
+/** `run`: {id, step, elapsed_s, duration_s, verdict, state}, or null. */
+export function showRun(place, run) {
+  const { title, bar, steps, text } = parts(place);
+  say(title, run ? run.id : "no run is going");
+  const share = run && run.duration_s > 0 && run.elapsed_s >= 0 ? Math.min(1, run.elapsed_s / run.duration_s) : 0;
+  bar.value = run?.state === "ended" ? 1 : share;
+  bar.hidden = !run;
+  const at = STEPS.indexOf(run?.step);
+  steps.forEach((step, index) => {
+    step.className = index < at || run?.state === "ended" ? "done" : index === at ? "now" : "";
+    if (index === at) step.setAttribute("aria-current", "step");
+    else step.removeAttribute("aria-current");
+  });
+  say(text, run ? progressOf(run) : "");
+  text.className = `run-text ${run?.verdict ?? ""}`;
+}
+
+function progressOf(run) {
+  if (run.verdict) return run.verdict;
+  const clock = run.elapsed_s >= 0 && run.duration_s > 0 ? `${elapsed(Math.min(run.elapsed_s, run.duration_s))} of ${elapsed(run.duration_s)}` : "";
+  return [run.step ?? "", clock].filter(Boolean).join(", ");
+}
+
+const made = new WeakMap();
+
+function parts(place) {
+  if (!made.has(place)) {
+    const found = {
+      title: element("p", { class: "run-id" }),
+      text: element("p", { class: "run-text" }),
+      bar: element("progress", { max: 1, "aria-label": "measured so far" }),
+      steps: STEPS.map((step) => element("li", {}, step)),
+    };
+    fill(place, element("div", { class: "run-line" }, found.title, found.text), found.bar, element("ol", { class: "run-steps" }, ...found.steps));
+    made.set(place, found);
+  }
+  return made.get(place);
+}
+
+/** World servers, each with its latency, what the last test measured of it and what it sends. `choose(server)`: one was; null: cannot be. */
+export function showServers(place, picture, store, measured, t, choose) {
+  const names = (picture?.hosts ?? []).filter((host) => host.role === "world-server").map((host) => host.name);
+  const rows = keep(place, [...names, choose ? "" : "replay"].join("\n"), names, (name) => {
+    const head = choose ? element("button", { type: "button", class: "plain", onclick: () => choose(name), title: `change the latency of ${name}` }, name) : name;
+    return element("tr", {}, element("th", { scope: "row" }, head), ...["", "n", "n", "n", "n"].map((kind) => element("td", { class: kind })));
+  });
+  for (const [name, row] of rows) {
+    const latency = picture.latencies?.[name];
+    const cells = row.querySelectorAll("td");
+    const sent = store.series(`server/${name}/sent`).at(t, OLD_S);
+    const active = store.series(`server/${name}/active`).at(t, OLD_S);
+    const figures = [
+      latency?.class ?? "not delayed",
+      latency?.rtt_ns ? settingMs(latency.rtt_ns) : settingMs(0),
+      measured.has(name) ? `${(measured.get(name) / 1e6).toFixed(1)}\u00a0ms` : UNKNOWN,
+      Number.isFinite(sent) ? bitRate(sent) : UNKNOWN,
+      Number.isFinite(active) ? String(active) : UNKNOWN,
+    ];
+    figures.forEach((text, index) => say(cells[index], text));
+  }
+}
+
+/** Hosts as small fields, the ones that have something to say told in words, too. */
+export function showHosts(place, told, picture, store, t) {
+  const hosts = healthOf(picture?.hosts ?? [], store, t);
+  const names = hosts.map((host) => host.name);
+  const fields = keep(place, names.join("\n"), names, (name) => element("li", { class: "host" }, name));
+  for (const host of hosts) {
+    const field = fields.get(host.name);
+    field.className = `host ${host.state}`;
+    const words = `${host.name}, ${host.role}: ${host.text}`;
+    if (field.title !== words) {
+      field.title = words;
+      field.setAttribute("aria-label", words);
+    }
+  }
+  const wrong = hosts.filter((host) => host.state === "trouble" || host.state === "silent");
+  const well = hosts.filter((host) => host.state === "well").length;
+  const summary = hosts.length ? `${well} of ${hosts.length} tell figures and are well` : "no hosts";
+  say(told, wrong.length ? wrong.slice(0, 4).map((host) => `${host.name}: ${host.text}`).join("; ") + (wrong.length > 4 ? ` and ${wrong.length - 4} more` : "") : summary);
+  told.classList.toggle("grave", wrong.length > 0);
+}
+
+const kept = new WeakMap();
+
+/** The children of a place by their names, made anew only when `wanted` is another text than before. */
+function keep(place, wanted, names, make) {
+  const before = kept.get(place);
+  if (before?.wanted === wanted) return before.nodes;
+  const nodes = new Map(names.map((name) => [name, make(name)]));
+  fill(place, ...nodes.values());
+  kept.set(place, { wanted, nodes });
+  return nodes;
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// The controls of a replay: play and pause, position, speed; and the list of runs to choose from.
+
+import { open } from "./dialogs.js";
+import { byId, element, fill, say } from "./dom.js";
+import { elapsed } from "./format.js";
+import { Replay, SPEEDS } from "./replay.js";
+
+const steady = () => performance.now() / 1000;
+
+export class Player {
+  #api;
+  #tell;
+
+  /** `tell`: {changed, begun(replay), left, failed(error), refused(message)}. */
+  constructor(api, tell) {
+    this.#api = api;
+    this.#tell = tell;
+    this.replay = null;
+    /** Id of the run that is to be opened. */
+    this.wanted = null;
+    fill(byId("speed"), ...SPEEDS.map((speed) => element("option", { value: String(speed) }, `${speed}\u00d7`)));
+    byId("play").addEventListener("click", () => this.toggle());
+    byId("position").addEventListener("input", ({ target }) => this.replay?.seek(Number(target.value) + this.replay.origin));
+    byId("speed").addEventListener("change", ({ target }) => {
+      if (this.replay) this.replay.speed = Number(target.value);
+    });
+  }
+
+  async open(id) {
+    this.wanted = id;
+    const replay = new Replay(this.#api, id, this.#tell.changed);
+    try {
+      await replay.begin(this.#tell.failed);
+    } catch (error) {
+      if (error.status === 401 || error.status === 403) this.#tell.refused(error.message);
+      else open({ title: "This run cannot be replayed", body: [element("p", {}, error.message)] }).addEventListener("close", () => this.#tell.left());
+      return;
+    }
+    this.replay?.end();
+    replay.speed = Number(byId("speed").value);
+    this.replay = replay;
+    this.wanted = null;
+    this.#tell.begun(replay);
+    this.#tell.changed();
+  }
+
+  leave() {
+    this.replay?.end();
+    this.replay = null;
+    this.#tell.left();
+  }
+
+  toggle() {
+    if (!this.replay) return;
+    this.replay.toggle(steady());
+    const next = () => {
+      if (!this.replay?.playing) return;
+      this.replay.tick(steady());
+      requestAnimationFrame(next);
+    };
+    next();
+  }
+
+  /** Move by so many seconds. */
+  seek(by) {
+    this.replay?.seek(this.replay.position + by);
+  }
+
+  show() {
+    const { replay } = this;
+    byId("player").hidden = !replay;
+    if (!replay) return;
+    const slider = byId("position");
+    const [least, most] = [replay.from - replay.origin, replay.to - replay.origin];
+    if (Number(slider.min) !== least) slider.min = String(least);
+    if (Number(slider.max) !== most) slider.max = String(most);
+    slider.value = String(replay.position - replay.origin);
+    const time = `${elapsed(replay.position - replay.origin)} of ${elapsed(most)}`;
+    slider.setAttribute("aria-valuetext", time);
+    say(byId("time"), time);
+    say(byId("play"), replay.playing ? "Pause" : "Play");
+  }
+}
+
+/** List the runs there are; `chosen(id)`, `refused(message)`. */
+export async function chooseReplay(api, chosen, refused) {
+  let replays;
+  try {
+    ({ replays } = await api.ask("GET", "v1/replays"));
+  } catch (error) {
+    if (error.status === 401) refused(error.message);
+    else open({ title: "Replay", body: [element("p", {}, error.message)] });
+    return;
+  }
+  const dialog = open({ title: "Replay a run", body: replays.length ? [list()] : [element("p", {}, "There are no runs yet where this was started.")] });
+
+  function list() {
+    const rows = replays.map((each) => {
+      const pick = element("button", { type: "button", class: "plain", onclick: () => (dialog.close(), chosen(each.id)) }, each.id);
+      const verdict = each.finished ? (each.verdict ?? "") : "being made";
+      const cells = [new Date(each.began_t_ns / 1e6).toLocaleString(), each.place, each.duration_s ? elapsed(each.duration_s) : "", verdict];
+      return element("tr", {}, element("th", { scope: "row" }, pick), ...cells.map((text) => element("td", {}, text)));
+    });
+    return element("table", { class: "replays" }, element("tbody", {}, ...rows));
+  }
+}

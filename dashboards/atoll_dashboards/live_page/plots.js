@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the plots show: series, bounds, and the figure of an instant that stands above each.
+
+import { milliseconds, percent, quantity, setting, UNKNOWN } from "./format.js";
+
+const MEAN_S = 1; // figures of what comes each 100 ms are means of the last second
+const OLD_S = 3.2;
+
+/**
+ * The plots of one link: [{id, title, unit, floor, series, bound, gap, figure}].
+ * `series`: {name, key, colour, kind, fold}, `colour` being a variable of the style sheet; `bound(store, t)`: the dashed line;
+ * `figure(store, t)`: {figure, unit, beside}.
+ */
+export function plotsOf(link) {
+  const island = `link/${link}/to_island/`;
+  const world = `link/${link}/to_world/`;
+  const bound = (name) => (store, t) => {
+    const told = store.series(`${island}set_${name}`).at(t);
+    return Number.isFinite(told) ? told : store.configured(link, "to_island")[name];
+  };
+  const ratePlot = {
+    id: "rate",
+    title: "Link to the island",
+    unit: "bit/s",
+    floor: 1e5,
+    series: [
+      { name: "sent", key: `${island}out`, colour: "--link", kind: "area", fold: "mean" },
+      { name: "towards the world", key: `${world}out`, colour: "--back", kind: "line", fold: "mean" },
+    ],
+    bound: bound("rate_bit_s"),
+    boundName: "rate",
+    figure(store, t) {
+      const sent = store.series(`${island}out`).mean(t - MEAN_S, t);
+      const rate = this.bound(store, t);
+      return { ...quantity(sent, "bit/s"), beside: rate ? `${percent(sent / rate)} of ${setting(rate, "bit/s")}` : "" };
+    },
+  };
+  const queuePlot = {
+    id: "queue",
+    title: "Queue",
+    unit: "B",
+    floor: 3000,
+    series: [
+      { name: "most in 100\u00a0ms", key: `${island}queue_max`, colour: "--queue", kind: "fill", fold: "max" },
+      { name: "waiting", key: `${island}queue`, colour: "--queue-line", kind: "line", fold: "mean" },
+    ],
+    bound: bound("queue_bytes"),
+    boundName: "capacity",
+    figure(store, t) {
+      const waiting = store.series(`${island}queue`).mean(t - MEAN_S, t);
+      const capacity = this.bound(store, t);
+      return { ...quantity(waiting, "B"), beside: capacity ? `${percent(waiting / capacity)} of ${setting(capacity, "B")}` : "" };
+    },
+  };
+  const sojournPlot = {
+    id: "sojourn",
+    title: "Sojourn",
+    unit: "s",
+    floor: 0.01,
+    series: [
+      { name: "queue \u00d7 8 / rate", key: `${island}sojourn`, colour: "--queue-line", kind: "line", fold: "max" },
+      { name: "ping RTT above its least", key: "ping", above: true, colour: "--ping", kind: "points", fold: "max" },
+    ],
+    figure(store, t) {
+      const rtt = store.ping.at(t, OLD_S);
+      const beside = Number.isFinite(rtt) ? `ping RTT ${Math.round(rtt * 1e3)}\u00a0ms` : "";
+      return { ...milliseconds(store.series(`${island}sojourn`).mean(t - MEAN_S, t)), beside };
+    },
+  };
+  const dropsPlot = {
+    id: "drops",
+    title: "Drops",
+    unit: "/s",
+    floor: 10,
+    series: [
+      { name: "packets a second, to the island", key: `${island}dropped`, colour: "--drops", kind: "steps", fold: "mean" },
+      { name: "to the world", key: `${world}dropped`, colour: "--back", kind: "line", fold: "mean" },
+    ],
+    figure: (store, t) => ({ ...dropped(store.series(`${island}dropped`).mean(t - MEAN_S, t)), beside: causes(store, island, t) }),
+  };
+  const goodputPlot = {
+    id: "goodput",
+    title: "Goodput",
+    unit: "bit/s",
+    floor: 1e5,
+    series: [{ name: "TCP payload at the clients", key: "goodput", colour: "--goodput", kind: "line", fold: "mean" }],
+    bound: bound("rate_bit_s"),
+    boundName: "rate",
+    figure(store, t) {
+      const payload = store.series("goodput").at(t, OLD_S);
+      const rate = this.bound(store, t);
+      return { ...quantity(payload, "bit/s"), beside: rate && Number.isFinite(payload) ? `${percent(payload / rate)} of the link` : "" };
+    },
+  };
+  const flowsPlot = {
+    id: "flows",
+    title: "Flows",
+    unit: "",
+    floor: 4,
+    series: [
+      { name: "open now", key: "flows", colour: "--flows", kind: "area", fold: "mean" },
+      { name: "completed a second", key: "completed", colour: "--back", kind: "line", fold: "mean" },
+    ],
+    figure(store, t) {
+      const done = store.series("completed").at(t, OLD_S);
+      const failed = store.series("failed").at(t, OLD_S);
+      const beside = [Number.isFinite(done) && `${quantity(done, "").figure} completed/s`, failed > 0 && `${quantity(failed, "").figure} failed/s`];
+      return { ...count(store.series("flows").at(t, OLD_S)), beside: beside.filter(Boolean).join(", ") };
+    },
+  };
+  return [ratePlot, goodputPlot, queuePlot, sojournPlot, dropsPlot, flowsPlot];
+}
+
+const count = (number) => ({ figure: Number.isFinite(number) ? String(Math.round(number)) : UNKNOWN, unit: "" });
+const dropped = (rate) => ({ figure: Number.isFinite(rate) ? String(Math.round(rate)) : UNKNOWN, unit: "packets/s" });
+
+/** What the drops of the last seconds were for, unless it was the full queue, which goes without saying. */
+function causes(store, base, t) {
+  const named = { queue: "queue full", loss: "loss", aqm: "AQM", blocked: "link blocked", unsent: "overload of the engine" };
+  return Object.entries(named)
+    .filter(([cause]) => store.series(`${base}dropped_${cause}`).mean(t - OLD_S, t) > 0)
+    .map(([, name]) => name)
+    .join(", ");
+}
+
+/** What a plot shows, in a sentence, for who does not see it. */
+export function spoken(plot, store, t) {
+  const { figure, unit, beside } = plot.figure(store, t);
+  return `${plot.title}: ${figure} ${unit}${beside ? `, ${beside}` : ""}`;
+}
+

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// What has been measured: points of docs/metrics.md in, time series out. Pure: no clock, no page.
+//
+// Everything the page shows is a function of a store and an instant, so that live, paused and replayed are one thing.
+
+import { Ring } from "./ring.js";
+
+export const HOUR_S = 3600;
+const HOSTS_S = 900; // a laboratory has more than a hundred of them
+const MARKS = 500;
+
+/** Without a point for so long a line is broken, in seconds: some ten periods of what comes each 100 ms, three of others. */
+export const GAP_S = { link: 1.05, ping: 1.05, other: 3.2 };
+
+const DROPS = ["queue", "loss", "aqm", "blocked", "unsent"];
+
+export class Store {
+  #series = new Map();
+  #sums = new Map();
+  #links = new Map();
+  #hosts = new Map();
+  #run = null;
+
+  /** How much time is kept, in seconds; of each single host it may be less. */
+  constructor(seconds = HOUR_S, hostSeconds = HOSTS_S) {
+    /** Capacities: of what comes each 100 ms, of what comes each second, of that of a host. */
+    this.fast = seconds * 10;
+    this.slow = seconds;
+    this.host = hostSeconds;
+    this.newest = NaN;
+    /** The least RTT of the run's pings, in seconds. */
+    this.leastRtt = NaN;
+    /** {t, kind, text} of whistles, changes, swaps: what deserves a line in every plot. */
+    this.marks = [];
+  }
+
+  /** Names of the links that were heard of or configured. */
+  get links() {
+    return [...this.#links.keys()];
+  }
+
+  /** When hosts told figures of theirs: name -> ring of instants. */
+  get hosts() {
+    return this.#hosts;
+  }
+
+  /** A series by its key; one without points if nothing of it has come. */
+  series(key) {
+    return this.#series.get(key) ?? EMPTY;
+  }
+
+  keys(prefix) {
+    return [...this.#series.keys()].filter((key) => key.startsWith(prefix));
+  }
+
+  /** What the links are configured to, before points say so: `picture.boxes`. */
+  configure(boxes) {
+    for (const [name, box] of Object.entries(boxes ?? {})) {
+      if (box.kind !== "link") continue;
+      for (const direction of ["to_island", "to_world"]) {
+        if (box[direction]) this.#setting(name, direction).now = box[direction];
+      }
+    }
+  }
+
+  /** Configuration of a link's direction as last told: {rate_bit_s, delay_ns, queue_bytes}. */
+  configured(link, direction) {
+    return this.#links.get(link)?.[direction]?.now ?? {};
+  }
+
+  /** The first ping series. */
+  get ping() {
+    return this.series(this.keys("ping/")[0]);
+  }
+
+  /** Take points as docs/api.md has them: [measurement, tags, fields, t_ns]. `run`: whose they are, null between runs. */
+  take(points, run = null) {
+    if (run && run !== this.#run) {
+      this.#run = run;
+      this.leastRtt = NaN; // of another run it says nothing
+    }
+    const touched = new Set();
+    for (const [measurement, tags, fields, tNs] of points) {
+      const t = tNs / 1e9;
+      if (!Number.isFinite(t)) continue;
+      if (measurement !== "event" && !(t <= this.newest)) this.newest = t;
+      this.#heard(tags, t);
+      TAKERS[measurement]?.(this, tags, fields, t, touched);
+    }
+    this.#total(touched);
+  }
+
+  // For the takers below
+
+  /** Add a value as it is; after a gap, with a break before it. */
+  gauge(key, t, value, gap, capacity = this.slow) {
+    if (!Number.isFinite(value)) return;
+    const ring = this.#ring(key, capacity);
+    if (ring.length && t - ring.last > gap) ring.push(ring.last + gap / 4, NaN);
+    ring.push(t, value);
+  }
+
+  /** Add the rate at which a sum grows, times `factor`. None over a gap or when the sum begins anew. */
+  rate(key, t, sum, factor, gap, capacity = this.slow) {
+    if (!Number.isFinite(sum)) return;
+    const before = this.#sums.get(key);
+    if (before && t <= before.t) return;
+    this.#sums.set(key, { t, sum });
+    if (!before) return;
+    const ring = this.#ring(key, capacity);
+    if (t - before.t > gap || sum < before.sum) ring.push(ring.length ? Math.max(ring.last, before.t) + 1e-3 : t, NaN);
+    else ring.push(t, ((sum - before.sum) * factor) / (t - before.t));
+  }
+
+  link(tags, fields, t) {
+    const base = `link/${tags.box}/${tags.direction}/`;
+    const gap = GAP_S.link;
+    const { fast } = this;
+    const setting = this.#setting(tags.box, tags.direction);
+    this.rate(`${base}in`, t, fields.in_bytes, 8, gap, fast);
+    this.rate(`${base}out`, t, fields.out_bytes, 8, gap, fast);
+    this.rate(`${base}dropped`, t, fields.dropped_packets, 1, gap, fast);
+    for (const cause of DROPS) {
+      this.rate(`${base}dropped_${cause}`, t, fields[`dropped_${cause}_packets`], 1, gap, fast);
+    }
+    this.gauge(`${base}queue`, t, fields.queue_bytes, gap, fast);
+    this.gauge(`${base}queue_max`, t, fields.queue_max_bytes, gap, fast);
+    const rate = setting.now?.rate_bit_s;
+    if (rate > 0) this.gauge(`${base}sojourn`, t, (fields.queue_bytes * 8) / rate, gap, fast);
+  }
+
+  linkConfig(tags, fields, t) {
+    const setting = this.#setting(tags.box, tags.direction);
+    setting.now = { ...setting.now, ...fields };
+    const base = `link/${tags.box}/${tags.direction}/`;
+    for (const name of ["rate_bit_s", "queue_bytes", "delay_ns"]) this.gauge(`${base}set_${name}`, t, fields[name], Infinity);
+  }
+
+  /** A ping and its RTT in seconds; NaN: it was lost. */
+  pinged(target, t, rtt) {
+    if (!(rtt > 0)) return;
+    this.gauge(`ping/${target}`, t, rtt, GAP_S.ping, this.fast);
+    if (!(rtt >= this.leastRtt)) this.leastRtt = rtt;
+  }
+
+  mark(t, kind, text) {
+    const last = this.marks.at(-1);
+    if (last && (t < last.t || (t === last.t && text === last.text))) return;
+    this.marks.push({ t, kind, text });
+    if (this.marks.length > MARKS) this.marks.shift();
+  }
+
+  #ring(key, capacity) {
+    let ring = this.#series.get(key);
+    if (!ring) this.#series.set(key, (ring = new Ring(capacity)));
+    return ring;
+  }
+
+  #setting(link, direction) {
+    if (!this.#links.has(link)) this.#links.set(link, { to_island: {}, to_world: {} });
+    return this.#links.get(link)[direction] ?? {};
+  }
+
+  #heard(tags, t) {
+    if (!tags.host) return;
+    let host = this.#hosts.get(tags.host);
+    if (!host) this.#hosts.set(tags.host, (host = new Ring(this.host)));
+    host.push(t, 1);
+  }
+
+  /** Sums over hosts, once for all points that came together: each host's latest figure, if it is no older than a gap. */
+  #total(touched) {
+    for (const [total, prefix, suffix] of TOTALS) {
+      const fresh = touched.has(total) ? this.keys(prefix).filter((key) => key.endsWith(suffix)) : [];
+      if (!fresh.length) continue;
+      const t = Math.max(...fresh.map((key) => this.#series.get(key).last));
+      const parts = fresh.map((key) => this.#series.get(key).at(t, GAP_S.other)).filter(Number.isFinite);
+      if (parts.length) this.gauge(total, t, parts.reduce((sum, part) => sum + part, 0), GAP_S.other);
+    }
+  }
+}
+
+const EMPTY = new Ring(1);
+
+/** [series, prefix and suffix of what it is the sum of] */
+const TOTALS = [
+  ["goodput", "received/", "/bit_s"],
+  ["flows", "load/", "/active"],
+  ["completed", "load/", "/completed"],
+  ["failed", "load/", "/failed"],
+];
+
+const SHOWN_EVENTS = new Set(["whistle", "change", "swap", "applied", "note"]);
+
+/** What becomes of each measurement; those without an entry say only that their host is alive. */
+const TAKERS = {
+  link: (store, tags, fields, t) => store.link(tags, fields, t),
+  link_config: (store, tags, fields, t) => store.linkConfig(tags, fields, t),
+  ping(store, tags, fields, t) {
+    store.pinged(tags.target, t, fields.rtt_ns / 1e9);
+  },
+  load(store, tags, fields, t, touched) {
+    const base = `load/${tags.host}/`;
+    store.gauge(`${base}active`, t, fields.active, GAP_S.other, store.host);
+    store.rate(`${base}completed`, t, fields.flows_completed, 1, GAP_S.other, store.host);
+    store.rate(`${base}failed`, t, fields.flows_failed, 1, GAP_S.other, store.host);
+    store.rate(`received/${tags.host}/bit_s`, t, fields.received_bytes, 8, GAP_S.other, store.host);
+    for (const [total] of TOTALS) touched.add(total);
+  },
+  transfer(store, tags, fields, t, touched) {
+    store.rate(`received/transfer-${tags.host}/bit_s`, t, fields.received_bytes, 8, GAP_S.other);
+    touched.add("goodput");
+  },
+  server(store, tags, fields, t) {
+    store.gauge(`server/${tags.host}/active`, t, fields.active, GAP_S.other, store.host);
+    store.rate(`server/${tags.host}/sent`, t, fields.sent_bytes, 8, GAP_S.other, store.host);
+  },
+  interface(store, tags, fields, t) {
+    const base = `interface/${tags.host}/${tags.interface}/`;
+    for (const name of ["rx_bytes", "tx_bytes"]) store.rate(base + name, t, fields[name], 8, Infinity, store.host);
+    const bad = fields.rx_errors + fields.tx_errors + fields.rx_dropped + fields.tx_dropped;
+    store.rate(`trouble/${tags.host}/${tags.interface}`, t, bad, 1, Infinity, store.host);
+  },
+  capture(store, tags, fields, t) {
+    store.rate(`trouble/${tags.host}/capture ${tags.point}`, t, fields.dropped_packets, 1, GAP_S.other, store.host);
+  },
+  event(store, tags, fields, t) {
+    if (SHOWN_EVENTS.has(tags.kind)) store.mark(t, tags.kind, fields.text ?? tags.kind);
+  },
+};
