@@ -75,7 +75,7 @@ bench-controller: setup ## how soon ten to ten thousand entries are on a switch,
 bench-link: setup ## the link engine beside its peers, half an hour; ARGS="--quick" a minute, "--help"
 	@benchmarks/link/run $(ARGS)
 
-bench-metrics: setup ## 100,000 points a second through spool and sink into a real InfluxDB; ARGS="--quick", "--help"
+bench-metrics: setup ## 100,000 points a second into a real InfluxDB; ARGS="--lateness" what metrics cost a run, "--quick", "--help"
 	@tools/servers influxd-2.7.12
 	@benchmarks/metrics/run $(ARGS)
 

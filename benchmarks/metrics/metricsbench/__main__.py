@@ -1,116 +1,61 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``make bench-metrics``: whether spool and sink carry a large laboratory's points on one core, and lose none."""
+"""``make bench-metrics``: whether spool and sink carry a large laboratory's points on one core, and lose none.
+
+With ``--lateness``: what metrics cost the demo, by how late its emulator is with them and without.
+"""
 
 import argparse
 import json
 import os
-import subprocess
 import sys
-import tempfile
-import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from atoll.rundir.spool import SPOOL
-from tests.lab.influx_servers import Influx2
-
-_CATCH_UP_S = 120
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """What one measurement gave; ``behind_s``: from the last point to the last one in the database."""
-
-    points: int
-    seconds: float
-    spool_bytes: int
-    spool_cpu_s: float
-    sink_cpu_s: float
-    behind_s: float
-    late_s: float
-    delivered: int
-    in_database: int
+from atoll.model.errors import AtollError
+from metricsbench import carrying, lateness
 
 
 def main() -> int:
     """Measure, print, and fail if a point is missing."""
     parser = argparse.ArgumentParser(prog="bench-metrics", description=__doc__)
     parser.add_argument("--rate", type=int, default=100_000, help="points a second [default: 100000]")
-    parser.add_argument("--seconds", type=float, default=60, help="for how long [default: 60]")
-    parser.add_argument("--quick", action="store_true", help="ten seconds only")
+    parser.add_argument("--seconds", type=float, help="for how long [default: 60; each run of --lateness: 20]")
+    parser.add_argument("--lateness", action="store_true", help="runs of the demo in pairs, with metrics and without")
+    parser.add_argument("--pairs", type=int, default=10, help="how many pairs of runs [default: 10]")
+    parser.add_argument("--quick", action="store_true", help="ten seconds only; of --lateness one pair of five seconds")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--render", type=Path, metavar="FILE", help="of --lateness: a document that holds the table")
     asked = parser.parse_args()
-    cores = sorted(os.sched_getaffinity(0))
-    if len(cores) < 2:
-        parser.error("two cores are wanted: one for spool and sink, one for the database")
-    found = measure(asked.rate, 10 if asked.quick else asked.seconds, cores[0], cores[-1])
-    whole = found.in_database == found.delivered == found.points
-    if asked.json:
-        print(json.dumps({name: getattr(found, name) for name in Figures.__slots__}))
+    try:
+        if asked.lateness:
+            pairs, seconds = (1, 5.0) if asked.quick else (asked.pairs, asked.seconds or 20.0)
+            return told_lateness(pairs, seconds, asked.render, as_json=asked.json)
+        cores = sorted(os.sched_getaffinity(0))
+        if len(cores) < 2:
+            parser.error("two cores are wanted: one for spool and sink, one for the database")
+        seconds = 10.0 if asked.quick else asked.seconds or 60.0
+        return told_carrying(asked.rate, seconds, cores[0], cores[-1], as_json=asked.json)
+    except AtollError as error:
+        sys.stderr.write(f"bench-metrics: {error}\n")
+        return error.exit_code
+
+
+def told_carrying(rate: int, seconds: float, ours: int, theirs: int, *, as_json: bool) -> int:
+    """Measure and tell how points are carried; 1 unless all are in the database."""
+    found = carrying.measure(rate, seconds, ours, theirs)
+    if as_json:
+        print(json.dumps({name: getattr(found, name) for name in carrying.Figures.__slots__}))
     else:
-        print(told(found))
-    return 0 if whole else 1
+        print(carrying.told(found))
+    return 0 if found.in_database == found.delivered == found.points else 1
 
 
-def measure(rate: int, seconds: float, ours: int, theirs: int) -> Figures:
-    """Points at a rate into a spool, from there into an InfluxDB on another core; all of it counted."""
-    with tempfile.TemporaryDirectory(prefix="bench-metrics-") as made:
-        directory = Path(made)
-        with Influx2(directory / "influx") as influx:
-            influx.start(lambda argv: ["taskset", "-c", str(theirs), *(str(word) for word in argv)]).wait().set_up()
-            (directory / SPOOL).touch()
-            pinned = ["taskset", "-c", str(ours), sys.executable, "-m"]
-            environment = {**os.environ, **influx.variables()}
-            sink = subprocess.Popen(
-                [*pinned, "atoll_dashboards.sink", made],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env=environment,
-            )
-            producing = subprocess.run(
-                [*pinned, "metricsbench.producing", made, str(rate), str(seconds)],
-                stdout=subprocess.PIPE,
-                check=True,
-            )
-            ended = time.monotonic()
-            output, _ = sink.communicate(timeout=_CATCH_UP_S)
-            behind_s = time.monotonic() - ended
-            sink_cpu_s = _cpu_of_children() - (produced := json.loads(producing.stdout))["cpu_s"]
-            said: list[dict[str, Any]] = [json.loads(line) for line in output.splitlines()]
-            counted = influx.series('SELECT count("seq") FROM "ping"')
-            return Figures(
-                points=produced["points"],
-                seconds=seconds,
-                spool_bytes=(directory / SPOOL).stat().st_size,
-                spool_cpu_s=produced["cpu_s"],
-                sink_cpu_s=sink_cpu_s,
-                behind_s=behind_s,
-                late_s=produced["late_s"],
-                delivered=said[-1]["delivered"],
-                in_database=counted[0]["values"][0][1],
-            )
-
-
-def told(found: Figures) -> str:
-    """The figures for people."""
-    rate = found.points / found.seconds
-    return "\n".join(
-        (
-            f"{found.points} points in {found.seconds:g} s ({rate:,.0f}/s), {found.spool_bytes / 1e6:.1f} MB of spool",
-            f"written: {found.spool_cpu_s:.1f} s of CPU, {found.spool_cpu_s / found.points * 1e6:.1f} us a point",
-            f"sent: {found.sink_cpu_s:.1f} s of CPU, {found.sink_cpu_s / found.points * 1e6:.1f} us a point",
-            f"the last was written {found.late_s * 1e3:.0f} ms late, all were sent {found.behind_s:.1f} s later",
-            f"both together: {(found.spool_cpu_s + found.sink_cpu_s) / found.seconds:.0%} of one core",
-            f"in the database: {found.in_database}, missing: {found.points - found.in_database}",
-        )
-    )
-
-
-def _cpu_of_children() -> float:
-    """CPU time of those children that have ended: the sink's and the producer's."""
-    times = os.times()
-    return times.children_user + times.children_system
+def told_lateness(pairs: int, seconds: float, page: Path | None, *, as_json: bool) -> int:
+    """Measure and tell how late the emulator is; ``page``: also put the table there."""
+    found = lateness.measure(pairs, seconds, lambda text: print(text, file=sys.stderr, flush=True))
+    print(json.dumps(found.as_json()) if as_json else lateness.table(found))
+    if page is not None:
+        lateness.render(page, found)
+    return 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether spool and sink carry a large laboratory's points on one core, and lose none."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from atoll.rundir.spool import SPOOL
+from tests.lab.influx_servers import Influx2
+
+_CATCH_UP_S = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What one measurement gave; ``behind_s``: from the last point to the last one in the database."""
+
+    points: int
+    seconds: float
+    spool_bytes: int
+    spool_cpu_s: float
+    sink_cpu_s: float
+    behind_s: float
+    late_s: float
+    delivered: int
+    in_database: int
+
+
+def measure(rate: int, seconds: float, ours: int, theirs: int) -> Figures:
+    """Points at a rate into a spool, from there into an InfluxDB on another core; all of it counted."""
+    with tempfile.TemporaryDirectory(prefix="bench-metrics-") as made:
+        directory = Path(made)
+        with Influx2(directory / "influx") as influx:
+            influx.start(lambda argv: ["taskset", "-c", str(theirs), *(str(word) for word in argv)]).wait().set_up()
+            (directory / SPOOL).touch()
+            pinned = ["taskset", "-c", str(ours), sys.executable, "-m"]
+            environment = {**os.environ, **influx.variables()}
+            sink = subprocess.Popen(
+                [*pinned, "atoll_dashboards.sink", made],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=environment,
+            )
+            producing = subprocess.run(
+                [*pinned, "metricsbench.producing", made, str(rate), str(seconds)],
+                stdout=subprocess.PIPE,
+                check=True,
+            )
+            ended = time.monotonic()
+            output, _ = sink.communicate(timeout=_CATCH_UP_S)
+            behind_s = time.monotonic() - ended
+            sink_cpu_s = _cpu_of_children() - (produced := json.loads(producing.stdout))["cpu_s"]
+            said: list[dict[str, Any]] = [json.loads(line) for line in output.splitlines()]
+            counted = influx.series('SELECT count("seq") FROM "ping"')
+            return Figures(
+                points=produced["points"],
+                seconds=seconds,
+                spool_bytes=(directory / SPOOL).stat().st_size,
+                spool_cpu_s=produced["cpu_s"],
+                sink_cpu_s=sink_cpu_s,
+                behind_s=behind_s,
+                late_s=produced["late_s"],
+                delivered=said[-1]["delivered"],
+                in_database=counted[0]["values"][0][1],
+            )
+
+
+def told(found: Figures) -> str:
+    """The figures for people."""
+    rate = found.points / found.seconds
+    return "\n".join(
+        (
+            f"{found.points} points in {found.seconds:g} s ({rate:,.0f}/s), {found.spool_bytes / 1e6:.1f} MB of spool",
+            f"written: {found.spool_cpu_s:.1f} s of CPU, {found.spool_cpu_s / found.points * 1e6:.1f} us a point",
+            f"sent: {found.sink_cpu_s:.1f} s of CPU, {found.sink_cpu_s / found.points * 1e6:.1f} us a point",
+            f"the last was written {found.late_s * 1e3:.0f} ms late, all were sent {found.behind_s:.1f} s later",
+            f"both together: {(found.spool_cpu_s + found.sink_cpu_s) / found.seconds:.0%} of one core",
+            f"in the database: {found.in_database}, missing: {found.points - found.in_database}",
+        )
+    )
+
+
+def _cpu_of_children() -> float:
+    """CPU time of those children that have ended: the sink's and the producer's."""
+    times = os.times()
+    return times.children_user + times.children_system

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What benchmarks/metrics makes of runs: lateness of all boxes together, ratios and how sure they are."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from atoll.model.errors import AtollError
+from metricsbench.lateness import FIGURES, Found, Lateness, interval, lateness_of, render, table
+
+
+def test_the_departures_of_all_boxes_count_together(tmp_path: Path) -> None:
+    """Those of the measurement, which the last mark tells; nine of ten at some 10 us, the tenth at some 1000 us."""
+    few, many = [[10_000, 45]], [[10_000, 45], [1_000_000, 10]]
+    lines = [
+        {"mark": "begin", "to_island": {"lateness_max_ns": 9_000_000, "lateness_histogram": [[9_000_000, 1000]]}},
+        {"mark": "end", "to_island": {"lateness_max_ns": 990_000, "lateness_histogram": many}},
+        {"mark": "end", "classes": {"101": {"lateness_max_ns": 9_900, "lateness_histogram": few}}},
+    ]
+    (tmp_path / "link.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = lateness_of(tmp_path)
+    assert (found.departures, found.points, found.figures_us["max"]) == (100, 0, 990)
+    assert 9.375 <= found.figures_us["p50"] <= 10
+    assert 937.5 <= found.figures_us["p99"] <= 1000
+    assert found.figures_us["mean"] == pytest.approx(0.9 * 9.7 + 0.1 * 969, rel=0.01)
+
+
+def test_boxes_that_tell_no_lateness_are_named(tmp_path: Path) -> None:
+    """The kernel's do not."""
+    (tmp_path / "link.jsonl").write_text("")
+    with pytest.raises(AtollError, match="tell no lateness"):
+        lateness_of(tmp_path)
+
+
+def test_an_interval_is_of_the_median_and_wants_six_ratios() -> None:
+    """Of ten, the second to the ninth: the median is outside with a probability of 22/1024."""
+    assert interval([1.0] * 5) is None
+    assert interval([6.0, 1.0, 2.0, 3.0, 4.0, 5.0]) == (1.0, 6.0)
+    assert interval(list(range(10, 0, -1))) == (2, 9)
+
+
+def test_figures_come_between_the_marks_of_their_page(tmp_path: Path) -> None:
+    """Ratios are those of pairs, not of medians."""
+    runs = [Lateness(1000, 0, dict.fromkeys(FIGURES, us)) for us in (10.0, 20.0, 40.0, 20.0)]
+    machine = {"cpu": "a processor", "cores": "2", "date": "today", "revision": "abc", "load_average": "0"}
+    found = Found(machine, 20, [(runs[0], runs[1]), (runs[2], runs[3])])
+    page = tmp_path / "page.md"
+    page.write_text("<!-- figures of metrics: begin -->\n<!-- figures of metrics: end -->\n")
+    render(page, found)
+    assert table(found) in page.read_text()
+    assert "| p99 | 25.0 (10.0 to 40.0) | 20.0 (20.0 to 20.0) | 1.25 | too few pairs |" in page.read_text()
