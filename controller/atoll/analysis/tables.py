@@ -155,58 +155,64 @@ def total(column: str) -> pl.Expr:
     return pl.col(column).cast(pl.Int64).sum()
 
 
-def _all_packets(tables: Tables) -> pl.LazyFrame | None:
+def _each_capture(tables: Tables, summed: Callable[[pl.LazyFrame], pl.LazyFrame]) -> pl.LazyFrame | None:
+    """What ``summed`` makes of the packets of every capture, below each other; None without any.
+
+    One capture after the other: to group by numbers alone takes half as long as by the captures' names besides.
+    """
     names = [*tables.decoded, *([ARRIVED] if tables.arrival == ARRIVED else [])]
-    frames = [tables.packets(name).with_columns(capture=pl.lit(name)) for name in names]
+    frames = [summed(tables.packets(name)).select(pl.lit(name).alias("capture"), pl.all()) for name in names]
     return pl.concat(frames) if frames else None
 
 
 def _throughput(tables: Tables) -> pl.LazyFrame:
-    packets = _all_packets(tables)
-    if packets is None:
-        return _empty("capture", "window", "to_island", "packets", "ip_bytes", "tcp_payload_bytes", "goodput_bytes")
     tcp = pl.col("proto") == TCP
-    return (
-        packets.group_by(
-            "capture",
+
+    def by_window(packets: pl.LazyFrame) -> pl.LazyFrame:
+        return packets.group_by(
             window=(pl.col("t_ns") - tables.origin_ns).floordiv(WINDOW_NS),
             to_island=pl.col("to_island").cast(pl.Boolean),
-        )
-        .agg(
+        ).agg(
             packets=pl.len().cast(pl.Int64),
             ip_bytes=total("ip_bytes"),
             tcp_payload_bytes=pl.col("payload_bytes").filter(tcp).cast(pl.Int64).sum(),
             goodput_bytes=pl.col("new_payload_bytes").filter(tcp).cast(pl.Int64).sum(),
         )
-        .sort("capture", "window", "to_island")
-    )
+
+    rows = _each_capture(tables, by_window)
+    if rows is None:
+        return _empty("capture", "window", "to_island", "packets", "ip_bytes", "tcp_payload_bytes", "goodput_bytes")
+    return rows.sort("capture", "window", "to_island")
 
 
 def _flows(tables: Tables, facts: Facts) -> pl.LazyFrame:
-    packets = _all_packets(tables)
-    if packets is None:
+    hosts = _host_names(facts)
+    bound = pl.col("to_island") == 1
+
+    def by_flow(packets: pl.LazyFrame) -> pl.LazyFrame:
+        return (
+            packets.filter(pl.col("proto") == TCP)
+            .group_by("flow")
+            .agg(
+                server=pl.when(bound).then("src").otherwise("dst").first(),
+                sport=pl.when(bound).then("sport").otherwise("dport").first().cast(pl.Int64),
+                client=pl.when(bound).then("dst").otherwise("src").first(),
+                first_ns=pl.col("t_ns").min(),
+                last_ns=pl.col("t_ns").max(),
+                packets=bound.cast(pl.Int64).sum(),
+                ip_bytes=pl.col("ip_bytes").filter(bound).cast(pl.Int64).sum(),
+                tcp_payload_bytes=pl.col("payload_bytes").filter(bound).cast(pl.Int64).sum(),
+                goodput_bytes=pl.col("new_payload_bytes").filter(bound).cast(pl.Int64).sum(),
+            )
+        )
+
+    rows = _each_capture(tables, by_flow)
+    if rows is None:
         return _empty(
             "capture", "flow", "server", "sport", "client", "first_ns", "last_ns", "packets", "ip_bytes"
         ).with_columns(tcp_payload_bytes=pl.lit(0), goodput_bytes=pl.lit(0))
-    hosts = _host_names(facts)
-    bound = pl.col("to_island") == 1
-    return (
-        packets.filter(pl.col("proto") == TCP)
-        .group_by("capture", "flow")
-        .agg(
-            server=pl.when(bound).then("src").otherwise("dst").first(),
-            sport=pl.when(bound).then("sport").otherwise("dport").first().cast(pl.Int64),
-            client=pl.when(bound).then("dst").otherwise("src").first(),
-            first_ns=pl.col("t_ns").min(),
-            last_ns=pl.col("t_ns").max(),
-            packets=bound.cast(pl.Int64).sum(),
-            ip_bytes=pl.col("ip_bytes").filter(bound).cast(pl.Int64).sum(),
-            tcp_payload_bytes=pl.col("payload_bytes").filter(bound).cast(pl.Int64).sum(),
-            goodput_bytes=pl.col("new_payload_bytes").filter(bound).cast(pl.Int64).sum(),
-        )
-        .with_columns(pl.col("server", "client").replace_strict(hosts, default=None, return_dtype=pl.String))
-        .sort("capture", "first_ns", "flow")
-    )
+    named = pl.col("server", "client").replace_strict(hosts, default=None, return_dtype=pl.String)
+    return rows.with_columns(named).sort("capture", "first_ns", "flow")
 
 
 def _concurrent(tables: Tables, facts: Facts) -> pl.LazyFrame:
