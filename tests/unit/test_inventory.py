@@ -10,10 +10,11 @@ import pytest
 from ruamel.yaml import YAML
 
 from atoll.cli.check import check
+from atoll.cli.load import HARDWARE, VIRTUAL, standing_on
 from atoll.model.codec import from_json, to_json
-from atoll.model.errors import DescriptionError
+from atoll.model.errors import DescriptionError, UsageError
 from atoll.model.inventory import Inventory, placed, slots, split_target
-from atoll.model.load import load_lab
+from atoll.model.load import load_experiment, load_lab
 from atoll.model.network import Network
 from atoll.model.resolve_inventory import load_inventory
 from atoll.model.schema import SCHEMAS
@@ -82,6 +83,17 @@ def test_a_rack_has_capacities_of_its_own(tmp_path: Path, lab: Network) -> None:
     assert placed(declared, read(tmp_path, RIGHT, declared), {}).host("i1").capacity == 3.0
     stronger = RIGHT.replace("i1: {", "i1: {capacity: 0.5, ")
     assert placed(declared, read(tmp_path, stronger, declared), {}).host("i1").capacity == 0.5
+
+
+def test_a_plan_for_a_rack_has_its_names_and_capacities(tmp_path: Path, lab: Network, project: Path) -> None:
+    """`atoll plan --inventory`: nothing is reached for it. An inventory means hardware and nothing else."""
+    _, experiment = load_experiment(project / "tests/data/rack.yaml")
+    read(tmp_path, RIGHT.replace("i1: {", "i1: {capacity: 7, "), lab)
+    network, same = standing_on(HARDWARE, tmp_path / "rack.yaml", (lab, experiment))
+    assert same == experiment
+    assert (network.host("i1").interface.name, network.host("i1").capacity) == ("eth1", 7.0)
+    with pytest.raises(UsageError, match="--inventory belongs to --on hardware, not to --on virtual"):
+        standing_on(VIRTUAL, tmp_path / "rack.yaml", (lab, experiment))
 
 
 def test_without_asking_the_machines_their_addresses_are_the_inventorys(tmp_path: Path, lab: Network) -> None:

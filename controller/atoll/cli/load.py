@@ -11,10 +11,12 @@ from atoll.control.plan import make_plan
 from atoll.keeper.address import INVENTORY_VARIABLE, rack
 from atoll.model.errors import DescriptionError, MachineError, Mistake, PlanError, UsageError
 from atoll.model.experiment import Experiment
+from atoll.model.inventory import placed
 from atoll.model.load import load_experiment
 from atoll.model.network import Network
 from atoll.model.plan import Backend
 from atoll.model.raw_experiment import LONGEST_RUN, SHORTEST_RUN
+from atoll.model.resolve_inventory import load_inventory
 from atoll.model.tc import NO_SLACK, TIMER_SLACK
 from atoll.model.units import Duration
 from atoll_emulation.backends import missing_for_tc
@@ -112,6 +114,21 @@ def place_backend(place: str, named: Backend | None) -> Backend:
     """
     refuse(place not in PLACES, f"--on {place}: no such place; known: {', '.join(PLACES)}")
     return named or PLACES[place]
+
+
+def standing_on(
+    place: str, inventory: Path | None, described: tuple[Network, Experiment]
+) -> tuple[Network, Experiment]:
+    """A description as it stands in a place: of hardware in the rack that is meant, if there is one.
+
+    No machine is asked: MAC addresses are the inventory's, or else lab.yaml's. Raises DescriptionError, UsageError.
+    """
+    refuse(place != HARDWARE and inventory is not None, f"--inventory belongs to --on hardware, not to --on {place}")
+    file = inventory or (rack() if place == HARDWARE else None)
+    if file is None:
+        return described
+    network, experiment = described
+    return placed(network, load_inventory(file, network), {}), experiment
 
 
 def choose_rack(place: str, inventory: Path | None) -> None:

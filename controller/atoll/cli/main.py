@@ -143,15 +143,16 @@ def plan(
     seed: Seed = None,
     duration: Length = None,
     on: Place = None,
+    inventory: Rack = None,
     backend: Boxes = None,
 ) -> None:
     """Print what an experiment asks of switches, boxes and hosts."""
-    from atoll.cli.load import experiment_with, place_backend, place_of, place_slack
+    from atoll.cli.load import experiment_with, place_backend, place_of, place_slack, standing_on
     from atoll.cli.plan import print_plan
 
-    place = place_of(on)
+    place = place_of(on, inventory)
     boxes = place_backend(place, backend)
-    described = experiment_with(experiment, seed, duration, settings or ())
+    described = standing_on(place, inventory, experiment_with(experiment, seed, duration, settings or ()))
     print_plan(described, boxes, place_slack(place), as_json=json, drawing=graph)
 
 
