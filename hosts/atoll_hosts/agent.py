@@ -17,11 +17,10 @@ from typing import Any
 
 from atoll.model.codec import to_json
 from atoll.model.errors import LabError
-from atoll.model.plan import HostSettings
+from atoll.model.plan import HostSettings, JobLimits
 from atoll_hosts.job import Exit, Job, OnLine
 from atoll_hosts.lines import LineProcess, LineStream
-
-PROTOCOL = 1
+from atoll_hosts.versions import LIMITS_AND_METRICS, SPEAKS, Version, agreed, spoken, words
 
 # A line of a job may have 4 MiB (the agent cuts longer ones), each byte up to six as JSON.
 _LONGEST_MESSAGE = 32 << 20
@@ -31,10 +30,15 @@ _CLOSE_TIMEOUT_S = 10.0
 
 _BEAT_EVERY_S = 1.0
 
+NO_LIMITS = JobLimits()
+
 OpenStream = Callable[[Callable[[bytes], None], int], Awaitable[LineStream]]
 """Opens the stream to an agent; it gets what takes each line, and the longest line there may be. Raises LabError."""
 
-__all__ = ["PROTOCOL", "Agent", "Exit", "Job", "OpenStream"]
+OnMetrics = Callable[[dict[str, Any]], None]
+"""Takes a ``metrics`` event (docs/contracts.md, "Agent")."""
+
+__all__ = ["Agent", "Exit", "Job", "OnMetrics", "OpenStream"]
 
 
 class Agent:
@@ -43,6 +47,8 @@ class Agent:
     def __init__(self, name: str = "the agent") -> None:
         self.name = name
         """What messages call it."""
+        self.protocol: Version = SPEAKS[0]
+        """The version that is spoken with it."""
         self.closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Done, with the reason, when the agent has ended, asked to or not."""
         self._stream: LineStream | None = None
@@ -53,6 +59,7 @@ class Agent:
         self._closing = False
         self._heard_s = time.monotonic()
         self._why: str | None = None  # ended by us, because
+        self._on_metrics: OnMetrics | None = None
         self._machine: str | None = None  # whose errors name it: an agent in a lab of namespaces serves many
         self._hello: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
 
@@ -101,14 +108,25 @@ class Agent:
         except BaseException:
             await self.close()
             raise
-        if hello.get("protocol") != PROTOCOL:
+        theirs = spoken(hello)
+        common = agreed(SPEAKS, theirs)
+        if common is None:
             await self.close()
-            raise LabError(f"{what} speaks protocol {hello.get('protocol')}, this is {PROTOCOL}: {remedy}")
+            version = hello.get("version", "")
+            raise LabError(f"{what} {version} speaks protocol {words(theirs)}, this is {words(SPEAKS)}: {remedy}")
+        self.protocol = common
+        if common >= LIMITS_AND_METRICS:
+            self._write(json.dumps({"op": "hello", "speaks": SPEAKS}, separators=(",", ":")))
 
     @property
     def hello(self) -> dict[str, Any]:
-        """What it greeted with: ``protocol``, ``version``, ``pid``, ``arch``."""
+        """What it greeted with: ``speaks``, ``version``, ``pid``, ``arch``."""
         return self._hello.result()
+
+    @property
+    def has_limits_and_metrics(self) -> bool:
+        """Whether it holds jobs to limits and tells metrics; it is an older one if not."""
+        return self.protocol >= LIMITS_AND_METRICS
 
     # Requests
 
@@ -135,11 +153,13 @@ class Agent:
         stdout: str | Path = "lines",
         stderr: str | Path = "lines",
         on_line: OnLine | None = None,
+        limits: JobLimits = NO_LIMITS,
     ) -> Job:
         """Start a job in a network namespace (None: the agent's own); ``config`` becomes its first line of input.
 
         Without a ``config`` its input is empty: for programs that are not of the family. ``stdout`` and ``stderr`` are
-        ``"lines"`` or files to append to. ``on_line`` gets each line of output that is a JSON object. Raises LabError.
+        ``"lines"`` or files to append to. ``on_line`` gets each line of output that is a JSON object. ``limits``: what
+        it may use; an agent without them (:attr:`has_limits_and_metrics`) holds it to none. Raises LabError.
         """
         if name in self._jobs:
             msg = f"job {name!r} is already running"
@@ -156,6 +176,7 @@ class Agent:
                 close_input=config is None,
                 stdout=str(stdout),
                 stderr=str(stderr),
+                **({"limits": limits.asked} if self.has_limits_and_metrics else {}),
             )
         except BaseException:
             self._jobs.pop(name, None)
@@ -182,6 +203,25 @@ class Agent:
         """``sysctls`` by name, ``offloads`` and ``counters`` by interface, as they are now."""
         answer = await self.request("read", netns=netns, sysctls=list(sysctls), interfaces=list(interfaces))
         return {part: answer[part] for part in ("sysctls", "offloads", "counters")}
+
+    async def measure(
+        self, every_s: float, hosts: Sequence[tuple[str, str | None, Sequence[str]]], on_metrics: OnMetrics
+    ) -> None:
+        """Have it tell metrics at once and then every so often, until :meth:`measure_no_more`.
+
+        ``hosts``: name, network namespace and interfaces of each that is told of. Raises LabError, also if it is an
+        agent that tells none.
+        """
+        if not self.has_limits_and_metrics:
+            raise LabError(f"{self.name} speaks protocol {words([self.protocol])}, which has no metrics")
+        self._on_metrics = on_metrics
+        asked = [{"host": host, "netns": netns, "interfaces": list(names)} for host, netns, names in hosts]
+        await self.request("measure", every_ns=round(every_s * 1e9), hosts=asked)
+
+    async def measure_no_more(self) -> None:
+        """Have it tell metrics once more, which have come when this returns, and then none. Raises LabError."""
+        await self.request("measure", every_ns=0, hosts=[])
+        self._on_metrics = None
 
     async def describe(self) -> dict[str, Any]:
         """What the machine is and has (docs/contracts.md, "Agent")."""
@@ -242,13 +282,18 @@ class Agent:
                     job.take_line(message["stream"], message["line"])
             case "exit":
                 if job := self._jobs.pop(message["job"], None):
-                    job.take_exit(Exit(message["code"], message["signal"]))
+                    job.take_exit(Exit(message["code"], message["signal"], message.get("exceeded")))
+            case "metrics":
+                if self._on_metrics is not None:
+                    self._on_metrics(message)
             case "answer":
                 self._take_answer(message)
             case "beat":
                 pass
             case "hello":
                 self._hello.set_result(message)
+            case str():
+                pass  # of a later minor version
             case unknown:
                 msg = f"unknown message {unknown!r}"
                 raise ValueError(msg)

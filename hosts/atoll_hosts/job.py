@@ -19,13 +19,20 @@ _STDERR_LINES = 5
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a job ended: its exit status, or the name of the signal that ended it."""
+    """How a job ended: its exit status, or the name of the signal that ended it.
+
+    ``exceeded``: the limit that it had reached, in words, if that is why.
+    """
 
     code: int | None
     signal: str | None
+    exceeded: str | None = None
 
     def __str__(self) -> str:
-        return f"exit status {self.code}" if self.signal is None else f"ended by SIG{self.signal}"
+        if self.signal is None:
+            ended = f"exit status {self.code}"
+            return f"{ended}: {self.exceeded}" if self.exceeded else ended
+        return f"killed: {self.exceeded}" if self.exceeded else f"ended by SIG{self.signal}"
 
 
 class Job:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from atoll.model.plan import HostSettings
-from atoll_hosts.agent import Agent
+from atoll.model.plan import HostSettings, JobLimits
+from atoll_hosts.agent import NO_LIMITS, Agent
 from atoll_hosts.job import Job, OnLine
 
 
@@ -30,10 +30,18 @@ class Machine:
         stdout: str | Path = "lines",
         stderr: str | Path = "lines",
         on_line: OnLine | None = None,
+        limits: JobLimits = NO_LIMITS,
     ) -> Job:
         """Start a job here, as :meth:`atoll_hosts.agent.Agent.start_job` does. Raises LabError."""
         return await self.agent.start_job(
-            name, argv, netns=self.netns, config=config, stdout=stdout, stderr=stderr, on_line=on_line
+            name,
+            argv,
+            netns=self.netns,
+            config=config,
+            stdout=stdout,
+            stderr=stderr,
+            on_line=on_line,
+            limits=limits,
         )
 
     async def set(self, settings: HostSettings) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from atoll.model.codec import from_json, to_json
 from atoll.model.plan import HostSettings
 from atoll_hosts.agent import Agent
 from atoll_hosts.binary import find_binary
+from atoll_hosts.versions import agreed, spoken
 from tests.lab.agent_lab import READY_S, SANDBOX
 
 pytestmark = pytest.mark.lab  # setting a machine up takes a network namespace
@@ -41,6 +42,21 @@ def shape(message: Any) -> Any:
     return type(message).__name__
 
 
+def particular(request: dict[str, Any]) -> dict[str, Any]:
+    """A request without what may be null or a path, or absent."""
+    return {name: field for name, field in request.items() if name not in ("netns", "close_input")}
+
+
+def test_versions_are_agreed_on_as_the_contract_shows(project: Path) -> None:
+    """The agent's Rust tests hold its rule to the same outcomes."""
+    lines = (project / "tests/data/contract/agent-versions.jsonl").read_text().splitlines()
+    assert len(lines) >= 6
+    for line in lines:
+        example = json.loads(line)
+        common = agreed(map(tuple, example["keeper"]), spoken({"protocol": 9, "speaks": example["agent"]}))
+        assert (list(common) if common else None) == example["agreed"], line
+
+
 async def test_client_and_agent_speak_as_the_contract_shows(project: Path, tmp_path: Path) -> None:
     """Every operation and every kind of answer and event, on a line that keeps a copy of both directions."""
     asked, said = tmp_path / "asked", tmp_path / "said"
@@ -55,8 +71,12 @@ async def test_client_and_agent_speak_as_the_contract_shows(project: Path, tmp_p
     await agent.read(None, sysctls=["net.ipv4.tcp_rmem"], interfaces=["w1-eth0"])
     await agent.unset_host("w1")
     await agent.sysctl(None, [("net.ipv4.tcp_ecn", "0")])
-    echo = await agent.start_job("echo", ["cat"], config={"type": "ready"})
+    echo = await agent.start_job("echo-w1", ["cat"], config={"type": "ready"})
     await echo.ready(READY_S)
+    told: list[dict[str, Any]] = []
+    await agent.measure(60.0, [("w1", None, ["w1-eth0"])], told.append)
+    await agent.measure_no_more()
+    assert [told[-1]["jobs"]["echo-w1"]["host"], *told[-1]["hosts"]] == ["w1", "w1"]
     await echo.send({"op": "mark", "id": 1})
     await echo.stop()
     await echo.wait()
@@ -69,14 +89,12 @@ async def test_client_and_agent_speak_as_the_contract_shows(project: Path, tmp_p
     agent._write('{"op":"beat"}')
     await agent.close()
 
-    asked_shapes = {message["op"]: shape(message) for message in map(json.loads, asked.read_text().splitlines())}
-    shown_shapes = {message["op"]: shape(message) for message in examples(project, "keeper")}
-    assert asked_shapes.keys() == shown_shapes.keys()
-    for operation, shown in shown_shapes.items():
-        for field in ("netns", "close_input"):  # null or a path; absent means false
-            shown.pop(field, None)
-            asked_shapes[operation].pop(field, None)
-        assert asked_shapes[operation] == shown, operation
+    requests = [json.loads(line) for line in asked.read_text().splitlines()]
+    shown = list(examples(project, "keeper"))
+    assert {request["op"] for request in requests} == {request["op"] for request in shown}
+    shown_shapes = [shape(particular(request)) for request in shown]
+    for request in requests:
+        assert shape(particular(request)) in shown_shapes, request
 
     shown_words = [shape(message) for message in examples(project, "agent")]
     for line in said.read_text().splitlines():

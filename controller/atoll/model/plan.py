@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plan: everything an experiment asks of the testbed, as one printable, comparable value."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
@@ -56,6 +56,25 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class JobLimits:
+    """What a job may use on its machine; None, and no CPUs: as much as the agent may. docs/contracts.md, "Limits"."""
+
+    wall_ns: int | None = None  # since its start
+    cpu_ns: int | None = None  # CPU time of a single process, counted in whole seconds
+    memory_bytes: int | None = None
+    open_files: int | None = None  # file descriptors of a single process
+    file_bytes: int | None = None  # size of any file that it writes
+    nice: int | None = None  # niceness, 0 to 19
+    cpus: tuple[int, ...] = ()  # the CPUs that it may run on
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """Those that there are, as an agent is asked for them."""
+        named = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: limit for name, limit in named.items() if limit not in (None, ())}
+
+
+@dataclass(frozen=True, slots=True)
 class JobSpec:
     """One process the agent starts on a host.
 
@@ -73,6 +92,7 @@ class JobSpec:
     stdout: str | None = None
     stderr: str | None = None
     stop: tuple[str, ...] = ()  # command that asks it to end; empty: SIGTERM does
+    limits: JobLimits = JobLimits()
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,9 @@ enum Command {
         /// Somebody watches over this process already
         #[arg(long, hide = true)]
         guarded: bool,
+        /// Give jobs no control groups, even where this machine lets us make some
+        #[arg(long)]
+        no_cgroups: bool,
     },
     /// Satellite link between two interfaces (configuration on standard input)
     Link,
@@ -70,9 +73,11 @@ enum Command {
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
-        Command::Agent { silence, guarded } => {
-            agent::run(silence.map(Duration::from_secs), guarded)
-        }
+        Command::Agent {
+            silence,
+            guarded,
+            no_cgroups,
+        } => agent::run(silence.map(Duration::from_secs), guarded, no_cgroups),
         Command::Link => link_engine::run_link(),
         Command::Delay => link_engine::run_delay(),
         Command::Tc => link_tc::run(),

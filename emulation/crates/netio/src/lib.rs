@@ -7,8 +7,11 @@
 
 mod block_ring;
 pub mod capture;
+pub mod children;
+pub mod confine;
 pub mod frame;
 pub mod interface;
+pub mod kernel_clock;
 pub mod packet;
 pub mod process;
 mod raw;

@@ -2,6 +2,7 @@
 //! Carrying out host settings, and taking them back.
 
 use crate::AgentError;
+use crate::counters;
 use crate::host::{HostSettings, InterfaceState, MachineState, NeighbourState, nft_undo};
 use crate::namespace::Namespace;
 use crate::offloads::{self, Features, on_off};
@@ -216,7 +217,7 @@ pub fn read(sysctls: &[String], interfaces: &[String]) -> Result<Map<String, Val
         .map_err(AgentError::file("/proc/thread-self/net/dev"))?;
     let mut counters = Map::new();
     for interface in interfaces {
-        let counted = parse_counters(&table, interface)
+        let counted = counters::of_interface(&table, interface)
             .ok_or_else(|| AgentError::Machine(format!("no interface {interface}")))?;
         counters.insert(interface.clone(), counted);
     }
@@ -232,49 +233,4 @@ fn features_json(features: &Features) -> Value {
         .iter()
         .map(|(name, feature)| (name.clone(), on_off(feature.on).into()));
     Value::Object(states.collect())
-}
-
-/// Columns of /proc/net/dev (proc(5)); those that veth and NICs count for frames.
-const COUNTERS: [(usize, &str); 8] = [
-    (0, "rx_bytes"),
-    (1, "rx_packets"),
-    (2, "rx_errors"),
-    (3, "rx_dropped"),
-    (8, "tx_bytes"),
-    (9, "tx_packets"),
-    (10, "tx_errors"),
-    (11, "tx_dropped"),
-];
-
-fn parse_counters(table: &str, interface: &str) -> Option<Value> {
-    let row = table
-        .lines()
-        .filter_map(|line| line.rsplit_once(':'))
-        .find_map(|(name, row)| (name.trim() == interface).then_some(row))?;
-    let columns: Vec<u64> = row
-        .split_whitespace()
-        .map_while(|column| column.parse().ok())
-        .collect();
-    COUNTERS
-        .iter()
-        .map(|(column, name)| Some(((*name).to_owned(), Value::from(*columns.get(*column)?))))
-        .collect::<Option<Map<String, Value>>>()
-        .map(Value::Object)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn interface_counters_are_read_by_name() {
-        let table = "Inter-|   Receive  |  Transmit\n face |bytes packets errs ...\n\
-            w1-eth0: 100 2 0 1 0 0 0 0 300 4 0 5 0 0 0 0\n";
-        let counted = parse_counters(table, "w1-eth0").unwrap();
-        assert_eq!(counted["rx_packets"], 2);
-        assert_eq!(counted["rx_dropped"], 1);
-        assert_eq!(counted["tx_bytes"], 300);
-        assert_eq!(counted["tx_dropped"], 5);
-        assert!(parse_counters(table, "w1").is_none());
-    }
 }

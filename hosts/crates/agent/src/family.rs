@@ -2,24 +2,13 @@
 //! The agent's children: those it started, and those it adopted because their parents died.
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait, waitpid};
 use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// Between two looks at processes that were just killed.
 const PAUSE: Duration = Duration::from_millis(5);
-
-/// Collect a child that has ended, if there is one.
-pub fn reap() -> rustix::io::Result<Option<(Pid, WaitStatus)>> {
-    loop {
-        match wait(WaitOptions::NOHANG) {
-            Err(Errno::INTR) => {}
-            Err(Errno::CHILD) => return Ok(None),
-            outcome => return outcome,
-        }
-    }
-}
 
 /// Kill and collect every child there is, and theirs as they become ours: processes that left
 /// their job's group and session by forking twice. Gives up after `patience` on those that the

@@ -7,7 +7,7 @@
 
 use crate::AgentError;
 use crate::claim::Claim;
-use crate::{family, holdings};
+use crate::{cgroup, family, holdings};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
@@ -20,12 +20,14 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Run the agent as a child, its streams those of this process; an error when it failed or was killed.
-pub fn watch_over(silence: Duration) -> Result<(), AgentError> {
+pub fn watch_over(silence: Duration, without_groups: bool) -> Result<(), AgentError> {
+    cgroup::sweep();
     netio::process::set_child_subreaper()?;
     let end_requested = netio::termination::requests()?;
     let seconds = silence.as_secs().to_string();
     let mut agent = Command::new(env::current_exe()?)
         .args(["agent", "--guarded", "--silence", &seconds])
+        .args(without_groups.then_some("--no-cgroups"))
         .spawn()?;
     let pid = Pid::from_child(&agent);
     let ended = pidfd_open(pid, PidfdFlags::empty())?;
@@ -52,6 +54,7 @@ pub fn watch_over(silence: Duration) -> Result<(), AgentError> {
     if status.success() {
         return Ok(());
     }
+    cgroup::sweep();
     family::kill_all(PATIENCE);
     if let Ok(_claim) = Claim::take("who undoes what a killed agent has set") {
         holdings::undo_what_was_left()?;

@@ -2,9 +2,12 @@
 //! One job: a process leading a group of its own, and its pipes.
 
 use crate::AgentError;
+use crate::cgroup::{Leaf, Tree};
+use crate::limits::Limits;
 use crate::lines::LineSplitter;
 use crate::programs;
 use crate::protocol::{LINES, StartJob};
+use netio::children::Ended;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 use std::env;
@@ -13,7 +16,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Longer lines of jobs come in pieces: the bound on what the agent holds for one stream.
 const LONGEST_LINE: usize = 4 << 20;
@@ -31,14 +34,24 @@ pub struct Job {
     pub name: String,
     /// Process id, and that of its group and session.
     pub pid: Pid,
+    /// The network namespace it was started in; none: the agent's own.
+    pub netns: Option<PathBuf>,
     /// Readable when the process has ended.
     pub ended: OwnedFd,
     /// When its group gets KILL, once it was told to stop.
     pub kill_at: Option<Instant>,
+    /// When it will have lasted for as long as it may.
+    pub over_at: Option<Instant>,
     /// Standard output, then standard error, as far as they become lines.
     pub streams: Vec<Stream>,
     input: Option<Input>,
+    limits: Limits,
+    leaf: Option<Leaf>,
+    timed_out: bool,
 }
+
+/// How long a job that has lasted for as long as it may has to end.
+const OVERTIME: Duration = Duration::from_secs(1);
 
 /// A pipe whose lines become events.
 #[derive(Debug)]
@@ -57,9 +70,11 @@ struct Input {
 }
 
 impl Job {
-    /// Start a job. To be called by a thread that lives as long as the agent: the kernel kills the
-    /// job when that thread ends.
-    pub fn start(request: &StartJob) -> Result<Self, AgentError> {
+    /// Start a job, in a control group of its own where there is a tree for that. To be called by a thread that lives
+    /// as long as the agent: the kernel kills the job when that thread ends.
+    pub fn start(request: &StartJob, tree: Option<&mut Tree>) -> Result<Self, AgentError> {
+        let limits = &request.limits;
+        limits.check()?;
         let (program, arguments) = request
             .argv
             .split_first()
@@ -70,6 +85,13 @@ impl Job {
         if let Some(stderr) = &request.stderr {
             command.stderr(destination(stderr)?);
         }
+        let memory_by_group = tree.as_ref().is_some_and(|tree| tree.has_memory());
+        let leaf = tree
+            .map(|tree| tree.leaf(limits.memory_bytes))
+            .transpose()?;
+        let mut confinement = limits.confinement(memory_by_group);
+        confinement.group = leaf.as_ref().map(Leaf::procs).transpose()?;
+        netio::confine::confine(&mut command, confinement);
         let netns = request.netns.as_deref();
         netio::process::configure_child(&mut command, netns).map_err(AgentError::file(
             &netns.unwrap_or(Path::new("")).to_string_lossy(),
@@ -90,8 +112,10 @@ impl Job {
         let mut job = Self {
             name: request.job.clone(),
             pid,
+            netns: request.netns.clone(),
             ended: pidfd_open(pid, PidfdFlags::empty())?,
             kill_at: None,
+            over_at: limits.wall().map(|wall| Instant::now() + wall),
             streams: [stdout, stderr]
                 .into_iter()
                 .flatten()
@@ -101,6 +125,9 @@ impl Job {
                 .take()
                 .map(|pipe| Input::new(pipe.into()))
                 .transpose()?,
+            limits: limits.clone(),
+            leaf,
+            timed_out: false,
         };
         job.send(request.input.as_bytes())?;
         if request.close_input {
@@ -115,6 +142,45 @@ impl Job {
             Ok(()) | Err(Errno::SRCH) => Ok(()),
             Err(errno) => Err(errno.into()),
         }
+    }
+
+    /// Ask it to end if it has lasted for as long as it may, and kill what has to be killed by now.
+    pub fn look(&mut self, now: Instant) {
+        if self.over_at.is_some_and(|at| at <= now) {
+            self.over_at = None;
+            self.timed_out = true;
+            self.signal(Signal::TERM).ok();
+            let kill_at = now + OVERTIME;
+            self.kill_at = Some(self.kill_at.map_or(kill_at, |at| at.min(kill_at)));
+        }
+        if self.kill_at.is_some_and(|at| at <= now) {
+            self.signal(Signal::KILL).ok();
+            self.kill_at = None;
+        }
+    }
+
+    /// When to look next.
+    pub fn wake_at(&self) -> Option<Instant> {
+        self.kill_at.into_iter().chain(self.over_at).min()
+    }
+
+    /// The limit that ended it, in words, now that it has ended.
+    pub fn exceeded(&self, ended: &Ended) -> Option<String> {
+        if self.timed_out {
+            return Some(self.limits.wall_words());
+        }
+        let group_killed = self.leaf.as_ref().is_some_and(Leaf::ran_out_of_memory);
+        self.limits.exceeded(ended, group_killed)
+    }
+
+    /// Its control group, if it has one.
+    pub fn group(&self) -> Option<&Leaf> {
+        self.leaf.as_ref()
+    }
+
+    /// What is left when the job is over: its process group, its control group.
+    pub fn into_remains(self) -> (Pid, Option<Leaf>) {
+        (self.pid, self.leaf)
     }
 
     /// Queue bytes for standard input and write what goes without blocking. A job that has closed

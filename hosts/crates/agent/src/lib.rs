@@ -8,7 +8,8 @@
 //! |---|---|
 //! | standard input, or the reader of standard output; SIGTERM, SIGINT, SIGHUP | the agent: TERM, then KILL after 1 s, then settings undone |
 //! | the agent itself (`kill -9`) | the kernel: jobs carry a parent-death signal; on a machine of its own also [`guard`] |
-//! | a job that leaves processes behind | the agent, their sub-reaper: by process group, or as its own adopted children |
+//! | a job that leaves processes behind | the agent: by process group, by control group ([`cgroup`]), or as its own adopted children |
+//! | a job that exceeds a limit | the kernel, or the agent ([`limits`]) |
 //!
 //! One thread runs everything: [`supervisor`] is a poll loop, and all jobs are forked by the main
 //! thread because a parent-death signal is tied to the forking thread. The only other threads are
@@ -17,7 +18,9 @@
 //! [`apply`] carries it out and takes it back.
 
 mod apply;
+mod cgroup;
 mod claim;
+mod counters;
 mod error;
 mod family;
 mod guard;
@@ -25,31 +28,45 @@ mod heartbeat;
 mod holdings;
 mod host;
 mod job;
+mod limits;
 mod lines;
 mod machine;
+mod metrics;
 mod namespace;
 mod offloads;
 mod output;
 mod programs;
 mod protocol;
+mod remains;
+mod requests;
 mod signals;
 mod spool;
 mod supervisor;
 mod sysctl;
+mod versions;
 
 pub use error::AgentError;
 use std::time::Duration;
 
 /// `atoll-host agent`: serve requests until standard input ends, or says nothing for `silence`, then leave nothing
 /// behind. An agent that minds silence has a machine to itself: unless it is `guarded` already, a process of its own
-/// watches over it.
+/// watches over it, and its jobs have control groups where the machine lets us make some, unless `without_groups`.
+/// (In an emulated lab the end of its PID namespace ends all there is, and leaves no empty groups behind.)
 ///
 /// # Errors
 /// A message for the user when the agent cannot begin; failed requests are answered instead.
-pub fn run(silence: Option<Duration>, guarded: bool) -> Result<(), Box<dyn std::error::Error>> {
+pub fn run(
+    silence: Option<Duration>,
+    guarded: bool,
+    without_groups: bool,
+) -> Result<(), Box<dyn std::error::Error>> {
     match silence {
-        Some(limit) if !guarded => guard::watch_over(limit)?,
-        _ => supervisor::Supervisor::new(silence)?.serve()?,
+        Some(limit) if !guarded => guard::watch_over(limit, without_groups)?,
+        _ => {
+            let groups = silence.is_some() && !without_groups;
+            let tree = groups.then(cgroup::Tree::make).flatten();
+            supervisor::Supervisor::new(silence, tree)?.serve()?;
+        }
     }
     Ok(())
 }

@@ -41,8 +41,8 @@ pub fn clock_ns() -> i64 {
     now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
 
-/// What `describe` answers.
-pub fn describe() -> Result<Map<String, Value>, AgentError> {
+/// What `describe` answers. `groups`: whether jobs have control groups, and whether those bound memory.
+pub fn describe(groups: Option<bool>) -> Result<Map<String, Value>, AgentError> {
     let system = rustix::system::uname();
     let capabilities = effective_capabilities();
     let has = |bit: u32| capabilities & (1 << bit) != 0;
@@ -61,6 +61,10 @@ pub fn describe() -> Result<Map<String, Value>, AgentError> {
         "missing_tools": missing,
         "congestion_controls": congestion_controls(),
         "claimed_by": claim::holder(),
+        "limits": {
+            "memory": if groups == Some(true) { "cgroup" } else { "rlimit" },
+            "leftovers": if groups.is_some() { "cgroup" } else { "subreaper" },
+        },
         "free_bytes": spool::free_bytes()?,
         "interfaces": interfaces()?,
     });
@@ -127,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_machine_describes_itself() {
-        let described = describe().unwrap();
+        let described = describe(None).unwrap();
         assert_eq!(described["interfaces"]["lo"]["mac"], "00:00:00:00:00:00");
         assert!(described["memory_bytes"].as_u64().unwrap() > 1 << 20);
         assert!(clock_ns() > 1_700_000_000_000_000_000);

@@ -3,12 +3,12 @@
 
 use crate::AgentError;
 use crate::host::HostSettings;
+use crate::limits::Limits;
+use crate::metrics::Asked;
+use crate::versions::Version;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::path::PathBuf;
-
-/// The version of this protocol; both sides must speak the same.
-pub const PROTOCOL: u32 = 1;
 
 /// One request: its number, and what to do (or why that could not be understood).
 #[derive(Debug)]
@@ -39,6 +39,11 @@ impl Request {
 #[derive(Debug, Deserialize)]
 #[serde(tag = "op", rename_all = "lowercase")]
 pub enum Operation {
+    /// What the other side speaks; not answered unless there is no version in common.
+    Hello {
+        /// Major and highest minor version of each.
+        speaks: Vec<Version>,
+    },
     /// Start a job.
     Start(StartJob),
     /// Signal a job's process group; KILL follows after the grace time.
@@ -94,6 +99,14 @@ pub enum Operation {
         #[serde(default)]
         interfaces: Vec<String>,
     },
+    /// Tell metrics from now on, or no more.
+    Measure {
+        /// The interval; 0: tell once more, then no more.
+        every_ns: u64,
+        /// What to tell of.
+        #[serde(default)]
+        hosts: Vec<Asked>,
+    },
     /// Somebody is still there; not answered.
     Beat,
     /// Take this machine for oneself until the stream ends.
@@ -144,6 +157,9 @@ pub struct StartJob {
     /// `lines`, a file to append to, or null: the agent's own standard error.
     #[serde(default)]
     pub stderr: Option<String>,
+    /// What it may use.
+    #[serde(default)]
+    pub limits: Limits,
 }
 
 /// The word that turns a job's output into events instead of a file.
@@ -167,8 +183,10 @@ fn default_grace_ns() -> u64 {
 pub enum Message<'a> {
     /// First of all.
     Hello {
-        /// Of this protocol.
+        /// The major version of this protocol: all that sides without `speaks` look at.
         protocol: u32,
+        /// Major and highest minor version of each that is spoken.
+        speaks: &'a [Version],
         /// Of the program.
         version: &'a str,
         /// The agent's process id.
@@ -195,6 +213,18 @@ pub enum Message<'a> {
         code: Option<i32>,
         /// Name of the signal that ended it, without `SIG`.
         signal: Option<String>,
+        /// The limit that it had reached, in words, if that is why.
+        exceeded: Option<String>,
+        /// CPU time of it and the children that it waited for.
+        cpu_ns: u64,
+        /// The most memory that it, or one of those, had resident.
+        peak_memory_bytes: u64,
+    },
+    /// What the machine, its namespaces and jobs are doing.
+    Metrics {
+        /// Everything of [`crate::metrics::Metrics::sample`].
+        #[serde(flatten)]
+        fields: Map<String, Value>,
     },
     /// The answer to a request.
     Answer {
@@ -246,7 +276,8 @@ mod tests {
         let one = Value::from(6);
         let said = [
             Message::Hello {
-                protocol: PROTOCOL,
+                protocol: 1,
+                speaks: &[(1, 1)],
                 version: "0.1.0",
                 pid: 12,
                 arch: "x86_64",
@@ -261,11 +292,17 @@ mod tests {
                 job: "serve-w1",
                 code: Some(0),
                 signal: None,
+                exceeded: None,
+                cpu_ns: 1_200_000_000,
+                peak_memory_bytes: 4_000_000,
             },
             Message::Exit {
                 job: "link-sat",
                 code: None,
                 signal: Some("KILL".into()),
+                exceeded: Some("memory limit 512 MB".into()),
+                cpu_ns: 1_200_000_000,
+                peak_memory_bytes: 4_000_000,
             },
             Message::Answer {
                 id: &one,

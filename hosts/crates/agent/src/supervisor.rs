@@ -2,24 +2,26 @@
 //! The poll loop: requests in, events out, jobs watched, nothing left behind.
 
 use crate::AgentError;
-use crate::apply;
+use crate::cgroup::Tree;
 use crate::family;
 use crate::heartbeat::Heartbeat;
 use crate::holdings::Holdings;
 use crate::job::{Job, StreamEnded};
+use crate::limits;
 use crate::lines::LineSplitter;
-use crate::machine;
-use crate::namespace::Namespace;
+use crate::metrics::Metrics;
 use crate::output::Output;
-use crate::protocol::{Message, Operation, PROTOCOL, Request, StartJob};
+use crate::protocol::Message;
+use crate::remains::Remains;
 use crate::signals;
-use crate::spool;
+use crate::versions::SPEAKS;
+use netio::children::{self, Ended};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitStatus};
-use serde_json::{Map, Value, json};
+use rustix::process::Signal;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
 /// How long jobs may take to end when the agent's own input ends, and a finished job's group.
@@ -28,21 +30,20 @@ const LAST_GRACE: Duration = Duration::from_secs(1);
 /// Requests longer than this are no requests.
 const LONGEST_REQUEST: usize = 64 << 20;
 
-/// How often the processes left in the group of a finished job are looked at until they get KILL.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
-
 /// What poll says of standard output when its reader has closed it.
 const GONE: PollFlags = PollFlags::ERR.union(PollFlags::HUP).union(PollFlags::NVAL);
 
 /// Everything the agent holds.
 pub struct Supervisor {
     requests: LineSplitter,
-    output: Output,
+    pub(crate) output: Output,
     end_requested: OwnedFd,
-    jobs: Vec<Job>,
-    /// Process groups whose leader has ended, and when what is left of them gets KILL.
-    remains: Vec<(Pid, Instant)>,
-    holdings: Holdings,
+    pub(crate) jobs: Vec<Job>,
+    remains: Remains,
+    pub(crate) holdings: Holdings,
+    /// Control groups for jobs, where there are any.
+    pub(crate) tree: Option<Tree>,
+    pub(crate) metrics: Option<Metrics>,
     /// Once closing: when to give up on jobs that even KILL does not end (blocked in a driver).
     give_up_at: Option<Instant>,
     /// Of a stream over a network.
@@ -62,7 +63,8 @@ enum Ready {
 
 impl Supervisor {
     /// Become the parent of whatever jobs leave behind. `silence`: how long the stream may say nothing; none: for ever.
-    pub fn new(silence: Option<Duration>) -> Result<Self, AgentError> {
+    /// `tree`: control groups for jobs.
+    pub fn new(silence: Option<Duration>, tree: Option<Tree>) -> Result<Self, AgentError> {
         let end_requested = netio::termination::requests()?;
         netio::process::set_child_subreaper()?;
         Ok(Self {
@@ -70,8 +72,10 @@ impl Supervisor {
             output: Output::default(),
             end_requested,
             jobs: Vec::new(),
-            remains: Vec::new(),
+            remains: Remains::default(),
             holdings: Holdings::default(),
+            tree,
+            metrics: None,
             give_up_at: None,
             heartbeat: silence.map(|limit| Heartbeat::new(limit, Instant::now())),
         })
@@ -80,7 +84,8 @@ impl Supervisor {
     /// Serve until standard input ends, nobody reads standard output any more, or a signal says so.
     pub fn serve(mut self) -> Result<(), AgentError> {
         self.output.say(&Message::Hello {
-            protocol: PROTOCOL,
+            protocol: SPEAKS[0].0,
+            speaks: &SPEAKS,
             version: env!("CARGO_PKG_VERSION"),
             pid: std::process::id(),
             arch: std::env::consts::ARCH,
@@ -98,6 +103,7 @@ impl Supervisor {
             }
             self.kill_overdue()?;
             self.beat();
+            self.measure();
             if self.output.reader_gone() {
                 self.close();
             }
@@ -152,7 +158,7 @@ impl Supervisor {
             what.push(Ready::Ended);
             fds.push(PollFd::new(&job.ended, PollFlags::IN));
         }
-        match poll(&mut fds, self.time_to_next_kill().as_ref()) {
+        match poll(&mut fds, self.time_to_wake().as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
@@ -215,86 +221,9 @@ impl Supervisor {
         self.requests
             .feed(&chunk[..count], |line| lines.push(line.to_vec()));
         for line in lines.iter().filter(|line| !line.trim_ascii().is_empty()) {
-            let Request { id, operation } = Request::parse(line);
-            if matches!(operation, Ok(Operation::Beat)) {
-                continue;
-            }
-            let outcome = operation.and_then(|operation| self.perform(operation));
-            let (ok, error, fields) = match outcome {
-                Ok(fields) => (true, None, fields),
-                Err(error) => (false, Some(error.to_string()), Map::new()),
-            };
-            self.output.say(&Message::Answer {
-                id: &id,
-                ok,
-                error,
-                fields,
-            });
+            self.answer(line);
         }
         Ok(())
-    }
-
-    fn perform(&mut self, operation: Operation) -> Result<Map<String, Value>, AgentError> {
-        match operation {
-            Operation::Start(request) => self.start(&request),
-            Operation::Stop {
-                job,
-                signal,
-                grace_ns,
-            } => {
-                let signal = signals::parse(&signal)?;
-                let job = self.running(&job)?;
-                job.kill_at = Some(Instant::now() + Duration::from_nanos(grace_ns));
-                job.signal(signal)?;
-                Ok(Map::new())
-            }
-            Operation::Input { job, text } => {
-                self.running(&job)?.send(text.as_bytes())?;
-                Ok(Map::new())
-            }
-            Operation::Set {
-                host,
-                netns,
-                settings,
-            } => {
-                let was = self.holdings.set(&host, netns.as_deref(), settings)?;
-                Ok(answer("was", was))
-            }
-            Operation::Unset { host } => self.holdings.unset(&host).map(|()| Map::new()),
-            Operation::Sysctl { netns, sysctls } => {
-                let was = self.holdings.sysctl(netns, &sysctls)?;
-                Ok(answer("was", json!(was)))
-            }
-            Operation::Read {
-                netns,
-                sysctls,
-                interfaces,
-            } => Namespace::open(netns.as_deref())?.run(|| apply::read(&sysctls, &interfaces)),
-            Operation::Beat => Ok(Map::new()),
-            Operation::Claim { owner } => self.holdings.claim(&owner).map(|()| Map::new()),
-            Operation::Describe => machine::describe(),
-            Operation::Clock => Ok(answer("t_ns", machine::clock_ns().into())),
-            Operation::Spool { name } => Ok(answer("path", json!(spool::make(&name)?))),
-            Operation::Files { name } => Ok(answer("spool", spool::files(&name)?)),
-            Operation::Discard { name } => spool::discard(&name).map(|()| Map::new()),
-        }
-    }
-
-    fn start(&mut self, request: &StartJob) -> Result<Map<String, Value>, AgentError> {
-        if self.jobs.iter().any(|job| job.name == request.job) {
-            return Err(AgentError::JobRunning(request.job.clone()));
-        }
-        let job = Job::start(request)?;
-        let pid = job.pid.as_raw_nonzero().get();
-        self.jobs.push(job);
-        Ok(answer("pid", pid.into()))
-    }
-
-    fn running(&mut self, name: &str) -> Result<&mut Job, AgentError> {
-        self.jobs
-            .iter_mut()
-            .find(|job| job.name == name)
-            .ok_or_else(|| AgentError::NoJob(name.to_owned()))
     }
 
     fn relay(&mut self, number: usize, which: usize) {
@@ -309,14 +238,15 @@ impl Supervisor {
 
     /// Collect every child that has ended: jobs, and what jobs left to us.
     fn reap(&mut self) -> Result<(), AgentError> {
-        while let Some((pid, status)) = family::reap()? {
-            self.ended(pid, status);
+        while let Some(ended) = children::collect()? {
+            self.ended(&ended);
         }
         Ok(())
     }
 
-    fn ended(&mut self, pid: Pid, status: WaitStatus) {
-        let Some(number) = self.jobs.iter().position(|job| job.pid == pid) else {
+    fn ended(&mut self, ended: &Ended) {
+        let pid = limits::pid_of(ended);
+        let Some(number) = self.jobs.iter().position(|job| Some(job.pid) == pid) else {
             return; // adopted
         };
         let mut job = self.jobs.remove(number);
@@ -327,34 +257,30 @@ impl Supervisor {
         }
         output.say(&Message::Exit {
             job: &job.name,
-            code: status.exit_status(),
-            signal: status.terminating_signal().map(signals::name),
+            code: ended.status.code(),
+            signal: ended.status.signal().map(signals::name),
+            exceeded: job.exceeded(ended),
+            cpu_ns: u64::try_from(ended.cpu.as_nanos()).unwrap_or(u64::MAX),
+            peak_memory_bytes: ended.peak_memory_bytes,
         });
-        // A job is over when its first process is; a moment is left for daemons to leave its group.
-        // The group, if others are in it, cannot be confused with a new one: its number is not given
-        // out while it has members.
-        if rustix::process::test_kill_process_group(pid).is_ok() {
-            let kill_at = job.kill_at.unwrap_or(Instant::now() + LAST_GRACE);
-            self.remains.push((pid, kill_at));
-        }
+        // A job is over when its first process is; a moment is left for what it started to end as well.
+        let kill_at = job.kill_at.unwrap_or(Instant::now() + LAST_GRACE);
+        let (group, leaf) = job.into_remains();
+        self.remains.add(group, leaf, kill_at);
     }
 
-    fn time_to_next_kill(&self) -> Option<Timespec> {
-        let jobs = self.jobs.iter().filter_map(|job| job.kill_at);
-        let groups = self.remains.iter().map(|(_, at)| *at);
-        let beat = self.heartbeat.as_ref().map(Heartbeat::wake_at);
-        let beat = beat.filter(|_| self.give_up_at.is_none());
-        let next = jobs
-            .chain(groups)
+    fn time_to_wake(&self) -> Option<Timespec> {
+        let lasting = self.heartbeat.as_ref().map(Heartbeat::wake_at).into_iter();
+        let lasting = lasting.chain(self.metrics.as_ref().map(Metrics::wake_at));
+        let next = self
+            .jobs
+            .iter()
+            .filter_map(Job::wake_at)
             .chain(self.give_up_at)
-            .chain(beat)
-            .min()?;
-        let left = next.saturating_duration_since(Instant::now());
-        let left = if self.remains.is_empty() {
-            left
-        } else {
-            left.min(LOOK_AGAIN)
-        };
+            .chain(lasting.filter(|_| self.give_up_at.is_none()))
+            .min();
+        let left = next.map(|next| next.saturating_duration_since(Instant::now()));
+        let left = left.into_iter().chain(self.remains.pause()).min()?;
         Timespec::try_from(left).ok()
     }
 
@@ -364,21 +290,21 @@ impl Supervisor {
         }
         let now = Instant::now();
         for job in &mut self.jobs {
-            if job.kill_at.is_some_and(|at| at <= now) {
-                job.signal(Signal::KILL).ok();
-                job.kill_at = None;
-            }
+            job.look(now);
         }
-        self.remains.retain(|(group, at)| {
-            if rustix::process::test_kill_process_group(*group).is_err() {
-                return false;
-            }
-            if *at <= now {
-                rustix::process::kill_process_group(*group, Signal::KILL).ok();
-            }
-            *at > now
-        });
+        self.remains.look(now);
         Ok(())
+    }
+
+    /// Tell metrics when they are due; a reader who is behind gets none.
+    fn measure(&mut self) {
+        let Some(metrics) = self.metrics.as_mut().filter(|_| self.give_up_at.is_none()) else {
+            return;
+        };
+        if metrics.is_due(Instant::now()) && !self.output.is_full() {
+            let fields = metrics.sample(&self.jobs);
+            self.output.say(&Message::Metrics { fields });
+        }
     }
 
     /// Say that we are there; end everything when nobody else has been for too long.
@@ -397,7 +323,7 @@ impl Supervisor {
     }
 
     /// Take no more requests; end every job within [`LAST_GRACE`].
-    fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         if self.give_up_at.is_some() {
             return;
         }
@@ -408,14 +334,13 @@ impl Supervisor {
             job.signal(Signal::TERM).ok();
             job.kill_at = Some(job.kill_at.map_or(kill_at, |at| at.min(kill_at)));
         }
-        for (group, at) in &mut self.remains {
-            rustix::process::kill_process_group(*group, Signal::TERM).ok();
-            *at = kill_at.min(*at);
-        }
+        self.remains.end(kill_at);
     }
 
     /// The jobs have ended: kill what escaped their groups, undo every setting, say the last words.
     fn leave_nothing(mut self) {
+        self.remains = Remains::default();
+        drop(self.tree.take()); // kills what is in it
         family::kill_all(LAST_GRACE);
         for problem in self.holdings.undo() {
             eprintln!("atoll-host agent: {problem}");
@@ -425,10 +350,6 @@ impl Supervisor {
             tv_nsec: 0,
         });
     }
-}
-
-fn answer(name: &str, what: Value) -> Map<String, Value> {
-    Map::from_iter([(name.to_owned(), what)])
 }
 
 fn say_line(output: &mut Output, job: &str, stream: &str, line: &[u8]) {

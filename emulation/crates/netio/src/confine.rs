@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Bounds on what a child may use, set between fork and exec: resource limits, niceness, CPUs, a control group.
+
+use crate::syscall::check;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// What a child is bound to; its own children inherit it. Nothing that is `None` or empty is touched.
+#[derive(Debug, Default)]
+pub struct Confinement {
+    /// `cgroup.procs` of the control group that it is to be in, open for writing.
+    pub group: Option<File>,
+    /// CPU seconds of a single process: `SIGXCPU` then, `SIGKILL` a second later (`RLIMIT_CPU`).
+    pub cpu_seconds: Option<u64>,
+    /// Private writable memory of a single process in bytes; requests beyond fail (`RLIMIT_DATA`, Linux 4.7).
+    pub data_bytes: Option<u64>,
+    /// Open file descriptors of a single process.
+    pub open_files: Option<u64>,
+    /// Size of any file that it writes, in bytes: `SIGXFSZ` beyond.
+    pub file_bytes: Option<u64>,
+    /// Niceness, 0 to 19.
+    pub nice: Option<u8>,
+    /// Numbers of the CPUs that it may run on, each less than 1024.
+    pub cpus: Vec<usize>,
+}
+
+/// Bind what `command` starts. Limits hold hard and soft; signals of limits write no core files.
+///
+/// What fails in the child (not permitted, no such CPU) is the error of `Command::spawn`.
+pub fn confine(command: &mut Command, confinement: Confinement) {
+    let limits = limits_of(&confinement);
+    let cpus = cpu_set(&confinement.cpus);
+    let Confinement { group, nice, .. } = confinement;
+    // SAFETY: the closure runs between fork and exec and makes only async-signal-safe system calls on memory that
+    // was made before the fork; it neither allocates nor takes locks.
+    unsafe {
+        command.pre_exec(move || {
+            if let Some(group) = &group {
+                let written = libc::write(group.as_raw_fd(), c"0".as_ptr().cast(), 1);
+                if written < 0 {
+                    return Err(io::Error::last_os_error());
+                }
+            }
+            if let Some(nice) = nice {
+                check(libc::setpriority(libc::PRIO_PROCESS, 0, i32::from(nice)))?;
+            }
+            if let Some(cpus) = &cpus {
+                check(libc::sched_setaffinity(0, size_of_val(cpus), cpus))?;
+            }
+            for (resource, limit) in limits.iter().flatten() {
+                check(libc::setrlimit(*resource, limit))?;
+            }
+            Ok(())
+        });
+    }
+}
+
+#[cfg(target_env = "gnu")]
+type Resource = libc::__rlimit_resource_t;
+#[cfg(not(target_env = "gnu"))]
+type Resource = libc::c_int;
+
+fn limits_of(asked: &Confinement) -> [Option<(Resource, libc::rlimit)>; 5] {
+    let same = |limit: u64| rlimit(limit, limit);
+    let signals = asked.cpu_seconds.is_some() || asked.file_bytes.is_some();
+    [
+        signals.then(|| (libc::RLIMIT_CORE, same(0))),
+        asked
+            .cpu_seconds
+            .map(|limit| (libc::RLIMIT_CPU, rlimit(limit, limit.saturating_add(1)))),
+        asked
+            .data_bytes
+            .map(|limit| (libc::RLIMIT_DATA, same(limit))),
+        asked
+            .open_files
+            .map(|limit| (libc::RLIMIT_NOFILE, same(limit))),
+        asked
+            .file_bytes
+            .map(|limit| (libc::RLIMIT_FSIZE, same(limit))),
+    ]
+}
+
+/// More than the machine can count is no limit.
+fn rlimit(soft: u64, hard: u64) -> libc::rlimit {
+    let bounded = |limit: u64| libc::rlim_t::try_from(limit).unwrap_or(libc::RLIM_INFINITY);
+    libc::rlimit {
+        rlim_cur: bounded(soft),
+        rlim_max: bounded(hard),
+    }
+}
+
+fn cpu_set(cpus: &[usize]) -> Option<libc::cpu_set_t> {
+    if cpus.is_empty() {
+        return None;
+    }
+    // SAFETY: cpu_set_t is a bit field, for which all zeroes is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    for &cpu in cpus.iter().filter(|cpu| **cpu < libc::CPU_SETSIZE as usize) {
+        // SAFETY: the number is within the set.
+        unsafe { libc::CPU_SET(cpu, &mut set) };
+    }
+    Some(set)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    fn shell(script: &str, confinement: Confinement) -> std::process::Output {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        confine(&mut command, confinement);
+        command.output().unwrap()
+    }
+
+    #[test]
+    fn a_child_has_the_bounds_it_was_given_and_its_children_too() {
+        let bound = Confinement {
+            cpu_seconds: Some(7),
+            data_bytes: Some(512 << 20),
+            open_files: Some(99),
+            file_bytes: Some(4096 * 512),
+            nice: Some(5),
+            cpus: vec![0],
+            ..Confinement::default()
+        };
+        let script = "sh -c 'ulimit -t; ulimit -d; ulimit -n; ulimit -f; nice; grep Cpus_allowed_list /proc/self/status'";
+        let said = shell(script, bound).stdout;
+        let said = String::from_utf8(said).unwrap();
+        let words: Vec<&str> = said.split_whitespace().collect();
+        // dash counts memory in KiB and files in blocks of 512 bytes.
+        assert_eq!(
+            words,
+            ["7", "524288", "99", "4096", "5", "Cpus_allowed_list:", "0"]
+        );
+    }
+
+    #[test]
+    fn a_file_beyond_its_limit_ends_the_writer() {
+        let bound = Confinement {
+            file_bytes: Some(1000),
+            ..Confinement::default()
+        };
+        let file = std::env::temp_dir().join(format!("atoll-confine-{}", std::process::id()));
+        let script = format!("exec head -c 2000 /dev/zero >{}", file.display());
+        let ended = shell(&script, bound);
+        std::fs::remove_file(&file).ok();
+        assert_eq!(ended.status.signal(), Some(libc::SIGXFSZ));
+        assert!(!ended.status.core_dumped());
+    }
+}

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which versions of the agents' protocol this program speaks, and which of them it has in common with an agent.
+
+The rule is in docs/contracts.md, the agent has it as well (hosts/crates/agent/src/versions.rs), and the examples in
+tests/data/contract/agent-versions.jsonl hold both to the same outcomes.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+Version = tuple[int, int]
+"""Major and minor. A major version is one language; a minor one adds to it what others may ignore."""
+
+SPEAKS: tuple[Version, ...] = ((1, 1),)
+"""The highest minor version of each major one."""
+
+LIMITS_AND_METRICS: Version = (1, 1)
+"""Since when there are ``limits`` of jobs and ``measure``."""
+
+
+def agreed(ours: Iterable[Version], theirs: Iterable[Version]) -> Version | None:
+    """The highest major version that both speak, in the lower of both minor ones; None if there is none."""
+    known = list(theirs)
+    common = [(major, min(minor, other)) for major, minor in ours for theirs_, other in known if major == theirs_]
+    return max(common, default=None)
+
+
+def spoken(hello: Mapping[str, Any]) -> tuple[Version, ...]:
+    """What an agent says that it speaks; those of 1.0 named their major version only. Nothing, if that is not ours."""
+    try:
+        return tuple((int(major), int(minor)) for major, minor in hello.get("speaks") or [(hello["protocol"], 0)])
+    except (KeyError, TypeError, ValueError):
+        return ()
+
+
+def words(versions: Iterable[Version]) -> str:
+    """As people write them: ``1.1``, ``1.0 and 2.3``."""
+    return " and ".join(f"{major}.{minor}" for major, minor in versions) or "no version"

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Control groups of version 2 (Documentation/admin-guide/cgroup-v2.rst): all processes of a job, whatever they do to
+//! leave it, can be counted, bounded and killed together.
+//!
+//! An agent makes a group of its own, locked for as long as it lives, and in it one for each job. It takes what it
+//! finds: its own group's children if it may make some there, or, as root, those of the top, where systemd and others
+//! have the memory controller at work. Groups that agents which were killed left behind are emptied and removed by
+//! who comes next.
+
+use crate::AgentError;
+use crate::machine::clock_ns;
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{self, File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What the groups of agents are called, with the process id (of some PID namespace) and an instant behind it.
+const PREFIX: &str = "atoll-agent-";
+
+/// A group cannot be removed before the kernel has buried its last process.
+const REMOVAL_PATIENCE: Duration = Duration::from_millis(500);
+const REMOVAL_PAUSE: Duration = Duration::from_millis(5);
+
+/// The agent's own group.
+#[derive(Debug)]
+pub struct Tree {
+    path: PathBuf,
+    has_memory: bool,
+    made: u64,
+    _lock: File,
+}
+
+/// A job's group. Removed when it is dropped, if it is empty.
+#[derive(Debug)]
+pub struct Leaf {
+    path: PathBuf,
+}
+
+impl Tree {
+    /// A group below the best place there is; none where there is no place, or the kernel cannot kill groups (5.14).
+    pub fn make() -> Option<Self> {
+        let mut trees: Vec<Self> = places()
+            .iter()
+            .filter_map(|place| Self::below(place))
+            .collect();
+        let best = trees.iter().position(|tree| tree.has_memory).unwrap_or(0);
+        (best < trees.len()).then(|| trees.swap_remove(best))
+    }
+
+    fn below(place: &Path) -> Option<Self> {
+        let path = place.join(format!("{PREFIX}{}-{}", std::process::id(), clock_ns()));
+        fs::create_dir(&path).ok()?;
+        let tree = File::open(&path).and_then(|lock| {
+            flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+            fs::metadata(path.join("cgroup.kill"))?;
+            Ok(Self {
+                has_memory: has_word(&path.join("cgroup.controllers"), "memory")
+                    && fs::write(path.join("cgroup.subtree_control"), "+memory").is_ok(),
+                path: path.clone(),
+                made: 0,
+                _lock: lock,
+            })
+        });
+        if tree.is_err() {
+            fs::remove_dir(&path).ok();
+        }
+        tree.ok()
+    }
+
+    /// Whether a group's memory can be bounded here.
+    pub fn has_memory(&self) -> bool {
+        self.has_memory
+    }
+
+    /// A group for one job.
+    pub fn leaf(&mut self, memory_bytes: Option<u64>) -> Result<Leaf, AgentError> {
+        self.made += 1;
+        let leaf = Leaf {
+            path: self.path.join(format!("job-{}", self.made)),
+        };
+        fs::create_dir(&leaf.path).map_err(AgentError::file(&leaf.path.to_string_lossy()))?;
+        if let Some(limit) = memory_bytes.filter(|_| self.has_memory) {
+            leaf.write("memory.max", &limit.to_string())?;
+            leaf.write("memory.oom.group", "1")?;
+            leaf.write("memory.swap.max", "0").ok(); // absent where the kernel has no swap
+        }
+        Ok(leaf)
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        empty(&self.path);
+    }
+}
+
+impl Leaf {
+    /// What a process writes `0` to in order to be in it.
+    pub fn procs(&self) -> Result<File, AgentError> {
+        let path = self.path.join("cgroup.procs");
+        OpenOptions::new()
+            .write(true)
+            .open(&path)
+            .map_err(AgentError::file(&path.to_string_lossy()))
+    }
+
+    /// Whether any process is in it that lives.
+    pub fn is_populated(&self) -> bool {
+        counter(&self.path.join("cgroup.events"), "populated").is_some_and(|count| count > 0)
+    }
+
+    /// Kill all that is in it, and all that this starts meanwhile.
+    pub fn kill(&self) {
+        fs::write(self.path.join("cgroup.kill"), "1").ok();
+    }
+
+    /// Whether the kernel killed in it for want of memory.
+    pub fn ran_out_of_memory(&self) -> bool {
+        counter(&self.path.join("memory.events"), "oom_kill").is_some_and(|count| count > 0)
+    }
+
+    /// CPU time of all that ever was in it.
+    pub fn cpu_ns(&self) -> Option<u64> {
+        counter(&self.path.join("cpu.stat"), "usage_usec").map(|us| us * 1000)
+    }
+
+    /// Memory charged to it now, file cache included; none without the memory controller.
+    pub fn memory_bytes(&self) -> Option<u64> {
+        let text = fs::read_to_string(self.path.join("memory.current")).ok()?;
+        text.trim().parse().ok()
+    }
+
+    fn write(&self, file: &str, text: &str) -> Result<(), AgentError> {
+        let path = self.path.join(file);
+        fs::write(&path, text).map_err(AgentError::file(&path.to_string_lossy()))
+    }
+}
+
+impl Drop for Leaf {
+    fn drop(&mut self) {
+        fs::remove_dir(&self.path).ok();
+    }
+}
+
+/// Empty and remove what agents left that were killed.
+pub fn sweep() {
+    for place in places() {
+        let Ok(entries) = fs::read_dir(&place) else {
+            continue;
+        };
+        for entry in entries.flatten() {
+            let ours = entry.file_name().to_string_lossy().starts_with(PREFIX);
+            let Some(lock) = ours.then(|| File::open(entry.path()).ok()).flatten() else {
+                continue;
+            };
+            if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+                empty(&entry.path());
+            }
+        }
+    }
+}
+
+/// Kill everything in a group and below, and remove it with its children.
+fn empty(group: &Path) {
+    fs::write(group.join("cgroup.kill"), "1").ok();
+    let end = Instant::now() + REMOVAL_PATIENCE;
+    loop {
+        let children = fs::read_dir(group).into_iter().flatten().flatten();
+        for child in children.filter(|child| child.path().is_dir()) {
+            fs::remove_dir(child.path()).ok();
+        }
+        if fs::remove_dir(group).is_ok() || !group.exists() || Instant::now() >= end {
+            return;
+        }
+        thread::sleep(REMOVAL_PAUSE);
+    }
+}
+
+/// Where groups of ours may be: below our own, and as root below the top.
+fn places() -> Vec<PathBuf> {
+    let text = |path| fs::read_to_string(path).unwrap_or_default();
+    let (mounts, groups) = (text("/proc/self/mountinfo"), text("/proc/self/cgroup"));
+    let Some((root, mount)) = hierarchy(&mounts) else {
+        return Vec::new();
+    };
+    let mut places = Vec::new();
+    places.extend(own_group(&groups, &root).map(|below| mount.join(below)));
+    if rustix::process::geteuid().is_root() && !places.contains(&mount) {
+        places.push(mount);
+    }
+    places
+}
+
+/// Of the version-2 hierarchy, in /proc/self/mountinfo (proc(5)): which part is mounted, and where.
+fn hierarchy(mountinfo: &str) -> Option<(String, PathBuf)> {
+    mountinfo.lines().find_map(|line| {
+        let (mount, system) = line.split_once(" - ")?;
+        let mut fields = mount.split(' ').skip(3);
+        let (root, point) = (fields.next()?, fields.next()?);
+        let is_v2 = system.split(' ').next() == Some("cgroup2");
+        is_v2.then(|| (root.to_owned(), PathBuf::from(point)))
+    })
+}
+
+/// Our own group by /proc/self/cgroup (cgroups(7)), relative to the part that is mounted; none if it lies outside.
+fn own_group(groups: &str, root: &str) -> Option<PathBuf> {
+    let path = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let below = Path::new(path).strip_prefix(root).ok()?;
+    let climbs = below
+        .components()
+        .any(|part| part == std::path::Component::ParentDir);
+    (!climbs).then(|| below.to_owned())
+}
+
+fn has_word(file: &Path, word: &str) -> bool {
+    fs::read_to_string(file).is_ok_and(|text| text.split_whitespace().any(|held| held == word))
+}
+
+/// A line `name count` of a flat keyed file.
+fn counter(file: &Path, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(file).ok()?;
+    text.lines()
+        .find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use netio::confine::{Confinement, confine};
+    use std::process::Command;
+
+    #[test]
+    fn the_hierarchy_and_our_place_in_it_are_read_off_proc() {
+        let unified = "24 1 0:22 / /sys rw - sysfs sysfs rw\n\
+            30 24 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n";
+        let (root, mount) = hierarchy(unified).unwrap();
+        assert_eq!(
+            (root.as_str(), mount.as_path()),
+            ("/", Path::new("/sys/fs/cgroup"))
+        );
+        assert!(hierarchy("25 24 0:22 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n").is_none());
+        let own = "4:memory:/a\n0::/user.slice/session-3.scope\n";
+        assert_eq!(
+            own_group(own, "/"),
+            Some("user.slice/session-3.scope".into())
+        );
+        assert_eq!(
+            own_group(own, "/user.slice"),
+            Some("session-3.scope".into())
+        );
+        assert_eq!(own_group(own, "/system.slice"), None);
+        assert_eq!(own_group("0::/../other\n", "/"), None);
+        assert_eq!(own_group("4:memory:/a\n", "/"), None);
+    }
+
+    /// On machines that let this user make control groups; elsewhere there is nothing to try.
+    #[test]
+    fn what_left_its_session_is_killed_with_its_group() {
+        let Some(mut tree) = Tree::make() else {
+            return;
+        };
+        let leaf = tree.leaf(None).unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "setsid sleep 1000 & exit 0"]);
+        let group = Some(leaf.procs().unwrap());
+        confine(
+            &mut command,
+            Confinement {
+                group,
+                ..Confinement::default()
+            },
+        );
+        assert!(command.status().unwrap().success());
+        drop(command);
+        assert!(leaf.is_populated());
+        leaf.kill();
+        let end = Instant::now() + Duration::from_secs(10);
+        while leaf.is_populated() {
+            assert!(Instant::now() < end, "the group is killed");
+            thread::sleep(REMOVAL_PAUSE);
+        }
+        let path = tree.path.clone();
+        drop((leaf, tree));
+        assert!(!path.exists(), "nothing of it is left");
+    }
+}

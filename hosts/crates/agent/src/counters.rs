@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the kernel counts in a network namespace: its interfaces' frames, its TCP's segments.
+
+use serde_json::{Map, Value};
+
+/// Columns of /proc/net/dev (proc(5)); those that veth and NICs count for frames.
+const COUNTERS: [(usize, &str); 8] = [
+    (0, "rx_bytes"),
+    (1, "rx_packets"),
+    (2, "rx_errors"),
+    (3, "rx_dropped"),
+    (8, "tx_bytes"),
+    (9, "tx_packets"),
+    (10, "tx_errors"),
+    (11, "tx_dropped"),
+];
+
+/// What /proc/net/dev holds of an interface, by name; none if it is not there.
+pub fn of_interface(table: &str, interface: &str) -> Option<Value> {
+    let row = table
+        .lines()
+        .filter_map(|line| line.rsplit_once(':'))
+        .find_map(|(name, row)| (name.trim() == interface).then_some(row))?;
+    let columns: Vec<u64> = row
+        .split_whitespace()
+        .map_while(|column| column.parse().ok())
+        .collect();
+    COUNTERS
+        .iter()
+        .map(|(column, name)| Some(((*name).to_owned(), Value::from(*columns.get(*column)?))))
+        .collect::<Option<Map<String, Value>>>()
+        .map(Value::Object)
+}
+
+/// What is told of TCP: group and name in /proc/net/snmp or /proc/net/netstat (RFC 4022; Linux adds `TcpExt`), our name.
+const TCP: [(&str, &str, &str); 8] = [
+    ("Tcp:", "CurrEstab", "established"),
+    ("Tcp:", "InSegs", "in_segments"),
+    ("Tcp:", "OutSegs", "out_segments"),
+    ("Tcp:", "RetransSegs", "retransmitted_segments"),
+    ("Tcp:", "InErrs", "in_errors"),
+    ("TcpExt:", "TCPTimeouts", "timeouts"),
+    ("TcpExt:", "TCPSpuriousRTOs", "spurious_timeouts"),
+    ("TcpExt:", "ListenDrops", "listen_drops"),
+];
+
+/// What TCP has counted, by our names, of the texts of both files. What a kernel does not count is absent.
+pub fn of_tcp(snmp: &str, netstat: &str) -> Map<String, Value> {
+    TCP.iter()
+        .filter_map(|(group, name, ours)| {
+            let text = if *group == "Tcp:" { snmp } else { netstat };
+            Some(((*ours).to_owned(), Value::from(counted(text, group, name)?)))
+        })
+        .collect()
+}
+
+/// Such a file has two lines for each group: its names, and what was counted of each.
+fn counted(text: &str, group: &str, name: &str) -> Option<u64> {
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix(group));
+    let (names, counts) = (lines.next()?, lines.next()?);
+    let column = names.split_whitespace().position(|held| held == name)?;
+    counts.split_whitespace().nth(column)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tcp_counters_are_found_by_their_names_wherever_they_stand() {
+        let snmp = "Ip: Forwarding InSegs\nIp: 1 77\nTcp: MaxConn CurrEstab InSegs OutSegs RetransSegs InErrs\n\
+            Tcp: -1 3 40 50 6 0\n";
+        let netstat = "TcpExt: SyncookiesSent ListenDrops TCPTimeouts\nTcpExt: 0 2 5\nIpExt: InNoRoutes\nIpExt: 1\n";
+        let told = of_tcp(snmp, netstat);
+        assert_eq!(told["established"], 3);
+        assert_eq!(told["in_segments"], 40);
+        assert_eq!(told["retransmitted_segments"], 6);
+        assert_eq!(
+            (&told["timeouts"], &told["listen_drops"]),
+            (&5.into(), &2.into())
+        );
+        assert!(
+            !told.contains_key("spurious_timeouts"),
+            "this kernel does not count them"
+        );
+        assert_eq!(of_tcp("", ""), Map::new());
+    }
+
+    #[test]
+    fn interface_counters_are_read_by_name() {
+        let table = "Inter-|   Receive  |  Transmit\n face |bytes packets errs ...\n\
+            w1-eth0: 100 2 0 1 0 0 0 0 300 4 0 5 0 0 0 0\n";
+        let counted = of_interface(table, "w1-eth0").unwrap();
+        assert_eq!(counted["rx_packets"], 2);
+        assert_eq!(counted["rx_dropped"], 1);
+        assert_eq!(counted["tx_bytes"], 300);
+        assert_eq!(counted["tx_dropped"], 5);
+        assert!(of_interface(table, "w1").is_none());
+    }
+}

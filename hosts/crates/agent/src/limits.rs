@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a job may use, and which of it one that has ended had used up.
+
+use crate::AgentError;
+use netio::children::Ended;
+use netio::confine::Confinement;
+use rustix::process::{Pid, Resource, getrlimit};
+use serde::Deserialize;
+use std::os::unix::process::ExitStatusExt;
+use std::time::Duration;
+
+/// Signals by which the kernel says which limit it was (signal(7), x86 and ARM).
+const XCPU: i32 = 24;
+const XFSZ: i32 = 25;
+const KILL: i32 = 9;
+
+/// The limits of a job; absent: as the agent's own. One that is unknown is refused, not ignored.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// Time since its start.
+    pub wall_ns: Option<u64>,
+    /// CPU time of a single process, counted in whole seconds.
+    pub cpu_ns: Option<u64>,
+    /// Memory: of all its processes with a control group, else what a single one may write to.
+    pub memory_bytes: Option<u64>,
+    /// Open file descriptors of a single process.
+    pub open_files: Option<u64>,
+    /// Size of any file that it writes.
+    pub file_bytes: Option<u64>,
+    /// Niceness, 0 to 19.
+    pub nice: Option<u8>,
+    /// The CPUs it may run on; empty: all.
+    #[serde(default)]
+    pub cpus: Vec<usize>,
+}
+
+impl Limits {
+    /// Refuse what this machine cannot hold a job to, saying why.
+    pub fn check(&self) -> Result<(), AgentError> {
+        let refuse = |text: String| Err(AgentError::Machine(text));
+        if let Some(nice) = self.nice.filter(|nice| *nice > 19) {
+            return refuse(format!("nice {nice} is not between 0 and 19"));
+        }
+        let most = getrlimit(Resource::Nofile).maximum;
+        if let (Some(asked), Some(most)) = (self.open_files, most) {
+            if asked > most && !rustix::process::geteuid().is_root() {
+                return refuse(format!(
+                    "open_files {asked} is more than the {most} that this user may have; raise it in /etc/security/limits.conf"
+                ));
+            }
+        }
+        let own = rustix::thread::sched_getaffinity(None)?;
+        let absent = |cpu: &&usize| **cpu >= rustix::thread::CpuSet::MAX_CPU || !own.is_set(**cpu);
+        if let Some(cpu) = self.cpus.iter().find(absent) {
+            let count = own.count();
+            return refuse(format!("no CPU {cpu} is there for us; there are {count}"));
+        }
+        Ok(())
+    }
+
+    /// What the kernel is told. Memory by itself only where no control group does it.
+    pub fn confinement(&self, memory_by_group: bool) -> Confinement {
+        Confinement {
+            group: None,
+            cpu_seconds: self.cpu_ns.map(|ns| ns.div_ceil(1_000_000_000).max(1)),
+            data_bytes: self.memory_bytes.filter(|_| !memory_by_group),
+            open_files: self.open_files,
+            file_bytes: self.file_bytes,
+            nice: self.nice,
+            cpus: self.cpus.clone(),
+        }
+    }
+
+    /// How long the job may last.
+    pub fn wall(&self) -> Option<Duration> {
+        self.wall_ns.map(Duration::from_nanos)
+    }
+
+    /// The limit that ended the job, in words. `group_killed`: the kernel killed something of its control group for
+    /// want of memory.
+    pub fn exceeded(&self, ended: &Ended, group_killed: bool) -> Option<String> {
+        let signal = ended.status.signal();
+        if let (Some(limit), Some(XFSZ)) = (self.file_bytes, signal) {
+            return Some(format!("file size limit {}", bytes(limit)));
+        }
+        if let Some(limit) = self.cpu_ns {
+            let used_up = ended.cpu >= Duration::from_nanos(limit);
+            if signal == Some(XCPU) || (signal == Some(KILL) && used_up) {
+                return Some(format!("CPU time limit {}", seconds(limit)));
+            }
+        }
+        let limit = self.memory_bytes?;
+        let refused = !ended.status.success() && ended.peak_memory_bytes >= limit / 10 * 9;
+        (group_killed || refused).then(|| format!("memory limit {}", bytes(limit)))
+    }
+
+    /// The limit of the job's duration, in words.
+    pub fn wall_words(&self) -> String {
+        format!("time limit {}", seconds(self.wall_ns.unwrap_or(0)))
+    }
+}
+
+/// The process that [`Ended`] was.
+pub fn pid_of(ended: &Ended) -> Option<Pid> {
+    Pid::from_raw(ended.pid)
+}
+
+fn bytes(count: u64) -> String {
+    let (unit, name) = [(1e9, "GB"), (1e6, "MB"), (1e3, "kB")]
+        .into_iter()
+        .find(|(unit, _)| count as f64 >= *unit)
+        .unwrap_or((1.0, "B"));
+    format!("{} {name}", short(count as f64 / unit))
+}
+
+fn seconds(ns: u64) -> String {
+    format!("{} s", short(ns as f64 / 1e9))
+}
+
+/// At most two decimals, and none that say nothing.
+fn short(number: f64) -> String {
+    let text = format!("{number:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::ExitStatus;
+
+    fn ended(wait_status: i32, cpu_s: u64, peak: u64) -> Ended {
+        Ended {
+            pid: 1,
+            status: ExitStatus::from_raw(wait_status),
+            cpu: Duration::from_secs(cpu_s),
+            peak_memory_bytes: peak,
+        }
+    }
+
+    fn all() -> Limits {
+        Limits {
+            wall_ns: Some(1_500_000_000),
+            cpu_ns: Some(2_000_000_000),
+            memory_bytes: Some(512_000_000),
+            file_bytes: Some(1_000),
+            ..Limits::default()
+        }
+    }
+
+    #[test]
+    fn the_limit_that_ended_a_job_is_named() {
+        let limits = all();
+        let said = |ended: Ended, killed| limits.exceeded(&ended, killed).unwrap_or_default();
+        assert_eq!(said(ended(XFSZ, 0, 0), false), "file size limit 1 kB");
+        assert_eq!(said(ended(XCPU, 2, 0), false), "CPU time limit 2 s");
+        assert_eq!(said(ended(KILL, 3, 0), false), "CPU time limit 2 s");
+        assert_eq!(said(ended(KILL, 0, 0), true), "memory limit 512 MB");
+        assert_eq!(
+            said(ended(1 << 8, 0, 500_000_000), false),
+            "memory limit 512 MB"
+        );
+        assert_eq!(limits.wall_words(), "time limit 1.5 s");
+    }
+
+    #[test]
+    fn an_end_within_the_limits_has_no_cause_among_them() {
+        let limits = all();
+        for (status, cpu_s, peak) in [
+            (0, 1, 511_000_000),
+            (1 << 8, 1, 1_000),
+            (KILL, 1, 1_000),
+            (15, 1, 1_000),
+        ] {
+            assert_eq!(limits.exceeded(&ended(status, cpu_s, peak), false), None);
+        }
+        assert_eq!(
+            Limits::default().exceeded(&ended(XFSZ, 9, u64::MAX), false),
+            None
+        );
+    }
+
+    #[test]
+    fn what_the_machine_cannot_hold_to_is_refused() {
+        let refused = |limits: Limits| limits.check().unwrap_err().to_string();
+        let cpus = vec![1_000_000];
+        assert!(
+            refused(Limits {
+                cpus,
+                ..Limits::default()
+            })
+            .starts_with("no CPU 1000000 is there")
+        );
+        let nice = Some(20);
+        assert_eq!(
+            refused(Limits {
+                nice,
+                ..Limits::default()
+            }),
+            "nice 20 is not between 0 and 19"
+        );
+        assert!(serde_json::from_str::<Limits>(r#"{"memory":1}"#).is_err());
+        Limits {
+            cpus: vec![0],
+            nice: Some(0),
+            ..Limits::default()
+        }
+        .check()
+        .unwrap();
+    }
+}

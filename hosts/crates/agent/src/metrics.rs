@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the machine, its namespaces and its jobs are doing, told at an interval.
+//!
+//! A sample costs three reads a namespace and two a job, no process and no thread: the kernel's files are opened once,
+//! and a file below /proc/net goes on showing the namespace that it was opened in.
+
+use crate::AgentError;
+use crate::cgroup::Leaf;
+use crate::counters;
+use crate::job::Job;
+use crate::machine::clock_ns;
+use crate::namespace::Namespace;
+use rustix::process::Pid;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The shortest interval: more often, telling would be most of what there is to tell.
+const LEAST_EVERY: Duration = Duration::from_millis(50);
+
+/// A host to be told of: a network namespace and some interfaces in it.
+#[derive(Debug, Deserialize)]
+pub struct Asked {
+    /// Its name in what is told.
+    host: String,
+    /// Its network namespace; null for the agent's own.
+    #[serde(default)]
+    netns: Option<PathBuf>,
+    /// Interface names.
+    #[serde(default)]
+    interfaces: Vec<String>,
+}
+
+/// A subscription: what is told, and when next.
+#[derive(Debug)]
+pub struct Metrics {
+    every: Duration,
+    next: Instant,
+    hosts: Vec<Host>,
+    /// Busy time and all time of all CPUs at the sample before, in ticks.
+    before: Option<(u64, u64)>,
+}
+
+#[derive(Debug)]
+struct Host {
+    name: String,
+    netns: Option<PathBuf>,
+    interfaces: Vec<String>,
+    device: File,
+    snmp: File,
+    netstat: File,
+}
+
+impl Metrics {
+    /// Tell of `asked` at once and then `every` so often.
+    pub fn new(every: Duration, asked: Vec<Asked>, now: Instant) -> Result<Self, AgentError> {
+        if every < LEAST_EVERY {
+            let least = LEAST_EVERY.as_millis();
+            return Err(AgentError::Machine(format!(
+                "every_ns: metrics are told every {least} ms at most"
+            )));
+        }
+        Ok(Self {
+            every,
+            next: now,
+            hosts: asked
+                .into_iter()
+                .map(Host::open)
+                .collect::<Result<_, _>>()?,
+            before: None,
+        })
+    }
+
+    /// When the next sample is due.
+    pub fn wake_at(&self) -> Instant {
+        self.next
+    }
+
+    /// Whether a sample is due; if so the next one is an interval later. None is made up for.
+    pub fn is_due(&mut self, now: Instant) -> bool {
+        let due = self.next <= now;
+        if due {
+            self.next = (self.next + self.every).max(now);
+        }
+        due
+    }
+
+    /// Everything as it is now (`docs/contracts.md`, "Agent", metrics).
+    pub fn sample(&mut self, jobs: &[Job]) -> Map<String, Value> {
+        let mut hosts = Map::new();
+        let mut unread = Vec::new();
+        for host in &self.hosts {
+            match host.read() {
+                Ok(told) => drop(hosts.insert(host.name.clone(), told)),
+                Err(_) => unread.push(host.name.clone()),
+            }
+        }
+        let told = json!({
+            "t_ns": clock_ns(),
+            "machine": self.machine(),
+            "clock": clock(),
+            "agent": agent(jobs.len()),
+            "hosts": hosts,
+            "jobs": jobs.iter().filter_map(|job| self.job(job)).collect::<Map<_, _>>(),
+            "unread": unread,
+        });
+        match told {
+            Value::Object(fields) => fields,
+            _ => Map::new(),
+        }
+    }
+
+    fn machine(&mut self) -> Value {
+        let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let cpu = Cpu::parse(&text("/proc/stat")).unwrap_or_default();
+        let share = self.before.and_then(|(busy, all)| {
+            let passed = cpu.all.checked_sub(all).filter(|passed| *passed > 0)?;
+            Some(cpu.busy.saturating_sub(busy) as f64 / passed as f64)
+        });
+        self.before = Some((cpu.busy, cpu.all));
+        let memory = text("/proc/meminfo");
+        let load = text("/proc/loadavg");
+        json!({
+            "cpus": cpu.count,
+            "busy": share,
+            "busy_ns": ticks_ns(cpu.busy),
+            "idle_ns": ticks_ns(cpu.all - cpu.busy),
+            "steal_ns": ticks_ns(cpu.steal),
+            "load_1m": load.split(' ').next().and_then(|first| first.parse::<f64>().ok()),
+            "memory_bytes": kilobytes(&memory, "MemTotal:"),
+            "memory_available_bytes": kilobytes(&memory, "MemAvailable:"),
+        })
+    }
+
+    fn job(&self, job: &Job) -> Option<(String, Value)> {
+        let process = Process::read(job.pid);
+        let group = job.group();
+        let cpu_ns = group
+            .and_then(Leaf::cpu_ns)
+            .or(process.as_ref().map(|one| one.cpu_ns))?;
+        let memory_bytes = group
+            .and_then(Leaf::memory_bytes)
+            .or(process.map(|one| one.memory_bytes))?;
+        let host = self.hosts.iter().find(|host| host.netns == job.netns);
+        let told = json!({
+            "host": host.map(|host| &host.name),
+            "cpu_ns": cpu_ns,
+            "memory_bytes": memory_bytes,
+        });
+        Some((job.name.clone(), told))
+    }
+}
+
+impl Host {
+    fn open(asked: Asked) -> Result<Self, AgentError> {
+        let open = |name: &str| {
+            let path = format!("/proc/thread-self/net/{name}");
+            File::open(&path).map_err(AgentError::file(&path))
+        };
+        let namespace = Namespace::open(asked.netns.as_deref())?;
+        let [device, snmp, netstat] =
+            namespace.run(|| Ok([open("dev")?, open("snmp")?, open("netstat")?]))?;
+        let table = whole(&device)?;
+        if let Some(name) = asked
+            .interfaces
+            .iter()
+            .find(|name| counters::of_interface(&table, name).is_none())
+        {
+            return Err(AgentError::Machine(format!(
+                "{}: no interface {name}",
+                asked.host
+            )));
+        }
+        Ok(Self {
+            name: asked.host,
+            netns: asked.netns,
+            interfaces: asked.interfaces,
+            device,
+            snmp,
+            netstat,
+        })
+    }
+
+    fn read(&self) -> Result<Value, AgentError> {
+        let table = whole(&self.device)?;
+        // One that has gone is not told; the others are.
+        let interfaces: Map<String, Value> = self
+            .interfaces
+            .iter()
+            .filter_map(|name| Some((name.clone(), counters::of_interface(&table, name)?)))
+            .collect();
+        let tcp = counters::of_tcp(&whole(&self.snmp)?, &whole(&self.netstat)?);
+        Ok(json!({"interfaces": interfaces, "tcp": tcp}))
+    }
+}
+
+/// A file of the kernel's from its beginning, which makes its content anew.
+fn whole(file: &File) -> Result<String, AgentError> {
+    let mut content = Vec::new();
+    let mut chunk = [0; 8192];
+    loop {
+        match file.read_at(&mut chunk, content.len() as u64)? {
+            0 => return Ok(String::from_utf8_lossy(&content).into_owned()),
+            count => content.extend_from_slice(&chunk[..count]),
+        }
+    }
+}
+
+/// CPU time of the machine since it was started, in ticks, of all CPUs together.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Cpu {
+    count: usize,
+    busy: u64,
+    all: u64,
+    steal: u64,
+}
+
+impl Cpu {
+    /// Of /proc/stat (proc(5)): user, nice, system, idle, iowait, irq, softirq, steal; guests are among user and nice.
+    fn parse(stat: &str) -> Option<Self> {
+        let mut lines = stat.lines();
+        let ticks: Vec<u64> = lines
+            .next()?
+            .strip_prefix("cpu ")?
+            .split_whitespace()
+            .take(8)
+            .map_while(|word| word.parse().ok())
+            .collect();
+        let at = |column: usize| ticks.get(column).copied().unwrap_or(0);
+        let all: u64 = ticks.iter().sum();
+        Some(Self {
+            count: lines.take_while(|line| line.starts_with("cpu")).count(),
+            busy: all - at(3) - at(4),
+            all,
+            steal: at(7),
+        })
+    }
+}
+
+/// A process and the children that it has waited for.
+#[derive(Debug, PartialEq, Eq)]
+struct Process {
+    cpu_ns: u64,
+    memory_bytes: u64,
+}
+
+impl Process {
+    fn read(pid: Pid) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        Self::parse(&stat, &std::process::id().to_string())
+    }
+
+    /// Of /proc/PID/stat (proc(5)). /proc may show another PID namespace than ours: who is not our child is another one.
+    fn parse(stat: &str, parent: &str) -> Option<Self> {
+        let (_, after_name) = stat.rsplit_once(") ")?;
+        let fields: Vec<&str> = after_name.split(' ').collect();
+        let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok(); // numbered as in proc(5)
+        if fields.get(1) != Some(&parent) {
+            return None;
+        }
+        Some(Self {
+            cpu_ns: ticks_ns(number(14)? + number(15)? + number(16)? + number(17)?),
+            memory_bytes: number(24)? * rustix::param::page_size() as u64,
+        })
+    }
+}
+
+fn ticks_ns(ticks: u64) -> u64 {
+    ticks.saturating_mul(1_000_000_000 / rustix::param::clock_ticks_per_second())
+}
+
+/// A line of /proc/meminfo, in bytes.
+fn kilobytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let count: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(count * 1024)
+}
+
+fn clock() -> Value {
+    let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    netio::kernel_clock::state().map_or(Value::Null, |state| {
+        json!({
+            "synchronised": state.synchronised,
+            "estimated_error_ns": ns(state.estimated_error),
+            "maximum_error_ns": ns(state.maximum_error),
+        })
+    })
+}
+
+fn agent(jobs: usize) -> Value {
+    let stat = fs::read_to_string(Path::new("/proc/self/stat")).unwrap_or_default();
+    let parent = stat
+        .rsplit_once(") ")
+        .and_then(|(_, rest)| rest.split(' ').nth(1));
+    let own = parent.and_then(|parent| Process::parse(&stat, parent));
+    json!({
+        "cpu_ns": own.as_ref().map(|own| own.cpu_ns),
+        "memory_bytes": own.as_ref().map(|own| own.memory_bytes),
+        "jobs": jobs,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn busy_is_all_but_idle_and_waiting() {
+        let stat = "cpu  10 1 5 100 20 1 2 3 4 0\ncpu0 5 1 2 50 10 1 1 1 0 0\ncpu1 5 0 3 50 10 0 1 2 0 0\nintr 1\n";
+        let cpu = Cpu::parse(stat).unwrap();
+        assert_eq!(
+            cpu,
+            Cpu {
+                count: 2,
+                busy: 22,
+                all: 142,
+                steal: 3
+            }
+        );
+        assert_eq!(Cpu::parse("nothing"), None);
+    }
+
+    #[test]
+    fn a_process_is_measured_only_if_it_is_our_child() {
+        let stat = "77 (a b) c) S 5 77 77 0 -1 4194560 100 0 0 0 30 20 7 3 20 0 1 0 99 1000000 25 18446744073709551615";
+        let found = Process::parse(stat, "5").unwrap();
+        assert_eq!(found.cpu_ns, ticks_ns(60));
+        assert_eq!(found.memory_bytes, 25 * rustix::param::page_size() as u64);
+        assert_eq!(Process::parse(stat, "6"), None);
+    }
+
+    #[test]
+    fn this_machine_is_told_with_its_share_from_the_second_time_on() {
+        let asked = r#"[{"host":"here","interfaces":["lo"]}]"#;
+        let now = Instant::now();
+        let mut metrics =
+            Metrics::new(LEAST_EVERY, serde_json::from_str(asked).unwrap(), now).unwrap();
+        assert!(metrics.is_due(now));
+        let first = metrics.sample(&[]);
+        assert!(first["machine"]["busy"].is_null());
+        assert!(
+            first["machine"]["memory_available_bytes"].as_u64()
+                < first["machine"]["memory_bytes"].as_u64()
+        );
+        assert!(first["hosts"]["here"]["tcp"]["out_segments"].is_u64());
+        assert!(first["hosts"]["here"]["interfaces"]["lo"]["rx_bytes"].is_u64());
+        assert!(first["agent"]["memory_bytes"].as_u64().unwrap() > 1 << 16);
+        assert!(!metrics.is_due(now), "an interval has to pass");
+        std::thread::sleep(LEAST_EVERY);
+        assert!(metrics.is_due(Instant::now()));
+        let second = metrics.sample(&[]);
+        assert!((0.0..=1.0).contains(&second["machine"]["busy"].as_f64().unwrap()));
+    }
+
+    #[test]
+    fn what_cannot_be_told_is_refused() {
+        let asked = |text: &str| serde_json::from_str(text).unwrap();
+        let now = Instant::now();
+        let error = Metrics::new(
+            LEAST_EVERY,
+            asked(r#"[{"host":"w1","interfaces":["no0"]}]"#),
+            now,
+        )
+        .unwrap_err();
+        assert_eq!(error.to_string(), "w1: no interface no0");
+        assert!(Metrics::new(Duration::ZERO, Vec::new(), now).is_err());
+    }
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What jobs that have ended left running, and when it is killed.
+
+use crate::cgroup::Leaf;
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+use std::time::{Duration, Instant};
+
+/// How often what is left is looked at until it has ended.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// Processes that the kernel does not let die (blocked in a driver) are given up after so long.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// One that has not ended yet.
+#[derive(Debug)]
+struct Remnant {
+    /// The process group, until it has no members: its number may then be given to another one.
+    group: Option<Pid>,
+    leaf: Option<Leaf>,
+    kill_at: Instant,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub struct Remains(Vec<Remnant>);
+
+impl Remnant {
+    fn is_there(&mut self) -> bool {
+        self.group = self
+            .group
+            .filter(|group| test_kill_process_group(*group).is_ok());
+        self.group.is_some() || self.leaf.as_ref().is_some_and(Leaf::is_populated)
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(group) = self.group {
+            kill_process_group(group, signal).ok();
+        }
+    }
+
+    fn kill(&self) {
+        self.signal(Signal::KILL);
+        if let Some(leaf) = &self.leaf {
+            leaf.kill();
+        }
+    }
+}
+
+impl Remains {
+    /// The first process of a job has ended, and nobody has taken its number yet: see to the rest.
+    pub fn add(&mut self, group: Pid, leaf: Option<Leaf>, kill_at: Instant) {
+        let group = Some(group);
+        let mut remnant = Remnant {
+            group,
+            leaf,
+            kill_at,
+        };
+        if remnant.is_there() {
+            self.0.push(remnant);
+        }
+    }
+
+    /// Whether nothing is left.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How long one may sleep before the next look.
+    pub fn pause(&self) -> Option<Duration> {
+        (!self.is_empty()).then_some(LOOK_AGAIN)
+    }
+
+    /// Kill what is overdue, and forget what has ended. Children that ended must have been collected just before: they
+    /// count as members until then.
+    pub fn look(&mut self, now: Instant) {
+        self.0.retain_mut(|remnant| {
+            if !remnant.is_there() {
+                return false;
+            }
+            if remnant.kill_at <= now {
+                remnant.kill();
+            }
+            now < remnant.kill_at + PATIENCE
+        });
+    }
+
+    /// Ask all of it to end, and kill it at `kill_at` at the latest.
+    pub fn end(&mut self, kill_at: Instant) {
+        for remnant in &mut self.0 {
+            remnant.signal(Signal::TERM);
+            remnant.kill_at = remnant.kill_at.min(kill_at);
+        }
+    }
+}
