@@ -5,7 +5,7 @@
 .NOTPARALLEL:
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: help setup kernel demo demo-virtual test test-virtual test-swaps test-ryu test-servers dashboards lint fmt bench bench-controller bench-link bench-metrics bench-traffic bench-virtual release lock msrv clean
+.PHONY: help setup kernel demo demo-virtual test test-virtual test-swaps test-ryu test-servers test-page dashboards screenshots lint fmt bench bench-controller bench-link bench-metrics bench-traffic bench-virtual release lock msrv clean
 
 BIN := .venv/bin
 CARGO := tools/cargo
@@ -48,8 +48,16 @@ test-servers: setup ## metrics in real InfluxDB servers, dashboards on a real Gr
 	@tools/servers
 	@ATOLL_REQUIRE_SERVERS=1 $(BIN)/python -m tests.again -m servers $(PYTEST_ARGS)
 
+test-page: ## the live page in a real Chromium, which is installed first; `make test` has it where there is one
+	@tools/setup page
+	@ATOLL_REQUIRE_BROWSER=1 $(BIN)/python -m pytest -m browser $(PYTEST_ARGS)
+
 dashboards: setup ## make dashboards/grafana/*.json anew from their builder
 	@$(BIN)/python -m atoll_dashboards.grafana_pages
+
+screenshots: kernel ## make the pictures of docs/images anew, from a run of the demo; ARGS="--help"
+	@tools/setup page
+	@tools/screenshots/run $(ARGS)
 
 lint: ## style, types and imports of Python and Rust
 	@tools/setup lint

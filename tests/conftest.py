@@ -12,6 +12,7 @@ import pytest
 from atoll.model.errors import MachineError
 from atoll_emulation.namespaces import why_no_namespaces
 from atoll_emulation.uml.kernel import find_virtual_kernel
+from screenshots.browser import find_browser
 
 PROJECT = Path(__file__).resolve().parent.parent
 
@@ -27,17 +28,21 @@ def project() -> Path:
 
 @pytest.hookimpl(trylast=True)  # after -m has left out what is not wanted
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip tests marked ``lab`` where no laboratory can be, and ``virtual`` ones where no kernel for them can.
+    """Skip tests marked ``lab`` where no laboratory can be, ``virtual`` ones where no kernel for them can, and so on.
 
-    Fail instead when ATOLL_REQUIRE_LAB is set (CI).
+    Fail instead when ATOLL_REQUIRE_LAB is set (CI), or ATOLL_REQUIRE_BROWSER.
     """
-    for marker, why_not in (("lab", why_no_laboratory), ("virtual", why_no_virtual_time)):
+    for marker, why_not, required in (
+        ("lab", why_no_laboratory, "ATOLL_REQUIRE_LAB"),
+        ("virtual", why_no_virtual_time, "ATOLL_REQUIRE_LAB"),
+        ("browser", why_no_browser, "ATOLL_REQUIRE_BROWSER"),
+    ):
         marked = [item for item in items if item.get_closest_marker(marker)]
         reason = why_not() if marked else None
         if reason is None:
             continue
-        if os.environ.get("ATOLL_REQUIRE_LAB"):
-            raise pytest.UsageError(f"ATOLL_REQUIRE_LAB is set, but {reason}")
+        if os.environ.get(required):
+            raise pytest.UsageError(f"{required} is set, but {reason}")
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=reason))
 
@@ -50,6 +55,11 @@ def why_no_virtual_time() -> str | None:
     except MachineError as error:
         return str(error)
     return why_no_namespaces()
+
+
+def why_no_browser() -> str | None:
+    """Why the live page cannot be opened here, or None if it can."""
+    return None if find_browser() else "there is no Chromium on this machine; run: make test-page"
 
 
 @functools.cache
