@@ -3,10 +3,12 @@
 
 Flows that are over free low descriptors, which new flows take at once; where the client is what is slow, those are
 ready again before it comes to the others. As a process it prints how many flows each channel completed, as a list:
-``python -m tests.lab.naive_client ADDRESS PORT CHANNELS BYTES SECONDS``.
+``python -m tests.lab.naive_client ADDRESS PORT CHANNELS BYTES SECONDS [WORK_US]``. Where computing takes no time
+(virtual time), WORK_US, which it sleeps before it serves a socket, stands for the time that it would compute.
 """
 
 import json
+import resource
 import select
 import socket
 import struct
@@ -14,14 +16,16 @@ import sys
 import time
 
 _READ_BYTES = 65536
+_OWN_DESCRIPTORS = 20
 
 
 class NaiveClient:
     """Channels that fetch flow after flow of the same size."""
 
-    def __init__(self, server: tuple[str, int], channels: int, size: int) -> None:
+    def __init__(self, server: tuple[str, int], channels: int, size: int, work_s: float = 0) -> None:
         self.completed = [0] * channels
         self._server = server
+        self._work_s = work_s
         self._request = struct.pack("!Q", size)
         self._poll = select.epoll()
         self._flows: dict[int, tuple[int, socket.socket, bool]] = {}  # by descriptor: channel, socket, asked
@@ -32,8 +36,10 @@ class NaiveClient:
         """Serve the ready socket with the lowest descriptor, then look again."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            ready = self._poll.poll(1)
+            ready = self._poll.poll(1, len(self._flows))
             if ready:
+                if self._work_s:
+                    time.sleep(self._work_s)
                 self._serve(min(descriptor for descriptor, _ in ready))
 
     def _begin(self, channel: int) -> None:
@@ -58,7 +64,9 @@ class NaiveClient:
 
 
 if __name__ == "__main__":
-    address, port, channels, size, seconds = sys.argv[1:]
-    client = NaiveClient((address, int(port)), int(channels), int(size))
+    address, port, channels, size, seconds, *work_us = sys.argv[1:]
+    descriptors = int(channels) + _OWN_DESCRIPTORS
+    resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    client = NaiveClient((address, int(port)), int(channels), int(size), float(*work_us) / 1e6)
     client.run(float(seconds))
     print(json.dumps(client.completed))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``benchmarks/traffic/run``: every pair in turn, several times; medians, and ratios within a round."""
+"""``benchmarks/traffic/run``: every pair in turn, several times; medians, and ratios within a round. Or fairness."""
 
 import argparse
 import json
@@ -10,6 +10,8 @@ from statistics import median
 from atoll.model.errors import AtollError
 from linkbench.machine import describe
 from linkbench.page import put_figures
+from trafficbench import fairness
+from trafficbench.fairness_table import tables
 from trafficbench.pairs import Load, Pair, pairs
 
 
@@ -21,9 +23,29 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=5, help="of each measurement (5)")
     parser.add_argument("--rounds", type=int, default=5, help="of all pairs (5)")
     parser.add_argument("--quick", action="store_true", help="two rounds of two seconds")
+    parser.add_argument("--fairness", action="store_true", help="instead: how channels share, and 4000 of one process")
+    parser.add_argument("--only", choices=fairness.GROUPS, action="append", help="of --fairness; may be repeated")
     parser.add_argument("--render", type=Path, metavar="FILE", help="a document that holds the table")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write what was measured")
     options = parser.parse_args()
+    try:
+        if options.fairness:
+            _fairness(options)
+        else:
+            _rates(options)
+    except AtollError as error:
+        parser.exit(error.exit_code, f"{error}\n")
+
+
+def _fairness(options: argparse.Namespace) -> None:
+    known = fairness.measure(options.only or fairness.GROUPS, options.json, quick=options.quick)
+    text = tables(known, describe())
+    print(text)
+    if options.render:
+        put_figures(options.render, "fairness", lambda: f"\n\n{text}\n\n")
+
+
+def _rates(options: argparse.Namespace) -> None:
     rounds, seconds = (2, 2) if options.quick else (options.rounds, options.seconds)
     load = Load(options.channels, options.size, seconds)
     known, left_out = pairs()
@@ -40,10 +62,7 @@ def main() -> None:
     if options.json:
         options.json.write_text(json.dumps({"machine": machine, "load": asdict(load), "flows_per_s": found}, indent=1))
     if options.render:
-        try:
-            put_figures(options.render, "the traffic", lambda: f"\n\n{text}\n\n")
-        except AtollError as error:
-            parser.exit(error.exit_code, f"{error}\n")
+        put_figures(options.render, "the traffic", lambda: f"\n\n{text}\n\n")
 
 
 def table(load: Load, known: list[Pair], found: dict[str, list[float]], machine: dict[str, str]) -> str:

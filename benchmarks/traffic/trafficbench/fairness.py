@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``benchmarks/traffic/run --fairness``: how channels of one process share what there is, and four thousand of them."""
+
+import json
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tests.lab.channel_trials import in_real_time, in_virtual_time, room_for_all
+from tests.lab.channels_guest import Finding, Trial
+from tests.lab.loopback_channels import flows_on_loopback
+from tests.lab.test_traffic import jain
+
+_LIMIT_S = 1500
+_FLOW_S = 0.25  # two round trips
+_NAIVE_TURNS = 3  # of a flow: to ask, to read, to see the end
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a table tells of a trial."""
+
+    channels: int
+    seconds: int | None  # of the clock that counts there; None: as long as it took
+    flows: int
+    least: int
+    most: int
+    starved: int
+    jain: float
+    served: list[float]
+    utilisation: float | None
+    lost: float | None
+    core: float | None  # share of one that the client took; of real time only
+    failed: int
+    wall_s: float
+
+
+@dataclass(frozen=True)
+class Case:
+    """A trial under a name."""
+
+    group: str
+    name: str
+    trial: Trial
+
+    @property
+    def key(self) -> str:
+        """Its name among all."""
+        return f"{self.group}: {self.name}"
+
+
+LOOPBACK, SHARES, SUSTAINED = "loopback", "shares", "sustained"
+GROUPS = (LOOPBACK, SHARES, SUSTAINED)
+
+
+def cases(*, quick: bool) -> list[Case]:
+    """The trials over the MEO link. Those on loopback are pairs, and have no trial."""
+    found: list[Case] = []
+    for channels, seconds, naive_s in [(20, 54, 20), (200, 54, 20), (2000, 112, 10)]:
+        room = room_for_all(channels)
+        turn_us = round(1e6 * _FLOW_S / channels / _NAIVE_TURNS)
+        found += [
+            Case(SHARES, f"{channels}, atoll-host", Trial(channels, seconds, queue_bytes=room)),
+            Case(SHARES, f"{channels}, naive", Trial(channels, naive_s, queue_bytes=room, naive_work_us=0)),
+            Case(
+                SHARES,
+                f"{channels}, naive, half the time it needs",
+                Trial(channels, naive_s, queue_bytes=room, naive_work_us=2 * turn_us),
+            ),
+        ]
+    for name, queue_bytes, think_ms in [
+        ("2 MB, think time 1.06 s", 2_000_000, 1060),
+        ("42.4 MB, a flow of each", room_for_all(4000), 0),
+        ("5 MB, one BDP", 5_000_000, 0),
+        ("2 MB", 2_000_000, 0),
+    ]:
+        for link, clock, seconds in [("engine", "real", 30), ("tc", "virtual", 20)]:
+            trial = Trial(4000, seconds, link=link, queue_bytes=queue_bytes, think_ms=think_ms)
+            found.append(Case(SUSTAINED, f"{name}, {clock}", trial))
+    return [case for case in found if case.trial.channels == 20] if quick else found
+
+
+def measure(groups: Sequence[str], file: Path | None, *, quick: bool) -> dict[str, Outcome]:
+    """Make the trials of these groups, tell of each; what the file has of others is kept, and it is written anew."""
+    known: dict[str, Outcome] = {}
+    if file is not None and file.is_file():
+        known = {name: Outcome(**outcome) for name, outcome in json.loads(file.read_text())["fairness"].items()}
+
+    def note(key: str, outcome: Outcome) -> None:
+        known[key] = outcome
+        print(f"{key}: Jain's index {outcome.jain:.5f}, {outcome.least} to {outcome.most} flows", flush=True)
+        if file is not None:
+            file.write_text(json.dumps({"fairness": {name: asdict(each) for name, each in known.items()}}, indent=1))
+
+    with tempfile.TemporaryDirectory() as scratch:
+        for channels in ((20,) if quick else (20, 200, 2000)) if LOOPBACK in groups else ():
+            began = time.monotonic()
+            naive, ours = flows_on_loopback(channels, Path(scratch))
+            wall_s = time.monotonic() - began
+            note(f"{LOOPBACK}: {channels}, atoll-host", _of_flows(ours, wall_s))
+            note(f"{LOOPBACK}: {channels}, naive", _of_flows(naive, wall_s))
+        for number, case in enumerate(cases(quick=quick)):
+            if case.group in groups:
+                began = time.monotonic()
+                if case.trial.link == "tc":
+                    found = in_virtual_time(case.trial, Path(scratch, str(number)), _LIMIT_S)
+                else:
+                    found = in_real_time(case.trial, _LIMIT_S)
+                note(case.key, _of_finding(case.trial, found, time.monotonic() - began))
+    return known
+
+
+def _of_flows(flows: list[int], wall_s: float) -> Outcome:
+    return Outcome(
+        channels=len(flows),
+        seconds=None,
+        flows=sum(flows),
+        least=min(flows),
+        most=max(flows),
+        starved=flows.count(0),
+        jain=jain(flows),
+        served=[],
+        utilisation=None,
+        lost=None,
+        core=None,
+        failed=0,
+        wall_s=wall_s,
+    )
+
+
+def _of_finding(trial: Trial, found: Finding, wall_s: float) -> Outcome:
+    plain = asdict(_of_flows(found.flows, wall_s))
+    plain |= {
+        "seconds": trial.seconds,
+        "served": found.served,
+        "utilisation": found.utilisation,
+        "lost": found.lost,
+        "core": found.client_cpu_s / trial.seconds if trial.link == "engine" else None,
+        "failed": found.failed,
+    }
+    return Outcome(**plain)

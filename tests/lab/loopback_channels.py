@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Channels on loopback, where the client is what is slow: ours, and those of the naive client (naive_client.py)."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from atoll_hosts.binary import find_binary
+from tests.lab.channels_guest import FLOW_BYTES, Trial, completed
+from tests.lab.sandbox import ROOT
+from tests.lab.test_traffic import running
+
+FLOWS = 200  # of each channel at least
+_ENOUGH = 1.4  # on average, for the slowest of two thousand channels to have FLOWS
+_NAIVE_S = 2.0
+
+
+def flows_on_loopback(channels: int, scratch: Path) -> tuple[list[int], list[int]]:
+    """Flows completed by each channel of the naive client, in two seconds, then of ours, until all have FLOWS."""
+    config = {"listen": "127.0.0.1:0", "congestion_control": "reno"}
+    with running(config, str(find_binary()), "serve") as server:
+        address = server.ready["listen"]
+        return _naive(address, channels), _ours(address, channels, scratch / "flows.csv")
+
+
+def _naive(server: str, channels: int) -> list[int]:
+    numbers = (channels, FLOW_BYTES, _NAIVE_S)
+    argv = [sys.executable, "-m", "tests.lab.naive_client", *server.split(":"), *map(str, numbers)]
+    return json.loads(subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
+
+
+def _ours(server: str, channels: int, log: Path) -> list[int]:
+    config = {
+        "seed": 1,
+        "channels": list(range(channels)),
+        "servers": [server],
+        "flow_sizes": {"kind": "steps", "knots": [[10**9, FLOW_BYTES]]},
+        "start_at_ns": 0,
+        "duration_ns": 0,
+        "congestion_control": "reno",
+        "flow_log": str(log),
+    }
+    with running(config, str(find_binary()), "load") as load:
+        while load.next_of("counters")["flows_completed"] < _ENOUGH * FLOWS * channels:
+            pass
+        assert load.stop()["flows_failed"] == 0
+    return completed(log, Trial(channels, 0), 0)[0]
