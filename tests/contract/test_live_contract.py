@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the live page is told: the examples that its own tests read are of the shapes that the API promises."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from atoll.keeper.openapi import document
+from atoll.keeper.picture import picture
+from atoll.keeper.problems import error_json, no_lab
+from atoll.keeper.replays import Replay
+from atoll.model.load import load_experiment
+from tests.unit.watched_run import WatchedRun
+
+EXAMPLES: list[dict[str, Any]] = [
+    json.loads(line)
+    for line in (Path(__file__).parents[1] / "data" / "contract" / "live.jsonl").read_text().splitlines()
+]
+
+
+def schema_of(request: str) -> dict[str, Any]:
+    """The schema of what a request is answered, or of an error."""
+    whole = document()
+    if request.isdigit():
+        schema = whole["components"]["responses"][request]["content"]["application/json"]["schema"]
+    else:
+        method, path = request.split(" ")
+        (media,) = whole["paths"][path][method.lower()]["responses"]["200"]["content"].values()
+        schema = media["schema"]
+    return {**schema, "components": whole["components"]}
+
+
+def told(request: str) -> list[dict[str, Any]]:
+    return [example["answer"] for example in EXAMPLES if example["request"] == request]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example["request"])
+def test_every_example_has_the_shape_that_the_document_promises(example: dict[str, Any]) -> None:
+    if example["answer"].get("type") != "hello":  # which alone has no instant
+        Draft202012Validator(schema_of(example["request"])).validate(example["answer"])
+
+
+def test_every_kind_of_point_is_of_a_shape() -> None:
+    """Measurement, tags, fields, instant."""
+    for message in [*told("GET /v1/replays/{id}/points"), *told("GET /v1/events")]:
+        for measurement, tags, fields, t_ns in message.get("points", ()):
+            assert isinstance(measurement, str)
+            assert all(isinstance(tag, str) for tag in tags.values())
+            assert fields
+            assert isinstance(t_ns, int)
+
+
+def test_what_is_told_has_the_keys_of_the_examples(project: Path, tmp_path: Path) -> None:
+    """Neither more nor fewer: an example that has fallen behind teaches the page what is not so."""
+    drawn, idle = told("GET /v1/picture")
+    network, experiment = load_experiment(project / "examples/geo.yaml")
+    assert picture(network, experiment, "mininet").keys() == drawn.keys()
+    assert picture(network, experiment, "mininet")["boxes"]["sat"].keys() == drawn["boxes"]["sat"].keys()
+    assert picture(network, None, "mininet")["chains"] == idle["chains"]
+    run = WatchedRun(tmp_path)
+    run.second(0)
+    run.end()
+    replay = Replay(run.dir.path)
+    (whole,) = told("GET /v1/replays/{id}")
+    assert replay.whole().keys() == whole.keys()
+    (listed,) = told("GET /v1/replays")
+    assert replay.head.told().keys() == listed["replays"][0].keys()
+    tail = replay.tail()
+    assert tail is not None
+    message = replay.message(next(iter(tail.frames())), 0, 2**63)
+    tail.close()
+    assert message is not None
+    assert message.keys() == told("GET /v1/replays/{id}/points")[0].keys()
+    assert {"error": error_json(no_lab())}["error"].keys() == told("503")[0]["error"].keys()
