@@ -161,12 +161,13 @@ def test_a_damaged_spool_is_told_as_such(tmp_path: Path) -> None:
 
 
 def test_events_are_those_that_the_keeper_tells(tmp_path: Path) -> None:
-    """Begins of steps, what was applied and what then stands; no figures of checks, no ends of steps."""
+    """Begins of steps, what was applied and what then stands, latencies found; not each check, no ends of steps."""
     run = WatchedRun(tmp_path)
     run.event("step", 0, step="apply", state="begin")
     run.event("applied", 1, changes=85)
     run.event("step", 1.5, step="apply", state="end")
     run.event("check", 2, src="w1", dst="i1")
+    run.event("terrestrial", 2, server="w1", configured_ns=5, measured_ns=6)
     run.event("note", 3, message="sw-c lost its control channel")
     run.event("step", 4, step="measure", state="failed", message="the disk is full")
     run.event("window", 5, start_ns=run.began_ns, end_ns=run.began_ns + 5 * SECOND_NS)
@@ -181,8 +182,9 @@ def test_events_are_those_that_the_keeper_tells(tmp_path: Path) -> None:
             "chain": ["tap-w", "sat", "tap-i"],
             "changes": 85,
         },
-        {"type": "note", "t_ns": 3, "seq": 3, "message": "sw-c lost its control channel"},
-        {"type": "step", "t_ns": 4, "seq": 4, "step": "measure", "state": "failed", "message": "the disk is full"},
+        {"type": "terrestrial", "t_ns": 2, "seq": 3, "server": "w1", "configured_ns": 5, "measured_ns": 6},
+        {"type": "note", "t_ns": 3, "seq": 4, "message": "sw-c lost its control channel"},
+        {"type": "step", "t_ns": 4, "seq": 5, "step": "measure", "state": "failed", "message": "the disk is full"},
     ]
     assert (whole["from_ns"], whole["to_ns"]) == (run.began_ns, run.began_ns + 5 * SECOND_NS)
     assert whole["window"] == {"start_ns": run.began_ns, "end_ns": run.began_ns + 5 * SECOND_NS}

@@ -33,6 +33,8 @@ ABANDONED_S = 120.0
 """A run that says it is going on but has written nothing for so long was killed: links write every 100 ms, and one in
 virtual time is given up after the same time."""
 
+_NO_EVENTS = FIGURES_OF_CHECKS - {"terrestrial", "base_rtt"}  # of which there is one for each pair of hosts, say
+
 Told = dict[str, Any]
 
 
@@ -212,7 +214,8 @@ class Replays:
 def _as_told(lines: Sequence[Told], experiment: Experiment) -> tuple[list[Told], list[tuple[int, Experiment]]]:
     """The run's events as the keeper tells events, and from when on each version of the experiment stood.
 
-    Figures of checks are left out, ends of steps are no events, and whatever was applied says what stands.
+    Of the test before the run only the latencies found are told, ends of steps are no events, and whatever was applied
+    says what stands.
     """
     events: list[Told] = []
     versions = [(lines[0]["t_ns"] if lines else 0, experiment.steered(experiment.versions[0]))]
@@ -236,7 +239,7 @@ def _as_told(lines: Sequence[Told], experiment: Experiment) -> tuple[list[Told],
                 add(line)
                 versions.append((line["t_ns"], experiment.steered(experiment.versions[number])))
                 stands(line["t_ns"], versions[-1][1])
-            case {"type": kind} if kind not in FIGURES_OF_CHECKS:
+            case {"type": kind} if kind not in _NO_EVENTS:
                 add(line)
             case _:
                 pass
