@@ -128,7 +128,7 @@ async def listen_on(keeper: KeeperClient, address: str | None) -> str | None:
 
     token, where = find_token(state_directory())
     url = await keeper.listen(address, token, None if where == TOKEN_VARIABLE else where)
-    print(f"API: {url}/v1/, its token in {where}", file=sys.stderr)
+    print(f"API: {url}/v1/, live page: {url}/watch/, their token in {where}", file=sys.stderr)
     if not ListenAddress.parse(address).is_loopback:
         print("     in the clear: who sees that network sees the token; `ssh -L` hides both", file=sys.stderr)
     return url
