@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from atoll.model.errors import AtollError
-from metricsbench.lateness import FIGURES, Found, Lateness, interval, lateness_of, render, table
+from metricsbench.lateness import FIGURES, Found, Lateness, interval, lateness_of, load, render, table
 
 
 def test_the_departures_of_all_boxes_count_together(tmp_path: Path) -> None:
@@ -38,6 +38,19 @@ def test_an_interval_is_of_the_median_and_wants_six_ratios() -> None:
     assert interval([1.0] * 5) is None
     assert interval([6.0, 1.0, 2.0, 3.0, 4.0, 5.0]) == (1.0, 6.0)
     assert interval(list(range(10, 0, -1))) == (2, 9)
+
+
+def test_what_is_measured_later_is_added(tmp_path: Path) -> None:
+    """To runs of the same length, and to nothing else."""
+    run = Lateness(1000, 5, dict.fromkeys(FIGURES, 1.0))
+    found = Found({"cpu": "a processor"}, 15, [(run, run)])
+    (tmp_path / "store.json").write_text(json.dumps(found.as_json()))
+    assert load(tmp_path / "store.json").added(found) == Found(found.machine, 15, [(run, run), (run, run)])
+    with pytest.raises(AtollError, match="runs of 20 s cannot be added to those of 15 s"):
+        found.added(Found(found.machine, 20, []))
+    (tmp_path / "store.json").write_text("{}")
+    with pytest.raises(AtollError, match="no results of this benchmark"):
+        load(tmp_path / "store.json")
 
 
 def test_figures_come_between_the_marks_of_their_page(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from atoll.model.errors import AtollError
+from atoll.model.errors import AtollError, UsageError
 from metricsbench import carrying, lateness
 
 
@@ -20,15 +20,16 @@ def main() -> int:
     parser.add_argument("--rate", type=int, default=100_000, help="points a second [default: 100000]")
     parser.add_argument("--seconds", type=float, help="for how long [default: 60; each run of --lateness: 20]")
     parser.add_argument("--lateness", action="store_true", help="runs of the demo in pairs, with metrics and without")
-    parser.add_argument("--pairs", type=int, default=10, help="how many pairs of runs [default: 10]")
+    parser.add_argument("--pairs", type=int, default=10, help="how many of them; 0: only tell what is stored [10]")
     parser.add_argument("--quick", action="store_true", help="ten seconds only; of --lateness one pair of five seconds")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--store", type=Path, metavar="FILE", help="of --lateness: pairs are added to those in there")
     parser.add_argument("--render", type=Path, metavar="FILE", help="of --lateness: a document that holds the table")
     asked = parser.parse_args()
     try:
         if asked.lateness:
             pairs, seconds = (1, 5.0) if asked.quick else (asked.pairs, asked.seconds or 20.0)
-            return told_lateness(pairs, seconds, asked.render, as_json=asked.json)
+            return told_lateness(pairs, seconds, asked.store, asked.render, as_json=asked.json)
         cores = sorted(os.sched_getaffinity(0))
         if len(cores) < 2:
             parser.error("two cores are wanted: one for spool and sink, one for the database")
@@ -49,9 +50,16 @@ def told_carrying(rate: int, seconds: float, ours: int, theirs: int, *, as_json:
     return 0 if found.in_database == found.delivered == found.points else 1
 
 
-def told_lateness(pairs: int, seconds: float, page: Path | None, *, as_json: bool) -> int:
-    """Measure and tell how late the emulator is; ``page``: also put the table there."""
-    found = lateness.measure(pairs, seconds, lambda text: print(text, file=sys.stderr, flush=True))
+def told_lateness(pairs: int, seconds: float, store: Path | None, page: Path | None, *, as_json: bool) -> int:
+    """Measure and tell how late the emulator is, pairs measured earlier included; ``page``: also put the table there."""
+    found = lateness.load(store) if store is not None and store.exists() else None
+    if pairs:
+        new = lateness.measure(pairs, seconds, lambda text: print(text, file=sys.stderr, flush=True))
+        found = new if found is None else found.added(new)
+    if found is None:
+        raise UsageError("--pairs 0: nothing was measured earlier; name its file with --store")
+    if store is not None:
+        store.write_text(json.dumps(found.as_json(), indent=1) + "\n")
     print(json.dumps(found.as_json()) if as_json else lateness.table(found))
     if page is not None:
         lateness.render(page, found)

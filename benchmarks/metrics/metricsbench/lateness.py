@@ -51,6 +51,24 @@ class Found:
         pairs = [{"without": asdict(without), "with": asdict(having)} for without, having in self.pairs]
         return {"machine": self.machine, "seconds": self.seconds, "pairs": pairs}
 
+    def added(self, more: "Found") -> "Found":
+        """Both together, as of the later machine. Raises AtollError for runs of another length."""
+        if more.seconds != self.seconds:
+            raise AtollError(
+                f"runs of {more.seconds:g} s cannot be added to those of {self.seconds:g} s; store them apart"
+            )
+        return Found(more.machine, self.seconds, [*self.pairs, *more.pairs])
+
+
+def load(path: Path) -> Found:
+    """What :meth:`Found.as_json` told. Raises AtollError for a file of something else."""
+    try:
+        known = json.loads(path.read_text())
+        pairs = [(Lateness(**pair["without"]), Lateness(**pair["with"])) for pair in known["pairs"]]
+        return Found(known["machine"], known["seconds"], pairs)
+    except (ValueError, KeyError, TypeError):
+        raise AtollError(f"{path}: no results of this benchmark; name another file") from None
+
 
 def measure(pairs: int, seconds: float, say: Callable[[str], None]) -> Found:
     """Make the runs. Raises AtollError when one fails."""
