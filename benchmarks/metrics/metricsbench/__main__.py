@@ -51,7 +51,7 @@ def told_carrying(rate: int, seconds: float, ours: int, theirs: int, *, as_json:
 
 
 def told_lateness(pairs: int, seconds: float, store: Path | None, page: Path | None, *, as_json: bool) -> int:
-    """Measure and tell how late the emulator is, pairs measured earlier included; ``page``: also put the table there."""
+    """Measure and tell how late the emulator is, earlier pairs included; ``page``: also put the table there."""
     found = lateness.load(store) if store is not None and store.exists() else None
     if pairs:
         new = lateness.measure(pairs, seconds, lambda text: print(text, file=sys.stderr, flush=True))
