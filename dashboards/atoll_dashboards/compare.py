@@ -180,6 +180,13 @@ def _beyond_drain_ms(summary: Summary) -> float | None:
 
 
 _Read = Callable[[Summary], float | None]
+
+
+def _udp(figure: str) -> _Read:
+    """A figure of the UDP traffic; None where there was none, or an older version analysed the run."""
+    return lambda summary: cast("dict[str, float | None]", summary.get("udp") or {}).get(figure)
+
+
 FIGURES: dict[str, tuple[str, int, _Read]] = {
     "base RTT": ("ms", 3, lambda s: s["base_rtt_ms"]),
     "terrestrial RTT off by": ("ms", 3, _terrestrial_error_ms),
@@ -199,6 +206,12 @@ FIGURES: dict[str, tuple[str, int, _Read]] = {
     "transfer received": ("MB", 2, lambda s: _scaled(s["transfer_received_bytes"], 1e6)),
     "transfer time": ("s", 2, lambda s: s["transfer_s"]),
     "transfer rate": ("Mbit/s", 3, lambda s: s["transfer_mbit_s"]),
+    "UDP sent": ("Mbit/s", 3, _udp("sent_mbit_s")),
+    "UDP received": ("Mbit/s", 3, _udp("received_mbit_s")),
+    "UDP lost": ("%", 3, lambda s: _percent(_udp("loss_fraction")(s))),
+    "UDP out of order": ("", 0, _udp("reordered_packets")),
+    "UDP jitter": ("ms", 3, _udp("jitter_ms")),
+    "UDP jitter at most": ("ms", 3, _udp("jitter_max_ms")),
     "changes beyond the drain": ("ms", 2, _beyond_drain_ms),
     "lateness at most": ("ms", 3, lambda s: s["lateness_max_ms"]),
 }

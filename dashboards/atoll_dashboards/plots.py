@@ -179,6 +179,38 @@ def loss(sources: Sources) -> Figure | None:
     return figure
 
 
+def udp(sources: Sources) -> Figure | None:
+    """UDP: what arrived against what was asked for, packets missing, jitter."""
+    asked = sources.experiment.udp
+    frame = sources.udp()
+    if asked is None or frame.is_empty():
+        return None
+    told = frame["lost_packets"].null_count() == 0
+    figure, rows = time_figure(5.4 if told else 2.6, rows=3 if told else 1)
+    t_s, mbit_s = frame["t_s"].to_numpy(), frame["mbit_s"].to_numpy()
+    rows[0].fill_between(t_s, mbit_s, step="post", color=SKY, alpha=0.6, linewidth=0, label="received")
+    rows[0].set_ylabel("Mbit/s")
+    rate = asked.rate.bit_s / 1e6
+    bound(rows[0], rate, f"sent\n{rate:g} Mbit/s")
+    _time_axis(rows[0], sources, max(rate, float(mbit_s.max())))
+    key(rows[0])
+    if told:
+        for column, colour, label in (("lost_packets", VERMILLION, "lost"), ("reordered_packets", INK, "out of order")):
+            packets = frame[column].to_numpy()
+            some = packets > 0
+            rows[1].vlines(t_s[some] + WINDOW_S / 2, 0, packets[some], color=colour, linewidth=1.0, label=label)
+        rows[1].set_ylabel("packets per 100 ms")
+        rows[1].yaxis.set_major_locator(MaxNLocator(integer=True, nbins=4))
+        most = max(float(frame[column].to_numpy().max()) for column in ("lost_packets", "reordered_packets"))
+        _time_axis(rows[1], sources, max(1.0, most))
+        key(rows[1])
+        jitter_ms = frame["jitter_ms"].fill_null(0).to_numpy()
+        rows[2].plot(t_s + WINDOW_S, jitter_ms, color=BLUE, linewidth=0.9)
+        rows[2].set_ylabel("jitter (ms)")
+        _time_axis(rows[2], sources, float(jitter_ms.max()))
+    return figure
+
+
 def concurrent(sources: Sources) -> Figure | None:
     """TCP flows open, and those receiving, per 100 ms."""
     if sources.summary["arrival"] is None:
@@ -327,6 +359,14 @@ PLOTS = (
         "Other links",
         "Bytes waiting in the queues of the links beside the slowest one, and when these dropped packets.",
         other_links,
+        over_time=True,
+    ),
+    Plot(
+        "udp",
+        "UDP",
+        "As its receiver counted: IP bytes; packets that were missing, or came late, by their sequence numbers; "
+        "interarrival jitter (RFC 3550).",
+        udp,
         over_time=True,
     ),
     Plot(

@@ -120,6 +120,29 @@ class Sources:
             for chain in self.summary["chains"]
         }
 
+    def udp(self) -> pl.DataFrame:
+        """What reached the UDP receiver, a row each 100 ms.
+
+        t_s (its beginning), mbit_s, lost_packets, reordered_packets, jitter_ms (at its end). Empty without UDP traffic;
+        null what an older receiver did not say.
+        """
+        if self.summary.get("udp") is None:
+            return pl.DataFrame()
+        counted = pl.col("bytes", "lost_packets", "reordered_packets")
+        return (
+            self.table("udp")
+            .with_columns(counted - counted.shift(1, fill_value=0))
+            .select(
+                t_s=self.since_start("t_ns") - WINDOW_S,
+                mbit_s=pl.col("bytes") * 8e-6 / WINDOW_S,
+                lost_packets="lost_packets",
+                reordered_packets="reordered_packets",
+                jitter_ms=pl.col("jitter_ns") / 1e6,
+            )
+            .filter(pl.col("t_s").is_between(-WINDOW_S, self.seconds + WINDOW_S))
+            .collect()
+        )
+
     @property
     def other_links(self) -> tuple[Link, ...]:
         """The links beside the bottleneck."""

@@ -168,6 +168,11 @@ class PcapWriter:
         header = struct.pack(">HHIIBBHHH", sport, dport, seq % 2**32, ack % 2**32, 5 << 4, flags, 65535, 0, 0)
         self._ip(t_ns, src, dst, 6, header, payload)
 
+    def udp(self, t_ns: int, ends: tuple[str, int, str, int], payload: int) -> None:
+        """One UDP datagram; ``ends`` as of TCP."""
+        src, sport, dst, dport = ends
+        self._ip(t_ns, src, dst, 17, struct.pack(">HHHH", sport, dport, 8 + payload, 0), payload)
+
     def echo(self, t_ns: int, src: str, dst: str, kind: int, identifier: int, sequence: int) -> None:
         """One ICMP echo request (8) or reply (0) of 56 bytes."""
         self._ip(t_ns, src, dst, 1, struct.pack(">BBHHH", kind, 0, 0, identifier, sequence % 2**16), 56)

@@ -28,6 +28,9 @@ _COUNTERS = (
     "lateness_max_ns",
 )
 _BOXES = {"box": pl.String, "part": pl.String, "t_ns": pl.Int64, **dict.fromkeys(_COUNTERS, pl.Int64)}
+_UDP: dict[str, type[pl.DataType]] = dict.fromkeys(
+    ("t_ns", "packets", "bytes", "lost_packets", "reordered_packets", "jitter_ns"), pl.Int64
+)
 _FLOW_LOG: dict[str, type[pl.DataType]] = {
     "channel": pl.Int64,
     "flow": pl.Int64,
@@ -78,6 +81,16 @@ def channel_flow_table(logs: Path) -> pl.LazyFrame:
         if path.stat().st_size > 0
     ]
     return pl.concat(frames) if frames else pl.LazyFrame(schema={**_FLOW_LOG, "client": pl.String})
+
+
+def udp_table(logs: Path) -> pl.LazyFrame:
+    """logs/udp-receive.out: what the receiver had counted every 100 ms; what an older one did not say is null."""
+    rows = [
+        {name: line.get(name) for name in _UDP}
+        for line in read_json_lines(logs / "udp-receive.out")
+        if line.get("type") == "counters"
+    ]
+    return pl.LazyFrame(rows, schema=_UDP).sort("t_ns")
 
 
 def transfer_done(logs: Path) -> dict[str, Any] | None:

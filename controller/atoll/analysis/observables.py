@@ -207,7 +207,10 @@ def transfer_in_capture(tables: Tables, facts: Facts) -> tuple[int, float] | Non
     flow = (
         tables.scan("flows")
         .filter(
-            (pl.col("capture") == tables.arrival) & (pl.col("sport") == transfer.port) & (pl.col("goodput_bytes") > 0)
+            (pl.col("capture") == tables.arrival)
+            & (pl.col("protocol") == "tcp")
+            & (pl.col("sport") == transfer.port)
+            & (pl.col("goodput_bytes") > 0)
         )
         .sort("goodput_bytes", descending=True)
         .head(1)

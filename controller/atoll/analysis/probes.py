@@ -7,9 +7,9 @@ What probes look like: docs/contracts.md, ``atoll-host probe``, and atoll.openfl
 import polars as pl
 
 from atoll.analysis.facts import Facts
-from atoll.analysis.records import ICMP, TCP
+from atoll.analysis.records import ICMP, TCP, UDP
 
-_UDP, _OTHER = 17, 253
+_OTHER = 253
 _DISCARD = 9  # the port of probes of TCP and UDP, at both ends
 _MARK_BYTES = 24
 _LONGEST_BYTES = 20 + 20 + _MARK_BYTES  # IPv4, TCP
@@ -20,7 +20,7 @@ def is_probe() -> pl.Expr:
     """Whether a row of packets is a probe, or a host's answer to one."""
     ports = (pl.col("sport") == _DISCARD) & (pl.col("dport") == _DISCARD)
     echo = (pl.col("proto") == ICMP) & (pl.col("payload_bytes") == _MARK_BYTES)
-    return echo | (pl.col("proto").is_in([TCP, _UDP]) & ports) | (pl.col("proto") == _OTHER)
+    return echo | (pl.col("proto").is_in([TCP, UDP]) & ports) | (pl.col("proto") == _OTHER)
 
 
 def of_changes(facts: Facts) -> pl.Expr:

@@ -7,14 +7,17 @@ Directions: ``to_island`` true for packets to the island's prefix. Bytes are IP 
 packets-<capture>   a row a packet, columns of records.SCHEMA
 throughput          capture, window, to_island, packets, ip_bytes, tcp_payload_bytes, goodput_bytes;
                     windows without packets have no row
-flows               capture, flow, server, sport (the server's), client, first_ns, last_ns, and of the island-bound
-                    direction packets, ip_bytes, tcp_payload_bytes, goodput_bytes
+flows               capture, flow, protocol (tcp or udp), server, sport (the server's), client, first_ns, last_ns, and
+                    of the island-bound direction packets, ip_bytes, tcp_payload_bytes, goodput_bytes (of UDP, of which
+                    nothing is sent twice, all payload)
 concurrent          window, open (the channels' TCP flows at its end, from their first packet to the server's last
                     payload or FIN), receiving (those with payload within it)
 volume              host, role, packets, ip_bytes, goodput_bytes, first_ns, last_ns: island-bound at the arrival capture
 pings               target, seq, sent_ns, rtt_ns (null: lost)
 boxes               box, part (direction or VLAN id), t_ns, the box's counters: sums since its start, maxima of 100 ms
 channel_flows       client, chain (that carried it when it began) and the columns of the clients' flow logs
+udp                 of runs with UDP traffic: t_ns, and as the receiver had counted by then packets, bytes,
+                    lost_packets, reordered_packets, jitter_ns
 
 Of runs whose chains have arrival captures of their own there is also packets-arrived: what reached the island through
 each chain, at that chain's arrival capture; it counts as a capture in the tables above. Of runs with several chains:
@@ -32,8 +35,9 @@ import polars as pl
 
 from atoll.analysis.carried import by_chain
 from atoll.analysis.facts import Facts
-from atoll.analysis.logs import box_table, channel_flow_table, ping_table
-from atoll.analysis.records import TCP, Decoded, decode, scan_records
+from atoll.analysis.logs import box_table, channel_flow_table, ping_table, udp_table
+from atoll.analysis.probes import is_probe
+from atoll.analysis.records import TCP, UDP, Decoded, decode, scan_records
 from atoll.model.experiment import Chain
 from atoll.model.network import Host, HostRole
 from atoll.rundir.files import plain_errors, replacing, told_error
@@ -81,6 +85,8 @@ def build_tables(run: RunDir, facts: Facts, binary: Path) -> Tables:
     _write(tables, "channel_flows", _channel_flows(run, facts))
     _write(tables, "throughput", _throughput(tables))
     _write(tables, "flows", _flows(tables, facts))
+    if facts.experiment.udp is not None:
+        _write(tables, "udp", udp_table(run.logs))
     _write(tables, "concurrent", _concurrent(tables, facts))
     _write(tables, "volume", _volume(tables, facts))
     if tables.arrival is not None and facts.has_branches:
@@ -187,13 +193,15 @@ def _throughput(tables: Tables) -> pl.LazyFrame:
 
 def _flows(tables: Tables, facts: Facts) -> pl.LazyFrame:
     hosts = _host_names(facts)
-    bound = pl.col("to_island") == 1
+    bound, tcp = pl.col("to_island") == 1, pl.col("proto") == TCP
+    arrived = pl.when(tcp).then("new_payload_bytes").otherwise("payload_bytes")
 
     def by_flow(packets: pl.LazyFrame) -> pl.LazyFrame:
         return (
-            packets.filter(pl.col("proto") == TCP)
+            packets.filter(tcp | ((pl.col("proto") == UDP) & ~is_probe()))
             .group_by("flow")
             .agg(
+                protocol=pl.when(tcp.first()).then(pl.lit("tcp")).otherwise(pl.lit("udp")),
                 server=pl.when(bound).then("src").otherwise("dst").first(),
                 sport=pl.when(bound).then("sport").otherwise("dport").first().cast(pl.Int64),
                 client=pl.when(bound).then("dst").otherwise("src").first(),
@@ -201,15 +209,15 @@ def _flows(tables: Tables, facts: Facts) -> pl.LazyFrame:
                 last_ns=pl.col("t_ns").max(),
                 packets=bound.cast(pl.Int64).sum(),
                 ip_bytes=pl.col("ip_bytes").filter(bound).cast(pl.Int64).sum(),
-                tcp_payload_bytes=pl.col("payload_bytes").filter(bound).cast(pl.Int64).sum(),
-                goodput_bytes=pl.col("new_payload_bytes").filter(bound).cast(pl.Int64).sum(),
+                tcp_payload_bytes=pl.col("payload_bytes").filter(bound & tcp).cast(pl.Int64).sum(),
+                goodput_bytes=arrived.filter(bound).cast(pl.Int64).sum(),
             )
         )
 
     rows = _each_capture(tables, by_flow)
     if rows is None:
         return _empty(
-            "capture", "flow", "server", "sport", "client", "first_ns", "last_ns", "packets", "ip_bytes"
+            "capture", "flow", "protocol", "server", "sport", "client", "first_ns", "last_ns", "packets", "ip_bytes"
         ).with_columns(tcp_payload_bytes=pl.lit(0), goodput_bytes=pl.lit(0))
     named = pl.col("server", "client").replace_strict(hosts, default=None, return_dtype=pl.String)
     return rows.with_columns(named).sort("capture", "first_ns", "flow")

@@ -42,6 +42,10 @@ struct Counters {
     bytes: u64,
     /// When the last of them came.
     last_ns: Option<i64>,
+    /// As [`Received`] has them.
+    lost_packets: u64,
+    reordered_packets: u64,
+    jitter_ns: Option<u64>,
 }
 
 /// One packet, where the configuration asks for them.
@@ -89,6 +93,12 @@ struct Stream {
     packets: u64,
     /// Of the highest number, plus one.
     expected: u64,
+}
+
+impl Stream {
+    fn missing(&self) -> u64 {
+        self.expected.saturating_sub(self.packets)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -224,12 +234,14 @@ impl Tally {
             .streams
             .entry((arrival.from, header.stream))
             .or_default();
+        let missing = stream.missing();
         stream.packets += 1;
         if header.seq < stream.expected {
             received.reordered_packets += 1;
         } else {
             stream.expected = header.seq.saturating_add(1);
         }
+        received.lost_packets = received.lost_packets - missing + stream.missing();
         Some(Each {
             seq: header.seq,
             bytes,
@@ -244,11 +256,17 @@ impl Tally {
             packets: self.received.packets,
             bytes: self.received.bytes,
             last_ns: self.received.last_ns,
+            lost_packets: self.received.lost_packets,
+            reordered_packets: self.received.reordered_packets,
+            jitter_ns: self.jitter_ns(),
         }
     }
 
+    fn jitter_ns(&self) -> Option<u64> {
+        self.jitters.values().map(Jitter::now_ns).max()
+    }
+
     fn done(&self) -> Received {
-        let missing = |stream: &Stream| stream.expected.saturating_sub(stream.packets);
         let received = self.received;
         let rate_bit_s = received
             .first_ns
@@ -258,12 +276,10 @@ impl Tally {
                 let seconds = (last_ns - first_ns) as f64 / SECOND_NS as f64;
                 (received.bytes - self.first_bytes) as f64 * 8.0 / seconds
             });
-        let jitters = || self.jitters.values();
         Received {
             streams: self.streams.len() as u64,
-            jitter_ns: jitters().map(Jitter::now_ns).max(),
-            jitter_max_ns: jitters().map(Jitter::max_ns).max(),
-            lost_packets: self.streams.values().map(missing).sum(),
+            jitter_ns: self.jitter_ns(),
+            jitter_max_ns: self.jitters.values().map(Jitter::max_ns).max(),
             rate_bit_s,
             ..received
         }
