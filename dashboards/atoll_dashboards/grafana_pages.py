@@ -193,10 +193,13 @@ def hosts_and_load() -> Dashboard:
     chosen = {"host": "$host"}
     load, server = Series("load", ("host",), chosen), Series("server", ("host",), chosen)
     interface = Series("interface", ("host", "interface"), chosen)
+    tcp, job = Series("tcp", ("host",), chosen), Series("job", ("job",), chosen)
+    machine, agent, clock = (Series(name, ("machine",)) for name in ("machine", "agent", "clock"))
     return page(
         "atoll-hosts",
         "atoll: Hosts & load",
-        "World servers, island clients and boxes: flows, bytes, interfaces, captures.",
+        "World servers, island clients and boxes: flows, bytes, interfaces, captures; TCP, CPU, memory and clocks of "
+        "their machines.",
         [
             plot("Flows open", "none", (load.level("active"), "$tag_host"), what="by client", stacked=True),
             plot("Flows completed", "ops", (load.rate("flows_completed"), "$tag_host"), what="in a second, by client"),
@@ -242,6 +245,53 @@ def hosts_and_load() -> Dashboard:
                 (Series("capture", ("point",)).rate("captured_packets"), "$tag_point"),
                 (Series("capture", ("point",)).rate("dropped_packets"), "$tag_point lost"),
                 what="packets captured, and those that the kernel had no room for",
+            ),
+            plot(
+                "TCP, retransmitted",
+                "ops",
+                (tcp.rate("retransmitted_segments"), "$tag_host"),
+                (tcp.rate("timeouts"), "$tag_host time-outs"),
+                what="segments sent again in a second, and retransmission time-outs",
+            ),
+            plot("TCP, segments", "ops", (tcp.rate("out_segments"), "$tag_host"), what="sent in a second"),
+            plot("TCP, connections", "none", (tcp.level("established"), "$tag_host"), what="established", stacked=True),
+            plot(
+                "Machines, busy",
+                "percentunit",
+                (machine.level("busy"), "$tag_machine"),
+                (machine.rate("steal_ns", 1e-9), "$tag_machine stolen, CPUs"),
+                what="share of all CPUs' time; and what a hypervisor gave to others, in CPUs: none, it is to be hoped",
+            ),
+            plot(
+                "Machines, memory",
+                "bytes",
+                (machine.level("memory_available_bytes", "min"), "$tag_machine available"),
+                (machine.level("memory_bytes", "max"), "$tag_machine"),
+                what="what there is, and what programs could still have",
+            ),
+            plot(
+                "Machines, load",
+                "none",
+                (machine.level("load_1m"), "$tag_machine"),
+                (machine.level("cpus", "max"), "$tag_machine CPUs"),
+                what="load average of a minute, beside the CPUs",
+            ),
+            plot("Programs, CPU", "percentunit", (job.rate("cpu_ns", 1e-9), "$tag_job"), what="1: a CPU of its own"),
+            plot("Programs, memory", "bytes", (job.level("memory_bytes", "max"), "$tag_job"), what="resident"),
+            plot(
+                "Agents",
+                "percentunit",
+                (agent.rate("cpu_ns", 1e-9), "$tag_machine"),
+                what="CPU time of what runs and measures all this; 1: a CPU of its own",
+            ),
+            plot(
+                "Clocks",
+                "ns",
+                (clock.level("offset_ns"), "$tag_machine less this machine"),
+                (clock.level("bound_ns"), "$tag_machine, known to"),
+                (clock.level("estimated_error_ns"), "$tag_machine, by its own estimate"),
+                what="how far each machine's clock is from the run's, measured over the agent's stream",
+                signed=True,
             ),
         ],
         [variable("host", "Host", tag_values("interface", "host", run="$run"), multi=True, everything=True)],

@@ -88,16 +88,25 @@ Query = tuple[str, str]
 
 
 def plot(
-    title: str, unit: str, *queries: Query, what: str, every: str = "2s", span: int = 12, stacked: bool = False
+    title: str,
+    unit: str,
+    *queries: Query,
+    what: str,
+    every: str = "2s",
+    span: int = 12,
+    stacked: bool = False,
+    signed: bool = False,
 ) -> timeseries.Panel:
-    """A panel of figures over time. ``every``: the shortest interval, which is not below the points' own period."""
+    """A panel of figures over time. ``every``: the shortest interval, which is not below the points' own period.
+
+    ``signed``: the figures may be below 0, where the axis begins otherwise.
+    """
     legend = common_builders.VizLegendOptions().display_mode(common.LegendDisplayMode.LIST)
     panel = (
         timeseries.Panel()
         .title(title)
         .description(what)
         .unit(unit)
-        .min(0)
         .datasource(SOURCE)
         .interval(every)
         .span(span)
@@ -108,6 +117,8 @@ def plot(
         .legend(legend.placement(common.LegendPlacement.BOTTOM).show_legend(True))
         .tooltip(common_builders.VizTooltipOptions().mode(common.TooltipDisplayMode.MULTI))
     )
+    if not signed:
+        panel.min(0)
     if stacked:
         panel.stacking(common_builders.StackingConfig().mode(common.StackingMode.NORMAL).group("A"))
     for ref_id, (query, alias) in zip("ABCDEFGH", queries, strict=False):

@@ -5,26 +5,31 @@ import asyncio
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from atoll.experiment.metering import Metering
 from atoll.experiment.points import (
     box_points,
+    clock_point,
     event_point,
     interface_points,
     job_points,
     link_config_points,
+    metrics_points,
     switch_points,
 )
 from atoll.experiment.request import create_run
+from atoll.model.errors import LabError
 from atoll.model.load import load_experiment
 from atoll.model.measurements import BY_NAME, COMMON_TAGS, MEASUREMENTS, markdown
 from atoll.model.metrics import Point
 from atoll.model.plan import Backend, JobSpec, Phase
 from atoll.rundir import RunDir
 from atoll.rundir.spool import SPOOL, read_spool
+from atoll_hosts.clock import ClockOffset
+from atoll_hosts.machine import Machine
 
 
 def said(project: Path, topic: str, kind: str) -> list[dict[str, Any]]:
@@ -191,18 +196,27 @@ def test_a_switch_that_does_not_answer_costs_nothing_but_its_points(project: Pat
     run_dir = RunDir.create(tmp_path, "geo", 0)
     metering = Metering(run_dir, network, experiment)
 
+    class MuteAgent:
+        async def request(self, *_: Any, **__: Any) -> Any:
+            raise LabError("the agent speaks protocol 1.0")
+
+        measure = measure_no_more = request
+
     class Mute:
         experiment = None
         network = load_experiment(project / "examples/geo.yaml")[0]
+        agent: Any = MuteAgent()
+        noted: ClassVar[list[str]] = []
 
         @property
         def controller(self) -> Any:
-            from atoll.model.errors import LabError
-
             raise LabError("the controller is gone")
 
-        def machine(self, name: str) -> Any:
-            return self.controller
+        def machine(self, name: str) -> Machine:
+            return Machine(name, self.agent, "/proc/1/ns/net")
+
+        def on_note(self, text: str) -> None:
+            self.noted.append(text)
 
     async def sample() -> None:
         async with metering.sampling(Mute()):  # pyright: ignore[reportArgumentType]
@@ -212,6 +226,33 @@ def test_a_switch_that_does_not_answer_costs_nothing_but_its_points(project: Pat
     metering.close()
     unread = len(network.switches) + len(network.machines)
     assert [line for line in read_spool(run_dir.path / SPOOL) if f"unread={unread}i" in line]
+    assert Mute.noted == [f"no metrics of {', '.join(network.machines)}: the agent speaks protocol 1.0"]
+
+
+def test_what_an_agent_tells_is_in_points(project: Path) -> None:
+    """Machine, agent and clock once, each host's interfaces and TCP, each job; by this machine's clock."""
+    told = said(project, "agent", "metrics")
+    assert [message["machine"]["busy"] for message in told] == [None, 0.25]
+    points = as_table_has_it(list(metrics_points("rack-1", told[1], 1_000)))
+    assert {point.t_ns for point in points} == {told[1]["t_ns"] - 1_000}
+    by_name = {point.measurement: point for point in points}
+    assert set(by_name) == {"interface", "tcp", "job", "machine", "agent", "clock"}
+    assert by_name["tcp"].tags == {"host": "w1"}
+    assert by_name["tcp"].fields["retransmitted_segments"] == 6
+    assert by_name["job"].tags == {"host": "w1", "job": "serve-w1"}
+    assert by_name["machine"].fields["busy"] == 0.25
+    assert by_name["clock"].fields["synchronised"] == 1
+    for name in ("tcp", "machine", "agent"):  # each field of the table is told
+        assert set(by_name[name].fields) == {figure.name for figure in BY_NAME[name].fields}
+    first = as_table_has_it(list(metrics_points("rack-1", {**told[0], "clock": None}, 0)))
+    assert "clock" not in {point.measurement for point in first}
+
+
+def test_a_comparison_of_clocks_is_a_point() -> None:
+    """Of the machine, at the instant of the comparison."""
+    (point,) = as_table_has_it([clock_point("rack-1", ClockOffset(-5, 2, 4), 9)])
+    assert (point.tags, point.t_ns) == ({"machine": "rack-1"}, 9)
+    assert point.fields == {"offset_ns": -5, "bound_ns": 2, "rtt_ns": 4}
 
 
 def test_a_run_that_wants_no_metrics_has_none(project: Path, tmp_path: Path) -> None:

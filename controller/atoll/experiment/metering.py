@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 from atoll.control.apply import table_of
+from atoll.experiment.host_metrics import told_by_agents
 from atoll.experiment.points import (
     FIGURES_OF_CHECKS,
     box_points,
     class_names,
     event_point,
-    interface_points,
     job_points,
     link_config_points,
     switch_points,
@@ -91,20 +91,22 @@ class Metering:
 
     @contextlib.asynccontextmanager
     async def sampling(self, testbed: Testbed) -> AsyncGenerator[None]:
-        """While the block lasts, ask switches and machines for their counters, once a period, one after another.
+        """While the block lasts, ask the switches for their counters, once a period, one after another.
 
-        What the links are configured to is noted as often: a scheduled change may change it.
+        The agents tell of machines, hosts and jobs as often (``host_metrics``), and what the links are configured to is
+        noted: a scheduled change may change it.
         """
         if self._spool is None:
             yield
             return
-        task = asyncio.create_task(self._sample(testbed, self._spool))
-        try:
-            yield
-        finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        async with told_by_agents(testbed, self._period_ns / 1e9, self._write, self._could_not_read):
+            task = asyncio.create_task(self._sample(testbed, self._spool))
+            try:
+                yield
+            finally:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
 
     async def _sample(self, testbed: Testbed, spool: MetricsSpool) -> None:
         due_ns = time.time_ns()
@@ -124,14 +126,9 @@ class Metering:
                 return switch_points(switch.name, found, time.time_ns())
 
             await self._ask(ask)
-        for machine, interfaces in testbed.network.machines.items():
-            names = tuple(interface.name for interface in interfaces)
 
-            async def read(machine: str = machine, names: tuple[str, ...] = names) -> Iterable[Point]:
-                found = await testbed.machine(machine).read(interfaces=names)
-                return interface_points(machine, found["counters"], time.time_ns())
-
-            await self._ask(read)
+    def _could_not_read(self, count: int) -> None:
+        self._unread += count
 
     async def _ask(self, ask: Callable[[], Awaitable[Iterable[Point]]]) -> None:
         """One that does not answer is counted: whether the run can go on without it is for others to say."""

@@ -16,6 +16,7 @@ from atoll.model.metrics import Field, Point
 from atoll.model.network import Network
 from atoll.model.plan import JobSpec, Phase
 from atoll_apps.legs import App
+from atoll_hosts.clock import ClockOffset
 
 DIRECTIONS = ("to_island", "to_world")
 
@@ -94,6 +95,27 @@ def interface_points(host: str, counters: Mapping[str, Mapping[str, int]], t_ns:
     """Of a machine's interfaces, as the agent tells them."""
     for interface, counted in counters.items():
         yield _point("interface", {"host": host, "interface": interface}, counted, t_ns)
+
+
+def metrics_points(machine: str, told: Mapping[str, Any], clock_offset_ns: int) -> Iterator[Point]:
+    """Of what an agent tells of its machine, its hosts and its jobs; ``clock_offset_ns``: its clock less this one's."""
+    t_ns = told["t_ns"] - clock_offset_ns
+    for host, found in told["hosts"].items():
+        yield from interface_points(host, found["interfaces"], t_ns)
+        yield _point("tcp", {"host": host}, found["tcp"], t_ns)
+    for job, found in told["jobs"].items():
+        yield _point("job", {"host": found["host"] or "", "job": job}, found, t_ns)
+    tags = {"machine": machine}
+    yield _point("machine", tags, told["machine"], t_ns)
+    yield _point("agent", tags, told["agent"], t_ns)
+    if clock := told["clock"]:
+        yield _point("clock", tags, {**clock, "synchronised": int(clock["synchronised"])}, t_ns)
+
+
+def clock_point(machine: str, clock: ClockOffset, t_ns: int) -> Point:
+    """Of a comparison of a machine's clock with this one."""
+    told = {"offset_ns": clock.offset_ns, "bound_ns": clock.bound_ns, "rtt_ns": clock.rtt_ns}
+    return _point("clock", {"machine": machine}, told, t_ns)
 
 
 def event_point(kind: str, t_ns: int, fields: Mapping[str, Any]) -> Point:

@@ -42,7 +42,9 @@ _SUM = "sum since the box was started"
 _BOX = ("box", "name of the box in lab.yaml")
 _DIRECTION = ("direction", "`to_island` or `to_world`")
 _HOST = ("host", "name of the machine in lab.yaml")
+_MACHINE = ("machine", "name of the machine in the inventory; `emulation` where one machine is the whole laboratory")
 _SWITCH = ("switch", "name of the switch in lab.yaml")
+_NAMESPACE = "sum since the namespace was made"
 _CAUSES = {
     "queue": "the byte queue was full",
     "loss": "the loss model",
@@ -192,6 +194,74 @@ MEASUREMENTS = (
         SECOND_NS,
         (_HOST, ("interface", "name of the interface")),
         _both_ways("the interface was made"),
+    ),
+    Measurement(
+        "tcp",
+        "TCP in a host's network namespace, as its kernel counts; every five minutes in virtual time",
+        SECOND_NS,
+        (_HOST,),
+        (
+            Figure("established", "1", "connections open now"),
+            Figure("in_segments", "1", f"received; {_NAMESPACE}"),
+            Figure("out_segments", "1", f"sent, retransmitted ones among them; {_NAMESPACE}"),
+            Figure("retransmitted_segments", "1", f"sent again; {_NAMESPACE}"),
+            Figure("in_errors", "1", f"received damaged; {_NAMESPACE}"),
+            Figure("timeouts", "1", f"retransmission time-outs; {_NAMESPACE}"),
+            Figure("spurious_timeouts", "1", f"time-outs that F-RTO (RFC 5682) found to be for nothing; {_NAMESPACE}"),
+            Figure("listen_drops", "1", f"connections not taken, the listen queue being full; {_NAMESPACE}"),
+        ),
+    ),
+    Measurement(
+        "job",
+        "a program that the agent runs for the experiment; every five minutes in virtual time",
+        SECOND_NS,
+        (_HOST, ("job", "its name, such as `serve-w1`, `link-sat`")),
+        (
+            Figure("cpu_ns", "ns", "CPU time since its start, of all its CPUs together"),
+            Figure("memory_bytes", "bytes", "memory that it has resident; that of its control group if it has one"),
+        ),
+    ),
+    Measurement(
+        "machine",
+        "a machine as a whole; every five minutes in virtual time",
+        SECOND_NS,
+        (_MACHINE,),
+        (
+            Figure("cpus", "1", "CPUs that are online"),
+            Figure("busy", "1", "share of all CPUs' time since the point before in which they were not idle, 0 to 1"),
+            Figure("busy_ns", "ns", "CPU time not idle, of all CPUs; sum since the machine was started"),
+            Figure("idle_ns", "ns", "CPU time idle, waiting for disks included; sum since the machine was started"),
+            Figure("steal_ns", "ns", "CPU time that a hypervisor gave to others; sum since the machine was started"),
+            Figure("load_1m", "1", "load average of the last minute"),
+            Figure("memory_bytes", "bytes", "memory that there is"),
+            Figure("memory_available_bytes", "bytes", "memory that programs could still have without swapping"),
+        ),
+    ),
+    Measurement(
+        "agent",
+        "a machine's agent; every five minutes in virtual time",
+        SECOND_NS,
+        (_MACHINE,),
+        (
+            Figure("cpu_ns", "ns", "CPU time since its start"),
+            Figure("memory_bytes", "bytes", "memory that it has resident"),
+            Figure("jobs", "1", "programs that it runs now"),
+        ),
+    ),
+    Measurement(
+        "clock",
+        "a machine's clock: what its kernel was told of it (adjtimex(2)), and every ten seconds, in virtual time every "
+        "five minutes, how far it is from the clock that the run goes by, by questions over the agent's stream",
+        SECOND_NS,
+        (_MACHINE,),
+        (
+            Figure("synchronised", "1", "1: a program such as chrony disciplines it, else 0"),
+            Figure("estimated_error_ns", "ns", "by that program's estimate"),
+            Figure("maximum_error_ns", "ns", "by that program's estimate; grows while it says nothing"),
+            Figure("offset_ns", "ns", "this clock less the run's"),
+            Figure("bound_ns", "ns", "the truth is within so much of the offset"),
+            Figure("rtt_ns", "ns", "round-trip time of the agent's stream, the shortest of eight"),
+        ),
     ),
     Measurement(
         "switch_port",
