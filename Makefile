@@ -50,13 +50,14 @@ test-servers: setup ## metrics in real InfluxDB servers, dashboards on a real Gr
 
 test-page: ## the live page in a real Chromium, which is installed first; `make test` has it where there is one
 	@tools/setup page
-	@ATOLL_REQUIRE_BROWSER=1 $(BIN)/python -m pytest -m browser $(PYTEST_ARGS)
+	@ATOLL_REQUIRE_BROWSER=1 $(BIN)/python -m tests.again -m browser $(PYTEST_ARGS)
 
 dashboards: setup ## make dashboards/grafana/*.json anew from their builder
 	@$(BIN)/python -m atoll_dashboards.grafana_pages
 
 screenshots: kernel ## make the pictures of docs/images anew, from a run of the demo; ARGS="--help"
 	@tools/setup page
+	@tools/servers influxd-2.7.12 grafana-10.0
 	@tools/screenshots/run $(ARGS)
 
 lint: ## style, types and imports of Python and Rust

@@ -121,9 +121,9 @@ class Influx(Server):
         """Make user and bucket, once."""
         raise NotImplementedError
 
-    def variables(self) -> dict[str, str]:
-        """The settings as environment variables."""
-        held = self.settings
+    def variables(self, settings: InfluxSettings | None = None) -> dict[str, str]:
+        """The settings, or others, as environment variables."""
+        held = settings or self.settings
         named = {"URL": held.url, "TOKEN": held.token, "ORG": held.org, "BUCKET": held.bucket}
         return {f"ATOLL_INFLUX_{name}": text for name, text in named.items()}
 
@@ -174,10 +174,11 @@ bind-address = "127.0.0.1:0"
         return InfluxSettings(self.url, "admin:secret", "-", "atoll")
 
     def set_up(self) -> None:
-        self._do("CREATE USER admin WITH PASSWORD 'secret' WITH ALL PRIVILEGES")
-        self._do("CREATE DATABASE atoll")
+        self.do("CREATE USER admin WITH PASSWORD 'secret' WITH ALL PRIVILEGES")
+        self.do("CREATE DATABASE atoll")
 
-    def _do(self, statement: str) -> None:
+    def do(self, statement: str) -> None:
+        """Have a statement of InfluxQL carried out."""
         body = urllib.parse.urlencode({"q": statement}).encode()
         self.ask("POST", "/query", body, Authorization=f"Token {self.settings.token}")
 

@@ -6,6 +6,7 @@
 
 import asyncio
 import json
+import math
 import os
 import re
 import subprocess
@@ -13,33 +14,43 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from atoll.rundir.spool import SPOOL, read_spool
+from atoll.model.load import load_experiment
+from atoll.model.measurements import BY_NAME
+from atoll.model.metrics import Point
+from atoll.model.network import HostRole
+from atoll.rundir import MetricsSpool
+from atoll.rundir.spool import SPOOL, SpoolTail, read_spool
 from atoll_dashboards.feeding import feeding
 from atoll_dashboards.grafana import Grafana, dashboard_files
 from atoll_dashboards.influx import Database, RefusedError, UnfitError
 from atoll_dashboards.influx_settings import InfluxSettings
 from atoll_dashboards.loading import ALIGNED_NS
-from tests.lab.grafana_queries import ask
+from atoll_dashboards.sink import Tally, write_fit
+from tests.lab.grafana_queries import annotations, ask
 from tests.lab.influx_servers import GrafanaServer, Influx, Influx1, Influx2
 from tests.lab.sandbox import ATOLL, ROOT, Sandbox, wait_for_line
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(300)]
 
 GEO = ROOT / "examples" / "geo.yaml"
+CHANGES = """
+changes:
+  - {at: 1 s, chain: [tap-w, coder-w, sat, coder-i, tap-i]}
+  - {at: 5 s, latency: {w1: rtt-50}}
+"""
 _SERIES = re.compile(r"(?:\\.|[^\\ ])+")
 _STEP = re.compile(r"(?<!\\),")
 
 
 @dataclass(frozen=True)
-class Demo:
-    """A run of the demo experiment, and the database that it went into, which is up again."""
+class Made:
+    """A run of the demo experiment."""
 
     path: Path
-    influx: Influx2
-    said: str
 
     @property
     def run(self) -> str:
@@ -48,6 +59,17 @@ class Demo:
     @property
     def lines(self) -> list[str]:
         return list(read_spool(self.path / SPOOL))
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.path / "events.jsonl").read_text().splitlines()]
+
+
+@dataclass(frozen=True)
+class Demo(Made):
+    """One that went into a database, which is up again."""
+
+    influx: Influx2
 
 
 def identity(line: str, by_ns: int = 0) -> tuple[str, tuple[tuple[str, str], ...], int]:
@@ -81,11 +103,11 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
 
             up()
             run = sandbox.start("env", *variables, ATOLL, "run", GEO, "--duration", "14 s", "--json")
-            said = wait_for_line(run, "captures: ")
+            wait_for_line(run, "captures: ")
             down()
             time.sleep(2)
             up()
-            said += wait_for_line(run, "measure: ")
+            wait_for_line(run, "measure: ")
             time.sleep(5)
             down()
             time.sleep(2)
@@ -95,7 +117,22 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
             influx.kill()
         path = Path(json.loads(output)["run_dir"])
         influx.start().wait()
-        yield Demo(path, influx, "\n".join([*said, rest]))
+        yield Demo(path, influx)
+
+
+@pytest.fixture(scope="module")
+def changed(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """A run in which chain and latency change; whose database is never there, which it notes."""
+    directory = tmp_path_factory.mktemp("changed")
+    experiment = directory / "geo.yaml"
+    experiment.write_text(
+        GEO.read_text().replace("lab: ../", f"lab: {ROOT}/").replace("start: 10 s", "start: 1 s") + CHANGES
+    )
+    with Sandbox(directory) as sandbox:
+        away = "ATOLL_INFLUX_URL=http://127.0.0.1:9"
+        run = sandbox.run("env", away, ATOLL, "run", experiment, "--duration", "8 s", "--no-analysis", "--json")
+    assert run.returncode == 0, run.stderr
+    return Made(Path(json.loads(run.stdout)["run_dir"]))
 
 
 @pytest.fixture(scope="module")
@@ -112,8 +149,7 @@ def test_a_database_that_was_killed_twice_during_a_run_holds_exactly_the_spool(d
     spooled = [identity(line) for line in demo.lines]
     assert len(set(spooled)) == len(spooled) > 1000
     assert demo.influx.points() == set(spooled)
-    events = [json.loads(line) for line in (demo.path / "events.jsonl").read_text().splitlines()]
-    notes = [event["message"] for event in events if event["type"] == "note" and "metrics" in event["message"]]
+    notes = [event["message"] for event in demo.events if event["type"] == "note" and "metrics" in event["message"]]
     assert sum("no answer from" in note for note in notes) >= 2, notes
     assert sum("takes points again" in note for note in notes) >= 2, notes
     assert not [note for note in notes if "in no database yet" in note]
@@ -125,6 +161,33 @@ def test_the_run_does_not_care(demo: Demo) -> None:
     summary = json.loads((demo.path / "summary.json").read_text())
     assert all("late" in reason for reason in summary["reasons"]), summary["reasons"]
     assert summary["loss_bytes_captures"] == summary["loss_bytes_link"]
+
+
+@pytest.mark.lab
+def test_every_place_has_points(changed: Made) -> None:
+    """Each measurement of the table; and of those that have several places, each place in the laboratory."""
+    network, _ = load_experiment(GEO)
+    found: dict[str, list[dict[str, str]]] = {}
+    for line in changed.lines:
+        measurement, tags, _ = identity(line)
+        found.setdefault(measurement, []).append(dict(tags))
+    assert set(found) == set(BY_NAME)
+
+    def places(measurement: str, *tags: str) -> set[tuple[str, ...]]:
+        return {tuple(each.get(tag, "") for tag in tags) for each in found[measurement]}
+
+    switches = {(switch.name,) for switch in network.switches}
+    assert places("switch_port", "switch") == places("flow_entries", "switch") == switches
+    assert {app for (app,) in places("flow_entries", "app")} == {"delivery", "latency", "chain"}
+    machines = {(name, each.name) for name, interfaces in network.machines.items() for each in interfaces}
+    assert places("interface", "host", "interface") == machines
+    assert places("link", "box", "direction") == {("sat", way) for way in ("to_island", "to_world")}
+    classes = {(box.name, each.name) for box in network.delay_boxes for each in box.classes}
+    assert places("delay_class", "box", "class") == classes
+    assert places("server", "host") == {(host.name,) for host in network.with_role(HostRole.WORLD_SERVER)}
+    assert places("load", "host") == {(host.name,) for host in network.with_role(HostRole.ISLAND_CLIENT)}
+    assert places("capture", "point") >= {("world",), ("island",)}
+    assert places("event", "kind") >= {(kind,) for kind in ("step", "change", "swap", "whistle", "note", "outcome")}
 
 
 @pytest.mark.lab
@@ -141,11 +204,7 @@ def test_a_run_is_loaded_later_as_often_as_one_likes(demo: Demo, influx1: Influx
         done = atoll("metrics", "load", demo.path, *times, "--json", influx=influx1)
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["loaded"][0]["points"] == len(demo.lines)
-    (window,) = (
-        event
-        for event in map(json.loads, (demo.path / "events.jsonl").read_text().splitlines())
-        if event["type"] == "window"
-    )
+    (window,) = (event for event in demo.events if event["type"] == "window")
     by_ns = ALIGNED_NS - window["start_ns"]
     assert influx1.points() == {identity(line, shift) for line in demo.lines for shift in (0, by_ns)}
 
@@ -180,11 +239,11 @@ async def test_so_does_influxdb_1_while_a_spool_grows(
 @pytest.mark.lab
 @pytest.mark.parametrize("provisioned", [True, False], ids=["provisioned", "installed"])
 def test_every_query_of_every_dashboard_has_data(
-    demo: Demo, influx1: Influx1, tmp_path: Path, provisioned: bool
+    demo: Demo, changed: Made, influx1: Influx1, tmp_path: Path, provisioned: bool
 ) -> None:
     """Provisioned as compose.yaml does, on InfluxDB 2; installed by `atoll dashboards install`, on InfluxDB 1.8."""
     influx: Influx = demo.influx if provisioned else influx1
-    assert atoll("metrics", "load", demo.path, influx=influx).returncode == 0
+    assert atoll("metrics", "load", changed.path, influx=influx).returncode == 0
     with GrafanaServer(tmp_path, influx, provisioned=provisioned) as server:
         server.start().wait()
         if not provisioned:
@@ -193,18 +252,36 @@ def test_every_query_of_every_dashboard_has_data(
                 assert done.returncode == 0, done.stderr
                 assert len(done.stdout.split()) == len(dashboard_files())
         grafana = Grafana(server.url, server.token)
-        stamps = [int(line.rpartition(" ")[2]) for line in demo.lines]
+        stamps = [int(line.rpartition(" ")[2]) for line in changed.lines]
         begin_ms, end_ms = min(stamps) // 10**6, max(stamps) // 10**6 + 1
-        asked = [each for file in dashboard_files() for each in ask(grafana, file, demo.run, begin_ms, end_ms)]
+        asked = [each for file in dashboard_files() for each in ask(grafana, file, changed.run, begin_ms, end_ms)]
         assert len(asked) > 80
-        unused = {"annotation swap", "annotation change", "annotation note"}  # of what this run had nothing
-        empty = [each for each in asked if not each.points and each.where.partition(": ")[2] not in unused]
-        assert not empty
+        assert not [each for each in asked if not each.points]
         for file in dashboard_files():
             page = json.loads(file.read_text())
             there = json.loads(server.ask("GET", f"/api/dashboards/uid/{page['uid']}", Authorization=_basic(server)))
             assert there["dashboard"]["title"] == page["title"]
             assert there["meta"]["folderTitle"] == "atoll"
+
+
+@pytest.mark.lab
+def test_annotations_are_where_the_run_has_the_events(demo: Demo, changed: Made, tmp_path: Path) -> None:
+    """Whistles, swaps, changes of chain and latency, notes, steps: each at its instant, with its text, everywhere."""
+    assert atoll("metrics", "load", changed.path, influx=demo.influx).returncode == 0
+    kinds = [event["type"] for event in changed.events]
+    spooled = changed.events[: kinds.index("outcome") + 1]
+    with GrafanaServer(tmp_path, demo.influx, provisioned=True) as server:
+        server.start().wait()
+        grafana = Grafana(server.url, server.token)
+        for file in dashboard_files():
+            marks = annotations(grafana, file, changed.run)
+            assert set(marks) == {"whistle", "change", "swap", "note", "step"}
+            assert [text for _, text in marks["whistle"]] == ["whistle start", "whistle end"]
+            for kind in ("change", "swap", "note", "step"):
+                told = [event["t_ns"] // 10**6 for event in spooled if event["type"] == kind]
+                assert [at for at, _ in marks[kind]] == pytest.approx(told, abs=1), kind
+            assert any("coder-w" in text for _, text in marks["change"]), marks["change"]
+            assert any("w1" in text for _, text in marks["change"]), marks["change"]
 
 
 @pytest.mark.parametrize("make", [Influx1, Influx2])
@@ -235,8 +312,6 @@ def test_what_is_refused_is_said_in_a_line(make: type[Influx], tmp_path: Path) -
 @pytest.mark.parametrize("make", [Influx1, Influx2])
 def test_tags_and_texts_of_any_kind_come_back_as_they_were(make: type[Influx], tmp_path: Path) -> None:
     """Spaces, commas, equal signs, quotes, backslashes; line breaks as two characters."""
-    from atoll.model.metrics import Point
-
     odd = "a b,c=d\"e'f\\g\nh"
     line, _ = Point("event", {"kind": odd, "state": "x y"}, {"text": odd}, 5).line()
     with make(tmp_path) as influx:
@@ -246,6 +321,64 @@ def test_tags_and_texts_of_any_kind_come_back_as_they_were(make: type[Influx], t
         (series,) = influx.series("SELECT * FROM event GROUP BY *")
     assert series["tags"] == {"kind": odd.replace("\n", "\\n"), "state": "x y"}
     assert series["values"] == [[5, odd.replace("\n", "\\n")]]
+
+
+@pytest.mark.parametrize("make", [Influx1, Influx2])
+def test_a_figure_that_is_no_number_costs_no_other(make: type[Influx], tmp_path: Path) -> None:
+    """NaN, infinities and what is beyond 64 bits are left out and counted; all the rest is in the database."""
+    spool = MetricsSpool(tmp_path / SPOOL)
+    wrong = {"a": math.nan, "b": math.inf, "c": -math.inf, "d": 2**63}
+    spool.write([Point("m", {}, {**wrong, "n": 2**63 - 1}, 1), Point("m", {}, wrong, 2), Point("m", {}, {"n": 5}, 3)])
+    spool.close()
+    assert (spool.points, spool.left_out) == (2, 8)
+    tally = Tally()
+    with make(tmp_path / "influx") as influx:
+        influx.start().wait().set_up()
+        with Database(influx.settings) as database:
+            for lines in SpoolTail(tmp_path / SPOOL).frames():
+                write_fit(database, lines, tally, lambda line: pytest.fail(str(line)))
+        (series,) = influx.series("SELECT * FROM m")
+    assert (series["columns"], series["values"]) == (["time", "n"], [[1, 2**63 - 1], [3, 5]])
+    assert tally == Tally(delivered=2)
+
+
+@pytest.mark.parametrize("wrong", ["token", "place"])
+async def test_what_was_wrong_is_made_right_during_a_run(
+    wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told once, in a line; from then on nothing is missing, though the sink knows nothing of the remedy."""
+    notes: list[str] = []
+    told = asyncio.Event()
+
+    def note(text: str) -> None:
+        notes.append(text)
+        told.set()
+
+    with Influx1(tmp_path / "influx") as influx:
+        influx.start().wait().set_up()
+        later = InfluxSettings(influx.url, "later:secret" if wrong == "token" else "admin:secret", bucket="later")
+        if wrong == "token":
+            influx.do("CREATE DATABASE later")
+        for name, text in influx.variables(later).items():
+            monkeypatch.setenv(name, text)
+        spool = MetricsSpool(tmp_path / SPOOL)
+        spool.write(Point("m", {}, {"n": number}, number) for number in range(1000))
+        spool.flush()
+        async with feeding(tmp_path, note):
+            await asyncio.wait_for(told.wait(), 30)
+            told.clear()
+            if wrong == "token":
+                influx.do("CREATE USER later WITH PASSWORD 'secret' WITH ALL PRIVILEGES")
+            else:
+                influx.do("CREATE DATABASE later")
+            await asyncio.wait_for(told.wait(), 30)
+            spool.write([Point("m", {}, {"n": 1000}, 1000)])
+            spool.close()
+        (series,) = influx.series("SELECT count(n) FROM later.autogen.m")
+    refused, recovered = notes
+    assert ("does not accept the token" if wrong == "token" else "has no such place for 'later'") in refused
+    assert recovered == "metrics: the database takes points again; those since are delivered"
+    assert series["values"][0][1] == 1001
 
 
 @pytest.mark.lab

@@ -8,13 +8,17 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from screenshots import live_page
+from screenshots import dashboards, live_page, report_plots
 
 ROOT = Path(__file__).resolve().parents[3]
 ATOLL = ROOT / ".venv" / "bin" / "atoll"
 EXPERIMENT = ROOT / "examples" / "geo.yaml"
 
-PARTS: dict[str, Callable[[Path, Path], list[Path]]] = {"live-page": live_page.make}
+PARTS: dict[str, Callable[[Path, Path], list[Path]]] = {
+    "live-page": live_page.make,
+    "report": report_plots.make,
+    "dashboards": dashboards.make,
+}
 """What makes pictures: (run directory, where they go) -> the files."""
 
 
