@@ -70,7 +70,7 @@ def test_a_run_that_was_killed_is_over_although_it_says_that_it_is_going_on(tmp_
 
 
 def test_one_damaged_directory_hides_no_other(tmp_path: Path) -> None:
-    """No JSON, a newer format, half a manifest, a file in place of a directory."""
+    """No JSON, a newer format, a run that does not say what it is to be (yet), a file in place of a directory."""
     good = WatchedRun(tmp_path)
     for number, manifest in enumerate(["{", '{"format": 99}', "[]", '{"format": 2}', ""], start=2):
         path = tmp_path / "geo" / f"20261121T15520{number}Z-1"
@@ -78,11 +78,17 @@ def test_one_damaged_directory_hides_no_other(tmp_path: Path) -> None:
         (path / "manifest.json").write_text(manifest)
     (tmp_path / "notes").write_text("of no run")
     replays = Replays(tmp_path, list)
-    assert good.id in [each["id"] for each in replays.listed()]
+    assert [each["id"] for each in replays.listed()] == [good.id]
     assert replays.find(good.id).head.id == good.id
-    (planless,) = (each for each in replays.listed() if each["id"] != good.id)
     with pytest.raises(RunDirError, match="does not say what to run"):
-        replays.find(planless["id"]).whole()
+        assert Replay(tmp_path / "geo" / "20261121T155205Z-1").head
+
+
+def test_a_run_whose_request_cannot_be_read_any_more_is_told_as_such(tmp_path: Path) -> None:
+    run = WatchedRun(tmp_path)
+    run.dir.update_manifest({"network": {}})
+    with pytest.raises(RunDirError, match="does not say what to run"):
+        Replays(tmp_path, list).find(run.id).whole()
 
 
 def test_of_very_many_runs_the_latest_are_listed_and_all_are_found(tmp_path: Path) -> None:

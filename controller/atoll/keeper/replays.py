@@ -67,14 +67,16 @@ class _Facts:
     host_started_ns: int
 
     @classmethod
-    def of(cls, manifest: Told, folder: str) -> "_Facts":
-        """``folder``: what the experiment is called where the manifest does not say."""
-        experiment: Told = manifest.get("experiment") or {}
+    def of(cls, manifest: Told, path: Path) -> "_Facts":
+        """Raises RunDirError while the manifest does not say what is to be run, as in the first moment of a run."""
+        experiment: Told | None = manifest.get("experiment")
+        if not experiment:
+            raise RunDirError(f"{path}: manifest.json does not say what to run")
         host: Told = manifest.get("host") or {}
         duration_ns = experiment.get("duration")
         started_ns = int(manifest.get("started_ns", 0))
         return cls(
-            experiment=str(experiment.get("name", folder)),
+            experiment=str(experiment.get("name", path.parent.name)),
             place=str(manifest.get("place", "")),
             outcome=str(manifest.get("outcome", "")),
             duration_s=duration_ns / 1e9 if isinstance(duration_ns, int) else None,
@@ -88,7 +90,7 @@ class Replay:
 
     def __init__(self, path: Path) -> None:
         self._dir = RunDir.open(path)
-        self._facts: tuple[int, _Facts] | None = None
+        self._facts: tuple[tuple[int, int], _Facts] | None = None
 
     @property
     def head(self) -> Head:
@@ -109,7 +111,8 @@ class Replay:
         if self._read_facts().outcome != RUNNING:
             return False
         files = ("manifest.json", "events.jsonl", "link.jsonl", SPOOL, PROGRESS)
-        return max(_changed_s(self._dir.path / file) for file in files) > time.time() - ABANDONED_S
+        latest_ns = max(_state(self._dir.path / file)[0] for file in files)
+        return latest_ns / 1e9 > time.time() - ABANDONED_S
 
     def whole(self) -> Told:
         """All but the points: the run in short, pictures, events, and the instants between which it was made.
@@ -154,9 +157,9 @@ class Replay:
 
     def _read_facts(self) -> "_Facts":
         """What is kept of the manifest, read again when that has changed: it has the tables of a whole laboratory."""
-        changed_ns = _changed_ns(self._dir.path / "manifest.json")
-        if self._facts is None or self._facts[0] != changed_ns:
-            self._facts = (changed_ns, _Facts.of(self._dir.manifest(), self._dir.path.parent.name))
+        state = _state(self._dir.path / "manifest.json")
+        if self._facts is None or self._facts[0] != state:
+            self._facts = (state, _Facts.of(self._dir.manifest(), self._dir.path))
         return self._facts[1]
 
     def _verdict(self) -> str | None:
@@ -269,12 +272,13 @@ def _stamp_ns(name: str) -> int | None:
         return None
 
 
-def _changed_ns(path: Path) -> int:
+def _state(path: Path) -> tuple[int, int]:
+    """When a file was last changed (ns since 1970), and which one it is: zeros while there is none.
+
+    A clock that ticks each 4 ms cannot tell two replacements apart, the file's number can.
+    """
     try:
-        return path.stat().st_mtime_ns
-    except OSError:  # not there (yet)
-        return 0
-
-
-def _changed_s(path: Path) -> float:
-    return _changed_ns(path) / 1e9
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_ino
