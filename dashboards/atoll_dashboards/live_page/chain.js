@@ -8,7 +8,8 @@ import { boundaries, segmentRates } from "./hops.js";
 const LEAST_STEP = 170; // between the middles of drawn nodes
 const MOST_STEP = 340;
 const END = 92;
-const ROW = 124;
+const ROW = 104;
+const MIDDLE = 44; // of a row, below its top: names of taps need more room than rates
 const MAGNIFIED = 1.12; // a unit of the drawing, in pixels, at letters of the usual size
 const WIRE = 9; // the directions lie so far above and below the middle
 const SIZES = { link: [128, 62], end: [88, 62], box: [84, 44] };
@@ -45,23 +46,31 @@ export class ChainDrawing {
     const step = Math.min(MOST_STEP, Math.max(LEAST_STEP, (room - 2 * END) / (longest + 1)));
     const width = 2 * END + (longest + 1) * step;
     this.#rows = chains.map((chain, index) => drawRow(chain, picture, index, width));
-    const label = chains.map((chain) => `${chain.name}: world, ${chain.hops.map((hop) => hop.name).join(", ")}, island`).join("; ");
+    const label = chains
+      .map((chain) => `${chain.name}: world, ${chain.hops.map((hop) => hop.name).join(", ")}, island`)
+      .join("; ");
     const height = Math.max(1, chains.length) * ROW;
-    const drawing = shape("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label || "no chain", class: "chain-drawing" }, ...this.#rows.map((row) => row.group));
-    const shrunk = width > room ? Math.max(0.8, room / width) : 1;
+    const drawing = shape(
+      "svg",
+      { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label || "no chain", class: "chain-drawing" },
+      ...this.#rows.map((row) => row.group),
+    );
+    const shrunk = width > room ? Math.max(0.66, room / width) : 1;
     drawing.setAttribute("width", (width * unit * shrunk).toFixed(0));
     fill(this.#place, drawing);
   }
 }
 
 function drawRow(chain, picture, index, width) {
-  const middle = index * ROW + ROW / 2;
+  const middle = index * ROW + MIDDLE;
   const nodes = boundaries(chain.hops);
   const step = (width - 2 * END) / (nodes.length + 1);
   const places = [END / 2 + 6, ...nodes.map((_, at) => END + step * (at + 1)), width - END / 2 - 6];
   const group = shape("g", { class: "row" });
   const halves = [SIZES.end, ...nodes.map(sizeOf), SIZES.end].map(([wide]) => wide / 2);
-  const segments = places.slice(1).map((right, at) => drawSegment(group, places[at] + halves[at], right - halves[at + 1], middle));
+  const segments = places
+    .slice(1)
+    .map((right, at) => drawSegment(group, places[at] + halves[at], right - halves[at + 1], middle));
   drawTaps(group, chain.hops, segments, middle);
   const gauges = new Map();
   drawEnd(group, places[0], middle, "world", hostsOf(picture, "world-server", "server"), chain);
@@ -80,12 +89,19 @@ function hostsOf(picture, role, word) {
 function drawSegment(group, from, to, middle) {
   const texts = {};
   const wires = {};
-  for (const [direction, side, begin, end] of [["to_island", -1, from, to], ["to_world", 1, to, from]]) {
+  for (const [direction, side, begin, end] of [
+    ["to_island", -1, from, to],
+    ["to_world", 1, to, from],
+  ]) {
     const y = middle + side * WIRE;
     const head = end > begin ? -7 : 7;
     wires[direction] = shape("line", { class: `wire ${direction}`, x1: begin, y1: y, x2: end + head, y2: y });
     const arrow = shape("path", { class: `arrow ${direction}`, d: `M${end} ${y}l${head} -4v8z` });
-    texts[direction] = shape("text", { class: `rate ${direction}`, x: (from + to) / 2, y: middle + (side < 0 ? -WIRE - 9 : WIRE + 21) }, UNKNOWN);
+    texts[direction] = shape(
+      "text",
+      { class: `rate ${direction}`, x: (from + to) / 2, y: middle + (side < 0 ? -WIRE - 9 : WIRE + 21) },
+      UNKNOWN,
+    );
     group.append(wires[direction], arrow, texts[direction]);
   }
   return { from, to, texts, wires };
@@ -122,20 +138,48 @@ function besideTheRate(number, count, last) {
 function drawEnd(group, x, middle, name, below, chain) {
   const [wide, high] = SIZES.end;
   group.append(
-    shape("rect", { class: "node end", x: x - wide / 2, y: middle - high / 2, width: wide, height: high, rx: high / 2 }),
+    shape("rect", {
+      class: "node end",
+      x: x - wide / 2,
+      y: middle - high / 2,
+      width: wide,
+      height: high,
+      rx: high / 2,
+    }),
     shape("text", { class: "node-name", x, y: middle - 1 }, name),
     shape("text", { class: "node-what", x, y: middle + 15 }, below),
   );
-  const carries = Object.entries(chain?.carries ?? {}).map(([key, part]) => `${key} ${part}`).join(", ");
-  if (chain && (carries || chain.name !== "main")) group.append(shape("text", { class: "chain-name", x: x - wide / 2, y: middle - high / 2 - 9 }, [chain.name, carries].filter(Boolean).join(": ")));
+  const carries = Object.entries(chain?.carries ?? {})
+    .map(([key, part]) => `${key} ${part}`)
+    .join(", ");
+  if (chain && (carries || chain.name !== "main"))
+    group.append(
+      shape(
+        "text",
+        { class: "chain-name", x: x - wide / 2, y: middle - high / 2 - 9 },
+        [chain.name, carries].filter(Boolean).join(": "),
+      ),
+    );
 }
 
 function drawNode(group, x, middle, hop, picture, gauges) {
   const [wide, high] = sizeOf(hop);
   const [left, top] = [x - wide / 2, middle - high / 2];
-  group.append(shape("rect", { class: `node ${hop.kind === "link" ? "link" : "box"}`, x: left, y: top, width: wide, height: high, rx: 6 }));
+  group.append(
+    shape("rect", {
+      class: `node ${hop.kind === "link" ? "link" : "box"}`,
+      x: left,
+      y: top,
+      width: wide,
+      height: high,
+      rx: 6,
+    }),
+  );
   if (hop.kind !== "link") {
-    group.append(shape("text", { class: "node-name", x, y: middle - 1 }, hop.name), shape("text", { class: "node-what", x, y: middle + 14 }, hop.kind));
+    group.append(
+      shape("text", { class: "node-name", x, y: middle - 1 }, hop.name),
+      shape("text", { class: "node-what", x, y: middle + 14 }, hop.kind),
+    );
     return;
   }
   const { to_island: island, to_world: world } = picture.boxes?.[hop.name] ?? {};
@@ -143,12 +187,23 @@ function drawNode(group, x, middle, hop, picture, gauges) {
   const told = shape("text", { class: "queue-told", x, y: middle + 50 }, "");
   group.append(
     shape("text", { class: "node-name", x, y: middle - 12 }, hop.name),
-    shape("text", { class: "node-what", x, y: middle + 5 }, island ? `${setting(island.rate_bit_s, "bit/s")}, ${settingMs(island.delay_ns)}` : "link"),
+    shape(
+      "text",
+      { class: "node-what", x, y: middle + 5 },
+      island ? `${setting(island.rate_bit_s, "bit/s")}, ${settingMs(island.delay_ns)}` : "link",
+    ),
     shape("rect", { class: "queue-room", x: left + 10, y: middle + 15, width: wide - 20, height: 7, rx: 1.5 }),
     bar,
     told,
   );
-  if (world) group.append(shape("title", {}, `to the island ${setting(island.rate_bit_s, "bit/s")}, queue ${setting(island.queue_bytes, "B")}; to the world ${setting(world.rate_bit_s, "bit/s")}, ${settingMs(world.delay_ns)}, queue ${setting(world.queue_bytes, "B")}`));
+  if (world)
+    group.append(
+      shape(
+        "title",
+        {},
+        `to the island ${setting(island.rate_bit_s, "bit/s")}, queue ${setting(island.queue_bytes, "B")}; to the world ${setting(world.rate_bit_s, "bit/s")}, ${settingMs(world.delay_ns)}, queue ${setting(world.queue_bytes, "B")}`,
+      ),
+    );
   gauges.set(hop.name, { bar, told, wide: wide - 20 });
 }
 

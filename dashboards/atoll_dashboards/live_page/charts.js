@@ -67,7 +67,12 @@ class Chart {
     this.panel = element(
       "section",
       { class: "panel chart", id: `chart-${plot.id}`, "aria-labelledby": `title-${plot.id}` },
-      element("header", {}, element("div", { class: "titles" }, title, element("p", { class: "keys" }, ...keys)), element("p", { class: "now" }, this.figure, this.unit, this.beside)),
+      element(
+        "header",
+        {},
+        element("div", { class: "titles" }, title, element("p", { class: "keys" }, ...keys)),
+        element("p", { class: "now" }, this.figure, this.unit, this.beside),
+      ),
       this.canvas,
     );
   }
@@ -75,7 +80,11 @@ class Chart {
   /** Once it stands in the page and has a size. */
   begin() {
     const { width, height } = this.canvas.getBoundingClientRect();
-    this.#uplot = new uPlot(this.#options(width, height), [[], ...this.#plot.series.map(() => []), ...(this.#plot.bound ? [[]] : [])], this.canvas);
+    this.#uplot = new uPlot(
+      this.#options(width, height),
+      [[], ...this.#plot.series.map(() => []), ...(this.#plot.bound ? [[]] : [])],
+      this.canvas,
+    );
     this.#watcher = new ResizeObserver(() => {
       const size = this.canvas.getBoundingClientRect();
       if (size.width > 0 && size.height > 0) this.#uplot.setSize({ width: size.width, height: size.height });
@@ -95,7 +104,13 @@ class Chart {
     const origin = look.origin ?? 0;
     const { series, bound } = this.#plot;
     const rings = series.map((each) => (each.key === "ping" ? store.ping : store.series(each.key)));
-    const columns = columnsOf(rings, series.map((each) => each.fold), from, to, origin);
+    const columns = columnsOf(
+      rings,
+      series.map((each) => each.fold),
+      from,
+      to,
+      origin,
+    );
     series.forEach((each, index) => {
       if (each.above) columns[index + 1] = columns[index + 1].map((rtt) => rtt && rtt - store.leastRtt);
     });
@@ -124,12 +139,18 @@ class Chart {
     const colour = (name) => style.getPropertyValue(name).trim();
     const size = parseFloat(style.fontSize);
     const font = `${Math.round(size * 0.78)}px ${style.getPropertyValue("--letters")}`;
-    const axis = { font, stroke: colour("--soft"), ticks: { show: false }, grid: { stroke: colour("--grid"), width: 1 }, labelFont: font };
+    const axis = {
+      font,
+      stroke: colour("--soft"),
+      ticks: { show: false },
+      grid: { stroke: colour("--grid"), width: 1 },
+      labelFont: font,
+    };
     const view = this.#view;
     return {
       width,
       height,
-      padding: [size * 0.9, size * 0.5, 0, 0],
+      padding: [size * 0.9, size * 1.2, 0, 0],
       legend: { show: false },
       cursor: {
         sync: { key: "atoll", setSeries: false },
@@ -142,21 +163,39 @@ class Chart {
         x: { time: false, auto: false },
         y: { range: (_, _low, high) => [0, Math.max(this.#plot.floor, (high ?? 0) * 1.06)] },
       },
-      series: [{}, ...this.#plot.series.map((each) => drawn(each, colour)), ...(this.#plot.bound ? [boundLine(colour)] : [])],
+      series: [
+        {},
+        ...this.#plot.series.map((each) => drawn(each, colour)),
+        ...(this.#plot.bound ? [boundLine(colour)] : []),
+      ],
       axes: [
-        { ...axis, incrs: STEPS_S, space: size * 4.2, size: size * 1.7, gap: size * 0.3, grid: { show: false }, values: (_, splits, _axis, _space, step) => splits.map((t) => this.#timeOf(t, step)) },
+        {
+          ...axis,
+          incrs: STEPS_S,
+          space: size * 4.2,
+          size: size * 1.7,
+          gap: size * 0.3,
+          grid: { show: false },
+          values: (plot, splits, _axis, _space, step) => splits.map((t) => this.#timeOf(plot, t, step)),
+        },
         { ...axis, space: size * 1.9, size: size * 3, gap: size * 0.35, values: (_, splits) => this.#amounts(splits) },
       ],
       hooks: {
         setSelect: [(plot) => this.#selected(plot)],
         setCursor: [(plot) => this.#pointed(plot)],
         drawClear: [(plot) => this.#drawGaps(plot, colour("--gap"), colour("--soft"), font)],
-        draw: [(plot) => this.#drawMarks(plot, colour("--mark"), colour("--soft")), (plot) => this.#drawUnit(plot, colour("--soft"), font)],
+        draw: [
+          (plot) => this.#drawMarks(plot, colour("--mark"), colour("--soft")),
+          (plot) => this.#drawUnit(plot, colour("--soft"), font),
+        ],
       },
     };
   }
 
-  #timeOf(t, step) {
+  /** A label that would be cut off at the right is left out. */
+  #timeOf(plot, t, step) {
+    const { min, max } = plot.scales.x;
+    if (max - t < (max - min) * 0.015) return null;
     if (this.#look?.origin == null) return timeOfDay(t);
     return elapsed(t, step < 1);
   }
@@ -186,7 +225,13 @@ class Chart {
     const { span, edge, origin } = this.#look;
     const { ctx, bbox } = plot;
     ctx.save();
-    for (const [begin, end] of gapsOf(this.#store.series(this.#witness), span[0], span[1], Math.min(edge, span[1]), SILENT_S)) {
+    for (const [begin, end] of gapsOf(
+      this.#store.series(this.#witness),
+      span[0],
+      span[1],
+      Math.min(edge, span[1]),
+      SILENT_S,
+    )) {
       const left = Math.max(bbox.left, plot.valToPos(begin - (origin ?? 0), "x", true));
       const right = Math.min(bbox.left + bbox.width, plot.valToPos(end - (origin ?? 0), "x", true));
       ctx.fillStyle = fill;
@@ -261,7 +306,8 @@ function drawn({ colour: name, kind }, colour) {
   if (kind === "area") return { ...base, fill: colour(`${name}-fill`) };
   if (kind === "fill") return { ...base, stroke: "transparent", fill: colour(`${name}-fill`) };
   if (kind === "steps") return { ...base, fill: colour(`${name}-fill`), paths: uPlot.paths.stepped({ align: -1 }) };
-  if (kind === "points") return { ...base, paths: () => null, points: { show: true, size: 3.5, width: 0, fill: stroke } };
+  if (kind === "points")
+    return { ...base, paths: () => null, points: { show: true, size: 3.5, width: 0, fill: stroke } };
   return base;
 }
 

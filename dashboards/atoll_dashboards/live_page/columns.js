@@ -16,7 +16,9 @@ export function bucketOf(window) {
  */
 export function columnsOf(rings, folds, from, to, origin = 0) {
   const width = bucketOf(to - from);
-  const parts = rings.map((ring, index) => (width ? bucketed(ring, folds[index], from, to, width) : exact(ring, from, to)));
+  const parts = rings.map((ring, index) =>
+    width ? bucketed(ring, folds[index], from, to, width) : exact(ring, from, to),
+  );
   return aligned(parts, origin);
 }
 

@@ -20,13 +20,19 @@ export class Controls {
     open({
       title: "Start a run",
       body: [
-        element("p", {}, stands ? `Of ${stands}, which stands, or of a file of yours.` : "No experiment stands yet: choose a file."),
+        element(
+          "p",
+          {},
+          stands ? `Of ${stands}, which stands, or of a file of yours.` : "No experiment stands yet: choose a file.",
+        ),
         field("Experiment", file, stands ? `none chosen: ${stands}` : "an experiment.yaml"),
         field("Duration", duration, "such as 60 s"),
       ],
       confirm: "Start the run",
       act: async () => {
-        const parameters = new URLSearchParams(duration.value.trim() ? { set: `duration=${duration.value.trim()}` } : {});
+        const parameters = new URLSearchParams(
+          duration.value.trim() ? { set: `duration=${duration.value.trim()}` } : {},
+        );
         const body = file.files.length ? { yaml: await file.files[0].text() } : { json: {} };
         await this.#api.ask("POST", `v1/runs?${parameters}`, body);
       },
@@ -43,10 +49,15 @@ export class Controls {
   }
 
   async changeLatency(picture, server) {
-    const servers = (picture?.hosts ?? []).filter((host) => host.role === "world-server").map((host) => [host.name, host.name]);
+    const servers = (picture?.hosts ?? [])
+      .filter((host) => host.role === "world-server")
+      .map((host) => [host.name, host.name]);
     const classes = Object.entries(picture?.classes ?? {}).map(([name, rtt]) => [name, `${name} (${settingMs(rtt)})`]);
     const who = choice(servers, server);
-    const what = choice([...classes, ["", "not delayed"]], picture?.latencies?.[server ?? servers[0]?.[0]]?.class ?? "");
+    const what = choice(
+      [...classes, ["", "not delayed"]],
+      picture?.latencies?.[server ?? servers[0]?.[0]]?.class ?? "",
+    );
     who.addEventListener("change", () => (what.value = picture.latencies?.[who.value]?.class ?? ""));
     const request = (dry) => {
       const path = `v1/latencies/${encodeURIComponent(who.value)}${dry ? "?dry_run=true" : ""}`;
@@ -58,14 +69,22 @@ export class Controls {
   async changeChain(picture) {
     const lab = await this.#api.ask("GET", "v1/lab");
     const chains = picture?.chains ?? [];
-    const name = choice(chains.map((chain) => [chain.name, chain.name]), "main");
+    const name = choice(
+      chains.map((chain) => [chain.name, chain.name]),
+      "main",
+    );
     const hopsOf = () => chains.find((chain) => chain.name === name.value)?.hops.map((hop) => hop.name) ?? [];
-    const editor = new ChainEditor([...lab.boxes, ...lab.taps].map((part) => part.name), hopsOf());
+    const editor = new ChainEditor(
+      [...lab.boxes, ...lab.taps].map((part) => part.name),
+      hopsOf(),
+    );
     name.addEventListener("change", () => editor.set(hopsOf()));
     const request = (dry) => {
       const carries = chains.find((chain) => chain.name === name.value)?.carries ?? {};
       const body = name.value === "main" ? { chain: editor.hops } : { chain: editor.hops, carries };
-      return this.#api.ask("PUT", `v1/chains/${encodeURIComponent(name.value)}${dry ? "?dry_run=true" : ""}`, { json: body });
+      return this.#api.ask("PUT", `v1/chains/${encodeURIComponent(name.value)}${dry ? "?dry_run=true" : ""}`, {
+        json: body,
+      });
     };
     this.#change("Change a chain", [field("Chain", name), editor.node], request);
   }
@@ -109,7 +128,9 @@ class ChainEditor {
   #show() {
     this.#list.replaceChildren(...this.hops.map((hop, index) => this.#hop(hop, index)));
     const spare = this.#parts.filter((part) => !this.hops.includes(part));
-    this.#rest.replaceChildren(...spare.map((part) => button(`+ ${part}`, `add ${part}`, () => this.set([...this.hops, part]))));
+    this.#rest.replaceChildren(
+      ...spare.map((part) => button(`+ ${part}`, `add ${part}`, () => this.set([...this.hops, part]))),
+    );
   }
 
   #hop(hop, index) {

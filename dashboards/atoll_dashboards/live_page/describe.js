@@ -21,20 +21,38 @@ const DESCRIBED = {
   check: SILENT,
   window: SILENT,
   gap: (event) => ({ text: `events ${event.from} to ${event.to} were not kept: this log has a gap`, grave: true }),
-  lab: (event) => ({ text: `lab ${event.lab} ${event.state === "up" ? "is" : "has"} ${LAB[event.state] ?? event.state}${why(event)}`, grave: event.state !== "up" }),
-  work: (event) => ({ text: `${event.what} ${event.about}: ${WORK[event.state] ?? event.state}${why(event)}`, grave: event.state === "failed" }),
+  lab: (event) => ({
+    text: `lab ${event.lab} ${event.state === "up" ? "is" : "has"} ${LAB[event.state] ?? event.state}${why(event)}`,
+    grave: event.state !== "up",
+  }),
+  work: (event) => ({
+    text: `${event.what} ${event.about}: ${WORK[event.state] ?? event.state}${why(event)}`,
+    grave: event.state === "failed",
+  }),
   progress: (event) => event.text,
   step: (event) =>
-    event.state === "end" ? null : { text: `step ${event.step}${event.state === "failed" ? " failed" : ""}${why(event)}`, grave: event.state === "failed" },
+    event.state === "end"
+      ? null
+      : {
+          text: `step ${event.step}${event.state === "failed" ? " failed" : ""}${why(event)}`,
+          grave: event.state === "failed",
+        },
   run: (event) => `run ${event.run}`,
   applied: (event) => (event.experiment ? `${event.experiment} stands: ${(event.chain ?? []).join(" \u2192 ")}` : null),
   swap: (event) => swap(event),
-  change: (event) => ({ text: `change ${event.change} ${event.what?.join(", ") ?? event.state}${why(event)}`, grave: event.state === "failed" }),
-  switch: (event) => ({ text: `switch ${event.switch ?? event.dpid} is ${event.state}`, grave: event.state === "down" }),
+  change: (event) => ({
+    text: `change ${event.change} ${event.what?.join(", ") ?? event.state}${why(event)}`,
+    grave: event.state === "failed",
+  }),
+  switch: (event) => ({
+    text: `switch ${event.switch ?? event.dpid} is ${event.state}`,
+    grave: event.state === "down",
+  }),
   note: (event) => event.message,
   listener_dropped: (event) => event.message,
   base_rtt: (event) => `base RTT ${settingMs(event.rtt_ns)}`,
-  terrestrial: (event) => `${event.server}: terrestrial RTT ${settingMs(event.measured_ns)}, configured ${settingMs(event.configured_ns)}`,
+  terrestrial: (event) =>
+    `${event.server}: terrestrial RTT ${settingMs(event.measured_ns)}, configured ${settingMs(event.configured_ns)}`,
   drained: () => "the link has drained",
   outcome: (event) => ({ text: `outcome: ${event.outcome}`, grave: event.outcome !== "completed" }),
   here: (event) => ({ text: event.text, grave: event.grave }),
@@ -49,14 +67,17 @@ function swap(event) {
   if (event.state === "stage") return `swap: ${event.text ?? `${event.subject} ${event.stage}`}`;
   if (event.state === "undone") return { text: `swap undone: ${event.reason}`, grave: true };
   if (event.state === "end") return `swap done in ${settingMs(event.duration_ns)}`;
-  if (event.state === "connections") return { text: `swap: connections, ${event.reason ?? event.how}`, grave: event.how === "failed" };
+  if (event.state === "connections")
+    return { text: `swap: connections, ${event.reason ?? event.how}`, grave: event.how === "failed" };
   return event.state === "begin" ? `swap: ${(event.stages ?? []).join(", ")}` : null;
 }
 
 /** What this page does not know yet: its type, and whatever it holds that is a word or a number. */
 function other(event) {
   const parts = Object.entries(event)
-    .filter(([key, part]) => !["type", "seq", "t_ns"].includes(key) && ["string", "number", "boolean"].includes(typeof part))
+    .filter(
+      ([key, part]) => !["type", "seq", "t_ns"].includes(key) && ["string", "number", "boolean"].includes(typeof part),
+    )
     .map(([key, part]) => `${key} ${part}`);
   return { kind: String(event.type), text: [String(event.type), ...parts].join(", "), grave: false };
 }

@@ -12,7 +12,14 @@ export function open({ title, body, confirm, act }) {
   const problem = element("div", { class: "problem", role: "alert" });
   const button = element("button", { type: "submit", class: "primary" });
   const cancel = element("button", { type: "button", onclick: () => dialog.close() }, confirm ? "Cancel" : "Close");
-  const form = element("form", { method: "dialog" }, element("h2", {}, title), content, problem, element("div", { class: "buttons" }, cancel, confirm ? button : null));
+  const form = element(
+    "form",
+    { method: "dialog" },
+    element("h2", {}, title),
+    content,
+    problem,
+    element("div", { class: "buttons" }, cancel, confirm ? button : null),
+  );
   const dialog = element("dialog", { "aria-label": title }, form);
   let step = { body, confirm, act };
 
@@ -47,15 +54,27 @@ export function open({ title, body, confirm, act }) {
 /** What went wrong, a line for each mistake and its place. */
 function wrong(error) {
   if (!error.mistakes?.length) return [element("p", {}, error.message)];
-  return error.mistakes.map(({ where, message }) => element("p", {}, where && !message.startsWith(where) ? `${where}: ${message}` : message));
+  return error.mistakes.map(({ where, message }) =>
+    element("p", {}, where && !message.startsWith(where) ? `${where}: ${message}` : message),
+  );
 }
 
 /** A field with its label above it and, where there is one, a hint below. */
 export function field(label, input, hint) {
-  return element("label", { class: "field" }, element("span", {}, label), input, hint ? element("small", {}, hint) : null);
+  return element(
+    "label",
+    { class: "field" },
+    element("span", {}, label),
+    input,
+    hint ? element("small", {}, hint) : null,
+  );
 }
 
 /** A choice of [value, text] pairs. */
 export function choice(options, chosen) {
-  return element("select", {}, ...options.map(([value, text]) => element("option", { value, selected: value === chosen }, text)));
+  return element(
+    "select",
+    {},
+    ...options.map(([value, text]) => element("option", { value, selected: value === chosen }, text)),
+  );
 }

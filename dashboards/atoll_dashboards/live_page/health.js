@@ -11,7 +11,11 @@ const TROUBLE_S = 10; // how long errors stay in sight
  */
 export function healthOf(hosts, store, t) {
   const speaking = new Set(hosts.filter((host) => isHeard(store, host.name, t)).map((host) => host.role));
-  return hosts.map((host) => ({ name: host.name, role: host.role, ...judged(host, store, t, speaking.has(host.role)) }));
+  return hosts.map((host) => ({
+    name: host.name,
+    role: host.role,
+    ...judged(host, store, t, speaking.has(host.role)),
+  }));
 }
 
 function isHeard(store, name, t) {

@@ -20,14 +20,28 @@ function segment(before, after, store, t) {
 
 function atWorldSide(hop, store, t) {
   if (!hop) return null;
-  if (hop.kind === "link") return { to_island: linkRate(store, hop.name, "to_island", "in", t), to_world: linkRate(store, hop.name, "to_world", "out", t) };
-  return { to_island: interfaceRate(store, hop.name, "w", "rx", t), to_world: interfaceRate(store, hop.name, "w", "tx", t) };
+  if (hop.kind === "link")
+    return {
+      to_island: linkRate(store, hop.name, "to_island", "in", t),
+      to_world: linkRate(store, hop.name, "to_world", "out", t),
+    };
+  return {
+    to_island: interfaceRate(store, hop.name, "w", "rx", t),
+    to_world: interfaceRate(store, hop.name, "w", "tx", t),
+  };
 }
 
 function atIslandSide(hop, store, t) {
   if (!hop) return null;
-  if (hop.kind === "link") return { to_island: linkRate(store, hop.name, "to_island", "out", t), to_world: linkRate(store, hop.name, "to_world", "in", t) };
-  return { to_island: interfaceRate(store, hop.name, "i", "tx", t), to_world: interfaceRate(store, hop.name, "i", "rx", t) };
+  if (hop.kind === "link")
+    return {
+      to_island: linkRate(store, hop.name, "to_island", "out", t),
+      to_world: linkRate(store, hop.name, "to_world", "in", t),
+    };
+  return {
+    to_island: interfaceRate(store, hop.name, "i", "tx", t),
+    to_world: interfaceRate(store, hop.name, "i", "rx", t),
+  };
 }
 
 export function linkRate(store, link, direction, what, t) {

@@ -3,11 +3,13 @@
 
 import { Connection } from "./connection.js";
 import { timeOfDay } from "./format.js";
+import { measuredOf } from "./replay.js";
 import { Store } from "./store.js";
 
 const STALE_S = 3; // without points while there should be some
 const LATE_S = 1.6; // points come once a second: the edge waits so long for them before it moves on without
 
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const steady = () => performance.now() / 1000;
 const PICTURE_AFTER = new Set(["applied", "lab", "run", "work"]);
 
@@ -32,7 +34,11 @@ export class Live {
     this.run = null;
     /** Terrestrial RTTs as last measured, in ns, by server. */
     this.measured = new Map();
-    this.#connection = new Connection(api, (message) => this.#take(message), (state, detail) => this.#connectionIs(state, detail));
+    this.#connection = new Connection(
+      api,
+      (message) => this.#take(message),
+      (state, detail) => this.#connectionIs(state, detail),
+    );
   }
 
   start() {
@@ -58,7 +64,12 @@ export class Live {
 
   /** The oldest instant there is. */
   get first() {
-    return Math.min(...this.store.keys("link/").map((key) => this.store.series(key).first).filter(Number.isFinite));
+    return Math.min(
+      ...this.store
+        .keys("link/")
+        .map((key) => this.store.series(key).first)
+        .filter(Number.isFinite),
+    );
   }
 
   get away() {
@@ -81,7 +92,10 @@ export class Live {
   banner() {
     if (this.#connected !== "absent") return "";
     const wait = Math.max(0, Math.ceil(this.#retryAt - steady()));
-    const what = this.picture && Number.isFinite(this.#since) ? `The lab ended at ${timeOfDay(this.#since)}: what is shown is from before.` : "No lab is up.";
+    const what =
+      this.picture && Number.isFinite(this.#since)
+        ? `The lab ended at ${timeOfDay(this.#since)}: what is shown is from before.`
+        : "No lab is up.";
     return `${what} ${capital(this.#why)}. ${wait ? `Looking again in ${wait} s.` : "Looking again."}`;
   }
 
@@ -93,7 +107,7 @@ export class Live {
       this.#retryAt = NaN;
       this.#why = "";
       this.#askPicture();
-      this.#here("connected");
+      if (before === "absent") this.#here("connected again");
     }
     if (state === "absent") {
       if (before !== "absent") {
@@ -135,7 +149,7 @@ export class Live {
   #takeEvent(event) {
     if (event.type === "run") this.run = { id: event.run, step: null, state: "running" };
     if (event.type === "step" && this.run?.state === "running") this.run.step = event.step;
-    if (event.type === "terrestrial") this.measured.set(event.server, event.measured_ns);
+    if (event.type === "step" && event.step === "settings") this.#askMeasured();
     if (event.type === "work" && event.what === "run" && event.state !== "begin") this.#runOver(event);
     if (PICTURE_AFTER.has(event.type)) this.#askPicture();
   }
@@ -144,8 +158,25 @@ export class Live {
     const over = this.run;
     if (!over) return;
     Object.assign(over, { state: "ended", verdict: event.state === "end" ? "completed" : event.state });
-    const told = await this.#api.ask("GET", `v1/runs/${encodeURIComponent(over.id)}`).catch(() => null);
-    if (told?.summary?.verdict) over.verdict = told.summary.verdict;
+    const verdict = await this.#askVerdict(over.id);
+    if (verdict) over.verdict = verdict;
+    this.#tell.changed();
+  }
+
+  /** The end of its work is told a moment before the run's record has it. */
+  async #askVerdict(id) {
+    for (let attempt = 0; attempt < 5; attempt += 1) {
+      const told = await this.#api.ask("GET", `v1/runs/${encodeURIComponent(id)}`).catch(() => null);
+      if (told?.state !== "running") return told?.summary?.verdict;
+      await pause(300);
+    }
+    return null;
+  }
+
+  /** What a run's test of the lab has measured stands in its directory. */
+  async #askMeasured() {
+    const told = await this.#api.ask("GET", `v1/replays/${encodeURIComponent(this.run?.id)}`).catch(() => null);
+    if (told) this.measured = measuredOf(told.events);
     this.#tell.changed();
   }
 
@@ -158,7 +189,7 @@ export class Live {
   async #askPicture() {
     if (this.#asking) return;
     this.#asking = true;
-    await new Promise((resolve) => setTimeout(resolve, 150)); // several events at once ask for one
+    await pause(150); // several events at once ask for one
     this.#asking = false;
     try {
       this.picture = await this.#api.ask("GET", "v1/picture");

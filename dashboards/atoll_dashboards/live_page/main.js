@@ -22,7 +22,13 @@ const SEEK_S = 5;
 const api = new Api(new URL("..", location.href));
 const view = new View(wake);
 const live = new Live(api, { changed: wake, event: (event) => !player.replay && log.add(event), refused: wantToken });
-const player = new Player(api, { changed: wake, begun, left, failed: (error) => note(error.message, true), refused: wantToken });
+const player = new Player(api, {
+  changed: wake,
+  begun,
+  left,
+  failed: (error) => note(error.message, true),
+  refused: wantToken,
+});
 const charts = new Charts(byId("charts"), view);
 const chain = new ChainDrawing(byId("chain"));
 const log = new EventLog(byId("log"));
@@ -51,11 +57,24 @@ function draw() {
   const picture = replay ? replay.pictureAt(instant) : live.picture;
   const origin = replay ? replay.origin : null;
   chooseLink(store, picture);
-  charts.show(store, link, { span, edge: replay ? replay.to : live.now, instant, origin, position: replay ? replay.position : null });
+  charts.show(store, link, {
+    span,
+    edge: replay ? replay.to : live.now,
+    instant,
+    origin,
+    position: replay ? replay.position : null,
+  });
   chain.show(picture, store, instant);
   const run = replay ? replay.runAt(instant) : live.run;
   showRun(byId("run"), run);
-  showServers(byId("servers"), picture, store, source().measured, instant, replay ? null : (server) => controls.changeLatency(live.picture, server));
+  showServers(
+    byId("servers"),
+    picture,
+    store,
+    source().measured,
+    instant,
+    replay ? null : (server) => controls.changeLatency(live.picture, server),
+  );
   showHosts(byId("hosts"), byId("hosts-told"), picture, store, instant);
   if (replay) log.upTo(replay.position);
   player.show();
@@ -64,9 +83,16 @@ function draw() {
 
 function showState(picture, run) {
   const { replay } = player;
-  say(byId("where"), [picture?.lab, picture?.experiment, replay ? `replay of a run, ${replay.told?.place ?? ""}` : picture?.place].filter(Boolean).join(" \u00b7 "));
+  say(
+    byId("where"),
+    [picture?.lab, picture?.experiment, replay ? `replay of a run, ${replay.told?.place ?? ""}` : picture?.place]
+      .filter(Boolean)
+      .join(" \u00b7 "),
+  );
   document.title = ["atoll", replay ? replay.id : picture?.experiment].filter(Boolean).join(" \u2013 ");
-  const { kind, text } = replay ? { kind: "replay", text: replay.loading ? "loading the run" : "replay" } : live.state();
+  const { kind, text } = replay
+    ? { kind: "replay", text: replay.loading ? "loading the run" : "replay" }
+    : live.state();
   const state = byId("state");
   const zoomed = view.range ? ", zoomed: double-click or Esc to leave" : "";
   const paused = !replay && view.paused !== null ? `, paused at ${timeOfDay(view.paused)}` : "";
@@ -97,7 +123,9 @@ function showBanner(text) {
 
 /** Plots are of one link at a time; where there are several, of the chosen one. */
 function chooseLink(store, picture) {
-  const drawn = (picture?.chains ?? []).flatMap((each) => each.hops.filter((hop) => hop.kind === "link").map((hop) => hop.name));
+  const drawn = (picture?.chains ?? []).flatMap((each) =>
+    each.hops.filter((hop) => hop.kind === "link").map((hop) => hop.name),
+  );
   const names = [...new Set([...drawn, ...store.links])];
   if (!names.includes(link)) link = names[0] ?? "";
   const pick = byId("link");
@@ -181,9 +209,12 @@ function listen() {
     r: replays,
     "?": keys.help,
   });
-  const words = (seconds) => (seconds === null ? "all" : seconds < 60 ? `${seconds} s` : seconds < 3600 ? `${seconds / 60} min` : "1 h");
+  const words = (seconds) =>
+    seconds === null ? "all" : seconds < 60 ? `${seconds} s` : seconds < 3600 ? `${seconds / 60} min` : "1 h";
   fill(byId("window"), ...WINDOWS.map((seconds) => element("option", { value: String(seconds) }, words(seconds))));
-  byId("window").addEventListener("change", ({ target }) => view.choose(target.value === "null" ? null : Number(target.value)));
+  byId("window").addEventListener("change", ({ target }) =>
+    view.choose(target.value === "null" ? null : Number(target.value)),
+  );
   byId("link").addEventListener("change", ({ target }) => {
     link = target.value;
     wake();

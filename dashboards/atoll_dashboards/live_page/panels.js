@@ -8,7 +8,19 @@ import { healthOf } from "./health.js";
 const OLD_S = 3.2;
 
 /** A run's steps in their order (docs/contracts.md). */
-export const STEPS = ["apply", "check", "settings", "captures", "servers", "clients", "measure", "stop", "drain", "record", "analyse"];
+export const STEPS = [
+  "apply",
+  "check",
+  "settings",
+  "captures",
+  "servers",
+  "clients",
+  "measure",
+  "stop",
+  "drain",
+  "record",
+  "analyse",
+];
 
 /** `run`: {id, step, elapsed_s, duration_s, verdict, state}, or null. */
 export function showRun(place, run) {
@@ -29,7 +41,10 @@ export function showRun(place, run) {
 
 function progressOf(run) {
   if (run.verdict) return run.verdict;
-  const clock = run.elapsed_s >= 0 && run.duration_s > 0 ? `${elapsed(Math.min(run.elapsed_s, run.duration_s))} of ${elapsed(run.duration_s)}` : "";
+  const clock =
+    run.elapsed_s >= 0 && run.duration_s > 0
+      ? `${elapsed(Math.min(run.elapsed_s, run.duration_s))} of ${elapsed(run.duration_s)}`
+      : "";
   return [run.step ?? "", clock].filter(Boolean).join(", ");
 }
 
@@ -43,7 +58,12 @@ function parts(place) {
       bar: element("progress", { max: 1, "aria-label": "measured so far" }),
       steps: STEPS.map((step) => element("li", {}, step)),
     };
-    fill(place, element("div", { class: "run-line" }, found.title, found.text), found.bar, element("ol", { class: "run-steps" }, ...found.steps));
+    fill(
+      place,
+      element("div", { class: "run-line" }, found.title, found.text),
+      found.bar,
+      element("ol", { class: "run-steps" }, ...found.steps),
+    );
     made.set(place, found);
   }
   return made.get(place);
@@ -53,8 +73,19 @@ function parts(place) {
 export function showServers(place, picture, store, measured, t, choose) {
   const names = (picture?.hosts ?? []).filter((host) => host.role === "world-server").map((host) => host.name);
   const rows = keep(place, [...names, choose ? "" : "replay"].join("\n"), names, (name) => {
-    const head = choose ? element("button", { type: "button", class: "plain", onclick: () => choose(name), title: `change the latency of ${name}` }, name) : name;
-    return element("tr", {}, element("th", { scope: "row" }, head), ...["", "n", "n", "n", "n"].map((kind) => element("td", { class: kind })));
+    const head = choose
+      ? element(
+          "button",
+          { type: "button", class: "plain", onclick: () => choose(name), title: `change the latency of ${name}` },
+          name,
+        )
+      : name;
+    return element(
+      "tr",
+      {},
+      element("th", { scope: "row" }, head),
+      ...["", "n", "n", "n", "n"].map((kind) => element("td", { class: kind })),
+    );
   });
   for (const [name, row] of rows) {
     const latency = picture.latencies?.[name];
@@ -88,8 +119,18 @@ export function showHosts(place, told, picture, store, t) {
   }
   const wrong = hosts.filter((host) => host.state === "trouble" || host.state === "silent");
   const well = hosts.filter((host) => host.state === "well").length;
-  const summary = hosts.length ? `${well} of ${hosts.length} tell figures and are well` : "no hosts";
-  say(told, wrong.length ? wrong.slice(0, 4).map((host) => `${host.name}: ${host.text}`).join("; ") + (wrong.length > 4 ? ` and ${wrong.length - 4} more` : "") : summary);
+  const summary = well
+    ? `${well} of ${hosts.length} tell figures and are well`
+    : `${hosts.length} hosts; they tell figures while a run lasts`;
+  say(
+    told,
+    wrong.length
+      ? wrong
+          .slice(0, 4)
+          .map((host) => `${host.name}: ${host.text}`)
+          .join("; ") + (wrong.length > 4 ? ` and ${wrong.length - 4} more` : "")
+      : summary,
+  );
   told.classList.toggle("grave", wrong.length > 0);
 }
 

@@ -21,7 +21,9 @@ export class Player {
     this.wanted = null;
     fill(byId("speed"), ...SPEEDS.map((speed) => element("option", { value: String(speed) }, `${speed}\u00d7`)));
     byId("play").addEventListener("click", () => this.toggle());
-    byId("position").addEventListener("input", ({ target }) => this.replay?.seek(Number(target.value) + this.replay.origin));
+    byId("position").addEventListener("input", ({ target }) =>
+      this.replay?.seek(Number(target.value) + this.replay.origin),
+    );
     byId("speed").addEventListener("change", ({ target }) => {
       if (this.replay) this.replay.speed = Number(target.value);
     });
@@ -34,7 +36,11 @@ export class Player {
       await replay.begin(this.#tell.failed);
     } catch (error) {
       if (error.status === 401 || error.status === 403) this.#tell.refused(error.message);
-      else open({ title: "This run cannot be replayed", body: [element("p", {}, error.message)] }).addEventListener("close", () => this.#tell.left());
+      else
+        open({ title: "This run cannot be replayed", body: [element("p", {}, error.message)] }).addEventListener(
+          "close",
+          () => this.#tell.left(),
+        );
       return;
     }
     this.replay?.end();
@@ -93,13 +99,25 @@ export async function chooseReplay(api, chosen, refused) {
     else open({ title: "Replay", body: [element("p", {}, error.message)] });
     return;
   }
-  const dialog = open({ title: "Replay a run", body: replays.length ? [list()] : [element("p", {}, "There are no runs yet where this was started.")] });
+  const dialog = open({
+    title: "Replay a run",
+    body: replays.length ? [list()] : [element("p", {}, "There are no runs yet where this was started.")],
+  });
 
   function list() {
     const rows = replays.map((each) => {
-      const pick = element("button", { type: "button", class: "plain", onclick: () => (dialog.close(), chosen(each.id)) }, each.id);
+      const pick = element(
+        "button",
+        { type: "button", class: "plain", onclick: () => (dialog.close(), chosen(each.id)) },
+        each.id,
+      );
       const verdict = each.finished ? (each.verdict ?? "") : "being made";
-      const cells = [new Date(each.began_t_ns / 1e6).toLocaleString(), each.place, each.duration_s ? elapsed(each.duration_s) : "", verdict];
+      const cells = [
+        new Date(each.began_t_ns / 1e6).toLocaleString(),
+        each.place,
+        each.duration_s ? elapsed(each.duration_s) : "",
+        verdict,
+      ];
       return element("tr", {}, element("th", { scope: "row" }, pick), ...cells.map((text) => element("td", {}, text)));
     });
     return element("table", { class: "replays" }, element("tbody", {}, ...rows));

@@ -49,7 +49,10 @@ export function plotsOf(link) {
     figure(store, t) {
       const waiting = store.series(`${island}queue`).mean(t - MEAN_S, t);
       const capacity = this.bound(store, t);
-      return { ...quantity(waiting, "B"), beside: capacity ? `${percent(waiting / capacity)} of ${setting(capacity, "B")}` : "" };
+      return {
+        ...quantity(waiting, "B"),
+        beside: capacity ? `${percent(waiting / capacity)} of ${setting(capacity, "B")}` : "",
+      };
     },
   };
   const sojournPlot = {
@@ -73,10 +76,19 @@ export function plotsOf(link) {
     unit: "/s",
     floor: 10,
     series: [
-      { name: "packets a second, to the island", key: `${island}dropped`, colour: "--drops", kind: "steps", fold: "mean" },
+      {
+        name: "packets a second, to the island",
+        key: `${island}dropped`,
+        colour: "--drops",
+        kind: "steps",
+        fold: "mean",
+      },
       { name: "to the world", key: `${world}dropped`, colour: "--back", kind: "line", fold: "mean" },
     ],
-    figure: (store, t) => ({ ...dropped(store.series(`${island}dropped`).mean(t - MEAN_S, t)), beside: causes(store, island, t) }),
+    figure: (store, t) => ({
+      ...dropped(store.series(`${island}dropped`).mean(t - MEAN_S, t)),
+      beside: causes(store, island, t),
+    }),
   };
   const goodputPlot = {
     id: "goodput",
@@ -89,7 +101,10 @@ export function plotsOf(link) {
     figure(store, t) {
       const payload = store.series("goodput").at(t, OLD_S);
       const rate = this.bound(store, t);
-      return { ...quantity(payload, "bit/s"), beside: rate && Number.isFinite(payload) ? `${percent(payload / rate)} of the link` : "" };
+      return {
+        ...quantity(payload, "bit/s"),
+        beside: rate && Number.isFinite(payload) ? `${percent(payload / rate)} of the link` : "",
+      };
     },
   };
   const flowsPlot = {
@@ -104,7 +119,10 @@ export function plotsOf(link) {
     figure(store, t) {
       const done = store.series("completed").at(t, OLD_S);
       const failed = store.series("failed").at(t, OLD_S);
-      const beside = [Number.isFinite(done) && `${quantity(done, "").figure} completed/s`, failed > 0 && `${quantity(failed, "").figure} failed/s`];
+      const beside = [
+        Number.isFinite(done) && `${quantity(done, "").figure} completed/s`,
+        failed > 0 && `${quantity(failed, "").figure} failed/s`,
+      ];
       return { ...count(store.series("flows").at(t, OLD_S)), beside: beside.filter(Boolean).join(", ") };
     },
   };
@@ -116,7 +134,13 @@ const dropped = (rate) => ({ figure: Number.isFinite(rate) ? String(Math.round(r
 
 /** What the drops of the last seconds were for, unless it was the full queue, which goes without saying. */
 function causes(store, base, t) {
-  const named = { queue: "queue full", loss: "loss", aqm: "AQM", blocked: "link blocked", unsent: "overload of the engine" };
+  const named = {
+    queue: "queue full",
+    loss: "loss",
+    aqm: "AQM",
+    blocked: "link blocked",
+    unsent: "overload of the engine",
+  };
   return Object.entries(named)
     .filter(([cause]) => store.series(`${base}dropped_${cause}`).mean(t - OLD_S, t) > 0)
     .map(([, name]) => name)
@@ -128,4 +152,3 @@ export function spoken(plot, store, t) {
   const { figure, unit, beside } = plot.figure(store, t);
   return `${plot.title}: ${figure} ${unit}${beside ? `, ${beside}` : ""}`;
 }
-

@@ -26,7 +26,9 @@ export class Replay {
 
   /** Ask for the run and its points; returns once the run is known, points come afterwards. Throws ApiError. */
   async begin(failed) {
-    const told = await this.#api.ask("GET", `v1/replays/${encodeURIComponent(this.id)}`, { signal: this.#abort.signal });
+    const told = await this.#api.ask("GET", `v1/replays/${encodeURIComponent(this.id)}`, {
+      signal: this.#abort.signal,
+    });
     this.#take(told);
     const seconds = Math.max(HOUR_S, Math.ceil(Math.min(LONGEST_S, this.to - this.from)) + 60);
     this.store = new Store(seconds, seconds);
@@ -49,7 +51,7 @@ export class Replay {
     /** The begin of the measurement, from which instants are counted. */
     this.origin = (begin ?? told.from_ns) / 1e9;
     /** Terrestrial RTTs measured before the run, in ns, by server. */
-    this.measured = new Map(told.events.filter((event) => event.type === "terrestrial").map((event) => [event.server, event.measured_ns]));
+    this.measured = measuredOf(told.events);
   }
 
   /** The lab at an instant. */
@@ -76,7 +78,11 @@ export class Replay {
     const parameters = told.finished ? {} : { follow: "true" };
     const long = this.to - this.from > LONGEST_S;
     if (long) parameters.from_ns = `${Math.round((this.to - LONGEST_S) * 1e9)}`;
-    const answer = await this.#api.fetch("GET", `v1/replays/${encodeURIComponent(this.id)}/points?${new URLSearchParams(parameters)}`, { signal: this.#abort.signal });
+    const answer = await this.#api.fetch(
+      "GET",
+      `v1/replays/${encodeURIComponent(this.id)}/points?${new URLSearchParams(parameters)}`,
+      { signal: this.#abort.signal },
+    );
     for await (const message of linesOf(answer.body)) {
       if (message.type !== "points") continue;
       const atEnd = !(this.position < this.to);
@@ -88,7 +94,9 @@ export class Replay {
     this.loading = false;
     if (!told.finished) {
       const atEnd = !(this.position < this.to);
-      this.#take(await this.#api.ask("GET", `v1/replays/${encodeURIComponent(this.id)}`, { signal: this.#abort.signal }));
+      this.#take(
+        await this.#api.ask("GET", `v1/replays/${encodeURIComponent(this.id)}`, { signal: this.#abort.signal }),
+      );
       if (atEnd) this.position = this.to;
     }
     this.#changed();
@@ -117,6 +125,13 @@ export class Replay {
     }
     this.#changed();
   }
+}
+
+/** Terrestrial RTTs that a run's test of the lab has measured, in ns, by server. */
+export function measuredOf(events) {
+  return new Map(
+    events.filter((event) => event.type === "terrestrial").map((event) => [event.server, event.measured_ns]),
+  );
 }
 
 /** JSON lines of a body as they come. */

@@ -133,7 +133,8 @@ export class Store {
     const setting = this.#setting(tags.box, tags.direction);
     setting.now = { ...setting.now, ...fields };
     const base = `link/${tags.box}/${tags.direction}/`;
-    for (const name of ["rate_bit_s", "queue_bytes", "delay_ns"]) this.gauge(`${base}set_${name}`, t, fields[name], Infinity);
+    for (const name of ["rate_bit_s", "queue_bytes", "delay_ns"])
+      this.gauge(`${base}set_${name}`, t, fields[name], Infinity);
   }
 
   /** A ping and its RTT in seconds; NaN: it was lost. */
@@ -175,7 +176,13 @@ export class Store {
       if (!fresh.length) continue;
       const t = Math.max(...fresh.map((key) => this.#series.get(key).last));
       const parts = fresh.map((key) => this.#series.get(key).at(t, GAP_S.other)).filter(Number.isFinite);
-      if (parts.length) this.gauge(total, t, parts.reduce((sum, part) => sum + part, 0), GAP_S.other);
+      if (parts.length)
+        this.gauge(
+          total,
+          t,
+          parts.reduce((sum, part) => sum + part, 0),
+          GAP_S.other,
+        );
     }
   }
 }

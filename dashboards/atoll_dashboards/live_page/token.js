@@ -14,7 +14,11 @@ export function askToken(message, given) {
     title: "A token is needed",
     body: [
       element("p", {}, message),
-      element("p", {}, "`atoll status` on the machine of the lab says in which file it is; `atoll watch` prints an address that has it."),
+      element(
+        "p",
+        {},
+        "`atoll status` on the machine of the lab says in which file it is; `atoll watch` prints an address that has it.",
+      ),
       field("Token", input),
     ],
     confirm: "Go on",

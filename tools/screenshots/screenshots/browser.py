@@ -79,7 +79,7 @@ class Browser:
         options = [*_OPTIONS, f"--user-data-dir={self._home.name}"]
         if os.geteuid() == 0:
             options.append("--no-sandbox")  # Chromium refuses to be root with it
-        launcher = ["sh", "-c", f'exec "$@" 3<&{reads} 4>&{writes}', "sh", program, *options, "about:blank"]
+        launcher = ["bash", "-c", f'exec "$@" 3<&{reads} 4>&{writes}', "bash", program, *options, "about:blank"]
         self._process = subprocess.Popen(
             self._command(launcher),
             pass_fds=(reads, writes),
@@ -188,6 +188,10 @@ class Page:
     def call(self, method: str, **params: Any) -> Message:
         """Ask for something of this page. Raises BrowserError."""
         return self._browser.call(method, self._session, **params)
+
+    def close(self) -> None:
+        """Close it."""
+        self.call("Page.close")
 
     def resize(self, width: int, height: int) -> None:
         """Give the window another size."""

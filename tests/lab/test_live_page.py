@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The live page in a real Chromium beside real labs: what a person sees who opens it, and what its buttons do."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from screenshots.browser import Browser, Page
+from tests.lab.sandbox import ATOLL, ROOT, Sandbox
+
+pytestmark = [pytest.mark.lab, pytest.mark.browser, pytest.mark.timeout(240)]
+
+QUICK = ROOT / "tests" / "data" / "quick.yaml"
+PORT = 8470
+SITE = f"http://127.0.0.1:{PORT}/"
+
+STATE = "document.querySelector('#state').textContent"
+CHAIN = "document.querySelector('#chain').textContent"
+CHAIN_LABEL = "document.querySelector('#chain svg').getAttribute('aria-label')"
+LOG = "document.querySelector('#log').textContent"
+VERDICT = "document.querySelector('#run .run-text').textContent"
+DIALOG = "document.querySelector('dialog[open]')"
+CONFIRM = "dialog[open] button.primary"
+
+
+class Stage:
+    """A sandbox with `atoll watch` in it, as a user has it, and a browser."""
+
+    def __init__(self, sandbox: Sandbox, url: str, browser: Browser) -> None:
+        self.sandbox = sandbox
+        self.url = url
+        self.browser = browser
+
+    def atoll(self, *words: str | Path) -> None:
+        done = self.sandbox.run("env", f"HOME={self.sandbox.directory}", ATOLL, *words)
+        assert done.returncode == 0, done.stderr
+
+    def up(self) -> None:
+        """A lab with the quick experiment, whatever was before."""
+        if self.sandbox.find("atoll.keeper") is None:
+            self.atoll("up", QUICK)
+        else:
+            self.atoll("apply", QUICK)
+
+    def down(self) -> None:
+        if self.sandbox.find("atoll.keeper") is not None:
+            self.atoll("down")
+
+    def run_directory(self) -> Path:
+        """A run that has been made; made now if there is none."""
+        runs = sorted((self.sandbox.directory / "runs").glob("quick/*/summary.json"))
+        if not runs:
+            self.up()
+            self.atoll("run", QUICK)
+            runs = sorted((self.sandbox.directory / "runs").glob("quick/*/summary.json"))
+        return runs[0].parent
+
+    def open(self, fragment: str | None = None, width: int = 1600, height: int = 900) -> Page:
+        """The page; ``fragment`` instead of the token that belongs there."""
+        page = self.browser.page(width, height)
+        address, _, own = self.url.partition("#")
+        page.go(f"{address}#{own if fragment is None else fragment}")
+        return page
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    home = tmp_path_factory.mktemp("page")
+    with Sandbox(home) as sandbox:
+        process = sandbox.start("env", f"HOME={home}", ATOLL, "watch", "--listen", str(PORT), "--json")
+        assert process.stdout is not None
+        url = json.loads(process.stdout.readline())["url"]
+        with Browser(sandbox.command) as browser:
+            yield Stage(sandbox, url, browser)
+    process.communicate()
+
+
+@pytest.fixture
+def live(stage: Stage) -> Iterator[Page]:
+    """The page on a lab that is up. Afterwards: no script has failed, and nothing was asked of anybody else."""
+    stage.up()
+    page = stage.open()
+    page.wait(f"{STATE} === 'live'", 30)
+    yield page
+    assert page.complaints == []
+    assert [url for url in page.requests if not url.startswith((SITE, "data:", "blob:"))] == []
+    page.close()
+
+
+def submit(page: Page) -> None:
+    page.click(CONFIRM)
+
+
+def choose(page: Page, selector: str, option: str) -> None:
+    """Choose an option of a select as a user does: the page hears of it."""
+    page.value(
+        f"(select => {{ select.value = {json.dumps(option)}; select.dispatchEvent(new Event('change')) }})"
+        f"(document.querySelector({json.dumps(selector)}))"
+    )
+
+
+def test_a_lab_that_is_up_is_drawn_and_its_link_figures_go_on(live: Page) -> None:
+    assert live.wait(CHAIN_LABEL) == "main: world, tap-w, sat, tap-i, island"
+    assert "16\u00a0Mbit/s, 10\u00a0ms" in live.value(CHAIN)
+    live.wait("document.querySelector('#chart-rate .figure').textContent === '0'")
+    assert live.value("document.querySelector('#chart-rate .beside').textContent") == "0\u00a0% of 16\u00a0Mbit/s"
+    assert live.value("document.querySelectorAll('#chart-rate canvas').length") == 1
+    assert live.value("[...document.querySelectorAll('#hosts .host')].length") == 15
+    assert "quick stands: tap-w \u2192 sat \u2192 tap-i" in live.value(LOG)
+
+
+def test_the_token_leaves_the_address_and_stays_with_the_page(live: Page) -> None:
+    assert live.value("location.hash") == ""
+    live.call("Page.reload")
+    live.wait(f"{STATE} === 'live'", 30)
+
+
+def test_without_a_token_it_is_asked_for_once_and_a_wrong_one_is_refused(stage: Stage) -> None:
+    stage.up()
+    page = stage.open(fragment="")
+    page.wait(f"{DIALOG}.textContent.includes('A token is needed')")
+    page.value("document.querySelector('dialog[open] input').value = 'wrong'")
+    submit(page)
+    page.wait(f"{DIALOG}.querySelector('input').value === ''")
+    token = stage.url.partition("token=")[2]
+    page.value(f"document.querySelector('dialog[open] input').value = {json.dumps(token)}")
+    submit(page)
+    page.wait(f"{STATE} === 'live'", 30)
+    page.close()
+
+
+def test_a_run_is_started_from_the_page_watched_and_judged(live: Page) -> None:
+    live.click("#run-start")
+    live.value(f"{DIALOG}.querySelector('input[type=text]').value = '4 s'")
+    submit(live)
+    live.wait(f"!{DIALOG}")
+    live.wait("document.querySelector('#run .run-id').textContent.startsWith('quick-')", 20)
+    live.wait("document.querySelector('#run-stop').hidden === false")
+    live.wait(f"{VERDICT} in {{valid: 1, invalid: 1}}", 90)
+    assert live.value("document.querySelector('#run-stop').hidden")
+    for plot in ("rate", "goodput", "flows"):
+        figures = f"document.querySelector('#chart-{plot} .canvas').getAttribute('aria-label')"
+        assert live.value(figures)
+    assert live.value("document.querySelector('#run progress').value") == 1
+    live.wait(f"{LOG}.includes('run quick: done')")
+
+
+def test_a_run_is_stopped_from_the_page(live: Page) -> None:
+    live.click("#run-start")
+    live.value(f"{DIALOG}.querySelector('input[type=text]').value = '100 s'")
+    submit(live)
+    live.wait("document.querySelector('#run-stop').hidden === false", 20)
+    live.click("#run-stop")
+    submit(live)
+    live.wait(f"{VERDICT} === 'cancelled'", 30)
+
+
+def test_a_chain_is_changed_after_its_changes_were_shown(live: Page) -> None:
+    live.click("#chain-change")
+    live.wait(f"{DIALOG}.querySelector('.hops')")
+    live.click("dialog[open] button[aria-label='remove tap-i']")
+    submit(live)
+    live.wait(f"{DIALOG}.querySelectorAll('.changes li').length > 0")
+    assert live.value(CHAIN_LABEL) == "main: world, tap-w, sat, tap-i, island"
+    submit(live)
+    live.wait(f"!{DIALOG}", 60)
+    live.wait(f"{CHAIN_LABEL} === 'main: world, tap-w, sat, island'")
+
+
+def test_what_the_api_refuses_is_said_in_its_words_and_the_dialog_stays(live: Page) -> None:
+    live.click("#chain-change")
+    live.wait(f"{DIALOG}.querySelector('.hops')")
+    while live.value(f"{DIALOG}.querySelectorAll('.hops li').length"):
+        live.click("dialog[open] .hops li:first-child button:last-child")
+    submit(live)
+    assert "chain" in live.wait(f"{DIALOG}.querySelector('.problem').textContent")
+    live.press("Escape")
+    live.wait(f"!{DIALOG}")
+    live.complaints.clear()  # Chromium has a refused request among its errors
+
+
+def test_the_latency_of_a_server_is_changed_from_its_row(live: Page) -> None:
+    row = "document.querySelector('#servers tr')"
+    assert "rtt-200" in live.wait(f"{row}.textContent")
+    live.click("#servers tr button")
+    choose(live, "dialog[open] .field:nth-of-type(2) select", "rtt-90")
+    submit(live)
+    live.wait(f"{DIALOG}.querySelectorAll('.changes li').length > 0")
+    submit(live)
+    live.wait(f"!{DIALOG}", 60)
+    live.wait(f"{row}.textContent.includes('rtt-90') && {row}.textContent.includes('90\u00a0ms')")
+
+
+def test_the_view_is_paused_zoomed_and_turned_dark_by_keys_and_pointer(live: Page) -> None:
+    live.press(" ")
+    live.wait(f"{STATE}.includes('paused at')")
+    live.press(" ")
+    live.wait(f"{STATE} === 'live'")
+    live.drag("#chart-rate .u-over", 0.3, 0.6)
+    live.wait(f"{STATE}.includes('zoomed')")
+    live.double_click("#chart-queue .u-over")
+    live.wait(f"!{STATE}.includes('zoomed')")
+    live.press("ArrowUp")
+    live.wait("document.querySelector('#window').value === '120'")
+    light = live.value("getComputedStyle(document.body).backgroundColor")
+    live.press("d")
+    live.wait(f"getComputedStyle(document.body).backgroundColor !== {json.dumps(light)}")
+    live.press("d")
+    live.press("?")
+    live.wait(f"{DIALOG}.textContent.includes('Space')")
+    live.press("Escape")
+    live.wait(f"!{DIALOG}")
+
+
+def test_a_narrow_window_shows_everything_in_one_column(live: Page) -> None:
+    live.resize(420, 900)
+    live.wait("document.documentElement.scrollWidth <= 420")
+    widths = live.value("[...document.querySelectorAll('.chart')].map(chart => chart.getBoundingClientRect().width)")
+    assert min(widths) > 380
+
+
+def test_a_keeper_that_dies_is_told_and_the_next_lab_is_found_by_itself(stage: Stage) -> None:
+    stage.up()
+    page = stage.open()
+    page.wait(f"{STATE} === 'live'", 30)
+    keeper = stage.sandbox.find("atoll.keeper")
+    assert keeper is not None
+    stage.sandbox.kill(keeper)
+    page.wait(f"{STATE} === 'lab ended'", 10)
+    assert "The lab ended at" in page.wait("document.querySelector('#banner').textContent")
+    page.wait("document.querySelector('#chain-change').disabled")
+    stage.atoll("up", QUICK)
+    page.wait(f"{STATE} === 'live'", 15)
+    assert page.value("document.querySelector('#banner').hidden")
+    stage.down()
+    page.wait(f"{STATE} === 'lab ended'", 10)
+    scripts = [line for line in page.complaints if "503" not in line and "WebSocket" not in line]
+    assert scripts == []
+    page.close()
+
+
+def test_before_the_first_lab_the_page_says_that_none_is_up(stage: Stage) -> None:
+    stage.down()
+    page = stage.open()
+    page.wait(f"{STATE} === 'no lab'")
+    assert "No lab is up" in page.value("document.querySelector('#banner').textContent")
+    page.close()
+
+
+def test_a_finished_run_is_replayed_with_the_same_plots(stage: Stage) -> None:
+    run = stage.run_directory()
+    page = stage.open(fragment=f"{stage.url.partition('#')[2]}&run=quick-{run.name}")
+    page.wait(f"{STATE} === 'replay'", 30)
+    assert page.value("location.hash") == f"#run=quick-{run.name}"
+    assert page.value(VERDICT) in ("valid", "invalid")
+    slide(page, 1.5)
+    page.wait(f"{VERDICT}.startsWith('measure')")
+    assert page.wait("Number(document.querySelector('#chart-flows .figure').textContent)") == 12
+    page.press(" ")
+    page.wait("Number(document.querySelector('#position').value) > 2")
+    page.press("End")
+    page.wait(f"{VERDICT} in {{valid: 1, invalid: 1}}")
+    assert page.complaints == []
+    page.close()
+
+
+def test_a_run_is_chosen_from_the_list_and_left_again(stage: Stage) -> None:
+    run = stage.run_directory()
+    stage.up()
+    page = stage.open()
+    page.wait(f"{STATE} === 'live'", 30)
+    page.press("r")
+    page.wait(f"{DIALOG}.textContent.includes({json.dumps(run.name)})")
+    page.click("dialog[open] .replays button")
+    page.wait(f"{STATE} === 'replay'", 30)
+    page.click("#replay-leave")
+    page.wait(f"{STATE} === 'live'", 30)
+    page.close()
+
+
+def slide(page: Page, seconds: float) -> None:
+    """Move the slider to so long after the begin of the measurement."""
+    page.value(
+        f"(slider => {{ slider.value = {seconds}; slider.dispatchEvent(new Event('input')) }})"
+        "(document.querySelector('#position'))"
+    )

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// The live page's pure modules, by node's own test runner; tests/unit/test_live_page_modules.py runs them.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+const page = (name) => import(new URL(`../../../dashboards/atoll_dashboards/live_page/${name}`, import.meta.url));
+
+const { Ring } = await page("ring.js");
+const { GAP_S, Store } = await page("store.js");
+const { columnsOf, gapsOf } = await page("columns.js");
+const { segmentRates, boundaries } = await page("hops.js");
+const { healthOf } = await page("health.js");
+const { describe } = await page("describe.js");
+const { View } = await page("view.js");
+const format = await page("format.js");
+const { plotsOf } = await page("plots.js");
+
+const T = 1_800_000_000;
+const ns = (t) => t * 1e9;
+const SAT = { box: "sat", direction: "to_island" };
+
+/** A link's points each 100 ms from `begin` on, sending at a constant rate. */
+function linkPoints(begin, count, rateBitS = 8e6, sum = 0) {
+  return Array.from({ length: count }, (_, index) => {
+    const bytes = sum + (rateBitS / 80) * (index + 1);
+    const fields = {
+      in_bytes: bytes,
+      out_bytes: bytes,
+      dropped_packets: 0,
+      dropped_queue_packets: 0,
+      queue_bytes: 5000,
+      queue_max_bytes: 9000,
+    };
+    return ["link", SAT, fields, ns(begin + (index + 1) / 10)];
+  });
+}
+
+test("a ring keeps the newest points and finds what held at an instant", () => {
+  const ring = new Ring(300);
+  for (let index = 0; index < 1000; index += 1) assert.ok(ring.push(index, index * 2));
+  assert.equal(ring.length, 300);
+  assert.equal(ring.first, 700);
+  assert.equal(ring.at(850.5), 1700);
+  assert.equal(ring.at(699), NaN);
+  assert.equal(ring.at(2000, 5), NaN);
+  assert.equal(ring.mean(996, 998), ((997 + 998) * 2) / 2);
+});
+
+test("a ring takes no point twice, so that overlapping answers do no harm", () => {
+  const ring = new Ring(10);
+  ring.push(1, 1);
+  assert.equal(ring.push(1, 2), false);
+  assert.equal(ring.push(0.5, 2), false);
+  assert.equal(ring.length, 1);
+});
+
+test("sums become rates; a box that begins anew makes a gap, not a negative rate", () => {
+  const store = new Store();
+  store.take(linkPoints(T, 10));
+  const sent = store.series("link/sat/to_island/out");
+  assert.ok(Math.abs(sent.mean(T, T + 1) - 8e6) < 10);
+  store.take(
+    linkPoints(T + 1, 2, 8e6, 0).map((point, index) =>
+      index ? point : [...point.slice(0, 2), { ...point[2], out_bytes: 0 }, point[3]],
+    ),
+  );
+  const values = Array.from({ length: sent.length }, (_, index) => sent.value(index));
+  assert.ok(values.every((value) => !(value < 0)));
+  assert.ok(values.some(Number.isNaN));
+});
+
+test("silence is a gap in the line and is found as such", () => {
+  const store = new Store();
+  store.take(linkPoints(T, 10));
+  store.take(linkPoints(T + 5, 10, 8e6, 1e6));
+  const sent = store.series("link/sat/to_island/out");
+  const [[begin, end]] = gapsOf(sent, T, T + 6, T + 6, 1.5);
+  assert.ok(Math.abs(begin - (T + 1)) < 0.11 && Math.abs(end - (T + 5.2)) < 0.11, `${begin - T} ${end - T}`);
+  const [times, values] = columnsOf([sent], ["mean"], T, T + 6);
+  assert.ok(times.length === values.length && values.includes(null));
+  assert.deepEqual(
+    gapsOf(sent, T, T + 20, T + 10, GAP_S.link)
+      .at(-1)
+      .map(Math.round),
+    [T + 6, T + 10],
+  );
+});
+
+test("sojourn is the queue by the rate that the link is configured to", () => {
+  const store = new Store();
+  store.configure({ sat: { kind: "link", to_island: { rate_bit_s: 16e6, queue_bytes: 100_000 }, to_world: {} } });
+  store.take(linkPoints(T, 3));
+  assert.equal(store.series("link/sat/to_island/sojourn").at(T + 1), (5000 * 8) / 16e6);
+  store.take([["link_config", SAT, { rate_bit_s: 8e6 }, ns(T + 1)], ...linkPoints(T + 1, 1, 8e6, 1e6)]);
+  assert.equal(store.series("link/sat/to_island/sojourn").at(T + 2), (5000 * 8) / 8e6);
+});
+
+test("goodput and flows are sums over the hosts that speak", () => {
+  const store = new Store();
+  for (let second = 0; second < 5; second += 1) {
+    const hosts = second < 3 ? ["i1", "i2"] : ["i1"];
+    store.take(
+      hosts.map((host) => [
+        "load",
+        { host },
+        { flows_completed: 3 * second, flows_failed: 0, active: 4, received_bytes: 1e6 * second },
+        ns(T + second),
+      ]),
+    );
+  }
+  assert.equal(store.series("goodput").at(T + 2), 16e6);
+  assert.equal(store.series("flows").at(T + 2), 8);
+  assert.equal(store.series("completed").at(T + 2), 6);
+  for (const t of [9, 10])
+    store.take([
+      [
+        "load",
+        { host: "i1" },
+        { flows_completed: 0, flows_failed: 0, active: 4, received_bytes: 9e6 + t * 1e6 },
+        ns(T + t),
+      ],
+    ]);
+  assert.equal(store.series("flows").at(T + 10), 4, "a host that fell silent does not count for ever");
+});
+
+test("memory is bounded, whatever comes", () => {
+  const store = new Store(10, 5);
+  store.take(linkPoints(T, 5000));
+  for (const key of store.keys("")) assert.ok(store.series(key).length <= 100);
+  for (let index = 0; index < 2000; index += 1) store.mark(T + index, "note", `note ${index}`);
+  assert.equal(store.marks.length, 500);
+});
+
+test("long windows are drawn in buckets that do not move with the window, of means and of maxima", () => {
+  const ring = new Ring(10_000);
+  for (let index = 0; index < 6000; index += 1) ring.push(T + index / 10, index % 10);
+  const [times, means] = columnsOf([ring], ["mean"], T, T + 600);
+  assert.ok(times.length <= 1002);
+  assert.ok(means.slice(1, -1).every((value) => Math.abs(value - 4.5) < 1e-9));
+  const [shifted, most] = columnsOf([ring], ["max"], T + 0.3, T + 600);
+  assert.ok(most.slice(1, -1).every((value) => value === 9));
+  assert.ok(shifted.filter((t) => times.includes(t)).length > 590);
+});
+
+test("series of different instants stand side by side without breaking each other's lines", () => {
+  const [one, two] = [new Ring(10), new Ring(10)];
+  for (let index = 0; index < 3; index += 1) {
+    one.push(index, 1);
+    two.push(index + 0.5, 2);
+  }
+  assert.deepEqual(columnsOf([one, two], ["mean", "mean"], 0, 3), [
+    [0, 0.5, 1, 1.5, 2, 2.5],
+    [1, undefined, 1, undefined, 1, undefined],
+    [undefined, 2, undefined, 2, undefined, 2],
+  ]);
+});
+
+test("between hops stands what the nearest counter says, and nothing where nobody counts", () => {
+  const store = new Store();
+  store.take([
+    ...linkPoints(T, 20),
+    ...linkPoints(T, 20).map(([name, , fields, t]) => [name, { box: "sat", direction: "to_world" }, fields, t]),
+  ]);
+  for (const second of [0, 1, 2]) {
+    store.take([
+      [
+        "interface",
+        { host: "pep-w", interface: "pep-w-w" },
+        { rx_bytes: 1e6 * second, tx_bytes: 1e5 * second, rx_errors: 0, tx_errors: 0, rx_dropped: 0, tx_dropped: 0 },
+        ns(T + second),
+      ],
+    ]);
+  }
+  const hops = [
+    { name: "tap-w", kind: "tap" },
+    { name: "pep-w", kind: "router" },
+    { name: "sat", kind: "link" },
+    { name: "modem", kind: "external" },
+  ];
+  const nodes = boundaries(hops);
+  assert.deepEqual(
+    nodes.map((hop) => hop.name),
+    ["pep-w", "sat", "modem"],
+  );
+  const rates = segmentRates(nodes, store, T + 2);
+  assert.deepEqual(
+    rates.map((rate) => Math.round(rate.to_island / 1e6)),
+    [8, 8, 8, NaN],
+  );
+  assert.equal(Math.round(rates[0].to_world / 1e5), 8);
+});
+
+test("a host is silent when its like speak and it does no more, quiet when nothing is measured", () => {
+  const hosts = [
+    { name: "i1", role: "island-client" },
+    { name: "i2", role: "island-client" },
+    { name: "w1", role: "world-server" },
+  ];
+  const store = new Store();
+  const load = (host, t, failed = 0) => [
+    "load",
+    { host },
+    { flows_completed: 0, flows_failed: failed, active: 1, received_bytes: 0 },
+    ns(t),
+  ];
+  store.take([load("i1", T), load("i2", T)]);
+  for (let second = 1; second < 10; second += 1) store.take([load("i1", T + second, second)]);
+  assert.deepEqual(
+    healthOf(hosts, store, T + 9).map((host) => host.state),
+    ["trouble", "silent", "quiet"],
+  );
+  assert.equal(healthOf(hosts, store, T + 9)[1].text, "silent for 9 s");
+  assert.deepEqual(
+    healthOf(hosts, store, T + 60).map((host) => host.state),
+    ["quiet", "quiet", "quiet"],
+  );
+});
+
+test("events are lines for people; unknown ones are told rather than hidden", () => {
+  assert.equal(describe({ type: "gap", from: 3, to: 9 }).text, "events 3 to 9 were not kept: this log has a gap");
+  assert.equal(describe({ type: "work", what: "run", about: "geo", state: "failed", message: "no" }).grave, true);
+  assert.equal(describe({ type: "points", points: [] }), null);
+  assert.equal(describe({ type: "eclipse", seq: 1, t_ns: 2, of: "sun" }).text, "eclipse, of sun");
+});
+
+test("a view that is zoomed stays where it is, and goes back to what it followed", () => {
+  let changes = 0;
+  const view = new View(() => (changes += 1));
+  assert.deepEqual(view.span(100, 0), [40, 100]);
+  view.zoom(50, 60);
+  assert.deepEqual(view.span(200, 0), [50, 60]);
+  view.pan(0.5, 200, 0);
+  assert.deepEqual(view.span(200, 0), [55, 65]);
+  view.unzoom();
+  view.pause(150);
+  assert.deepEqual(view.span(200, 0), [90, 150]);
+  view.pan(1, 200, 0);
+  assert.equal(view.following, true, "panned up to now it follows again");
+  view.choose(null);
+  assert.deepEqual(view.span(200, 10), [10, 200]);
+  assert.ok(changes >= 6);
+});
+
+test("figures have three digits, SI prefixes and no exponents", () => {
+  assert.deepEqual(format.quantity(15_834_000, "bit/s"), { figure: "15.8", unit: "Mbit/s" });
+  assert.deepEqual(format.quantity(999_900, "B"), { figure: "1.00", unit: "MB" });
+  assert.deepEqual(format.quantity(NaN, "B"), { figure: "\u2013", unit: "B" });
+  assert.equal(format.setting(16e6, "bit/s"), "16\u00a0Mbit/s");
+  assert.equal(format.elapsed(-5), "\u22120:05");
+  assert.equal(format.elapsed(3671.4), "1:01:11");
+  assert.equal(format.elapsed(-0.2), "0:00");
+});
+
+test("every plot has a figure even of an empty store", () => {
+  for (const plot of plotsOf("sat")) assert.ok(plot.figure(new Store(), T).figure, plot.id);
+});
