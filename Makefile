@@ -5,7 +5,7 @@
 .NOTPARALLEL:
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: help setup kernel demo demo-virtual test test-virtual test-swaps test-ryu test-servers test-page dashboards screenshots lint fmt bench bench-controller bench-link bench-metrics bench-traffic bench-virtual release lock msrv clean
+.PHONY: help setup kernel demo demo-virtual test test-virtual test-swaps test-ryu test-servers test-page dashboards screenshots lint fmt bench bench-controller bench-hosts bench-link bench-metrics bench-traffic bench-virtual release lock msrv clean
 
 BIN := .venv/bin
 CARGO := tools/cargo
@@ -96,6 +96,9 @@ release: ## atoll-host as one static file for x86-64, aarch64 and armv7, each of
 
 bench-traffic: setup ## short flows a second on loopback beside nginx with ab and wrk, two minutes; ARGS="--quick", "--help"
 	@benchmarks/traffic/run $(ARGS)
+
+bench-hosts: setup ## one program started on a hundred machines, beside pssh and Ansible; ARGS="--quick", "--help"
+	@benchmarks/hosts/run $(ARGS)
 
 lock: setup ## choose the Python packages' versions anew (requirements.lock)
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-header \

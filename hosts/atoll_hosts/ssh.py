@@ -17,6 +17,10 @@ from atoll.model.inventory import Access, split_target
 
 CONNECT_TIMEOUT_S = 15.0
 
+# Handshakes are work for this machine: a hundred at once would all take as long as the last of them, and agents that
+# are there already would not be heard meanwhile.
+_HANDSHAKES_AT_ONCE = 16
+
 _USERS_HOSTS = Path("~/.ssh/known_hosts")
 _MACHINES_HOSTS = Path("/etc/ssh/ssh_known_hosts")
 
@@ -47,6 +51,7 @@ class Connections:
 
     def __init__(self) -> None:
         self._ways: dict[Access, asyncio.Task[asyncssh.SSHClientConnection]] = {}
+        self._turn = asyncio.Semaphore(_HANDSHAKES_AT_ONCE)
 
     async def __aenter__(self) -> Self:
         return self
@@ -67,7 +72,7 @@ class Connections:
         options = await self.options(name, access)
         client = _Client()
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            async with self._turn, asyncio.timeout(CONNECT_TIMEOUT_S):
                 return await asyncssh.connect(client_factory=lambda: client, **options)
         except TimeoutError:
             raise LabError(f"{name}: {access} does not answer within {CONNECT_TIMEOUT_S:g} s") from None

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``benchmarks/hosts/run``: start one program on many machines in several ways; print a table, write JSON."""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from atoll.model.errors import AtollError
+from atoll_emulation.namespaces import unshare_argv, why_no_namespaces
+from atoll_hosts.binary import find_binary
+from hostsbench.table import table
+from hostsbench.ways import COLD, WARM, ways
+from linkbench import machine
+from linkbench.page import put_figures
+
+_QUICK_HOSTS, _QUICK_WAYS = 8, ("atoll", "pssh")
+_RANGE = (1, 1000)  # the bridge has a port for each
+
+
+def main() -> int:
+    """Measure what was asked for, in namespaces of its own, and show it."""
+    options = _options()
+    try:
+        if not options.render:
+            known = _merged(options.json, options.only, _measured(options))
+            options.json.parent.mkdir(parents=True, exist_ok=True)
+            options.json.write_text(json.dumps({"machine": machine.describe(), **known}, indent=1) + "\n")
+        known = _stored(options.json)
+        print(table(known))
+        print(f"\nJSON: {options.json}")
+        if options.render:
+            put_figures(options.render, "the hosts", lambda: f"\n{_machine(known['machine'])}\n\n{table(known)}\n")
+            print(f"written: {options.render}")
+    except AtollError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    names = [way.name for way in ways(find_binary())]
+    parser = argparse.ArgumentParser(prog="benchmarks/hosts/run", description=__doc__)
+    parser.add_argument("--hosts", type=int, metavar="N", help=f"machines (100; --quick: {_QUICK_HOSTS})")
+    parser.add_argument("--rounds", type=int, metavar="N", help="of each way (5; --quick: 1)")
+    parser.add_argument("--only", action="append", choices=names, help="this way alone (may be repeated)")
+    parser.add_argument("--quick", action="store_true", help="seconds: shows that it works; its figures say little")
+    parser.add_argument("--json", type=Path, default=Path("target/bench-hosts.json"), metavar="FILE",
+                        help="results; what is not measured now stays as it is in there (%(default)s)")  # fmt: skip
+    parser.add_argument("--render", type=Path, metavar="PAGE",
+                        help="measure nothing; write FILE's table into PAGE, docs/benchmarks.md")  # fmt: skip
+    options = parser.parse_args()
+    options.hosts = options.hosts or (_QUICK_HOSTS if options.quick else 100)
+    options.rounds = options.rounds or (1 if options.quick else 5)
+    options.only = options.only or (list(_QUICK_WAYS) if options.quick else names)
+    if options.rounds < 1 or not _RANGE[0] <= options.hosts <= _RANGE[1]:
+        parser.error(f"--rounds: at least 1; --hosts: from {_RANGE[0]} to {_RANGE[1]}")
+    return options
+
+
+def _measured(options: argparse.Namespace) -> list[dict[str, Any]]:
+    if os.geteuid() != 0:
+        raise AtollError("machines with an sshd each take root: run it as root")
+    if (reason := why_no_namespaces()) is not None:
+        raise AtollError(reason)
+    sshd = shutil.which("sshd")
+    if sshd is None:
+        raise AtollError("no sshd on this machine: apt install openssh-server")
+    with tempfile.TemporaryDirectory() as directory:
+        task = Path(directory) / "task.json"
+        folder = Path(directory) / "fleet"
+        folder.mkdir()
+        asked = {"ways": options.only, "hosts": options.hosts, "rounds": options.rounds}
+        task.write_text(json.dumps({**asked, "folder": str(folder), "sshd": sshd}))
+        done = subprocess.run([*unshare_argv(), sys.executable, "-m", "hostsbench.measure", str(task)], check=False)
+        if done.returncode != 0:
+            raise AtollError("the measurement failed; the reason stands above")
+        return json.loads(task.read_text())["results"]
+
+
+def _stored(path: Path) -> dict[str, Any]:
+    """What the file holds. Raises AtollError where that is nothing of this benchmark."""
+    try:
+        known = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise AtollError(f"{path}: there is no such file; measuring makes it") from None
+    except ValueError as error:
+        raise AtollError(f"{path}: not JSON: {error}") from None
+    if not isinstance(known, dict) or "results" not in known:
+        raise AtollError(f"{path}: no results of this benchmark; name another file")
+    return known  # pyright: ignore[reportUnknownVariableType]
+
+
+def _merged(path: Path, asked: list[str], new: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """What the file holds, but for what has been measured anew, in the ways' order."""
+    old: list[dict[str, Any]] = _stored(path)["results"] if path.exists() else []
+    anew = {*asked, *(each["way"] for each in new)}
+    order = [COLD, WARM, *(way.name for way in ways(find_binary()))]
+    kept = [each for each in old if each["way"] not in anew]
+    return {"results": sorted([*kept, *new], key=lambda each: order.index(each["way"]))}
+
+
+def _machine(facts: dict[str, str]) -> str:
+    return (
+        f"{facts['cpu']}, {facts['cores']} cores, {facts['machine']} machine, Linux {facts['kernel']}; "
+        f"{facts['date']}, revision {facts['revision']}, load {facts['load_average']}."
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""atoll's way, as a run takes it: reach all machines, compare clocks, agree on an instant, start the jobs, which wait.
+
+A process of its own, so that its beginning counts. First it starts the program from nothing, then, connections being
+up, as often as it is told to. Prints a line of JSON for each.
+"""
+
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from atoll.experiment.hardware import HardwarePlace
+from atoll.experiment.starting import lead_ns
+from atoll.model.load import load_lab
+from atoll.model.resolve_inventory import load_inventory
+from hostsbench.fleet import Fleet
+
+_READY_TIMEOUT_S = 60.0
+
+
+async def main(fleet: Fleet, times: int) -> None:
+    """Start on all, from nothing and ``times`` times more."""
+    lab = load_lab(fleet.lab)
+    place = await HardwarePlace.start(lab, load_inventory(fleet.inventory, lab), lambda _: None)
+    try:
+        _say(await _start(place, fleet, 0))
+        for turn in range(1, times + 1):
+            asked_ns = time.time_ns()
+            _say({"asked_ns": asked_ns, **await _start(place, fleet, turn)})
+    finally:
+        await place.stop()
+
+
+async def _start(place: HardwarePlace, fleet: Fleet, turn: int) -> dict[str, Any]:
+    """What each says of its start, and how well their clocks are known."""
+    clocks = await place.compare_clocks()
+    begin_ns = time.time_ns() + lead_ns(fleet.size)
+    stamps: dict[str, int] = {}
+
+    async def start(name: str) -> None:
+        def take(line: dict[str, Any]) -> None:
+            if line.get("type") == "started":
+                stamps[name] = line["t_ns"]
+
+        machine = place.machine(name)
+        config = fleet.load(name, begin_ns + machine.clock_offset_ns)
+        job = await machine.start_job(f"load-{name}-{turn}", ["atoll-host", "load"], config=config, on_line=take)
+        await job.ready(_READY_TIMEOUT_S)
+        await job.wait()
+
+    await asyncio.gather(*(start(name) for name in fleet.addresses))
+    return {"begin_ns": begin_ns, "clocks_ns": max(clock.bound_ns for clock in clocks.values()), "stamps": stamps}
+
+
+def _say(message: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    folder, size, binary, times = sys.argv[1:]
+    asyncio.run(main(Fleet(Path(folder), int(size), Path(binary)), int(times)))

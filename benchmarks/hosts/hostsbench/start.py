@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a start on all machines comes to: how long until the last one, how far apart."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One start. ``last_s``: from the word to the last program's start; ``spread_ms``: from the first one's to it."""
+
+    started: int  # machines on which the program did start
+    last_s: float
+    spread_ms: float
+
+
+def start_of(asked_ns: int, stamps: Mapping[str, int]) -> Start:
+    """From the word and the programs' own stamps, all by one clock. There is at least one stamp."""
+    first, last = min(stamps.values()), max(stamps.values())
+    return Start(len(stamps), (last - asked_ns) / 1e9, (last - first) / 1e6)
