@@ -199,7 +199,7 @@ def udp(sources: Sources) -> Figure | None:
             packets = frame[column].to_numpy()
             some = packets > 0
             rows[1].vlines(t_s[some] + WINDOW_S / 2, 0, packets[some], color=colour, linewidth=1.0, label=label)
-        rows[1].set_ylabel("packets per 100 ms")
+        rows[1].set_ylabel("packets")
         rows[1].yaxis.set_major_locator(MaxNLocator(integer=True, nbins=4))
         most = max(float(frame[column].to_numpy().max()) for column in ("lost_packets", "reordered_packets"))
         _time_axis(rows[1], sources, max(1.0, most))
@@ -247,6 +247,8 @@ def terrestrial(sources: Sources) -> Figure | None:
     right.barh(rows, 2 * tolerance, left=-tolerance, height=0.56, color=FAINT, label="tolerance")
     right.plot(measured - configured, rows, "o", color=BLUE, markersize=5.5, label="measured \N{MINUS SIGN} configured")
     right.axvline(0, color=GREY, linewidth=0.8)
+    reach = 1.12 * float(max(tolerance.max(), np.abs(measured - configured).max()))
+    right.set_xlim(-reach, reach)
     right.set_xlabel("difference (ms)")
     for axes in (left, right):
         axes.set_yticks(rows, names)
@@ -280,11 +282,13 @@ def flows(sources: Sources) -> Figure | None:
     link = sources.bottleneck
     if link is not None and not sources.other_links:
         sizes = np.geomspace(float(size.min()), float(size.max()), 60)
-        # One round trip to connect, one to ask and be answered, then nothing but serialisation.
+        # One round trip to connect, one to ask and be answered, then nothing but serialisation, by link or server.
+        rates = (link.to_island.rate, sources.experiment.traffic.write_rate)
+        least = min(rate.bit_s for rate in rates if rate is not None)
         rtt_s = (link.to_island.delay.ns + link.to_world.delay.ns) / 1e9
         axes.plot(
             sizes,
-            2 * rtt_s + 8 * sizes / link.to_island.rate.bit_s,
+            2 * rtt_s + 8 * sizes / least,
             color=INK,
             linewidth=1.1,
             linestyle=(0, (4, 3)),
@@ -364,8 +368,8 @@ PLOTS = (
     Plot(
         "udp",
         "UDP",
-        "As its receiver counted: IP bytes; packets that were missing, or came late, by their sequence numbers; "
-        "interarrival jitter (RFC 3550).",
+        "As its receiver counted: IP bytes; packets that were missing, or came late, by their sequence numbers "
+        "(in 100 ms); interarrival jitter (RFC 3550).",
         udp,
         over_time=True,
     ),

@@ -89,7 +89,7 @@ def test_what_the_receiver_counted_stands_on_the_time_axis_of_the_run(run: RunDi
 def test_the_report_draws_it(run: RunDir) -> None:
     figure = next(plot for plot in PLOTS if plot.name == "udp").figure(read_sources(run))
     assert figure is not None
-    assert [axes.get_ylabel() for axes in figure.axes] == ["Mbit/s", "packets per 100 ms", "jitter (ms)"]
+    assert [axes.get_ylabel() for axes in figure.axes] == ["Mbit/s", "packets", "jitter (ms)"]
 
 
 def test_a_run_of_an_older_receiver_shows_its_rate_alone(tmp_path: Path) -> None:
