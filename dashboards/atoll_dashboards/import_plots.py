@@ -4,6 +4,7 @@
 """What was imported, drawn: flow sizes and bytes by size, RTTs and the servers that stand for them."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +37,9 @@ def draw_flow_sizes(sizes: FlowSizes, path: Path) -> None:
                 label = what + suffix
                 shares.step(at, 100 * share, where="post", color=colour, linestyle=style, linewidth=width, label=label)
             larger = np.where(1 - flows > _LEAST, 1 - flows, np.nan)
-            label = f"{sizes.name}" if shape is sizes else "published"
+            label = sizes.name if shape is sizes else reference.name
+            if shape is sizes and sizes.name == reference.name and sizes != reference:
+                label += ", pro-rated"
             colour = BLUE if shape is sizes else GREY
             tail.step(at, larger, where="post", color=colour, linestyle=style, linewidth=width, label=label)
         shares.set_ylim(0, 102)
@@ -58,13 +61,15 @@ def draw_rtts(ms: Sequence[float], servers: Sequence[tuple[str, float]], path: P
 
     Raises OSError when the file cannot be written.
     """
-    ranks = np.arange(1, len(ms) + 1) / len(ms) * 100
+    ranks = np.arange(len(ms) + 1) / len(ms) * 100
+    cuts = [ranks[index * len(ms) // len(servers)] for index in range(len(servers) + 1)]
+    centres = [float(begin + end) / 2 for begin, end in pairwise(cuts)]
     with common_style():
         figure, (axes,) = plain_figure(3.6, 1, (1.0,))
-        for index in range(1, len(servers)):
-            axes.axvline(100 * (index * len(ms) // len(servers)) / len(ms), color=FAINT, linewidth=0.8, zorder=0)
-        axes.step(ranks, ms, where="pre", color=BLUE, linewidth=1.4, label=f"RTT of a target (largest: {max(ms):g} ms)")
-        centres = [100 * (index + 0.5) / len(servers) for index in range(len(servers))]
+        for cut in cuts[1:-1]:
+            axes.axvline(cut, color=FAINT, linewidth=0.8, zorder=0)
+        label = f"RTT of a target (largest: {max(ms):g} ms)"
+        axes.step(ranks, [ms[0], *ms], where="pre", color=BLUE, linewidth=1.4, label=label)
         axes.plot(
             centres,
             [rtt for _, rtt in servers],
