@@ -32,16 +32,28 @@ class Installed:
 
 
 def binary_for(arch: str) -> Path:
-    """The executable for machines whose ``uname -m`` says ``arch``. Raises MachineError when there is none."""
+    """The executable for machines whose ``uname -m`` says ``arch``. Raises MachineError when there is none.
+
+    First in the directory that ``ATOLL_HOST_BINARIES`` names, then among those of `make release`. For machines of this
+    one's architecture the program that is used here will do, and is taken where it is newer than the released one: a
+    release of last week may speak an older protocol.
+    """
     arch = _CALLED.get(arch, arch)
-    named = os.environ.get(FOLDER)
-    for folder in ([Path(named)] if named else []) + [_RELEASED]:
-        path = folder / f"atoll-host-{arch}"
-        if path.is_file():
-            return path
-    if arch == _CALLED.get(platform.machine(), platform.machine()):
-        return find_binary()
-    raise MachineError(f"there is no atoll-host for {arch}; `make release` builds it, or {FOLDER} names its directory")
+    own = arch == _CALLED.get(platform.machine(), platform.machine())
+    file = f"atoll-host-{arch}"
+    named, released = os.environ.get(FOLDER), _RELEASED / file
+    if named and (Path(named) / file).is_file():
+        return Path(named) / file
+    if not released.is_file():
+        if own:
+            return find_binary()
+        looked = f"{named} or {_RELEASED}" if named else str(_RELEASED)
+        raise MachineError(
+            f"there is no {file} in {looked}; `make release ARGS={arch}` builds it, or {FOLDER} names its directory"
+        )
+    if own and (used := find_binary()).stat().st_mtime > released.stat().st_mtime:
+        return used
+    return released
 
 
 async def install(
@@ -55,7 +67,10 @@ async def install(
     found = (await run(connection, name, "uname -m")).strip()
     if arch is not None and found != arch:
         raise LabError(f"{name}: `uname -m` says {found}, the inventory {arch}; correct the inventory")
-    path = binary_for(found)
+    try:
+        path = binary_for(found)
+    except MachineError as error:
+        raise MachineError(f"{name}: `uname -m` says {found}, and {error}") from None
     content = path.read_bytes()
     sha256 = hashlib.sha256(content).hexdigest()
     there = shlex.quote(access.binary)
@@ -66,7 +81,11 @@ async def install(
     await run(connection, name, f"mkdir -p -- {folder} && cat > {new} && chmod 755 {new}", content)
     if not (await run(connection, name, f"sha256sum -- {new}")).startswith(sha256):
         raise LabError(f"{name}: {access.binary} arrived damaged; is its disk full?")
-    await run(connection, name, f"{new} --version")
+    try:
+        await run(connection, name, f"{new} --version")
+    except LabError as error:
+        await connection.run(f"rm -f -- {new}", check=False)
+        raise LabError(f"{error}; `uname -m` says {found} there, and {path} does not run") from None
     await run(connection, name, f"mv -f -- {new} {there}")
     return Installed(found, access.binary, sha256, len(content))
 

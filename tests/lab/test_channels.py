@@ -26,8 +26,6 @@ def compare(channels: int, tmp_path: Path) -> None:
     assert min(ours) >= FLOWS
     assert jain(ours) >= 0.99
     assert jain(naive) < 0.6
-    if channels >= 200:
-        assert naive.count(0) > len(naive) / 2, "more than half of its channels never completed a flow"
 
 
 @pytest.mark.parametrize("channels", [20, 200])
