@@ -134,7 +134,7 @@ async def test_what_names_files_or_opens_shells_is_not_for_the_network(api: Api)
     ("method", "path", "status"),
     [
         ("GET", "/v1/nothing", 404),
-        ("GET", "/", 404),
+        ("GET", "/v2", 404),
         ("GET", "/v1/runs/geo-1", 404),
         ("POST", "/v1/switches", 405),
         ("PATCH", "/v1/chains/main", 405),
