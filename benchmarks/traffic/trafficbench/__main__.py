@@ -25,6 +25,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="two rounds of two seconds")
     parser.add_argument("--fairness", action="store_true", help="instead: how channels share, and 4000 of one process")
     parser.add_argument("--only", choices=fairness.GROUPS, action="append", help="of --fairness; may be repeated")
+    parser.add_argument("--clock", choices=fairness.CLOCKS, action="append", help="of --fairness; both by default")
     parser.add_argument("--render", type=Path, metavar="FILE", help="a document that holds the table")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write what was measured")
     options = parser.parse_args()
@@ -38,7 +39,8 @@ def main() -> None:
 
 
 def _fairness(options: argparse.Namespace) -> None:
-    known = fairness.measure(options.only or fairness.GROUPS, options.json, quick=options.quick)
+    groups, clocks = options.only or fairness.GROUPS, options.clock or fairness.CLOCKS
+    known = fairness.measure(groups, clocks, options.json, quick=options.quick)
     text = tables(known, describe())
     print(text)
     if options.render:

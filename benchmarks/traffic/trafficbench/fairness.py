@@ -5,7 +5,7 @@ import json
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from tests.lab.channel_trials import in_real_time, in_virtual_time, room_for_all
@@ -50,9 +50,15 @@ class Case:
         """Its name among all."""
         return f"{self.group}: {self.name}"
 
+    @property
+    def clock(self) -> str:
+        """Whose time it takes."""
+        return "virtual" if self.trial.link == "tc" else "real"
+
 
 LOOPBACK, SHARES, SUSTAINED = "loopback", "shares", "sustained"
 GROUPS = (LOOPBACK, SHARES, SUSTAINED)
+CLOCKS = ("real", "virtual")
 
 
 def cases(*, quick: bool) -> list[Case]:
@@ -76,14 +82,15 @@ def cases(*, quick: bool) -> list[Case]:
         ("5 MB, one BDP", 5_000_000, 0),
         ("2 MB", 2_000_000, 0),
     ]:
-        for link, clock, seconds in [("engine", "real", 30), ("tc", "virtual", 20)]:
+        for link, seconds in [("engine", 30), ("tc", 20)]:
             trial = Trial(4000, seconds, link=link, queue_bytes=queue_bytes, think_ms=think_ms)
-            found.append(Case(SUSTAINED, f"{name}, {clock}", trial))
+            case = Case(SUSTAINED, name, trial)
+            found.append(replace(case, name=f"{name}, {case.clock}"))
     return [case for case in found if case.trial.channels == 20] if quick else found
 
 
-def measure(groups: Sequence[str], file: Path | None, *, quick: bool) -> dict[str, Outcome]:
-    """Make the trials of these groups, tell of each; what the file has of others is kept, and it is written anew."""
+def measure(groups: Sequence[str], clocks: Sequence[str], file: Path | None, *, quick: bool) -> dict[str, Outcome]:
+    """Make the trials of these groups by these clocks, and tell of each. What the file has of others is kept."""
     known: dict[str, Outcome] = {}
     if file is not None and file.is_file():
         known = {name: Outcome(**outcome) for name, outcome in json.loads(file.read_text())["fairness"].items()}
@@ -95,16 +102,17 @@ def measure(groups: Sequence[str], file: Path | None, *, quick: bool) -> dict[st
             file.write_text(json.dumps({"fairness": {name: asdict(each) for name, each in known.items()}}, indent=1))
 
     with tempfile.TemporaryDirectory() as scratch:
-        for channels in ((20,) if quick else (20, 200, 2000)) if LOOPBACK in groups else ():
+        wanted = LOOPBACK in groups and "real" in clocks
+        for channels in ((20,) if quick else (20, 200, 2000)) if wanted else ():
             began = time.monotonic()
             naive, ours = flows_on_loopback(channels, Path(scratch))
             wall_s = time.monotonic() - began
             note(f"{LOOPBACK}: {channels}, atoll-host", _of_flows(ours, wall_s))
             note(f"{LOOPBACK}: {channels}, naive", _of_flows(naive, wall_s))
         for number, case in enumerate(cases(quick=quick)):
-            if case.group in groups:
+            if case.group in groups and case.clock in clocks:
                 began = time.monotonic()
-                if case.trial.link == "tc":
+                if case.clock == "virtual":
                     found = in_virtual_time(case.trial, Path(scratch, str(number)), _LIMIT_S)
                 else:
                     found = in_real_time(case.trial, _LIMIT_S)
