@@ -94,7 +94,7 @@ bench-virtual: kernel ## how long experiments in virtual time take, and two at o
 release: ## atoll-host as one static file for x86-64, aarch64 and armv7, each of them run; ARGS="aarch64" builds one
 	@tools/release $(ARGS)
 
-bench-traffic: setup ## short flows a second on loopback beside nginx with ab and wrk, two minutes; ARGS="--quick", "--help"
+bench-traffic: setup ## short flows a second beside nginx with ab and wrk, two minutes; ARGS="--quick"; "--fairness" of channels, half an hour; "--help"
 	@benchmarks/traffic/run $(ARGS)
 
 bench-hosts: setup ## one program started on a hundred machines, beside pssh and Ansible; ARGS="--quick", "--help"
