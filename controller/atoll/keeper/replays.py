@@ -8,7 +8,7 @@ for the disk: call it from a thread.
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -256,7 +256,8 @@ def _points(frame: bytes, from_ns: int, to_ns: int) -> list[list[Any]]:
         if from_ns <= int(line.rpartition(" ")[2]) < to_ns:
             point = Point.parse(line)
             tags = {name: tag for name, tag in point.tags.items() if name not in COMMON_TAGS}
-            found.append([point.measurement, tags, point.fields, point.t_ns])
+            told = replace(point, tags=tags).to_json()
+            found += [] if told is None else [told]
     return found
 
 
