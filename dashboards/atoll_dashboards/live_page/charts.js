@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plots: a panel with a figure and a uPlot each, all over the same stretch of time.
 
-import { columnsOf, gapsOf } from "./columns.js";
+import { columnsOf } from "./columns.js";
 import { element, fill } from "./dom.js";
 import { digits, elapsed, prefixOf, timeOfDay } from "./format.js";
+import { paintGaps, paintMarks, paintUnit } from "./paint.js";
 import { plotsOf, spoken } from "./plots.js";
 import uPlot from "./uplot.js";
 
 const STEPS_S = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400];
-const SILENT_S = 1.5; // links tell their counters ten times a second: when they did not, nothing was told
-
 const PREFIXES = ["", "k", "M", "G", "T"];
 
 export class Charts {
@@ -146,6 +145,7 @@ class Chart {
       grid: { stroke: colour("--grid"), width: 1 },
       labelFont: font,
     };
+    const paints = { font, soft: colour("--soft"), gap: colour("--gap"), mark: colour("--mark") };
     const view = this.#view;
     return {
       width,
@@ -183,10 +183,10 @@ class Chart {
       hooks: {
         setSelect: [(plot) => this.#selected(plot)],
         setCursor: [(plot) => this.#pointed(plot)],
-        drawClear: [(plot) => this.#drawGaps(plot, colour("--gap"), colour("--soft"), font)],
+        drawClear: [(plot) => this.#store && paintGaps(plot, this.#store.series(this.#witness), this.#look, paints)],
         draw: [
-          (plot) => this.#drawMarks(plot, colour("--mark"), colour("--soft")),
-          (plot) => this.#drawUnit(plot, colour("--soft"), font),
+          (plot) => this.#store && paintMarks(plot, this.#store.marks, this.#look, paints),
+          (plot) => paintUnit(plot, this.#unitOfAxis(), paints),
         ],
       },
     };
@@ -206,70 +206,9 @@ class Chart {
     return splits.map((amount) => String(Number(digits(amount / scale))));
   }
 
-  #drawUnit(plot, colour, font) {
+  #unitOfAxis() {
     const { unit } = this.#plot;
-    const text = unit === "s" ? "ms" : PREFIXES[this.#power] + unit;
-    const { ctx, bbox } = plot;
-    const ratio = devicePixelRatio;
-    ctx.save();
-    ctx.font = font.replace(/^[\d.]+/, (size) => String(Number(size) * ratio));
-    ctx.fillStyle = colour;
-    ctx.textAlign = "left";
-    ctx.textBaseline = "bottom";
-    ctx.fillText(text, 2 * ratio, bbox.top - 2 * ratio);
-    ctx.restore();
-  }
-
-  #drawGaps(plot, fill, ink, font) {
-    if (!this.#store) return;
-    const { span, edge, origin } = this.#look;
-    const { ctx, bbox } = plot;
-    ctx.save();
-    for (const [begin, end] of gapsOf(
-      this.#store.series(this.#witness),
-      span[0],
-      span[1],
-      Math.min(edge, span[1]),
-      SILENT_S,
-    )) {
-      const left = Math.max(bbox.left, plot.valToPos(begin - (origin ?? 0), "x", true));
-      const right = Math.min(bbox.left + bbox.width, plot.valToPos(end - (origin ?? 0), "x", true));
-      ctx.fillStyle = fill;
-      ctx.fillRect(left, bbox.top, right - left, bbox.height);
-      if (right - left > 60 * devicePixelRatio) {
-        ctx.font = font.replace(/^[\d.]+/, (size) => String(Number(size) * devicePixelRatio));
-        ctx.fillStyle = ink;
-        ctx.textAlign = "center";
-        ctx.textBaseline = "middle";
-        ctx.fillText("no data", (left + right) / 2, bbox.top + bbox.height / 2);
-      }
-    }
-    ctx.restore();
-  }
-
-  #drawMarks(plot, stroke, ink) {
-    if (!this.#store) return;
-    const { span, origin } = this.#look;
-    const { ctx, bbox } = plot;
-    ctx.save();
-    ctx.strokeStyle = stroke;
-    ctx.lineWidth = devicePixelRatio;
-    ctx.setLineDash([devicePixelRatio * 2, devicePixelRatio * 3]);
-    const line = (t) => {
-      if (t < span[0] || t > span[1]) return;
-      const x = Math.round(plot.valToPos(t - (origin ?? 0), "x", true));
-      ctx.beginPath();
-      ctx.moveTo(x, bbox.top);
-      ctx.lineTo(x, bbox.top + bbox.height);
-      ctx.stroke();
-    };
-    for (const mark of this.#store.marks) line(mark.t);
-    if (this.#look.position !== null) {
-      ctx.setLineDash([]);
-      ctx.strokeStyle = ink;
-      line(this.#look.position);
-    }
-    ctx.restore();
+    return unit === "s" ? "ms" : PREFIXES[this.#power] + unit;
   }
 
   #selected(plot) {

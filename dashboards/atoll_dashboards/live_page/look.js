@@ -19,24 +19,31 @@ function keep(name, text) {
   }
 }
 
-/** Whether dark, by the user's choice or else by the system's. */
-export function isDark() {
-  const chosen = document.documentElement.dataset.theme;
-  return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-}
+const system = matchMedia("(prefers-color-scheme: dark)");
 
-/** Take up what was kept; `changed()`: colours or sizes are others now. */
+export const isDark = () => document.documentElement.dataset.theme === "dark";
+
+/** Take up what was kept, or what the system prefers; `changed()`: colours are others now, as the system's are. */
 export function begin(changed) {
-  const theme = kept("atoll-theme");
-  if (theme === "dark" || theme === "light") document.documentElement.dataset.theme = theme;
-  setScale(Number(kept("atoll-scale")) || 1);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", changed);
+  const follow = () => {
+    const chosen = kept("atoll-theme");
+    setTheme(["dark", "light"].includes(chosen) ? chosen : system.matches ? "dark" : "light");
+  };
+  follow();
+  setScale(Number(kept("atoll-scale")));
+  system.addEventListener("change", () => {
+    follow();
+    changed();
+  });
 }
 
 export function switchTheme() {
-  const theme = isDark() ? "light" : "dark";
+  setTheme(isDark() ? "light" : "dark");
+  keep("atoll-theme", document.documentElement.dataset.theme);
+}
+
+function setTheme(theme) {
   document.documentElement.dataset.theme = theme;
-  keep("atoll-theme", theme);
 }
 
 export function switchScale() {
