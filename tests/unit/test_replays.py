@@ -72,8 +72,13 @@ def test_a_run_that_was_killed_is_over_although_it_says_that_it_is_going_on(tmp_
 def test_one_damaged_directory_hides_no_other(tmp_path: Path) -> None:
     """No JSON, a newer format, a run that does not say what it is to be (yet), a file in place of a directory."""
     good = WatchedRun(tmp_path)
-    for number, manifest in enumerate(["{", '{"format": 99}', "[]", '{"format": 2}', ""], start=2):
-        path = tmp_path / "geo" / f"20261121T15520{number}Z-1"
+    nothing = ["{", '{"format": 99}', "[]", '{"format": 2}', "", '{"format": 2, "experiment": [1]}']
+    nothing += [
+        '{"format": 2, "experiment": {"name": "geo"}}',
+        '{"format": 2, "experiment": {"name": 1, "duration": ""}}',
+    ]
+    for number, manifest in enumerate(nothing, start=12):
+        path = tmp_path / "geo" / f"20261121T1552{number}Z-1"
         path.mkdir()
         (path / "manifest.json").write_text(manifest)
     (tmp_path / "notes").write_text("of no run")
@@ -81,14 +86,18 @@ def test_one_damaged_directory_hides_no_other(tmp_path: Path) -> None:
     assert [each["id"] for each in replays.listed()] == [good.id]
     assert replays.find(good.id).head.id == good.id
     with pytest.raises(RunDirError, match="does not say what to run"):
-        assert Replay(tmp_path / "geo" / "20261121T155205Z-1").head
+        assert Replay(tmp_path / "geo" / "20261121T155215Z-1").head
 
 
-def test_a_run_whose_request_cannot_be_read_any_more_is_told_as_such(tmp_path: Path) -> None:
+def test_a_run_whose_request_or_events_cannot_be_read_is_told_as_such(tmp_path: Path) -> None:
     run = WatchedRun(tmp_path)
+    replay = Replay(run.dir.path)
+    run.dir.event("change", 5, change=7, state="end")
+    with pytest.raises(RunDirError, match=r"events\.jsonl is damaged"):
+        replay.whole()
     run.dir.update_manifest({"network": {}})
     with pytest.raises(RunDirError, match="does not say what to run"):
-        Replays(tmp_path, list).find(run.id).whole()
+        replay.whole()
 
 
 def test_of_very_many_runs_the_latest_are_listed_and_all_are_found(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ class Head:
     experiment: str
     place: str
     began_t_ns: int
-    duration_s: float | None
+    duration_s: float
     verdict: str | None
     finished: bool
 
@@ -62,27 +62,27 @@ class _Facts:
     experiment: str
     place: str
     outcome: str
-    duration_s: float | None
+    duration_s: float
     started_ns: int
     host_started_ns: int
 
     @classmethod
     def of(cls, manifest: Told, path: Path) -> "_Facts":
         """Raises RunDirError while the manifest does not say what is to be run, as in the first moment of a run."""
-        experiment: Told | None = manifest.get("experiment")
-        if not experiment:
-            raise RunDirError(f"{path}: manifest.json does not say what to run")
-        host: Told = manifest.get("host") or {}
-        duration_ns = experiment.get("duration")
-        started_ns = int(manifest.get("started_ns", 0))
-        return cls(
-            experiment=str(experiment.get("name", path.parent.name)),
-            place=str(manifest.get("place", "")),
-            outcome=str(manifest.get("outcome", "")),
-            duration_s=duration_ns / 1e9 if isinstance(duration_ns, int) else None,
-            started_ns=started_ns,
-            host_started_ns=int(host.get("started_ns", started_ns)),
-        )
+        try:
+            experiment: Told = manifest["experiment"]
+            host: Told = manifest.get("host") or {}
+            started_ns = int(manifest.get("started_ns", 0))
+            return cls(
+                experiment=str(experiment["name"]),
+                place=str(manifest.get("place", "")),
+                outcome=str(manifest.get("outcome", "")),
+                duration_s=int(experiment["duration"]) / 1e9,
+                started_ns=started_ns,
+                host_started_ns=int(host.get("started_ns", started_ns)),
+            )
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise RunDirError(f"{path}: manifest.json does not say what to run: {error}") from None
 
 
 class Replay:
@@ -93,11 +93,16 @@ class Replay:
         self._facts: tuple[tuple[int, int], _Facts] | None = None
 
     @property
+    def id(self) -> str:
+        """Experiment and name of the run, as the tag ``run`` of its points has them."""
+        return f"{self._read_facts().experiment}-{self._dir.name}"
+
+    @property
     def head(self) -> Head:
         """The run in short."""
         facts = self._read_facts()
         return Head(
-            id=f"{facts.experiment}-{self._dir.name}",
+            id=self.id,
             experiment=facts.experiment,
             place=facts.place,
             began_t_ns=_stamp_ns(self._dir.name) or facts.host_started_ns,
@@ -115,26 +120,22 @@ class Replay:
         return latest_ns / 1e9 > time.time() - ABANDONED_S
 
     def whole(self) -> Told:
-        """All but the points: the run in short, pictures, events, and the instants between which it was made.
-
-        Raises RunDirError when the run was never planned.
-        """
+        """All but the points: the run in short, pictures, events, and the instants between which it was made."""
         network, experiment, _ = read_request(self._dir)
-        head = self.head
-        lines = self._dir.events()
-        events, versions = _as_told(lines, experiment)
-        pictures = [{"from_ns": at_ns, "picture": picture(network, version, head.place)} for at_ns, version in versions]
+        head, lines = self.head, self._dir.events()
         began_ns = self._read_facts().started_ns
-        window = next((line for line in lines if line["type"] == "window"), None)
-        return {
-            **head.told(),
-            "from_ns": lines[0]["t_ns"] if lines else began_ns,
-            "to_ns": lines[-1]["t_ns"] if lines else began_ns,
-            "window": window and {"start_ns": window["start_ns"], "end_ns": window["end_ns"]},
-            "picture": pictures[0]["picture"],
-            "pictures": pictures,
-            "events": events,
-        }
+        try:
+            events, versions = _as_told(lines, experiment)
+            window = next((line for line in lines if line["type"] == "window"), None)
+            within = {
+                "from_ns": lines[0]["t_ns"] if lines else began_ns,
+                "to_ns": lines[-1]["t_ns"] if lines else began_ns,
+                "window": window and {"start_ns": window["start_ns"], "end_ns": window["end_ns"]},
+            }
+        except (IndexError, KeyError) as error:
+            raise RunDirError(f"{self._dir.path}: events.jsonl is damaged: {error!r}") from None
+        pictures = [{"from_ns": at_ns, "picture": picture(network, version, head.place)} for at_ns, version in versions]
+        return {**head.told(), **within, "picture": pictures[0]["picture"], "pictures": pictures, "events": events}
 
     def tail(self) -> SpoolTail | None:
         """The run's spool from its beginning; None when it has none (yet)."""
@@ -153,7 +154,7 @@ class Replay:
         if not points:
             return None
         latest_ns = max(point[3] for point in points)
-        return {"type": "points", "t_ns": latest_ns, "run": self.head.id, "points": points}
+        return {"type": "points", "t_ns": latest_ns, "run": self.id, "points": points}
 
     def _read_facts(self) -> "_Facts":
         """What is kept of the manifest, read again when that has changed: it has the tables of a whole laboratory."""
@@ -195,7 +196,7 @@ class Replays:
         for path in [*likely, *paths[:MOST_LISTED]]:
             try:
                 replay = self._replay(path)
-                if replay.head.id == name:
+                if replay.id == name:
                     return replay
             except RunDirError:
                 continue

@@ -92,7 +92,7 @@ class ReplayHead(Told):
     experiment: str
     place: str
     began_t_ns: int = Field(description="By the wall clock, ns since 1970.")
-    duration_s: float | None = Field(description="Of the load, as the experiment has it.")
+    duration_s: float = Field(description="Of the load, as the experiment has it.")
     verdict: str | None = Field(description="None: not analysed.")
     finished: bool = Field(description="False: it is still being made.")
 
