@@ -13,7 +13,7 @@ const MIDDLE = 44; // of a row, below its top: names of taps need more room than
 const MAGNIFIED = 1.12; // a unit of the drawing, in pixels, at letters of the usual size
 const WIRE = 9; // the directions lie so far above and below the middle
 const SIZES = { link: [128, 62], end: [88, 62], box: [84, 44] };
-const OLD_S = 3.2;
+const MEAN_S = 1; // as the figure above the queue's plot
 
 export class ChainDrawing {
   #place;
@@ -218,7 +218,7 @@ function tellRates(segment, rates) {
 }
 
 function tellQueue(gauge, link, store, t) {
-  const waiting = store.series(`link/${link}/to_island/queue`).at(t, OLD_S);
+  const waiting = store.series(`link/${link}/to_island/queue`).mean(t - MEAN_S, t);
   const capacity = store.configured(link, "to_island").queue_bytes;
   const share = capacity > 0 && Number.isFinite(waiting) ? Math.min(1, waiting / capacity) : 0;
   gauge.bar.setAttribute("width", (share * gauge.wide).toFixed(1));
