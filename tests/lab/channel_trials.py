@@ -7,6 +7,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from atoll.model.errors import LabError
 from atoll_emulation.uml.kernel import find_virtual_kernel
 from atoll_emulation.uml.run import VirtualClock, run_in_uml
 from tests.lab.channels_guest import FLOW_BYTES, Finding, Trial
@@ -31,7 +32,7 @@ def in_virtual_time(trial: Trial, output: Path, limit_s: float) -> Finding:
 
 
 def in_real_time(trial: Trial, limit_s: float) -> Finding:
-    """Make it in namespaces of its own, of which nothing is left when it ends."""
+    """Make it in namespaces of its own, of which nothing is left when it ends. Raises LabError, TimeoutExpired."""
     inside = 'mount -t tmpfs none /run && exec "$@"'
     unshare = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     done = subprocess.run(
@@ -51,6 +52,6 @@ def _argv(trial: Trial) -> list[str]:
 
 def _finding(status: int, output: str, complaint: str) -> Finding:
     if status != 0:
-        msg = f"the trial failed: {complaint[-2000:]}"
-        raise RuntimeError(msg)
+        last = (complaint.strip().splitlines() or ["it said nothing"])[-1]
+        raise LabError(f"a trial of channels ended with status {status}: {last}")
     return Finding(**json.loads(output.splitlines()[-1]))
