@@ -17,7 +17,7 @@ export class Connection {
   #wait = 0;
   #last = 0;
   #keeper = null;
-  #stopped = true;
+  #life = 0; // counts starts and stops: what an earlier one began has no say any more
 
   constructor(api, told, changed) {
     this.#api = api;
@@ -27,30 +27,29 @@ export class Connection {
 
   start() {
     this.stop();
-    this.#stopped = false;
     this.#wait = 0;
-    this.#connect();
+    this.#connect(this.#life);
   }
 
   stop() {
-    this.#stopped = true;
+    this.#life += 1;
     clearTimeout(this.#timer);
     this.#socket?.close();
     this.#socket = null;
   }
 
   /** A WebSocket does not say why it was refused, so the status is asked for first. */
-  async #connect() {
+  async #connect(life) {
     let status;
     try {
       status = await this.#api.ask("GET", "v1/status");
     } catch (error) {
-      if (this.#stopped) return;
+      if (life !== this.#life) return;
       if (error.status === 401 || error.status === 403) this.#changed("refused", { message: error.message });
       else this.#later(error.message);
       return;
     }
-    if (this.#stopped) return;
+    if (life !== this.#life) return;
     const same = status.pid === this.#keeper;
     this.#keeper = status.pid;
     if (!same) this.#last = 0;
@@ -70,7 +69,7 @@ export class Connection {
       this.#told(message);
     };
     socket.onclose = () => {
-      if (this.#socket !== socket || this.#stopped) return;
+      if (this.#socket !== socket) return;
       this.#socket = null;
       this.#later("the connection to the lab has ended");
     };
@@ -79,6 +78,7 @@ export class Connection {
   #later(message) {
     this.#wait = Math.min(LONGEST_WAIT_S, this.#wait + 1);
     this.#changed("absent", { message, retry_s: this.#wait });
-    this.#timer = setTimeout(() => this.#connect(), this.#wait * 1000);
+    const life = this.#life;
+    this.#timer = setTimeout(() => this.#connect(life), this.#wait * 1000);
   }
 }

@@ -41,3 +41,19 @@ function troubles(name, store, t) {
   if (store.series(`load/${name}/failed`).mean(t - TROUBLE_S, t) > 0) found.push("flows fail");
   return found;
 }
+
+/** How busy the machines are that hosts run on: [{name, busy, cpus, free_bytes}], those that told it of late. */
+export function machinesOf(store, t) {
+  const latest = (name, figure) => store.series(`machine/${name}/${figure}`).at(t, SILENT_S);
+  return store
+    .keys("machine/")
+    .filter((key) => key.endsWith("/busy"))
+    .map((key) => key.slice("machine/".length, -"/busy".length))
+    .map((name) => ({
+      name,
+      busy: latest(name, "busy"),
+      cpus: latest(name, "cpus"),
+      free_bytes: latest(name, "memory_available_bytes"),
+    }))
+    .filter((machine) => Number.isFinite(machine.busy));
+}

@@ -22,8 +22,8 @@ const HELP = [
 export function listen(actions) {
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-    const inUse = event.target.closest?.("input, select, textarea");
-    if (inUse) return;
+    if (event.target.closest?.("input:not([type=range]), select, textarea")) return;
+    if (event.target.closest?.("[type=range]") && event.key !== " " && event.key.length > 1) return; // it moves by them
     if (event.key === " " && event.target.closest?.("button, a, summary")) return; // it presses that
     const act = actions[event.key.length === 1 ? event.key.toLowerCase() : event.key];
     if (!act) return;

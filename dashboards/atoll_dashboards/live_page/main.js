@@ -11,7 +11,7 @@ import * as keys from "./keys.js";
 import { Live } from "./live.js";
 import { EventLog } from "./log.js";
 import * as look from "./look.js";
-import { showHosts, showRun, showServers } from "./panels.js";
+import { showHosts, showMachines, showRun, showServers } from "./panels.js";
 import { chooseReplay, Player } from "./player.js";
 import { askToken } from "./token.js";
 import { View, WINDOWS } from "./view.js";
@@ -76,6 +76,7 @@ function draw() {
     replay ? null : (server) => controls.changeLatency(live.picture, server),
   );
   showHosts(byId("hosts"), byId("hosts-told"), picture, store, instant);
+  showMachines(byId("machines"), store, instant);
   if (replay) log.upTo(replay.position);
   player.show();
   showState(picture, run);

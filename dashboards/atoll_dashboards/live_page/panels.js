@@ -2,8 +2,8 @@
 // The panels beside the plots: the run, the world servers, the hosts.
 
 import { element, fill, say } from "./dom.js";
-import { bitRate, elapsed, settingMs, UNKNOWN } from "./format.js";
-import { healthOf } from "./health.js";
+import { bitRate, byteCount, elapsed, percent, settingMs, UNKNOWN } from "./format.js";
+import { healthOf, machinesOf } from "./health.js";
 
 const OLD_S = 3.2;
 
@@ -132,6 +132,21 @@ export function showHosts(place, told, picture, store, t) {
       : summary,
   );
   told.classList.toggle("grave", wrong.length > 0);
+}
+
+const OVERLOADED = 0.95; // of all CPUs' time: what a lab measures then is doubtful
+const MACHINES = 4; // the busiest; a rack has more than anybody reads
+
+/** The busiest of the machines that all of this runs on. */
+export function showMachines(place, store, t) {
+  const machines = machinesOf(store, t).sort((one, other) => other.busy - one.busy);
+  const words = ({ name, busy, cpus, free_bytes: free }) =>
+    `${name}: ${percent(busy)} of ${cpus} CPU${cpus === 1 ? "" : "s"}, ${byteCount(free)} free`;
+  say(place, machines.slice(0, MACHINES).map(words).join("; "));
+  place.classList.toggle(
+    "grave",
+    machines.some((machine) => machine.busy > OVERLOADED),
+  );
 }
 
 const kept = new WeakMap();

@@ -231,6 +231,16 @@ const TAKERS = {
   capture(store, tags, fields, t) {
     store.rate(`trouble/${tags.host}/capture ${tags.point}`, t, fields.dropped_packets, 1, GAP_S.other, store.host);
   },
+  tcp(store, tags, fields, t) {
+    const bad = fields.listen_drops + fields.in_errors;
+    store.rate(`trouble/${tags.host}/TCP`, t, bad, 1, Infinity, store.host);
+  },
+  machine(store, tags, fields, t) {
+    const base = `machine/${tags.machine}/`;
+    for (const name of ["busy", "cpus", "memory_available_bytes"]) {
+      store.gauge(base + name, t, fields[name], GAP_S.other, store.host);
+    }
+  },
   event(store, tags, fields, t) {
     if (SHOWN_EVENTS.has(tags.kind)) store.mark(t, tags.kind, fields.text ?? tags.kind);
   },

@@ -10,7 +10,7 @@ const { Ring } = await page("ring.js");
 const { GAP_S, Store } = await page("store.js");
 const { columnsOf, gapsOf } = await page("columns.js");
 const { segmentRates, boundaries } = await page("hops.js");
-const { healthOf } = await page("health.js");
+const { healthOf, machinesOf } = await page("health.js");
 const { describe } = await page("describe.js");
 const { View } = await page("view.js");
 const format = await page("format.js");
@@ -254,4 +254,11 @@ test("figures have three digits, SI prefixes and no exponents", () => {
 
 test("every plot has a figure even of an empty store", () => {
   for (const plot of plotsOf("sat")) assert.ok(plot.figure(new Store(), T).figure, plot.id);
+});
+
+test("machines tell how busy they are, until they tell no more", () => {
+  const store = new Store();
+  store.take([["machine", { machine: "emulation" }, { busy: 0.97, cpus: 2, memory_available_bytes: 4e9 }, ns(T)]]);
+  assert.deepEqual(machinesOf(store, T + 1), [{ name: "emulation", busy: 0.97, cpus: 2, free_bytes: 4e9 }]);
+  assert.deepEqual(machinesOf(store, T + 10), []);
 });
