@@ -2,6 +2,7 @@
 """The live page in a real Chromium beside real labs: what a person sees who opens it, and what its buttons do."""
 
 import json
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -238,6 +239,24 @@ def test_a_keeper_that_dies_is_told_and_the_next_lab_is_found_by_itself(stage: S
     page.wait(f"{STATE} === 'lab ended'", 10)
     scripts = [line for line in page.complaints if "503" not in line and "WebSocket" not in line]
     assert scripts == []
+    page.close()
+
+
+def test_silence_is_counted_and_stays_in_the_plots_as_a_gap(stage: Stage) -> None:
+    """The keeper stands still for a while: its connection is there, but nothing comes."""
+    stage.up()
+    page = stage.open()
+    page.wait(f"{STATE} === 'live'", 30)
+    keeper = stage.sandbox.find("atoll.keeper")
+    assert keeper is not None
+    stage.sandbox.kill(keeper, signal.SIGSTOP)
+    try:
+        page.wait(f"{STATE} === 'no data for 4 s'", 20)
+    finally:
+        stage.sandbox.kill(keeper, signal.SIGCONT)
+    page.wait(f"{STATE} === 'live'", 10)
+    assert page.value("document.querySelector('#announced').textContent") == "live"
+    assert page.complaints == []
     page.close()
 
 

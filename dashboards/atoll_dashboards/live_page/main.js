@@ -98,7 +98,12 @@ function showState(picture, run) {
   const zoomed = view.range ? ", zoomed: double-click or Esc to leave" : "";
   const paused = !replay && view.paused !== null ? `, paused at ${timeOfDay(view.paused)}` : "";
   say(state, text + paused + zoomed);
-  state.className = `state ${paused ? "paused" : kind}`;
+  const shown = paused ? "paused" : kind;
+  if (byId("announced").dataset.kind !== shown) {
+    byId("announced").dataset.kind = shown; // told aloud once, not with every second that is counted
+    say(byId("announced"), paused ? "paused" : [text, replay ? "" : live.banner()].filter(Boolean).join(". "));
+  }
+  state.className = `state ${shown}`;
   showBanner(replay ? "" : live.banner());
   document.body.classList.toggle("away", !replay && live.away);
   const [pause, going] = [byId("pause"), Boolean(run && run.state === "running") && !replay];
