@@ -72,6 +72,18 @@ def test_rtts_are_the_configured_ones_to_the_microsecond(tmp_path: Path) -> None
     assert path["min_rtt_us"] in (500_000, 500_001)
 
 
+def test_a_look_at_the_clock_takes_256_ns_and_no_stop(tmp_path: Path) -> None:
+    """Four million looks take a second of virtual time, and no minute of ours (patches/user-clock.patch).
+
+    Who spins until an instant gets there, and delays another by a tick of the scheduler's at most.
+    """
+    look = found("look", tmp_path)
+    assert look["steps_ns"] == {"monotonic": [256], "real": [256]}
+    assert 0 <= look["looked_ns"] - virtual_guest.LOOKS * 256 < MS  # the interpreter asks the kernel for memory, too
+    assert look["spun_ns"] - virtual_guest.SPIN_NS < 1000
+    assert virtual_guest.SPIN_NS // 2 <= look["slept_ns"] < virtual_guest.SPIN_NS // 2 + 4 * MS
+
+
 def test_who_yields_lets_others_go_on(tmp_path: Path) -> None:
     """Linux 6.1 spins here for ever; ours is patched (patches/sched-yield.patch)."""
     assert found("yield", tmp_path)["rounds"] < 100

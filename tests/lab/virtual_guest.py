@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run by test_virtual_kernel in the kernel for virtual time: ``python -m tests.lab.virtual_guest clock|path|yield``.
+"""Run by test_virtual_kernel in the kernel for virtual time: ``python -m tests.lab.virtual_guest WHAT``, clock, say.
 
 Each writes what it found to standard output, as one JSON object.
 """
@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 import uuid
+from itertools import pairwise
 from typing import Any
 
 from tests.lab.tc_guest import inside
@@ -25,6 +26,8 @@ _TCPI_MIN_RTT = 148  # offset in struct tcp_info, linux/tcp.h
 _libc = ctypes.CDLL(None)
 
 SLEEP_S = 1000
+LOOKS = 4_000_000
+SPIN_NS = 20_000_000
 TRANSFER_BYTES = 20_000_000
 
 # world --tbf--> router --netem--> island, and back through a netem
@@ -68,6 +71,32 @@ def clock() -> dict[str, Any]:
     }
 
 
+def looking() -> dict[str, Any]:
+    """Looks at both clocks; then a process that spins until an instant, while another sleeps half as long."""
+    looks = {
+        name: [look() for _ in range(1000)] for name, look in (("monotonic", time.monotonic_ns), ("real", time.time_ns))
+    }
+    steps = {name: sorted({later - before for before, later in pairwise(each)}) for name, each in looks.items()}
+    before_ns = time.monotonic_ns()
+    for _ in range(LOOKS - 1):
+        time.monotonic_ns()
+    looked_ns = time.monotonic_ns() - before_ns
+    reader, writer = os.pipe()
+    begin_ns = time.monotonic_ns()
+    if os.fork() == 0:
+        time.sleep(SPIN_NS / 2e9)
+        os.write(writer, str(time.monotonic_ns()).encode())
+        os._exit(0)
+    while (end_ns := time.monotonic_ns()) < begin_ns + SPIN_NS:
+        pass
+    return {
+        "steps_ns": steps,
+        "looked_ns": looked_ns,
+        "spun_ns": end_ns - begin_ns,
+        "slept_ns": int(os.read(reader, 100)) - begin_ns,
+    }
+
+
 def path() -> dict[str, Any]:
     """Pings, then a bulk transfer, through a shaper and a delay of 250 ms each way."""
     for command in _PATH.strip().splitlines():
@@ -105,4 +134,4 @@ def yielding() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps({"clock": clock, "path": path, "yield": yielding}[sys.argv[1]]()))
+    print(json.dumps({"clock": clock, "look": looking, "path": path, "yield": yielding}[sys.argv[1]]()))
