@@ -29,7 +29,7 @@ async def test_a_run_in_virtual_time_is_followed_from_its_first_second_to_its_la
     words = ["run", QUICK, "--on", "virtual", "--duration", "20 s", "--no-analysis"]
     run = await asyncio.create_subprocess_exec(ATOLL, *words, cwd=tmp_path, stdout=sys.stderr)
     async with (
-        watching(ListenAddress.parse("0"), TOKEN, Replays(tmp_path / "runs", list)) as url,
+        watching(ListenAddress.parse("0"), TOKEN, Replays(tmp_path / "runs")) as url,
         aiohttp.ClientSession(headers={"Authorization": f"Bearer {TOKEN}"}) as session,
     ):
         api = url.replace("/watch/", "/v1/replays")

@@ -27,7 +27,7 @@ def test_runs_are_listed_the_latest_first(tmp_path: Path) -> None:
     early, late = WatchedRun(tmp_path, "meo"), WatchedRun(tmp_path, "geo", later_s=60)
     early.end()
     early.dir.write_summary({"verdict": "valid"})
-    assert Replays(tmp_path, list).listed() == [
+    assert Replays(tmp_path).listed() == [
         {
             "id": late.id,
             "experiment": "geo",
@@ -50,7 +50,7 @@ def test_runs_are_listed_the_latest_first(tmp_path: Path) -> None:
 
 
 def test_what_changes_in_a_directory_is_seen_by_the_next_look(tmp_path: Path) -> None:
-    replays = Replays(tmp_path, list)
+    replays = Replays(tmp_path)
     assert replays.listed() == []
     run = WatchedRun(tmp_path)
     assert [each["finished"] for each in replays.listed()] == [False]
@@ -61,7 +61,7 @@ def test_what_changes_in_a_directory_is_seen_by_the_next_look(tmp_path: Path) ->
 def test_a_run_that_was_killed_is_over_although_it_says_that_it_is_going_on(tmp_path: Path) -> None:
     run = WatchedRun(tmp_path)
     run.second(0)
-    replay = Replays(tmp_path, list).find(run.id)
+    replay = Replays(tmp_path).find(run.id)
     assert replay.growing()
     run.age(ABANDONED_S + 1)
     assert not replay.growing()
@@ -82,7 +82,7 @@ def test_one_damaged_directory_hides_no_other(tmp_path: Path) -> None:
         path.mkdir()
         (path / "manifest.json").write_text(manifest)
     (tmp_path / "notes").write_text("of no run")
-    replays = Replays(tmp_path, list)
+    replays = Replays(tmp_path)
     assert [each["id"] for each in replays.listed()] == [good.id]
     assert replays.find(good.id).head.id == good.id
     with pytest.raises(RunDirError, match="does not say what to run"):
@@ -107,7 +107,7 @@ def test_of_very_many_runs_the_latest_are_listed_and_all_are_found(tmp_path: Pat
         path = tmp_path / "geo" / f"20261122T{number // 60:02d}{number % 60:02d}00Z-1"
         path.mkdir()
         (path / "manifest.json").write_text(manifest.replace(oldest.dir.name, path.name))
-    replays = Replays(tmp_path, list)
+    replays = Replays(tmp_path)
     listed = [each["id"] for each in replays.listed()]
     assert len(listed) == MOST_LISTED
     assert oldest.id not in listed
@@ -117,7 +117,8 @@ def test_of_very_many_runs_the_latest_are_listed_and_all_are_found(tmp_path: Pat
 def test_runs_from_elsewhere_are_there_too_and_a_renamed_one_keeps_its_name(tmp_path: Path) -> None:
     run = WatchedRun(tmp_path / "elsewhere")
     moved = run.dir.path.rename(tmp_path / "the good one")
-    replays = Replays(tmp_path / "runs", lambda: [moved])
+    replays = Replays(tmp_path / "runs")
+    replays.add(moved)
     assert [each["id"] for each in replays.listed()] == [run.id]
     assert replays.find(run.id).head.began_t_ns == run.began_ns
 
@@ -126,7 +127,7 @@ def test_runs_from_elsewhere_are_there_too_and_a_renamed_one_keeps_its_name(tmp_
 def test_there_are_no_others(tmp_path: Path, name: str) -> None:
     WatchedRun(tmp_path)
     with pytest.raises(RequestError, match="there is no run") as refused:
-        Replays(tmp_path, list).find(name)
+        Replays(tmp_path).find(name)
     assert refused.value.status == 404
 
 

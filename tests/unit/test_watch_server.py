@@ -21,6 +21,7 @@ from atoll.keeper.events import BEHIND
 from atoll.keeper.keeper import Keeper
 from atoll.keeper.listening import ListenAddress
 from atoll.keeper.replays import Replays
+from atoll.keeper.runs import RunRecord
 from atoll.keeper.server import Server
 from atoll.keeper.watching import watching
 from tests.unit.watched_run import WatchedRun
@@ -100,7 +101,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def site(runs: Path) -> AsyncIterator[Site]:
     """`atoll watch`, with no keeper there."""
     async with (
-        watching(ListenAddress.parse("0"), TOKEN, Replays(runs, list)) as url,
+        watching(ListenAddress.parse("0"), TOKEN, Replays(runs)) as url,
         aiohttp.ClientSession() as session,
     ):
         yield Site(url, session, runs)
@@ -290,7 +291,7 @@ async def test_who_stops_reading_is_dropped_and_costs_others_nothing(either: Sit
 
 
 async def test_runs_can_be_replayed_with_and_without_a_keeper(site: Site) -> None:
-    """What the keeper has elsewhere is there while it is; what we have stays."""
+    """What the keeper makes elsewhere is known from then on, also when the keeper is gone."""
     ours = WatchedRun(site.runs, "geo", later_s=60)
     ours.second(0)
     ours.end()
@@ -299,14 +300,16 @@ async def test_runs_can_be_replayed_with_and_without_a_keeper(site: Site) -> Non
     theirs = WatchedRun(site.runs.parent / "elsewhere", "meo")
     theirs.second(0)
     theirs.end()
-    running.keeper.replays = Replays(site.runs.parent / "elsewhere", list)
+    running.keeper.runs.add(RunRecord("meo", theirs.began_ns), str(theirs.dir.path), theirs.dir.path.name)
+    assert (await site.get(f"/v1/replays/{theirs.id}"))["picture"]["experiment"] == "meo"
     assert [each["id"] for each in (await site.get("/v1/replays"))["replays"]] == [ours.id, theirs.id]
-    for run in (ours, theirs):
-        assert (await site.get(f"/v1/replays/{run.id}"))["picture"]["experiment"] == run.id[:3]
-        assert len(await lines(site, f"/v1/replays/{run.id}/points")) == 1
     await running.stop()
-    assert (await site.ask(f"/v1/replays/{theirs.id}"))[0] == 404
-    assert (await site.ask(f"/v1/replays/{theirs.id}/points"))[0] == 404
+    for run in (ours, theirs):
+        assert (await site.get(f"/v1/replays/{run.id}"))["id"] == run.id
+        assert len(await lines(site, f"/v1/replays/{run.id}/points")) == 1
+    for path in ("/v1/replays/none", "/v1/replays/none/points"):
+        status, answer = await site.ask(path)
+        assert (status, "there is no run 'none'" in answer["error"]["message"]) == (404, True)
     assert (await site.ask(f"/v1/replays/{ours.id}/points?from_ns=soon"))[0] == 400
 
 

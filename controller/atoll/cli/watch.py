@@ -25,8 +25,11 @@ from atoll.model.errors import MachineError
 def watch_lab(run: Path | None, runs: Path, listen: str, *, open_browser: bool, as_json: bool) -> None:
     """`atoll watch`, until it is interrupted. Raises LabError when it cannot listen, RunDirError for what is no run."""
     address = ListenAddress.parse(listen)
-    opened = Replay(run).head.id if run is not None else None
-    replays = Replays(runs.resolve(), lambda: [run] if run is not None else [])
+    replays = Replays(runs.resolve())
+    opened = None
+    if run is not None:
+        opened = Replay(run).id
+        replays.add(run)
     asyncio.run(_watch(address, replays, opened, open_browser=open_browser, as_json=as_json))
 
 

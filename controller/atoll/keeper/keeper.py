@@ -62,7 +62,7 @@ class Keeper:
         self.bench = Bench(self.events)
         self.points = LivePoints(self.events)
         self.runs = Runs()
-        self.replays = Replays(Path(RUNS).resolve(), self.runs.directories)
+        self.replays = Replays(Path(RUNS).resolve())
         self.boxes: dict[str, Line] = {}
         """The latest counters of each link and delay box."""
         self.listens: list[str] = []
@@ -186,6 +186,7 @@ class Keeper:
         place, now_ns = testbed.place.name, time.time_ns()
         run_dir = create_run(runs, testbed.network, experiment, backend, place, now_ns, metrics=metrics)
         self.runs.add(record, str(run_dir.path), run_dir.path.name)
+        self.replays.add(run_dir.path)
 
         def tell(line: Line) -> None:
             record.take(line)

@@ -7,7 +7,7 @@ for the disk: call it from a thread.
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -171,12 +171,16 @@ class Replay:
 
 
 class Replays:
-    """All runs below a directory, ``runs/<experiment>/<run>``, and some from elsewhere."""
+    """All runs below a directory, ``runs/<experiment>/<run>``, and those from elsewhere that were added."""
 
-    def __init__(self, runs: Path, more: Callable[[], Iterable[Path]]) -> None:
+    def __init__(self, runs: Path) -> None:
         self._runs = runs
-        self._more = more
+        self._added: frozenset[Path] = frozenset()  # replaced, never changed: others may be looking through it
         self._known: dict[Path, Replay] = {}
+
+    def add(self, run: Path) -> None:
+        """Have a run directory among them, wherever it is."""
+        self._added |= {run.resolve()}
 
     def listed(self) -> list[Told]:
         """The runs in short, the latest one first; what is no run, or of a newer format, is passed over."""
@@ -206,8 +210,7 @@ class Replays:
     def _paths(self) -> list[Path]:
         """Every directory with a manifest, by name, which is when it was made: the latest one first."""
         found = {path.parent for path in self._runs.glob("*/*/manifest.json")}
-        found.update(path.resolve() for path in self._more())
-        return sorted(found, key=lambda path: path.name, reverse=True)
+        return sorted(found | self._added, key=lambda path: path.name, reverse=True)
 
     def _replay(self, path: Path) -> Replay:
         if path not in self._known:

@@ -279,7 +279,7 @@ ROUTES: tuple[Route, ...] = (
         "Runs that can be watched again, those being made included: the latest two hundred",
         watched.ReplaysTold,
         errors=(),
-        note="Those in `runs` where `atoll up` or `atoll watch` was called, and whatever the keeper has made.",
+        note="Those in `runs` where `atoll up` (or `atoll watch`) was called, and what the keeper has made.",
     ),
     Route(
         "GET",

@@ -3,7 +3,6 @@
 
 import asyncio
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from atoll.keeper.problems import RequestError, error_json, internal_error
@@ -102,10 +101,6 @@ class Runs:
     def in_progress(self) -> RunRecord | None:
         """The run that is being made, if there is one."""
         return next((record for record in self._records.values() if record.state == "running"), None)
-
-    def directories(self) -> list[Path]:
-        """The directories of all of them."""
-        return [Path(record.run_dir) for record in self._records.values() if record.run_dir is not None]
 
     def told(self) -> list[dict[str, Any]]:
         """All records, the last one first."""

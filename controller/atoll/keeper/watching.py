@@ -7,8 +7,8 @@ It outlives keepers: while there is none, the page says so, and runs can still b
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Any
+from collections.abc import AsyncGenerator
+from pathlib import Path
 
 from aiohttp import web
 
@@ -23,7 +23,7 @@ from atoll.keeper.replays import Replays
 from atoll.keeper.serving import Serve, errors_as_json, runner_of
 from atoll.model.errors import LabError
 
-_KEEPERS_REPLAYS_S = 2.0  # for the keeper to say which runs it has besides ours
+_LEARN_S = 2.0  # for the keeper to say where it has put its runs
 
 
 class WatchServer:
@@ -39,11 +39,8 @@ class WatchServer:
         app = web.Application(middlewares=[errors_as_json, self._admit])
         add_page(app)
         app.router.add_get("/v1/replays", self._list_replays)
-        app.router.add_get("/v1/replays/{id}", self._ours_or_the_keepers(self._tell_replay))
-        app.router.add_get(
-            "/v1/replays/{id}/points",
-            self._ours_or_the_keepers(lambda request: tell_points(self._replays, request)),
-        )
+        app.router.add_get("/v1/replays/{id}", self._finding(self._tell_replay))
+        app.router.add_get("/v1/replays/{id}/points", self._finding(self._tell_points))
         app.router.add_route("*", "/v1/{path:.*}", self._upstream.pass_on)
         return app
 
@@ -53,19 +50,17 @@ class WatchServer:
         return await handler(request)
 
     async def _list_replays(self, request: web.Request) -> web.StreamResponse:
-        """Ours, and those that the keeper has elsewhere."""
-        found: list[dict[str, Any]] = (await list_replays(self._replays, request))["replays"]
-        known = {each["id"] for each in found}
-        with contextlib.suppress(TimeoutError):
-            theirs = await asyncio.wait_for(self._upstream.get("/v1/replays"), _KEEPERS_REPLAYS_S)
-            found += [each for each in (theirs or {}).get("replays", ()) if each["id"] not in known]
-        return json_answer({"replays": sorted(found, key=lambda each: each["began_t_ns"], reverse=True)})
+        await self._learn()
+        return json_answer(await list_replays(self._replays, request))
 
     async def _tell_replay(self, request: web.Request) -> web.StreamResponse:
         return json_answer(await tell_replay(self._replays, request))
 
-    def _ours_or_the_keepers(self, tell: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> Serve:
-        """A run that we do not have may be one that the keeper has; what we say of it stands if there is no keeper."""
+    async def _tell_points(self, request: web.Request) -> web.StreamResponse:
+        return await tell_points(self._replays, request)
+
+    def _finding(self, tell: Serve) -> Serve:
+        """A run that is not among ours may be one that the keeper has begun since it was asked."""
 
         async def serve(request: web.Request) -> web.StreamResponse:
             try:
@@ -73,12 +68,18 @@ class WatchServer:
             except RequestError as error:
                 if error.status != 404:
                     raise
-                try:
-                    return await self._upstream.pass_on(request)
-                except RequestError:
-                    raise error from None
+            await self._learn()
+            return await tell(request)
 
         return serve
+
+    async def _learn(self) -> None:
+        """Ask where the keeper has put its runs. They are read here: that costs it nothing, and they outlive it."""
+        with contextlib.suppress(TimeoutError):
+            told = await asyncio.wait_for(self._upstream.get("/v1/runs"), _LEARN_S)
+            for run in (told or {}).get("runs", ()):
+                if run["run_dir"] is not None:
+                    self._replays.add(Path(run["run_dir"]))
 
 
 @contextlib.asynccontextmanager
