@@ -14,6 +14,7 @@ from typing import Any, cast
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 BLUE = "#0072B2"
 SKY = "#56B4E9"
@@ -125,7 +126,12 @@ def instant(axes: Axes, t: float, until: float, text: str) -> None:
 
 def key(axes: Axes, columns: int = 4) -> None:
     """The legend, above the axes at the right, where no data can be hidden by it."""
-    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=columns, handlelength=1.6, borderaxespad=0.3)
+    legend = axes.legend(
+        loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=columns, handlelength=1.6, borderaxespad=0.3
+    )
+    for handle in legend.legend_handles:
+        if isinstance(handle, Line2D) and handle.get_linestyle() == "None":
+            handle.set(markersize=max(5.0, handle.get_markersize()), alpha=1.0)  # dots of a cloud can be told by then
 
 
 def as_svg(figure: Figure, salt: str) -> str:

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from atoll.analysis.summary import Volume
+from atoll.model.experiment import LinkDirection
 from atoll_dashboards.look import (
     BLUE,
     BROWN,
@@ -67,9 +68,7 @@ def rates(sources: Sources) -> Figure | None:
     top = float(frame["throughput"].to_numpy().max(initial=0.0))
     link = sources.bottleneck
     if link is not None and not sources.other_links:
-        rate = link.to_island.rate.bit_s / 1e6
-        bound(axes, rate, f"{rate:g} Mbit/s")
-        top = max(top, rate)
+        top = max(top, _link_rate(axes, sources, link.to_island))
     _time_axis(axes, sources, top)
     key(axes)
     return figure
@@ -137,7 +136,8 @@ def queue(sources: Sources) -> Figure | None:
     limit_ms = sources.summary["sojourn_bound_ms"]
     top = float(sojourn.max(initial=0.0))
     if limit_ms is not None:
-        bound(above, limit_ms, f"8Q/R\n{limit_ms:g} ms")
+        at = f"at\n{link.to_island.rate}" if link.to_island.trace else f"\n{limit_ms:g} ms"
+        bound(above, limit_ms, f"8Q/R {at}")
         top = max(top, limit_ms)
     _time_axis(above, sources, top)
     key(above)
@@ -338,7 +338,7 @@ PLOTS = (
         "rates",
         "Throughput and goodput",
         "IP bytes (throughput) and new TCP payload (goodput) reaching the island, per 100 ms; dashed: the "
-        "rate of the link, where there is one.",
+        "rate of the link, where there is one, as its trace has it if it follows one.",
         rates,
         over_time=True,
     ),
@@ -408,6 +408,26 @@ def _mark_changes(figure: Figure, sources: Sources) -> None:
             until = change["began_s"] + (change["duration_s"] or 0.0)
             for axes in figure.axes:
                 instant(axes, change["began_s"], until, str(change["number"]))
+
+
+def _link_rate(axes: Axes, sources: Sources, direction: LinkDirection) -> float:
+    """The rate of a link: a bound, or a line that follows the link's trace (0 while it is blocked); the most in Mbit/s."""
+    if direction.trace is None:
+        bound(axes, direction.rate.bit_s / 1e6, str(direction.rate))
+        return direction.rate.bit_s / 1e6
+    rows = [row for row in direction.trace.rows if row.t.s < sources.seconds]
+    mbit_s = [0.0 if row.blocked else (direction.rate if row.rate is None else row.rate).bit_s / 1e6 for row in rows]
+    axes.step(
+        [*(row.t.s for row in rows), sources.seconds],
+        [*mbit_s, mbit_s[-1]],
+        where="post",
+        color=INK,
+        linewidth=1.0,
+        linestyle=(0, (4, 3)),
+        zorder=3,
+        label="rate of the link",
+    )
+    return max(mbit_s)
 
 
 def _time_axis(axes: Axes, sources: Sources, top: float) -> None:
