@@ -411,7 +411,7 @@ def _mark_changes(figure: Figure, sources: Sources) -> None:
 
 
 def _link_rate(axes: Axes, sources: Sources, direction: LinkDirection) -> float:
-    """The rate of a link: a bound, or a line that follows the link's trace (0 while it is blocked); the most in Mbit/s."""
+    """The rate of a link: a bound, or a line that follows its trace (0 while it is blocked); the most in Mbit/s."""
     if direction.trace is None:
         bound(axes, direction.rate.bit_s / 1e6, str(direction.rate))
         return direction.rate.bit_s / 1e6
