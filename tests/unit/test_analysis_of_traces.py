@@ -4,11 +4,15 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from atoll.analysis import analyse
 from atoll.model.codec import from_json, to_json
 from atoll.model.experiment import Experiment, Trace, TraceRow
 from atoll.model.units import Duration, Rate
+from atoll_dashboards.plots import PLOTS
 from atoll_dashboards.provenance import settings
+from atoll_dashboards.sources import read_sources
 from atoll_hosts.binary import find_binary
 from tests.unit.synthetic_run import experiment as synthetic_experiment
 from tests.unit.synthetic_run import simulate
@@ -26,6 +30,10 @@ def test_what_refers_to_a_constant_link_is_said_to(tmp_path: Path) -> None:
     (note,) = [note for note in followed["notes"] if note not in constant["notes"]]
     assert note.startswith("a link followed a trace")
     assert followed["reasons"] == constant["reasons"]
+    figure = next(plot for plot in PLOTS if plot.name == "rates").figure(read_sources(run))
+    assert figure is not None
+    (line,) = [line for line in figure.axes[0].get_lines() if line.get_label() == "rate of the link"]
+    assert np.asarray(line.get_xydata()).tolist() == [[0, 16], [1, 8], [3, 8]], "as the trace has it, to the end"
 
 
 def test_the_report_names_the_trace() -> None:
