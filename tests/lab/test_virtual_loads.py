@@ -14,16 +14,22 @@ from tests.lab.sandbox import ATOLL, ROOT
 pytestmark = [pytest.mark.virtual, pytest.mark.timeout(180)]
 
 QUICK = ROOT / "tests" / "data" / "quick.yaml"
+LOADS = ROOT / "examples" / "loads.yaml"
 
 
-def run(directory: Path, *settings: str) -> tuple[Path, dict[str, Any]]:
+def run(directory: Path, *settings: str, experiment: Path = QUICK) -> tuple[Path, dict[str, Any]]:
     """The run directory and the summary of a short run in virtual time."""
     words = [word for setting in settings for word in ("--set", setting)]
-    argv = [ATOLL, "run", QUICK, "--on", "virtual", "--duration", "10 s", "--json", *words]
+    argv = [ATOLL, "run", experiment, "--on", "virtual", "--duration", "10 s", "--json", *words]
     done = subprocess.run(argv, cwd=directory, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr + done.stdout
     path = Path(json.loads(done.stdout)["run_dir"])
     return path, json.loads((path / "summary.json").read_text())
+
+
+def flows(path: Path) -> list[dict[str, str]]:
+    """The clients' flow logs."""
+    return [row for log in sorted(path.glob("logs/flows-*.csv")) for row in csv.DictReader(log.open(newline=""))]
 
 
 def test_udp_keeps_its_rate_and_an_open_loop_its_arrivals(tmp_path: Path) -> None:
@@ -39,6 +45,27 @@ def test_udp_keeps_its_rate_and_an_open_loop_its_arrivals(tmp_path: Path) -> Non
     assert udp["received_mbit_s"] == udp["sent_mbit_s"]
     assert udp["flows_completed"] == pytest.approx(250, abs=5)
     assert 0 < udp["jitter_max_ms"] < 20
-    rows = [row for log in sorted(path.glob("logs/flows-*.csv")) for row in csv.DictReader(log.open(newline=""))]
+    rows = flows(path)
     assert {row["size_bytes"] for row in rows} == {"5000"}
     assert 150 < len(rows) < 250, "200 are expected, with a standard deviation of 14"
+
+
+def test_the_example_has_the_loads_it_describes(tmp_path: Path) -> None:
+    """Ten seconds of it: a valid run with think times, the least size, the servers' limit, and UDP at its rate."""
+    path, summary = run(tmp_path, experiment=LOADS)
+    assert summary["udp"]["sent_mbit_s"] == pytest.approx(2, rel=0.01)
+    done = [row for row in flows(path) if row["outcome"] == "completed"]
+    assert min(int(row["size_bytes"]) for row in done) >= 200
+    for row in done:
+        seconds = (int(row["end_ns"]) - int(row["first_byte_ns"])) / 1e9
+        if int(row["size_bytes"]) > 100_000:
+            assert 8 * int(row["size_bytes"]) / seconds < 1.05 * 4e6
+    ended: dict[str, int] = {}
+    pauses_s: list[float] = []
+    for row in sorted(done, key=lambda row: (int(row["channel"]), int(row["flow"]))):
+        if (before := ended.get(row["channel"])) is not None:
+            pauses_s.append((int(row["start_ns"]) - before) / 1e9)
+        ended[row["channel"]] = int(row["end_ns"])
+    assert len(pauses_s) > 100
+    assert min(pauses_s) >= 0
+    assert 1.2 < sum(pauses_s) / len(pauses_s) < 2.5, "2 s are meant; long ones are cut off by the end"
