@@ -289,7 +289,6 @@ def hosts_and_load() -> Dashboard:
                 "ns",
                 (clock.level("offset_ns"), "$tag_machine less this machine"),
                 (clock.level("bound_ns"), "$tag_machine, known to"),
-                (clock.level("estimated_error_ns"), "$tag_machine, by its own estimate"),
                 what="how far each machine's clock is from the run's, measured over the agent's stream",
                 signed=True,
             ),

@@ -17,7 +17,7 @@ from typing import Any
 
 from atoll.model.codec import to_json
 from atoll.model.errors import LabError
-from atoll.model.plan import HostSettings, JobLimits
+from atoll.model.plan import UNLIMITED, HostSettings, JobLimits
 from atoll_hosts.job import Exit, Job, OnLine
 from atoll_hosts.lines import LineProcess, LineStream
 from atoll_hosts.versions import LIMITS_AND_METRICS, SPEAKS, Version, agreed, spoken, words
@@ -29,8 +29,6 @@ _HELLO_TIMEOUT_S = 10.0
 _CLOSE_TIMEOUT_S = 10.0
 
 _BEAT_EVERY_S = 1.0
-
-NO_LIMITS = JobLimits()
 
 OpenStream = Callable[[Callable[[bytes], None], int], Awaitable[LineStream]]
 """Opens the stream to an agent; it gets what takes each line, and the longest line there may be. Raises LabError."""
@@ -153,7 +151,7 @@ class Agent:
         stdout: str | Path = "lines",
         stderr: str | Path = "lines",
         on_line: OnLine | None = None,
-        limits: JobLimits = NO_LIMITS,
+        limits: JobLimits = UNLIMITED,
     ) -> Job:
         """Start a job in a network namespace (None: the agent's own); ``config`` becomes its first line of input.
 

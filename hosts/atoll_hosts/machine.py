@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from atoll.model.plan import HostSettings, JobLimits
-from atoll_hosts.agent import NO_LIMITS, Agent
+from atoll.model.plan import UNLIMITED, HostSettings, JobLimits
+from atoll_hosts.agent import Agent
 from atoll_hosts.job import Job, OnLine
 
 
@@ -30,7 +30,7 @@ class Machine:
         stdout: str | Path = "lines",
         stderr: str | Path = "lines",
         on_line: OnLine | None = None,
-        limits: JobLimits = NO_LIMITS,
+        limits: JobLimits = UNLIMITED,
     ) -> Job:
         """Start a job here, as :meth:`atoll_hosts.agent.Agent.start_job` does. Raises LabError."""
         return await self.agent.start_job(

@@ -146,9 +146,11 @@ def _status_words(facts: Facts) -> str:
     wrong += [f"no {name}" for name in facts["missing_tools"]]
     wrong += [] if facts["may_configure"] else ["may not configure interfaces"]
     wrong += [] if facts["may_capture"] else ["may not capture"]
+    group = [what for what in ("memory", "leftovers") if facts.get("limits", {}).get(what) == "cgroup"]
+    limits = f"limits by {'cgroup' if 'memory' in group else 'rlimit'}{', jobs in cgroups' if group else ''}"
     use = f"in use by {facts['claimed_by']}" if facts["claimed_by"] else "free"
     room = f"{facts['free_bytes'] / 1e9:.1f} GB free"
-    return f"{facts['arch']:<8} {facts['kernel']}, {room}; {use}; {', '.join(wrong) or 'ready'}"
+    return f"{facts['arch']:<8} {facts['kernel']}, {room}; {limits}; {use}; {', '.join(wrong) or 'ready'}"
 
 
 def run_command(file: Path, names: Sequence[str], command: Sequence[str], *, as_json: bool) -> int:

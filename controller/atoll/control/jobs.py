@@ -10,6 +10,7 @@ here and filled in when the job is started.
 import hashlib
 from collections.abc import Iterator
 
+from atoll.control.job_limits import MODEST
 from atoll.control.link_config import direction_config
 from atoll.control.traffic_jobs import host_job, load_jobs, specials, udp_jobs
 from atoll.model.experiment import Experiment, Link, Transfer
@@ -181,7 +182,7 @@ def _capture(point: CapturePoint) -> JobSpec:
         "direction": "out" if point.name.startswith("link-") else "both",
         "buffer_bytes": _CAPTURE_BUFFER_BYTES,
     }
-    return host_job(f"capture-{point.name}", point.host, Phase.CAPTURE, "capture", config)
+    return host_job(f"capture-{point.name}", point.host, Phase.CAPTURE, "capture", config, MODEST)
 
 
 def _whistles(network: Network) -> tuple[JobSpec, ...]:
@@ -216,8 +217,8 @@ def _transfer(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
     send = {"role": "send", "listen": address, "size_bytes": size, "congestion_control": control}
     receive = {"role": "receive", "connect": address, "size_bytes": size, "start_at_ns": 0}
     return (
-        host_job("transfer-send", sender.name, Phase.TRANSFER_SERVER, "transfer", send),
-        host_job("transfer-receive", receiver.name, Phase.TRANSFER, "transfer", receive),
+        host_job("transfer-send", sender.name, Phase.TRANSFER_SERVER, "transfer", send, MODEST),
+        host_job("transfer-receive", receiver.name, Phase.TRANSFER, "transfer", receive, MODEST),
     )
 
 
@@ -270,4 +271,4 @@ def _ping_job(
         "payload": payload,
         "start_at_ns": 0,
     }
-    return host_job(name, host.name, phase, "ping", config)
+    return host_job(name, host.name, phase, "ping", config, MODEST)

@@ -3,10 +3,11 @@
 
 from typing import Any
 
+from atoll.control.job_limits import MODEST, of_client, of_server
 from atoll.model.experiment import Experiment
 from atoll.model.network import Host, HostRole, Network
 from atoll.model.placement import Placement, deal
-from atoll.model.plan import JobSpec, Phase
+from atoll.model.plan import UNLIMITED, JobLimits, JobSpec, Phase
 from atoll.model.traffic import Traffic
 
 _UDP_HEADERS_BYTES = 20 + 8  # IPv4, RFC 791, and UDP, RFC 768
@@ -25,7 +26,7 @@ def load_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
         config: dict[str, Any] = {"listen": listen, "congestion_control": experiment.congestion_control(name)}
         if traffic.write_rate:
             config["write_rate_bit_s"] = traffic.write_rate.bit_s
-        found.append(host_job(f"serve-{name}", name, Phase.SERVER, "serve", config))
+        found.append(host_job(f"serve-{name}", name, Phase.SERVER, "serve", config, of_server(traffic)))
     for client, channels in zip(clients, _dealt(network, experiment), strict=True):
         if not channels:
             continue
@@ -40,7 +41,8 @@ def load_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
             "congestion_control": experiment.congestion_control(client.name),
             "flow_log": f"{{run}}/logs/flows-{client.name}.csv",
         }
-        found.append(host_job(f"load-{client.name}", client.name, Phase.CLIENT, "load", config))
+        limits = of_client(traffic, len(channels))
+        found.append(host_job(f"load-{client.name}", client.name, Phase.CLIENT, "load", config, limits))
     return tuple(found)
 
 
@@ -76,8 +78,8 @@ def udp_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
     }
     receive = {"role": "receive", "listen": address, "each": False}
     return (
-        host_job("udp-receive", island.name, Phase.SERVER, "udp", receive),
-        host_job("udp-send", world.name, Phase.CLIENT, "udp", send),
+        host_job("udp-receive", island.name, Phase.SERVER, "udp", receive, MODEST),
+        host_job("udp-send", world.name, Phase.CLIENT, "udp", send, MODEST),
     )
 
 
@@ -87,9 +89,11 @@ def specials(network: Network) -> tuple[Host, Host] | None:
     return (world[0], island[0]) if world and island else None
 
 
-def host_job(name: str, host: str, phase: Phase, subcommand: str, config: dict[str, Any]) -> JobSpec:
+def host_job(
+    name: str, host: str, phase: Phase, subcommand: str, config: dict[str, Any], limits: JobLimits = UNLIMITED
+) -> JobSpec:
     """A job of our own binary."""
-    return JobSpec(name, host, phase, ("atoll-host", subcommand), config)
+    return JobSpec(name, host, phase, ("atoll-host", subcommand), config, limits=limits)
 
 
 def _pace(traffic: Traffic) -> dict[str, Any]:

@@ -124,6 +124,7 @@ class Services:
             stdout="lines",
             stderr="lines",
             on_line=_with_box(spec.host, self._take),
+            limits=spec.limits,
         )
         if spec.config is not None:  # one of our own: it says when it is ready
             await job.ready(_READY_TIMEOUT_S)

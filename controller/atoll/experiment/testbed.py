@@ -244,6 +244,7 @@ class Testbed:
             stdout=str(at / spec.stdout) if spec.stdout else "lines",
             stderr=str(at / spec.stderr) if spec.stderr else "lines",
             on_line=on_line,
+            limits=spec.limits,
         )
 
     async def mark_boxes(self) -> dict[str, dict[str, Any]]:

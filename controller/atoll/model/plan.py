@@ -74,6 +74,9 @@ class JobLimits:
         return {name: limit for name, limit in named.items() if limit not in (None, ())}
 
 
+UNLIMITED = JobLimits()
+
+
 @dataclass(frozen=True, slots=True)
 class JobSpec:
     """One process the agent starts on a host.
@@ -92,7 +95,7 @@ class JobSpec:
     stdout: str | None = None
     stderr: str | None = None
     stop: tuple[str, ...] = ()  # command that asks it to end; empty: SIGTERM does
-    limits: JobLimits = JobLimits()
+    limits: JobLimits = UNLIMITED
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,9 +96,11 @@ impl Job {
         netio::process::configure_child(&mut command, netns).map_err(AgentError::file(
             &netns.unwrap_or(Path::new("")).to_string_lossy(),
         ))?;
-        let mut child = command.spawn().map_err(|source| AgentError::Start {
-            program: program.clone(),
-            source,
+        let mut child = command.spawn().map_err(|source| {
+            limits.refusal(&source).unwrap_or(AgentError::Start {
+                program: program.clone(),
+                source,
+            })
         })?;
         let pid = Pid::from_child(&child);
         let stdout = child

@@ -6,6 +6,7 @@ use netio::children::Ended;
 use netio::confine::Confinement;
 use rustix::process::{Pid, Resource, getrlimit};
 use serde::Deserialize;
+use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
@@ -42,14 +43,6 @@ impl Limits {
         if let Some(nice) = self.nice.filter(|nice| *nice > 19) {
             return refuse(format!("nice {nice} is not between 0 and 19"));
         }
-        let most = getrlimit(Resource::Nofile).maximum;
-        if let (Some(asked), Some(most)) = (self.open_files, most) {
-            if asked > most && !rustix::process::geteuid().is_root() {
-                return refuse(format!(
-                    "open_files {asked} is more than the {most} that this user may have; raise it in /etc/security/limits.conf"
-                ));
-            }
-        }
         let own = rustix::thread::sched_getaffinity(None)?;
         let absent = |cpu: &&usize| **cpu >= rustix::thread::CpuSet::MAX_CPU || !own.is_set(**cpu);
         if let Some(cpu) = self.cpus.iter().find(absent) {
@@ -57,6 +50,18 @@ impl Limits {
             return refuse(format!("no CPU {cpu} is there for us; there are {count}"));
         }
         Ok(())
+    }
+
+    /// Why a job could not be started, if that was for its limits: only the privileged may have more descriptors than
+    /// the agent may.
+    pub fn refusal(&self, error: &io::Error) -> Option<AgentError> {
+        let (asked, most) = (self.open_files?, getrlimit(Resource::Nofile).maximum?);
+        let refused = error.kind() == io::ErrorKind::PermissionDenied && asked > most;
+        refused.then(|| {
+            AgentError::Machine(format!(
+                "open_files {asked} is more than the {most} that this user may have; raise it in /etc/security/limits.conf"
+            ))
+        })
     }
 
     /// What the kernel is told. Memory by itself only where no control group does it.

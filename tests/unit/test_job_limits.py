@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What jobs of a plan may use: descriptors by channels, memory, never the size of a file; boxes as they please."""
+
+import dataclasses
+from pathlib import Path
+
+from atoll.control.job_limits import MODEST
+from atoll.control.plan import make_plan
+from atoll.model.codec import from_json, to_json
+from atoll.model.experiment import Experiment
+from atoll.model.load import load_experiment
+from atoll.model.network import Network
+from atoll.model.plan import UNLIMITED, JobLimits, JobSpec, Phase
+
+
+def limits(network: Network, experiment: Experiment) -> dict[str, JobLimits]:
+    """Of every job, by name."""
+    return {job.name: job.limits for job in make_plan(network, experiment).jobs}
+
+
+def test_descriptors_suffice_for_the_channels(project: Path) -> None:
+    """A client has one connection for each of its channels; all channels may turn to one server."""
+    network, experiment = load_experiment(project / "examples/geo.yaml")
+    found = limits(network, experiment)
+    jobs = {job.name: job for job in make_plan(network, experiment).jobs}
+    for name, job in jobs.items():
+        if job.phase is Phase.CLIENT and job.config is not None:
+            assert (found[name].open_files or 0) >= len(job.config["channels"]) + 16, "what the program itself asks for"
+        if name.startswith("serve-"):
+            assert (found[name].open_files or 0) > experiment.traffic.channels
+
+
+def test_an_open_loop_may_have_any_number_of_connections(project: Path) -> None:
+    """How many flows are open is the link's doing there."""
+    network, experiment = load_experiment(project / "examples/geo.yaml")
+    traffic = dataclasses.replace(experiment.traffic, flows_per_s=20.0)
+    found = limits(network, dataclasses.replace(experiment, traffic=traffic))
+    assert found["load-i1"] == found["serve-w1"] == MODEST
+
+
+def test_no_file_is_bounded_and_no_box(project: Path) -> None:
+    """Captures grow with the run; what a link holds is for its settings to say."""
+    found = limits(*load_experiment(project / "examples/geo.yaml"))
+    assert {limit.file_bytes for limit in found.values()} == {None}
+    assert found["link-sat"] == UNLIMITED
+    assert found["capture-world"].memory_bytes == MODEST.memory_bytes
+
+
+def test_a_plan_of_before_there_were_limits_is_read(project: Path) -> None:
+    """As one without any; what is asked of an agent is what there is."""
+    spec = JobSpec("ping", "ws", Phase.PING, ("atoll-host", "ping"), {}, limits=JobLimits(nice=3, cpus=(0, 1)))
+    told = to_json(spec)
+    assert from_json(JobSpec, told) == spec
+    assert from_json(JobSpec, {key: part for key, part in told.items() if key != "limits"}).limits == UNLIMITED
+    assert spec.limits.asked == {"nice": 3, "cpus": (0, 1)}
+    assert UNLIMITED.asked == {}
