@@ -92,11 +92,9 @@ export class Live {
   banner() {
     if (this.#connected !== "absent") return "";
     const wait = Math.max(0, Math.ceil(this.#retryAt - steady()));
-    const what =
-      this.picture && Number.isFinite(this.#since)
-        ? `The lab ended at ${timeOfDay(this.#since)}: what is shown is from before.`
-        : "No lab is up.";
-    return `${what} ${capital(this.#why)}. ${wait ? `Looking again in ${wait} s.` : "Looking again."}`;
+    const ended = this.picture && Number.isFinite(this.#since);
+    const what = ended ? `The lab ended at ${timeOfDay(this.#since)}: what is shown is from before. ` : "";
+    return `${what}${capital(this.#why)}. ${wait ? `Looking again in ${wait} s.` : "Looking again."}`;
   }
 
   #connectionIs(state, detail) {

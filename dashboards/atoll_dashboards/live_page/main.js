@@ -99,10 +99,7 @@ function showState(picture, run) {
   const paused = !replay && view.paused !== null ? `, paused at ${timeOfDay(view.paused)}` : "";
   say(state, text + paused + zoomed);
   const shown = paused ? "paused" : kind;
-  if (byId("announced").dataset.kind !== shown) {
-    byId("announced").dataset.kind = shown; // told aloud once, not with every second that is counted
-    say(byId("announced"), paused ? "paused" : [text, replay ? "" : live.banner()].filter(Boolean).join(". "));
-  }
+  announce(shown, paused ? "paused" : text, replay ? "" : live.banner());
   state.className = `state ${shown}`;
   showBanner(replay ? "" : live.banner());
   document.body.classList.toggle("away", !replay && live.away);
@@ -119,6 +116,15 @@ function showState(picture, run) {
   }
   say(byId("theme"), look.isDark() ? "Light" : "Dark");
   byId("window").value = String(view.window);
+}
+
+/** Tell it aloud once, not with every second that is counted. */
+function announce(kind, text, more) {
+  const place = byId("announced");
+  const news = kind === "stale" ? kind : kind + text;
+  if (place.dataset.news === news) return;
+  place.dataset.news = news;
+  say(place, [text, more].filter(Boolean).join(". "));
 }
 
 function showBanner(text) {

@@ -19,6 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+_POLL = "(() => { try { const it = %s; return it instanceof Node ? true : it } catch { return null } })()"
+
 Message = dict[str, Any]
 Command = Callable[[Sequence[str | Path]], Sequence[str]]
 
@@ -215,10 +217,13 @@ class Page:
         return told["result"].get("value")
 
     def wait(self, expression: str, limit_s: float = 15.0) -> Any:
-        """Wait until an expression is true of the page, and return it. Raises BrowserError, with the page's text."""
+        """Wait until an expression is true of the page, and return it (of an element, True).
+
+        Raises BrowserError, with the page's text.
+        """
         until = time.monotonic() + limit_s
         while time.monotonic() < until:
-            if found := self.value(f"(() => {{ try {{ return {expression} }} catch {{ return null }} }})()"):
+            if found := self.value(_POLL % expression):
                 return found
             self._browser.listen(0.1)
         text = self.value("document.body.innerText")[:1500]
