@@ -262,6 +262,20 @@ async def test_events_come_as_lines_too(site: Site, keeper: RunningKeeper) -> No
         assert json.loads(await asyncio.wait_for(response.content.readline(), 5))["message"] == "at once"
 
 
+async def test_a_page_that_is_closed_ends_its_requests_at_the_keeper(site: Site, keeper: RunningKeeper) -> None:
+    """Of a change in progress that is what takes it back."""
+    events = keeper.keeper.events
+    async with site.events() as socket:
+        await socket.receive_json(timeout=5)
+        async with site.session.get(f"{site.url}/v1/events?samples=true", headers=BEARER) as response:
+            await response.content.readline()
+            assert len(events._listeners) == 2
+            response.close()
+    async with asyncio.timeout(5):
+        while events.sampled:  # noqa: ASYNC110 - others are to find that nobody is there
+            await asyncio.sleep(0.01)
+
+
 async def test_who_stops_reading_is_dropped_and_costs_others_nothing(either: Site, keeper: RunningKeeper) -> None:
     """By `atoll watch` as by itself; the samples that wait for it are bounded."""
     request = "GET /v1/events?samples=true HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
