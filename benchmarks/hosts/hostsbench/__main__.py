@@ -5,6 +5,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,7 @@ _RANGE = (1, 1000)  # the bridge has a port for each
 def main() -> int:
     """Measure what was asked for, in namespaces of its own, and show it."""
     options = _options()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that files go, as with Ctrl-C
     try:
         if not options.render:
             known = _merged(options.json, options.only, _measured(options))

@@ -38,7 +38,7 @@ _SSH_CONFIG = """Host *
 """
 _MACHINE = """
 set -e
-mount --bind $HERE/run /run; mount --bind $HERE/var-tmp /var/tmp
+mount --bind $HERE/run /run; mount --bind $HERE/var-tmp /var/tmp; mount --bind $HERE/root /root
 hostname $NAME
 ip -batch - <<END
 link set lo up
@@ -92,7 +92,7 @@ class Fleet:
     def build(self, sshd: str) -> None:
         """Bring everything up; returns when every sshd listens. Raises LabError."""
         for name in self.addresses:
-            for part in ("run/sshd", "var-tmp"):
+            for part in ("run/sshd", "var-tmp", "root"):  # bash reads a .bashrc for sshd: this machine's is no matter
                 (self.of(name) / part).mkdir(parents=True)
             (self.of(name) / "load.json").write_text(json.dumps(self.load(name, 0)) + "\n")
         (self.folder / "sshd_config").write_text(_SSHD_CONFIG.format(folder=self.folder))
