@@ -47,6 +47,9 @@ def test_the_demo_on_a_rack_gives_the_figures_of_the_emulated_lab(tmp_path: Path
     assert manifest["place"] == "hardware"
     assert manifest["machines"]["sat"]["interfaces"] == {"world": "exp0", "island": "exp1"}
 
+    assert set(there["start"]["hosts"]) == set(here["start"]["hosts"]) == {f"i{number}" for number in range(1, 7)}
+    assert here["start"]["clock_bound_ms"] is None, "an emulated lab has one clock"
+    assert 0 < there["start"]["clock_bound_ms"] < 20, "as has a rack of namespaces, which nobody can know"
     assert there["base_rtt_ms"] == pytest.approx(here["base_rtt_ms"], abs=3)
     for server, measured in here["terrestrial_rtt_ms"].items():
         assert there["terrestrial_rtt_ms"][server]["measured"] == pytest.approx(measured["measured"], abs=3)

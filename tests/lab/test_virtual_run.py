@@ -64,6 +64,15 @@ def test_a_run_in_virtual_time_is_valid(twice: dict[str, Any]) -> None:
     assert any("virtual time" in note for note in twice["notes"])
 
 
+def test_all_clients_begin_at_one_instant(twice: dict[str, Any]) -> None:
+    """None before it; the last one later only by what reading the clock costs each of them (256 ns a time)."""
+    start = twice["start"]
+    assert set(start["hosts"]) == {host for host, channels in twice["placement"].items() if channels}
+    assert min(start["hosts"].values()) >= 0
+    assert start["spread_ms"] < 0.1
+    assert (start["clock_bound_ms"], start["silent"]) == (None, [])
+
+
 def test_base_rtts_are_the_computed_ones(twice: dict[str, Any]) -> None:
     """Delays alone: a ping fits into the shaper's burst, and everything else takes no time. Within 10 us."""
     checks = [event for event in RunDir.open(Path(twice["run_dir"])).events() if event["type"] == "check"]
