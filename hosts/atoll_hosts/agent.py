@@ -50,6 +50,7 @@ class Agent:
         self.closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Done, with the reason, when the agent has ended, asked to or not."""
         self._stream: LineStream | None = None
+        self._process: LineProcess | None = None  # the stream, of an agent on this machine
         self._tasks: list[asyncio.Task[None]] = []
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
@@ -76,6 +77,7 @@ class Agent:
                 await process.start(command)
             except OSError as error:
                 raise LabError(f"the agent cannot be started: {command[0]}: {error.strerror}") from error
+            agent._process = process
             return process
 
         await agent._open(open_process, f"{binary}", "build both from one revision (`make setup`)")
@@ -220,6 +222,11 @@ class Agent:
         """Have it tell metrics once more, which have come when this returns, and then none. Raises LabError."""
         await self.request("measure", every_ns=0, hosts=[])
         self._on_metrics = None
+
+    def read_every(self, seconds: float) -> None:
+        """Take what an agent on this machine says so often only (:meth:`LineProcess.read_every`); 0: as it comes."""
+        if self._process is not None:
+            self._process.read_every(seconds)
 
     async def describe(self) -> dict[str, Any]:
         """What the machine is and has (docs/contracts.md, "Agent")."""

@@ -82,6 +82,9 @@ class LineProcess:
         self._output_ended: asyncio.Future[None] = self._loop.create_future()
         self._output = -1
         self._process: asyncio.subprocess.Process | None = None
+        self._every_s = 0.0
+        self._at_once_until_s = 0.0  # what was written may be answered
+        self._next_read: asyncio.TimerHandle | None = None
 
     @property
     def broken(self) -> Exception | None:
@@ -108,15 +111,26 @@ class LineProcess:
         self._output = output
         self._loop.add_reader(output, self._read)
 
+    def read_every(self, seconds: float) -> None:
+        """From now on take what it says so often only; 0: as it comes, which is how a stream begins.
+
+        Thirty lines a second are then read together: to be woken for each is what they cost. For as long after a line
+        was written, what comes is taken as it comes: it may be the answer.
+        """
+        self._every_s = seconds
+        self._hurry()
+
     def write(self, line: bytes) -> None:
         """Send a line, newline included. A process that is gone does not hear it (see :meth:`wait`)."""
         if self._process is not None and self._process.stdin is not None and not self._process.stdin.is_closing():
             self._process.stdin.write(line)
+            self._hurry()
 
     def close_input(self) -> None:
         """End its standard input, when what was written is through."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
+            self._hurry()
 
     def kill(self) -> None:
         """SIGKILL; harmless when it has ended."""
@@ -142,7 +156,25 @@ class LineProcess:
             self._cutter.take(data)
             if self._cutter.broken is not None:
                 self.kill()
+            # A full pipe would hold up who writes into it.
+            elif len(data) < _READ_BYTES and self._loop.time() >= self._at_once_until_s:
+                self._pause()
         else:
             self._loop.remove_reader(self._output)
             os.close(self._output)
             self._output_ended.set_result(None)
+
+    def _pause(self) -> None:
+        if self._every_s > 0:
+            self._loop.remove_reader(self._output)
+            self._next_read = self._loop.call_later(self._every_s, self._go_on)
+
+    def _hurry(self) -> None:
+        self._at_once_until_s = self._loop.time() + self._every_s
+        if self._next_read is not None:
+            self._next_read.cancel()
+            self._go_on()
+
+    def _go_on(self) -> None:
+        self._next_read = None
+        self._loop.add_reader(self._output, self._read)

@@ -101,6 +101,10 @@ class EmulatedPlace:
         """The machine of that name (KeyError: no such machine)."""
         return self._machines[name]
 
+    def read_every(self, seconds: float) -> None:
+        """Take what jobs say so often only; 0: as it comes. What is asked for is answered at once all the same."""
+        self._agent.read_every(seconds)
+
     async def start_controller(self, runtime: Runtime) -> Controller:
         """A controller inside the lab. Raises LabError."""
         controller = await Controller.start(self.lab.enter(), interpreter(runtime), runtime=runtime)
