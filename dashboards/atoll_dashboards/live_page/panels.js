@@ -121,7 +121,9 @@ export function showHosts(place, told, picture, store, t) {
   const well = hosts.filter((host) => host.state === "well").length;
   const summary = well
     ? `${well} of ${hosts.length} tell figures and are well`
-    : `${hosts.length} hosts; they tell figures while a run lasts`;
+    : hosts.length
+      ? `${hosts.length} hosts; they tell figures while a run lasts`
+      : "";
   say(
     told,
     wrong.length
