@@ -76,7 +76,9 @@ class Cable:
         async with asyncio.timeout(READY_S):
             ended = await job.wait()
         assert ended.code == 0, job.exit_text()
-        assert self.said[0] == {"type": "ready"}
+        assert self.said[0]["type"] == "ready"
+        assert 14 <= self.said[0]["snap_bytes"] <= 65535
+        assert 1 << 18 <= self.said[0]["buffer_bytes"] <= 1 << 30
         assert self.said[-1]["type"] == "done"
         return self.said[-1]
 

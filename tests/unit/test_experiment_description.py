@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from atoll.control.plan import make_plan
 from atoll.model.errors import DescriptionError
 from atoll.model.experiment import Counted, Experiment
 from atoll.model.load import load_any, load_experiment, load_lab
 from atoll.model.network import Network
+from atoll.model.plan import Phase
 from atoll.model.units import Duration, Rate, Size
 
 
@@ -175,7 +177,7 @@ MISTAKES = [
     ("chain: [tap-w, sat, tap-i]", "chain: tap-w sat tap-i", "chain", "chain: 'tap-w sat tap-i' where a list belongs, such as 'chain: [tap-w, sat, tap-i]'"),
     ("chain: [tap-w, sat, tap-i]", "chain: [tap-w, sat, tap-i, 5]", "chain", "chain hop 4: the number 5 where text belongs"),
     ("traffic: {channels: 20, flow_sizes: published}", "traffic:", "traffic", "traffic: nothing where keys belong, such as 'traffic: {channels: 20}'"),
-    ("seed: 1", "sed: 1", "sed", "unknown key 'sed'; did you mean 'seed'? known keys: branches, chain, changes, duration, lab, latency, links, name, ping, seed, tcp, traffic, transfer, udp"),
+    ("seed: 1", "sed: 1", "sed", "unknown key 'sed'; did you mean 'seed'? known keys: branches, captures, chain, changes, duration, lab, latency, links, name, ping, seed, tcp, traffic, transfer, udp"),
     ("name: geo", "name: ../geo", "name", "name: '../geo' is not a name; write a small letter, then small letters, digits and '-' (at most 63 in all)"),
 ]  # fmt: skip
 
@@ -323,3 +325,18 @@ def test_congestion_controls_for_all_for_single_servers_and_for_the_transfer(loa
 def test_only_world_servers_have_a_congestion_control_of_their_own(load, text, server, told):
     broken = with_tcp(text, f"tcp: {{servers: {{{server}: cubic}}}}")
     assert mistakes_of(load, broken) == [f"e.yaml:{line_of(broken, 'tcp: {')}: {told}"]
+
+
+def test_captures_are_as_the_experiment_asks(load, text):
+    """Snap length and ring of every capture; what is left out is as usual."""
+
+    def asked(text: str) -> set[tuple[int, int]]:
+        configs = [job.config or {} for job in make_plan(*load(text)).jobs if job.phase is Phase.CAPTURE]
+        return {(config["snap_bytes"], config["buffer_bytes"]) for config in configs}
+
+    assert asked(text) == {(96, 16_000_000)}
+    assert asked(text + "captures: {snap: 200 B, buffer: 64 MB}\n") == {(200, 64_000_000)}
+    assert asked(text + "captures: {snap: 200 B}\n") == {(200, 16_000_000)}
+    assert mistakes_of(load, text + "captures: {snap: 20 B}\n")[0].endswith(
+        "'20 B' is too small; it must be at least 64 B"
+    )

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from atoll.control.job_limits import MODEST
 from atoll.control.link_config import direction_config
 from atoll.control.traffic_jobs import host_job, load_jobs, specials, udp_jobs
-from atoll.model.experiment import Experiment, Link, Transfer
+from atoll.model.experiment import CaptureSettings, Experiment, Link, Transfer
 from atoll.model.network import ChainBox, DelayBox, Host, HostRole, Network, Program
 from atoll.model.plan import Backend, CapturePoint, JobSpec, Phase
 from atoll.model.tc import TIMER_SLACK, TcSettings, delay_settings, link_settings
@@ -31,9 +31,6 @@ _CHECK_INTERVAL_STEP_NS = 3_700_000
 _PING_IDENTIFIER = 0xA701
 _WHISTLE_IDENTIFIERS = {"start": 0xA702, "end": 0xA703}
 _CHECK_IDENTIFIER = 0xA780
-
-_SNAP_BYTES = 96  # Ethernet, VLAN, IPv4 and TCP headers with options
-_CAPTURE_BUFFER_BYTES = 16 << 20  # a second of 1500-byte packets at 1 Gbit/s
 
 
 def capture_points(network: Network, experiment: Experiment) -> tuple[CapturePoint, ...]:
@@ -71,7 +68,7 @@ def jobs(
         *_boxes(network, experiment, backend, slack),
         *_programs(network, experiment),
         *_checks(network),
-        *(_capture(point) for point in capture_points(network, experiment)),
+        *(_capture(point, experiment.captures) for point in capture_points(network, experiment)),
         *load_jobs(network, experiment),
         *udp_jobs(network, experiment),
         *_whistles(network),
@@ -174,13 +171,13 @@ def _checks(network: Network) -> tuple[JobSpec, ...]:
     )
 
 
-def _capture(point: CapturePoint) -> JobSpec:
+def _capture(point: CapturePoint, settings: CaptureSettings) -> JobSpec:
     config = {
         "interface": point.interface,
         "file": f"{{run}}/captures/{point.name}.pcap",
-        "snap_bytes": _SNAP_BYTES,
+        "snap_bytes": settings.snap.bytes,
         "direction": "out" if point.name.startswith("link-") else "both",
-        "buffer_bytes": _CAPTURE_BUFFER_BYTES,
+        "buffer_bytes": settings.buffer.bytes,
     }
     return host_job(f"capture-{point.name}", point.host, Phase.CAPTURE, "capture", config, MODEST)
 

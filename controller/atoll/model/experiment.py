@@ -243,6 +243,18 @@ class PingSeries:
 
 
 @dataclass(frozen=True, slots=True)
+class CaptureSettings:
+    """How packets are captured, at every tap and link."""
+
+    snap: Size  # of each frame
+    buffer: Size  # the kernel's ring of each capture
+
+
+USUAL_CAPTURES = CaptureSettings(Size(96), Size(16 * 10**6))
+"""Ethernet, VLAN, IPv4 and TCP headers with options; a second of 1500-byte frames at 1 Gbit/s."""
+
+
+@dataclass(frozen=True, slots=True)
 class Version:
     """What is steered where from an instant of the run on, until the next version."""
 
@@ -276,6 +288,7 @@ class Experiment:
     branches: tuple[Chain, ...] = ()  # chains that carry part of the traffic; the rest takes ``chain``
     schedule: tuple[Version, ...] = ()
     udp: UdpTraffic | None = None
+    captures: CaptureSettings = USUAL_CAPTURES
 
     @property
     def versions(self) -> tuple[Version, ...]:

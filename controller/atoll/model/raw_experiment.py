@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PlainValidator, WithJsonSchema
 
 from atoll.model.errors import shown
-from atoll.model.experiment import Counted, Protocol
+from atoll.model.experiment import USUAL_CAPTURES, Counted, Protocol
 from atoll.model.raw import Between, Key, Name, Network, Raw
 from atoll.model.raw_link import RawDirection
 from atoll.model.raw_traffic import RawTraffic, RawUdp
@@ -21,6 +21,8 @@ ChangeTime = Annotated[Duration, Between(Duration, "1 ms", LONGEST_RUN)]
 PingInterval = Annotated[Duration, Between(Duration, "1 ms", "1 h")]
 TransferSize = Annotated[Size, Between(Size, "1 B", "1000 GB")]
 BufferSize = Annotated[Size, Between(Size, "4096 B", "1 GB")]
+SnapLength = Annotated[Size, Between(Size, "64 B", "65535 B")]
+RingSize = Annotated[Size, Between(Size, "1048576 B", "1 GB")]
 
 _CONGESTION_CONTROL = re.compile(r"[a-z][a-z0-9_]{0,14}")  # TCP_CA_NAME_MAX is 16 with the terminating zero
 
@@ -124,6 +126,21 @@ class RawPing(Raw):
     )
 
 
+class RawCaptures(Raw):
+    """How packets are captured, at every tap and link."""
+
+    snap: SnapLength = Field(
+        default=USUAL_CAPTURES.snap,
+        description="How much of each frame is kept; default 96 B, which has the headers of TCP with its options.",
+        examples=["96 B"],
+    )
+    buffer: RingSize = Field(
+        default=USUAL_CAPTURES.buffer,
+        description="The kernel's ring for each capture; default 16 MB, a second of 1500-byte frames at 1 Gbit/s.",
+        examples=["64 MB"],
+    )
+
+
 class RawTcp(Raw):
     """TCP settings of the hosts, pinned for the run."""
 
@@ -181,6 +198,9 @@ class RawExperiment(Raw):
         default=None, description="UDP flows at a constant rate; none if left out.", examples=["{rate: 2 Mbit/s}"]
     )
     ping: RawPing = Field(default=RawPing(), description="The ping series.", examples=["{interval: 100 ms}"])
+    captures: RawCaptures = Field(
+        default=RawCaptures(), description="How packets are captured.", examples=["{snap: 96 B, buffer: 64 MB}"]
+    )
     tcp: RawTcp = Field(
         default=RawTcp(), description="TCP settings of the hosts.", examples=["{congestion_control: cubic}"]
     )

@@ -15,6 +15,7 @@ from atoll.model.capacity import (
 from atoll.model.document import Place
 from atoll.model.errors import Mistake
 from atoll.model.experiment import (
+    CaptureSettings,
     Experiment,
     Link,
     PingSeries,
@@ -95,6 +96,7 @@ class _Resolver:
             udp=self.udp,
             transfer=transfer,
             ping=PingSeries(raw.ping.interval),
+            captures=CaptureSettings(raw.captures.snap, raw.captures.buffer),
             tcp=TcpSettings(
                 raw.tcp.congestion_control, raw.tcp.ecn, raw.tcp.buffer_max, tuple(raw.tcp.servers.items())
             ),

@@ -15,7 +15,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Holds the longest frame there is, and is small enough to be found in fragmented memory.
-const BLOCK_BYTES: u32 = 131_072;
+pub(crate) const BLOCK_BYTES: u32 = 131_072;
 /// Only checked by the kernel, not used: in version 3 frames take what they need.
 const FRAME_BYTES: u32 = 2048;
 /// Period of the timer that closes blocks which are not full; a frame waits for two of them at most. Each block is a

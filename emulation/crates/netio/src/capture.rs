@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Listening on one interface: every frame that passes there, cut to its headers by the kernel.
 
-use crate::block_ring::BlockRing;
+use crate::block_ring::{BLOCK_BYTES, BlockRing};
 use crate::frame::Received;
 use crate::interface::Interface;
 use crate::raw::{bind, take_error, unbound};
@@ -65,6 +65,12 @@ impl CaptureSocket {
     #[must_use]
     pub fn blocks(&self) -> u32 {
         self.ring.blocks()
+    }
+
+    /// Size of the ring in bytes: at most what was asked for, as it has whole blocks.
+    #[must_use]
+    pub fn ring_bytes(&self) -> u32 {
+        self.ring.blocks() * BLOCK_BYTES
     }
 
     /// Take no more frames; those in the ring can still be received.

@@ -20,7 +20,12 @@ pub(crate) struct Tally {
 #[serde(tag = "type", rename_all = "lowercase")]
 pub(crate) enum Message {
     /// The kernel is capturing.
-    Ready,
+    Ready {
+        /// How much of each frame is kept.
+        snap_bytes: u16,
+        /// The kernel's ring as it is: whole blocks.
+        buffer_bytes: u32,
+    },
     /// Every second.
     Counters {
         /// `CLOCK_REALTIME`, ns since 1970.
@@ -64,7 +69,10 @@ mod tests {
         };
         let t_ns = 1_795_254_138_936_818_342;
         let said = [
-            Message::Ready,
+            Message::Ready {
+                snap_bytes: 96,
+                buffer_bytes: 16_777_216,
+            },
             Message::Counters { t_ns, tally },
             Message::Done { t_ns, tally },
         ];

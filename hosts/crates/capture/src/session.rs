@@ -39,7 +39,11 @@ pub(crate) fn capture(config: &Config) -> Result<(), CaptureError> {
         tally: Tally::default(),
         taken: 0,
     };
-    session.say(|_, _| Message::Ready)?;
+    let buffer_bytes = session.socket.ring_bytes();
+    session.say(|_, _| Message::Ready {
+        snap_bytes: config.snap_bytes,
+        buffer_bytes,
+    })?;
     let mut counters_at = Instant::now() + COUNTERS_EVERY;
     loop {
         let input = io::stdin();
