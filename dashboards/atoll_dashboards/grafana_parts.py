@@ -67,7 +67,7 @@ class InfluxAnnotation(dashboard.AnnotationQuery):
             "query": Series("event", where={"kind": self.name}).points("text"),
             "fromAnnotations": True,
             "textColumn": "text",
-            "tagsColumn": "kind",  # of which there is none; where none is named, older Grafanas take every column for tags
+            "tagsColumn": "kind",  # there is none: older Grafanas take all columns for tags if none is named
         }
 
 
