@@ -159,6 +159,10 @@ class Rack:
         """Pull the machine's cable out of the management network."""
         self.sandbox.run("ip", "link", "set", f"m-{machine}", "down")
 
+    def power_off(self, machine: str) -> None:
+        """Everything on the machine is gone at once, and for good."""
+        self.sandbox.kill(self._init(machine))
+
     def plug_in(self, machine: str) -> None:
         """Put it back."""
         self.sandbox.run("ip", "link", "set", f"m-{machine}", "up")
