@@ -58,6 +58,7 @@ class Agent:
         self._closing = False
         self._heard_s = time.monotonic()
         self._why: str | None = None  # ended by us, because
+        self._remedy = ""  # of its being of another version
         self._on_metrics: OnMetrics | None = None
         self._machine: str | None = None  # whose errors name it: an agent in a lab of namespaces serves many
         self._hello: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
@@ -114,7 +115,7 @@ class Agent:
             await self.close()
             version = hello.get("version", "")
             raise LabError(f"{what} {version} speaks protocol {words(theirs)}, this is {words(SPEAKS)}: {remedy}")
-        self.protocol = common
+        self.protocol, self._remedy = common, remedy
         if common >= LIMITS_AND_METRICS:
             self._write(json.dumps({"op": "hello", "speaks": SPEAKS}, separators=(",", ":")))
 
@@ -213,7 +214,8 @@ class Agent:
         agent that tells none.
         """
         if not self.has_limits_and_metrics:
-            raise LabError(f"{self.name} speaks protocol {words([self.protocol])}, which has no metrics")
+            lacks = "which has no metrics and no limits of jobs"
+            raise LabError(f"{self.name} speaks protocol {words([self.protocol])}, {lacks}: {self._remedy}")
         self._on_metrics = on_metrics
         asked = [{"host": host, "netns": netns, "interfaces": list(names)} for host, netns, names in hosts]
         await self.request("measure", every_ns=round(every_s * 1e9), hosts=asked)

@@ -264,7 +264,7 @@ async def test_an_agent_of_an_older_minor_version_works_without_what_it_lacks() 
     agent = await Agent.start(pretending(hello), find_binary())
     assert agent.protocol == (1, 0)
     assert not agent.has_limits_and_metrics
-    with pytest.raises(LabError, match=r"speaks protocol 1\.0, which has no metrics"):
+    with pytest.raises(LabError, match=r"speaks protocol 1\.0, which has no metrics and no limits of jobs: build both"):
         await agent.measure(1.0, [], lambda _: None)
     await agent.close()
 
