@@ -115,6 +115,7 @@ def _draw_plot(axes: Axes, drawn: Drawn, marks: Sequence[Mark], until_s: float) 
                 line.t_s,
                 [figure / factor for figure in line.figures],
                 color=_COLOURS[place % len(_COLOURS)],
+                linestyle="solid" if many or place < len(_COLOURS) else "dashed",
                 linewidth=0.9,
                 alpha=0.7 if many else 1.0,
                 label=line.name,
