@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from atoll.rundir.spool import SPOOL, read_spool
 from tests.lab.sandbox import ATOLL, ROOT, Sandbox
 
 pytestmark = [pytest.mark.lab, pytest.mark.figures, pytest.mark.timeout(240)]
@@ -50,6 +51,9 @@ def test_a_run_leaves_nothing_but_its_directory_and_its_only_excuse_is_lateness(
     run = Path(summary["run_dir"])
     for name in ("manifest.json", "events.jsonl", "link.jsonl", "metrics.lp.zst", "summary.json", "report.html"):
         assert run.joinpath(name).stat().st_size > 0
+    points = [line.partition(",")[0] for line in read_spool(run / SPOOL)]
+    for measurement in ("machine", "agent", "clock", "tcp", "job", "interface"):  # as the agent tells them
+        assert points.count(measurement) >= 4, f"{measurement}: told every second"
 
 
 class TestLabThatStays:
