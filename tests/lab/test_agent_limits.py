@@ -141,6 +141,16 @@ async def test_what_an_agent_and_its_guard_left_is_ended_by_the_next(tmp_path: P
     assert groups_of(agent.hello["pid"]) == []
 
 
+async def test_agents_that_begin_at_once_leave_each_other_s_groups_alone() -> None:
+    """Each looks for what others left, and none takes what another has just made."""
+    async with contextlib.AsyncExitStack() as agents:
+        begun = await asyncio.gather(*(agents.enter_async_context(agent_of(WITH_GROUPS)) for _ in range(6)))
+        jobs = [await agent.start_job("job", ["sleep", "1000"]) for agent in begun]
+        assert all(groups_of(agent.hello["pid"]) for agent in begun)
+        assert all(alive(job.pid) for job in jobs)
+    assert not any(groups_of(agent.hello["pid"]) for agent in begun)
+
+
 # Limits
 
 

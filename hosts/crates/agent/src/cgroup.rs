@@ -11,12 +11,16 @@ use crate::AgentError;
 use crate::machine::clock_ns;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// What the groups of agents are called, with the process id (of some PID namespace) and an instant behind it.
 const PREFIX: &str = "atoll-agent-";
+
+/// Who sweeps takes a new group for one that was left behind if it comes before its lock.
+const TRIES: usize = 3;
 
 /// A group cannot be removed before the kernel has buried its last process.
 const REMOVAL_PATIENCE: Duration = Duration::from_millis(500);
@@ -49,23 +53,28 @@ impl Tree {
     }
 
     fn below(place: &Path) -> Option<Self> {
-        let path = place.join(format!("{PREFIX}{}-{}", std::process::id(), clock_ns()));
-        fs::create_dir(&path).ok()?;
-        let tree = File::open(&path).and_then(|lock| {
-            flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-            fs::metadata(path.join("cgroup.kill"))?;
-            Ok(Self {
-                has_memory: has_word(&path.join("cgroup.controllers"), "memory")
-                    && fs::write(path.join("cgroup.subtree_control"), "+memory").is_ok(),
-                path: path.clone(),
-                made: 0,
-                _lock: lock,
-            })
-        });
-        if tree.is_err() {
-            fs::remove_dir(&path).ok();
+        for _ in 0..TRIES {
+            let path = place.join(format!("{PREFIX}{}-{}", std::process::id(), clock_ns()));
+            fs::create_dir(&path).ok()?;
+            match Self::take(&path) {
+                Ok(tree) => return Some(tree),
+                Err(_) => drop(fs::remove_dir(&path)),
+            }
         }
-        tree.ok()
+        None
+    }
+
+    fn take(path: &Path) -> io::Result<Self> {
+        let lock = File::open(path)?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        fs::metadata(path.join("cgroup.kill"))?;
+        Ok(Self {
+            has_memory: has_word(&path.join("cgroup.controllers"), "memory")
+                && fs::write(path.join("cgroup.subtree_control"), "+memory").is_ok(),
+            path: path.to_owned(),
+            made: 0,
+            _lock: lock,
+        })
     }
 
     /// Whether a group's memory can be bounded here.
