@@ -151,7 +151,8 @@ export class Live {
     if (event.type === "work" && event.what === "run" && event.state !== "begin") this.#runOver(event);
     if (PICTURE_AFTER.has(event.type)) this.#askPicture();
     // Within a run its own events are among its points.
-    if (event.type === "applied" && this.run?.state !== "running") this.store.mark(event.t_ns / 1e9, "applied", "applied");
+    if (event.type === "applied" && this.run?.state !== "running")
+      this.store.mark(event.t_ns / 1e9, "applied", "applied");
   }
 
   async #runOver(event) {

@@ -103,16 +103,21 @@ function showState(picture, run) {
   state.className = `state ${shown}`;
   showBanner(replay ? "" : live.banner());
   document.body.classList.toggle("away", !replay && live.away);
-  const [pause, going] = [byId("pause"), Boolean(run && run.state === "running") && !replay];
+  showButtons(Boolean(replay), run);
+}
+
+function showButtons(replayed, run) {
+  const going = run?.state === "running" && !replayed;
+  const pause = byId("pause");
   say(pause, view.paused === null ? "Pause" : "Go on");
   pause.setAttribute("aria-pressed", String(view.paused !== null));
-  pause.hidden = Boolean(replay);
+  pause.hidden = replayed;
   byId("run-stop").hidden = !going;
-  byId("run-start").hidden = going || Boolean(replay);
-  for (const id of ["run-start", "chain-change", "latency-change"]) byId(id).disabled = live.away || !live.picture;
+  byId("run-start").hidden = going || replayed;
+  byId("run-start").disabled = live.away || !live.picture;
   for (const id of ["chain-change", "latency-change"]) {
-    byId(id).hidden = Boolean(replay);
-    byId(id).disabled ||= !live.picture?.experiment;
+    byId(id).hidden = replayed;
+    byId(id).disabled = live.away || !live.picture?.experiment;
   }
   say(byId("theme"), look.isDark() ? "Light" : "Dark");
   byId("window").value = String(view.window);
