@@ -161,7 +161,21 @@ def test_what_links_are_configured_to_is_a_point_each_direction(project: Path) -
         ("change", {"change": 1, "state": "begin", "what": ["chain tap-w sat", "latency w1"]}, None),
         ("note", {"message": "sw-c lost its control channel"}, "note sw-c lost its control channel"),
         ("drained", {}, "drained"),
-        ("window", {"start_ns": 1, "end_ns": 2}, 'window {"start_ns":1,"end_ns":2}'),
+        ("window", {"start_ns": 1, "end_ns": 60_000_000_001}, "window of 60 s"),
+        ("change", {"change": 1, "drain_ns": 550_000_000, "state": "end"}, "change 1 end"),
+        (
+            "swap",
+            {"change": 1, "stages": ["chains install", "chains probe"], "moved": [], "state": "begin"},
+            "swap chains install, chains probe begin",
+        ),
+        (
+            "swap",
+            {"change": 1, "stage": "drain", "text": "chains: drain 551 ms (15 probes)", "state": "stage"},
+            "swap chains: drain 551 ms (15 probes)",
+        ),
+        ("swap", {"change": 1, "state": "turned"}, "swap 1 turned"),
+        ("swap", {"change": 1, "duration_ns": 1_283_502_809, "drain_ns": 5, "state": "end"}, "swap 1 in 1284 ms end"),
+        ("applied", {"changes": 85}, 'applied {"changes":85}'),
     ],
 )
 def test_an_event_is_told_in_a_line(kind: str, fields: dict[str, Any], text: str | None) -> None:

@@ -31,6 +31,10 @@ _OF_PHASE = {
     Phase.TRANSFER: "transfer",
 }
 _UNSUPPORTED = 2**64 - 1  # what a switch says of a counter that it does not have (OpenFlow 1.3.5, 7.3.5.6)
+_SAYING = ("message", "what", "text", "stages", "step", "switch", "outcome")
+"""Keys of events whose text is the event's, the first of them that there is."""
+
+_STAGE = "stage"  # of a swap: its text says so
 _LONGEST_TEXT = 500  # characters of an event: what is said at length stands in events.jsonl
 
 
@@ -122,13 +126,26 @@ def event_point(kind: str, t_ns: int, fields: Mapping[str, Any]) -> Point:
     """Of an event of the run or of the testbed."""
     told = {key: part for key, part in fields.items() if key not in ("type", "t_ns", "state")}
     state = str(fields.get("state", ""))
-    words = told.get("message") or told.get("what") or told.get("step") or told.get("switch") or told.get("outcome")
-    if isinstance(words, list):
-        words = ", ".join(str(word) for word in words)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    if words is None:
-        words = json.dumps(told, separators=(",", ":")) if told else ""
-    text = " ".join(part for part in (kind, str(words), state) if part)
+    text = " ".join(part for part in (kind, _in_words(told), state) if part and part != _STAGE)
     return Point("event", {"kind": kind, "state": state}, {"text": text[:_LONGEST_TEXT]}, t_ns)
+
+
+def _in_words(told: Mapping[str, Any]) -> str:
+    """What an event tells, for a line: what it says itself, else what it is about and how long it took, else all."""
+    words = next((told[key] for key in _SAYING if told.get(key)), None)
+    match told, words:
+        case _, list():
+            return ", ".join(str(word) for word in words)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        case _, str() | int():
+            return str(words)
+        case {"change": change, "duration_ns": took_ns}, _:
+            return f"{change} in {took_ns / 1e6:.0f} ms"
+        case {"change": change}, _:
+            return str(change)
+        case {"start_ns": start_ns, "end_ns": end_ns}, _:
+            return f"of {(end_ns - start_ns) / 1e9:g} s"
+        case _:
+            return json.dumps(told, separators=(",", ":")) if told else ""
 
 
 def class_names(network: Network) -> dict[int, str]:
