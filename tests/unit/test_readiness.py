@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What keeps a real machine from taking part is told before anything is set, with the remedy."""
 
+from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from atoll.experiment.readiness import CLOCK_LIMIT_NS, unready
+from atoll.experiment.readiness import CLOCK_LIMIT_NS, misplaced, unready, without_carrier
 from atoll.model.inventory import Access, InventoryMachine, NamedInterface
+from atoll.model.load import load_lab
 from atoll_hosts.clock import ClockOffset
 
 MAC = "02:00:00:00:00:01"
@@ -29,6 +32,26 @@ def told(interface: str = "eth1", mac: str | None = None, offset_ns: int = 0, bo
     return unready(machine, RIGHT | facts, ClockOffset(offset_ns, bound_ns, 2 * bound_ns), "10.0.0.1")
 
 
+def test_an_address_of_the_management_network_is_not_the_experiments(project: Path) -> None:
+    network = load_lab(project / "tests" / "data" / "rack-lab.yaml")
+    assert misplaced("the controller's address", ip_address("192.168.100.1"), network) == []
+    assert misplaced("the controller's address", ip_address("fe80::1"), network) == []
+    inside = network.island.network_address + 7
+    (line,) = misplaced("w1: the address it is reached by", inside, network)
+    assert line.startswith(
+        f"w1: the address it is reached by, {inside}, lies in the experiment network {network.island}"
+    )
+
+
+def test_interfaces_without_a_carrier_are_named() -> None:
+    machine = InventoryMachine("w1", Access("10.0.0.1"), (NamedInterface("interface", "eth1"),))
+    there = {"interfaces": {"eth0": {"carrier": False}, "eth1": {"carrier": False}}}
+    (line,) = without_carrier(machine, there)
+    assert line.startswith("w1: eth1 has no carrier")
+    assert without_carrier(machine, {"interfaces": {"eth1": {"carrier": True}}}) == []
+    assert without_carrier(machine, {"interfaces": {}}) == [], "that it is gone is another complaint"
+
+
 def test_a_machine_in_order_is_ready() -> None:
     assert told() == []
     assert told(mac=MAC) == []
@@ -41,6 +64,7 @@ def test_a_machine_in_order_is_ready() -> None:
         ({"interface": "eth0"}, "w1: eth0 is the interface by which it is reached (10.0.0.1)"),
         ({"mac": "02:00:00:00:00:09"}, f"w1: eth1 has MAC address {MAC}, the inventory says 02:00:00:00:00:09"),
         ({"missing_tools": ["nft"]}, "w1: no nft; install"),
+        ({"missing_tools": ["ip"], "interfaces": {}}, "w1: no ip; install"),
         ({"may_configure": False, "user": 1000}, "w1: user 1000 may not configure interfaces"),
         ({"may_capture": False, "user": 1000}, "w1: user 1000 may not capture"),
         ({"free_bytes": 1 << 20}, "w1: 0.0 GB free in /var/tmp"),

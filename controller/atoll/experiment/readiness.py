@@ -33,7 +33,7 @@ def unready(machine: InventoryMachine, facts: Mapping[str, Any], clock: ClockOff
         found.append(f"{name}: {room} free in /var/tmp, where captures wait; make room for 1 GB at least")
     found += clock_off(name, clock)
     there: Mapping[str, Any] = facts["interfaces"]
-    for interface in machine.interfaces:
+    for interface in machine.interfaces if "ip" not in facts["missing_tools"] else ():
         held = there.get(interface.name)
         if held is None:
             known = ", ".join(other for other in there if other != "lo")
