@@ -2,6 +2,7 @@
 """The measurement itself, first process of namespaces of its own: the machines, then one way after another."""
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import asdict
@@ -21,6 +22,7 @@ def main() -> int:
     task = json.loads(path.read_text())
     furnish()
     fleet = _fleet(Path(task["folder"]), task["hosts"], task["sshd"])
+    os.environ["ANSIBLE_HOME"] = str(fleet.folder)  # it makes one even to tell its version
     _say(f"{fleet.size} machines are up")
     server = _serve(fleet.binary)
     results: list[dict[str, Any]] = []

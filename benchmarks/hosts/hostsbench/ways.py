@@ -106,11 +106,13 @@ def _ansible(needs: tuple[str, str], at_once: int | None) -> Way:
 def _shell(name: str, argv: list[str], fleet: Fleet, times: int) -> Found:
     """A command that has a shell on every machine start the program."""
     home = fleet.folder / "ansible"
-    own = {"HOME": str(home), "ANSIBLE_HOME": str(home), "ANSIBLE_CONFIG": "/dev/null", "ANSIBLE_LOCAL_TEMP": str(home)}
+    config = home / "ansible.cfg"  # an empty one: neither the user's nor the machine's
+    own = {"HOME": str(home), "ANSIBLE_HOME": str(home), "ANSIBLE_CONFIG": str(config), "ANSIBLE_LOCAL_TEMP": str(home)}
     own |= {"ANSIBLE_REMOTE_TEMP": "/var/tmp/ansible", "ANSIBLE_SSH_CONTROL_PATH_DIR": str(home)}  # noqa: S108
     found: list[Start] = []
     for _ in range(times):
-        home.mkdir(exist_ok=True)
+        home.mkdir()
+        config.touch()
         asked_ns = time.time_ns()
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=_LIMIT_S, env=os.environ | own)
         stamps = fleet.stamps(_LATE_S)
