@@ -27,7 +27,7 @@ _RANGE = (1, 1000)  # the bridge has a port for each
 def main() -> int:
     """Measure what was asked for, in namespaces of its own, and show it."""
     options = _options()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that files go, as with Ctrl-C
+    signal.signal(signal.SIGTERM, _end)
     try:
         if not options.render:
             known = _merged(options.json, options.only, _measured(options))
@@ -43,6 +43,11 @@ def main() -> int:
         print(error, file=sys.stderr)
         return error.exit_code
     return 0
+
+
+def _end(number: int, _: object) -> None:
+    """So that files go, as with Ctrl-C."""
+    sys.exit(128 + number)
 
 
 def _options() -> argparse.Namespace:
