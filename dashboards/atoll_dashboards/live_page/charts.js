@@ -150,7 +150,7 @@ class Chart {
     return {
       width,
       height,
-      padding: [size * 1.15, size * 1.2, 0, 0],
+      padding: [size * 1.3, size * 1.2, 0, 0],
       legend: { show: false },
       cursor: {
         sync: { key: "atoll", setSeries: false },

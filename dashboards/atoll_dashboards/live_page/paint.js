@@ -26,7 +26,7 @@ export function paintUnit(plot, text, { soft, font }) {
     context.fillStyle = soft;
     context.textAlign = "left";
     context.textBaseline = "bottom";
-    context.fillText(text, 2 * devicePixelRatio, box.top - 7 * devicePixelRatio);
+    context.fillText(text, 2 * devicePixelRatio, box.top - 5 * devicePixelRatio);
   });
 }
 
