@@ -117,6 +117,9 @@ def test_a_cable_that_is_out_is_named_and_one_that_is_slow_is_waited_for(rack: R
         assert rack.run(ATOLL, "down", "--inventory", rack.inventory).returncode == 0
     finally:
         rack.sandbox.run(*port, "up")
+    deadline = time.monotonic() + 10  # an interface that was up takes a moment to try its IPv6 address (RFC 4862, 5.4)
+    while rack.state("w1") != before["w1"] and time.monotonic() < deadline:
+        time.sleep(0.5)
     assert rack.states() == before
 
 
