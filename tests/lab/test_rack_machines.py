@@ -80,7 +80,7 @@ def test_offloads_and_mtu_are_set_for_the_run_and_given_back_whatever_ends_it(ra
             process.communicate(timeout=40)
             assert rack.states() == before, victim
     finally:
-        rack.on("w1", "sh", "-c", "ethtool -K exp0 gro on; ip link set exp0 mtu 1500 up")
+        rack.on("w1", "sh", "-c", "ethtool -K exp0 gro on; ip link set exp0 mtu 1500")
 
 
 def test_a_user_without_rights_is_named_with_what_helps(rack: Rack) -> None:
