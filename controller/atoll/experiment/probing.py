@@ -11,22 +11,19 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from atoll.control.apply import read_tables
 from atoll.control.cover import limit_ns, of_one_sender
 from atoll.control.swap import Probe
 from atoll.control.walk import Frame, Matched, Reached, Step, Tables
 from atoll.experiment.counting import Counts, counted, counts, how_far, named, prompt_switches
+from atoll.experiment.standing import Standing
 from atoll.experiment.watching import Station, Watch, station, watching
 from atoll.model.errors import LabError, PlanError
 from atoll.model.experiment import Experiment, Protocol
 from atoll.model.flow import Action, FlowEntry, Match
 from atoll.model.network import Host, Network, PortRef
 from atoll.openflow.frames import OTHER, End, Mark, probe_frame
-
-if TYPE_CHECKING:
-    from atoll.experiment.testbed import Testbed
 
 # A link may lose a probe, a full queue refuse it: a good path is not to fail for that.
 ATTEMPTS = 6
@@ -68,7 +65,7 @@ class _Way:
         return probe_frame(src, dst, _tag(self.probe.entry.match), self.protocol, Mark(session, self.number, attempt))
 
 
-async def probe(testbed: "Testbed", probes: Sequence[Probe], experiment: Experiment | None = None) -> None:
+async def probe(testbed: Standing, probes: Sequence[Probe], experiment: Experiment | None = None) -> None:
     """Send all probes at once, several times those that don't arrive; returns when all are proven.
 
     ``experiment``: the one that is being changed to (default: the one that stands). Raises LabError, a line for each
@@ -99,7 +96,7 @@ async def probe(testbed: "Testbed", probes: Sequence[Probe], experiment: Experim
         raise LabError("\n".join(lines))
 
 
-async def passed(testbed: "Testbed", probes: Sequence[Probe], experiment: Experiment) -> None:
+async def passed(testbed: Standing, probes: Sequence[Probe], experiment: Experiment) -> None:
     """Return when frames sent as packets of a version were sent last have arrived: by then, so have those packets.
 
     For switches, boxes and links keep packets in order. ``experiment``: that version. Raises LabError, a line for each
@@ -126,7 +123,7 @@ async def passed(testbed: "Testbed", probes: Sequence[Probe], experiment: Experi
             await watch.until(lambda: not left(), INTERVAL_S)
 
 
-async def _ways(testbed: "Testbed", experiments: Sequence[Experiment], probes: Sequence[Probe]) -> list[_Way]:
+async def _ways(testbed: Standing, experiments: Sequence[Experiment], probes: Sequence[Probe]) -> list[_Way]:
     """The probes with their ways by what the switches hold now."""
     network = testbed.network
     held = await read_tables(testbed.controller, network)
@@ -178,7 +175,7 @@ def _tag(match: Match) -> int | None:
     return match.vlan if isinstance(match.vlan, int) else None
 
 
-async def _send_until_seen(testbed: "Testbed", ways: Sequence[_Way], watch: Watch, limit_s: float) -> None:
+async def _send_until_seen(testbed: Standing, ways: Sequence[_Way], watch: Watch, limit_s: float) -> None:
     def all_done() -> bool:
         return all(_done(way, watch) or way.refused for way in ways)
 
@@ -189,7 +186,7 @@ async def _send_until_seen(testbed: "Testbed", ways: Sequence[_Way], watch: Watc
     await watch.until(all_done, limit_s)
 
 
-async def _send(testbed: "Testbed", ways: Iterable[_Way], session: int, attempt: int) -> None:
+async def _send(testbed: Standing, ways: Iterable[_Way], session: int, attempt: int) -> None:
     by_switch: defaultdict[str, list[_Way]] = defaultdict(list)
     for way in ways:
         by_switch[way.probe.entry.switch].append(way)

@@ -8,26 +8,23 @@ box on the way may do nothing at all.
 from collections import defaultdict
 from collections.abc import Sequence
 from ipaddress import IPv4Address
-from typing import TYPE_CHECKING
 
 from atoll.control.cover import Path, cover, limit_ns
 from atoll.control.walk import Matched
 from atoll.experiment.counting import counted, counts, how_far, prompt_switches
 from atoll.experiment.probing import ATTEMPTS, INTERVAL_S
+from atoll.experiment.standing import Standing
 from atoll.experiment.watching import Sending, Sent, Watch, sending, watching
 from atoll.model.errors import LabError
 from atoll.model.experiment import Experiment, Protocol
 from atoll.model.network import BoxKind, Network
 from atoll.model.plan import Plan
 
-if TYPE_CHECKING:
-    from atoll.experiment.testbed import Testbed
-
 _STARTING_S = 10.0  # a program that users bring does not say when it is ready to forward
 _EXPLAINED = 10  # paths: where one switch or box fails, so do many
 
 
-async def verify(testbed: "Testbed", plan: Plan, experiment: Experiment) -> int:
+async def verify(testbed: Standing, plan: Plan, experiment: Experiment) -> int:
     """Send probes on few paths that use every entry of a plan that hosts can cause; returns their number.
 
     It takes the longest round trip of these and a moment. Raises LabError, a line for each path that failed: who did
@@ -42,7 +39,7 @@ async def verify(testbed: "Testbed", plan: Plan, experiment: Experiment) -> int:
     return len(paths)
 
 
-async def _unproven(testbed: "Testbed", experiment: Experiment, paths: Sequence[Path]) -> list[Path]:
+async def _unproven(testbed: Standing, experiment: Experiment, paths: Sequence[Path]) -> list[Path]:
     """Send probes on all paths at once; those on which none came through."""
     watch = Watch()
     network = testbed.network
@@ -80,7 +77,7 @@ def _attempts(network: Network, experiment: Experiment) -> int:
     return max(ATTEMPTS, int(_STARTING_S / INTERVAL_S)) if starting else ATTEMPTS
 
 
-async def _explained(testbed: "Testbed", experiment: Experiment, paths: Sequence[Path]) -> list[str]:
+async def _explained(testbed: Standing, experiment: Experiment, paths: Sequence[Path]) -> list[str]:
     """A line for each path on which nothing comes through, tried once more and looked at entry by entry."""
     network, controller = testbed.network, testbed.controller
     ways = [tuple(s.entry for s in path.there if isinstance(s, Matched) and s.entry is not None) for path in paths]

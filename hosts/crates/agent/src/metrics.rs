@@ -10,8 +10,8 @@ use crate::counters;
 use crate::job::Job;
 use crate::machine::clock_ns;
 use crate::namespace::Namespace;
+use crate::protocol::Asked;
 use rustix::process::Pid;
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -20,19 +20,6 @@ use std::time::{Duration, Instant};
 
 /// The shortest interval: more often, telling would be most of what there is to tell.
 const LEAST_EVERY: Duration = Duration::from_millis(50);
-
-/// A host to be told of: a network namespace and some interfaces in it.
-#[derive(Debug, Deserialize)]
-pub struct Asked {
-    /// Its name in what is told.
-    host: String,
-    /// Its network namespace; null for the agent's own.
-    #[serde(default)]
-    netns: Option<PathBuf>,
-    /// Interface names.
-    #[serde(default)]
-    interfaces: Vec<String>,
-}
 
 /// A subscription: what is told, and when next.
 #[derive(Debug)]

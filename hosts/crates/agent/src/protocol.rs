@@ -4,7 +4,6 @@
 use crate::AgentError;
 use crate::host::HostSettings;
 use crate::limits::Limits;
-use crate::metrics::Asked;
 use crate::versions::Version;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -133,6 +132,19 @@ pub enum Operation {
         /// The run's name.
         name: String,
     },
+}
+
+/// A host to be told of: a network namespace and some interfaces in it.
+#[derive(Debug, Deserialize)]
+pub struct Asked {
+    /// Its name in what is told.
+    pub host: String,
+    /// Its network namespace; null for the agent's own.
+    #[serde(default)]
+    pub netns: Option<PathBuf>,
+    /// Interface names.
+    #[serde(default)]
+    pub interfaces: Vec<String>,
 }
 
 /// A job to start.
