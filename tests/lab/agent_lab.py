@@ -4,9 +4,11 @@
 Everything lives below one PID namespace, so nothing can be left behind, and nothing outside is touched.
 """
 
+import asyncio
 import os
 import shlex
-from collections.abc import AsyncGenerator
+import time
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,3 +93,19 @@ async def machines(directory: Path) -> AsyncGenerator[Machines]:
         yield Machines(agent, directory)
     finally:
         await agent.close()
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs (a zombie does not)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+async def eventually(holds: Callable[[], bool], what: str) -> None:
+    """Wait until ``holds``; far longer than it should take on a busy machine."""
+    deadline = time.monotonic() + READY_S
+    while not holds():
+        assert time.monotonic() < deadline, what
+        await asyncio.sleep(0.02)

@@ -19,7 +19,7 @@ from atoll.model.errors import LabError
 from atoll.model.plan import HostSettings, InterfaceSettings
 from atoll_hosts.agent import Agent, Exit
 from atoll_hosts.binary import find_binary
-from tests.lab.agent_lab import ISLAND, READY_S, WORLD, Machines, machines
+from tests.lab.agent_lab import ISLAND, READY_S, WORLD, Machines, alive, eventually, machines
 
 pytestmark = pytest.mark.lab
 
@@ -57,22 +57,6 @@ async def lab(tmp_path: Path) -> AsyncIterator[Machines]:
     """An agent in a sandbox of its own."""
     async with machines(tmp_path) as lab:
         yield lab
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs (a zombie does not)."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-async def eventually(holds: Callable[[], bool], what: str) -> None:
-    """Wait until ``holds``; far longer than it should take on a busy machine."""
-    deadline = time.monotonic() + READY_S
-    while not holds():
-        assert time.monotonic() < deadline, what
-        await asyncio.sleep(0.02)
 
 
 def in_any_order(frames: Sequence[Mapping[str, object]]) -> list[str]:

@@ -6,8 +6,7 @@ import contextlib
 import os
 import signal
 import sys
-import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,10 @@ from atoll.model.errors import LabError
 from atoll.model.plan import JobLimits
 from atoll_hosts.agent import Agent, Exit
 from atoll_hosts.binary import find_binary
+from tests.lab.agent_lab import alive, eventually
 
 pytestmark = pytest.mark.lab
 
-READY_S = 20.0
 MB = 1_000_000
 
 WITH_GROUPS = ["sh", "-c", 'exec "$1" agent --silence 60', "sh"]
@@ -43,22 +42,6 @@ async def agent_of(kind: list[str]) -> AsyncGenerator[Agent]:
 
 
 both_kinds = pytest.mark.parametrize("kind", [WITH_GROUPS, WITHOUT], ids=["cgroup", "subreaper"])
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs (a zombie does not)."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-async def eventually(holds: Callable[[], bool], what: str) -> None:
-    """Wait until ``holds``; far longer than it should take on a busy machine."""
-    deadline = time.monotonic() + READY_S
-    while not holds():
-        assert time.monotonic() < deadline, what
-        await asyncio.sleep(0.02)
 
 
 def daemon(file: Path) -> list[str]:
