@@ -116,7 +116,7 @@ async def test_a_page_cannot_ask_by_a_name_made_to_lead_here(api: Api) -> None:
 
 
 async def test_a_page_of_another_origin_cannot_ask(api: Api) -> None:
-    for origin in ("http://evil.example", "null", f"http://127.0.0.1:{api.port + 1}"):
+    for origin in ("http://evil.example", "null", "http://[", f"http://127.0.0.1:{api.port + 1}"):
         status, answer = await api.ask("GET", "/v1/status", headers={"Origin": origin})
         assert (status, answer["error"]["mistakes"][0]["where"]) == (403, "Origin"), origin
     assert (await api.ask("GET", "/v1/status", headers={"Origin": f"http://127.0.0.1:{api.port}"}))[0] == 200

@@ -129,8 +129,16 @@ def is_local(request: web.Request) -> bool:
 def _admit_origin(request: web.Request) -> None:
     """Pages of other origins may not even ask. None is ever allowed to by CORS headers."""
     origin = request.headers.get("Origin")
-    if origin is not None and urlsplit(origin).netloc.lower() != request.headers.get("Host", "").lower():
+    if origin is not None and _authority(origin) != request.headers.get("Host", "").lower():
         raise RequestError(403, "pages of other origins may not ask this lab", where="Origin")
+
+
+def _authority(origin: str) -> str | None:
+    """The host and port of an origin; None for what is none: a stranger may send anything."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
 
 
 def _token_of(request: web.Request) -> bytes | None:
