@@ -222,8 +222,10 @@ class Agent:
 
     async def measure_no_more(self) -> None:
         """Have it tell metrics once more, which have come when this returns, and then none. Raises LabError."""
-        await self.request("measure", every_ns=0, hosts=[])
-        self._on_metrics = None
+        try:
+            await self.request("measure", every_ns=0, hosts=[])
+        finally:
+            self._on_metrics = None  # what comes later is of a run that is over
 
     def read_every(self, seconds: float) -> None:
         """Take what an agent on this machine says so often only (:meth:`LineProcess.read_every`); 0: as it comes."""

@@ -74,7 +74,8 @@ class Upstream:
             )
         except aiohttp.WSServerHandshakeError as error:
             msg = f"{request.path}: the keeper serves no WebSocket for this ({error.status}); ask without one why"
-            raise RequestError(error.status, msg, exit_code=1) from None
+            # What is served without a WebSocket is answered plainly: no success of this request.
+            raise RequestError(max(error.status, 400), msg, exit_code=1) from None
         except aiohttp.ClientConnectionError:
             raise _no_lab() from None
         async with keeper:
