@@ -5,8 +5,9 @@ const LONGEST_WAIT_S = 5;
 const LAST = 200; // events of a keeper that this page sees for the first time
 
 /**
- * `told(message)`: each message. `changed(state, detail)`: `open`; `absent`: no keeper or no lab is there, or it went away,
- * `detail` having {message, retry_s}; `refused`: a token is wanted.
+ * `told(message)`: each message. `changed(state, detail)`: `open`, `detail` having {status, same}, `same` telling whether it
+ * is the keeper of before; `absent`: no keeper or no lab is there, or it went away, `detail` having {message, retry_s};
+ * `refused`: a token is wanted.
  */
 export class Connection {
   #api;
@@ -53,15 +54,15 @@ export class Connection {
     const same = status.pid === this.#keeper;
     this.#keeper = status.pid;
     if (!same) this.#last = 0;
-    this.#listen(same ? { samples: true, after: this.#last } : { samples: true, last: LAST }, status);
+    this.#listen(same, status);
   }
 
-  #listen(parameters, status) {
-    const socket = this.#api.events(parameters);
+  #listen(same, status) {
+    const socket = this.#api.events(same ? { samples: true, after: this.#last } : { samples: true, last: LAST });
     this.#socket = socket;
     socket.onopen = () => {
       this.#wait = 0;
-      this.#changed("open", { status });
+      this.#changed("open", { status, same });
     };
     socket.onmessage = ({ data }) => {
       const message = JSON.parse(data);

@@ -104,6 +104,7 @@ export class Live {
       this.#heard = NaN;
       this.#retryAt = NaN;
       this.#why = "";
+      if (!detail.same) this.run = null; // it was another keeper's
       this.#askPicture();
       if (before === "absent") this.#here("connected again");
     }

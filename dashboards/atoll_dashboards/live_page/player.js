@@ -35,12 +35,11 @@ export class Player {
     try {
       await replay.begin(this.#tell.failed);
     } catch (error) {
-      if (error.status === 401 || error.status === 403) this.#tell.refused(error.message);
-      else
-        open({ title: "This run cannot be replayed", body: [element("p", {}, error.message)] }).addEventListener(
-          "close",
-          () => this.#tell.left(),
-        );
+      if (this.wanted === id) this.#cannot(error);
+      return;
+    }
+    if (this.wanted !== id) {
+      replay.end(); // another one was chosen meanwhile, or none
       return;
     }
     this.replay?.end();
@@ -51,7 +50,19 @@ export class Player {
     this.#tell.changed();
   }
 
+  /** A run that was being watched before stays. */
+  #cannot(error) {
+    if (error.status === 401 || error.status === 403) {
+      this.#tell.refused(error.message);
+      return;
+    }
+    this.wanted = null;
+    const dialog = open({ title: "This run cannot be replayed", body: [element("p", {}, error.message)] });
+    dialog.addEventListener("close", () => this.replay || this.#tell.left());
+  }
+
   leave() {
+    this.wanted = null;
     this.replay?.end();
     this.replay = null;
     this.#tell.left();
