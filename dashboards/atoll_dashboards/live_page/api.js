@@ -16,12 +16,20 @@ export class Api {
   /** `base`: URL that `v1/...` is relative to. */
   constructor(base) {
     this.base = base;
-    this.token = sessionStorage.getItem(KEPT_AS) ?? "";
+    try {
+      this.token = sessionStorage.getItem(KEPT_AS) ?? "";
+    } catch {
+      this.token = ""; // storage may be forbidden: then nothing is kept
+    }
   }
 
   keep(token) {
     this.token = token;
-    sessionStorage.setItem(KEPT_AS, token);
+    try {
+      sessionStorage.setItem(KEPT_AS, token);
+    } catch {
+      // as above
+    }
   }
 
   /** Ask and have the answer's JSON. Throws ApiError. */

@@ -5,9 +5,9 @@ const LONGEST_WAIT_S = 5;
 const LAST = 200; // events of a keeper that this page sees for the first time
 
 /**
- * `told(message)`: each message. `changed(state, detail)`: `open`, `detail` having {status, same}, `same` telling whether it
- * is the keeper of before; `absent`: no keeper or no lab is there, or it went away, `detail` having {message, retry_s};
- * `refused`: a token is wanted.
+ * `told(message)`: each message. `changed(state, detail)`: `open`, `detail` having {status, same}, `same` if it is the keeper
+ * of before; `absent`: no keeper or no lab is there, or it went away, `detail` having {message, retry_s}; `refused`: a
+ * token is wanted.
  */
 export class Connection {
   #api;
