@@ -241,6 +241,27 @@ async def test_what_is_passed_on_has_no_more_rights_than_over_tcp(site: Site, ke
     assert refused.value.status == 403
 
 
+async def test_a_keeper_that_does_not_know_who_asks_gives_no_shell_either(
+    site: Site, keeper: RunningKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that an older version has started takes whatever is passed on for its own user's; however it is written."""
+    monkeypatch.setattr("atoll.keeper.server.is_local", lambda _: True)
+    refused = {"where": "", "message": "only by the Unix socket: use the verbs of `atoll` for it"}
+    for method, path in (
+        ("GET", "/v1/shell"),
+        ("GET", "/v1/%73hell"),
+        ("POST", "/v1/ports"),
+        ("POST", "/v1/lab?file=lab.yaml"),
+        ("POST", "/%761/l%61b"),
+    ):
+        status, answer = await site.ask(path, method, json={"address": "0", "token": TOKEN})
+        assert (status, answer["error"]["mistakes"]) == (403, [refused]), path
+        assert (await site.ask(path, method, headers={}))[0] == 401, "nothing is told to who may not ask"
+    raw = f"GET /v1/%73hell HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\nConnection: close\r\n\r\n"
+    assert (await site.raw(raw.encode())).startswith(b"HTTP/1.1 403 ")
+    assert (await site.ask("/v1/status"))[0] == 200
+
+
 async def test_the_page_outlives_keepers(site: Site) -> None:
     """Its socket is closed with the keeper; the next keeper is there without anything being started again."""
     for _ in range(2):

@@ -126,6 +126,11 @@ def is_local(request: web.Request) -> bool:
     return connection is not None and connection.family == socket.AF_UNIX
 
 
+def only_locally() -> RequestError:
+    """The answer over TCP to what is for the Unix socket alone."""
+    return RequestError(403, "only by the Unix socket: use the verbs of `atoll` for it")
+
+
 def _admit_origin(request: web.Request) -> None:
     """Pages of other origins may not even ask. None is ever allowed to by CORS headers."""
     origin = request.headers.get("Origin")

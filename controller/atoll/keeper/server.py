@@ -15,7 +15,7 @@ from typing import Any
 from aiohttp import web
 
 from atoll.keeper import changing
-from atoll.keeper.access import Access, is_local
+from atoll.keeper.access import Access, is_local, only_locally
 from atoll.keeper.address import bind_keeper_socket
 from atoll.keeper.answering import json_answer
 from atoll.keeper.answers import Nothing, PortAsked
@@ -116,7 +116,7 @@ def _locally(handler: Serve) -> Serve:
 
     async def serve(request: web.Request) -> web.StreamResponse:
         if not is_local(request):
-            raise RequestError(403, "only by the Unix socket: use the verbs of `atoll` for it")
+            raise only_locally()
         return await handler(request)
 
     return serve

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from atoll.keeper.access import Access
+from atoll.keeper.access import Access, only_locally
 from atoll.keeper.answering import json_answer
 from atoll.keeper.listening import ListenAddress, Port
 from atoll.keeper.page import add_page, is_page
@@ -41,6 +41,9 @@ class WatchServer:
         app.router.add_get("/v1/replays", self._list_replays)
         app.router.add_get("/v1/replays/{id}", self._finding(self._tell_replay))
         app.router.add_get("/v1/replays/{id}/points", self._finding(self._tell_points))
+        # A keeper that an older version has started may not know that what is passed on has the rights of TCP only.
+        for method, path in (("POST", "/v1/lab"), ("*", "/v1/ports"), ("*", "/v1/shell")):
+            app.router.add_route(method, path, _refuse)
         app.router.add_route("*", "/v1/{path:.*}", self._upstream.pass_on)
         return app
 
@@ -80,6 +83,10 @@ class WatchServer:
             for run in (told or {}).get("runs", ()):
                 if run["run_dir"] is not None:
                     self._replays.add(Path(run["run_dir"]))
+
+
+async def _refuse(_: web.Request) -> web.StreamResponse:
+    raise only_locally()
 
 
 @contextlib.asynccontextmanager
