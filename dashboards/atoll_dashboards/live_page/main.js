@@ -36,6 +36,7 @@ const controls = new Controls(api);
 
 let link = "";
 let drawing = false;
+let logged = null; // what was told of the run whose events the log has
 
 /** Something has changed: draw soon. */
 function wake() {
@@ -77,9 +78,20 @@ function draw() {
   );
   showHosts(byId("hosts"), byId("hosts-told"), picture, store, instant);
   showMachines(byId("machines"), store, instant);
-  if (replay) log.upTo(replay.position);
+  if (replay) showLog(replay);
   player.show();
   showState(picture, run);
+}
+
+/** The log has the run's events as last told; those of a run that is being made grow. */
+function showLog(replay) {
+  if (logged !== replay.told) {
+    logged = replay.told;
+    log.clear();
+    log.clock = (t) => elapsed(t - replay.origin);
+    for (const event of logged.events) log.add(event);
+  }
+  log.upTo(replay.position);
 }
 
 function showState(picture, run) {
@@ -177,13 +189,12 @@ function begun(replay) {
   view.window = null;
   view.follow();
   showFragment(replay.id);
-  log.clear();
-  log.clock = (t) => elapsed(t - replay.origin);
-  for (const event of replay.told.events) log.add(event);
+  showLog(replay);
 }
 
 function left() {
   showFragment(null);
+  logged = null;
   log.clear();
   log.clock = timeOfDay;
   view.window = 60;

@@ -4,7 +4,11 @@
 import { HOUR_S, Store } from "./store.js";
 
 const LONGEST_S = 4 * 3600; // a longer run's last hours are shown
+const LONGEST_WAIT_S = 5; // for a run that cannot be followed at the moment
+const LATE_S = 5; // points of an instant come no later than this after others of it
 export const SPEEDS = [1, 2, 5, 10, 20, 60];
+
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 export class Replay {
   #api;
@@ -26,25 +30,31 @@ export class Replay {
 
   /** Ask for the run and its points; returns once the run is known, points come afterwards. Throws ApiError. */
   async begin(failed) {
-    const told = await this.#api.ask("GET", `v1/replays/${encodeURIComponent(this.id)}`, {
-      signal: this.#abort.signal,
-    });
-    this.#take(told);
+    this.#take(await this.#api.ask("GET", this.#path, { signal: this.#abort.signal }));
     const seconds = Math.max(HOUR_S, Math.ceil(Math.min(LONGEST_S, this.to - this.from)) + 60);
     this.store = new Store(seconds, seconds);
     for (const { picture } of this.pictures.slice(0, 1)) this.store.configure(picture.boxes);
     this.position = this.to;
-    this.#load(told).catch((error) => error.name === "AbortError" || failed(error));
+    this.#load()
+      .catch((error) => error.name === "AbortError" || failed(error))
+      .finally(() => {
+        this.loading = false;
+        this.#changed();
+      });
   }
 
   end() {
     this.#abort.abort();
   }
 
+  get #path() {
+    return `v1/replays/${encodeURIComponent(this.id)}`;
+  }
+
   #take(told) {
     this.told = told;
     this.from = told.from_ns / 1e9;
-    this.to = told.to_ns / 1e9;
+    this.to = Math.max(told.to_ns / 1e9, this.store.newest || 0);
     this.pictures = told.pictures ?? [{ from_ns: told.from_ns, picture: told.picture }];
     const measure = told.events.find((event) => event.type === "step" && event.step === "measure");
     const begin = told.window?.start_ns ?? measure?.t_ns;
@@ -74,31 +84,59 @@ export class Replay {
     };
   }
 
-  async #load(told) {
-    const parameters = told.finished ? {} : { follow: "true" };
-    const long = this.to - this.from > LONGEST_S;
-    if (long) parameters.from_ns = `${Math.round((this.to - LONGEST_S) * 1e9)}`;
-    const answer = await this.#api.fetch(
-      "GET",
-      `v1/replays/${encodeURIComponent(this.id)}/points?${new URLSearchParams(parameters)}`,
-      { signal: this.#abort.signal },
-    );
+  /** All points; of a run that is being made until it is over: a stream that is cut is taken up again. */
+  async #load() {
+    let wait = 0;
+    for (;;) {
+      const { finished } = this.told;
+      const before = this.store.newest;
+      try {
+        await this.#stream(finished);
+        if (!finished) await this.#askAgain();
+        if (this.told.finished) return;
+      } catch (error) {
+        if (finished || !passes(error)) throw error;
+      }
+      wait = this.store.newest > before ? 1 : Math.min(LONGEST_WAIT_S, wait + 1);
+      this.loading = true;
+      this.#changed();
+      await pause(wait * 1000);
+    }
+  }
+
+  async #stream(finished) {
+    const parameters = finished ? {} : { follow: "true" };
+    const oldest = Math.max(this.to - LONGEST_S, (this.store.newest || 0) - LATE_S);
+    if (oldest > this.from) parameters.from_ns = `${Math.round(oldest * 1e9)}`;
+    const answer = await this.#api.fetch("GET", `${this.#path}/points?${new URLSearchParams(parameters)}`, {
+      signal: this.#abort.signal,
+    });
     for await (const message of linesOf(answer.body)) {
       if (message.type !== "points") continue;
-      const atEnd = !(this.position < this.to);
-      this.store.take(message.points, this.id);
-      this.to = Math.max(this.to, this.store.newest || this.to);
-      if (atEnd && !this.playing) this.position = this.to;
-      this.#changed();
+      if (!finished) this.loading = false;
+      this.#goOn(() => {
+        this.store.take(message.points, this.id);
+        this.to = Math.max(this.to, this.store.newest || this.to);
+      });
+      if (this.#isNews(message)) await this.#askAgain();
     }
-    this.loading = false;
-    if (!told.finished) {
-      const atEnd = !(this.position < this.to);
-      this.#take(
-        await this.#api.ask("GET", `v1/replays/${encodeURIComponent(this.id)}`, { signal: this.#abort.signal }),
-      );
-      if (atEnd) this.position = this.to;
-    }
+  }
+
+  /** Whether something has happened since the run was asked for. */
+  #isNews({ points }) {
+    return points.some(([measurement, , , tNs]) => measurement === "event" && tNs > this.told.to_ns);
+  }
+
+  async #askAgain() {
+    const told = await this.#api.ask("GET", this.#path, { signal: this.#abort.signal });
+    this.#goOn(() => this.#take(told));
+  }
+
+  /** Do what makes the run longer; a position at its end stays there. */
+  #goOn(lengthen) {
+    const atEnd = !(this.position < this.to);
+    lengthen();
+    if (atEnd && !this.playing) this.position = this.to;
     this.#changed();
   }
 
@@ -134,16 +172,25 @@ export function measuredOf(events) {
   );
 }
 
+/** Whether what went wrong may go well later: nobody answered, the answer was cut, or there was a fault behind it. */
+function passes(error) {
+  return error.name !== "AbortError" && !(error.status >= 400 && error.status < 500);
+}
+
 /** JSON lines of a body as they come. */
 async function* linesOf(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
-  for (;;) {
-    const { value, done } = await reader.read();
-    if (done) break;
-    const lines = (rest + value).split("\n");
-    rest = lines.pop();
-    for (const line of lines) if (line) yield JSON.parse(line);
+  try {
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) break;
+      const lines = (rest + value).split("\n");
+      rest = lines.pop();
+      for (const line of lines) if (line) yield JSON.parse(line);
+    }
+    if (rest.trim()) yield JSON.parse(rest);
+  } finally {
+    reader.cancel().catch(() => {}); // who stops asking leaves no request behind
   }
-  if (rest.trim()) yield JSON.parse(rest);
 }

@@ -2,6 +2,8 @@
 // The live page's pure modules, by node's own test runner; tests/unit/test_live_page_modules.py runs them.
 
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer } from "node:http";
 import { test } from "node:test";
 
 const page = (name) => import(new URL(`../../../dashboards/atoll_dashboards/live_page/${name}`, import.meta.url));
@@ -13,6 +15,7 @@ const { segmentRates, boundaries } = await page("hops.js");
 const { healthOf, machinesOf } = await page("health.js");
 const { describe } = await page("describe.js");
 const { View } = await page("view.js");
+const { Replay } = await page("replay.js");
 const format = await page("format.js");
 const { plotsOf } = await page("plots.js");
 
@@ -261,4 +264,54 @@ test("machines tell how busy they are, until they tell no more", () => {
   store.take([["machine", { machine: "emulation" }, { busy: 0.97, cpus: 2, memory_available_bytes: 4e9 }, ns(T)]]);
   assert.deepEqual(machinesOf(store, T + 1), [{ name: "emulation", busy: 0.97, cpus: 2, free_bytes: 4e9 }]);
   assert.deepEqual(machinesOf(store, T + 10), []);
+});
+
+test("a run that is being made is followed to its end, over a stream that is cut", async () => {
+  const step = (name, t) => ({ type: "step", step: name, t_ns: ns(t) });
+  const steps = [step("check", T)];
+  const asked = [];
+  let finished = false;
+  let streams = 0;
+  const line = (points) => `${JSON.stringify({ type: "points", t_ns: 0, run: "geo-1", points })}\n`;
+  const server = createServer((request, answer) => {
+    const { pathname, searchParams } = new URL(request.url, "http://localhost");
+    if (!pathname.endsWith("/points")) {
+      const to_ns = steps.at(-1).t_ns;
+      const picture = { boxes: {} };
+      answer.end(JSON.stringify({ finished, from_ns: ns(T), to_ns, picture, events: [...steps], verdict: null }));
+      return;
+    }
+    asked.push(Object.fromEntries(searchParams));
+    streams += 1;
+    if (streams === 1) {
+      steps.push(step("measure", T + 9));
+      const event = ["event", { kind: "step" }, { text: "measure" }, ns(T + 9)];
+      answer.write(line([...linkPoints(T, 100), event]));
+      setTimeout(() => answer.destroy(), 200);
+    } else {
+      finished = true;
+      steps.push(step("finish", T + 11));
+      answer.end(line(linkPoints(T + 5, 50, 8e6, 5e6)) + line(linkPoints(T + 10, 20, 8e6, 1e7)));
+    }
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const get = (_, path, { signal }) => fetch(`http://127.0.0.1:${server.address().port}/${path}`, { signal });
+  const api = { fetch: get, ask: async (...words) => (await get(...words)).json() };
+
+  const seen = [];
+  const replay = new Replay(api, "geo-1", () => seen.push([replay.loading, replay.told.events.length]));
+  const failures = [];
+  await replay.begin((error) => failures.push(error));
+  assert.equal(replay.loading, true);
+  while (replay.loading || !replay.told.finished) await new Promise((resolve) => setTimeout(resolve, 20));
+  server.close();
+  assert.deepEqual(failures, []);
+  const states = seen.map(String).filter((state, index, all) => state !== all[index - 1]);
+  assert.deepEqual(states, ["false,1", "false,2", "true,2", "false,2", "false,3"]);
+  assert.deepEqual(asked, [{ follow: "true" }, { follow: "true", from_ns: String(ns(T + 5)) }]);
+  const sent = replay.store.series("link/sat/to_island/out");
+  assert.equal(sent.length, 119);
+  assert.equal(Math.round(sent.mean(T, T + 12)), 8e6);
+  assert.equal(replay.to, T + 12);
+  assert.equal(replay.position, replay.to);
 });
