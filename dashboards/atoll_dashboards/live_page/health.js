@@ -11,31 +11,42 @@ const TROUBLE_S = 10; // how long errors stay in sight
  */
 export function healthOf(hosts, store, t) {
   const speaking = new Set(hosts.filter((host) => isHeard(store, host.name, t)).map((host) => host.role));
+  const counted = errorsByHost(store);
   return hosts.map((host) => ({
     name: host.name,
     role: host.role,
-    ...judged(host, store, t, speaking.has(host.role)),
+    ...judged(host, store, t, speaking.has(host.role), counted.get(host.name) ?? []),
   }));
+}
+
+/** What counts errors and drops of each host: name -> keys of series. */
+function errorsByHost(store) {
+  const found = new Map();
+  for (const key of store.keys("trouble/")) {
+    const [, name] = key.split("/");
+    if (!found.has(name)) found.set(name, []);
+    found.get(name).push(key);
+  }
+  return found;
 }
 
 function isHeard(store, name, t) {
   return Number.isFinite(store.hosts.get(name)?.at(t, SILENT_S) ?? NaN);
 }
 
-function judged(host, store, t, othersSpeak) {
+function judged(host, store, t, othersSpeak, counted) {
   const heard = store.hosts.get(host.name);
   if (!isHeard(store, host.name, t)) {
     const before = heard ? heard.time(heard.before(t) - 1) : NaN;
     if (!othersSpeak || !Number.isFinite(before)) return { state: "quiet", text: "no figures" };
     return { state: "silent", text: `silent for ${Math.round(t - before)} s` };
   }
-  const wrong = troubles(host.name, store, t);
+  const wrong = troubles(host.name, counted, store, t);
   return wrong.length ? { state: "trouble", text: wrong.join(", ") } : { state: "well", text: "well" };
 }
 
-function troubles(name, store, t) {
-  const found = store
-    .keys(`trouble/${name}/`)
+function troubles(name, counted, store, t) {
+  const found = counted
     .filter((key) => store.series(key).mean(t - TROUBLE_S, t) > 0)
     .map((key) => `drops or errors: ${key.split("/").at(-1)}`);
   if (store.series(`load/${name}/failed`).mean(t - TROUBLE_S, t) > 0) found.push("flows fail");

@@ -7,6 +7,7 @@ import { measuredOf } from "./replay.js";
 import { Store } from "./store.js";
 
 const STALE_S = 3; // without points while there should be some
+const SET_BACK_S = 5; // a message may be late by less
 const LATE_S = 1.6; // points come once a second: the edge waits so long for them before it moves on without
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -24,16 +25,15 @@ export class Live {
   #offset = NaN;
   #heard = NaN;
   #asking = false;
+  #lab = null; // whose points the store has
 
   /** `tell`: {changed, event(event), refused(message)}. */
   constructor(api, tell) {
     this.#api = api;
     this.#tell = tell;
-    this.store = new Store();
     this.picture = null;
     this.run = null;
-    /** Terrestrial RTTs as last measured, in ns, by server. */
-    this.measured = new Map();
+    this.#forget();
     this.#connection = new Connection(
       api,
       (message) => this.#take(message),
@@ -125,6 +125,13 @@ export class Live {
     this.#tell.event({ type: "here", t_ns: this.now * 1e9, text, grave });
   }
 
+  /** Begin anew with what was measured: nothing of it says anything about what comes. */
+  #forget() {
+    this.store = new Store();
+    /** Terrestrial RTTs as last measured, in ns, by server. */
+    this.measured = new Map();
+  }
+
   #take(message) {
     switch (message.type) {
       case "points":
@@ -182,10 +189,15 @@ export class Live {
     this.#tell.changed();
   }
 
-  /** The lab's clock is as far ahead of the steady one as the quickest message says. */
+  /** The lab's clock is as far ahead of the steady one as the quickest message says, until it is set back. */
   #setClock(t) {
     const offset = t - steady();
-    if (!(offset <= this.#offset) || this.#offset - offset > 5) this.#offset = offset;
+    const back = this.#offset - offset > SET_BACK_S;
+    if (!(offset <= this.#offset) || back) this.#offset = offset;
+    if (!back || !(t < this.store.newest)) return;
+    this.#forget(); // series only go forward: they would stand still until the old time is reached again
+    this.store.configure(this.picture?.boxes);
+    this.#here("the lab's clock was set back: the plots begin anew", true);
   }
 
   async #askPicture() {
@@ -199,6 +211,8 @@ export class Live {
       if (error.status === 409) this.picture = null; // a keeper whose lab is still to come up
       return;
     }
+    if (this.#lab !== null && this.#lab !== this.picture.lab) this.#forget();
+    this.#lab = this.picture.lab;
     this.store.configure(this.picture.boxes);
     const { run } = this.picture;
     if (run && (this.run?.id !== run.id || this.run.state !== "running")) this.run = { ...run, state: "running" };

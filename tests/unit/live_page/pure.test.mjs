@@ -15,6 +15,7 @@ const { segmentRates, boundaries } = await page("hops.js");
 const { healthOf, machinesOf } = await page("health.js");
 const { describe } = await page("describe.js");
 const { View } = await page("view.js");
+const { Live } = await page("live.js");
 const { Replay } = await page("replay.js");
 const format = await page("format.js");
 const { plotsOf } = await page("plots.js");
@@ -220,6 +221,23 @@ test("a host is silent when its like speak and it does no more, quiet when nothi
   );
 });
 
+test("errors and drops are those of the host they were counted at", () => {
+  const hosts = ["w1", "w10"].map((name) => ({ name, role: "world-server" }));
+  const store = new Store();
+  for (let second = 0; second < 3; second += 1) {
+    const received = { rx_bytes: 0, tx_bytes: 0, rx_errors: 0, tx_errors: 0, tx_dropped: 0 };
+    const points = hosts.map(({ name }) => {
+      const dropped = name === "w10" ? second : 0;
+      return ["interface", { host: name, interface: "eth0" }, { ...received, rx_dropped: dropped }, ns(T + second)];
+    });
+    store.take(points);
+  }
+  assert.deepEqual(
+    healthOf(hosts, store, T + 2).map((host) => host.text),
+    ["well", "drops or errors: eth0"],
+  );
+});
+
 test("events are lines for people; unknown ones are told rather than hidden", () => {
   assert.equal(describe({ type: "gap", from: 3, to: 9 }).text, "events 3 to 9 were not kept: this log has a gap");
   assert.equal(describe({ type: "work", what: "run", about: "geo", state: "failed", message: "no" }).grave, true);
@@ -314,4 +332,48 @@ test("a run that is being made is followed to its end, over a stream that is cut
   assert.equal(Math.round(sent.mean(T, T + 12)), 8e6);
   assert.equal(replay.to, T + 12);
   assert.equal(replay.position, replay.to);
+});
+
+/** The page's view of a lab, with the keeper's messages and pictures as the test gives them. */
+async function watched() {
+  const keeper = { picture: null, socket: null, told: [] };
+  const answers = { "v1/status": () => ({ pid: 1 }), "v1/picture": () => keeper.picture };
+  const api = { ask: async (_, path) => answers[path](), events: () => (keeper.socket = { close() {} }) };
+  const live = new Live(api, { changed() {}, event: (event) => keeper.told.push(event.text ?? event.type) });
+  const say = (message) => keeper.socket.onmessage({ data: JSON.stringify(message) });
+  const draw = async (picture) => {
+    keeper.picture = { experiment: "geo", run: null, ...picture };
+    say({ type: "lab", seq: 1, lab: picture.lab, state: "up" });
+    while (live.picture !== keeper.picture) await new Promise((resolve) => setTimeout(resolve, 10));
+  };
+  const points = (t, count) => say({ type: "points", t_ns: ns(t + count / 10), points: linkPoints(t, count) });
+  live.start();
+  while (!keeper.socket?.onmessage) await new Promise((resolve) => setTimeout(resolve, 10));
+  return { live, draw, points, told: keeper.told };
+}
+
+test("another lab begins with empty plots and its own links", async () => {
+  const link = { kind: "link", to_island: { rate_bit_s: 5e6 } };
+  const { live, draw, points } = await watched();
+  await draw({ lab: "island", boxes: { sat: link } });
+  points(T, 10);
+  await draw({ lab: "island", boxes: { sat: link } });
+  assert.equal(live.store.series("link/sat/to_island/out").length, 9);
+  await draw({ lab: "atoll", boxes: { leo: link } });
+  assert.deepEqual(live.store.links, ["leo"]);
+  assert.equal(live.store.newest, NaN);
+  live.stop();
+});
+
+test("the plots go on when the lab's clock is set back", async () => {
+  const { live, draw, points, told } = await watched();
+  await draw({ lab: "island", boxes: { sat: { kind: "link", to_island: { rate_bit_s: 5e6 } } } });
+  points(T, 10);
+  points(T - 60, 10);
+  points(T - 59, 10);
+  assert.equal(live.store.newest, T - 58);
+  assert.ok(live.edge < T - 57);
+  assert.equal(live.store.configured("sat", "to_island").rate_bit_s, 5e6);
+  assert.equal(told.filter((text) => text.includes("set back")).length, 1);
+  live.stop();
 });
