@@ -66,11 +66,13 @@ impl Metrics {
         self.next
     }
 
-    /// Whether a sample is due; if so the next one is an interval later. None is made up for.
+    /// Whether a sample is due; if so the next one is an interval later. None is made up for: after a stall the
+    /// intervals begin anew.
     pub fn is_due(&mut self, now: Instant) -> bool {
         let due = self.next <= now;
         if due {
-            self.next = (self.next + self.every).max(now);
+            let next = self.next + self.every;
+            self.next = if next > now { next } else { now + self.every };
         }
         due
     }
@@ -340,6 +342,19 @@ mod tests {
         assert!(metrics.is_due(Instant::now()));
         let second = metrics.sample(&[]);
         assert!((0.0..=1.0).contains(&second["machine"]["busy"].as_f64().unwrap()));
+    }
+
+    #[test]
+    fn a_stall_is_followed_by_one_sample_and_a_whole_interval() {
+        let begin = Instant::now();
+        let mut metrics = Metrics::new(LEAST_EVERY, Vec::new(), begin).unwrap();
+        assert!(metrics.is_due(begin));
+        assert!(metrics.is_due(begin + LEAST_EVERY * 5 / 4));
+        assert_eq!(metrics.wake_at(), begin + LEAST_EVERY * 2, "in step");
+        let late = begin + LEAST_EVERY * 10;
+        assert!(metrics.is_due(late));
+        assert!(!metrics.is_due(late));
+        assert_eq!(metrics.wake_at(), late + LEAST_EVERY);
     }
 
     #[test]
