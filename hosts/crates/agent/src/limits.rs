@@ -43,6 +43,9 @@ impl Limits {
         if let Some(nice) = self.nice.filter(|nice| *nice > 19) {
             return refuse(format!("nice {nice} is not between 0 and 19"));
         }
+        if self.cpus.is_empty() {
+            return Ok(());
+        }
         let own = rustix::thread::sched_getaffinity(None)?;
         let absent = |cpu: &&usize| **cpu >= rustix::thread::CpuSet::MAX_CPU || !own.is_set(**cpu);
         if let Some(cpu) = self.cpus.iter().find(absent) {
