@@ -35,7 +35,7 @@ pub struct Tree {
     _lock: File,
 }
 
-/// A job's group. Removed when it is dropped, if it is empty.
+/// A job's group. Removed when it is dropped, with those below it, if it is empty.
 #[derive(Debug)]
 pub struct Leaf {
     path: PathBuf,
@@ -148,7 +148,7 @@ impl Leaf {
 
 impl Drop for Leaf {
     fn drop(&mut self) {
-        fs::remove_dir(&self.path).ok();
+        remove(&self.path);
     }
 }
 
@@ -175,15 +175,21 @@ fn empty(group: &Path) {
     fs::write(group.join("cgroup.kill"), "1").ok();
     let end = Instant::now() + REMOVAL_PATIENCE;
     loop {
-        let children = fs::read_dir(group).into_iter().flatten().flatten();
-        for child in children.filter(|child| child.path().is_dir()) {
-            fs::remove_dir(child.path()).ok();
-        }
-        if fs::remove_dir(group).is_ok() || !group.exists() || Instant::now() >= end {
+        remove(group);
+        if !group.exists() || Instant::now() >= end {
             return;
         }
         thread::sleep(REMOVAL_PAUSE);
     }
+}
+
+/// Remove a group and those below it, the lowest first, as far as they are empty: jobs may make groups in their own.
+fn remove(group: &Path) {
+    let entries = fs::read_dir(group).into_iter().flatten().flatten();
+    for child in entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+        remove(&child.path());
+    }
+    fs::remove_dir(group).ok();
 }
 
 /// Where groups of ours may be: below our own, and as root below the top.
@@ -292,5 +298,21 @@ mod tests {
         let path = tree.path.clone();
         drop((leaf, tree));
         assert!(!path.exists(), "nothing of it is left");
+    }
+
+    #[test]
+    fn groups_that_a_job_made_in_its_own_go_with_it_and_with_the_agent_s() {
+        let Some(mut tree) = Tree::make() else {
+            return;
+        };
+        let job = tree.leaf(None).unwrap();
+        let path = job.path.clone();
+        fs::create_dir_all(path.join("of-the-job/and-deeper")).unwrap();
+        drop(job);
+        assert!(!path.exists(), "with the job's");
+        fs::create_dir_all(path.join("of-the-job/and-deeper")).unwrap();
+        let path = tree.path.clone();
+        drop(tree);
+        assert!(!path.exists(), "with the agent's");
     }
 }
