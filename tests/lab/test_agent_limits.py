@@ -202,6 +202,19 @@ print(json.dumps(found))
             await agent.start_job("nowhere", ["true"], limits=JobLimits(cpus=(900,)))
 
 
+async def test_a_job_that_no_control_group_can_be_made_for_runs_without_and_is_bounded_by_itself() -> None:
+    """Whatever the reason; here no more groups are allowed."""
+    script = "import json, resource; print(json.dumps({'data': resource.getrlimit(resource.RLIMIT_DATA)}))"
+    async with agent_of(WITH_GROUPS) as agent:
+        for group in groups_of(agent.hello["pid"]):
+            (group / "cgroup.max.descendants").write_text("0")
+        said: list[dict[str, Any]] = []
+        argv, limits = [sys.executable, "-c", script], JobLimits(memory_bytes=100 * MB)
+        job = await agent.start_job("say", argv, on_line=said.append, limits=limits)
+        assert (await job.wait()).code == 0, job.exit_text()
+        assert said == [{"data": [100 * MB, 100 * MB]}]
+
+
 # Metrics
 
 

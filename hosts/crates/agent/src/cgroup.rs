@@ -9,10 +9,13 @@
 
 use crate::AgentError;
 use crate::machine::clock_ns;
+use crate::programs;
+use netio::confine::{Confinement, confine};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -42,7 +45,8 @@ pub struct Leaf {
 }
 
 impl Tree {
-    /// A group below the best place there is; none where there is no place, or the kernel cannot kill groups (5.14).
+    /// A group below the best place there is; none where there is no place, no process may join what we make there, or
+    /// the kernel cannot kill groups (5.14).
     pub fn make() -> Option<Self> {
         let mut trees: Vec<Self> = places()
             .iter()
@@ -57,7 +61,7 @@ impl Tree {
             let path = place.join(format!("{PREFIX}{}-{}", std::process::id(), clock_ns()));
             fs::create_dir(&path).ok()?;
             match Self::take(&path) {
-                Ok(tree) => return Some(tree),
+                Ok(mut tree) => return tree.admits().then_some(tree),
                 Err(_) => drop(fs::remove_dir(&path)),
             }
         }
@@ -75,6 +79,23 @@ impl Tree {
             made: 0,
             _lock: lock,
         })
+    }
+
+    /// Whether processes can join: making groups is one permission, moving processes into them another, which asks for
+    /// the common ancestor as well ("Delegation Containment"). A child tries it.
+    fn admits(&mut self) -> bool {
+        let Ok(leaf) = self.leaf(None) else {
+            return false;
+        };
+        let mut trial = programs::command("true");
+        trial.stdin(Stdio::null()).stdout(Stdio::null());
+        let confinement = Confinement {
+            group: leaf.procs().ok(),
+            ..Confinement::default()
+        };
+        let can_open = confinement.group.is_some();
+        confine(&mut trial, confinement);
+        can_open && trial.status().is_ok_and(|status| status.success())
     }
 
     /// Whether a group's memory can be bounded here.
@@ -242,7 +263,6 @@ fn counter(file: &Path, name: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use netio::confine::{Confinement, confine};
     use std::process::Command;
 
     #[test]
@@ -298,6 +318,19 @@ mod tests {
         let path = tree.path.clone();
         drop((leaf, tree));
         assert!(!path.exists(), "nothing of it is left");
+    }
+
+    /// Groups below a threaded one are invalid for processes until they are threaded themselves; with the memory
+    /// controller at work the kernel makes no threaded one.
+    #[test]
+    fn groups_that_no_process_can_join_are_not_taken() {
+        let Some(mut tree) = Tree::make() else {
+            return;
+        };
+        assert!(tree.admits());
+        if fs::write(tree.path.join("cgroup.type"), "threaded").is_ok() {
+            assert!(!tree.admits());
+        }
     }
 
     #[test]

@@ -70,8 +70,8 @@ struct Input {
 }
 
 impl Job {
-    /// Start a job, in a control group of its own where there is a tree for that. To be called by a thread that lives
-    /// as long as the agent: the kernel kills the job when that thread ends.
+    /// Start a job, in a control group of its own where there is a tree for that, and one can be made in it now. To be
+    /// called by a thread that lives as long as the agent: the kernel kills the job when that thread ends.
     pub fn start(request: &StartJob, tree: Option<&mut Tree>) -> Result<Self, AgentError> {
         let limits = &request.limits;
         limits.check()?;
@@ -85,12 +85,12 @@ impl Job {
         if let Some(stderr) = &request.stderr {
             command.stderr(destination(stderr)?);
         }
-        let memory_by_group = tree.as_ref().is_some_and(|tree| tree.has_memory());
-        let leaf = tree
-            .map(|tree| tree.leaf(limits.memory_bytes))
-            .transpose()?;
-        let mut confinement = limits.confinement(memory_by_group);
-        confinement.group = leaf.as_ref().map(Leaf::procs).transpose()?;
+        let has_memory = tree.as_ref().is_some_and(|tree| tree.has_memory());
+        let (leaf, group) = tree
+            .and_then(|tree| joinable(tree, limits.memory_bytes).ok())
+            .unzip();
+        let mut confinement = limits.confinement(has_memory && leaf.is_some());
+        confinement.group = group;
         netio::confine::confine(&mut command, confinement);
         let netns = request.netns.as_deref();
         netio::process::configure_child(&mut command, netns).map_err(AgentError::file(
@@ -301,6 +301,13 @@ impl Stream {
 /// Nothing more will come from a stream.
 #[derive(Debug)]
 pub struct StreamEnded;
+
+/// A new control group, and what a process joins it by.
+fn joinable(tree: &mut Tree, memory_bytes: Option<u64>) -> Result<(Leaf, File), AgentError> {
+    let leaf = tree.leaf(memory_bytes)?;
+    let procs = leaf.procs()?;
+    Ok((leaf, procs))
+}
 
 /// The agent's own executable for `atoll-host`: hosts need one file, wherever it lies.
 fn executable(program: &str) -> Result<PathBuf, AgentError> {
