@@ -145,9 +145,9 @@ impl Leaf {
         fs::write(self.path.join("cgroup.kill"), "1").ok();
     }
 
-    /// Whether the kernel killed in it for want of memory.
-    pub fn ran_out_of_memory(&self) -> bool {
-        counter(&self.path.join("memory.events"), "oom_kill").is_some_and(|count| count > 0)
+    /// Whether the kernel killed in it for want of memory; none without the memory controller.
+    pub fn ran_out_of_memory(&self) -> Option<bool> {
+        counter(&self.path.join("memory.events"), "oom_kill").map(|count| count > 0)
     }
 
     /// CPU time of all that ever was in it.

@@ -171,8 +171,12 @@ impl Job {
         if self.timed_out {
             return Some(self.limits.wall_words());
         }
-        let group_killed = self.leaf.as_ref().is_some_and(Leaf::ran_out_of_memory);
-        self.limits.exceeded(ended, group_killed)
+        let group_killed = self.leaf.as_ref().and_then(Leaf::ran_out_of_memory);
+        // How one ends that was asked to says nothing of its memory.
+        let stopped = self.kill_at.is_some();
+        let out_of_memory =
+            group_killed.unwrap_or_else(|| !stopped && self.limits.may_lack_memory(ended));
+        self.limits.exceeded(ended, out_of_memory)
     }
 
     /// Its control group, if it has one.

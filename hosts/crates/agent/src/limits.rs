@@ -15,6 +15,10 @@ const XCPU: i32 = 24;
 const XFSZ: i32 = 25;
 const KILL: i32 = 9;
 
+/// Those of programs that are refused memory: they give up (`abort(3)`), or use what they did not get.
+const ABRT: i32 = 6;
+const SEGV: i32 = 11;
+
 /// The limits of a job; absent: as the agent's own. One that is unknown is refused, not ignored.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -85,9 +89,18 @@ impl Limits {
         self.wall_ns.map(Duration::from_nanos)
     }
 
-    /// The limit that ended the job, in words. `group_killed`: the kernel killed something of its control group for
-    /// want of memory.
-    pub fn exceeded(&self, ended: &Ended, group_killed: bool) -> Option<String> {
+    /// Whether a job that no group counts the memory of was presumably refused more: it had nearly all of it, and
+    /// failed by itself or gave up, as allocators do.
+    pub fn may_lack_memory(&self, ended: &Ended) -> bool {
+        let failed = ended.status.code().is_some_and(|code| code != 0);
+        let gave_up = matches!(ended.status.signal(), Some(ABRT | SEGV));
+        let had_most = |limit| ended.peak_memory_bytes >= limit / 10 * 9;
+        (failed || gave_up) && self.memory_bytes.is_some_and(had_most)
+    }
+
+    /// The limit that ended the job, in words. `out_of_memory`: the kernel killed something of its control group for
+    /// want of memory, or without one [`Self::may_lack_memory`].
+    pub fn exceeded(&self, ended: &Ended, out_of_memory: bool) -> Option<String> {
         let signal = ended.status.signal();
         if let (Some(limit), Some(XFSZ)) = (self.file_bytes, signal) {
             return Some(format!("file size limit {}", bytes(limit)));
@@ -98,9 +111,8 @@ impl Limits {
                 return Some(format!("CPU time limit {}", seconds(limit)));
             }
         }
-        let limit = self.memory_bytes?;
-        let refused = !ended.status.success() && ended.peak_memory_bytes >= limit / 10 * 9;
-        (group_killed || refused).then(|| format!("memory limit {}", bytes(limit)))
+        let limit = self.memory_bytes.filter(|_| out_of_memory)?;
+        Some(format!("memory limit {}", bytes(limit)))
     }
 
     /// The limit of the job's duration, in words.
@@ -137,6 +149,8 @@ mod tests {
     use super::*;
     use std::process::ExitStatus;
 
+    const TERM: i32 = 15;
+
     fn ended(wait_status: i32, cpu_s: u64, peak: u64) -> Ended {
         Ended {
             pid: 1,
@@ -164,11 +178,21 @@ mod tests {
         assert_eq!(said(ended(XCPU, 2, 0), false), "CPU time limit 2 s");
         assert_eq!(said(ended(KILL, 3, 0), false), "CPU time limit 2 s");
         assert_eq!(said(ended(KILL, 0, 0), true), "memory limit 512 MB");
-        assert_eq!(
-            said(ended(1 << 8, 0, 500_000_000), false),
-            "memory limit 512 MB"
-        );
         assert_eq!(limits.wall_words(), "time limit 1.5 s");
+    }
+
+    #[test]
+    fn only_a_failure_of_its_own_with_nearly_all_of_its_memory_may_be_for_want_of_it() {
+        let limits = all();
+        let lacks = |status, peak| limits.may_lack_memory(&ended(status, 0, peak));
+        assert!([1 << 8, ABRT, SEGV].map(|status| lacks(status, 500_000_000)) == [true; 3]);
+        assert!(!lacks(1 << 8, 400_000_000), "it had enough");
+        assert!(!lacks(0, 500_000_000), "it succeeded");
+        assert!(
+            !lacks(TERM, 500_000_000) && !lacks(KILL, 500_000_000),
+            "it was ended"
+        );
+        assert!(!Limits::default().may_lack_memory(&ended(1 << 8, 0, u64::MAX)));
     }
 
     #[test]
@@ -178,7 +202,7 @@ mod tests {
             (0, 1, 511_000_000),
             (1 << 8, 1, 1_000),
             (KILL, 1, 1_000),
-            (15, 1, 1_000),
+            (TERM, 1, 511_000_000),
         ] {
             assert_eq!(limits.exceeded(&ended(status, cpu_s, peak), false), None);
         }
