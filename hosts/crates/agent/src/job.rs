@@ -7,6 +7,7 @@ use crate::limits::Limits;
 use crate::lines::LineSplitter;
 use crate::programs;
 use crate::protocol::{LINES, StartJob};
+use crate::remains::Remains;
 use netio::children::Ended;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
@@ -15,7 +16,7 @@ use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 /// Longer lines of jobs come in pieces: the bound on what the agent holds for one stream.
@@ -62,6 +63,13 @@ pub struct Stream {
     splitter: LineSplitter,
 }
 
+/// What a process that was just started is watched and fed by.
+struct Ends {
+    ended: OwnedFd,
+    streams: Vec<Stream>,
+    input: Option<Input>,
+}
+
 #[derive(Debug)]
 struct Input {
     pipe: OwnedFd,
@@ -72,7 +80,12 @@ struct Input {
 impl Job {
     /// Start a job, in a control group of its own where there is a tree for that, and one can be made in it now. To be
     /// called by a thread that lives as long as the agent: the kernel kills the job when that thread ends.
-    pub fn start(request: &StartJob, tree: Option<&mut Tree>) -> Result<Self, AgentError> {
+    /// One that was started but cannot be managed is left to `remains`.
+    pub fn start(
+        request: &StartJob,
+        tree: Option<&mut Tree>,
+        remains: &mut Remains,
+    ) -> Result<Self, AgentError> {
         let limits = &request.limits;
         limits.check()?;
         let (program, arguments) = request
@@ -103,30 +116,22 @@ impl Job {
             })
         })?;
         let pid = Pid::from_child(&child);
-        let stdout = child
-            .stdout
-            .take()
-            .map(|pipe| Stream::new("stdout", pipe.into()));
-        let stderr = child
-            .stderr
-            .take()
-            .map(|pipe| Stream::new("stderr", pipe.into()));
+        let ends = match Ends::of(&mut child) {
+            Ok(ends) => ends,
+            Err(error) => {
+                remains.add(pid, leaf, Instant::now()); // nobody could manage it: to be killed at once
+                return Err(error);
+            }
+        };
         let mut job = Self {
             name: request.job.clone(),
             pid,
             netns: request.netns.clone(),
-            ended: pidfd_open(pid, PidfdFlags::empty())?,
+            ended: ends.ended,
             kill_at: None,
             over_at: limits.wall().map(|wall| Instant::now() + wall),
-            streams: [stdout, stderr]
-                .into_iter()
-                .flatten()
-                .collect::<Result<_, _>>()?,
-            input: child
-                .stdin
-                .take()
-                .map(|pipe| Input::new(pipe.into()))
-                .transpose()?,
+            streams: ends.streams,
+            input: ends.input,
             limits: limits.clone(),
             leaf,
             timed_out: false,
@@ -239,6 +244,23 @@ impl Job {
         if input.close_when_empty {
             self.input = None;
         }
+    }
+}
+
+impl Ends {
+    fn of(child: &mut Child) -> Result<Self, AgentError> {
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let stdout = stdout.map(|pipe| Stream::new("stdout", pipe.into()));
+        let stderr = stderr.map(|pipe| Stream::new("stderr", pipe.into()));
+        let stdin = child.stdin.take();
+        Ok(Self {
+            ended: pidfd_open(Pid::from_child(child), PidfdFlags::empty())?,
+            streams: [stdout, stderr]
+                .into_iter()
+                .flatten()
+                .collect::<Result<_, _>>()?,
+            input: stdin.map(|pipe| Input::new(pipe.into())).transpose()?,
+        })
     }
 }
 

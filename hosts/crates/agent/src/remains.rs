@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What jobs that have ended left running, and when it is killed.
+//! What jobs that have ended, or cannot be managed, left running, and when it is killed.
 
 use crate::cgroup::Leaf;
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
@@ -47,7 +47,7 @@ impl Remnant {
 }
 
 impl Remains {
-    /// The first process of a job has ended, and nobody has taken its number yet: see to the rest.
+    /// The first process of a job has ended or is to be ended, and nobody has taken its number yet: see to the rest.
     pub fn add(&mut self, group: Pid, leaf: Option<Leaf>, kill_at: Instant) {
         let group = Some(group);
         let mut remnant = Remnant {
@@ -90,5 +90,29 @@ impl Remains {
             remnant.signal(Signal::TERM);
             remnant.kill_at = remnant.kill_at.min(kill_at);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
+    use std::process::Command;
+
+    #[test]
+    fn what_still_runs_is_killed_when_its_time_has_come() {
+        let mut child = Command::new("sleep")
+            .arg("1000")
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let (mut remains, now) = (Remains::default(), Instant::now());
+        remains.add(Pid::from_child(&child), None, now + LOOK_AGAIN);
+        remains.look(now);
+        assert!(child.try_wait().unwrap().is_none(), "not before");
+        remains.look(now + LOOK_AGAIN);
+        assert_eq!(child.wait().unwrap().signal(), Some(Signal::KILL.as_raw()));
+        remains.look(now + LOOK_AGAIN);
+        assert!(remains.is_empty());
     }
 }

@@ -39,7 +39,7 @@ pub struct Supervisor {
     pub(crate) output: Output,
     end_requested: OwnedFd,
     pub(crate) jobs: Vec<Job>,
-    remains: Remains,
+    pub(crate) remains: Remains,
     pub(crate) holdings: Holdings,
     /// Control groups for jobs, where there are any.
     pub(crate) tree: Option<Tree>,
