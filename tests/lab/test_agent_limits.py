@@ -4,6 +4,7 @@
 import asyncio
 import contextlib
 import os
+import resource
 import signal
 import sys
 from collections.abc import AsyncGenerator
@@ -200,6 +201,19 @@ print(json.dumps(found))
         assert said[1]["cpus"] == sorted(os.sched_getaffinity(0))
         with pytest.raises(LabError, match="no CPU 900 is there for us"):
             await agent.start_job("nowhere", ["true"], limits=JobLimits(cpus=(900,)))
+
+
+async def test_the_agent_has_all_descriptors_it_may_have_and_its_jobs_those_it_was_started_with() -> None:
+    """Programs that use select() know 1024, whatever the agent needs for a large laboratory."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    script = "import json, resource; print(json.dumps({'open_files': resource.getrlimit(resource.RLIMIT_NOFILE)}))"
+    async with agent_of(["sh", "-c", 'ulimit -Sn 200; exec "$1" agent --silence 60 --no-cgroups', "sh"]) as agent:
+        assert resource.prlimit(agent.hello["pid"], resource.RLIMIT_NOFILE) == (hard, hard)
+        said: list[dict[str, Any]] = []
+        for limits in (JobLimits(), JobLimits(open_files=99)):
+            job = await agent.start_job("say", [sys.executable, "-c", script], on_line=said.append, limits=limits)
+            assert (await job.wait()).code == 0, job.exit_text()
+        assert [told["open_files"] for told in said] == [[200, hard], [99, 99]]
 
 
 async def test_a_job_that_no_control_group_can_be_made_for_runs_without_and_is_bounded_by_itself() -> None:

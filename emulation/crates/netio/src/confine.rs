@@ -2,6 +2,7 @@
 //! Bounds on what a child may use, set between fork and exec: resource limits, niceness, CPUs, a control group.
 
 use crate::syscall::check;
+use rustix::process::Rlimit;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -17,8 +18,8 @@ pub struct Confinement {
     pub cpu_seconds: Option<u64>,
     /// Private writable memory of a single process in bytes; requests beyond fail (`RLIMIT_DATA`, Linux 4.7).
     pub data_bytes: Option<u64>,
-    /// Open file descriptors of a single process.
-    pub open_files: Option<u64>,
+    /// Open file descriptors of a single process, soft and hard.
+    pub open_files: Option<Rlimit>,
     /// Size of any file that it writes, in bytes: `SIGXFSZ` beyond.
     pub file_bytes: Option<u64>,
     /// Niceness, 0 to 19.
@@ -27,7 +28,7 @@ pub struct Confinement {
     pub cpus: Vec<usize>,
 }
 
-/// Bind what `command` starts. Limits hold hard and soft; signals of limits write no core files.
+/// Bind what `command` starts. Limits of one number hold hard and soft; signals of limits write no core files.
 ///
 /// What fails in the child (not permitted, no such CPU) is the error of `Command::spawn`.
 pub fn confine(command: &mut Command, confinement: Confinement) {
@@ -65,6 +66,10 @@ type Resource = libc::c_int;
 
 fn limits_of(asked: &Confinement) -> [Option<(Resource, libc::rlimit)>; 5] {
     let same = |limit: u64| rlimit(limit, limit);
+    let of_both = |limit: Rlimit| {
+        let number = |limit: Option<u64>| limit.unwrap_or(u64::MAX);
+        rlimit(number(limit.current), number(limit.maximum))
+    };
     let signals = asked.cpu_seconds.is_some() || asked.file_bytes.is_some();
     [
         signals.then(|| (libc::RLIMIT_CORE, same(0))),
@@ -76,7 +81,7 @@ fn limits_of(asked: &Confinement) -> [Option<(Resource, libc::rlimit)>; 5] {
             .map(|limit| (libc::RLIMIT_DATA, same(limit))),
         asked
             .open_files
-            .map(|limit| (libc::RLIMIT_NOFILE, same(limit))),
+            .map(|limit| (libc::RLIMIT_NOFILE, of_both(limit))),
         asked
             .file_bytes
             .map(|limit| (libc::RLIMIT_FSIZE, same(limit))),
@@ -122,20 +127,32 @@ mod tests {
         let bound = Confinement {
             cpu_seconds: Some(7),
             data_bytes: Some(512 << 20),
-            open_files: Some(99),
+            open_files: Some(Rlimit {
+                current: Some(99),
+                maximum: Some(100),
+            }),
             file_bytes: Some(4096 * 512),
             nice: Some(5),
             cpus: vec![0],
             ..Confinement::default()
         };
-        let script = "sh -c 'ulimit -t; ulimit -d; ulimit -n; ulimit -f; nice; grep Cpus_allowed_list /proc/self/status'";
+        let script = "sh -c 'ulimit -t; ulimit -d; ulimit -n; ulimit -Hn; ulimit -f; nice; grep Cpus_allowed_list /proc/self/status'";
         let said = shell(script, bound).stdout;
         let said = String::from_utf8(said).unwrap();
         let words: Vec<&str> = said.split_whitespace().collect();
         // dash counts memory in KiB and files in blocks of 512 bytes.
         assert_eq!(
             words,
-            ["7", "524288", "99", "4096", "5", "Cpus_allowed_list:", "0"]
+            [
+                "7",
+                "524288",
+                "99",
+                "100",
+                "4096",
+                "5",
+                "Cpus_allowed_list:",
+                "0"
+            ]
         );
     }
 

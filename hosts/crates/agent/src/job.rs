@@ -10,7 +10,7 @@ use crate::protocol::{LINES, StartJob};
 use crate::remains::Remains;
 use netio::children::Ended;
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Rlimit, Signal, pidfd_open};
 use std::env;
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -80,9 +80,10 @@ struct Input {
 impl Job {
     /// Start a job, in a control group of its own where there is a tree for that, and one can be made in it now. To be
     /// called by a thread that lives as long as the agent: the kernel kills the job when that thread ends.
-    /// One that was started but cannot be managed is left to `remains`.
+    /// `open_files`: its limit if it says none. One that was started but cannot be managed is left to `remains`.
     pub fn start(
         request: &StartJob,
+        open_files: Rlimit,
         tree: Option<&mut Tree>,
         remains: &mut Remains,
     ) -> Result<Self, AgentError> {
@@ -102,7 +103,7 @@ impl Job {
         let (leaf, group) = tree
             .and_then(|tree| joinable(tree, limits.memory_bytes).ok())
             .unzip();
-        let mut confinement = limits.confinement(has_memory && leaf.is_some());
+        let mut confinement = limits.confinement(has_memory && leaf.is_some(), open_files);
         confinement.group = group;
         netio::confine::confine(&mut command, confinement);
         let netns = request.netns.as_deref();

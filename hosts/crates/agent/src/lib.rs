@@ -65,7 +65,8 @@ pub fn run(
         _ => {
             let groups = silence.is_some() && !without_groups;
             let tree = groups.then(cgroup::Tree::make).flatten();
-            supervisor::Supervisor::new(silence, tree)?.serve()?;
+            let open_files = limits::raise_open_files();
+            supervisor::Supervisor::new(silence, tree, open_files)?.serve()?;
         }
     }
     Ok(())

@@ -4,7 +4,7 @@
 use crate::AgentError;
 use netio::children::Ended;
 use netio::confine::Confinement;
-use rustix::process::{Pid, Resource, getrlimit};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
 use serde::Deserialize;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -71,13 +71,18 @@ impl Limits {
         })
     }
 
-    /// What the kernel is told. Memory by itself only where no control group does it.
-    pub fn confinement(&self, memory_by_group: bool) -> Confinement {
+    /// What the kernel is told. Memory by itself only where no control group does it; `open_files` where the job has
+    /// no limit of its own.
+    pub fn confinement(&self, memory_by_group: bool, open_files: Rlimit) -> Confinement {
+        let own_open_files = self.open_files.map(|most| Rlimit {
+            current: Some(most),
+            maximum: Some(most),
+        });
         Confinement {
             group: None,
             cpu_seconds: self.cpu_ns.map(|ns| ns.div_ceil(1_000_000_000).max(1)),
             data_bytes: self.memory_bytes.filter(|_| !memory_by_group),
-            open_files: self.open_files,
+            open_files: Some(own_open_files.unwrap_or(open_files)),
             file_bytes: self.file_bytes,
             nice: self.nice,
             cpus: self.cpus.clone(),
@@ -119,6 +124,18 @@ impl Limits {
     pub fn wall_words(&self) -> String {
         format!("time limit {}", seconds(self.wall_ns.unwrap_or(0)))
     }
+}
+
+/// Allow the agent as many descriptors as it may have, for it holds some of every machine and of every job; the limit
+/// until now, which is for the jobs: `select` (2) knows 1024, and some programs close all that they might have.
+pub fn raise_open_files() -> Rlimit {
+    let inherited = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: inherited.maximum,
+        maximum: inherited.maximum,
+    };
+    setrlimit(Resource::Nofile, raised).ok(); // then as many as before
+    inherited
 }
 
 /// The process that [`Ended`] was.

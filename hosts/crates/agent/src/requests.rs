@@ -108,7 +108,12 @@ impl Supervisor {
         if self.jobs.iter().any(|job| job.name == request.job) {
             return Err(AgentError::JobRunning(request.job.clone()));
         }
-        let job = Job::start(request, self.tree.as_mut(), &mut self.remains)?;
+        let job = Job::start(
+            request,
+            self.open_files,
+            self.tree.as_mut(),
+            &mut self.remains,
+        )?;
         let pid = job.pid.as_raw_nonzero().get();
         self.jobs.push(job);
         Ok(fields("pid", pid.into()))

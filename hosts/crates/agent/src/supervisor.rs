@@ -18,7 +18,7 @@ use crate::versions::SPEAKS;
 use netio::children::{self, Ended};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::Signal;
+use rustix::process::{Rlimit, Signal};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
@@ -43,6 +43,8 @@ pub struct Supervisor {
     pub(crate) holdings: Holdings,
     /// Control groups for jobs, where there are any.
     pub(crate) tree: Option<Tree>,
+    /// Of a job without a limit of its own.
+    pub(crate) open_files: Rlimit,
     pub(crate) metrics: Option<Metrics>,
     /// Once closing: when to give up on jobs that even KILL does not end (blocked in a driver).
     give_up_at: Option<Instant>,
@@ -63,8 +65,12 @@ enum Ready {
 
 impl Supervisor {
     /// Become the parent of whatever jobs leave behind. `silence`: how long the stream may say nothing; none: for ever.
-    /// `tree`: control groups for jobs.
-    pub fn new(silence: Option<Duration>, tree: Option<Tree>) -> Result<Self, AgentError> {
+    /// `tree`: control groups for jobs. `open_files`: what jobs may have that say nothing else.
+    pub fn new(
+        silence: Option<Duration>,
+        tree: Option<Tree>,
+        open_files: Rlimit,
+    ) -> Result<Self, AgentError> {
         let end_requested = netio::termination::requests()?;
         netio::process::set_child_subreaper()?;
         Ok(Self {
@@ -75,6 +81,7 @@ impl Supervisor {
             remains: Remains::default(),
             holdings: Holdings::default(),
             tree,
+            open_files,
             metrics: None,
             give_up_at: None,
             heartbeat: silence.map(|limit| Heartbeat::new(limit, Instant::now())),
