@@ -2,9 +2,13 @@
 """From the lines of jobs and switches to metric points: every figure under the name the table has for it."""
 
 import asyncio
+import contextlib
 import json
 import math
+import time
+from collections.abc import AsyncGenerator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -241,6 +245,31 @@ def test_a_switch_that_does_not_answer_costs_nothing_but_its_points(project: Pat
     unread = len(network.switches) + len(network.machines)
     assert [line for line in read_spool(run_dir.path / SPOOL) if f"unread={unread}i" in line]
     assert Mute.noted == [f"no metrics of {', '.join(network.machines)}: the agent speaks protocol 1.0"]
+
+
+async def test_a_clock_that_is_set_back_does_not_silence_the_samples(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of switches there are none here: the counters of the metering itself come on, by the clock as it is now."""
+    network, experiment = load_experiment(project / "examples/geo.yaml")
+    run_dir = RunDir.create(tmp_path, "geo", 0)
+    metering = Metering(run_dir, network, experiment)
+
+    @contextlib.asynccontextmanager
+    async def no_agents(*_: Any) -> AsyncGenerator[None]:
+        yield
+
+    monkeypatch.setattr("atoll.experiment.metering.told_by_agents", no_agents)
+    wall_ns = time.time_ns
+    unswitched: Any = SimpleNamespace(experiment=None, network=SimpleNamespace(switches=()))
+    async with metering.sampling(unswitched):
+        await asyncio.sleep(0.2)
+        monkeypatch.setattr(time, "time_ns", lambda: wall_ns() - 3600 * 10**9)
+        await asyncio.sleep(1.5)
+    metering.close()
+    lines = [line for line in read_spool(run_dir.path / SPOOL) if line.startswith("metrics,")]
+    first, second = (int(line.rpartition(" ")[2]) for line in lines)
+    assert 3590e9 < first - second < 3600e9
 
 
 def test_what_an_agent_tells_is_in_points(project: Path) -> None:

@@ -109,13 +109,13 @@ class Metering:
                     await task
 
     async def _sample(self, testbed: Testbed, spool: MetricsSpool) -> None:
-        due_ns = time.time_ns()
+        due_ns = time.monotonic_ns()  # a wall clock that is set back would silence the samples for as long
         while True:
             self._write(link_config_points(testbed.experiment or self._experiment, time.time_ns()))
             await self._sample_once(testbed)
             self._write([Point("metrics", {}, self._counted(spool), time.time_ns())])
-            due_ns = max(due_ns + self._period_ns, time.time_ns())  # slower than a period: none is made up for
-            await asyncio.sleep((due_ns - time.time_ns()) / 1e9)
+            due_ns = max(due_ns + self._period_ns, time.monotonic_ns())  # slower than a period: none is made up for
+            await asyncio.sleep((due_ns - time.monotonic_ns()) / 1e9)
 
     async def _sample_once(self, testbed: Testbed) -> None:
         for switch in testbed.network.switches:
