@@ -251,7 +251,8 @@ async def test_metrics_come_at_the_interval_asked_for(kind: list[str]) -> None:
     assert last["jobs"]["busy"]["host"] == "here"
     assert last["machine"]["busy_ns"] > first["machine"]["busy_ns"]
     assert first["machine"]["busy"] is None
-    assert 0 < last["machine"]["busy"] <= 1
+    # The last may come so soon after the one before that the kernel has counted no time since.
+    assert all(0 < sample["machine"]["busy"] <= 1 for sample in told[1:-1])
     assert last["machine"]["cpus"] == os.cpu_count()
     assert set(last["hosts"]["here"]) == {"interfaces", "tcp"}
     assert last["agent"]["jobs"] == 1
