@@ -127,7 +127,7 @@ impl Limits {
 }
 
 /// Allow the agent as many descriptors as it may have, for it holds some of every machine and of every job; the limit
-/// until now, which is for the jobs: `select` (2) knows 1024, and some programs close all that they might have.
+/// until now, which is for the jobs: select(2) knows 1024, and some programs close all that they might have.
 pub fn raise_open_files() -> Rlimit {
     let inherited = getrlimit(Resource::Nofile);
     let raised = Rlimit {
