@@ -284,6 +284,23 @@ def test_a_finished_run_is_replayed_with_the_same_plots(stage: Stage) -> None:
     page.close()
 
 
+def test_a_run_that_is_being_made_is_followed_to_its_end(live: Page, stage: Stage) -> None:
+    """Its steps come into the log as they are taken, and it is not said to be loading all the while."""
+    live.click("#run-start")
+    live.value(f"{DIALOG}.querySelector('input[type=text]').value = '6 s'")
+    submit(live)
+    run = "document.querySelector('#run .run-id').textContent"
+    before = live.value(run)
+    live.wait(f"{run}.startsWith('quick-') && {run} !== {json.dumps(before)}", 20)
+    page = stage.open(fragment=f"{stage.url.partition('#')[2]}&run={live.value(run)}")
+    page.wait(f"{STATE} === 'replay' && {VERDICT}.startsWith('measure') && {LOG}.includes('step measure')", 60)
+    assert "outcome" not in page.value(LOG)
+    page.wait(f"{LOG}.includes('outcome: completed')", 60)
+    assert page.complaints == []
+    page.close()
+    live.wait(f"{VERDICT} in {{valid: 1, invalid: 1}}", 60)
+
+
 def test_a_run_is_chosen_from_the_list_and_left_again(stage: Stage) -> None:
     run = stage.run_directory()
     stage.up()
