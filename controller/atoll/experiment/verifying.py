@@ -21,6 +21,7 @@ from atoll.model.network import BoxKind, Network
 from atoll.model.plan import Plan
 
 _STARTING_S = 10.0  # a program that users bring does not say when it is ready to forward
+_ENDS_PER_S = 100  # cables' ends of one Linux that come into use a second after they came up (net/core/link_watch.c)
 _EXPLAINED = 10  # paths: where one switch or box fails, so do many
 
 
@@ -71,10 +72,12 @@ async def _unproven(testbed: Standing, experiment: Experiment, paths: Sequence[P
 
 
 def _attempts(network: Network, experiment: Experiment) -> int:
-    """How often probes are sent that are not answered."""
+    """How often probes are sent that are not answered: until programs have started and all cables are in use."""
     programs = {box.name for box in network.boxes if box.kind is BoxKind.PROGRAM}
     starting = any(hop in programs for chain in experiment.chains for hop in chain.hops)
-    return max(ATTEMPTS, int(_STARTING_S / INTERVAL_S)) if starting else ATTEMPTS
+    ends = 2 * sum(len(interfaces) for interfaces in network.machines.values())
+    patience_s = max(_STARTING_S if starting else 0, ends // _ENDS_PER_S)
+    return ATTEMPTS + round(patience_s / INTERVAL_S)
 
 
 async def _explained(testbed: Standing, experiment: Experiment, paths: Sequence[Path]) -> list[str]:
