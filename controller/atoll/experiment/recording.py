@@ -43,6 +43,7 @@ class Recording:
         self._job_files: dict[str, Appender] = {}
         self._latest: dict[str, dict[str, Any]] = {}  # by link box
         self._queue_max = 0  # of the first link's island-bound queue, since the last live line
+        self._dropped_before: int | None = None  # by that queue's link, when the measurement began
         self._previous_live: tuple[int, int] | None = None
         self._broken: RunError | None = None
 
@@ -109,7 +110,10 @@ class Recording:
         }
         for box, line in self._latest.items():
             island = line["to_island"]
-            live |= {"box": box, "queue_max_bytes": self._queue_max, "dropped_packets": island["dropped_packets"]}
+            if self._dropped_before is None or now_ns < begin_ns:
+                self._dropped_before = island["dropped_packets"]  # in tests, in runs before this one
+            dropped = island["dropped_packets"] - self._dropped_before
+            live |= {"box": box, "queue_max_bytes": self._queue_max, "dropped_packets": dropped}
             self._queue_max = 0
             if self._previous_live is not None and line["t_ns"] > self._previous_live[0]:
                 seconds = (line["t_ns"] - self._previous_live[0]) / 1e9
