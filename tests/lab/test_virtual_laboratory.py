@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The full-size laboratory, 139 machines with 106 island clients, in virtual time: it comes up, and all begin together."""
+"""The full-size laboratory, 139 machines with 106 clients, in virtual time: it comes up, and all begin together."""
 
 import json
 from pathlib import Path
