@@ -178,7 +178,7 @@ async def test_a_keeper_that_is_killed_is_missed_at_once_and_the_next_one_found(
 
 def test_what_cannot_be_watched_is_one_line(watch: Watch) -> None:
     for words, code, line in (
-        (("--listen", str(PORT)), 1, f"--listen 127.0.0.1:{PORT}: the port is taken by another program"),
+        (("--listen", str(PORT)), 1, f"--listen 127.0.0.1:{PORT}: another `atoll watch` serves the page there"),
         (("--listen", "here"), 2, "--listen 'here': write PORT or HOST:PORT"),
         (("nowhere",), 2, "nowhere: not a run directory (no manifest.json)"),
     ):

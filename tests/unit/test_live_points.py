@@ -104,6 +104,15 @@ async def test_during_a_run_boxes_are_the_run_s(watched: Watched) -> None:
     assert listener.take_now() is None
 
 
+async def test_during_a_run_without_metrics_its_boxes_are_listened_to(watched: Watched) -> None:
+    """It spools nothing, so nobody else hands on what they count."""
+    listener = watched.listen()
+    with watched.points.of_run("geo-1", metered=False):
+        watched.count("sat", {"t_ns": 1, "to_island": COUNTED})
+        message = await taken(listener)
+    assert (message["run"], message["points"][-1][2]) == ("geo-1", COUNTED)
+
+
 async def test_while_nobody_watches_nothing_is_put_together(watched: Watched) -> None:
     """Whoever listens to events alone is nobody here; points of before are not for who comes later."""
     watched.listen(samples=False)

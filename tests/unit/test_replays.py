@@ -238,3 +238,47 @@ def test_a_run_without_events_yet_can_be_looked_at(tmp_path: Path) -> None:
     whole = replay.whole()
     assert (whole["events"], whole["window"], whole["from_ns"], whole["place"]) == ([], None, run.began_ns, "virtual")
     assert replay.tail() is None
+
+
+def test_a_run_without_metrics_has_the_points_of_its_counters_and_events(tmp_path: Path) -> None:
+    """As its spool would have them, also while it is being written; half a line is read when it is whole."""
+    metered, run = WatchedRun(tmp_path / "a"), WatchedRun(tmp_path / "b", metrics=False)
+    replay = Replay(run.dir.path)
+    assert replay.tail() is None, "nothing has happened yet"
+    for each in (metered, run):
+        each.second(0)
+        each.event("step", 0.5, step="measure", state="begin")
+        each.event("check", 0.5, src="w1", dst="i1")
+        each.end()
+    points = [point for message in messages(replay) for point in message["points"]]
+    spooled = [point for message in messages(Replay(metered.dir.path)) for point in message["points"]]
+    assert sorted(points, key=str) == sorted(spooled, key=str)
+    assert not replay.whole()["metrics"]
+    counted = run.dir.path / "link.jsonl"
+    cut, whole = counted.read_bytes()[:-9], counted.read_bytes()
+    counted.write_bytes(cut)
+    tail = replay.tail()
+    assert tail is not None
+    assert b"".join(tail.frames()).count(b"link,") == 2
+    counted.write_bytes(whole)
+    assert b"".join(tail.frames()).count(b"link,") == 1
+    tail.close()
+
+
+@pytest.mark.parametrize(
+    "line", [b"{}", b'{"box":"sat","type":"counters"}', b'{"type":"counters","t_ns":1}', b"nonsense"]
+)
+def test_damaged_counters_are_told_as_such(tmp_path: Path, line: bytes) -> None:
+    run = WatchedRun(tmp_path, metrics=False)
+    run.event("step", 0, step="apply", state="begin")
+    (run.dir.path / "link.jsonl").write_bytes(line + b"\n")
+    with pytest.raises(RunDirError, match="damaged"):
+        messages(Replay(run.dir.path))
+
+
+@pytest.mark.parametrize("outcome", ["completed", "failed at step check: the configuration test failed"])
+def test_how_a_run_ended_is_told_in_its_own_words(tmp_path: Path, outcome: str) -> None:
+    run = WatchedRun(tmp_path)
+    assert Replay(run.dir.path).whole()["outcome"] == "running"
+    run.end(outcome)
+    assert Replay(run.dir.path).whole()["outcome"] == outcome

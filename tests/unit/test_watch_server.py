@@ -24,6 +24,7 @@ from atoll.keeper.replays import Replays
 from atoll.keeper.runs import RunRecord
 from atoll.keeper.server import Server
 from atoll.keeper.watching import watching
+from atoll.model.errors import LabError
 from tests.unit.watched_run import WatchedRun
 
 TOKEN = "correct-horse-battery-staple"
@@ -320,6 +321,39 @@ async def test_who_stops_reading_is_dropped_and_costs_others_nothing(either: Sit
         assert dropped["type"] == "listener_dropped"
         assert "127.0.0.1" in dropped["listener"]
     stuck.close()
+
+
+# Ports that are taken
+
+
+async def test_a_port_that_one_of_ours_has_is_told_with_its_page(site: Site, keeper: RunningKeeper) -> None:
+    for url, who in ((site.url, "another `atoll watch`"), (keeper.url, "the keeper of a lab")):
+        told = await refusal(int(url.rpartition(":")[2]), site.runs)
+        assert f": {who} serves the page there: {url}/watch/; open that, or choose another port with --listen" in told
+
+
+@pytest.mark.parametrize("says", [b"", b"SSH-2.0-something\r\n", b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n"])
+async def test_a_port_that_somebody_else_has_is_told_as_taken(runs: Path, says: bytes) -> None:
+    """Whatever that one says, or if it says nothing at all."""
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(says)
+        await writer.drain()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as stranger:
+        told = await refusal(stranger.sockets[0].getsockname()[1], runs)
+        assert "the port is taken by another program; choose another one with --listen" in told
+
+
+async def refusal(port: int, runs: Path) -> str:
+    """Why `atoll watch` cannot listen there, in one line that begins with what was asked for."""
+    with pytest.raises(LabError) as refused:
+        async with watching(ListenAddress.parse(str(port)), TOKEN, Replays(runs)):
+            pass
+    told = str(refused.value)
+    assert told.startswith(f"--listen 127.0.0.1:{port}: ")
+    assert "\n" not in told
+    return told
 
 
 # Replays

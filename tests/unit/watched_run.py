@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run directory as runs write it, made in a moment: a request, events, a spool that ends when one says so."""
 
+import json
 import os
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ from atoll.experiment.request import create_run
 from atoll.model.load import load_experiment
 from atoll.model.plan import Backend
 from atoll.rundir import RunDir
+from atoll.rundir.files import Appender
 
 ROOT = Path(__file__).resolve().parents[2]
 BEGAN_S = 1_795_276_328
@@ -20,13 +22,16 @@ SECOND_NS = 10**9
 class WatchedRun:
     """A run that began ``later_s`` after 2026-11-21 15:52:08 UTC, and writes when it is told to."""
 
-    def __init__(self, runs: Path, experiment: str = "geo", later_s: int = 0, place: str = "mininet") -> None:
+    def __init__(
+        self, runs: Path, experiment: str = "geo", later_s: int = 0, place: str = "mininet", *, metrics: bool = True
+    ) -> None:
         network, described = load_experiment(ROOT / "examples" / f"{experiment}.yaml")
         self.began_ns = (BEGAN_S + later_s) * SECOND_NS
-        self.dir: RunDir = create_run(runs, network, described, Backend.ENGINE, place, self.began_ns)
+        self.dir: RunDir = create_run(runs, network, described, Backend.ENGINE, place, self.began_ns, metrics=metrics)
         self.dir.update_manifest({"started_ns": self.began_ns})
         self.id = f"{experiment}-{self.dir.name}"
         self._metering = Metering(self.dir, network, described)
+        self._counted = Appender(self.dir.path / "link.jsonl")
         self.dir.on_event = self._metering.event
 
     def second(self, number: int, points: int = 3) -> None:
@@ -35,6 +40,7 @@ class WatchedRun:
             t_ns = self.began_ns + number * SECOND_NS + index * 100_000_000
             line = {"type": "counters", "t_ns": t_ns, "to_island": {"in_packets": 10 * number + index}}
             self._metering.box_line("sat", line)
+            self._counted.append(json.dumps({"box": "sat", **line}).encode() + b"\n")
         self._metering.flush()
 
     def event(self, kind: str, at_s: float, **fields: Any) -> None:
@@ -42,6 +48,7 @@ class WatchedRun:
 
     def end(self, outcome: str = "completed") -> None:
         self._metering.close()
+        self._counted.close()
         self.dir.close()
         self.dir.update_manifest({"outcome": outcome})
 

@@ -28,8 +28,12 @@ def watch_lab(run: Path | None, runs: Path, listen: str, *, open_browser: bool, 
     replays = Replays(runs.resolve())
     opened = None
     if run is not None:
-        opened = Replay(run).id
+        replay = Replay(run)
+        opened = replay.id
         replays.add(run)
+        if not replay.metrics:
+            rest = "its steps, events and what its links counted can be watched"
+            print(f"{run} has no metrics: it was made with --no-metrics; {rest}", file=sys.stderr)
     asyncio.run(_watch(address, replays, opened, open_browser=open_browser, as_json=as_json))
 
 

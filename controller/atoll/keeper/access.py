@@ -27,7 +27,9 @@ SUBPROTOCOL = "atoll.v1"
 
 _TOKEN = re.compile(r"[A-Za-z0-9._~-]{16,200}")  # RFC 6750 less what needs quoting, and too long to be guessed
 _BEARER = "bearer."
-_CHALLENGE = {"WWW-Authenticate": 'Bearer realm="atoll"'}
+KEEPER_REALM = "atoll"
+WATCH_REALM = "atoll watch"
+"""By these two who is asked says what it is, before it knows who asks (RFC 6750, section 3)."""
 
 
 def find_token(state: Path) -> tuple[str, str]:
@@ -70,11 +72,12 @@ def _usable(token: str, where: str) -> str:
 class Access:
     """Decides of each request, before anything of its body is read. ``names``: host names this machine is called by.
 
-    ``remedy``: what helps who has no token.
+    ``remedy``: what helps who has no token; ``realm``: what asks for it.
     """
 
-    def __init__(self, remedy: str = "`atoll status` says where it is") -> None:
+    def __init__(self, remedy: str = "`atoll status` says where it is", realm: str = KEEPER_REALM) -> None:
         self._remedy = remedy
+        self._challenge = f'Bearer realm="{realm}"'
         self.names = {"localhost", socket.gethostname().lower()}
         self._token: bytes | None = None
 
@@ -109,9 +112,9 @@ class Access:
         given = _token_of(request)
         if given is None:
             msg = f"a token is needed: send Authorization: Bearer TOKEN; {self._remedy}"
-            raise RequestError(401, msg, where="Authorization", headers=_CHALLENGE)
+            raise RequestError(401, msg, where="Authorization", headers={"WWW-Authenticate": self._challenge})
         if self._token is None or not hmac.compare_digest(given, self._token):
-            challenge = {"WWW-Authenticate": f'{_CHALLENGE["WWW-Authenticate"]}, error="invalid_token"'}
+            challenge = {"WWW-Authenticate": f'{self._challenge}, error="invalid_token"'}
             raise RequestError(401, "this is not the token of this lab", where="Authorization", headers=challenge)
 
 

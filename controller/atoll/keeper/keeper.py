@@ -196,7 +196,7 @@ class Keeper:
 
         tell({"type": "run", "run": record.id, "run_dir": str(run_dir.path)})
         run = Run(testbed, experiment, run_dir, tell, backend, self.points.take)
-        with self.points.of_run(record.id):
+        with self.points.of_run(record.id, metered=metrics):
             await run.measure(started_ns)
         return {"run_dir": str(run_dir.path), "summary": await run.analyse() if analyse else None}
 

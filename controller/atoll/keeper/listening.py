@@ -5,6 +5,7 @@ Whoever connects has no token yet: connections are few, and one that has asked f
 """
 
 import asyncio
+import errno
 import ipaddress
 import os
 import re
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
+from atoll.keeper.occupant import find_ours
 from atoll.model.errors import LabError, UsageError, shown
 
 FIRST_REQUEST_S = 10.0
@@ -57,8 +59,12 @@ class ListenAddress:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+class TakenError(LabError):
+    """Somebody listens there already."""
+
+
 def bind(address: ListenAddress) -> socket.socket:
-    """A bound socket. Raises LabError, one line that says why there is none and what to do."""
+    """A bound socket. Raises LabError, one line that says why there is none; TakenError if somebody has the port."""
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
@@ -73,17 +79,18 @@ def bind(address: ListenAddress) -> socket.socket:
         listener.bind(where)
     except OSError as error:
         listener.close()
-        raise LabError(f"--listen {address}: {_why(error)}") from None
+        kind = TakenError if error.errno == errno.EADDRINUSE else LabError
+        raise kind(f"--listen {address}: {_why(error)}") from None
     return listener
 
 
 def _why(error: OSError) -> str:
     match error:
-        case OSError(errno=98):  # EADDRINUSE
-            return "the port is taken by another program; choose another one, or 0 for any that is free"
-        case OSError(errno=99):  # EADDRNOTAVAIL
+        case OSError(errno=errno.EADDRINUSE):
+            return "the port is taken by another program; choose another one with --listen, or 0 for any that is free"
+        case OSError(errno=errno.EADDRNOTAVAIL):
             return "no interface of this machine has that address"
-        case OSError(errno=13):  # EACCES
+        case OSError(errno=errno.EACCES):
             return "ports below 1024 are root's; choose a higher one"
         case _:
             return os.strerror(error.errno or 0)
@@ -99,7 +106,11 @@ class Port:
     @classmethod
     async def open(cls, address: ListenAddress, requests: web.Server) -> "Port":
         """Listen there; what comes goes to ``requests``. Raises LabError."""
-        listener = bind(address)
+        try:
+            listener = bind(address)
+        except TakenError as error:
+            ours = await find_ours(address.url)
+            raise (LabError(f"--listen {address}: {ours}") if ours else error) from None
         loop = asyncio.get_running_loop()
         open_now: set[asyncio.Protocol] = set()
 

@@ -24,19 +24,23 @@ class LivePoints:
         self._events = events
         self._period_s = period_s
         self._run: str | None = None
+        self._metered = False
         self._gathered: list[list[Any]] = []
         self._due: asyncio.TimerHandle | None = None
 
     @contextlib.contextmanager
-    def of_run(self, run: str) -> Generator[None]:
-        """While the block lasts points are those of a run; boxes are not listened to, as the run does that."""
+    def of_run(self, run: str, *, metered: bool = True) -> Generator[None]:
+        """While the block lasts points are those of a run.
+
+        ``metered``: it listens to the boxes itself; otherwise their counters are all that it has.
+        """
         self._hand_on()
-        self._run = run
+        self._run, self._metered = run, metered
         try:
             yield
         finally:
             self._hand_on()
-            self._run = None
+            self._run, self._metered = None, False
 
     def take(self, points: Iterable[Point]) -> None:
         """Take points, which are handed on within a second; of the run if there is one."""
@@ -47,11 +51,11 @@ class LivePoints:
             self._due = asyncio.get_running_loop().call_later(self._period_s, self._hand_on)
 
     def box_line(self, testbed: Testbed, line: Mapping[str, Any], now_ns: int) -> None:
-        """Take the counters of a link or delay box, unless a run takes them.
+        """Take the counters of a link or delay box, unless a run that is metered takes them.
 
         With the first ones of a second comes what the links are configured to. ``now_ns``: CLOCK_REALTIME.
         """
-        if self._run is not None or not self._events.sampled:
+        if self._metered or not self._events.sampled:
             return
         if self._due is None and testbed.experiment is not None:
             self.take(link_config_points(testbed.experiment, now_ns))

@@ -12,6 +12,7 @@ from atoll.keeper.answers import Nothing
 from atoll.keeper.bodies import parameters
 from atoll.keeper.problems import RequestError
 from atoll.keeper.replays import Replay, Replays
+from atoll.keeper.unspooled import UnspooledTail
 from atoll.keeper.watched import Replaying
 from atoll.model.errors import RunDirError
 from atoll.rundir.spool import SpoolTail
@@ -50,7 +51,7 @@ async def tell_points(replays: Replays, request: web.Request) -> web.StreamRespo
 
 
 async def _tell_all(replay: Replay, asked: Replaying, response: web.StreamResponse) -> None:
-    tail: SpoolTail | None = None
+    tail: SpoolTail | UnspooledTail | None = None
     try:
         while True:
             grows = asked.follow and await asyncio.to_thread(replay.growing)  # before the last look, not after it
@@ -65,7 +66,9 @@ async def _tell_all(replay: Replay, asked: Replaying, response: web.StreamRespon
             tail.close()
 
 
-async def _tell_new(replay: Replay, tail: SpoolTail, asked: Replaying, response: web.StreamResponse) -> None:
+async def _tell_new(
+    replay: Replay, tail: SpoolTail | UnspooledTail, asked: Replaying, response: web.StreamResponse
+) -> None:
     frames = tail.frames()
     while (frame := await asyncio.to_thread(next, frames, None)) is not None:
         message = await asyncio.to_thread(replay.message, frame, asked.from_ns, asked.to_ns)

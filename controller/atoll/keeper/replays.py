@@ -18,6 +18,7 @@ from atoll.experiment.points import FIGURES_OF_CHECKS
 from atoll.experiment.request import read_request
 from atoll.keeper.picture import picture
 from atoll.keeper.problems import RequestError
+from atoll.keeper.unspooled import COUNTED, UnspooledTail
 from atoll.model.errors import AtollError, RunDirError
 from atoll.model.experiment import Experiment
 from atoll.model.measurements import COMMON_TAGS
@@ -62,6 +63,7 @@ class _Facts:
     experiment: str
     place: str
     outcome: str
+    metrics: bool
     duration_s: float
     started_ns: int
     host_started_ns: int
@@ -77,6 +79,7 @@ class _Facts:
                 experiment=str(experiment["name"]),
                 place=str(manifest.get("place", "")),
                 outcome=str(manifest.get("outcome", "")),
+                metrics=bool(manifest.get("metrics", True)),
                 duration_s=int(experiment["duration"]) / 1e9,
                 started_ns=started_ns,
                 host_started_ns=int(host.get("started_ns", started_ns)),
@@ -111,11 +114,16 @@ class Replay:
             finished=not self.growing(),
         )
 
+    @property
+    def metrics(self) -> bool:
+        """Whether it was to spool metrics; of one that was not, points are what links, delay boxes and events make."""
+        return self._read_facts().metrics
+
     def growing(self) -> bool:
         """Whether the run is still being written."""
         if self._read_facts().outcome != RUNNING:
             return False
-        files = ("manifest.json", "events.jsonl", "link.jsonl", SPOOL, PROGRESS)
+        files = ("manifest.json", "events.jsonl", COUNTED, SPOOL, PROGRESS)
         latest_ns = max(_state(self._dir.path / file)[0] for file in files)
         return latest_ns / 1e9 > time.time() - ABANDONED_S
 
@@ -123,7 +131,8 @@ class Replay:
         """All but the points: the run in short, pictures, events, and the instants between which it was made."""
         network, experiment, _ = read_request(self._dir)
         head, lines = self.head, self._dir.events()
-        began_ns = self._read_facts().started_ns
+        facts = self._read_facts()
+        began_ns = facts.started_ns
         try:
             events, versions = _as_told(lines, experiment)
             window = next((line for line in lines if line["type"] == "window"), None)
@@ -131,14 +140,19 @@ class Replay:
                 "from_ns": lines[0]["t_ns"] if lines else began_ns,
                 "to_ns": lines[-1]["t_ns"] if lines else began_ns,
                 "window": window and {"start_ns": window["start_ns"], "end_ns": window["end_ns"]},
+                "outcome": facts.outcome,
+                "metrics": facts.metrics,
             }
         except (IndexError, KeyError) as error:
             raise RunDirError(f"{self._dir.path}: events.jsonl is damaged: {error!r}") from None
         pictures = [{"from_ns": at_ns, "picture": picture(network, version, head.place)} for at_ns, version in versions]
         return {**head.told(), **within, "picture": pictures[0]["picture"], "pictures": pictures, "events": events}
 
-    def tail(self) -> SpoolTail | None:
-        """The run's spool from its beginning; None when it has none (yet)."""
+    def tail(self) -> SpoolTail | UnspooledTail | None:
+        """The run's points from its beginning; None when it has none (yet)."""
+        if not self.metrics:
+            within = [self._dir.path / name for name in (COUNTED, "events.jsonl")]
+            return UnspooledTail(self._dir.path, read_request(self._dir)[0]) if all(map(Path.exists, within)) else None
         path = self._dir.path / SPOOL
         return SpoolTail(path) if path.exists() else None
 

@@ -124,6 +124,11 @@ class ReplayTold(ReplayHead):
     to_ns: int
     window: WindowTold | None = Field(description="None until the load has ended.")
     picture: PictureTold
+    outcome: str = Field(
+        description="`running`, `completed`, `cancelled at step STEP` or `failed at step STEP: why`; "
+        "of a run that was killed `running`, although it is finished."
+    )
+    metrics: bool = Field(description="False: made with `--no-metrics`; points are of links, delay boxes and events.")
     pictures: list[DrawnFrom] = Field(description="The first, and one for each scheduled change that was made.")
     events: list[dict[str, Any]] = Field(description="As those of `/v1/events`, numbered from 1.")
 

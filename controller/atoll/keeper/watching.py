@@ -12,7 +12,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from atoll.keeper.access import Access, only_locally
+from atoll.keeper.access import WATCH_REALM, Access, only_locally
 from atoll.keeper.answering import json_answer
 from atoll.keeper.listening import ListenAddress, Port
 from atoll.keeper.page import add_page, is_page
@@ -92,7 +92,7 @@ async def _refuse(_: web.Request) -> web.StreamResponse:
 @contextlib.asynccontextmanager
 async def watching(address: ListenAddress, token: str, replays: Replays) -> AsyncGenerator[str]:
     """While the block lasts the page is served there; gives its URL, without the token. Raises LabError."""
-    access = Access("it stands in the address that `atoll watch` has printed")
+    access = Access("it stands in the address that `atoll watch` has printed", WATCH_REALM)
     access.set_token(token)
     access.names.add(address.host.lower())
     async with contextlib.AsyncExitStack() as ending:
