@@ -1,30 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs side by side: what they were asked differently, where they ran, and what each of them measured.
+"""Runs side by side: in what they are alike and in what not, and what each of them measured.
 
-Reads summaries and manifests only; the runs need not be of one experiment, place or backend.
+Reads summaries and manifests only; the runs need not be of one experiment, laboratory, place or backend.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 from atoll.analysis.summary import Summary
-from atoll.model.codec import from_json
 from atoll.model.errors import RunError, UsageError
-from atoll.model.experiment import Chain, Experiment, LossTrace, Trace
-from atoll.model.units import Duration, Rate, Size
 from atoll.model.wording import suggest
 from atoll.rundir import RunDir
-from atoll_dashboards import provenance
-from atoll_dashboards.text import NOT_MEASURED, figure
+from atoll_dashboards.likeness import Likeness, likeness
+from atoll_dashboards.text import figure
 
 _MOST_PERCENT = 1000  # beyond it a share says no more than the two figures do
-_NAMES = ("box", "name", "t")  # the field by which a description calls the parts of a list
-_ALWAYS = ("place", "backend")  # of the origin: shown even where all runs agree
-_APART = ("started", "outcome", "seed", "plan (SHA-256)", "format")  # of the origin: told elsewhere, or without meaning
-
-
-Rows = tuple[tuple[str, tuple[str, ...]], ...]  # a name, and what stands under it for each run
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +27,15 @@ class Figure:
     digits: int
     values: tuple[float | None, ...]
 
-    def texts(self) -> tuple[str, ...]:
-        """As people read it: from the second run on with the difference from the first."""
+    @property
+    def heading(self) -> str:
+        """Name and unit."""
+        return f"{self.name}, {self.unit}" if self.unit else self.name
+
+    def cells(self) -> tuple[tuple[str, str], ...]:
+        """As people read it: the number, and its difference from the first run, which the first one has not."""
         return tuple(
-            figure(found, self.unit, self.digits) + (self._difference(found) if place else "")
+            (figure(found, "", self.digits), self._difference(found) if place else "")
             for place, found in enumerate(self.values)
         )
 
@@ -50,7 +46,7 @@ class Figure:
         share = 100 * (found - first) / abs(first)
         if abs(share) >= _MOST_PERCENT:
             return ""
-        return f" ({share:+.{1 if abs(share) < 100 else 0}f}%)" if abs(share) >= 0.05 else " (=)"
+        return f"{share:+.{1 if abs(share) < 100 else 0}f}%" if abs(share) >= 0.05 else "="
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +56,19 @@ class Comparison:
     runs: tuple[str, ...]  # paths
     verdicts: tuple[str, ...]
     reasons: tuple[tuple[str, ...], ...]  # why a run is invalid
-    origins: Rows  # place and backend, and what else of the origin is not the same everywhere
-    settings: Rows  # keys of the description that say different things, as --set calls them
+    likeness: Likeness
     figures: tuple[Figure, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """For ``--json``."""
+        """For ``--json``; ``origins`` holds what is alike, too, ``unlike`` names those that are not."""
         return {
             "runs": [
                 {"run_dir": run, "verdict": verdict, "reasons": list(reasons)}
                 for run, verdict, reasons in zip(self.runs, self.verdicts, self.reasons, strict=True)
             ],
-            "origins": {name: list(texts) for name, texts in self.origins},
-            "settings": {name: list(texts) for name, texts in self.settings},
+            "unlike": [name for name, _ in self.likeness.unlike],
+            "origins": {name: list(texts) for name, texts in self.likeness.origins},
+            "settings": {name: list(texts) for name, texts in self.likeness.settings},
             "figures": [{"name": f.name, "unit": f.unit, "values": list(f.values)} for f in self.figures],
         }
 
@@ -94,7 +90,6 @@ def compare(runs: Sequence[RunDir], wanted: Sequence[str] = ()) -> Comparison:
 
 
 def _compared(runs: Sequence[RunDir], summaries: Sequence[Summary], wanted: Sequence[str]) -> Comparison:
-    manifests = [run.manifest() for run in runs]
     figures = [
         Figure(name, unit, digits, tuple(_number(read(summary)) for summary in summaries))
         for name, (unit, digits, read) in FIGURES.items()
@@ -104,56 +99,9 @@ def _compared(runs: Sequence[RunDir], summaries: Sequence[Summary], wanted: Sequ
         runs=tuple(str(run.path) for run in runs),
         verdicts=tuple(summary["verdict"] for summary in summaries),
         reasons=tuple(tuple(summary["reasons"]) for summary in summaries),
-        origins=tuple(row for row in _rows([_origin(each) for each in manifests]) if row[0] in _ALWAYS or _differ(row)),
-        settings=tuple(filter(_differ, _rows([_settings(each) for each in manifests]))),
+        likeness=likeness([run.manifest() for run in runs]),
         figures=tuple(each for each in figures if wanted or any(found is not None for found in each.values)),
     )
-
-
-def _rows(described: Sequence[Mapping[str, str]]) -> Rows:
-    names = dict.fromkeys(name for each in described for name in each)
-    return tuple((name, tuple(each.get(name, NOT_MEASURED) for each in described)) for name in names)
-
-
-def _differ(row: tuple[str, tuple[str, ...]]) -> bool:
-    return len(set(row[1])) > 1
-
-
-def _origin(manifest: Mapping[str, Any]) -> dict[str, str]:
-    return {name: text for name, text in provenance.origin(manifest) if name not in _APART}
-
-
-def _settings(manifest: Mapping[str, Any]) -> dict[str, str]:
-    return dict(_leaves(from_json(Experiment, manifest["experiment"]), ""))
-
-
-def _leaves(thing: Any, key: str) -> Iterator[tuple[str, str]]:
-    """What a resolved description holds, each under the key by which the description calls it."""
-    if isinstance(thing, Chain):
-        yield key, " - ".join(thing.hops) or "empty"
-    elif isinstance(thing, (Trace, LossTrace)):
-        yield key, thing.file
-    elif is_dataclass(thing) and not isinstance(thing, (Rate, Duration, Size)):
-        for field in fields(thing):
-            found = getattr(thing, field.name)
-            if field.name == "schedule":  # its first version is told by the experiment's own chain and latency
-                field_name, found = "changes", found[1:]
-            else:
-                field_name = field.name
-            if field.compare:  # paths of files are no part of what was asked
-                yield from _leaves(found, f"{key}.{field_name}".lstrip("."))
-    elif isinstance(thing, tuple):
-        for place, part in enumerate(cast("tuple[Any, ...]", thing)):
-            if isinstance(part, tuple):  # (key, what it says)
-                yield from _leaves(part[1], f"{key}.{part[0]}")
-            else:
-                yield from _leaves(part, f"{key}.{_name(part, place)}")
-    else:
-        yield key, "none" if thing is None else str(thing)
-
-
-def _name(part: Any, place: int) -> str:
-    return str(next((getattr(part, name) for name in _NAMES if hasattr(part, name)), place + 1))
 
 
 def _number(found: float | None) -> float | None:

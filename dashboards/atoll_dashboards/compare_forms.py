@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A comparison of runs on a terminal, as Markdown and as an HTML page."""
+"""A comparison of runs on a terminal, as Markdown and as an HTML page.
+
+Runs go by number. What they are not alike in comes first, each text once with the runs of which it holds; then a column
+a run for settings and figures, from the second run on with the difference from the first; what is alike comes last.
+"""
 
 import os
 from collections.abc import Sequence
@@ -8,74 +12,65 @@ from typing import TYPE_CHECKING
 
 from atoll.model.errors import UsageError
 from atoll.rundir.files import replace_text
+from atoll_dashboards.likeness import grouped
 
 if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+
     from atoll_dashboards.compare import Comparison
 
-_MOST_COLUMNS = 4  # of runs; more of them are rows
+_MOST_COLUMNS = 6  # of runs; more of them are rows
 _WIDEST = 1000  # characters
-_WHERE = ("place", "backend")
+_WIDEST_NAME = 34  # characters; longer keys are folded
 
 Rows = list[tuple[str, ...]]
 
 
-def rows_of(comparison: "Comparison") -> Rows:
-    """Name and one text a run: where it ran, what it was asked differently, its verdict, its figures.
-
-    With a row a run there is no room for what hardly anybody asks of many runs: the origin beyond place and backend.
-    """
-    origins = [
-        row for row in comparison.origins if _is_upright(comparison) or (row[0] in _WHERE and len(set(row[1])) > 1)
-    ]
-    return [
-        *((name, *texts) for name, texts in (*origins, *comparison.settings)),
-        ("verdict", *comparison.verdicts),
-        *((each.name, *each.texts()) for each in comparison.figures),
-    ]
-
-
 def labels(comparison: "Comparison") -> list[str]:
-    """The runs by number, and below each what it is: the part of its path in which it differs from others."""
+    """What each run is: the part of its path in which it differs from others."""
     runs = [os.path.abspath(run) for run in comparison.runs]  # noqa: PTH100 (Path.absolute keeps `..`)
     common = os.path.commonpath([str(Path(run).parent) for run in runs])
     return [os.path.relpath(run, common) for run in runs]
 
 
+def headline(comparison: "Comparison") -> str:
+    """How many runs there are, and whether something else than settings may be behind a difference."""
+    beside = "not alike in more than their settings" if comparison.likeness.unlike else "alike but for their settings"
+    return f"{len(comparison.runs)} runs, {beside}"
+
+
 def print_comparison(comparison: "Comparison") -> None:
     """Print it to standard output: a column a run, or a row a run when there are many."""
     from rich.console import Console
-    from rich.table import Table
 
-    rows = [("run", *labels(comparison)), *rows_of(comparison)]
-    upright = _is_upright(comparison)
-    head, *body = rows if upright else _turned(rows)
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for place, name in enumerate(head):
-        style, side = ("dim" if not place and upright else ""), ("right" if place else "left")
-        table.add_column(name, style=style, justify=side, overflow="fold")
-    for row in body:
-        table.add_row(*row)
     console = Console(highlight=False)
-    if not upright:  # a line too long for the terminal can be read, columns squeezed to a letter cannot
-        whole = console.measure(table, options=console.options.update(width=_WIDEST)).maximum
-        console.width = max(console.width, whole)
-    console.print(table)
-    for number, reasons in enumerate(comparison.reasons):
-        for reason in reasons:
-            console.print(f"{labels(comparison)[number]}: {reason}", style="red", soft_wrap=True)
+    console.print(headline(comparison), style="bold")
+    console.print(_runs_table(comparison))
+    if comparison.likeness.unlike:
+        console.print("\nnot alike", style="bold")
+        console.print(_unlike_table(comparison))
+    console.print()
+    if _is_upright(comparison):
+        console.print(_columns_table(comparison, console))
+    else:
+        _print_rows(comparison, console)
+    console.print("\nalike", style="bold")
+    console.print(_grid([(f"  {name}", text) for name, text in comparison.likeness.alike]))
 
 
 def markdown(comparison: "Comparison") -> str:
-    """A Markdown table with a column a run, or a row a run when there are many."""
-    rows = [("", *(f"`{label}`" for label in labels(comparison))), *rows_of(comparison)]
-    head, *body = rows if _is_upright(comparison) else _turned(rows)
-    lines = [_line(head), "|---|" + "---:|" * (len(head) - 1), *map(_line, body)]
-    remarks = [
-        f"- `{label}`: {reason}"
-        for label, reasons in zip(labels(comparison), comparison.reasons, strict=True)
-        for reason in reasons
-    ]
-    return "\n".join([*lines, *([""] if remarks else []), *remarks]) + "\n"
+    """A Markdown document: lists of what is not alike and alike, a table of settings and figures between them."""
+    runs = zip(labels(comparison), comparison.verdicts, comparison.reasons, strict=True)
+    lines = [f"{headline(comparison)}.", ""]
+    for number, (label, verdict, reasons) in enumerate(runs, start=1):
+        lines += [f"- #{number} `{label}`: {verdict}", *(f"  - {reason}" for reason in reasons)]
+    lines += ["", *_unlike_lines(comparison)]
+    rows = [("", *_numbers(comparison)), *_rows(comparison, " ")]
+    head, *body = rows if _is_upright(comparison) else list(zip(*rows, strict=True))
+    lines += [_line(head), "|---|" + "---:|" * (len(head) - 1), *map(_line, body), ""]
+    lines += ["Alike:", "", *(f"- {name}: {text}" for name, text in comparison.likeness.alike)]
+    return "\n".join(lines) + "\n"
 
 
 def page(comparison: "Comparison") -> str:
@@ -83,11 +78,25 @@ def page(comparison: "Comparison") -> str:
     from atoll_dashboards.pages import rendered
 
     runs = [
-        {"label": label, "verdict": verdict, "reasons": reasons}
-        for label, verdict, reasons in zip(labels(comparison), comparison.verdicts, comparison.reasons, strict=True)
+        {"number": number, "label": label, "verdict": verdict, "reasons": reasons}
+        for number, (label, verdict, reasons) in enumerate(
+            zip(labels(comparison), comparison.verdicts, comparison.reasons, strict=True), start=1
+        )
     ]
-    figures = [(each.name, *each.texts()) for each in comparison.figures]
-    return rendered("compare.html.j2", runs=runs, rows=(*comparison.origins, *comparison.settings), figures=figures)
+    unlike = [
+        (name, [(" ".join(f"#{place + 1}" for place in places), text) for places, text in grouped(texts)])
+        for name, texts in comparison.likeness.unlike
+    ]
+    return rendered(
+        "compare.html.j2",
+        headline=headline(comparison),
+        runs=runs,
+        unlike=unlike,
+        settings=comparison.likeness.settings,
+        figures=[(each.heading, each.cells()) for each in comparison.figures],
+        alike=comparison.likeness.alike,
+        wide=not _is_upright(comparison),
+    )
 
 
 def write_comparison(comparison: "Comparison", path: Path) -> None:
@@ -103,8 +112,97 @@ def _is_upright(comparison: "Comparison") -> bool:
     return len(comparison.runs) <= _MOST_COLUMNS
 
 
-def _turned(rows: Sequence[tuple[str, ...]]) -> Rows:
-    return list(zip(*rows, strict=True))
+def _numbers(comparison: "Comparison") -> list[str]:
+    return [f"#{number + 1}" for number in range(len(comparison.runs))]
+
+
+def _rows(comparison: "Comparison", between: str) -> Rows:
+    """Name and one text a run: settings, verdict, figures. ``between``: a figure and its difference."""
+    return [
+        *((name, *texts) for name, texts in comparison.likeness.settings),
+        ("verdict", *comparison.verdicts),
+        *((each.heading, *(between.join(filter(None, cell)) for cell in each.cells())) for each in comparison.figures),
+    ]
+
+
+def _grid(rows: Sequence[Sequence[str]]) -> "Table":
+    """Columns of which the last one is wrapped."""
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    for place in range(len(rows[0]) if rows else 0):
+        last = place == len(rows[0]) - 1
+        grid.add_column(style="" if place else "dim", no_wrap=not last, overflow="fold" if last else "ellipsis")
+    for row in rows:
+        grid.add_row(*row)
+    return grid
+
+
+def _runs_table(comparison: "Comparison") -> "RenderableType":
+    from rich.text import Text
+
+    runs = zip(_numbers(comparison), labels(comparison), comparison.verdicts, comparison.reasons, strict=True)
+    grid = _grid([])
+    for _ in range(3):
+        grid.add_column(overflow="fold")
+    for number, label, verdict, reasons in runs:
+        said = Text("; ".join((verdict, *reasons)), style="" if verdict == "valid" else "red")
+        grid.add_row(f"  {number}", label, said)
+    return grid
+
+
+def _unlike_table(comparison: "Comparison") -> "RenderableType":
+    rows: Rows = []
+    for name, texts in comparison.likeness.unlike:
+        for place, (places, text) in enumerate(grouped(texts)):
+            rows.append(("" if place else f"  {name}", " ".join(f"#{run + 1}" for run in places), text))
+    return _grid(rows)
+
+
+def _unlike_lines(comparison: "Comparison") -> list[str]:
+    if not comparison.likeness.unlike:
+        return []
+    lines = ["Not alike:", ""]
+    for name, texts in comparison.likeness.unlike:
+        said = "; ".join(f"{' '.join(f'#{run + 1}' for run in runs)} {text}" for runs, text in grouped(texts))
+        lines.append(f"- {name}: {said}")
+    return [*lines, ""]
+
+
+def _columns_table(comparison: "Comparison", console: "Console") -> "RenderableType":
+    """A column a run; differences go below figures where the terminal is too narrow for them beside."""
+    table = _table(comparison, " ")
+    if console.measure(table, options=console.options.update(width=_WIDEST)).maximum <= console.width:
+        return table
+    return _table(comparison, "\n")
+
+
+def _table(comparison: "Comparison", between: str) -> "Table":
+    from rich.table import Table
+
+    rows = _rows(comparison, between)
+    figures = [number for each in comparison.figures for number, _ in each.cells()]
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("", style="dim", overflow="fold", width=min(_WIDEST_NAME, max(len(row[0]) for row in rows)))
+    for number in _numbers(comparison):
+        table.add_column(number, justify="right", overflow="fold", min_width=max(map(len, figures), default=0))
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _print_rows(comparison: "Comparison", console: "Console") -> None:
+    """A row a run: a line too long for the terminal can be read, columns squeezed to a letter cannot."""
+    from rich.table import Table
+
+    head, *body = zip(*[("run", *_numbers(comparison)), *_rows(comparison, " ")], strict=True)
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for place, name in enumerate(head):
+        table.add_column(name, justify="right" if place else "left", no_wrap=True)
+    for row in body:
+        table.add_row(*row)
+    console.width = max(console.width, console.measure(table, options=console.options.update(width=_WIDEST)).maximum)
+    console.print(table)
 
 
 def _line(cells: Sequence[str]) -> str:

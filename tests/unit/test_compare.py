@@ -2,6 +2,7 @@
 """Runs side by side: what they were asked differently and what they measured, in every form it is shown in."""
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,20 +13,23 @@ import pytest
 
 from atoll.analysis import analyse
 from atoll.model.errors import RunError, UsageError
-from atoll.model.experiment import Experiment
+from atoll.model.experiment import Carried, Chain, Experiment, Protocol
+from atoll.model.network import Network
 from atoll.model.units import Rate
 from atoll.rundir import RunDir
-from atoll_dashboards.compare import compare
+from atoll_dashboards.compare import Comparison, compare
 from atoll_dashboards.compare_forms import markdown, page, print_comparison, write_comparison
 from atoll_hosts.binary import find_binary
 from tests.unit.synthetic_run import begin, experiment, network
 
-NBSP, DASH = "\N{NO-BREAK SPACE}", "\N{EN DASH}"
+DASH = "\N{EN DASH}"
 
 
-def run_of(folder: Path, asked: Experiment, manifest: dict[str, Any], **measured: Any) -> RunDir:
+def run_of(
+    folder: Path, asked: Experiment, manifest: dict[str, Any], lab: Network | None = None, **measured: Any
+) -> RunDir:
     """An analysed run that measured these figures and nothing else."""
-    run = begin(folder, asked, network())
+    run = begin(folder, asked, lab or network())
     run.update_manifest(manifest)
     run.write_summary({**analyse(run, find_binary()), "verdict": "valid", "reasons": [], **measured})
     return run
@@ -58,24 +62,83 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[RunDir]:
 
 
 def test_settings_that_differ_go_by_their_keys_in_the_description(runs: list[RunDir]) -> None:
-    assert dict(compare(runs).settings) == {
+    assert dict(compare(runs).likeness.settings) == {
         "links.sat.to_island.rate": ("16 Mbit/s", "32 Mbit/s"),
         "tcp.congestion_control": ("cubic", "hybla"),
         "tcp.servers.w1": (DASH, "bbr"),
     }
 
 
-def test_place_and_backend_are_told_always(runs: list[RunDir]) -> None:
-    assert dict(compare(runs).origins) == {"place": ("mininet", "virtual"), "backend": ("engine", "tc")}
-    assert dict(compare([runs[0], runs[0]]).origins) == {"place": ("mininet",) * 2, "backend": ("engine",) * 2}
+def test_what_is_not_alike_but_for_settings_is_told_apart_from_what_is(runs: list[RunDir]) -> None:
+    found = compare(runs).likeness
+    assert dict(found.unlike) == {"place": ("mininet", "virtual"), "backend": ("engine", "tc")}
+    alike = dict(found.alike)
+    assert alike["experiment"] == "synthetic"
+    assert alike["lab"].startswith("synthetic, SHA-256 ")
+    assert (alike["seed"], alike["chain"], alike["revision"]) == ("1", "tap-w - sat - tap-i", "0123abcd")
+    assert alike["channels"] == "20 to 6 clients: 2 have 4, 4 have 3"
+    assert alike["ping series"] == "every 100 ms"
+    assert "TCP" not in alike, "they were asked for another congestion control"
+
+
+def test_runs_of_unlike_laboratories_seeds_chains_and_revisions_say_so(runs: list[RunDir], tmp_path: Path) -> None:
+    asked = experiment(seed=7, branches=(Chain("datagrams", ("sat",), Carried(protocol=Protocol.UDP)),))
+    lab = replace(network(4), name="smaller")
+    other = run_of(tmp_path, asked, {"revision": "4567cdef"}, lab, goodput_mbit_s=9.0)
+    found = compare([runs[0], other]).likeness
+    unlike = dict(found.unlike)
+    assert {"lab", "seed", "chain datagrams", "channels", "revision"} <= set(unlike)
+    assert unlike["lab"][1].startswith("smaller, SHA-256 ")
+    assert unlike["chain datagrams"] == (DASH, "sat for UDP")
+    assert unlike["channels"] == ("20 to 6 clients: 2 have 4, 4 have 3", "20 to 4 clients: 4 have 5")
+    assert dict(found.settings)["lab.hosts"] == ("15", "13 (1 unlike #1)"), "many details: the hosts are counted"
+
+
+def test_a_detail_of_a_laboratory_is_told_by_its_name(runs: list[RunDir], tmp_path: Path) -> None:
+    lab = network()
+    hosts = tuple(replace(host, capacity=3.0) if host.name == "i1" else host for host in lab.hosts)
+    other = run_of(tmp_path, experiment(), {}, replace(lab, hosts=hosts, file="elsewhere/synthetic.yaml"))
+    found = compare([runs[0], other]).likeness
+    assert dict(found.settings) == {"lab.hosts.i1.capacity": ("1.0", "3.0")}
+    unlike = dict(found.unlike)
+    assert (
+        unlike["channels"][1] == "20 to 6 clients: 1 have 8 (capacity 3), 2 have 3 (capacity 1), 3 have 2 (capacity 1)"
+    )
+    assert "lab file" not in unlike, "it is called the same"
+
+
+def test_channels_that_others_got_are_told_by_client(runs: list[RunDir], tmp_path: Path) -> None:
+    """The numbers are alike, and yet the load came from somewhere else."""
+    other = run_of(tmp_path, experiment(), {})
+    plan = other.manifest()["plan"]
+    dealt = [each["channels"] for each in plan["placement"]]
+    for each, channels in zip(plan["placement"], reversed(dealt), strict=True):
+        each["channels"] = channels
+    other.update_manifest({"plan": plan})
+    found = compare([runs[0], other]).likeness
+    assert dict(found.settings) == {
+        "channels of i1": ("4", "3"),
+        "channels of i2": ("4", "3"),
+        "channels of i5": ("3", "4"),
+        "channels of i6": ("3", "4"),
+    }
+
+
+def test_many_members_that_differ_are_a_row(runs: list[RunDir], tmp_path: Path) -> None:
+    """A full laboratory has two dozen servers: their latencies would hide everything else."""
+    many = tuple((f"w{number}", "rtt-5") for number in range(1, 21))
+    other = run_of(tmp_path, experiment(latency=many), {})
+    assert dict(compare([runs[0], other]).likeness.settings) == {"latency (of 19)": ("5", "19 (5 unlike #1)")}
 
 
 def test_figures_stand_with_their_difference_from_the_first_run(runs: list[RunDir]) -> None:
     figures = {each.name: each for each in compare(runs).figures}
     assert figures["goodput"].values == (10.0, 12.5)
-    assert figures["goodput"].texts() == (f"10.000{NBSP}Mbit/s", f"12.500{NBSP}Mbit/s (+25.0%)")
-    assert figures["lateness at most"].texts() == (f"0.250{NBSP}ms", DASH)
-    assert figures["pings lost"].texts() == ("0", "0")
+    assert figures["goodput"].heading == "goodput, Mbit/s"
+    assert figures["goodput"].cells() == (("10.000", ""), ("12.500", "+25.0%"))
+    assert figures["lateness at most"].cells() == (("0.250", ""), (DASH, ""))
+    assert figures["pings lost"].heading == "pings lost"
+    assert [number for number, _ in figures["pings lost"].cells()] == ["0", "0"]
     assert "transfer time" not in figures, "nobody measured it"
 
 
@@ -85,23 +148,58 @@ def test_only_the_figures_asked_for(runs: list[RunDir]) -> None:
         compare(runs, ["godput"])
 
 
-def test_few_runs_are_columns_and_many_are_rows(runs: list[RunDir], capsys: pytest.CaptureFixture[str]) -> None:
-    print_comparison(compare(runs, ["goodput"]))
-    few = capsys.readouterr().out
-    assert [line.split()[0] for line in few.splitlines()[1:4]] == ["place", "backend", "links.sat.to_island.rate"]
-    assert few.splitlines()[-1].endswith("something <i>odd</i>")
-    print_comparison(compare([*runs, *runs, *runs], ["goodput"]))
-    many = capsys.readouterr().out.splitlines()
-    assert many[0].split()[:3] == ["run", "place", "backend"]
-    assert "links.sat.to_island.rate" in many[0], "no column is squeezed, however narrow the terminal"
-    assert [line.split()[1] for line in many[1:7]] == ["mininet", "virtual"] * 3
+def printed(found: Comparison, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The lines that a terminal of a hundred columns is sent."""
+    monkeypatch.setenv("COLUMNS", "100")
+    print_comparison(found)
+    return [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+
+
+@pytest.mark.parametrize("number", [2, 3, 4, 5, 6])
+def test_up_to_six_runs_are_columns_of_a_terminal(
+    runs: list[RunDir], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: int
+) -> None:
+    """In a hundred of its columns, every number on one line and in the column of its run."""
+    lines = printed(compare([*runs, *runs, *runs][:number]), monkeypatch, capsys)
+    assert max(map(len, lines)) <= 100
+    assert lines[0] == f"{number} runs, not alike in more than their settings"
+    head = next(line for line in lines if line.split() == [f"#{each + 1}" for each in range(number)])
+    goodput = next(line for line in lines if line.startswith("goodput, Mbit/s"))
+    ends = [match.end() for match in re.finditer(r"\d+\.\d{3}( \S+%| =)?", goodput)]
+    assert len(ends) == number
+    assert ends == [match.end() for match in re.finditer(r"#\d", head)], "figures stand under their run"
+
+
+def test_what_differs_stands_on_top_and_what_is_alike_once(
+    runs: list[RunDir], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = printed(compare(runs, ["goodput"]), monkeypatch, capsys)
+    assert any(line.endswith("invalid; something <i>odd</i>") for line in lines)
+    place = lines.index("  place    #1  mininet")
+    assert lines[place + 1] == "           #2  virtual"
+    assert place < next(number for number, line in enumerate(lines) if line.startswith("goodput"))
+    assert sum(line.split()[:1] == ["seed"] for line in lines) == 1
+    assert sum(line.split()[:1] == ["revision"] for line in lines) == 1
+
+
+def test_many_runs_are_rows(
+    runs: list[RunDir], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = printed(compare([*runs, *runs, *runs, *runs], ["goodput"]), monkeypatch, capsys)
+    head = next(number for number, line in enumerate(lines) if line.startswith("run "))
+    assert "links.sat.to_island.rate" in lines[head], "no column is squeezed, however narrow the terminal"
+    assert [line.split()[0] for line in lines[head + 1 : head + 9]] == [f"#{number}" for number in range(1, 9)]
 
 
 def test_markdown_and_html_hold_the_same_table(runs: list[RunDir], tmp_path: Path) -> None:
     found = compare(runs)
     assert "| tcp.congestion_control | cubic | hybla |\n" in markdown(found)
+    assert "| goodput, Mbit/s | 10.000 | 12.500 +25.0% |\n" in markdown(found)
+    assert "- place: #1 mininet; #2 virtual\n" in markdown(found)
+    assert "- seed: 1\n" in markdown(found)
     html = page(found)
     assert '<th>tcp.congestion_control</th><td class="n">cubic</td><td class="n">hybla</td>' in html
+    assert '<td class="n">12.500 <small>+25.0%</small></td>' in html
     assert "something &lt;i&gt;odd&lt;/i&gt;" in html
     assert "http" not in html, "it needs nothing but itself"
     for name, text in (("c.md", markdown(found)), ("c.html", html)):
@@ -126,6 +224,8 @@ def test_the_verb(runs: list[RunDir], tmp_path: Path) -> None:
 
     told = report("--compare", *paths, "--figure", "goodput", "--out", str(tmp_path / "c.md"), "--json")
     found = json.loads(told.stdout)
+    assert found["unlike"] == ["place", "backend"]
+    assert found["origins"]["seed"] == ["1", "1"]
     assert found["figures"] == [{"name": "goodput", "unit": "Mbit/s", "values": [10.0, 12.5]}]
     assert [run["verdict"] for run in found["runs"]] == ["valid", "invalid"]
     assert (tmp_path / "c.md").exists()
