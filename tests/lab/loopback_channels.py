@@ -9,7 +9,7 @@ from pathlib import Path
 from atoll_hosts.binary import find_binary
 from tests.lab.channels_guest import FLOW_BYTES, Trial, completed
 from tests.lab.sandbox import ROOT
-from tests.lab.test_traffic import running
+from tests.lab.traffic_job import running
 
 FLOWS = 200  # of each channel at least
 _ENOUGH = 1.4  # on average, for the slowest of two thousand channels to have FLOWS

@@ -13,7 +13,7 @@ import pytest
 from tests.lab.channel_trials import in_real_time, in_virtual_time, room_for_all
 from tests.lab.channels_guest import Trial
 from tests.lab.loopback_channels import FLOWS, flows_on_loopback
-from tests.lab.test_traffic import jain
+from tests.lab.traffic_job import jain
 
 CHANNELS = 4000
 FLOW_S = 0.25  # two round trips: connection, then request and answer; what is sent takes 0.3 ms besides

@@ -15,6 +15,7 @@ from atoll_emulation.namespaces import unshare_argv, why_no_namespaces
 from controllerbench import document, table
 from controllerbench.measure import SIZES, WAYS
 from linkbench import machine
+from linkbench.results import read_earlier, read_results
 
 _QUICK_SIZES = (10, 100)
 _SWAP = "swap"  # measured on a laboratory, not on the bench
@@ -26,10 +27,11 @@ def main() -> int:
     options = _options()
     try:
         if not options.render:
-            known = _merged(options.json, _measured(options))
+            earlier = read_earlier(options.json, "results")
+            known = _merged(earlier, _measured(options))
             options.json.parent.mkdir(parents=True, exist_ok=True)
             options.json.write_text(json.dumps({"machine": machine.describe(), **known}, indent=1) + "\n")
-        known = _stored(options.json)
+        known = read_results(options.json, "results")
         print(table.tables(known))
         print(f"\nJSON: {options.json}")
         if options.render:
@@ -59,22 +61,8 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def _stored(path: Path) -> dict[str, Any]:
-    """What the file holds. Raises AtollError where that is nothing of this benchmark."""
-    try:
-        known = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise AtollError(f"{path}: there is no such file; measuring makes it") from None
-    except ValueError as error:
-        raise AtollError(f"{path}: not JSON: {error}") from None
-    if "results" not in known:
-        raise AtollError(f"{path}: no results of this benchmark; name another file")
-    return known
-
-
-def _merged(path: Path, new: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
-    """What the file holds, but for what has been measured anew."""
-    old: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+def _merged(old: dict[str, Any], new: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+    """What the file held, but for what has been measured anew."""
     results = _merged_ways(old.get("results", []), new["results"])
     return {"results": results, "swaps": new["swaps"] or old.get("swaps", [])}
 

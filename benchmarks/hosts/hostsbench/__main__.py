@@ -19,6 +19,7 @@ from hostsbench.table import table
 from hostsbench.ways import COLD, WARM, ways
 from linkbench import machine
 from linkbench.page import put_figures
+from linkbench.results import read_earlier, read_results
 
 _QUICK_HOSTS, _QUICK_WAYS = 8, ("atoll", "pssh")
 _RANGE = (1, 1000)  # the bridge has a port for each
@@ -30,10 +31,11 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _end)
     try:
         if not options.render:
-            known = _merged(options.json, options.only, _measured(options))
+            earlier = read_earlier(options.json, "results")
+            known = _merged(earlier, options.only, _measured(options))
             options.json.parent.mkdir(parents=True, exist_ok=True)
             options.json.write_text(json.dumps({"machine": machine.describe(), **known}, indent=1) + "\n")
-        known = _stored(options.json)
+        known = read_results(options.json, "results")
         print(table(known))
         print(f"\nJSON: {options.json}")
         if options.render:
@@ -90,22 +92,9 @@ def _measured(options: argparse.Namespace) -> list[dict[str, Any]]:
         return json.loads(task.read_text())["results"]
 
 
-def _stored(path: Path) -> dict[str, Any]:
-    """What the file holds. Raises AtollError where that is nothing of this benchmark."""
-    try:
-        known = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise AtollError(f"{path}: there is no such file; measuring makes it") from None
-    except ValueError as error:
-        raise AtollError(f"{path}: not JSON: {error}") from None
-    if not isinstance(known, dict) or "results" not in known:
-        raise AtollError(f"{path}: no results of this benchmark; name another file")
-    return known  # pyright: ignore[reportUnknownVariableType]
-
-
-def _merged(path: Path, asked: list[str], new: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """What the file holds, but for what has been measured anew, in the ways' order."""
-    old: list[dict[str, Any]] = _stored(path)["results"] if path.exists() else []
+def _merged(earlier: dict[str, Any], asked: list[str], new: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """What the file held, but for what has been measured anew, in the ways' order."""
+    old: list[dict[str, Any]] = earlier.get("results", [])
     anew = {*asked, *(each["way"] for each in new)}
     order = [COLD, WARM, *(way.name for way in ways(find_binary()))]
     kept = [each for each in old if each["way"] not in anew]

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from linkbench.results import read_earlier
 from tests.lab.channel_trials import in_real_time, in_virtual_time, room_for_all
 from tests.lab.channels_guest import Finding, Trial
 from tests.lab.loopback_channels import flows_on_loopback
-from tests.lab.test_traffic import jain
+from tests.lab.traffic_job import jain
 
 _LIMIT_S = 1500
 _FLOW_S = 0.25  # two round trips
@@ -91,9 +92,8 @@ def cases(*, quick: bool) -> list[Case]:
 
 def measure(groups: Sequence[str], clocks: Sequence[str], file: Path | None, *, quick: bool) -> dict[str, Outcome]:
     """Make the trials of these groups by these clocks, and tell of each. What the file has of others is kept."""
-    known: dict[str, Outcome] = {}
-    if file is not None and file.is_file():
-        known = {name: Outcome(**outcome) for name, outcome in json.loads(file.read_text())["fairness"].items()}
+    earlier = read_earlier(file, "fairness") if file is not None else {}
+    known = {name: Outcome(**outcome) for name, outcome in earlier.get("fairness", {}).items()}
 
     def note(key: str, outcome: Outcome) -> None:
         known[key] = outcome

@@ -11,6 +11,7 @@ from typing import Any
 from atoll.model.errors import AtollError
 from atoll_emulation.machine import require_virtual_machine
 from linkbench import machine
+from linkbench.results import read_earlier, read_results
 from virtualbench import commands, spinning, table
 
 _QUICK_S = 2  # of virtual time
@@ -26,7 +27,7 @@ def main() -> int:
             known = _measured(options)
             options.json.parent.mkdir(parents=True, exist_ok=True)
             options.json.write_text(json.dumps(known, indent=1) + "\n")
-        known = _old(options.json)
+        known = read_results(options.json, "cases")
         print(table.tables(known))
         print(f"\nJSON: {options.json}")
         if options.render:
@@ -55,17 +56,9 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def _old(path: Path) -> dict[str, Any]:
-    """What the file holds. Raises AtollError when there is none."""
-    try:
-        return json.loads(path.read_text())
-    except FileNotFoundError:
-        raise AtollError(f"{path}: there is no such file; measuring makes it") from None
-
-
 def _measured(options: argparse.Namespace) -> dict[str, Any]:
     """What the file held, with what has been measured now in the stead of what it held of that."""
-    known = _old(options.json) if options.json.exists() else {}
+    known = read_earlier(options.json, "cases")
     cases = known.get("cases", {})
     for key, case in commands.CASES.items():
         if key in options.only:

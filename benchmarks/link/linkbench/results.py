@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results of a benchmark in a file of JSON, an object, as later measurements and the page's figures read them."""
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+from atoll.model.errors import AtollError
+
+
+def read_results(path: Path, key: str) -> dict[str, Any]:
+    """What the file holds. ``key``: what results of this benchmark have at least. Raises AtollError otherwise."""
+    try:
+        known: object = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise AtollError(f"{path}: there is no such file; measuring makes it") from None
+    except ValueError as error:
+        raise AtollError(f"{path}: not JSON: {error}") from None
+    if not isinstance(known, dict) or key not in known:
+        raise AtollError(f"{path}: no results of this benchmark; name another file")
+    return cast(dict[str, Any], known)
+
+
+def read_earlier(path: Path, key: str) -> dict[str, Any]:
+    """The same of a file that need not be there: read before anything is measured, which would be lost otherwise."""
+    return read_results(path, key) if path.exists() else {}
