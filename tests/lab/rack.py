@@ -15,13 +15,16 @@ import os
 import shlex
 import shutil
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from atoll.model.inventory import slots
+from atoll.model.load import load_lab
 from atoll.model.network import HostRole, Network
-from tests.lab.sandbox import ATOLL, Sandbox
+from tests.lab.sandbox import ATOLL, ROOT, Sandbox
 
 CONTROLLER = "10.99.0.1"
 SWITCHES = "10.99.0.2"
@@ -69,6 +72,11 @@ in_switches ovsdb-server /run/sw/conf.db --remote=punix:/run/sw/db.sock -vconsol
 ovs-vsctl --no-wait init
 in_switches ovs-vswitchd unix:/run/sw/db.sock -vconsole:off
 """
+
+
+EXPERIMENT = ROOT / "tests" / "data" / "rack.yaml"
+LAB = ROOT / "tests" / "data" / "rack-lab.yaml"
+"""What most tests have on a rack: small, and quickly up."""
 
 
 class Rack:
@@ -259,6 +267,15 @@ class Rack:
                 name, peer = f"{here.switch}-{here.port}", f"{there.switch}-{there.port}"
                 words += [_port(here.switch, name, here.port), f"type=patch options:peer={peer}"]
         return " ".join(words)
+
+
+@contextmanager
+def rack_of(lab: Path, directory: Path) -> Generator[Rack]:
+    """A rack of a lab's machines that nobody has met yet, while the block lasts; its files go to a directory."""
+    with Sandbox(directory) as sandbox:
+        rack = Rack(sandbox, load_lab(lab))
+        rack.build()
+        yield rack
 
 
 def _port(switch: str, name: str, number: int) -> str:

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from atoll.model.load import load_lab
 from atoll_hosts.binary import find_binary
 from atoll_hosts.install import FOLDER
-from tests.lab.rack import Rack
-from tests.lab.sandbox import ATOLL, ROOT, Sandbox
+from tests.lab.rack import LAB, Rack, rack_of
+from tests.lab.sandbox import ATOLL
 
 pytestmark = pytest.mark.lab
 
@@ -26,9 +25,7 @@ _MACHINE_AT = 18  # of an ELF header
 @pytest.fixture(scope="module")
 def rack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rack]:
     """A rack on one of whose machines `uname` is a file; its processor is this one."""
-    with Sandbox(tmp_path_factory.mktemp("pi")) as sandbox:
-        rack = Rack(sandbox, load_lab(ROOT / "tests" / "data" / "rack-lab.yaml"))
-        rack.build()
+    with rack_of(LAB, tmp_path_factory.mktemp("pi")) as rack:
         assert rack.run(ATOLL, "hosts", "enroll", "--yes", "--inventory", rack.inventory).returncode == 0
         says(rack, "aarch64").chmod(0o755)
         assert rack.on(PI, "mount", "--bind", str(rack.directory / "uname"), "/usr/bin/uname").returncode == 0

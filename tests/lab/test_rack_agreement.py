@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from atoll.model.load import load_lab
-from tests.lab.rack import Rack
-from tests.lab.sandbox import ATOLL, ROOT, Sandbox
+from tests.lab.rack import rack_of
+from tests.lab.sandbox import ATOLL, ROOT
 
 pytestmark = [pytest.mark.lab, pytest.mark.figures, pytest.mark.timeout(300)]
 
@@ -32,9 +31,7 @@ def drawn(run: Path) -> dict[tuple[str, str], str]:
 
 def test_the_demo_on_a_rack_gives_the_figures_of_the_emulated_lab(tmp_path: Path) -> None:
     """Whether switches and machines were made by atoll or found by it: delays, rate, queue, traffic are the same."""
-    with Sandbox(tmp_path) as sandbox:
-        rack = Rack(sandbox, load_lab(ROOT / "emulation" / "labs" / "island.yaml"))
-        rack.build()
+    with rack_of(ROOT / "emulation" / "labs" / "island.yaml", tmp_path) as rack:
         rack.prepare()
         before = rack.states()
         where = ["--on", "hardware", "--inventory", rack.inventory]

@@ -12,23 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from atoll.model.load import load_lab
-from tests.lab.rack import Rack
-from tests.lab.sandbox import ATOLL, ROOT, Sandbox, wait_for_line
+from tests.lab.rack import EXPERIMENT, LAB, Rack, rack_of
+from tests.lab.sandbox import ATOLL, ROOT, wait_for_line
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
 
-EXPERIMENT = ROOT / "tests" / "data" / "rack.yaml"
-LAB = ROOT / "tests" / "data" / "rack-lab.yaml"
 CLOCK = ROOT / "tests" / "lab" / "clock_ahead.c"
 
 
 @pytest.fixture(scope="module")
 def rack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rack]:
     """A rack after first contact; each test leaves its machines as they were, but for the last, which breaks one."""
-    with Sandbox(tmp_path_factory.mktemp("rack-machines")) as sandbox:
-        rack = Rack(sandbox, load_lab(LAB))
-        rack.build()
+    with rack_of(LAB, tmp_path_factory.mktemp("rack-machines")) as rack:
         rack.prepare()
         yield rack
 

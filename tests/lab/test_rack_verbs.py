@@ -8,22 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from atoll.model.load import load_lab
-from tests.lab.rack import FIRST_DPID, Rack
-from tests.lab.sandbox import ATOLL, ROOT, Sandbox
+from tests.lab.rack import EXPERIMENT, FIRST_DPID, LAB, Rack, rack_of
+from tests.lab.sandbox import ATOLL
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
-
-EXPERIMENT = ROOT / "tests" / "data" / "rack.yaml"
-LAB = ROOT / "tests" / "data" / "rack-lab.yaml"
 
 
 @pytest.fixture(scope="module")
 def rack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rack]:
     """A rack after first contact."""
-    with Sandbox(tmp_path_factory.mktemp("rack-verbs")) as sandbox:
-        rack = Rack(sandbox, load_lab(LAB))
-        rack.build()
+    with rack_of(LAB, tmp_path_factory.mktemp("rack-verbs")) as rack:
         rack.prepare()
         yield rack
 
