@@ -4,22 +4,23 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 
-from aiohttp import web
+from aiohttp import WSCloseCode, web
 
 from atoll.keeper.access import SUBPROTOCOL
 from atoll.keeper.answering import line_bytes, lines_response
 from atoll.keeper.answers import Listening
 from atoll.keeper.events import Event, EventLog, Subscription
 
-PING_S = 20.0
+_PING_S = 20.0
 """Between pings of a WebSocket; who does not answer one within half of that is gone."""
 
-LONGEST_MESSAGE = 1024
+_LONGEST_MESSAGE = 1024
 """Bytes of what a client says; it has nothing to say."""
 
 Send = Callable[[Event], Awaitable[None]]
+Tell = Callable[[web.WebSocketResponse], Coroutine[None, None, None]]
 
 
 async def serve_events(request: web.Request, log: EventLog, asked: Listening) -> web.StreamResponse:
@@ -37,12 +38,21 @@ async def _by_lines(request: web.Request, log: EventLog, asked: Listening) -> we
 
 
 async def _by_websocket(request: web.Request, log: EventLog, asked: Listening) -> web.StreamResponse:
-    socket = web.WebSocketResponse(heartbeat=PING_S, max_msg_size=LONGEST_MESSAGE, protocols=(SUBPROTOCOL,))
+    async def tell(socket: web.WebSocketResponse) -> None:
+        await _tell(request, log, asked, lambda event: socket.send_str(json.dumps(event, separators=(",", ":"))))
+
+    return await serve_websocket(request, tell, WSCloseCode.OK)
+
+
+async def serve_websocket(request: web.Request, tell: Tell, code: WSCloseCode) -> web.StreamResponse:
+    """A WebSocket whose client has nothing to say.
+
+    It lasts until ``tell`` is done, and is closed with this code then, or until the client goes.
+    """
+    socket = web.WebSocketResponse(heartbeat=_PING_S, max_msg_size=_LONGEST_MESSAGE, protocols=(SUBPROTOCOL,))
     await socket.prepare(request)
-    telling = asyncio.create_task(
-        _tell(request, log, asked, lambda event: socket.send_str(json.dumps(event, separators=(",", ":"))))
-    )
-    telling.add_done_callback(lambda _: asyncio.ensure_future(socket.close()))
+    telling = asyncio.create_task(tell(socket))
+    telling.add_done_callback(lambda _: asyncio.ensure_future(socket.close(code=code)))
     try:
         async for _ in socket:
             pass

@@ -5,7 +5,6 @@ Each request has a connection of its own: keepers come and go, and one that has 
 here; ``Forwarded`` (RFC 7239) takes from a request what the Unix socket would let it do.
 """
 
-import asyncio
 import contextlib
 import os
 from typing import Any
@@ -17,7 +16,7 @@ from yarl import URL
 from atoll.keeper.access import SUBPROTOCOL
 from atoll.keeper.address import describe_holder, keeper_holder, may_talk, socket_address, what_it_keeps
 from atoll.keeper.bodies import read_bytes
-from atoll.keeper.event_stream import LONGEST_MESSAGE, PING_S
+from atoll.keeper.event_stream import serve_websocket
 from atoll.keeper.problems import RequestError, no_lab_is_up
 
 _CONNECT_S = 5.0
@@ -79,16 +78,7 @@ class Upstream:
         except aiohttp.ClientConnectionError:
             raise _no_lab() from None
         async with keeper:
-            socket = web.WebSocketResponse(heartbeat=PING_S, max_msg_size=LONGEST_MESSAGE, protocols=(SUBPROTOCOL,))
-            await socket.prepare(request)
-            telling = asyncio.create_task(_tell(keeper, socket))
-            try:
-                async for _ in socket:
-                    pass
-            finally:
-                telling.cancel()
-                await asyncio.wait([telling])
-            return socket
+            return await serve_websocket(request, lambda socket: _tell(keeper, socket), aiohttp.WSCloseCode.GOING_AWAY)
 
 
 async def _tell(keeper: aiohttp.ClientWebSocketResponse, socket: web.WebSocketResponse) -> None:
@@ -97,7 +87,6 @@ async def _tell(keeper: aiohttp.ClientWebSocketResponse, socket: web.WebSocketRe
         async for message in keeper:
             if message.type is aiohttp.WSMsgType.TEXT:
                 await socket.send_str(message.data)
-        await socket.close(code=aiohttp.WSCloseCode.GOING_AWAY)
 
 
 async def _answer(request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
