@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run's points into a database at any later time, at the instants they have or where runs lie side by side."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from atoll.model.errors import RunDirError
@@ -19,6 +20,29 @@ class Times(StrEnum):
 
     RECORDED = "recorded"  # when it was made, by the wall clock
     ALIGNED = "aligned"  # as if every run's measurement had begun at ALIGNED_NS
+
+
+def loadable(paths: Iterable[Path], times: Times | None) -> list[tuple[RunDir, Times]]:
+    """The runs, and at which instants the points of each are laid down; no database is asked.
+
+    ``times``: of all of them; None: as is usual for each. Raises RunDirError, a line for each path that is no run, has
+    no points, or cannot be laid down so.
+    """
+    found: list[tuple[RunDir, Times]] = []
+    wrong: list[str] = []
+    for path in paths:
+        try:
+            run_dir = RunDir.open(path)
+            how = times or usual_times(run_dir)
+            SpoolTail(run_dir.path / SPOOL).close()
+            shift_ns(run_dir, how)
+        except RunDirError as error:
+            wrong.append(str(error))
+        else:
+            found.append((run_dir, how))
+    if wrong:
+        raise RunDirError("\n".join(wrong))
+    return found
 
 
 def load_run(

@@ -38,18 +38,16 @@ def load(
     json: Json = False,
 ) -> None:
     """Write all points of runs into the database; what is there already stays as it is."""
-    from atoll.rundir import RunDir
     from atoll_dashboards.influx import Database
-    from atoll_dashboards.loading import Times, load_run, usual_times
+    from atoll_dashboards.loading import Times, load_run, loadable
 
     if times is not None and times not in tuple(Times):
         raise UsageError(f"--times {times}: there are {', '.join(Times)}")
+    found = loadable(runs, Times(times) if times else None)
     settings = database_settings()
-    directories = [RunDir.open(path) for path in runs]
     told: list[dict[str, object]] = []
     with Database(settings) as database:
-        for run_dir in directories:
-            how = Times(times) if times else usual_times(run_dir)
+        for run_dir, how in found:
             tally = load_run(run_dir, database, how, lambda line: print(line["message"], file=sys.stderr))
             told.append(
                 {"run_dir": str(run_dir.path), "points": tally.delivered, "unfit": tally.unfit, "times": str(how)}
