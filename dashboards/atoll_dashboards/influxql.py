@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The queries of the Grafana dashboards, in InfluxQL: it is what InfluxDB 1.8, 2 and 3 all understand.
+"""The queries of the Grafana dashboards, in InfluxQL: it is what InfluxDB 1.8 and 2 both understand.
 
 ``$run``, ``$switch`` and the like are Grafana's template variables, ``$timeFilter`` and ``$__interval`` its macros.
 Rates come from neighbouring points first and are averaged then, so that a point that falls into the next interval
