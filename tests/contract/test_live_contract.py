@@ -14,6 +14,7 @@ from atoll.keeper.openapi import document
 from atoll.keeper.picture import picture
 from atoll.keeper.problems import error_json, no_lab
 from atoll.keeper.replays import Replay
+from atoll.keeper.routes import ROUTES
 from atoll.model.load import load_experiment
 from tests.unit.watched_run import WatchedRun
 
@@ -25,7 +26,7 @@ EXAMPLES: list[dict[str, Any]] = [
 
 def schema_of(request: str) -> dict[str, Any]:
     """The schema of what a request is answered, or of an error."""
-    whole = document()
+    whole = document(ROUTES)
     if request.isdigit():
         schema = whole["components"]["responses"][request]["content"]["application/json"]["schema"]
     else:

@@ -1,15 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/openapi.json: the API as an OpenAPI 3.1 document, made of the table of routes and the classes it names.
-
-``python -m atoll.keeper.openapi docs/openapi.json`` writes it anew; a test fails when it is out of date.
-"""
+"""docs/openapi.json: the API as an OpenAPI 3.1 document, made of the table of routes and the classes it names."""
 
 import functools
 import json
 import re
-import sys
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, cast
 
 from pydantic import TypeAdapter
@@ -17,7 +12,7 @@ from pydantic import TypeAdapter
 from atoll.keeper import answers, watched
 from atoll.keeper.answering import LINES
 from atoll.keeper.bodies import Kind
-from atoll.keeper.routes import ROUTES, Route
+from atoll.keeper.route import Route
 from atoll.model.raw_experiment import RawExperiment
 from atoll.model.schema import schema_text
 
@@ -40,11 +35,11 @@ _REF = "#/components/schemas/{model}"
 
 
 @functools.cache
-def document() -> dict[str, Any]:
-    """The OpenAPI document."""
+def document(routes: tuple[Route, ...]) -> dict[str, Any]:
+    """The OpenAPI document of these routes."""
     schemas: dict[str, Any] = {}
     paths: dict[str, dict[str, Any]] = {}
-    for route in ROUTES:
+    for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas)
     schemas["Experiment"] = _experiment(schemas)
     refusals = _refusals(schemas)
@@ -81,9 +76,9 @@ def document() -> dict[str, Any]:
     }
 
 
-def document_text() -> str:
+def document_text(routes: tuple[Route, ...]) -> str:
     """The document as committed."""
-    return json.dumps(document(), indent=2) + "\n"
+    return json.dumps(document(routes), indent=2) + "\n"
 
 
 def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
@@ -189,7 +184,3 @@ def _untitled(schema: Any) -> Any:
         for key, part in cast("dict[str, Any]", schema).items()
         if key != "title" or isinstance(part, dict)
     }
-
-
-if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(document_text(), encoding="utf-8")

@@ -73,14 +73,6 @@ async def get_status(keeper: Keeper, request: web.Request) -> dict[str, Any]:
     }
 
 
-async def get_openapi(_: Keeper, request: web.Request) -> dict[str, Any]:
-    """The API itself."""
-    parameters(request, Nothing)
-    from atoll.keeper.openapi import document  # which needs the table of routes, and so this module
-
-    return await asyncio.to_thread(document)
-
-
 async def get_lab(keeper: Keeper, request: web.Request) -> dict[str, Any]:
     """The lab with its machines and classes."""
     parameters(request, Nothing)

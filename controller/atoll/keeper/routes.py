@@ -1,45 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every request the keeper answers, in one table: what is served is made of it, and so is docs/openapi.json."""
+"""Every request the keeper answers, in one table: what is served is made of it, and so is docs/openapi.json.
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+``python -m atoll.keeper.routes docs/openapi.json`` writes that anew; a test fails when it is out of date.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
 from atoll.control.inventory import SwitchReport
 from atoll.keeper import answers, changing, reading, watched
+from atoll.keeper.bodies import parameters
 from atoll.keeper.keeper import Keeper
-
-Handler = Callable[[Keeper, web.Request], Awaitable[dict[str, Any] | web.StreamResponse]]
-
-DESCRIPTION = "description"
-"""A body that describes an experiment, or what is to change of the one that stands."""
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """One request. ``body``: DESCRIPTION, or the class of an object; ``lines``: it may also be answered in lines.
-
-    ``errors``: statuses it may end with besides those that any request may (400, 401, 403, 404, 405, 500).
-    """
-
-    method: str
-    path: str
-    handler: Handler
-    topic: str
-    summary: str
-    answer: type[Any]
-    query: type[answers.Asked] = answers.Nothing
-    body: str | type[answers.Asked] | None = None
-    lines: bool = False
-    success: int = 200
-    errors: tuple[int, ...] = (409,)
-    note: str = ""
-
+from atoll.keeper.openapi import document, document_text
+from atoll.keeper.route import DESCRIPTION, Route
 
 _READS = (409, 502)
 _CHANGES = (408, 409, 413, 415, 422, 502, 503)
+
+
+async def get_openapi(_: Keeper, request: web.Request) -> dict[str, Any]:
+    """The API itself."""
+    parameters(request, answers.Nothing)
+    return await asyncio.to_thread(document, ROUTES)
+
 
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/v1/status", reading.get_status, "lab", "What is up and what it is doing", answers.StatusTold),
@@ -313,7 +300,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "GET",
         "/v1/openapi.json",
-        reading.get_openapi,
+        get_openapi,
         "events",
         "This document",
         dict,
@@ -321,3 +308,7 @@ ROUTES: tuple[Route, ...] = (
     ),
 )
 """What anybody may ask who may ask at all."""
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(document_text(ROUTES), encoding="utf-8")

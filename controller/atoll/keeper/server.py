@@ -24,7 +24,8 @@ from atoll.keeper.keeper import Keeper
 from atoll.keeper.listening import ListenAddress, Port
 from atoll.keeper.page import add_page, is_page
 from atoll.keeper.problems import RequestError
-from atoll.keeper.routes import ROUTES, Handler
+from atoll.keeper.route import Handler
+from atoll.keeper.routes import ROUTES
 from atoll.keeper.serving import Serve, errors_as_json, runner_of
 from atoll.keeper.shell import serve_shell
 from atoll.model.errors import AtollError

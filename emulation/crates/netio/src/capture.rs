@@ -51,7 +51,7 @@ impl CaptureSocket {
         let socket = unbound()?;
         let ring = BlockRing::map(&socket, buffer_bytes)?;
         attach(&socket, &mut program(u32::from(snap_bytes), direction))?;
-        bind(&socket, interface)?;
+        bind(&socket, interface.index)?;
         Ok(Self { ring, socket })
     }
 

@@ -90,7 +90,7 @@ impl Interface {
     /// # Errors
     /// If the interface is gone, or `socket` is no packet socket.
     pub fn take_everything(&self, socket: impl AsFd) -> io::Result<()> {
-        raw::make_promiscuous(socket, self)
+        raw::make_promiscuous(socket, self.index)
     }
 
     /// Look up an interface that is up and hands over packets of up to `mtu` bytes as they were sent.

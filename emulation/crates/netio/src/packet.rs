@@ -37,7 +37,7 @@ impl PacketSocket {
         // Linux before 4.20 does not know it; the ring skips outgoing frames in any case.
         let _ = set_option(&socket, libc::PACKET_IGNORE_OUTGOING, &1_i32);
         raise_send_buffer(&socket);
-        bind(&socket, interface)?;
+        bind(&socket, interface.index)?;
         Ok(Self {
             ring,
             socket,

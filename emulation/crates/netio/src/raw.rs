@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What every packet socket is made with (packet(7)): the socket, its options, its shared memory, its interface.
 
-use crate::interface::Interface;
 use crate::syscall::check;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -22,8 +21,8 @@ pub(crate) fn unbound() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(socket) })
 }
 
-/// Have `interface` take in every frame, whoever it is for, while `socket` is open.
-pub(crate) fn make_promiscuous(socket: impl AsFd, interface: &Interface) -> io::Result<()> {
+/// Have the interface with this number take in every frame, whoever it is for, while `socket` is open.
+pub(crate) fn make_promiscuous(socket: impl AsFd, interface: u32) -> io::Result<()> {
     let promiscuous = libc::packet_mreq {
         mr_ifindex: index_of(interface)?,
         mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
@@ -33,12 +32,12 @@ pub(crate) fn make_promiscuous(socket: impl AsFd, interface: &Interface) -> io::
     set_option(socket, libc::PACKET_ADD_MEMBERSHIP, &promiscuous)
 }
 
-fn index_of(interface: &Interface) -> io::Result<libc::c_int> {
-    libc::c_int::try_from(interface.index).map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))
+fn index_of(interface: u32) -> io::Result<libc::c_int> {
+    libc::c_int::try_from(interface).map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))
 }
 
-/// Let `socket` receive every frame of `interface`, whoever it is for.
-pub(crate) fn bind(socket: &OwnedFd, interface: &Interface) -> io::Result<()> {
+/// Let `socket` receive every frame of the interface with this number, whoever it is for.
+pub(crate) fn bind(socket: &OwnedFd, interface: u32) -> io::Result<()> {
     make_promiscuous(socket, interface)?;
     // SAFETY: `sockaddr_ll` is plain old data, for which all zeros is a value.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
