@@ -34,11 +34,11 @@ class WatchedRun:
         self._counted = Appender(self.dir.path / "link.jsonl")
         self.dir.on_event = self._metering.event
 
-    def second(self, number: int, points: int = 3) -> None:
-        """The counters of one second, as a frame of the spool of their own."""
+    def second(self, number: int, points: int = 3, **counted: int) -> None:
+        """The counters of one second, as a frame of the spool of their own; ``counted``: more of the same direction."""
         for index in range(points):
             t_ns = self.began_ns + number * SECOND_NS + index * 100_000_000
-            line = {"type": "counters", "t_ns": t_ns, "to_island": {"in_packets": 10 * number + index}}
+            line = {"type": "counters", "t_ns": t_ns, "to_island": {"in_packets": 10 * number + index, **counted}}
             self._metering.box_line("sat", line)
             self._counted.append(json.dumps({"box": "sat", **line}).encode() + b"\n")
         self._metering.flush()

@@ -3,22 +3,27 @@
 
 import { fill, say, shape } from "./dom.js";
 import { bitRate, setting, settingMs, UNKNOWN } from "./format.js";
-import { boundaries, segmentRates } from "./hops.js";
+import { boundaries, segmentRates, sharedBoxes } from "./hops.js";
 
-const LEAST_STEP = 170; // between the middles of drawn nodes
+const LEAST_STEP = 170; // between the middles of drawn nodes: a rate has room between a link and an end
+const LEAST_BETWEEN = 206; // the same between a link and a box
 const MOST_STEP = 340;
 const END = 92;
-const ROW = 104;
-const MIDDLE = 44; // of a row, below its top: names of taps need more room than rates
+const ABOVE = 44; // the middle of a row: names of taps need more room below it than rates above it
+const BELOW = 60;
+const NAMED = 24; // more above it where several chains are drawn: their names, and whose rates are told
 const MAGNIFIED = 1.12; // a unit of the drawing, in pixels, at letters of the usual size
 const WIRE = 9; // the directions lie so far above and below the middle
 const SIZES = { link: [128, 62], end: [88, 62], box: [84, 44] };
+const SHARE_OF_HEIGHT = 0.28; // of the window, that several chains take up
+const MOST_COMPACT = 0.75; // smaller letters nobody reads
 const MEAN_S = 1; // as the figure above the queue's plot
 
 export class ChainDrawing {
   #place;
   #drawn = "";
   #rows = [];
+  #shared = new Map();
 
   constructor(place) {
     this.#place = place;
@@ -26,7 +31,7 @@ export class ChainDrawing {
 
   /** Draw a picture (`GET v1/picture`), unless it is drawn already, and write the rates of an instant into it. */
   show(picture, store, t) {
-    const unit = MAGNIFIED * Number(document.documentElement.dataset.scale ?? 1);
+    const unit = MAGNIFIED * Number(document.documentElement.dataset.scale ?? 1) * compact(picture);
     const room = Math.floor(this.#place.clientWidth / unit / 8) * 8;
     const asked = JSON.stringify([picture?.chains, picture?.hosts?.length, picture?.boxes, room, unit]);
     if (asked !== this.#drawn) {
@@ -34,22 +39,29 @@ export class ChainDrawing {
       this.#draw(picture, room, unit);
     }
     for (const row of this.#rows) {
-      const rates = segmentRates(row.nodes, store, t);
+      const rates = segmentRates(row.nodes, store, t, this.#shared);
       row.segments.forEach((segment, index) => tellRates(segment, rates[index]));
-      for (const [name, gauge] of row.gauges) tellQueue(gauge, name, store, t);
+      for (const [name, gauge] of row.gauges) tellQueue(gauge, name, store, t, this.#shared.has(name));
     }
   }
 
   #draw(picture, room, unit) {
+    const several = picture?.chains.length > 1;
     const chains = (picture?.chains ?? []).filter((chain) => chain.hops.length);
     const longest = Math.max(1, ...chains.map((chain) => boundaries(chain.hops).length));
-    const step = Math.min(MOST_STEP, Math.max(LEAST_STEP, (room - 2 * END) / (longest + 1)));
+    const least = longest > 1 ? LEAST_BETWEEN : LEAST_STEP;
+    const step = Math.min(MOST_STEP, Math.max(least, (room - 2 * END) / (longest + 1)));
     const width = 2 * END + (longest + 1) * step;
-    this.#rows = chains.map((chain, index) => drawRow(chain, picture, index, width));
+    const above = ABOVE + (several ? NAMED : 0);
+    const height = Math.max(1, chains.length) * (above + BELOW);
+    this.#shared = sharedBoxes(chains);
+    this.#rows = chains.map((chain, index) => {
+      const middle = index * (above + BELOW) + above;
+      return drawRow(chain, picture, middle, width, several ? `${chain.name}: ${carried(chain)}` : "");
+    });
     const label = chains
       .map((chain) => `${chain.name}: world, ${chain.hops.map((hop) => hop.name).join(", ")}, island`)
       .join("; ");
-    const height = Math.max(1, chains.length) * ROW;
     const drawing = shape(
       "svg",
       { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label || "no chain", class: "chain-drawing" },
@@ -61,8 +73,19 @@ export class ChainDrawing {
   }
 }
 
-function drawRow(chain, picture, index, width) {
-  const middle = index * ROW + MIDDLE;
+/** How much smaller several chains are drawn, so that the plots below are still in sight: a share of the usual size. */
+function compact(picture) {
+  const tall = (picture?.chains.length ?? 1) * (ABOVE + NAMED + BELOW) * MAGNIFIED;
+  return Math.max(MOST_COMPACT, Math.min(1, (innerHeight * SHARE_OF_HEIGHT) / tall));
+}
+
+/** What a chain carries: a branch some of the traffic, `main` the rest. */
+function carried({ carries }) {
+  const parts = Object.entries(carries).map(([key, part]) => `${key} ${part}`);
+  return parts.length ? parts.join(", ") : "all else";
+}
+
+function drawRow(chain, picture, middle, width, name) {
   const nodes = boundaries(chain.hops);
   const step = (width - 2 * END) / (nodes.length + 1);
   const places = [END / 2 + 6, ...nodes.map((_, at) => END + step * (at + 1)), width - END / 2 - 6];
@@ -73,9 +96,10 @@ function drawRow(chain, picture, index, width) {
     .map((right, at) => drawSegment(group, places[at] + halves[at], right - halves[at + 1], middle));
   drawTaps(group, chain.hops, segments, middle);
   const gauges = new Map();
-  drawEnd(group, places[0], middle, "world", hostsOf(picture, "world-server", "server"), chain);
+  drawEnd(group, places[0], middle, "world", hostsOf(picture, "world-server", "server"));
+  if (name) group.append(shape("text", { class: "chain-name", x: places[0] - halves[0], y: middle - ABOVE - 7 }, name));
   nodes.forEach((hop, at) => drawNode(group, places[at + 1], middle, hop, picture, gauges));
-  drawEnd(group, places.at(-1), middle, "island", hostsOf(picture, "island-client", "client"), null);
+  drawEnd(group, places.at(-1), middle, "island", hostsOf(picture, "island-client", "client"));
   return { group, nodes, segments, gauges };
 }
 
@@ -104,7 +128,9 @@ function drawSegment(group, from, to, middle) {
     );
     group.append(wires[direction], arrow, texts[direction]);
   }
-  return { from, to, texts, wires };
+  const of = shape("text", { class: "rates-of", x: (from + to) / 2, y: middle - ABOVE + 7 });
+  group.append(of);
+  return { from, to, texts, wires, of };
 }
 
 /** Taps sit on the wire where they look, and say their names below. */
@@ -135,7 +161,7 @@ function besideTheRate(number, count, last) {
   return count === 2 ? [0.13, 0.87][number] : (number + 1) / (count + 1);
 }
 
-function drawEnd(group, x, middle, name, below, chain) {
+function drawEnd(group, x, middle, name, below) {
   const [wide, high] = SIZES.end;
   group.append(
     shape("rect", {
@@ -149,17 +175,6 @@ function drawEnd(group, x, middle, name, below, chain) {
     shape("text", { class: "node-name", x, y: middle - 1 }, name),
     shape("text", { class: "node-what", x, y: middle + 15 }, below),
   );
-  const carries = Object.entries(chain?.carries ?? {})
-    .map(([key, part]) => `${key} ${part}`)
-    .join(", ");
-  if (chain && (carries || chain.name !== "main"))
-    group.append(
-      shape(
-        "text",
-        { class: "chain-name", x: x - wide / 2, y: middle - high / 2 - 9 },
-        [chain.name, carries].filter(Boolean).join(": "),
-      ),
-    );
 }
 
 function drawNode(group, x, middle, hop, picture, gauges) {
@@ -215,13 +230,17 @@ function tellRates(segment, rates) {
     segment.wires[direction].setAttribute("stroke-width", width.toFixed(1));
     segment.wires[direction].classList.toggle("idle", !(rate > 0));
   }
+  say(segment.of, rates.of ? inAll(rates.of) : "");
 }
 
-function tellQueue(gauge, link, store, t) {
+/** Whose rates these are, where they are those of several chains. */
+const inAll = (chains) => (chains.length > 2 ? `${chains.length} chains in all` : `${chains.join(" + ")} in all`);
+
+function tellQueue(gauge, link, store, t, shared) {
   const waiting = store.series(`link/${link}/to_island/queue`).mean(t - MEAN_S, t);
   const capacity = store.configured(link, "to_island").queue_bytes;
   const share = capacity > 0 && Number.isFinite(waiting) ? Math.min(1, waiting / capacity) : 0;
   gauge.bar.setAttribute("width", (share * gauge.wide).toFixed(1));
   gauge.bar.classList.toggle("full", share > 0.97);
-  say(gauge.told, Number.isFinite(waiting) ? `queue ${Math.round(share * 100)}\u00a0%` : "");
+  say(gauge.told, Number.isFinite(waiting) ? `queue ${Math.round(share * 100)}\u00a0%${shared ? ", shared" : ""}` : "");
 }

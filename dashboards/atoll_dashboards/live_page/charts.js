@@ -33,8 +33,8 @@ export class Charts {
   }
 
   /**
-   * Show what a store holds. `look`: {edge, span, instant, origin, position}; `origin`: instant 0 of the time axis,
-   * null: time of day; `position`: of a replay, else null.
+   * Show what a store holds. `look`: {edge, span, instant, origin, position, none}; `origin`: instant 0 of the time axis,
+   * null: time of day; `position`: of a replay, else null; `none`: the word in place of what has no points.
    */
   show(store, link, look) {
     if (link !== this.#link) this.build(link);
@@ -50,11 +50,13 @@ class Chart {
   #store = null;
   #power = 0;
   #witness;
+  #ofRun; // links are heard all the time, the rest while a run lasts
   #watcher = null;
 
   constructor(plot, link, view) {
     this.#plot = plot;
     this.#witness = `link/${link}/to_island/out`;
+    this.#ofRun = plot.series.every((series) => !series.key.startsWith("link/"));
     this.#view = view;
     this.figure = element("span", { class: "figure" });
     this.unit = element("span", { class: "unit" });
@@ -122,6 +124,8 @@ class Chart {
     this.figure.textContent = told.figure;
     this.unit.textContent = told.unit;
     this.beside.textContent = told.beside;
+    const missing = !rings.some((ring) => ring.length) && (this.#ofRun || look.position !== null);
+    this.canvas.dataset.none = missing ? look.none : "";
     this.canvas.setAttribute("aria-label", spoken(this.#plot, store, look.instant));
   }
 

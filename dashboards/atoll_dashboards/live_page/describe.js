@@ -30,13 +30,15 @@ const DESCRIBED = {
     grave: event.state === "failed",
   }),
   progress: (event) => event.text,
-  step: (event) =>
-    event.state === "end"
-      ? null
-      : {
-          text: `step ${event.step}${event.state === "failed" ? " failed" : ""}${why(event)}`,
-          grave: event.state === "failed",
-        },
+  start: SILENT,
+  step: (event) => {
+    if (event.state !== "failed") return event.state === "end" ? null : `step ${event.step}`;
+    const ended = isCancelled(event) ? "cancelled" : `failed${why(event)}`;
+    return { text: `step ${event.step} ${ended}`, grave: true };
+  },
+  check_off: (event) => ({ text: `test ${event.attempt}: ${event.message}`, grave: true }),
+  trace_start: (event) => `the trace of ${event.boxes.join(", ")} begins`,
+  not_collected: (event) => ({ text: event.message, grave: true }),
   run: (event) => `run ${event.run}`,
   applied: (event) => (event.experiment ? `${event.experiment} stands: ${(event.chain ?? []).join(" \u2192 ")}` : null),
   swap: (event) => swap(event),
@@ -54,12 +56,18 @@ const DESCRIBED = {
   terrestrial: (event) =>
     `${event.server}: terrestrial RTT ${settingMs(event.measured_ns)}, configured ${settingMs(event.configured_ns)}`,
   drained: () => "the link has drained",
-  outcome: (event) => ({ text: `outcome: ${event.outcome}`, grave: event.outcome !== "completed" }),
+  outcome: (event) => ({
+    text: `outcome: ${event.outcome.replace(/: .*/s, "")}`, // the reason is that of the step
+    grave: event.outcome !== "completed",
+  }),
   here: (event) => ({ text: event.text, grave: event.grave }),
 };
 
 const LAB = { up: "up", down: "been taken down", failed: "failed" };
 const WORK = { begin: "begun", end: "done" };
+
+/** Whether a step did not fail, but was cancelled: what was raised then has no message, so its name is told. */
+export const isCancelled = (event) => event.message === "CancelledError";
 
 const why = (event) => (event.message ? `: ${event.message}` : "");
 

@@ -4,47 +4,66 @@
 const MEAN_S = 1; // what is shown is the mean of the last second
 const OLD_S = 3.2; // and nothing that is older than this
 
-/** Rates in bit/s between the drawn nodes of a chain: [{to_island, to_world}], one more than there are `nodes`; NaN: nobody counts there. */
-export function segmentRates(nodes, store, t) {
-  return Array.from({ length: nodes.length + 1 }, (_, index) => segment(nodes[index - 1], nodes[index], store, t));
-}
-
 /** Taps only look on: what passes before one passes behind it, so that only the others bound a segment. */
 export const boundaries = (hops) => hops.filter((hop) => hop.kind !== "tap");
 
-function segment(before, after, store, t) {
-  const known = [atWorldSide(after, store, t), atIslandSide(before, store, t)].filter(Boolean);
-  const pick = (name) => known.map((rates) => rates[name]).find(Number.isFinite) ?? NaN;
-  return { to_island: pick("to_island"), to_world: pick("to_world") };
+/** The boxes that several chains pass, which count what all of these carry: name -> names of the chains. */
+export function sharedBoxes(chains) {
+  const users = new Map();
+  for (const chain of chains)
+    for (const { name } of boundaries(chain.hops)) users.set(name, [...(users.get(name) ?? []), chain.name]);
+  return new Map([...users].filter(([, names]) => names.length > 1));
+}
+
+/**
+ * Rates in bit/s between the drawn nodes of a chain, one more than there are `nodes`: [{to_island, to_world, of}]. NaN:
+ * nobody counts there. `of`: the chains that the figures are of together, where only a box of `shared` counts; else null.
+ */
+export function segmentRates(nodes, store, t, shared = new Map()) {
+  return [null, ...nodes].map((before, index) => segment(before, nodes[index], store, t, shared));
+}
+
+function segment(before, after, store, t, shared) {
+  const told = [atWorldSide(after, store, t), atIslandSide(before, store, t)].filter(
+    (rates) => Number.isFinite(rates?.to_island) || Number.isFinite(rates?.to_world),
+  );
+  const { box, ...rates } = told.find((each) => !shared.has(each.box)) ?? told[0] ?? { to_island: NaN, to_world: NaN };
+  return { ...rates, of: shared.get(box) ?? null };
 }
 
 function atWorldSide(hop, store, t) {
   if (!hop) return null;
+  const box = hop.name;
   if (hop.kind === "link")
     return {
-      to_island: linkRate(store, hop.name, "to_island", "in", t),
-      to_world: linkRate(store, hop.name, "to_world", "out", t),
+      box,
+      to_island: linkRate(store, box, "to_island", "in", t),
+      to_world: linkRate(store, box, "to_world", "out", t),
     };
   return {
-    to_island: interfaceRate(store, hop.name, "w", "rx", t),
-    to_world: interfaceRate(store, hop.name, "w", "tx", t),
+    box,
+    to_island: interfaceRate(store, box, "w", "rx", t),
+    to_world: interfaceRate(store, box, "w", "tx", t),
   };
 }
 
 function atIslandSide(hop, store, t) {
   if (!hop) return null;
+  const box = hop.name;
   if (hop.kind === "link")
     return {
-      to_island: linkRate(store, hop.name, "to_island", "out", t),
-      to_world: linkRate(store, hop.name, "to_world", "in", t),
+      box,
+      to_island: linkRate(store, box, "to_island", "out", t),
+      to_world: linkRate(store, box, "to_world", "in", t),
     };
   return {
-    to_island: interfaceRate(store, hop.name, "i", "tx", t),
-    to_world: interfaceRate(store, hop.name, "i", "rx", t),
+    box,
+    to_island: interfaceRate(store, box, "i", "tx", t),
+    to_world: interfaceRate(store, box, "i", "rx", t),
   };
 }
 
-export function linkRate(store, link, direction, what, t) {
+function linkRate(store, link, direction, what, t) {
   return store.series(`link/${link}/${direction}/${what}`).mean(t - MEAN_S, t);
 }
 

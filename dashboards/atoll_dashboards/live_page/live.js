@@ -153,7 +153,7 @@ export class Live {
   }
 
   #takeEvent(event) {
-    if (event.type === "run") this.run = { id: event.run, step: null, state: "running" };
+    if (event.type === "run") this.run = { id: event.run, step: null, state: "running", broken: null };
     if (event.type === "step" && this.run?.state === "running") this.run.step = event.step;
     if (event.type === "step" && event.step === "settings") this.#askMeasured();
     if (event.type === "work" && event.what === "run" && event.state !== "begin") this.#runOver(event);
@@ -166,7 +166,13 @@ export class Live {
   async #runOver(event) {
     const over = this.run;
     if (!over) return;
-    Object.assign(over, { state: "ended", verdict: event.state === "end" ? "completed" : event.state });
+    const whole = event.state === "end";
+    Object.assign(over, {
+      state: "ended",
+      verdict: whole ? "completed" : event.state,
+      broken: whole ? null : (event.message ?? ""),
+    });
+    if (!whole) return;
     const verdict = await this.#askVerdict(over.id);
     if (verdict) over.verdict = verdict;
     this.#tell.changed();
@@ -215,7 +221,7 @@ export class Live {
     this.#lab = this.picture.lab;
     this.store.configure(this.picture.boxes);
     const { run } = this.picture;
-    if (run && (this.run?.id !== run.id || this.run.state !== "running")) this.run = { ...run, state: "running" };
+    if (run && (this.run?.id !== run.id || this.run.state !== "running")) this.run = { ...run, state: "running", broken: null };
     this.#tell.changed();
   }
 }

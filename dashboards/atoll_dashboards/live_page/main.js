@@ -57,6 +57,7 @@ function draw() {
   const instant = view.instant(edge);
   const picture = replay ? replay.pictureAt(instant) : live.picture;
   const origin = replay ? replay.origin : null;
+  const none = replay ? "none in this run" : live.run?.state === "running" ? "none yet" : "while a run lasts";
   chooseLink(store, picture);
   charts.show(store, link, {
     span,
@@ -64,6 +65,7 @@ function draw() {
     instant,
     origin,
     position: replay ? replay.position : null,
+    none,
   });
   chain.show(picture, store, instant);
   const run = replay ? replay.runAt(instant) : live.run;
@@ -76,7 +78,7 @@ function draw() {
     instant,
     replay ? null : (server) => controls.changeLatency(live.picture, server),
   );
-  showHosts(byId("hosts"), byId("hosts-told"), picture, store, instant);
+  showHosts(byId("hosts"), byId("hosts-told"), picture, store, instant, replay && store.hosts.size ? "not here" : none);
   showMachines(byId("machines"), store, instant);
   if (replay) showLog(replay);
   player.show();
@@ -111,9 +113,10 @@ function showState(picture, run) {
   const paused = !replay && view.paused !== null ? `, paused at ${timeOfDay(view.paused)}` : "";
   say(state, text + paused + zoomed);
   const shown = paused ? "paused" : kind;
-  announce(shown, paused ? "paused" : text, replay ? "" : live.banner());
+  const banner = replay ? replay.remark : live.banner();
+  announce(shown, paused ? "paused" : text, banner);
   state.className = `state ${shown}`;
-  showBanner(replay ? "" : live.banner());
+  showBanner(banner, Boolean(replay));
   document.body.classList.toggle("away", !replay && live.away);
   showButtons(Boolean(replay), run);
 }
@@ -144,10 +147,11 @@ function announce(kind, text, more) {
   say(place, [text, more].filter(Boolean).join(". "));
 }
 
-function showBanner(text) {
+function showBanner(text, mild) {
   const banner = byId("banner");
   say(banner, text);
   banner.hidden = !text;
+  banner.classList.toggle("mild", mild);
 }
 
 /** Plots are of one link at a time; where there are several, of the chosen one. */

@@ -2,7 +2,7 @@
 // The panels beside the plots: the run, the world servers, the hosts.
 
 import { element, fill, say } from "./dom.js";
-import { bitRate, byteCount, elapsed, percent, settingMs, UNKNOWN } from "./format.js";
+import { bitRate, byteCount, elapsed, percent, UNKNOWN } from "./format.js";
 import { healthOf, machinesOf } from "./health.js";
 
 const OLD_S = 3.2;
@@ -22,24 +22,37 @@ export const STEPS = [
   "analyse",
 ];
 
-/** `run`: {id, step, elapsed_s, duration_s, verdict, state}, or null. */
+/** `run`: {id, step, elapsed_s, duration_s, verdict, state, broken}, or null; `broken`: why it ended before its time. */
 export function showRun(place, run) {
-  const { title, bar, steps, text } = parts(place);
+  const { title, bar, steps, text, why } = parts(place);
   say(title, run ? run.id : "no run is going");
   const share = run && run.duration_s > 0 && run.elapsed_s >= 0 ? Math.min(1, run.elapsed_s / run.duration_s) : 0;
-  bar.value = run?.state === "ended" ? 1 : share;
+  bar.value = run?.state === "ended" && run.broken === null ? 1 : share;
   bar.hidden = !run;
-  const at = STEPS.indexOf(run?.step);
+  const states = stepStates(run);
   steps.forEach((step, index) => {
-    step.className = index < at || run?.state === "ended" ? "done" : index === at ? "now" : "";
-    if (index === at) step.setAttribute("aria-current", "step");
+    step.className = states[index];
+    step.title = states[index] && TITLES[states[index]];
+    if (states[index] === "now") step.setAttribute("aria-current", "step");
     else step.removeAttribute("aria-current");
   });
   say(text, run ? progressOf(run) : "");
-  text.className = `run-text ${run?.verdict ?? ""}`;
+  text.className = `run-text ${run?.broken != null ? "broken" : (run?.verdict ?? "")}`;
+  say(why, run?.broken ?? "");
+}
+
+const TITLES = { done: "done", now: "going on", broken: "here it ended", "not-reached": "not reached" };
+
+/** What became of each of STEPS: `done`, `now`, `broken`, `not-reached`; "" of those that may still come. Pure. */
+export function stepStates(run) {
+  const at = STEPS.indexOf(run?.step);
+  const ended = run?.state === "ended";
+  const here = !ended ? "now" : run.broken === null ? "done" : "broken";
+  return STEPS.map((_, index) => (index < at ? "done" : index === at ? here : ended ? "not-reached" : ""));
 }
 
 function progressOf(run) {
+  if (run.broken != null) return run.step ? `${run.verdict} at ${run.step}` : run.verdict;
   if (run.verdict) return run.verdict;
   const clock =
     run.elapsed_s >= 0 && run.duration_s > 0
@@ -57,12 +70,14 @@ function parts(place) {
       text: element("p", { class: "run-text" }),
       bar: element("progress", { max: 1, "aria-label": "measured so far" }),
       steps: STEPS.map((step) => element("li", {}, step)),
+      why: element("p", { class: "run-why" }),
     };
     fill(
       place,
       element("div", { class: "run-line" }, found.title, found.text),
       found.bar,
       element("ol", { class: "run-steps" }, ...found.steps),
+      found.why,
     );
     made.set(place, found);
   }
@@ -84,7 +99,7 @@ export function showServers(place, picture, store, measured, t, choose) {
       "tr",
       {},
       element("th", { scope: "row" }, head),
-      ...["", "n", "n", "n", "n"].map((kind) => element("td", { class: kind })),
+      ...["class", "n", "n", "n", "n"].map((kind) => element("td", { class: kind })),
     );
   });
   for (const [name, row] of rows) {
@@ -94,8 +109,8 @@ export function showServers(place, picture, store, measured, t, choose) {
     const active = store.series(`server/${name}/active`).at(t, OLD_S);
     const figures = [
       latency?.class ?? "not delayed",
-      latency?.rtt_ns ? settingMs(latency.rtt_ns) : settingMs(0),
-      measured.has(name) ? `${(measured.get(name) / 1e6).toFixed(1)}\u00a0ms` : UNKNOWN,
+      String((latency?.rtt_ns ?? 0) / 1e6),
+      measured.has(name) ? (measured.get(name) / 1e6).toFixed(1) : UNKNOWN,
       Number.isFinite(sent) ? bitRate(sent) : UNKNOWN,
       Number.isFinite(active) ? String(active) : UNKNOWN,
     ];
@@ -103,8 +118,8 @@ export function showServers(place, picture, store, measured, t, choose) {
   }
 }
 
-/** Hosts as small fields, the ones that have something to say told in words, too. */
-export function showHosts(place, told, picture, store, t) {
+/** Hosts as small fields, the ones that have something to say told in words, too. `none`: when they tell no figures. */
+export function showHosts(place, told, picture, store, t, none) {
   const hosts = healthOf(picture?.hosts ?? [], store, t);
   const names = hosts.map((host) => host.name);
   const fields = keep(place, names.join("\n"), names, (name) => element("li", { class: "host" }, name));
@@ -122,7 +137,7 @@ export function showHosts(place, told, picture, store, t) {
   const summary = well
     ? `${well} of ${hosts.length} tell figures and are well`
     : hosts.length
-      ? `${hosts.length} hosts; they tell figures while a run lasts`
+      ? `${hosts.length} hosts; figures of theirs: ${none}`
       : "";
   say(
     told,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run of the past, or one that is still being written: all its points in a store, and a position in it.
 
+import { isCancelled } from "./describe.js";
 import { HOUR_S, Store } from "./store.js";
 
 const LONGEST_S = 4 * 3600; // a longer run's last hours are shown
@@ -15,6 +16,7 @@ export class Replay {
   #changed;
   #abort = new AbortController();
   #asOf = 0;
+  #measures = false;
 
   /** `changed()`: more has come, or the position is another. */
   constructor(api, id, changed) {
@@ -47,6 +49,14 @@ export class Replay {
     this.#abort.abort();
   }
 
+  /** What whoever looks at the plots has to know of the run; mostly nothing. */
+  get remark() {
+    return this.told.metrics
+      ? ""
+      : "This run has no metrics: it was made with --no-metrics. Shown is what its links counted (link.jsonl); " +
+          "goodput, flows, pings, servers and hosts are not there.";
+  }
+
   get #path() {
     return `v1/replays/${encodeURIComponent(this.id)}`;
   }
@@ -58,7 +68,8 @@ export class Replay {
     this.pictures = told.pictures ?? [{ from_ns: told.from_ns, picture: told.picture }];
     const measure = told.events.find((event) => event.type === "step" && event.step === "measure");
     const begin = told.window?.start_ns ?? measure?.t_ns;
-    /** The begin of the measurement, from which instants are counted. */
+    this.#measures = begin !== undefined;
+    /** The begin of the measurement, from which instants are counted; of the run, if it has measured nothing. */
     this.origin = (begin ?? told.from_ns) / 1e9;
     /** Terrestrial RTTs measured before the run, in ns, by server. */
     this.measured = measuredOf(told.events);
@@ -74,13 +85,15 @@ export class Replay {
     const steps = this.told.events.filter((event) => event.type === "step" && event.state !== "end");
     const step = steps.findLast((event) => event.t_ns / 1e9 <= t)?.step ?? null;
     const over = this.told.finished && t >= this.to - 0.05;
+    const { word, why } = over ? endingOf(this.told) : {};
     return {
       id: this.id,
       step,
-      elapsed_s: t - this.origin,
+      elapsed_s: this.#measures ? t - this.origin : NaN,
       duration_s: this.told.duration_s,
-      verdict: over ? (this.told.verdict ?? "not analysed") : null,
+      verdict: over ? (word ?? this.told.verdict ?? "not analysed") : null,
       state: over ? "ended" : "running",
+      broken: why ?? null,
     };
   }
 
@@ -163,6 +176,18 @@ export class Replay {
     }
     this.#changed();
   }
+}
+
+/** {word, why} of a run that is over and failed, was cancelled or killed; {} if all went well. */
+function endingOf({ outcome, verdict, events }) {
+  if (outcome === "completed") {
+    const failed = events.findLast((event) => event.type === "step" && event.state === "failed"); // its analysis
+    if (!failed || verdict) return {};
+    return isCancelled(failed) ? { word: "cancelled", why: "" } : { word: "failed", why: failed.message };
+  }
+  if (outcome === "running") return { word: "broken off", why: "it was killed, or its machine went down" };
+  const [, word, why] = /^(\w+)(?: at step \w*)?(?:: )?(.*)$/s.exec(outcome) ?? [];
+  return { word: word ?? outcome, why: why ?? "" };
 }
 
 /** Terrestrial RTTs that a run's test of the lab has measured, in ns, by server. */

@@ -11,10 +11,11 @@ const page = (name) => import(new URL(`../../../dashboards/atoll_dashboards/live
 const { Ring } = await page("ring.js");
 const { GAP_S, Store } = await page("store.js");
 const { columnsOf, gapsOf } = await page("columns.js");
-const { segmentRates, boundaries } = await page("hops.js");
+const { boundaries, segmentRates, sharedBoxes } = await page("hops.js");
 const { healthOf, machinesOf } = await page("health.js");
 const { describe } = await page("describe.js");
 const { View } = await page("view.js");
+const { STEPS, stepStates } = await page("panels.js");
 const { Live } = await page("live.js");
 const { Replay } = await page("replay.js");
 const format = await page("format.js");
@@ -195,6 +196,71 @@ test("between hops stands what the nearest counter says, and nothing where nobod
   assert.equal(Math.round(rates[0].to_world / 1e5), 8);
 });
 
+test("what only a box of several chains counts is told as theirs together, what a chain's own box counts as its own", () => {
+  const hops = (...names) => names.map((name) => ({ name, kind: name === "sat" ? "link" : name.slice(0, 3) }));
+  const chains = [
+    { name: "coded", hops: hops("coder-w", "sat", "tap-i") },
+    { name: "main", hops: hops("tap-w", "sat", "tap-i") },
+  ];
+  const shared = sharedBoxes(chains);
+  assert.deepEqual([...shared], [["sat", ["coded", "main"]]], "taps count nothing");
+  const store = new Store();
+  store.take(linkPoints(T, 20));
+  const counted = { rx_errors: 0, tx_errors: 0, rx_dropped: 0, tx_dropped: 0 };
+  for (const second of [0, 1, 2])
+    for (const side of ["w", "i"]) {
+      const fields = { ...counted, rx_bytes: 4e5 * second, tx_bytes: 2e5 * second };
+      store.take([["interface", { host: "coder-w", interface: `coder-w-${side}` }, fields, ns(T + second)]]);
+    }
+  const told = (chain) =>
+    segmentRates(boundaries(chain.hops), store, T + 2, shared).map((rates) => [Math.round(rates.to_island), rates.of]);
+  const together = [8_000_000, ["coded", "main"]];
+  assert.deepEqual(told(chains[0]), [[3_200_000, null], [1_600_000, null], together]);
+  assert.deepEqual(told(chains[1]), [together, together]);
+});
+
+test("steps are done up to where a run is, or ended; the one that failed is told from those that were not reached", () => {
+  const states = (run) => Object.fromEntries(stepStates(run).map((state, index) => [STEPS[index], state]));
+  const going = states({ step: "measure", state: "running", broken: null });
+  assert.deepEqual([going.clients, going.measure, going.stop], ["done", "now", ""]);
+  const failed = states({ step: "check", state: "ended", broken: "the configuration test failed" });
+  assert.deepEqual([failed.apply, failed.check, failed.settings], ["done", "broken", "not-reached"]);
+  assert.equal(failed.analyse, "not-reached");
+  const measured = states({ step: "record", state: "ended", broken: null });
+  assert.deepEqual([measured.record, measured.analyse], ["done", "not-reached"]);
+  assert.ok(stepStates(null).every((state) => state === ""));
+});
+
+test("a replayed run says in the end how it ended, and until then what it does", async () => {
+  const step = (name, t, more) => ({ type: "step", step: name, t_ns: ns(t), ...more });
+  const at = async (told, t) => {
+    const whole = { finished: true, from_ns: ns(T), to_ns: ns(T + 9), metrics: true, picture: { boxes: {} }, ...told };
+    const stream = () => ({ body: new Blob([]).stream() });
+    const replay = new Replay({ ask: async () => whole, fetch: async () => stream() }, "geo-1", () => {});
+    await replay.begin(assert.fail);
+    const { verdict, step: name, broken } = replay.runAt(t);
+    return [verdict, name, broken];
+  };
+  const events = [step("apply", T), step("check", T + 3), step("check", T + 9, { state: "failed", message: "no" })];
+  const failed = { outcome: "failed at step check: the configuration test failed\nw1 to i1: lost", events };
+  assert.deepEqual(await at(failed, T + 4), [null, "check", null]);
+  assert.deepEqual(await at(failed, T + 9), ["failed", "check", "the configuration test failed\nw1 to i1: lost"]);
+  const begun = [step("measure", T)];
+  assert.deepEqual(await at({ outcome: "cancelled at step measure", events: begun }, T + 9), [
+    "cancelled",
+    "measure",
+    "",
+  ]);
+  assert.match((await at({ outcome: "running", events: begun }, T + 9)).join(), /^broken off,measure,.* killed/);
+  assert.deepEqual(await at({ outcome: "completed", verdict: "valid", events: begun }, T + 9), [
+    "valid",
+    "measure",
+    null,
+  ]);
+  const analysis = [...begun, step("analyse", T + 8), step("analyse", T + 9, { state: "failed", message: "no tables" })];
+  assert.deepEqual(await at({ outcome: "completed", events: analysis }, T + 9), ["failed", "analyse", "no tables"]);
+});
+
 test("a host is silent when its like speak and it does no more, quiet when nothing is measured", () => {
   const hosts = [
     { name: "i1", role: "island-client" },
@@ -296,7 +362,8 @@ test("a run that is being made is followed to its end, over a stream that is cut
     if (!pathname.endsWith("/points")) {
       const to_ns = steps.at(-1).t_ns;
       const picture = { boxes: {} };
-      answer.end(JSON.stringify({ finished, from_ns: ns(T), to_ns, picture, events: [...steps], verdict: null }));
+      const run = { finished, outcome: "completed", metrics: true, verdict: null };
+      answer.end(JSON.stringify({ ...run, from_ns: ns(T), to_ns, picture, events: [...steps] }));
       return;
     }
     asked.push(Object.fromEntries(searchParams));
