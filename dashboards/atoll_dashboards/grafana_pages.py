@@ -193,7 +193,8 @@ def hosts_and_load() -> Dashboard:
     chosen = {"host": "$host"}
     load, server = Series("load", ("host",), chosen), Series("server", ("host",), chosen)
     interface = Series("interface", ("host", "interface"), chosen)
-    tcp, job = Series("tcp", ("host",), chosen), Series("job", ("job",), chosen)
+    tcp, udp = (Series(name, ("host",), chosen) for name in ("tcp", "udp"))
+    job = Series("job", ("job",), chosen)
     machine, agent, clock = (Series(name, ("machine",)) for name in ("machine", "agent", "clock"))
     return page(
         "atoll-hosts",
@@ -238,6 +239,22 @@ def hosts_and_load() -> Dashboard:
                 (interface.rate("rx_errors"), "$tag_host $tag_interface in, errors"),
                 (interface.rate("tx_errors"), "$tag_host $tag_interface out, errors"),
                 what="none in a sound lab: the only place to drop packets is the link",
+            ),
+            plot(
+                "Packets that wait for a processor",
+                "pps",
+                (machine.rate("backlog_dropped_packets"), "$tag_machine dropped"),
+                (machine.rate("backlog_squeezes"), "$tag_machine left for later, times"),
+                what="dropped beyond net.core.netdev_max_backlog, where no link counts them: none in a sound lab",
+            ),
+            plot(
+                "Sockets, lost",
+                "pps",
+                (tcp.rate("listen_drops"), "$tag_host connections not taken"),
+                (tcp.rate("backlog_dropped"), "$tag_host TCP, backlog"),
+                (tcp.rate("receive_queue_dropped"), "$tag_host TCP, receive queue"),
+                (udp.rate("receive_buffer_errors"), "$tag_host UDP, receive buffer"),
+                what="what came and found no room at a program's socket: none in a sound lab",
             ),
             plot(
                 "Captures",

@@ -20,7 +20,7 @@ from atoll.model.errors import LabError
 from atoll.model.plan import UNLIMITED, HostSettings, JobLimits
 from atoll_hosts.job import Exit, Job, OnLine
 from atoll_hosts.lines import LineProcess, LineStream
-from atoll_hosts.versions import LIMITS_AND_METRICS, SPEAKS, Version, agreed, spoken, words
+from atoll_hosts.versions import LIMITS_AND_METRICS, SAMPLES, SPEAKS, Version, agreed, spoken, words
 
 # A line of a job may have 4 MiB (the agent cuts longer ones), each byte up to six as JSON.
 _LONGEST_MESSAGE = 32 << 20
@@ -36,7 +36,10 @@ OpenStream = Callable[[Callable[[bytes], None], int], Awaitable[LineStream]]
 OnMetrics = Callable[[dict[str, Any]], None]
 """Takes a ``metrics`` event (docs/contracts.md, "Agent")."""
 
-__all__ = ["Agent", "Exit", "Job", "OnMetrics", "OpenStream"]
+HostAsked = tuple[str, str | None, Sequence[str]]
+"""What is told of: name, network namespace (None: the agent's own) and interfaces of a host."""
+
+__all__ = ["Agent", "Exit", "HostAsked", "Job", "OnMetrics", "OpenStream"]
 
 
 class Agent:
@@ -205,20 +208,16 @@ class Agent:
         answer = await self.request("read", netns=netns, sysctls=list(sysctls), interfaces=list(interfaces))
         return {part: answer[part] for part in ("sysctls", "offloads", "counters")}
 
-    async def measure(
-        self, every_s: float, hosts: Sequence[tuple[str, str | None, Sequence[str]]], on_metrics: OnMetrics
-    ) -> None:
+    async def measure(self, every_s: float, hosts: Sequence[HostAsked], on_metrics: OnMetrics) -> None:
         """Have it tell metrics at once and then every so often, until :meth:`measure_no_more`.
 
-        ``hosts``: name, network namespace and interfaces of each that is told of. Raises LabError, also if it is an
-        agent that tells none.
+        Raises LabError, also if it is an agent that tells none.
         """
         if not self.has_limits_and_metrics:
             lacks = "which has no metrics and no limits of jobs"
             raise LabError(f"{self.name} speaks protocol {words([self.protocol])}, {lacks}: {self._remedy}")
         self._on_metrics = on_metrics
-        asked = [{"host": host, "netns": netns, "interfaces": list(names)} for host, netns, names in hosts]
-        await self.request("measure", every_ns=round(every_s * 1e9), hosts=asked)
+        await self.request("measure", every_ns=round(every_s * 1e9), hosts=_asked(hosts))
 
     async def measure_no_more(self) -> None:
         """Have it tell metrics once more, which have come when this returns, and then none. Raises LabError."""
@@ -226,6 +225,16 @@ class Agent:
             await self.request("measure", every_ns=0, hosts=[])
         finally:
             self._on_metrics = None  # what comes later is of a run that is over
+
+    async def sample(self, hosts: Sequence[HostAsked]) -> dict[str, Any]:
+        """What :meth:`measure` would tell of the machine and ``hosts``, as it is now (docs/contracts.md, "Agent").
+
+        Raises LabError, also if it is an agent that cannot.
+        """
+        if self.protocol < SAMPLES:
+            lacks = "which does not tell what was dropped"
+            raise LabError(f"{self.name} speaks protocol {words([self.protocol])}, {lacks}: {self._remedy}")
+        return (await self.request("sample", hosts=_asked(hosts)))["sample"]
 
     def read_every(self, seconds: float) -> None:
         """Take what an agent on this machine says so often only (:meth:`LineProcess.read_every`); 0: as it comes."""
@@ -336,3 +345,7 @@ class Agent:
 
     def _death(self) -> LabError:
         return LabError(self.closed.result() if self.closed.done() else f"{self.name} is being closed")
+
+
+def _asked(hosts: Sequence[HostAsked]) -> list[dict[str, Any]]:
+    return [{"host": host, "netns": netns, "interfaces": list(names)} for host, netns, names in hosts]

@@ -11,11 +11,14 @@ from typing import Any
 Version = tuple[int, int]
 """Major and minor. A major version is one language; a minor one adds to it what others may ignore."""
 
-SPEAKS: tuple[Version, ...] = ((1, 1),)
+SPEAKS: tuple[Version, ...] = ((1, 2),)
 """The highest minor version of each major one."""
 
 LIMITS_AND_METRICS: Version = (1, 1)
 """Since when there are ``limits`` of jobs and ``measure``."""
+
+SAMPLES: Version = (1, 2)
+"""Since when there is ``sample``, and metrics tell what was dropped."""
 
 
 def agreed(ours: Iterable[Version], theirs: Iterable[Version]) -> Version | None:

@@ -254,7 +254,7 @@ async def test_metrics_come_at_the_interval_asked_for(kind: list[str]) -> None:
     # The last may come so soon after the one before that the kernel has counted no time since.
     assert all(0 < sample["machine"]["busy"] <= 1 for sample in told[1:-1])
     assert last["machine"]["cpus"] == os.cpu_count()
-    assert set(last["hosts"]["here"]) == {"interfaces", "tcp"}
+    assert set(last["hosts"]["here"]) == {"interfaces", "tcp", "udp"}
     assert last["agent"]["jobs"] == 1
     assert last["clock"]["maximum_error_ns"] > 0
     assert last["unread"] == []
@@ -275,7 +275,7 @@ def pretending(hello: str) -> list[str]:
 async def test_an_agent_that_speaks_another_language_is_named_with_the_remedy(speaks: str, words: str) -> None:
     """Older, newer, and one that says nothing of the kind."""
     hello = f'{{"type":"hello",{speaks},"version":"9.0.0","pid":1,"arch":"x86_64"}}'
-    with pytest.raises(LabError, match=f"9.0.0 speaks protocol {words}, this is 1.1: build both from one revision"):
+    with pytest.raises(LabError, match=f"9.0.0 speaks protocol {words}, this is 1.2: build both from one revision"):
         await Agent.start(pretending(hello), find_binary())
 
 
@@ -287,6 +287,8 @@ async def test_an_agent_of_an_older_minor_version_works_without_what_it_lacks() 
     assert not agent.has_limits_and_metrics
     with pytest.raises(LabError, match=r"speaks protocol 1\.0, which has no metrics and no limits of jobs: build both"):
         await agent.measure(1.0, [], lambda _: None)
+    with pytest.raises(LabError, match=r"protocol 1\.0, which does not tell what was dropped: build both"):
+        await agent.sample([])
     await agent.close()
 
 

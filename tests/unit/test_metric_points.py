@@ -279,13 +279,13 @@ def test_what_an_agent_tells_is_in_points(project: Path) -> None:
     points = as_table_has_it(list(metrics_points("rack-1", told[1], 1_000)))
     assert {point.t_ns for point in points} == {told[1]["t_ns"] - 1_000}
     by_name = {point.measurement: point for point in points}
-    assert set(by_name) == {"interface", "tcp", "job", "machine", "agent", "clock"}
+    assert set(by_name) == {"interface", "tcp", "udp", "job", "machine", "agent", "clock"}
     assert by_name["tcp"].tags == {"host": "w1"}
     assert by_name["tcp"].fields["retransmitted_segments"] == 6
     assert by_name["job"].tags == {"host": "w1", "job": "serve-w1"}
     assert by_name["machine"].fields["busy"] == 0.25
     assert by_name["clock"].fields["synchronised"] == 1
-    for name in ("tcp", "machine", "agent"):  # each field of the table is told
+    for name in ("tcp", "udp", "machine", "agent"):  # each field of the table is told
         assert set(by_name[name].fields) == {figure.name for figure in BY_NAME[name].fields}
     first = as_table_has_it(list(metrics_points("rack-1", {**told[0], "clock": None}, 0)))
     assert "clock" not in {point.measurement for point in first}

@@ -9,6 +9,7 @@ from atoll.analysis.boxes import lateness_p99_ns
 from atoll.analysis.chains import chain_figures, change_figures
 from atoll.analysis.facts import Facts, cut_short, read_facts
 from atoll.analysis.logs import load_fairness, transfer_done
+from atoll.analysis.lost_outside import lost_outside
 from atoll.analysis.notes import notes
 from atoll.analysis.probes import most_bytes, of_changes
 from atoll.analysis.start import start_figures
@@ -94,6 +95,7 @@ def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
         loss_packets_captures=both[0].packets - both[1].packets if both else None,
         loss_fraction=slowest["loss_fraction"] if slowest else None,
         tcp_payload_loss_bytes=both[0].tcp_payload_bytes - both[1].tcp_payload_bytes if both else None,
+        lost_outside=lost_outside(facts.manifest),
         throughput_mbit_s=seen.mbit_s(arrived.ip_bytes, window.seconds) if arrived and window else None,
         goodput_mbit_s=seen.mbit_s(arrived.goodput_bytes, window.seconds) if arrived and window else None,
         utilisation=slowest["utilisation"] if slowest else None,

@@ -8,6 +8,7 @@ other bytes are IP bytes.
 
 from typing import TypedDict
 
+from atoll.analysis.lost_outside import LostOutside
 from atoll.analysis.start import StartFigures
 from atoll.analysis.udp import UdpFigures
 
@@ -133,6 +134,7 @@ class Summary(TypedDict):
     loss_packets_captures: int | None
     loss_fraction: float | None
     tcp_payload_loss_bytes: int | None
+    lost_outside: LostOutside | None  # beside the boxes, by kernels; None: not counted
     # traffic
     throughput_mbit_s: float | None
     goodput_mbit_s: float | None

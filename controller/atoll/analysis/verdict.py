@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Is this run's result to be trusted? Judged from the summary alone, so that anyone can judge again."""
 
+from atoll.analysis.lost_outside import likely_causes, outside_remarks
 from atoll.analysis.start import start_remarks
 from atoll.analysis.summary import Summary
 from atoll.analysis.udp import rate_not_kept
@@ -34,7 +35,8 @@ def judge(summary: Summary) -> list[str]:
 
 def remarks(summary: Summary) -> list[str]:
     """What a run's figures must be read with, whether it is valid or not, each naming a figure and its bound."""
-    return start_remarks(summary["start"])
+    blamed = bool(_losses(summary))
+    return [*start_remarks(summary["start"]), *outside_remarks(summary.get("lost_outside"), blamed=blamed)]
 
 
 def _cut_short(summary: Summary) -> list[str]:
@@ -143,7 +145,9 @@ def _losses(summary: Summary) -> list[str]:
     if by_captures is None or by_link is None or losses_agree(summary):
         return []
     undrained = "" if summary["drained"] else " (the link had not drained when the captures ended)"
-    return [f"captures show a loss of {by_captures} bytes, the link counted {by_link}; they must be equal{undrained}"]
+    causes = "".join(f"; likely cause: {cause}" for cause in likely_causes(summary.get("lost_outside")))
+    differ = f"captures show a loss of {by_captures} bytes, the link counted {by_link}; they must be equal"
+    return [differ + undrained + causes]
 
 
 def _presence(summary: Summary) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any
 from atoll.experiment.points import clock_point, metrics_points
 from atoll.experiment.testbed import Testbed
 from atoll.model.errors import LabError
+from atoll.model.measurements import EMULATION
 from atoll.model.metrics import Point
 from atoll_hosts.agent import Agent
 from atoll_hosts.clock import clock_offset
@@ -21,9 +22,6 @@ from atoll_hosts.machine import Machine
 
 Write = Callable[[Iterable[Point]], None]
 Unread = Callable[[int], None]
-
-EMULATION = "emulation"
-"""What the machine is called that is a whole laboratory."""
 
 # Eight questions over each stream; clocks that nobody disciplines drift apart by some microseconds a second.
 _COMPARE_EVERY_S = 10.0
@@ -39,7 +37,7 @@ async def told_by_agents(testbed: Testbed, every_s: float, write: Write, unread:
     ``unread`` gets how many hosts an agent could not read. An agent that tells nothing - it is an older one, or has
     ended - is noted, and does not keep the others.
     """
-    agents = _by_agent(testbed)
+    agents = machines_by_agent(testbed)
     comparing = [
         asyncio.create_task(_compare(agent, name, max(every_s, _COMPARE_EVERY_S), write))
         for agent, (name, _) in agents.items()
@@ -55,7 +53,7 @@ async def told_by_agents(testbed: Testbed, every_s: float, write: Write, unread:
         await asyncio.gather(*comparing, *(_end(agent) for agent in agents), return_exceptions=True)
 
 
-def _by_agent(testbed: Testbed) -> dict[Agent, tuple[str, list[Machine]]]:
+def machines_by_agent(testbed: Testbed) -> dict[Agent, tuple[str, list[Machine]]]:
     """Each agent, what its machine is called, and the machines of the lab that it serves."""
     found: dict[Agent, tuple[str, list[Machine]]] = {}
     for name in testbed.network.machines:

@@ -107,6 +107,8 @@ def metrics_points(machine: str, told: Mapping[str, Any], clock_offset_ns: int) 
     for host, found in told["hosts"].items():
         yield from interface_points(host, found["interfaces"], t_ns)
         yield _point("tcp", {"host": host}, found["tcp"], t_ns)
+        if "udp" in found:  # agents before 1.2 do not tell
+            yield _point("udp", {"host": host}, found["udp"], t_ns)
     for job, found in told["jobs"].items():
         yield _point("job", {"host": found["host"] or "", "job": job}, found, t_ns)
     tags = {"machine": machine}

@@ -91,6 +91,10 @@ class Recording:
             self._write(box, {**answer, "mark": name})
         self.raise_if_broken()
 
+    def lost_outside(self, risen: dict[str, Any]) -> None:
+        """Record what kernels dropped outside the boxes between the marks (``atoll.experiment.lost_outside``)."""
+        self._dir.update_manifest({"lost_outside": risen})
+
     def raise_if_broken(self) -> None:
         """RunError when something could not be written."""
         broken = self._broken or self.metering.broken

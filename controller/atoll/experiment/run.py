@@ -19,6 +19,7 @@ from atoll.experiment.calibrate import brief
 from atoll.experiment.calibration import Row, State
 from atoll.experiment.checks import Measured, base_rtt, judge_paths, measure_paths, terrestrial
 from atoll.experiment.finish import compress_and_analyse
+from atoll.experiment.lost_outside import look, own_limit, risen
 from atoll.experiment.metering import VIRTUAL, OnPoints
 from atoll.experiment.recording import Recording, describe_lab
 from atoll.experiment.scheduled import carry_out
@@ -129,6 +130,7 @@ class Run:
             await restore.enter_async_context(self._recording.metering.sampling(self._testbed))
             async with self._step("captures"):
                 await self._start_captures(self._plan)
+                begin = await look(self._testbed)
                 self._recording.marks("begin", await self._testbed.mark_boxes())
             async with self._step("servers"):
                 await self._start_all(Phase.SERVER, Phase.TRANSFER_SERVER)
@@ -142,6 +144,7 @@ class Run:
             async with self._step("drain"):
                 await self._recording.drained(_DRAIN_QUIET_S, _DRAIN_LIMIT_S)
                 self._recording.marks("end", await self._testbed.mark_boxes())
+                self._recording.lost_outside(risen(begin, await look(self._testbed), own_limit()))
                 self._dir.event("drained", time.time_ns())
                 await self._stop_captures()
         async with self._step("record"):

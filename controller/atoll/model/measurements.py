@@ -38,11 +38,14 @@ class Measurement:
     fields: tuple[Figure, ...]
 
 
+EMULATION = "emulation"
+"""What the machine is called that is a whole laboratory."""
+
 _SUM = "sum since the box was started"
 _BOX = ("box", "name of the box in lab.yaml")
 _DIRECTION = ("direction", "`to_island` or `to_world`")
 _HOST = ("host", "name of the machine in lab.yaml")
-_MACHINE = ("machine", "name of the machine in the inventory; `emulation` where one machine is the whole laboratory")
+_MACHINE = ("machine", f"name of the machine in the inventory; `{EMULATION}` where one machine is the whole laboratory")
 _SWITCH = ("switch", "name of the switch in lab.yaml")
 _NAMESPACE = "sum since the namespace was made"
 _CAUSES = {
@@ -209,6 +212,21 @@ MEASUREMENTS = (
             Figure("timeouts", "1", f"retransmission time-outs; {_NAMESPACE}"),
             Figure("spurious_timeouts", "1", f"time-outs that F-RTO (RFC 5682) found to be for nothing; {_NAMESPACE}"),
             Figure("listen_drops", "1", f"connections not taken, the listen queue being full; {_NAMESPACE}"),
+            Figure("backlog_dropped", "1", f"received, no room in the socket's backlog; {_NAMESPACE}"),
+            Figure("receive_queue_dropped", "1", f"received, no room in the socket's receive queue; {_NAMESPACE}"),
+        ),
+    ),
+    Measurement(
+        "udp",
+        "UDP in a host's network namespace, as its kernel counts; every five minutes in virtual time",
+        SECOND_NS,
+        (_HOST,),
+        (
+            Figure("in_datagrams", "1", f"given to programs; {_NAMESPACE}"),
+            Figure("out_datagrams", "1", f"sent; {_NAMESPACE}"),
+            Figure("in_errors", "1", f"received and not given to programs, whatever the cause; {_NAMESPACE}"),
+            Figure("receive_buffer_errors", "1", f"of these: no room in the socket's receive buffer; {_NAMESPACE}"),
+            Figure("send_buffer_errors", "1", f"not sent, no room in the socket's send buffer; {_NAMESPACE}"),
         ),
     ),
     Measurement(
@@ -235,6 +253,18 @@ MEASUREMENTS = (
             Figure("load_1m", "1", "load average of the last minute"),
             Figure("memory_bytes", "bytes", "memory that there is"),
             Figure("memory_available_bytes", "bytes", "memory that programs could still have without swapping"),
+            Figure(
+                "backlog_dropped_packets",
+                "packets",
+                "dropped as net.core.netdev_max_backlog of them waited for a processor; of the whole machine, whoever "
+                "sent them; sum since the machine was started",
+            ),
+            Figure(
+                "backlog_squeezes",
+                "1",
+                "times that a processor had to leave waiting packets for later (net.core.netdev_budget); sum since the "
+                "machine was started",
+            ),
         ),
     ),
     Measurement(

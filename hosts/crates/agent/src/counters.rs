@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the kernel counts in a network namespace: its interfaces' frames, its TCP's segments.
+//! What the kernel counts in a network namespace: its interfaces' frames, what its TCP and UDP take and drop; and what it
+//! drops of all namespaces' packets before any of them has it.
 
 use serde_json::{Map, Value};
 
@@ -33,7 +34,7 @@ pub fn of_interface(table: &str, interface: &str) -> Option<Value> {
 }
 
 /// What is told of TCP: group and name in /proc/net/snmp or /proc/net/netstat (RFC 4022; Linux adds `TcpExt`), our name.
-const TCP: [(&str, &str, &str); 8] = [
+const TCP: [(&str, &str, &str); 10] = [
     ("Tcp:", "CurrEstab", "established"),
     ("Tcp:", "InSegs", "in_segments"),
     ("Tcp:", "OutSegs", "out_segments"),
@@ -42,6 +43,17 @@ const TCP: [(&str, &str, &str); 8] = [
     ("TcpExt:", "TCPTimeouts", "timeouts"),
     ("TcpExt:", "TCPSpuriousRTOs", "spurious_timeouts"),
     ("TcpExt:", "ListenDrops", "listen_drops"),
+    ("TcpExt:", "TCPBacklogDrop", "backlog_dropped"),
+    ("TcpExt:", "TCPRcvQDrop", "receive_queue_dropped"),
+];
+
+/// What is told of UDP: name in /proc/net/snmp (RFC 4113; Linux adds the buffers' errors), our name.
+const UDP: [(&str, &str); 5] = [
+    ("InDatagrams", "in_datagrams"),
+    ("OutDatagrams", "out_datagrams"),
+    ("InErrors", "in_errors"),
+    ("RcvbufErrors", "receive_buffer_errors"),
+    ("SndbufErrors", "send_buffer_errors"),
 ];
 
 /// What TCP has counted, by our names, of the texts of both files. What a kernel does not count is absent.
@@ -52,6 +64,48 @@ pub fn of_tcp(snmp: &str, netstat: &str) -> Map<String, Value> {
             Some(((*ours).to_owned(), Value::from(counted(text, group, name)?)))
         })
         .collect()
+}
+
+/// What UDP has counted, by our names. What a kernel does not count is absent.
+pub fn of_udp(snmp: &str) -> Map<String, Value> {
+    UDP.iter()
+        .filter_map(|(name, ours)| {
+            Some((
+                (*ours).to_owned(),
+                Value::from(counted(snmp, "Udp:", name)?),
+            ))
+        })
+        .collect()
+}
+
+/// What became of packets that wait for a processor, on all of them, since each was brought up.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Dropped: `net.core.netdev_max_backlog` of them waited already.
+    pub dropped: u64,
+    /// How often a processor had used up `net.core.netdev_budget` or its time before none waited.
+    pub squeezed: u64,
+}
+
+impl Waiting {
+    /// Of `/proc/net/softnet_stat`, which every network namespace shows of the whole machine: a line a processor,
+    /// hexadecimal; processed, dropped, squeezed, more (Linux 6.1, net/core/net-procfs.c, `softnet_seq_show`).
+    pub fn parse(softnet: &str) -> Option<Self> {
+        let mut all = None;
+        for line in softnet.lines() {
+            let mut counts = line
+                .split_whitespace()
+                .map(|word| u64::from_str_radix(word, 16));
+            let (dropped, squeezed) = (counts.nth(1)?.ok()?, counts.next()?.ok()?);
+            let sum = all.get_or_insert(Self {
+                dropped: 0,
+                squeezed: 0,
+            });
+            sum.dropped += dropped;
+            sum.squeezed += squeezed;
+        }
+        all
+    }
 }
 
 /// Such a file has two lines for each group: its names, and what was counted of each.
@@ -84,6 +138,39 @@ mod tests {
             "this kernel does not count them"
         );
         assert_eq!(of_tcp("", ""), Map::new());
+    }
+
+    #[test]
+    fn udp_counters_are_not_those_of_udp_lite() {
+        let snmp = "UdpLite: InDatagrams InErrors\nUdpLite: 8 9\n\
+            Udp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors\nUdp: 10 1 3 20 2\n";
+        let told = of_udp(snmp);
+        assert_eq!(told["in_datagrams"], 10);
+        assert_eq!(told["out_datagrams"], 20);
+        assert_eq!(
+            (&told["in_errors"], &told["receive_buffer_errors"]),
+            (&3.into(), &2.into())
+        );
+        assert!(
+            !told.contains_key("send_buffer_errors"),
+            "this kernel does not count them"
+        );
+    }
+
+    #[test]
+    fn what_waits_is_summed_over_processors_from_hexadecimal() {
+        let softnet = "0000a1b2 00000010 00000003 00000000 00000000 00000000\n\
+            00000001 0000000f 0000000a 00000000 00000000 00000000\n";
+        assert_eq!(
+            Waiting::parse(softnet),
+            Some(Waiting {
+                dropped: 31,
+                squeezed: 13
+            })
+        );
+        assert_eq!(Waiting::parse(""), None);
+        assert_eq!(Waiting::parse("00000001 00000002\n"), None);
+        assert_eq!(Waiting::parse("00000001 z 00000002\n"), None);
     }
 
     #[test]

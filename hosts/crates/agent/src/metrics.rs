@@ -6,7 +6,7 @@
 
 use crate::AgentError;
 use crate::cgroup::Leaf;
-use crate::counters;
+use crate::counters::{self, Waiting};
 use crate::job::Job;
 use crate::machine::clock_ns;
 use crate::namespace::Namespace;
@@ -61,6 +61,11 @@ impl Metrics {
         })
     }
 
+    /// Everything of `asked` as it is now, without a subscription.
+    pub fn once(asked: Vec<Asked>, jobs: &[Job]) -> Result<Map<String, Value>, AgentError> {
+        Ok(Self::new(LEAST_EVERY, asked, Instant::now())?.sample(jobs))
+    }
+
     /// When the next sample is due.
     pub fn wake_at(&self) -> Instant {
         self.next
@@ -112,6 +117,8 @@ impl Metrics {
         self.before = Some((cpu.busy, cpu.all));
         let memory = text("/proc/meminfo");
         let load = text("/proc/loadavg");
+        let waiting = Waiting::parse(&text("/proc/thread-self/net/softnet_stat"));
+        let limit = text("/proc/sys/net/core/netdev_max_backlog"); // of the machine, and shown in its first namespace only
         json!({
             "cpus": cpu.count,
             "busy": share,
@@ -121,6 +128,9 @@ impl Metrics {
             "load_1m": load.split(' ').next().and_then(|first| first.parse::<f64>().ok()),
             "memory_bytes": kilobytes(&memory, "MemTotal:"),
             "memory_available_bytes": kilobytes(&memory, "MemAvailable:"),
+            "backlog_dropped_packets": waiting.as_ref().map(|waiting| waiting.dropped),
+            "backlog_squeezes": waiting.map(|waiting| waiting.squeezed),
+            "backlog_limit_packets": limit.trim().parse::<u64>().ok(),
         })
     }
 
@@ -181,8 +191,9 @@ impl Host {
             .iter()
             .filter_map(|name| Some((name.clone(), counters::of_interface(&table, name)?)))
             .collect();
-        let tcp = counters::of_tcp(&whole(&self.snmp)?, &whole(&self.netstat)?);
-        Ok(json!({"interfaces": interfaces, "tcp": tcp}))
+        let snmp = whole(&self.snmp)?;
+        let tcp = counters::of_tcp(&snmp, &whole(&self.netstat)?);
+        Ok(json!({"interfaces": interfaces, "tcp": tcp, "udp": counters::of_udp(&snmp)}))
     }
 }
 
@@ -335,7 +346,10 @@ mod tests {
                 < first["machine"]["memory_bytes"].as_u64()
         );
         assert!(first["hosts"]["here"]["tcp"]["out_segments"].is_u64());
+        assert!(first["hosts"]["here"]["udp"]["receive_buffer_errors"].is_u64());
         assert!(first["hosts"]["here"]["interfaces"]["lo"]["rx_bytes"].is_u64());
+        assert!(first["machine"]["backlog_dropped_packets"].is_u64());
+        assert!(first["machine"]["backlog_squeezes"].is_u64());
         assert!(first["agent"]["memory_bytes"].as_u64().unwrap() > 1 << 16);
         assert!(!metrics.is_due(now), "an interval has to pass");
         std::thread::sleep(LEAST_EVERY);

@@ -106,6 +106,11 @@ pub enum Operation {
         #[serde(default)]
         hosts: Vec<Asked>,
     },
+    /// Tell once what [`Operation::Measure`] would tell, in the answer.
+    Sample {
+        /// What to tell of.
+        hosts: Vec<Asked>,
+    },
     /// Somebody is still there; not answered.
     Beat,
     /// Take this machine for oneself until the stream ends.

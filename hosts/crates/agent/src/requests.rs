@@ -94,6 +94,9 @@ impl Supervisor {
                 interfaces,
             } => Namespace::open(netns.as_deref())?.run(|| apply::read(&sysctls, &interfaces)),
             Operation::Measure { every_ns, hosts } => self.subscribe(every_ns, hosts),
+            Operation::Sample { hosts } => {
+                Ok(fields("sample", Metrics::once(hosts, &self.jobs)?.into()))
+            }
             Operation::Hello { .. } | Operation::Beat => Ok(Map::new()),
             Operation::Claim { owner } => self.holdings.claim(&owner).map(|()| Map::new()),
             Operation::Describe => machine::describe(self.tree.as_ref().map(Tree::has_memory)),

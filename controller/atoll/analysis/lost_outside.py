@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What kernels dropped outside the boxes while a run was measured, and what to do about it.
+
+A packet that waits for a processor is dropped when ``net.core.netdev_max_backlog`` of them wait (Linux 6.1,
+net/core/dev.c, ``enqueue_to_backlog``): between two ends of a cable, where neither a link nor a capture counts it.
+Sockets drop what finds no room in their queues. docs/decisions/0029-lost-outside-the-boxes.md says why neither makes
+a run invalid by itself.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypedDict
+
+from atoll.model.measurements import EMULATION
+
+_LEAST_ROOM = 10_000
+_NAMED = 5  # hosts of a line
+_DAMAGED_DATAGRAMS = "udp.damaged"
+
+_AT_SOCKETS = {
+    "tcp.listen_drops": ("connections were not taken, the listen queue being full", "net.core.somaxconn"),
+    "tcp.backlog_dropped": ("TCP segments found no room in a socket's backlog", "net.ipv4.tcp_rmem"),
+    "tcp.receive_queue_dropped": ("TCP segments found no room in a socket's receive queue", "net.ipv4.tcp_rmem"),
+    "tcp.in_errors": ("TCP segments came damaged", None),
+    "udp.receive_buffer_errors": ("datagrams found no room in a socket's receive buffer", "net.core.rmem_max"),
+    _DAMAGED_DATAGRAMS: ("datagrams came damaged", None),
+}
+"""What each counter of a host means, and the sysctl that gives more room."""
+
+
+class Backlog(TypedDict):
+    """What a machine dropped because too many packets waited for one of its processors."""
+
+    dropped_packets: int
+    on_cables_packets: int | None  # of them on an emulated lab's own cables; None: on a machine of its own
+    limit_packets: int | None  # net.core.netdev_max_backlog; None: not known
+
+
+class LostOutside(TypedDict):
+    """From the begin of the boxes' measurement to its end."""
+
+    machines: dict[str, Backlog]  # that dropped any
+    hosts: dict[str, dict[str, int]]  # by what their sockets counted, those that counted any
+    uncounted: dict[str, str]  # machines of which nothing is known, and why
+
+
+def lost_outside(manifest: Mapping[str, Any]) -> LostOutside | None:
+    """What the run has recorded; None: its measurement did not end, or it is of a version that did not look."""
+    found = manifest.get("lost_outside")
+    if found is None:
+        return None
+    return LostOutside(
+        machines={
+            name: Backlog(
+                dropped_packets=counted["backlog_dropped_packets"],
+                on_cables_packets=counted["on_cables_packets"],
+                limit_packets=counted["backlog_limit_packets"],
+            )
+            for name, counted in found["machines"].items()
+            if counted["backlog_dropped_packets"]
+        },
+        hosts=found["hosts"],
+        uncounted=found["uncounted"],
+    )
+
+
+def likely_causes(lost: LostOutside | None) -> list[str]:
+    """The machines that may have dropped packets of the experiment, and what to do, a sentence each."""
+    return [_waited(name, backlog) for name, backlog in _machines(lost) if _may_be_ours(backlog)]
+
+
+def outside_remarks(lost: LostOutside | None, *, blamed: bool) -> list[str]:
+    """What was dropped and what is unknown, a sentence each; ``blamed``: the likely causes are told elsewhere."""
+    if lost is None:
+        return []
+    return [
+        *(_waited(name, backlog) for name, backlog in _machines(lost) if not (blamed and _may_be_ours(backlog))),
+        *_at_sockets(lost["hosts"]),
+        *(
+            f"what {_called(name)} dropped outside the boxes is unknown: {why}"
+            for name, why in lost["uncounted"].items()
+        ),
+    ]
+
+
+def _machines(lost: LostOutside | None) -> list[tuple[str, Backlog]]:
+    return list(lost["machines"].items()) if lost else []
+
+
+def _may_be_ours(backlog: Backlog) -> bool:
+    """Whether packets of the experiment can be among them: the count is the machine's, whoever sent them."""
+    return backlog["on_cables_packets"] != 0
+
+
+def _waited(name: str, backlog: Backlog) -> str:
+    dropped, ours, limit = backlog["dropped_packets"], backlog["on_cables_packets"], backlog["limit_packets"]
+    where = "" if ours is None else f", {min(ours, dropped) or 'none'} of them on the laboratory's own cables"
+    bound = "" if limit is None else f"; net.core.netdev_max_backlog is {limit}"
+    remedy = f"`sysctl -w net.core.netdev_max_backlog={_room(dropped, limit or 0)}`"
+    return f"{_called(name)} dropped {dropped} packets that waited for a processor{where}{bound}: {remedy}"
+
+
+def _room(dropped: int, limit: int) -> int:
+    """A power of ten that would have held everything twice, had it come at one instant."""
+    room = _LEAST_ROOM
+    while room < 2 * (limit + dropped):
+        room *= 10
+    return room
+
+
+def _at_sockets(hosts: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    for counter, (what, sysctl) in _AT_SOCKETS.items():
+        counted = {host: count for host, found in hosts.items() if (count := _count(found, counter))}
+        if counted:
+            named = ", ".join(f"{host} {count}" for host, count in list(counted.items())[:_NAMED])
+            more = f" and {len(counted) - _NAMED} hosts more" if len(counted) > _NAMED else ""
+            remedy = f": raise {sysctl} there" if sysctl else ": a checksum is wrong, look for offloads"
+            yield f"{sum(counted.values())} {what} ({named}{more}){remedy}"
+
+
+def _count(found: Mapping[str, int], counter: str) -> int:
+    if counter == _DAMAGED_DATAGRAMS:  # the kernel counts those without room among them
+        return found.get("udp.in_errors", 0) - found.get("udp.receive_buffer_errors", 0)
+    return found.get(counter, 0)
+
+
+def _called(machine: str) -> str:
+    return "the laboratory's machine" if machine == EMULATION else machine

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run by test_virtual_backlog in the kernel for virtual time: an experiment whose kernel has no room for its packets.
+
+``python -m tests.lab.backlog_guest EXPERIMENT DIRECTORY LIMIT`` sets net.core.netdev_max_backlog to LIMIT packets when
+the measurement begins, which is this kernel's alone, and prints the name of the run directory that it leaves there.
+"""
+
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from atoll.experiment.request import create_run
+from atoll.experiment.run import Run
+from atoll.experiment.testbed import Testbed
+from atoll.model.load import load_experiment
+from atoll.model.plan import Backend
+from atoll.model.tc import NO_SLACK
+
+LIMIT = Path("/proc/sys/net/core/netdev_max_backlog")
+
+
+async def main(path: Path, runs: Path, limit: str) -> None:
+    """The lab is the kernel's and ends with it."""
+    network, experiment = load_experiment(path)
+    ample = LIMIT.read_text()
+
+    def set_limit(progress: dict[str, Any]) -> None:
+        if progress.get("type") == "step":
+            LIMIT.write_text(limit if progress["step"] == "measure" else ample)
+
+    testbed = await Testbed.start(network, lambda _: None, slack=NO_SLACK)
+    run_dir = create_run(runs, network, experiment, Backend.ENGINE, "virtual", time.time_ns())
+    await Run(testbed, experiment, run_dir, set_limit, Backend.ENGINE).measure(time.time_ns())
+    print(json.dumps({"run": str(run_dir.path.relative_to(runs))}))
+
+
+asyncio.run(main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]))

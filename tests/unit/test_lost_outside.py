@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What kernels drop outside the boxes: counted between two looks, told with machine, count and remedy."""
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from atoll.analysis.lost_outside import Backlog, LostOutside, likely_causes, lost_outside, outside_remarks
+from atoll.analysis.summary import Summary
+from atoll.analysis.verdict import judge, remarks
+from atoll.experiment.lost_outside import Look, risen
+from atoll.model.measurements import EMULATION
+from tests.unit.test_verdict import VALID
+
+CAUSE = (
+    "the laboratory's machine dropped 312 packets that waited for a processor, 310 of them on the laboratory's own "
+    "cables; net.core.netdev_max_backlog is 1000: `sysctl -w net.core.netdev_max_backlog=10000`"
+)
+
+
+@pytest.fixture
+def told(project: Path) -> dict[str, Any]:
+    """An agent's sample, as the contract shows it."""
+    lines = (project / "tests/data/contract/agent.jsonl").read_text().splitlines()
+    (sample,) = (message["sample"] for line in lines if "sample" in (message := json.loads(line)["message"]))
+    return sample
+
+
+def later(sample: dict[str, Any], **rises: int) -> Look:
+    """The same machine after some of its counters have risen: ``machine__backlog_dropped_packets``, ``w1__udp__..``."""
+    changed = json.loads(json.dumps(sample))
+    for path, rise in rises.items():
+        first, *way, last = path.split("__")
+        place = changed["machine"] if first == "machine" else changed["hosts"][first]
+        for step in way:
+            place = next(iter(place.values())) if step == "first" else place[step]
+        place[last] += rise
+    return Look(changed)
+
+
+def test_nothing_rose_in_a_sound_run(told: dict[str, Any]) -> None:
+    """The counts of before are nobody's: machine and namespaces are older than the run."""
+    found = risen({EMULATION: Look(told)}, {EMULATION: Look(told)}, 1000)
+    counted = {"backlog_dropped_packets": 0, "on_cables_packets": 0, "backlog_limit_packets": 1000}
+    assert found == {"machines": {EMULATION: counted}, "hosts": {}, "uncounted": {}}
+    lost = lost_outside({"lost_outside": found})
+    assert lost == LostOutside(machines={}, hosts={}, uncounted={})
+    assert likely_causes(lost) == outside_remarks(lost, blamed=False) == []
+
+
+def test_what_rose_between_two_looks_is_kept_by_machine_and_host(told: dict[str, Any]) -> None:
+    """An emulated lab's limit is this machine's, as its agent cannot see it; its cables are held beside the count."""
+    after = later(
+        told,
+        machine__backlog_dropped_packets=312,
+        w1__interfaces__first__tx_dropped=310,
+        w1__tcp__listen_drops=3,
+        w1__udp__in_errors=5,
+        w1__udp__receive_buffer_errors=4,
+    )
+    found = risen({EMULATION: Look(told)}, {EMULATION: after}, 1000)
+    assert found["machines"] == {
+        EMULATION: {"backlog_dropped_packets": 312, "on_cables_packets": 310, "backlog_limit_packets": 1000}
+    }
+    assert found["hosts"] == {"w1": {"tcp.listen_drops": 3, "udp.receive_buffer_errors": 4, "udp.in_errors": 5}}
+    assert outside_remarks(lost_outside({"lost_outside": found}), blamed=False) == [
+        CAUSE,
+        "3 connections were not taken, the listen queue being full (w1 3): raise net.core.somaxconn there",
+        "4 datagrams found no room in a socket's receive buffer (w1 4): raise net.core.rmem_max there",
+        "1 datagrams came damaged (w1 1): a checksum is wrong, look for offloads",
+    ]
+
+
+def test_a_machine_of_its_own_is_named_with_its_own_limit(told: dict[str, Any]) -> None:
+    """What its real interfaces did not send has other reasons: it is not held beside the count."""
+    told["machine"]["backlog_limit_packets"] = 4_000_000
+    found = risen({"rack-1": Look(told)}, {"rack-1": later(told, machine__backlog_dropped_packets=1)}, 1000)
+    (cause,) = likely_causes(lost_outside({"lost_outside": found}))
+    assert cause == (
+        "rack-1 dropped 1 packets that waited for a processor; net.core.netdev_max_backlog is 4000000: "
+        "`sysctl -w net.core.netdev_max_backlog=10000000`"
+    )
+
+
+def test_an_agent_that_cannot_tell_leaves_its_machine_unknown(told: dict[str, Any]) -> None:
+    """Before or after; and a kernel that lacks the file."""
+    mute = Look(unknown="the agent of rack-1 speaks protocol 1.1")
+    for begin, end in ((mute, Look(told)), (Look(told), mute)):
+        found = risen({"rack-1": begin}, {"rack-1": end}, None)
+        assert found == {"machines": {}, "hosts": {}, "uncounted": {"rack-1": mute.unknown}}
+    assert outside_remarks(lost_outside({"lost_outside": found}), blamed=True) == [
+        "what rack-1 dropped outside the boxes is unknown: the agent of rack-1 speaks protocol 1.1"
+    ]
+    told["machine"]["backlog_dropped_packets"] = None
+    found = risen({EMULATION: Look(told)}, {EMULATION: later(told, w1__tcp__listen_drops=2)}, None)
+    assert found["uncounted"] == {EMULATION: "its kernel does not show /proc/net/softnet_stat"}
+    assert found["hosts"] == {"w1": {"tcp.listen_drops": 2}}
+
+
+def summary(on_cables: int | None, by_link: int) -> Summary:
+    """A valid run whose machine dropped packets; captures show a loss of 4711 bytes."""
+    backlog = Backlog(dropped_packets=312, on_cables_packets=on_cables, limit_packets=1000)
+    lost = LostOutside(machines={EMULATION: backlog}, hosts={}, uncounted={})
+    return cast("Summary", {**VALID, "start": None, "loss_bytes_link": by_link, "lost_outside": lost})
+
+
+def test_captures_and_link_that_disagree_have_a_likely_cause() -> None:
+    """It stands in the reason, and not once more in the notes."""
+    (reason,) = judge(summary(310, 4000))
+    differ = "captures show a loss of 4711 bytes, the link counted 4000; they must be equal"
+    assert reason == f"{differ}; likely cause: {CAUSE}"
+    assert remarks(summary(310, 4000)) == []
+
+
+def test_captures_and_link_that_agree_make_it_a_remark() -> None:
+    """What was lost beside the taps makes no run invalid by itself."""
+    assert judge(summary(310, 4711)) == []
+    assert remarks(summary(310, 4711)) == [CAUSE]
+
+
+def test_another_programs_packets_are_blamed_for_nothing() -> None:
+    """None of the laboratory's cables lost one: the machine's count is told, the difference remains unexplained."""
+    (reason,) = judge(summary(0, 4000))
+    assert reason.endswith("they must be equal")
+    (remark,) = remarks(summary(0, 4000))
+    assert "312 packets that waited for a processor, none of them on the laboratory's own cables; " in remark
+
+
+def test_many_hosts_are_one_line() -> None:
+    """The first five are named."""
+    hosts = {f"w{number}": {"tcp.backlog_dropped": 2} for number in range(1, 9)}
+    (line,) = outside_remarks(LostOutside(machines={}, hosts=hosts, uncounted={}), blamed=False)
+    assert line == (
+        "16 TCP segments found no room in a socket's backlog (w1 2, w2 2, w3 2, w4 2, w5 2 and 3 hosts more): "
+        "raise net.ipv4.tcp_rmem there"
+    )
+
+
+def test_a_run_of_before_is_judged_as_it_was() -> None:
+    """It has not counted any of this: nothing is said of it."""
+    assert lost_outside({}) is None
+    assert judge(cast("Summary", VALID)) == []
+    assert remarks(cast("Summary", {**VALID, "start": None})) == []
