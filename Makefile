@@ -5,7 +5,7 @@
 .NOTPARALLEL:
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: help setup kernel demo demo-virtual test test-virtual test-swaps test-ryu test-servers test-page dashboards screenshots lint fmt bench bench-controller bench-hosts bench-link bench-metrics bench-traffic bench-virtual release lock msrv clean
+.PHONY: help setup kernel demo demo-virtual test test-virtual test-swaps test-ryu test-servers test-compose test-page dashboards screenshots lint fmt bench bench-controller bench-hosts bench-link bench-metrics bench-traffic bench-virtual release lock msrv clean
 
 BIN := .venv/bin
 CARGO := tools/cargo
@@ -30,7 +30,7 @@ demo-virtual: kernel ## run ten minutes of the demo experiment in virtual time, 
 test: ## all tests but test-virtual's: Rust first, so that compiling disturbs no laboratory
 	@tools/setup test
 	@$(CARGO) test --locked --quiet --workspace
-	@$(BIN)/python -m tests.again --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "not figures and not virtual and not servers" $(PYTEST_ARGS)
+	@$(BIN)/python -m tests.again --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "not figures and not virtual and not servers and not compose" $(PYTEST_ARGS)
 	@$(BIN)/python -m tests.again -m "figures and not virtual" $(PYTEST_ARGS)
 
 test-virtual: kernel ## the tests that stand on virtual time; `make test` leaves them out
@@ -47,6 +47,9 @@ test-ryu: setup ## the tests that have Ryu as the controller's runtime; `make te
 test-servers: setup ## metrics in real InfluxDB servers, dashboards on a real Grafana; builds them first, a quarter of an hour, once
 	@tools/servers
 	@ATOLL_REQUIRE_SERVERS=1 $(BIN)/python -m tests.again -m servers $(PYTEST_ARGS)
+
+test-compose: setup ## dashboards/compose.yaml brought up by Docker, which must be there; it fetches the images it lacks
+	@ATOLL_REQUIRE_COMPOSE=1 $(BIN)/python -m tests.again -m compose $(PYTEST_ARGS)
 
 test-page: ## the live page in a real Chromium, which is installed first; `make test` has it where there is one
 	@tools/setup page

@@ -41,6 +41,26 @@ def free_port() -> int:
         return listener.getsockname()[1]
 
 
+def series(database: InfluxSettings, query: str) -> list[dict[str, Any]]:
+    """The series that a query in InfluxQL finds: name, tags, columns, values; instants in ns."""
+    asked = urllib.parse.urlencode({"db": database.bucket, "q": query, "epoch": "ns"})
+    request = urllib.request.Request(
+        f"{database.url}/query?{asked}", headers={"Authorization": f"Token {database.token}"}
+    )
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.load(answer)["results"][0].get("series", [])
+
+
+def points(database: InfluxSettings) -> set[tuple[str, tuple[tuple[str, str], ...], int]]:
+    """Every point that a database holds: measurement, tags, instant."""
+    found: set[tuple[str, tuple[tuple[str, str], ...], int]] = set()
+    for (name,) in (series(database, "SHOW MEASUREMENTS") or [{"values": []}])[0]["values"]:
+        for each in series(database, f'SELECT * FROM "{name}" GROUP BY *'):
+            tags = tuple(sorted((tag, text) for tag, text in each.get("tags", {}).items() if text))
+            found |= {(name, tags, row[0]) for row in each["values"]}
+    return found
+
+
 class Server:
     """A server process with its files in a directory; :meth:`kill` and :meth:`start` as often as wanted.
 
@@ -128,19 +148,12 @@ class Influx(Server):
         return {f"ATOLL_INFLUX_{name}": text for name, text in named.items()}
 
     def series(self, query: str) -> list[dict[str, Any]]:
-        """The series that a query finds: name, tags, columns, values; instants in ns."""
-        asked = urllib.parse.urlencode({"db": self.settings.bucket, "q": query, "epoch": "ns"})
-        answer = json.loads(self.ask("GET", f"/query?{asked}", Authorization=f"Token {self.settings.token}"))
-        return answer["results"][0].get("series", [])
+        """:func:`series` of it."""
+        return series(self.settings, query)
 
     def points(self) -> set[tuple[str, tuple[tuple[str, str], ...], int]]:
-        """Every point it holds: measurement, tags, instant."""
-        found: set[tuple[str, tuple[tuple[str, str], ...], int]] = set()
-        for (name,) in (self.series("SHOW MEASUREMENTS") or [{"values": []}])[0]["values"]:
-            for series in self.series(f'SELECT * FROM "{name}" GROUP BY *'):
-                tags = tuple(sorted((tag, text) for tag, text in series.get("tags", {}).items() if text))
-                found |= {(name, tags, row[0]) for row in series["values"]}
-        return found
+        """:func:`points` of it."""
+        return points(self.settings)
 
 
 class Influx1(Influx):

@@ -8,13 +8,11 @@ import asyncio
 import json
 import math
 import os
-import re
 import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,46 +21,19 @@ from atoll.model.measurements import BY_NAME
 from atoll.model.metrics import Point
 from atoll.model.network import HostRole
 from atoll.rundir import MetricsSpool
-from atoll.rundir.spool import SPOOL, SpoolTail, read_spool
+from atoll.rundir.spool import SPOOL, SpoolTail
 from atoll_dashboards.feeding import feeding
 from atoll_dashboards.grafana import Grafana, dashboard_files
 from atoll_dashboards.influx import Database, RefusedError, UnfitError
 from atoll_dashboards.influx_settings import InfluxSettings
 from atoll_dashboards.loading import ALIGNED_NS
 from atoll_dashboards.sink import Tally, write_fit
+from tests.lab.demo_runs import GEO, Made, changed_run, identity
 from tests.lab.grafana_queries import annotations, ask
 from tests.lab.influx_servers import GrafanaServer, Influx, Influx1, Influx2
-from tests.lab.sandbox import ATOLL, ROOT, Sandbox, wait_for_line
+from tests.lab.sandbox import ATOLL, Sandbox, wait_for_line
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(300)]
-
-GEO = ROOT / "examples" / "geo.yaml"
-CHANGES = """
-changes:
-  - {at: 1 s, chain: [tap-w, coder-w, sat, coder-i, tap-i]}
-  - {at: 5 s, latency: {w1: rtt-50}}
-"""
-_SERIES = re.compile(r"(?:\\.|[^\\ ])+")
-_STEP = re.compile(r"(?<!\\),")
-
-
-@dataclass(frozen=True)
-class Made:
-    """A run of the demo experiment."""
-
-    path: Path
-
-    @property
-    def run(self) -> str:
-        return f"geo-{self.path.name}"
-
-    @property
-    def lines(self) -> list[str]:
-        return list(read_spool(self.path / SPOOL))
-
-    @property
-    def events(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in (self.path / "events.jsonl").read_text().splitlines()]
 
 
 @dataclass(frozen=True)
@@ -70,16 +41,6 @@ class Demo(Made):
     """One that went into a database, which is up again."""
 
     influx: Influx2
-
-
-def identity(line: str, by_ns: int = 0) -> tuple[str, tuple[tuple[str, str], ...], int]:
-    """What makes a line a point of its own: measurement, tags, instant."""
-    series = _SERIES.match(line)
-    assert series is not None
-    measurement, *tags = _STEP.split(series.group())
-    pairs = (re.split(r"(?<!\\)=", tag, maxsplit=1) for tag in tags)
-    plain = tuple(sorted((re.sub(r"\\(.)", r"\1", name), re.sub(r"\\(.)", r"\1", text)) for name, text in pairs))
-    return measurement, plain, int(line.rpartition(" ")[2]) + by_ns
 
 
 @pytest.fixture(scope="module")
@@ -122,17 +83,8 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
 
 @pytest.fixture(scope="module")
 def changed(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """A run in which chain and latency change; whose database is never there, which it notes."""
-    directory = tmp_path_factory.mktemp("changed")
-    experiment = directory / "geo.yaml"
-    experiment.write_text(
-        GEO.read_text().replace("lab: ../", f"lab: {ROOT}/").replace("start: 10 s", "start: 1 s") + CHANGES
-    )
-    with Sandbox(directory) as sandbox:
-        away = "ATOLL_INFLUX_URL=http://127.0.0.1:9"
-        run = sandbox.run("env", away, ATOLL, "run", experiment, "--duration", "8 s", "--no-analysis", "--json")
-    assert run.returncode == 0, run.stderr
-    return Made(Path(json.loads(run.stdout)["run_dir"]))
+    """A run in which chain and latency change."""
+    return changed_run(tmp_path_factory.mktemp("changed"))
 
 
 @pytest.fixture(scope="module")
