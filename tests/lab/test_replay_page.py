@@ -94,7 +94,7 @@ def test_of_a_run_that_failed_the_step_and_the_reason_are_told(browser: Browser,
         assert states == ["done", "broken", *["not-reached"] * 9]
         assert page.value(f"{RUN}.querySelector('.run-why').textContent") == WHY
         assert page.value(f"{RUN}.querySelector('progress').value") == 0
-        assert page.value("document.querySelector('#chart-goodput .canvas').dataset.none") == "none in this run"
+        assert page.value("document.querySelector('#chart-goodput .canvas').dataset.none") == "no figures in this run"
         assert page.complaints == []
         page.close()
 
@@ -107,7 +107,7 @@ def test_a_run_without_metrics_says_so_and_shows_what_its_links_counted(browser:
         assert page.wait(f"{BANNER}.textContent").startswith("This run has no metrics: it was made with --no-metrics.")
         page.wait("document.querySelector('#chart-rate .figure').textContent === '8.00'")
         assert page.value("document.querySelector('#chart-rate .canvas').dataset.none") == ""
-        assert page.value("document.querySelector('#chart-flows .canvas').dataset.none") == "none in this run"
+        assert page.value("document.querySelector('#chart-flows .canvas').dataset.none") == "no figures in this run"
         assert "step measure" in page.value("document.querySelector('#log').textContent")
         assert page.complaints == []
         page.close()

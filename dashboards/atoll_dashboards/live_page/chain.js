@@ -6,7 +6,7 @@ import { bitRate, setting, settingMs, UNKNOWN } from "./format.js";
 import { boundaries, segmentRates, sharedBoxes } from "./hops.js";
 
 const LEAST_STEP = 170; // between the middles of drawn nodes: a rate has room between a link and an end
-const LEAST_BETWEEN = 206; // the same between a link and a box
+const LEAST_BETWEEN = 216; // the same between a link and a box
 const MOST_STEP = 340;
 const END = 92;
 const ABOVE = 44; // the middle of a row: names of taps need more room below it than rates above it

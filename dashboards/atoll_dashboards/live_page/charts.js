@@ -113,7 +113,8 @@ class Chart {
       origin,
     );
     series.forEach((each, index) => {
-      if (each.above) columns[index + 1] = columns[index + 1].map((rtt) => rtt && rtt - store.leastRtt);
+      if (!each.above) return;
+      columns[index + 1] = columns[index + 1].map((rtt, at) => rtt && rtt - store.leastRtt(columns[0][at] + origin));
     });
     if (bound) this.#addBound(columns, (t) => bound.call(this.#plot, store, t), from, to, origin);
     this.#uplot.batch(() => {

@@ -57,7 +57,8 @@ function draw() {
   const instant = view.instant(edge);
   const picture = replay ? replay.pictureAt(instant) : live.picture;
   const origin = replay ? replay.origin : null;
-  const none = replay ? "none in this run" : live.run?.state === "running" ? "none yet" : "while a run lasts";
+  const going = live.run?.state === "running";
+  const none = replay ? "no figures in this run" : going ? "no figures yet" : "figures come with a run";
   chooseLink(store, picture);
   charts.show(store, link, {
     span,
@@ -78,7 +79,7 @@ function draw() {
     instant,
     replay ? null : (server) => controls.changeLatency(live.picture, server),
   );
-  showHosts(byId("hosts"), byId("hosts-told"), picture, store, instant, replay && store.hosts.size ? "not here" : none);
+  showHosts(byId("hosts"), byId("hosts-told"), picture, store, instant, replay && store.hosts.size ? "no figures here" : none);
   showMachines(byId("machines"), store, instant);
   if (replay) showLog(replay);
   player.show();

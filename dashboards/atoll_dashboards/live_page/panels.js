@@ -46,9 +46,9 @@ const TITLES = { done: "done", now: "going on", broken: "here it ended", "not-re
 /** What became of each of STEPS: `done`, `now`, `broken`, `not-reached`; "" of those that may still come. Pure. */
 export function stepStates(run) {
   const at = STEPS.indexOf(run?.step);
-  const ended = run?.state === "ended";
-  const here = !ended ? "now" : run.broken === null ? "done" : "broken";
-  return STEPS.map((_, index) => (index < at ? "done" : index === at ? here : ended ? "not-reached" : ""));
+  const broken = run?.state === "ended" && run.broken !== null;
+  const here = broken ? "broken" : run?.state === "ended" ? "done" : "now";
+  return STEPS.map((_, index) => (index < at ? "done" : index === at ? here : broken ? "not-reached" : ""));
 }
 
 function progressOf(run) {
@@ -137,7 +137,7 @@ export function showHosts(place, told, picture, store, t, none) {
   const summary = well
     ? `${well} of ${hosts.length} tell figures and are well`
     : hosts.length
-      ? `${hosts.length} hosts; figures of theirs: ${none}`
+      ? `${hosts.length} hosts: ${none}`
       : "";
   say(
     told,

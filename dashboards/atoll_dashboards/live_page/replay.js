@@ -88,7 +88,7 @@ export class Replay {
     const { word, why } = over ? endingOf(this.told) : {};
     return {
       id: this.id,
-      step,
+      step: over && this.told.verdict ? "analyse" : step, // in virtual time that is done outside, and is no event
       elapsed_s: this.#measures ? t - this.origin : NaN,
       duration_s: this.told.duration_s,
       verdict: over ? (word ?? this.told.verdict ?? "not analysed") : null,

@@ -8,6 +8,7 @@ import { Ring } from "./ring.js";
 export const HOUR_S = 3600;
 const HOSTS_S = 900; // a laboratory has more than a hundred of them
 const MARKS = 500;
+const RUNS = 100; // more than an hour has
 
 /** Without a point for so long a line is broken, in seconds: some ten periods of what comes each 100 ms, three of others. */
 export const GAP_S = { link: 1.05, ping: 1.05, other: 3.2 };
@@ -20,6 +21,7 @@ export class Store {
   #links = new Map();
   #hosts = new Map();
   #run = null;
+  #least = []; // {run, from, rtt}: since when a run pinged, and the least of its RTTs so far
 
   /** How much time is kept, in seconds; of each single host it may be less. */
   constructor(seconds = HOUR_S, hostSeconds = HOSTS_S) {
@@ -28,8 +30,6 @@ export class Store {
     this.slow = seconds;
     this.host = hostSeconds;
     this.newest = NaN;
-    /** The least RTT of the run's pings, in seconds. */
-    this.leastRtt = NaN;
     /** {t, kind, text} of whistles, changes, swaps: what deserves a line in every plot. */
     this.marks = [];
   }
@@ -73,12 +73,14 @@ export class Store {
     return this.series(this.keys("ping/")[0]);
   }
 
+  /** The least RTT, in seconds, of the run that pinged at an instant: that of another run says nothing. */
+  leastRtt(t) {
+    return (this.#least.findLast(({ from }) => from <= t) ?? this.#least[0])?.rtt ?? NaN;
+  }
+
   /** Take points as docs/api.md has them: [measurement, tags, fields, t_ns]. `run`: whose they are, null between runs. */
   take(points, run = null) {
-    if (run && run !== this.#run) {
-      this.#run = run;
-      this.leastRtt = NaN; // of another run it says nothing
-    }
+    this.#run = run ?? this.#run;
     const touched = new Set();
     for (const [measurement, tags, fields, tNs] of points) {
       const t = tNs / 1e9;
@@ -141,7 +143,10 @@ export class Store {
   pinged(target, t, rtt) {
     if (!(rtt > 0)) return;
     this.gauge(`ping/${target}`, t, rtt, GAP_S.ping, this.fast);
-    if (!(rtt >= this.leastRtt)) this.leastRtt = rtt;
+    const least = this.#least.at(-1);
+    if (least?.run === this.#run) least.rtt = Math.min(least.rtt, rtt);
+    else this.#least.push({ run: this.#run, from: t, rtt });
+    if (this.#least.length > RUNS) this.#least.shift();
   }
 
   mark(t, kind, text) {
@@ -224,7 +229,7 @@ const TAKERS = {
   },
   interface(store, tags, fields, t) {
     const base = `interface/${tags.host}/${tags.interface}/`;
-    for (const name of ["rx_bytes", "tx_bytes"]) store.rate(base + name, t, fields[name], 8, Infinity, store.host);
+    for (const name of ["rx_bytes", "tx_bytes"]) store.rate(base + name, t, fields[name], 8, GAP_S.other, store.host);
     const bad = fields.rx_errors + fields.tx_errors + fields.rx_dropped + fields.tx_dropped;
     store.rate(`trouble/${tags.host}/${tags.interface}`, t, bad, 1, Infinity, store.host);
   },

@@ -101,6 +101,18 @@ test("sojourn is the queue by the rate that the link is configured to", () => {
   assert.equal(store.series("link/sat/to_island/sojourn").at(T + 2), (5000 * 8) / 8e6);
 });
 
+test("RTTs of pings lie above the least of their own run, however that of the next one is", () => {
+  const store = new Store();
+  const ping = (t, ms) => ["ping", { target: "is" }, { rtt_ns: ms * 1e6, lost: 0 }, ns(t)];
+  assert.equal(store.leastRtt(T), NaN);
+  store.take([ping(T, 520), ping(T + 1, 500), ping(T + 2, 510)], "geo-1");
+  store.take(linkPoints(T + 3, 1));
+  store.take(linkPoints(T + 4, 1), "meo-1");
+  assert.equal(store.leastRtt(T), 0.5, "the next run has not pinged yet");
+  store.take([ping(T + 5, 150)], "meo-1");
+  assert.deepEqual([store.leastRtt(T + 2), store.leastRtt(T + 6)], [0.5, 0.15]);
+});
+
 test("goodput and flows are sums over the hosts that speak", () => {
   const store = new Store();
   for (let second = 0; second < 5; second += 1) {
@@ -227,7 +239,7 @@ test("steps are done up to where a run is, or ended; the one that failed is told
   assert.deepEqual([failed.apply, failed.check, failed.settings], ["done", "broken", "not-reached"]);
   assert.equal(failed.analyse, "not-reached");
   const measured = states({ step: "record", state: "ended", broken: null });
-  assert.deepEqual([measured.record, measured.analyse], ["done", "not-reached"]);
+  assert.deepEqual([measured.record, measured.analyse], ["done", ""], "without an analysis");
   assert.ok(stepStates(null).every((state) => state === ""));
 });
 
@@ -254,11 +266,22 @@ test("a replayed run says in the end how it ended, and until then what it does",
   assert.match((await at({ outcome: "running", events: begun }, T + 9)).join(), /^broken off,measure,.* killed/);
   assert.deepEqual(await at({ outcome: "completed", verdict: "valid", events: begun }, T + 9), [
     "valid",
-    "measure",
+    "analyse",
     null,
   ]);
   const analysis = [...begun, step("analyse", T + 8), step("analyse", T + 9, { state: "failed", message: "no tables" })];
   assert.deepEqual(await at({ outcome: "completed", events: analysis }, T + 9), ["failed", "analyse", "no tables"]);
+});
+
+test("a mean of minutes, as interfaces give in virtual time, is no rate of an instant", () => {
+  const store = new Store();
+  const counted = { rx_errors: 0, tx_errors: 0, rx_dropped: 0, tx_dropped: 0 };
+  for (const t of [T, T + 300]) {
+    const fields = { ...counted, rx_bytes: t - T, tx_bytes: t - T };
+    store.take([["interface", { host: "coder-w", interface: "coder-w-w" }, fields, ns(t)]]);
+  }
+  const [rates] = segmentRates([{ name: "coder-w", kind: "router" }], store, T + 300);
+  assert.deepEqual([rates.to_island, rates.to_world], [NaN, NaN]);
 });
 
 test("a host is silent when its like speak and it does no more, quiet when nothing is measured", () => {
