@@ -300,4 +300,4 @@ async def test_an_agent_ends_when_it_is_greeted_in_another_language(tmp_path: Pa
     said, _ = await process.communicate(b'{"op":"hello","speaks":[[2,5]]}\n{"id":1,"op":"clock"}\n')
     assert process.returncode == 0
     _, refusal = said.decode().splitlines()[:2]
-    assert "speaks protocol 1.1, not 2.5: install the one that fits" in refusal
+    assert "speaks protocol 1.2, not 2.5: install the one that fits" in refusal
