@@ -43,6 +43,8 @@ def test_the_demo_on_a_rack_gives_the_figures_of_the_emulated_lab(tmp_path: Path
     manifest = json.loads((Path(there["run_dir"]) / "manifest.json").read_text())
     assert manifest["place"] == "hardware"
     assert manifest["machines"]["sat"]["interfaces"] == {"world": "exp0", "island": "exp1"}
+    assert manifest["lost_outside"]["machines"].keys() == manifest["machines"].keys(), "each agent told what it drops"
+    assert there["lost_outside"]["uncounted"] == here["lost_outside"]["uncounted"] == {}
 
     assert set(there["start"]["hosts"]) == set(here["start"]["hosts"]) == {f"i{number}" for number in range(1, 7)}
     assert here["start"]["clock_bound_ms"] is None, "an emulated lab has one clock"

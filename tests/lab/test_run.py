@@ -51,8 +51,12 @@ def test_a_run_leaves_nothing_but_its_directory_and_its_only_excuse_is_lateness(
     run = Path(summary["run_dir"])
     for name in ("manifest.json", "events.jsonl", "link.jsonl", "metrics.lp.zst", "summary.json", "report.html"):
         assert run.joinpath(name).stat().st_size > 0
+    outside = json.loads((run / "manifest.json").read_text())["lost_outside"]
+    (counted,) = outside["machines"].values()
+    assert counted["on_cables_packets"] == 0, "whatever else this machine dropped"
+    assert outside["uncounted"] == {}
     points = [line.partition(",")[0] for line in read_spool(run / SPOOL)]
-    for measurement in ("machine", "agent", "clock", "tcp", "job", "interface"):  # as the agent tells them
+    for measurement in ("machine", "agent", "clock", "tcp", "udp", "job", "interface"):  # as the agent tells them
         assert points.count(measurement) >= 4, f"{measurement}: told every second"
 
 
