@@ -156,7 +156,7 @@ def test_a_run_is_stopped_from_the_page(live: Page) -> None:
     live.click("#run-stop")
     submit(live)
     live.wait(f"{VERDICT}.startsWith('cancelled at ')", 30)
-    assert live.value("document.querySelector('#run .broken').nextElementSibling.className") == "not-reached"
+    assert live.value("document.querySelector('#run li.broken').nextElementSibling.className") == "not-reached"
 
 
 def test_a_chain_is_changed_after_its_changes_were_shown(live: Page) -> None:
