@@ -2,6 +2,7 @@
 """The dashboards' files, and a Grafana that is asked to take them: data source, folder, dashboards."""
 
 import base64
+import contextlib
 import json
 import urllib.error
 import urllib.request
@@ -34,19 +35,38 @@ class Grafana:
         self._headers = {"Authorization": kind, "Content-Type": "application/json", "Accept": "application/json"}
 
     def install(self, influx: InfluxSettings, folder: Path = FOLDER) -> list[str]:
-        """Make or replace data source, folder and dashboards; the dashboards' URLs. Raises MachineError."""
-        source = data_source(influx)
-        if self._ask("PUT", f"/api/datasources/uid/{DATA_SOURCE}", source, absent=True) is None:
-            self._ask("POST", "/api/datasources", source)
+        """Make or replace data source, folder and dashboards; the dashboards' URLs.
+
+        Knows its own by their unique names and leaves all others alone. Raises MachineError.
+        """
+        self._put_data_source(data_source(influx))
         if self._ask("GET", f"/api/folders/{_FOLDER_UID}", absent=True) is None:
             self._ask("POST", "/api/folders", {"uid": _FOLDER_UID, "title": "atoll"})
-        urls: list[str] = []
-        for file in dashboard_files(folder):
-            page = json.loads(file.read_text(encoding="utf-8"))
-            body = {"dashboard": page, "folderUid": _FOLDER_UID, "overwrite": True, "message": "atoll"}
-            answer = self._ask("POST", "/api/dashboards/db", body)
-            urls.append(f"{self._url}{cast('dict[str, Any]', answer)['url']}")
-        return urls
+        return [self._put_dashboard(json.loads(file.read_text(encoding="utf-8"))) for file in dashboard_files(folder)]
+
+    def _put_data_source(self, source: dict[str, Any]) -> None:
+        there = self._ask("GET", f"/api/datasources/uid/{DATA_SOURCE}", absent=True)
+        if there is None:
+            self._ask("POST", "/api/datasources", source)
+            return
+        if there["readOnly"]:
+            raise MachineError(
+                f"the data source {DATA_SOURCE!r} of {self._url} comes from a provisioning file, as "
+                "compose.yaml's does, which alone changes it; nothing was installed"
+            )
+        if there["type"] != source["type"]:
+            raise MachineError(
+                f"the data source with uid {DATA_SOURCE!r} of {self._url} is another's, {there['name']!r} of type "
+                f"{there['type']!r}; give it another uid there, then install again"
+            )
+        self._ask("PUT", f"/api/datasources/uid/{DATA_SOURCE}", source)
+
+    def _put_dashboard(self, page: dict[str, Any]) -> str:
+        """Its URL. Asked to overwrite, Grafana also replaces another's that has its title: so only a known one."""
+        known = self._ask("GET", f"/api/dashboards/uid/{page['uid']}", absent=True) is not None
+        body = {"dashboard": page, "folderUid": _FOLDER_UID, "overwrite": known, "message": "atoll"}
+        answer = cast("dict[str, Any]", self._ask("POST", "/api/dashboards/db", body))
+        return f"{self._url}{answer['url']}"
 
     def query(self, body: dict[str, Any]) -> dict[str, Any]:
         """What ``/api/ds/query`` answers. Raises MachineError."""
@@ -62,12 +82,34 @@ class Grafana:
         except urllib.error.HTTPError as error:
             if absent and error.code == 404:
                 return None
-            said = " ".join(error.read().decode(errors="replace").split())[:300]
-            if error.code in (401, 403):
-                raise MachineError(f"{self._url} does not let us do {method} {path} with this token: {said}") from None
-            raise MachineError(f"{self._url}: {method} {path}: {error.code} {said}") from None
+            raise self._failure(error.code, f"{method} {path}", _said(error.read())) from None
         except (OSError, ValueError) as error:
             raise MachineError(f"no answer from Grafana at {self._url}: {getattr(error, 'reason', error)}") from None
+
+    def _failure(self, status: int, asked: str, said: str) -> MachineError:
+        match status:
+            case 401:
+                return MachineError(f"{self._url} does not accept this token, or user and password: {said}")
+            case 403:
+                return MachineError(
+                    f"{self._url} does not let us do {asked} with this token; one of a service account with the role "
+                    f"Admin may: {said}"
+                )
+            case 409 | 412:
+                return MachineError(
+                    f"{self._url} has another of that name, which is left alone; rename it there, then install again "
+                    f"({asked}): {said}"
+                )
+            case _:
+                return MachineError(f"{self._url}: {asked}: {status} {said}")
+
+
+def _said(body: bytes) -> str:
+    """The message in an answer of Grafana's, on one line."""
+    text = body.decode(errors="replace")
+    with contextlib.suppress(ValueError, AttributeError):
+        text = str(json.loads(text).get("message") or text)
+    return " ".join(text.split())[:300]
 
 
 def dashboard_files(folder: Path = FOLDER) -> list[Path]:

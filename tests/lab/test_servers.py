@@ -333,20 +333,6 @@ async def test_what_was_wrong_is_made_right_during_a_run(
     assert series["values"][0][1] == 1001
 
 
-@pytest.mark.lab
-def test_a_grafana_that_refuses_or_is_away_is_named(demo: Demo, tmp_path: Path) -> None:
-    """One line, no traceback."""
-    done = atoll("dashboards", "install", "--url", "http://127.0.0.1:9", "--token", "x", influx=demo.influx)
-    assert done.returncode == 1
-    assert "no answer from Grafana" in done.stderr
-    with GrafanaServer(tmp_path, demo.influx, provisioned=False) as server:
-        server.start().wait()
-        done = atoll("dashboards", "install", "--url", server.url, "--token", "wrong", influx=demo.influx)
-    assert done.returncode == 1
-    assert "with this token" in done.stderr
-    assert done.stderr.count("\n") == 1
-
-
 def atoll(*words: str | Path, influx: Influx, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a verb with this database as the user's."""
     environment = {**os.environ, **influx.variables(), **variables}
