@@ -42,10 +42,18 @@ class Sandbox:
     def __enter__(self) -> Self:
         script = f"ip link set lo up && {self._setup} && echo ready && exec sleep infinity"
         options = ["--pid", "--net", "--mount", "--fork", "--kill-child", "--mount-proc", "--propagation", "private"]
-        self._holder = subprocess.Popen(["unshare", *options, "--", "sh", "-c", script], stdout=subprocess.PIPE)
+        argv = ["unshare", *options, "--", "sh", "-c", script]
+        # Its words are shown if it fails: util-linux 2.38 also complains when its child is killed, as ours is.
+        self._holder = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         assert self._holder.stdout is not None
-        if self._holder.stdout.readline() != b"ready\n":
-            msg = "the sandbox did not start"
+        assert self._holder.stderr is not None
+        try:
+            ready = self._holder.stdout.readline() == b"ready\n"
+        except BaseException:  # Ctrl-C, which neither unshare nor a first process minds
+            self._holder.kill()
+            raise
+        if not ready:
+            msg = f"the sandbox did not start: {self._holder.stderr.read().decode().strip()}"
             raise RuntimeError(msg)
         self._init = int(Path(f"/proc/{self._holder.pid}/task/{self._holder.pid}/children").read_text())
         self._mounts = self._read("proc/1/mounts")
@@ -56,7 +64,7 @@ class Sandbox:
     ) -> None:
         assert self._holder is not None
         os.kill(self._init, signal.SIGKILL)
-        self._holder.wait(10)
+        self._holder.communicate(timeout=10)
 
     def _read(self, path: str) -> str:
         return Path(f"/proc/{self._init}/root/{path}").read_text()

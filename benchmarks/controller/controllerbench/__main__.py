@@ -15,6 +15,7 @@ from atoll_emulation.namespaces import unshare_argv, why_no_namespaces
 from controllerbench import document, table
 from controllerbench.measure import SIZES, WAYS
 from linkbench import machine
+from linkbench.program import part
 from linkbench.results import read_earlier, read_results
 
 _QUICK_SIZES = (10, 100)
@@ -88,7 +89,7 @@ def _measured(options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
         ways = [name for name in options.only if name in WAYS]
         asked = {"ways": ways, "sizes": options.sizes, "repeats": options.repeats, "swaps": _SWAP in options.only}
         task.write_text(json.dumps(asked))
-        argv = [*unshare_argv(), sys.executable, "-m", "controllerbench.measure", str(task)]
+        argv = [*unshare_argv(), *part("controllerbench.measure", str(task))]
         done = subprocess.run(argv, check=False, env=os.environ)
         if done.returncode != 0:
             raise AtollError("the measurement failed; the reason stands above")

@@ -5,7 +5,6 @@ import argparse
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from hostsbench.table import table
 from hostsbench.ways import COLD, WARM, ways
 from linkbench import machine
 from linkbench.page import put_figures
+from linkbench.program import part
 from linkbench.results import read_earlier, read_results
 
 _QUICK_HOSTS, _QUICK_WAYS = 8, ("atoll", "pssh")
@@ -28,7 +28,6 @@ _RANGE = (1, 1000)  # the bridge has a port for each
 def main() -> int:
     """Measure what was asked for, in namespaces of its own, and show it."""
     options = _options()
-    signal.signal(signal.SIGTERM, _end)
     try:
         if not options.render:
             earlier = read_earlier(options.json, "results")
@@ -45,11 +44,6 @@ def main() -> int:
         print(error, file=sys.stderr)
         return error.exit_code
     return 0
-
-
-def _end(number: int, _: object) -> None:
-    """So that files go, as with Ctrl-C."""
-    sys.exit(128 + number)
 
 
 def _options() -> argparse.Namespace:
@@ -86,7 +80,7 @@ def _measured(options: argparse.Namespace) -> list[dict[str, Any]]:
         folder.mkdir()
         asked = {"ways": options.only, "hosts": options.hosts, "rounds": options.rounds}
         task.write_text(json.dumps({**asked, "folder": str(folder), "sshd": sshd}))
-        done = subprocess.run([*unshare_argv(), sys.executable, "-m", "hostsbench.measure", str(task)], check=False)
+        done = subprocess.run([*unshare_argv(), *part("hostsbench.measure", str(task))], check=False)
         if done.returncode != 0:
             raise AtollError("the measurement failed; the reason stands above")
         return json.loads(task.read_text())["results"]

@@ -16,6 +16,7 @@ from typing import Any
 
 from atoll.model.errors import LabError, MachineError
 from atoll_emulation.namespaces import unshare_argv, why_no_namespaces
+from linkbench.program import part
 from linkbench.scenarios import ENGINE, SCENARIOS, Scenario
 from linkbench.worker import Task, results_path
 
@@ -155,7 +156,7 @@ def _in_uml(tasks: Path, seconds: float) -> None:
 
 
 def _worker(tasks: Path) -> list[str]:
-    return [sys.executable, "-m", "linkbench.worker", str(tasks)]
+    return part("linkbench.worker", str(tasks))
 
 
 def summaries(lines: Iterable[dict[str, Any]]) -> list[Result]:

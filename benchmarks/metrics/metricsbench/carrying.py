@@ -4,7 +4,6 @@
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from atoll.rundir.spool import SPOOL
+from linkbench.program import part
 from tests.lab.influx_servers import Influx2
 
 _CATCH_UP_S = 120
@@ -39,21 +39,24 @@ def measure(rate: int, seconds: float, ours: int, theirs: int) -> Figures:
         with Influx2(directory / "influx") as influx:
             influx.start(lambda argv: ["taskset", "-c", str(theirs), *(str(word) for word in argv)]).wait().set_up()
             (directory / SPOOL).touch()
-            pinned = ["taskset", "-c", str(ours), sys.executable, "-m"]
+            pinned = ["taskset", "-c", str(ours)]
             environment = {**os.environ, **influx.variables()}
             sink = subprocess.Popen(
-                [*pinned, "atoll_dashboards.sink", made],
+                [*pinned, *part("atoll_dashboards.sink", made)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env=environment,
             )
-            producing = subprocess.run(
-                [*pinned, "metricsbench.producing", made, str(rate), str(seconds)],
-                stdout=subprocess.PIPE,
-                check=True,
-            )
-            ended = time.monotonic()
-            output, _ = sink.communicate(timeout=_CATCH_UP_S)
+            try:
+                producing = subprocess.run(
+                    [*pinned, *part("metricsbench.producing", made, str(rate), str(seconds))],
+                    stdout=subprocess.PIPE,
+                    check=True,
+                )
+                ended = time.monotonic()
+                output, _ = sink.communicate(timeout=_CATCH_UP_S)
+            finally:
+                sink.kill()
             behind_s = time.monotonic() - ended
             sink_cpu_s = _cpu_of_children() - (produced := json.loads(producing.stdout))["cpu_s"]
             said: list[dict[str, Any]] = [json.loads(line) for line in output.splitlines()]

@@ -94,8 +94,10 @@ class _Job:
 @contextlib.contextmanager
 def _serve(_: Load) -> Generator[str]:
     job = _Job("serve", {"listen": "127.0.0.1:0", "congestion_control": CONTROL})
-    yield job.word("ready")["listen"]
-    job.end()
+    try:
+        yield job.word("ready")["listen"]
+    finally:
+        job.end()
 
 
 def _load(load: Load, server: str) -> float:
@@ -126,9 +128,11 @@ def _nginx(program: str, load: Load) -> Generator[str]:
         Path(folder).chmod(0o755)
         Path(folder, "conf").write_text(_NGINX.format(folder=folder, port=_PORT))
         with subprocess.Popen([program, "-p", folder, "-c", f"{folder}/conf"], stderr=subprocess.DEVNULL) as process:
-            time.sleep(0.5)
-            yield f"http://127.0.0.1:{_PORT}/flow"
-            process.terminate()
+            try:
+                time.sleep(0.5)
+                yield f"http://127.0.0.1:{_PORT}/flow"
+            finally:
+                process.terminate()
 
 
 def _ab(load: Load, url: str) -> float:

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``python -m linkbench.program MODULE [ARGUMENT...]``: a benchmark, or a part of one, that can be ended at any time.
+
+Ctrl-C ends it with one line and exit code 130, SIGTERM with 143, at any moment, imports included; what it had made is
+taken away on the way out. A part, such as ``hostsbench.measure``, is silent: whoever started it has the line.
+"""
+
+import os
+import runpy
+import signal
+import sys
+
+INTERRUPTED = 128 + signal.SIGINT
+
+
+def part(module: str, *arguments: str) -> list[str]:
+    """The command line of a part of a benchmark, for a process of its own.
+
+    It begins with SIGINT ignored: an interpreter that starts would print a traceback until it minds that signal itself.
+    """
+    return ["env", "--ignore-signal=INT", sys.executable, "-m", "linkbench.program", module, *arguments]
+
+
+def main() -> None:
+    """Be the module; its exit code is this program's."""
+    module = sys.argv[1]
+    sys.argv = sys.argv[1:]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, _end)
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if "." not in module:
+            sys.stderr.write("interrupted: what was not told yet is lost, and nothing is left running\n")
+            sys.stderr.flush()
+        # Not sys.exit: CPython 3.11 ends by the signal if it came within an exec of text, as dataclasses have.
+        os._exit(INTERRUPTED)
+
+
+def _end(number: int, _: object) -> None:
+    sys.exit(128 + number)
+
+
+if __name__ == "__main__":
+    main()

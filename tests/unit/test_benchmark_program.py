@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Benchmarks end with one line when they are interrupted (benchmarks/link/linkbench/program.py)."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from linkbench.program import part
+
+_WAITS = """
+import signal, sys, tempfile, time
+with tempfile.TemporaryDirectory():
+    print(sys.argv, flush=True)
+    {wait}
+"""
+
+
+def started(folder: Path, name: str, wait: str, argv: list[str]) -> subprocess.Popen[str]:
+    """A benchmark's module that has made a directory below ``folder``, and waits."""
+    path = folder.joinpath(*name.split(".")).with_suffix(".py")
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(_WAITS.format(wait=wait))
+    (folder / "made").mkdir()
+    paths = os.pathsep.join([str(folder), *(each for each in sys.path if each)])
+    environment = {**os.environ, "TMPDIR": str(folder / "made"), "PYTHONPATH": paths}
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    assert process.stdout is not None
+    assert process.stdout.readline() == f"{[str(path), 'word']}\n"
+    assert len(list((folder / "made").iterdir())) == 1
+    return process
+
+
+def ended(folder: Path, process: subprocess.Popen[str], number: int) -> tuple[int, str]:
+    """Exit code and last words after that signal; what it had made is gone."""
+    process.send_signal(number)
+    _, said = process.communicate(timeout=20)
+    assert list((folder / "made").iterdir()) == []
+    return process.returncode, said
+
+
+def benchmark(name: str) -> list[str]:
+    """The command line in a benchmark's ``run``."""
+    return [sys.executable, "-m", "linkbench.program", name, "word"]
+
+
+@pytest.mark.parametrize("wait", ["time.sleep(60)", "exec('time.sleep(60)')"])
+def test_an_interrupted_benchmark_says_so_in_a_line(tmp_path: Path, wait: str) -> None:
+    """And ends with 130, wherever it was: CPython ends by the signal after an exec of text, whatever comes then."""
+    code, said = ended(tmp_path, started(tmp_path, "bench", wait, benchmark("bench")), signal.SIGINT)
+    assert code == 130
+    assert said == "interrupted: what was not told yet is lost, and nothing is left running\n"
+
+
+def test_a_part_leaves_the_line_to_who_started_it(tmp_path: Path) -> None:
+    process = started(tmp_path, "bench.measure", "time.sleep(60)", part("bench.measure", "word"))
+    assert ended(tmp_path, process, signal.SIGINT) == (130, "")
+
+
+def test_a_benchmark_that_is_terminated_takes_away_what_it_made(tmp_path: Path) -> None:
+    process = started(tmp_path, "bench", "time.sleep(60)", benchmark("bench"))
+    assert ended(tmp_path, process, signal.SIGTERM) == (143, "")
+
+
+def test_an_exit_code_is_the_modules_own(tmp_path: Path) -> None:
+    process = started(tmp_path, "bench", "sys.exit(7)", benchmark("bench"))
+    assert process.wait(20) == 7
+
+
+def test_every_benchmark_is_started_so(project: Path) -> None:
+    """Its own process and those Python modules that it starts for a part of the work."""
+    runs = sorted((project / "benchmarks").glob("*/run"))
+    assert len(runs) >= 6
+    for run in runs:
+        assert "-m linkbench.program " in run.read_text(), run
