@@ -88,7 +88,7 @@ def test_a_new_version_that_lacks_an_entry_is_found_out(said: Said) -> None:
     assert said["lacking"] == (
         "probe ws -> i1 through chain main, sent by 'ws -> pep-w: not delayed' at sw-w1/10: sent 6 times, it did not "
         "arrive at i1: last counted by 'ws -> pep-w: not delayed' at sw-c/1; sent on to pep-w; at sw-c/12 no entry "
-        "takes it"
+        "takes it; look at the table of sw-c, by `atoll switches entries sw-c`"
     )
 
 
@@ -96,7 +96,8 @@ def test_a_wrong_port_is_found_out(said: Said) -> None:
     """Frames come to a switch that expects none."""
     assert re.fullmatch(
         r"probe ws -> i1 through chain main, sent by .*: sent 6 times, it did not arrive at i1: last counted by "
-        r"'pep-w -> sat: chain, to island' at sw-c/12; at sw-w2/24 no entry takes it",
+        r"'pep-w -> sat: chain, to island' at sw-c/12; at sw-w2/24 no entry takes it; look at the table of sw-w2, "
+        r"by `atoll switches entries sw-w2`",
         said["wrong"],
     )
 
@@ -112,12 +113,14 @@ def test_a_tap_without_its_copy_is_found_out(said: Said) -> None:
 def test_applying_to_a_dead_box_fails_and_is_undone(said: Said) -> None:
     """A line a path, of the first ten, and the tables are as they were."""
     lines = said["dead"].splitlines()
-    assert len(lines) == 11
+    assert len(lines) == 12
     assert lines[0] == (
         "probe w1 -> i1 (icmp) through chain main: no answer: last counted by 'pep-w -> sat: chain, to island' at "
-        "sw-c/12; sent on to sat; 'sat -> pep-i: chain, to island' at sw-c/16 did not count it"
+        "sw-c/12; sent on to sat; 'sat -> pep-i: chain, to island' at sw-c/16 did not count it; look at sat and the "
+        "cable from its sat-i to sw-c/16, by `atoll switches counters sw-c`"
     )
-    assert re.fullmatch(r"and \d+ paths more", lines[-1])
+    assert re.fullmatch(r"and \d+ paths more", lines[-2])
+    assert "`atoll trace EXPERIMENT w1 i1 --protocol icmp --live`" in lines[-1]
     assert any("through chain datagrams" in line for line in lines)
     assert said["restored"]
 

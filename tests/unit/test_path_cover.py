@@ -10,6 +10,7 @@ import pytest
 from atoll.control.cover import cover, limit_ns, of_one_sender
 from atoll.control.live_trace import LiveStation, LiveTrace, live_trace_text
 from atoll.control.plan import make_plan
+from atoll.control.suspects import where_to_look
 from atoll.control.trace import HopKind, trace
 from atoll.control.walk import Matched
 from atoll.experiment.counting import how_far
@@ -118,6 +119,30 @@ def live(described: Described, *, counted: int, seen: int, rtts: tuple[int, ...]
         for hop in there.hops
     )
     return LiveTrace(there, 5, stations, "i1", rtts, 505_000_000)
+
+
+def test_where_to_look_is_the_cable_behind_the_last_entry_that_counted(demo: Described) -> None:
+    """And the machine at its end, if there is one; the command is that of the switch which saw nothing."""
+    network, experiment = demo
+    taps = {tap.name for tap in network.taps}
+    path = next(p for p in cover(network, experiment, make_plan(network, experiment).flows) if p.world == "w1")
+    entries = [step.entry for step in path.there if isinstance(step, Matched) and step.entry is not None]
+    at = [str(step.at) for step in path.there if isinstance(step, Matched)]
+    assert at == ["sw-w1/1", "sw-c/1", "sw-c/10", "sw-c/16", "sw-i/24"]
+
+    def told(number: int) -> str:
+        return where_to_look(network, path.there, dict.fromkeys(entries[:number], 1), taps)
+
+    assert [told(number) for number in range(6)] == [
+        "w1 and the cable from its w1-eth0 to sw-w1/1, by `atoll switches counters sw-w1`",
+        "the cable from sw-w1/24 to sw-c/1, by `atoll switches counters sw-c`",
+        "delay and the cable from its delay-t to sw-c/10, by `atoll switches counters sw-c`",
+        "sat and the cable from its sat-i to sw-c/16, by `atoll switches counters sw-c`",
+        "the cable from sw-c/3 to sw-i/24, by `atoll switches counters sw-i`",
+        "i1 and the cable from sw-i/1 to its i1-eth0, by `atoll switches counters sw-i`",
+    ]
+    gap = tuple(replace(step, entry=None) if step == path.there[0] else step for step in path.there)
+    assert where_to_look(network, gap, {}, taps) == "the table of sw-w1, by `atoll switches entries sw-w1`"
 
 
 def test_a_live_trace_says_what_is_proven(demo: Described) -> None:

@@ -67,7 +67,10 @@ def judge_paths(plan: Plan, measured: Measured, network: Network) -> list[str]:
 def _judge_path(check: PathCheck, rtts: list[int]) -> str | None:
     where = f"{check.src} -> {check.dst} ({check.address})"
     if not rtts:
-        return f"{where}: no answer; expected an RTT of {check.rtt_ns / 1e6:g} ms"
+        look = (
+            f"`atoll up EXPERIMENT`, `atoll trace EXPERIMENT {check.src} {check.dst} --live` show how far packets come"
+        )
+        return f"{where}: no answer; expected an RTT of {check.rtt_ns / 1e6:g} ms; {look}"
     rtt = base_rtt(rtts, check.jitter_ns)
     low = check.rtt_ns - check.jitter_ns - _EARLY_ALLOWANCE_NS
     high = check.rtt_ns + check.jitter_ns + _PATH_ALLOWANCE_NS + 0.02 * check.rtt_ns

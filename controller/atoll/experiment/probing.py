@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from atoll.control.apply import read_tables
 from atoll.control.cover import limit_ns, of_one_sender
+from atoll.control.suspects import where_to_look
 from atoll.control.swap import Probe
 from atoll.control.walk import Frame, Matched, Reached, Step, Tables
 from atoll.experiment.counting import Counts, counted, counts, how_far, named, prompt_switches
@@ -215,9 +216,11 @@ def _judge(network: Network, way: _Way, watch: Watch, rises: Counts, wanted: Col
     told = _told(way.probe)
     if way.refused:
         return f"{told}: the switch refused to send it: {way.refused}"
-    far = how_far(way.steps[1:], rises, {tap.name for tap in network.taps})
+    taps = {tap.name for tap in network.taps}
+    far = how_far(way.steps[1:], rises, taps)
     if not watch.arrived(way.number, way.end, answer=False):
-        return f"{told}: sent {ATTEMPTS} times, it did not arrive at {way.end}: {far}"
+        look = where_to_look(network, way.steps[1:], rises, taps)
+        return f"{told}: sent {ATTEMPTS} times, it did not arrive at {way.end}: {far}; look at {look}"
     missed = [name for name, place in way.stations if place is not None and not watch.passed(way.number, place)]
     if missed:
         return f"{told}: it arrived at {way.end}, but did not come to {', '.join(missed)}: {far}"

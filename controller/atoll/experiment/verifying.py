@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from ipaddress import IPv4Address
 
 from atoll.control.cover import Path, cover, limit_ns
+from atoll.control.suspects import where_to_look
 from atoll.control.walk import Matched
 from atoll.experiment.counting import counted, counts, how_far, prompt_switches
 from atoll.experiment.probing import ATTEMPTS, INTERVAL_S
@@ -29,14 +30,14 @@ async def verify(testbed: Standing, plan: Plan, experiment: Experiment) -> int:
     """Send probes on few paths that use every entry of a plan that hosts can cause; returns their number.
 
     It takes the longest round trip of these and a moment. Raises LabError, a line for each path that failed: who did
-    not reach whom, through which chain, and how far the probes came.
+    not reach whom, through which chain, how far the probes came, and what to look at; the last line says how.
     """
     paths = cover(testbed.network, experiment, plan.flows)
     failed = await _unproven(testbed, experiment, paths)
     if failed:
         lines = await _explained(testbed, experiment, failed[:_EXPLAINED])
         more = [f"and {len(failed) - _EXPLAINED} paths more"] if len(failed) > _EXPLAINED else []
-        raise LabError("\n".join([*lines, *more]))
+        raise LabError("\n".join([*lines, *more, _closer(failed[0])]))
     return len(paths)
 
 
@@ -71,6 +72,15 @@ async def _unproven(testbed: Standing, experiment: Experiment, paths: Sequence[P
     return [path for number, path in enumerate(paths) if not proven(number, path)]
 
 
+def _closer(path: Path) -> str:
+    """How to look at a path that failed, now that everything is undone."""
+    protocol = f" --protocol {path.protocol}" if path.protocol else ""
+    return (
+        "it was undone; `atoll up EXPERIMENT --no-probe` leaves it in place for a closer look: `atoll trace EXPERIMENT "
+        f"{path.world} {path.island}{protocol} --live`, `atoll switches entries`, `atoll switches counters`"
+    )
+
+
 def _attempts(network: Network, experiment: Experiment) -> int:
     """How often probes are sent that are not answered: until programs have started and all cables are in use."""
     programs = {box.name for box in network.boxes if box.kind is BoxKind.PROGRAM}
@@ -95,7 +105,8 @@ async def _explained(testbed: Standing, experiment: Experiment, paths: Sequence[
         if path not in failed:
             lines.append(f"{told}: it came through at the second try alone")
         elif prompt >= {step.at.switch for step in path.there if isinstance(step, Matched)}:
-            lines.append(f"{told}: no answer: {how_far(path.there, rises, taps)}")
-        else:
+            look = where_to_look(network, path.there, rises, taps)
+            lines.append(f"{told}: no answer: {how_far(path.there, rises, taps)}; look at {look}")
+        else:  # hardware that tells its counts too late to say where
             lines.append(f"{told}: no answer")
     return lines
