@@ -94,6 +94,10 @@ def test_of_a_run_that_failed_the_step_and_the_reason_are_told(browser: Browser,
         assert states == ["done", "broken", *["not-reached"] * 9]
         assert page.value(f"{RUN}.querySelector('.run-why').textContent") == WHY
         assert page.value(f"{RUN}.querySelector('progress').value") == 0
+        page.press("r")
+        rows = "[...document.querySelectorAll('dialog[open] .replays tr')].map(row => row.textContent)"
+        assert page.wait(f"{rows}.find(row => row.startsWith('{run.id}'))").endswith("failed")
+        page.press("Escape")
         assert page.value("document.querySelector('#chart-goodput .canvas').dataset.none") == "no figures in this run"
         assert page.complaints == []
         page.close()

@@ -35,6 +35,7 @@ def test_runs_are_listed_the_latest_first(tmp_path: Path) -> None:
             "began_t_ns": late.began_ns,
             "duration_s": 60.0,
             "verdict": None,
+            "outcome": "running",
             "finished": False,
         },
         {
@@ -44,6 +45,7 @@ def test_runs_are_listed_the_latest_first(tmp_path: Path) -> None:
             "began_t_ns": early.began_ns,
             "duration_s": 60.0,
             "verdict": "valid",
+            "outcome": "completed",
             "finished": True,
         },
     ]

@@ -41,7 +41,10 @@ Told = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A run in short. ``began_t_ns``: by the wall clock; ``verdict`` None: not analysed (yet)."""
+    """A run in short. ``began_t_ns``: by the wall clock; ``verdict`` None: not analysed (yet).
+
+    ``outcome``: the manifest's; a run that was killed is ``finished``, although that says that it is running.
+    """
 
     id: str
     experiment: str
@@ -49,6 +52,7 @@ class Head:
     began_t_ns: int
     duration_s: float
     verdict: str | None
+    outcome: str
     finished: bool
 
     def told(self) -> Told:
@@ -111,6 +115,7 @@ class Replay:
             began_t_ns=_stamp_ns(self._dir.name) or facts.host_started_ns,
             duration_s=facts.duration_s,
             verdict=self._verdict(),
+            outcome=facts.outcome,
             finished=not self.growing(),
         )
 
@@ -140,7 +145,6 @@ class Replay:
                 "from_ns": lines[0]["t_ns"] if lines else began_ns,
                 "to_ns": lines[-1]["t_ns"] if lines else began_ns,
                 "window": window and {"start_ns": window["start_ns"], "end_ns": window["end_ns"]},
-                "outcome": facts.outcome,
                 "metrics": facts.metrics,
             }
         except (IndexError, KeyError) as error:

@@ -94,6 +94,10 @@ class ReplayHead(Told):
     began_t_ns: int = Field(description="By the wall clock, ns since 1970.")
     duration_s: float = Field(description="Of the load, as the experiment has it.")
     verdict: str | None = Field(description="None: not analysed.")
+    outcome: str = Field(
+        description="`running`, `completed`, `cancelled at step STEP` or `failed at step STEP: why`; "
+        "of a run that was killed `running`, although it is finished."
+    )
     finished: bool = Field(description="False: it is still being made.")
 
 
@@ -124,10 +128,6 @@ class ReplayTold(ReplayHead):
     to_ns: int
     window: WindowTold | None = Field(description="None until the load has ended.")
     picture: PictureTold
-    outcome: str = Field(
-        description="`running`, `completed`, `cancelled at step STEP` or `failed at step STEP: why`; "
-        "of a run that was killed `running`, although it is finished."
-    )
     metrics: bool = Field(description="False: made with `--no-metrics`; points are of links, delay boxes and events.")
     pictures: list[DrawnFrom] = Field(description="The first, and one for each scheduled change that was made.")
     events: list[dict[str, Any]] = Field(description="As those of `/v1/events`, numbered from 1.")

@@ -4,7 +4,7 @@
 import { open } from "./dialogs.js";
 import { byId, element, fill, say } from "./dom.js";
 import { elapsed } from "./format.js";
-import { Replay, SPEEDS } from "./replay.js";
+import { endingOf, Replay, SPEEDS } from "./replay.js";
 
 const steady = () => performance.now() / 1000;
 
@@ -122,12 +122,12 @@ export async function chooseReplay(api, chosen, refused) {
         { type: "button", class: "plain", onclick: () => (dialog.close(), chosen(each.id)) },
         each.id,
       );
-      const verdict = each.finished ? (each.verdict ?? "") : "being made";
+      const verdict = endingOf(each).word ?? each.verdict ?? "not analysed";
       const cells = [
         new Date(each.began_t_ns / 1e6).toLocaleString(),
         each.place,
         each.duration_s ? elapsed(each.duration_s) : "",
-        verdict,
+        each.finished ? verdict : "being made",
       ];
       return element("tr", {}, element("th", { scope: "row" }, pick), ...cells.map((text) => element("td", {}, text)));
     });

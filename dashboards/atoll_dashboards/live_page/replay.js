@@ -179,7 +179,7 @@ export class Replay {
 }
 
 /** {word, why} of a run that is over and failed, was cancelled or killed; {} if all went well. */
-function endingOf({ outcome, verdict, events }) {
+export function endingOf({ outcome, verdict, events = [] }) {
   if (outcome === "completed") {
     const failed = events.findLast((event) => event.type === "step" && event.state === "failed"); // its analysis
     if (!failed || verdict) return {};

@@ -46,7 +46,9 @@ def shot(page: Page, url: str, file: Path) -> Path:
     page.listen(1.0)
     page.shot(file)
     with Image.open(file) as picture:
-        small = picture.convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+        whole, few = picture.convert("RGB"), Image.Quantize.MAXCOVERAGE
+        # Refined by k-means: otherwise large grounds turn pink, as the palette is drawn towards the rare colours.
+        small = whole.quantize(COLOURS, few, kmeans=1, dither=Image.Dither.NONE)
     small.save(file, optimize=True)
     return file
 
