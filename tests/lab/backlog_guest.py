@@ -2,7 +2,8 @@
 """Run by test_virtual_backlog in the kernel for virtual time: an experiment whose kernel has no room for its packets.
 
 ``python -m tests.lab.backlog_guest EXPERIMENT DIRECTORY LIMIT`` sets net.core.netdev_max_backlog to LIMIT packets when
-the measurement begins, which is this kernel's alone, and prints the name of the run directory that it leaves there.
+the measurement begins, which is this kernel's alone, and prints the name of the run directory that it leaves there, and
+how many packets the loopback interface of the laboratory's own namespace has lost.
 """
 
 import asyncio
@@ -34,7 +35,10 @@ async def main(path: Path, runs: Path, limit: str) -> None:
     testbed = await Testbed.start(network, lambda _: None, slack=NO_SLACK)
     run_dir = create_run(runs, network, experiment, Backend.ENGINE, "virtual", time.time_ns())
     await Run(testbed, experiment, run_dir, set_limit, Backend.ENGINE).measure(time.time_ns())
-    print(json.dumps({"run": str(run_dir.path.relative_to(runs))}))
+    # What is lost on the laboratory's own loopback interface, which carries its control channels, is lost on no cable.
+    own = await testbed.machine(network.hosts[0].name).agent.read(None, interfaces=["lo"])
+    loopback = own["counters"]["lo"]["rx_dropped"]
+    print(json.dumps({"run": str(run_dir.path.relative_to(runs)), "loopback_dropped": loopback}))
 
 
 asyncio.run(main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]))

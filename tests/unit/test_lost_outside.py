@@ -128,13 +128,19 @@ def test_another_programs_packets_are_blamed_for_nothing() -> None:
     assert "312 packets that waited for a processor, none of them on the laboratory's own cables; " in remark
 
 
-def test_many_hosts_are_one_line() -> None:
-    """The first five are named."""
+def test_many_hosts_or_machines_are_one_line() -> None:
+    """The first five are named; why machines are unknown is told of the first."""
     hosts = {f"w{number}": {"tcp.backlog_dropped": 2} for number in range(1, 9)}
     (line,) = outside_remarks(LostOutside(machines={}, hosts=hosts, uncounted={}), blamed=False)
     assert line == (
-        "16 TCP segments found no room in a socket's backlog (w1 2, w2 2, w3 2, w4 2, w5 2 and 3 hosts more): "
+        "16 TCP segments found no room in a socket's backlog (w1 2, w2 2, w3 2, w4 2, w5 2 and 3 more): "
         "raise net.ipv4.tcp_rmem there"
+    )
+    uncounted = {f"rack-{number}": f"the agent of rack-{number} has ended" for number in range(1, 8)}
+    (line,) = outside_remarks(LostOutside(machines={}, hosts={}, uncounted=uncounted), blamed=False)
+    assert line == (
+        "what rack-1, rack-2, rack-3, rack-4, rack-5 and 2 more dropped outside the boxes is unknown: "
+        "the agent of rack-1 has ended"
     )
 
 

@@ -7,13 +7,13 @@ Sockets drop what finds no room in their queues. docs/decisions/0029-lost-outsid
 a run invalid by itself.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypedDict
 
 from atoll.model.measurements import EMULATION
 
 _LEAST_ROOM = 10_000
-_NAMED = 5  # hosts of a line
+_NAMED = 5  # hosts or machines of a line
 _DAMAGED_DATAGRAMS = "udp.damaged"
 
 _AT_SOCKETS = {
@@ -75,10 +75,7 @@ def outside_remarks(lost: LostOutside | None, *, blamed: bool) -> list[str]:
     return [
         *(_waited(name, backlog) for name, backlog in _machines(lost) if not (blamed and _may_be_ours(backlog))),
         *_at_sockets(lost["hosts"]),
-        *(
-            f"what {_called(name)} dropped outside the boxes is unknown: {why}"
-            for name, why in lost["uncounted"].items()
-        ),
+        *_unknown(lost["uncounted"]),
     ]
 
 
@@ -111,10 +108,21 @@ def _at_sockets(hosts: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
     for counter, (what, sysctl) in _AT_SOCKETS.items():
         counted = {host: count for host, found in hosts.items() if (count := _count(found, counter))}
         if counted:
-            named = ", ".join(f"{host} {count}" for host, count in list(counted.items())[:_NAMED])
-            more = f" and {len(counted) - _NAMED} hosts more" if len(counted) > _NAMED else ""
+            named = _listed([f"{host} {count}" for host, count in counted.items()])
             remedy = f": raise {sysctl} there" if sysctl else ": a checksum is wrong, look for offloads"
-            yield f"{sum(counted.values())} {what} ({named}{more}){remedy}"
+            yield f"{sum(counted.values())} {what} ({named}){remedy}"
+
+
+def _unknown(uncounted: Mapping[str, str]) -> Iterator[str]:
+    """Machines are mostly left out for one reason: the first one's stands for all."""
+    if uncounted:
+        why = next(iter(uncounted.values()))
+        yield f"what {_listed([_called(name) for name in uncounted])} dropped outside the boxes is unknown: {why}"
+
+
+def _listed(parts: Sequence[str]) -> str:
+    more = f" and {len(parts) - _NAMED} more" if len(parts) > _NAMED else ""
+    return ", ".join(parts[:_NAMED]) + more
 
 
 def _count(found: Mapping[str, int], counter: str) -> int:
