@@ -6,10 +6,9 @@
 use crate::attributes::{Statistics, attribute, attributes, statistics, u16_at, u32_at};
 use crate::config::Handle;
 use crate::error::TcError;
+use netio::receive::receive;
 use rustix::fd::OwnedFd;
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
-};
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socket_with};
 use std::collections::HashMap;
 
 const RTM_NEWQDISC: u16 = 36;
@@ -43,7 +42,10 @@ pub(crate) type Qdiscs = HashMap<(u32, Handle), Statistics>;
 pub(crate) struct Kernel {
     socket: OwnedFd,
     sequence: u32,
-    buffer: Vec<u8>,
+    /// For a dump and for the message that it is done, which comes by itself: received at once, since each system
+    /// call costs a virtual kernel two switches of processes.
+    dumped: Vec<u8>,
+    done: Vec<u8>,
 }
 
 impl Kernel {
@@ -60,7 +62,8 @@ impl Kernel {
         Ok(Self {
             socket,
             sequence: 0,
-            buffer: vec![0; RECEIVE_BYTES],
+            dumped: vec![0; RECEIVE_BYTES],
+            done: vec![0; RECEIVE_BYTES],
         })
     }
 
@@ -111,14 +114,16 @@ impl Kernel {
         send(&self.socket, &request, SendFlags::empty())
             .map_err(|error| TcError::Netlink(error.into()))?;
         loop {
-            let (length, _) = recv(&self.socket, &mut self.buffer[..], RecvFlags::empty())
-                .map_err(|error| TcError::Netlink(error.into()))?;
-            for (sequence, kind, body) in messages(&self.buffer[..length]) {
-                match kind {
-                    _ if sequence != self.sequence => {} // left over from a dump that failed
-                    NLMSG_DONE => return Ok(()),
-                    NLMSG_ERROR => return Err(TcError::Netlink(refusal(body))),
-                    _ => take(kind, body),
+            let lengths = receive(&self.socket, &mut [&mut self.dumped, &mut self.done])
+                .map_err(TcError::Netlink)?;
+            for (buffer, length) in [&self.dumped, &self.done].into_iter().zip(lengths) {
+                for (sequence, kind, body) in messages(&buffer[..length]) {
+                    match kind {
+                        _ if sequence != self.sequence => {} // left over from a dump that failed
+                        NLMSG_DONE => return Ok(()),
+                        NLMSG_ERROR => return Err(TcError::Netlink(refusal(body))),
+                        _ => take(kind, body),
+                    }
                 }
             }
         }

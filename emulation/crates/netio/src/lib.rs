@@ -15,6 +15,7 @@ pub mod kernel_clock;
 pub mod packet;
 pub mod process;
 mod raw;
+pub mod receive;
 mod ring;
 pub mod schedule;
 pub mod stream;
