@@ -36,7 +36,7 @@ def test_two_at_once_are_held_against_one_alone_and_against_mere_spinning(projec
 
 def test_without_marks_to_write_between_nothing_is_written(project: Path, tmp_path: Path) -> None:
     results = tmp_path / "results.json"
-    results.write_text(json.dumps({"machine": {}}))
+    results.write_text(json.dumps({"machine": {}, "cases": {}}))
     (tmp_path / "benchmarks.md").write_text("nothing\n")
     argv = [project / "benchmarks/virtual/run", "--json", results, "--render", tmp_path]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)

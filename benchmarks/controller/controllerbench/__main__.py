@@ -16,7 +16,7 @@ from controllerbench import document, table
 from controllerbench.measure import SIZES, WAYS
 from linkbench import machine
 from linkbench.program import part
-from linkbench.results import read_earlier, read_results
+from linkbench.results import read_earlier, read_results, write_results
 
 _QUICK_SIZES = (10, 100)
 _SWAP = "swap"  # measured on a laboratory, not on the bench
@@ -30,8 +30,7 @@ def main() -> int:
         if not options.render:
             earlier = read_earlier(options.json, "results")
             known = _merged(earlier, _measured(options))
-            options.json.parent.mkdir(parents=True, exist_ok=True)
-            options.json.write_text(json.dumps({"machine": machine.describe(), **known}, indent=1) + "\n")
+            write_results(options.json, {"machine": machine.describe(), **known})
         known = read_results(options.json, "results")
         print(table.tables(known))
         print(f"\nJSON: {options.json}")

@@ -19,7 +19,7 @@ from hostsbench.ways import COLD, WARM, ways
 from linkbench import machine
 from linkbench.page import put_figures
 from linkbench.program import part
-from linkbench.results import read_earlier, read_results
+from linkbench.results import read_earlier, read_results, write_results
 
 _QUICK_HOSTS, _QUICK_WAYS = 8, ("atoll", "pssh")
 _RANGE = (1, 1000)  # the bridge has a port for each
@@ -32,13 +32,14 @@ def main() -> int:
         if not options.render:
             earlier = read_earlier(options.json, "results")
             known = _merged(earlier, options.only, _measured(options))
-            options.json.parent.mkdir(parents=True, exist_ok=True)
-            options.json.write_text(json.dumps({"machine": machine.describe(), **known}, indent=1) + "\n")
+            write_results(options.json, {"machine": machine.describe(), **known})
         known = read_results(options.json, "results")
         print(table(known))
         print(f"\nJSON: {options.json}")
         if options.render:
-            put_figures(options.render, "the hosts", lambda: f"\n{_machine(known['machine'])}\n\n{table(known)}\n")
+            put_figures(
+                options.render, "the hosts", lambda: f"\n{machine.in_words(known['machine'])}\n\n{table(known)}\n"
+            )
             print(f"written: {options.render}")
     except AtollError as error:
         print(error, file=sys.stderr)
@@ -93,13 +94,6 @@ def _merged(earlier: dict[str, Any], asked: list[str], new: list[dict[str, Any]]
     order = [COLD, WARM, *(way.name for way in ways(find_binary()))]
     kept = [each for each in old if each["way"] not in anew]
     return {"results": sorted([*kept, *new], key=lambda each: order.index(each["way"]))}
-
-
-def _machine(facts: dict[str, str]) -> str:
-    return (
-        f"{facts['cpu']}, {facts['cores']} cores, {facts['machine']} machine, Linux {facts['kernel']}; "
-        f"{facts['date']}, revision {facts['revision']}, load {facts['load_average']}."
-    )
 
 
 if __name__ == "__main__":

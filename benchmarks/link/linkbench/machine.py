@@ -5,6 +5,7 @@ import os
 import platform
 import re
 import subprocess
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -29,6 +30,14 @@ def describe() -> dict[str, str]:
         "user": "root" if os.geteuid() == 0 else "plain user (no real-time scheduling)",
         "revision": _revision(),
     }
+
+
+def in_words(facts: Mapping[str, str]) -> str:
+    """The most of it on a line, as documents have it above their tables."""
+    return (
+        f"{facts['cpu']}, {facts['cores']} cores, {facts['machine']} machine, Linux {facts['kernel']}; "
+        f"{facts['date']}, revision {facts['revision']}, load {facts['load_average']}."
+    )
 
 
 def _preemption() -> str:

@@ -2,10 +2,12 @@
 """Results of a benchmark in a file of JSON, an object, as later measurements and the page's figures read them."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
 from atoll.model.errors import AtollError
+from atoll.rundir.files import plain_errors, replace_text
 
 
 def read_results(path: Path, key: str) -> dict[str, Any]:
@@ -24,3 +26,10 @@ def read_results(path: Path, key: str) -> dict[str, Any]:
 def read_earlier(path: Path, key: str) -> dict[str, Any]:
     """The same of a file that need not be there: read before anything is measured, which would be lost otherwise."""
     return read_results(path, key) if path.exists() else {}
+
+
+def write_results(path: Path, known: Mapping[str, Any]) -> None:
+    """Replace the file at once; directories above it are made. Raises AtollError when it cannot be written."""
+    with plain_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    replace_text(path, json.dumps(known, indent=1) + "\n")

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from atoll.model.errors import AtollError, UsageError
+from linkbench.results import write_results
 from metricsbench import carrying, lateness
 
 
@@ -59,7 +60,7 @@ def told_lateness(pairs: int, seconds: float, store: Path | None, page: Path | N
     if found is None:
         raise UsageError("--pairs 0: nothing was measured earlier; name its file with --store")
     if store is not None:
-        store.write_text(json.dumps(found.as_json(), indent=1) + "\n")
+        write_results(store, found.as_json())
     print(json.dumps(found.as_json()) if as_json else lateness.table(found))
     if page is not None:
         lateness.render(page, found)

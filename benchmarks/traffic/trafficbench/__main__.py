@@ -2,7 +2,6 @@
 """``benchmarks/traffic/run``: every pair in turn, several times; medians, and ratios within a round. Or fairness."""
 
 import argparse
-import json
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
@@ -10,6 +9,7 @@ from statistics import median
 from atoll.model.errors import AtollError
 from linkbench.machine import describe
 from linkbench.page import put_figures
+from linkbench.results import write_results
 from trafficbench import fairness
 from trafficbench.fairness_table import tables
 from trafficbench.pairs import Load, Pair, pairs
@@ -62,7 +62,7 @@ def _rates(options: argparse.Namespace) -> None:
     for name, remedy in left_out.items():
         print(f"{name}: left out; {remedy}")
     if options.json:
-        options.json.write_text(json.dumps({"machine": machine, "load": asdict(load), "flows_per_s": found}, indent=1))
+        write_results(options.json, {"machine": machine, "load": asdict(load), "flows_per_s": found})
     if options.render:
         put_figures(options.render, "the traffic", lambda: f"\n\n{text}\n\n")
 

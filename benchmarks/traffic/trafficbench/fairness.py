@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """``benchmarks/traffic/run --fairness``: how channels of one process share what there is, and four thousand of them."""
 
-import json
 import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from linkbench.results import read_earlier
+from linkbench.results import read_earlier, write_results
 from tests.lab.channel_trials import in_real_time, in_virtual_time, room_for_all
 from tests.lab.channels_guest import Finding, Trial
 from tests.lab.loopback_channels import flows_on_loopback
@@ -99,7 +98,7 @@ def measure(groups: Sequence[str], clocks: Sequence[str], file: Path | None, *, 
         known[key] = outcome
         print(f"{key}: Jain's index {outcome.jain:.5f}, {outcome.least} to {outcome.most} flows", flush=True)
         if file is not None:
-            file.write_text(json.dumps({"fairness": {name: asdict(each) for name, each in known.items()}}, indent=1))
+            write_results(file, {"fairness": {name: asdict(each) for name, each in known.items()}})
 
     with tempfile.TemporaryDirectory() as scratch:
         wanted = LOOPBACK in groups and "real" in clocks

@@ -2,7 +2,6 @@
 """``benchmarks/virtual/run``: time whole experiments in virtual time; print tables, write JSON."""
 
 import argparse
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 from atoll.model.errors import AtollError
 from atoll_emulation.machine import require_virtual_machine
 from linkbench import machine
-from linkbench.results import read_earlier, read_results
+from linkbench.results import read_earlier, read_results, write_results
 from virtualbench import commands, spinning, table
 
 _QUICK_S = 2  # of virtual time
@@ -25,8 +24,7 @@ def main() -> int:
         if not options.render:
             require_virtual_machine()
             known = _measured(options)
-            options.json.parent.mkdir(parents=True, exist_ok=True)
-            options.json.write_text(json.dumps(known, indent=1) + "\n")
+            write_results(options.json, known)
         known = read_results(options.json, "cases")
         print(table.tables(known))
         print(f"\nJSON: {options.json}")

@@ -6,6 +6,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from linkbench import machine
 from linkbench.page import put_figures
 
 _PARTS = {
@@ -67,12 +68,5 @@ def _drawn(rows: Sequence[Sequence[str]]) -> str:
 def render(docs: Path, known: dict[str, Any]) -> Path:
     """Write the tables and the machine they are from between the marks; the file. Raises AtollError without marks."""
     path = docs / "benchmarks.md"
-    put_figures(path, "virtual time", lambda: f"\n{_machine(known['machine'])}\n\n{tables(known)}\n")
+    put_figures(path, "virtual time", lambda: f"\n{machine.in_words(known['machine'])}\n\n{tables(known)}\n")
     return path
-
-
-def _machine(facts: dict[str, str]) -> str:
-    return (
-        f"{facts['cpu']}, {facts['cores']} cores, {facts['machine']} machine, Linux {facts['kernel']}; "
-        f"{facts['date']}, revision {facts['revision']}, load {facts['load_average']}."
-    )
