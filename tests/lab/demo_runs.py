@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from atoll.rundir.spool import SPOOL, read_spool
-from tests.lab.sandbox import ATOLL, ROOT, Sandbox
+from tests.lab.sandbox import ATOLL, GEO, ROOT, Sandbox
 
-GEO = ROOT / "examples" / "geo.yaml"
 _CHANGES = """
 changes:
   - {at: 1 s, chain: [tap-w, coder-w, sat, coder-i, tap-i]}

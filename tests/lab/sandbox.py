@@ -16,6 +16,13 @@ from typing import Any, Self
 
 ROOT = Path(__file__).resolve().parents[2]
 ATOLL = ROOT / ".venv" / "bin" / "atoll"
+PYTHON = ROOT / ".venv" / "bin" / "python"
+
+QUICK = ROOT / "tests" / "data" / "quick.yaml"
+"""A run that is over soon: the experiment of most tests."""
+
+GEO = ROOT / "examples" / "geo.yaml"
+"""The demo."""
 
 NOBODY = (65534, 65534)
 """User and group that own nothing."""

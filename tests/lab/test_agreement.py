@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 
 from atoll.rundir import RunDir
-from tests.lab.sandbox import ATOLL, ROOT, Sandbox
+from tests.lab.sandbox import ATOLL, GEO, Sandbox
 
 pytestmark = [pytest.mark.virtual, pytest.mark.lab, pytest.mark.figures, pytest.mark.timeout(240)]
 
-GEO = ROOT / "examples" / "geo.yaml"
 SHORT = ("--duration", "12 s", "--set", "transfer.start=1 s", "--set", "transfer.size=2 MB", "--json")
 
 PING_BYTES = 84  # IP packet of a check's ping

@@ -20,13 +20,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from tests.lab.sandbox import ATOLL, ROOT, Sandbox
+from tests.lab.sandbox import ATOLL, PYTHON, ROOT, Sandbox
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 
 DOCUMENT = ROOT / "docs" / "api.md"
 OPENAPI = json.loads((ROOT / "docs" / "openapi.json").read_text())
-PYTHON = ROOT / ".venv" / "bin" / "python"
 PORT = 8080
 
 

@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.lab.sandbox import ATOLL, ROOT, Sandbox
+from tests.lab.sandbox import ATOLL, QUICK, Sandbox
 
 pytestmark = [pytest.mark.lab, pytest.mark.figures, pytest.mark.timeout(120)]
-
-QUICK = ROOT / "tests" / "data" / "quick.yaml"
 
 
 def figures(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -20,12 +20,11 @@ from atoll.model.load import load_lab
 from atoll.model.network import Interface, Network
 from atoll_emulation.lab import EmulatedLab, Shell
 from atoll_emulation.topo import port_interface_names, used_ports
-from tests.lab.sandbox import NOBODY, ROOT, Sandbox, open_to_others, tools_without
+from tests.lab.sandbox import NOBODY, PYTHON, ROOT, Sandbox, open_to_others, tools_without
 from tests.lab.test_hostile import OPEN_TUN
 
 ISLAND = ROOT / "emulation" / "labs" / "island.yaml"
 SCRIPT = ROOT / "tests" / "lab" / "emulated.py"
-PYTHON = ROOT / ".venv" / "bin" / "python"
 
 pytestmark = pytest.mark.lab
 beside_the_lab = pytest.mark.asyncio(loop_scope="module")  # for what talks to the lab that the tests share

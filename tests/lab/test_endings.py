@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.sandbox import ATOLL, ROOT, Sandbox, wait_for_line
+from tests.lab.sandbox import ATOLL, QUICK, ROOT, Sandbox, wait_for_line
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
 
-QUICK = ROOT / "tests" / "data" / "quick.yaml"
 
 # Every step a run announces, in order; those of a group are tried side by side, each in a sandbox of its own.
 STEPS = [

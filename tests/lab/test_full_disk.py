@@ -13,11 +13,9 @@ from typing import Any
 import pytest
 
 from atoll.rundir.spool import SPOOL, SpoolTail, read_spool
-from tests.lab.sandbox import ATOLL, ROOT, Sandbox, wait_for_line
+from tests.lab.sandbox import ATOLL, GEO, Sandbox, wait_for_line
 
 pytestmark = pytest.mark.lab
-
-GEO = ROOT / "examples" / "geo.yaml"
 
 
 @pytest.fixture(scope="module")

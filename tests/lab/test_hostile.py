@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.sandbox import ATOLL, NOBODY, ROOT, Sandbox, open_to_others, tools_without, wait_for_line
+from tests.lab.sandbox import ATOLL, NOBODY, QUICK, Sandbox, open_to_others, tools_without, wait_for_line
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
 
-QUICK = ROOT / "tests" / "data" / "quick.yaml"
 
 # A node of the tun driver that users may open, as on ordinary systems, in the test's own mount namespace only.
 OPEN_TUN = (

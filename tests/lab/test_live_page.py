@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from screenshots.browser import Browser, Page
-from tests.lab.sandbox import ATOLL, ROOT, Sandbox
+from tests.lab.sandbox import ATOLL, QUICK, Sandbox
 
 pytestmark = [pytest.mark.lab, pytest.mark.browser, pytest.mark.timeout(240)]
 
-QUICK = ROOT / "tests" / "data" / "quick.yaml"
 PORT = 8470
 SITE = f"http://127.0.0.1:{PORT}/"
 

@@ -12,11 +12,10 @@ import pytest
 from atoll.model.errors import MachineError
 from atoll.model.switch import Runtime
 from atoll.openflow.interpreters import interpreter
-from tests.lab.sandbox import ATOLL, ROOT, Sandbox
+from tests.lab.sandbox import ATOLL, QUICK, ROOT, Sandbox
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
 
-QUICK = ROOT / "tests" / "data" / "quick.yaml"
 RTT_NS = 220_000_000
 
 Said = dict[str, Any]

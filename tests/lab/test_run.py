@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 
 from atoll.rundir.spool import SPOOL, read_spool
-from tests.lab.sandbox import ATOLL, ROOT, Sandbox
+from tests.lab.sandbox import ATOLL, GEO, ROOT, Sandbox
 
 pytestmark = [pytest.mark.lab, pytest.mark.figures, pytest.mark.timeout(240)]
 
-GEO = ROOT / "examples" / "geo.yaml"
 MEO = ROOT / "examples" / "meo.yaml"
 
 CONFIGURED_RTT_MS = {"w1": 5, "w2": 20, "w3": 50, "w4": 90, "w5": 140, "w6": 200}

@@ -16,11 +16,10 @@ from typing import Self
 
 import pytest
 
-from tests.lab.sandbox import ATOLL, ROOT, Sandbox
+from tests.lab.sandbox import ATOLL, GEO, ROOT, Sandbox
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(100)]
 
-GEO = ROOT / "examples" / "geo.yaml"
 PROMPT = b"mininet> "
 BUSY = "another shell is open on this lab\n"
 

@@ -11,12 +11,9 @@ import pytest
 from atoll.model.errors import MachineError
 from atoll.model.switch import Runtime
 from atoll.openflow.interpreters import VARIABLE, interpreter
-from tests.lab.sandbox import ATOLL, ROOT, Sandbox
+from tests.lab.sandbox import ATOLL, GEO, QUICK, Sandbox
 
 pytestmark = pytest.mark.lab
-
-GEO = ROOT / "examples" / "geo.yaml"
-QUICK = ROOT / "tests" / "data" / "quick.yaml"
 
 
 @pytest.fixture

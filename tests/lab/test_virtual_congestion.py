@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from atoll.rundir import RunDir
-from tests.lab.sandbox import ATOLL, ROOT
+from tests.lab.sandbox import ATOLL, QUICK
 
 pytestmark = [pytest.mark.virtual, pytest.mark.timeout(180)]
 
-QUICK = ROOT / "tests" / "data" / "quick.yaml"
 TRANSFER = "transfer={size: 100 kB, start: 0 s, congestion_control: westwood}"
 NAMED = ("tcp.congestion_control=hybla", "tcp.servers={w1: htcp, w2: bbr}", TRANSFER)
 

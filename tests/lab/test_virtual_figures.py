@@ -15,13 +15,11 @@ from typing import Any
 import pytest
 
 from atoll_hosts.binary import find_binary
-from tests.lab.sandbox import ROOT
+from tests.lab.sandbox import GEO, QUICK
 from tests.lab.virtual_runs import RESOLUTION_NS, atoll, checks, packets, run_virtually
 
 pytestmark = [pytest.mark.virtual, pytest.mark.timeout(180)]
 
-GEO = ROOT / "examples" / "geo.yaml"
-QUICK = ROOT / "tests" / "data" / "quick.yaml"
 
 # Of examples/geo.yaml
 DELAY_NS = 250 * 10**6

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.lab.sandbox import ATOLL, ROOT
+from tests.lab.sandbox import ATOLL, QUICK, ROOT
 
 pytestmark = [pytest.mark.virtual, pytest.mark.timeout(180)]
 
-QUICK = ROOT / "tests" / "data" / "quick.yaml"
 LOADS = ROOT / "examples" / "loads.yaml"
 
 

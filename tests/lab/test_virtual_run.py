@@ -25,12 +25,11 @@ from atoll.rundir import RunDir
 from atoll_emulation.cores import claimed_core, usable_cores
 from atoll_emulation.uml.cache import cache_directory
 from atoll_emulation.uml.kernel import find_virtual_kernel
-from tests.lab.sandbox import ATOLL, NOBODY, ROOT, Sandbox, open_to_others, wait_for_line
+from tests.lab.sandbox import ATOLL, NOBODY, QUICK, ROOT, Sandbox, open_to_others, wait_for_line
 from tests.lab.virtual_runs import atoll
 
 pytestmark = [pytest.mark.virtual, pytest.mark.timeout(180)]
 
-QUICK = ROOT / "tests" / "data" / "quick.yaml"
 RUN = ("run", QUICK, "--on", "virtual")
 
 

@@ -16,11 +16,10 @@ from atoll.keeper.watching import watching
 from atoll.model.metrics import Point
 from atoll.rundir.spool import SPOOL, read_spool
 from atoll_emulation.uml.run import VirtualClock
-from tests.lab.sandbox import ATOLL, ROOT
+from tests.lab.sandbox import ATOLL, QUICK
 
 pytestmark = [pytest.mark.virtual, pytest.mark.timeout(180)]
 
-QUICK = ROOT / "tests" / "data" / "quick.yaml"
 TOKEN = "correct-horse-battery-staple"
 
 

@@ -14,12 +14,10 @@ import aiohttp
 import pytest
 
 from atoll.keeper.access import SUBPROTOCOL
-from tests.lab.sandbox import ATOLL, ROOT, Sandbox
+from tests.lab.sandbox import ATOLL, PYTHON, QUICK, ROOT, Sandbox
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
 
-QUICK = ROOT / "tests" / "data" / "quick.yaml"
-PYTHON = ROOT / ".venv" / "bin" / "python"
 RELAY = ROOT / "tests" / "lab" / "relay.py"
 PORT = 8470
 
