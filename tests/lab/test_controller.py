@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,16 +25,9 @@ from atoll.model.plan import Plan
 from atoll.model.switch import Runtime
 from atoll.openflow.client import Controller
 from atoll.openflow.interpreters import interpreter
-from tests.lab.bridges import CONNECT_S, DPIDS, NOBODY, Switches, open_vswitch
+from tests.lab.bridges import CONNECT_S, DPIDS, NOBODY, Switches
 
 pytestmark = [pytest.mark.lab, pytest.mark.asyncio(loop_scope="module")]
-
-
-@pytest.fixture(scope="module")
-def switches() -> Iterator[Switches]:
-    """Open vSwitch, up for all tests of this module."""
-    with open_vswitch() as switches:
-        yield switches
 
 
 @pytest.fixture(scope="module", params=[Runtime.OS_KEN, pytest.param(Runtime.RYU, marks=pytest.mark.ryu)])
@@ -78,13 +71,6 @@ async def answers(controller: Controller) -> bool:
     except LabError:
         return False
     return True
-
-
-@pytest.fixture
-def demo(project: Path) -> tuple[Network, Plan]:
-    """The demo's lab and plan."""
-    network, experiment = load_experiment(project / "examples" / "geo.yaml")
-    return network, make_plan(network, experiment)
 
 
 async def held(controller: Controller, network: Network) -> list[FlowEntry | ForeignEntry]:

@@ -5,42 +5,26 @@ import asyncio
 import os
 import re
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from atoll.control import reconcile
-from atoll.control.plan import make_plan
 from atoll.control.reconcile import Reconciler
-from atoll.model.load import load_experiment
 from atoll.model.network import Network
 from atoll.model.plan import Plan
 from atoll.model.switch import Runtime
 from atoll.openflow.client import Controller
 from atoll.openflow.interpreters import interpreter
-from tests.lab.bridges import CONNECT_S, DPIDS, NOBODY, Switches, open_vswitch
+from tests.lab.bridges import CONNECT_S, DPIDS, NOBODY, Switches
 
 pytestmark = pytest.mark.lab
 
 LIMIT_S = 20.0
 # One entry of the demo's plan, as somebody would name it by hand.
 W3 = "priority=1000,in_port=3,ip,vlan_tci=0x0000/0x1fff,nw_src=10.10.0.3,nw_dst=10.20.0.0/16"
-
-
-@pytest.fixture(scope="module")
-def switches() -> Iterator[Switches]:
-    """Open vSwitch, up for all tests of this module."""
-    with open_vswitch() as switches:
-        yield switches
-
-
-@pytest.fixture(scope="module")
-def demo(project: Path) -> tuple[Network, Plan]:
-    """The demo's lab and plan."""
-    network, experiment = load_experiment(project / "examples" / "geo.yaml")
-    return network, make_plan(network, experiment)
 
 
 class Kept:
