@@ -157,7 +157,7 @@ async def post_run(keeper: Keeper, request: web.Request) -> web.StreamResponse:
     runs = Path(asked.runs or RUNS).resolve()
     keeper.require_runnable(described, runs)
     started_ns = asked.started_ns or time.time_ns()
-    record = RunRecord(described.experiment.name, started_ns, described.experiment.duration.s)
+    record = RunRecord(described.experiment.name, started_ns, described.experiment.duration.s, metrics=asked.metrics)
 
     async def work(emit: Emit) -> Line:
         return await keeper.run(described, runs, started_ns, record, emit, analyse=asked.analyse, metrics=asked.metrics)

@@ -15,11 +15,12 @@ RUNS = "runs"
 
 @dataclass(slots=True)
 class RunRecord:
-    """One run. Instants are ns since 1970, ``duration_s`` is its load's; ``task`` is its work."""
+    """One run. Instants are ns since 1970, ``duration_s`` is its load's; ``metrics``: wanted; ``task`` is its work."""
 
     experiment: str
     started_ns: int
     duration_s: float = 0.0
+    metrics: bool = True
     id: str = ""
     state: str = "running"
     ended_ns: int | None = None
@@ -45,7 +46,13 @@ class RunRecord:
     def progress(self) -> dict[str, Any]:
         """How far it is."""
         elapsed_s = self.live and self.live["elapsed_s"]
-        return {"id": self.id, "step": self.step, "elapsed_s": elapsed_s, "duration_s": self.duration_s}
+        return {
+            "id": self.id,
+            "step": self.step,
+            "elapsed_s": elapsed_s,
+            "duration_s": self.duration_s,
+            "metrics": self.metrics,
+        }
 
     def told(self) -> dict[str, Any]:
         """The record as answers have it."""

@@ -69,6 +69,7 @@ class RunDrawn(Told):
     step: str | None
     elapsed_s: float | None = Field(description="Of the load; None before it.")
     duration_s: float
+    metrics: bool = Field(description="False: made with `--no-metrics`; only its links and delay boxes give points.")
 
 
 class PictureTold(Told):

@@ -3,7 +3,7 @@
 
 import { Connection } from "./connection.js";
 import { timeOfDay } from "./format.js";
-import { measuredOf } from "./replay.js";
+import { measuredOf, NO_METRICS } from "./replay.js";
 import { Store } from "./store.js";
 
 const STALE_S = 3; // without points while there should be some
@@ -86,6 +86,11 @@ export class Live {
     const silence = steady() - this.#heard;
     if (silence > STALE_S) return { kind: "stale", text: `no data for ${Math.floor(silence)} s` };
     return Number.isFinite(this.#heard) ? { kind: "live", text: "live" } : { kind: "waiting", text: "no data yet" };
+  }
+
+  /** What whoever looks at the plots has to know of the run that is going; mostly nothing. */
+  get remark() {
+    return this.run?.state === "running" && this.picture?.run?.metrics === false ? NO_METRICS : "";
   }
 
   /** What deserves more than a word: that nothing is there, and when it is tried again. */

@@ -58,7 +58,8 @@ function draw() {
   const picture = replay ? replay.pictureAt(instant) : live.picture;
   const origin = replay ? replay.origin : null;
   const going = live.run?.state === "running";
-  const none = replay ? "no figures in this run" : going ? "no figures yet" : "figures come with a run";
+  const without = replay || live.remark;
+  const none = without ? "no figures in this run" : going ? "no figures yet" : "figures come with a run";
   chooseLink(store, picture);
   charts.show(store, link, {
     span,
@@ -114,10 +115,11 @@ function showState(picture, run) {
   const paused = !replay && view.paused !== null ? `, paused at ${timeOfDay(view.paused)}` : "";
   say(state, text + paused + zoomed);
   const shown = paused ? "paused" : kind;
-  const banner = replay ? replay.remark : live.banner();
+  const grave = replay ? "" : live.banner();
+  const banner = grave || source().remark;
   announce(shown, paused ? "paused" : text, banner);
   state.className = `state ${shown}`;
-  showBanner(banner, Boolean(replay));
+  showBanner(banner, !grave);
   document.body.classList.toggle("away", !replay && live.away);
   showButtons(Boolean(replay), run);
 }

@@ -7,6 +7,9 @@ import { HOUR_S, Store } from "./store.js";
 const LONGEST_S = 4 * 3600; // a longer run's last hours are shown
 const LONGEST_WAIT_S = 5; // for a run that cannot be followed at the moment
 const LATE_S = 5; // points of an instant come no later than this after others of it
+export const NO_METRICS =
+  "This run has no metrics: it was made with --no-metrics. Shown is what its links counted (link.jsonl); " +
+  "goodput, flows, pings, servers and hosts are not there.";
 export const SPEEDS = [1, 2, 5, 10, 20, 60];
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -51,10 +54,7 @@ export class Replay {
 
   /** What whoever looks at the plots has to know of the run; mostly nothing. */
   get remark() {
-    return this.told.metrics
-      ? ""
-      : "This run has no metrics: it was made with --no-metrics. Shown is what its links counted (link.jsonl); " +
-          "goodput, flows, pings, servers and hosts are not there.";
+    return this.told.metrics ? "" : NO_METRICS;
   }
 
   get #path() {

@@ -467,3 +467,15 @@ test("the plots go on when the lab's clock is set back", async () => {
   assert.equal(told.filter((text) => text.includes("set back")).length, 1);
   live.stop();
 });
+
+test("a run without metrics is told as such while it is going", async () => {
+  const { live, draw } = await watched();
+  const run = { id: "geo-1", step: "measure", elapsed_s: 1, duration_s: 9 };
+  await draw({ lab: "island", boxes: {}, run: { ...run, metrics: true } });
+  assert.equal(live.remark, "");
+  await draw({ lab: "island", boxes: {}, run: { ...run, metrics: false } });
+  assert.match(live.remark, /--no-metrics/);
+  await draw({ lab: "island", boxes: {}, run: null });
+  assert.equal(live.remark, "");
+  live.stop();
+});
