@@ -3,8 +3,14 @@
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
+from typer.core import TyperArgument
+from typer.main import get_command
+
+from atoll.cli.main import app
+from atoll.cli.options import PlainArguments
 
 
 def atoll(*words: str) -> subprocess.CompletedProcess[str]:
@@ -34,3 +40,22 @@ def test_help_names_arguments_without_python_types():
     told = atoll("check", "--help").stdout
     assert "FILE...  lab.yaml and experiment.yaml files" in told
     assert "<" not in told
+
+
+def test_usage_names_each_argument_once():
+    """And says of one that may be left out that it may."""
+    assert "Usage: atoll report [OPTIONS] RUN...\n" in atoll("report", "--help").stdout
+    assert "Usage: atoll check [OPTIONS] [FILE...]\n" in atoll("check", "--help").stdout
+    assert "Usage: atoll trace [OPTIONS] EXPERIMENT SRC DST\n" in atoll("trace", "--help").stdout
+
+
+def test_every_verb_with_arguments_names_them_so():
+    left: list[tuple[str, Any]] = [("atoll", get_command(app))]
+    plain = 0
+    while left:
+        name, command = left.pop()
+        left += [(f"{name} {word}", each) for word, each in getattr(command, "commands", {}).items()]
+        if any(isinstance(each, TyperArgument) for each in command.params):
+            assert isinstance(command, PlainArguments), name
+            plain += 1
+    assert plain > 15

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from atoll.cli.options import drawable, written
+from atoll.cli.options import PlainArguments, drawable, written
 from atoll.model.errors import DescriptionError, Mistake, UsageError
 
 if TYPE_CHECKING:  # what reads records is loaded when some are read
@@ -29,7 +29,9 @@ _SHARES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999)
 
 
 @distributions.command(
-    "import", epilog="Example: atoll distributions import flows.csv --out sizes.csv --to 10.20.0.0/16 --plot sizes.png"
+    "import",
+    cls=PlainArguments,
+    epilog="Example: atoll distributions import flows.csv --out sizes.csv --to 10.20.0.0/16 --plot sizes.png",
 )
 def import_(
     records: Annotated[Path, typer.Argument(help="what nfdump, Argus or Zeek exported, or a capture", metavar="FILE")],
@@ -72,7 +74,7 @@ def import_(
     _tell(sizes, plot, {"file": str(out), "format": found.form.value, **_counts(found)}, as_json=json)
 
 
-@distributions.command(epilog="Example: atoll distributions show published --plot published.png")
+@distributions.command(cls=PlainArguments, epilog="Example: atoll distributions show published --plot published.png")
 def show(
     sizes: Annotated[str, typer.Argument(help="published, one size such as '10 kB', or a file", metavar="SIZES")],
     pro_rate: Annotated[

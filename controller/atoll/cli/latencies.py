@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from atoll.cli.options import drawable, whole, written
+from atoll.cli.options import PlainArguments, drawable, whole, written
 from atoll.model.errors import DescriptionError, Mistake
 
 latencies = typer.Typer(
@@ -24,7 +24,9 @@ def _verbs() -> None:  # pyright: ignore[reportUnusedFunction] (a lone verb keep
 
 
 @latencies.command(
-    "import", epilog="Example: atoll latencies import pings.txt --servers 6 --out latencies.yaml --plot rtts.png"
+    "import",
+    cls=PlainArguments,
+    epilog="Example: atoll latencies import pings.txt --servers 6 --out latencies.yaml --plot rtts.png",
 )
 def import_(
     files: Annotated[list[Path], typer.Argument(help="output of ping, or lists of RTTs in ms", metavar="FILE...")],

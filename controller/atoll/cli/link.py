@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from atoll.cli.options import Rack, number
+from atoll.cli.options import PlainArguments, Rack, number
 from atoll.model.plan import Backend
 
 link = typer.Typer(help="Test satellite links.", no_args_is_help=True, rich_markup_mode=None)
@@ -26,7 +26,7 @@ def links() -> None:
     """Test satellite links."""
 
 
-@link.command(epilog="Example: atoll link calibrate examples/geo.yaml")
+@link.command(cls=PlainArguments, epilog="Example: atoll link calibrate examples/geo.yaml")
 def calibrate(
     experiment: Annotated[Path, typer.Argument(help="experiment.yaml", metavar="EXPERIMENT")],
     direction: Annotated[Which, typer.Option(help="direction of the links")] = Which.BOTH,

@@ -132,7 +132,7 @@ def check(
     raise typer.Exit(check_files(files or [], json, machine=machine, inventory=inventory))
 
 
-@app.command(epilog="Example: atoll plan examples/geo.yaml --graph geo.svg")
+@app.command(cls=PlainArguments, epilog="Example: atoll plan examples/geo.yaml --graph geo.svg")
 def plan(
     experiment: ExperimentFile,
     json: Json = False,
@@ -156,7 +156,10 @@ def plan(
     print_plan(described, boxes, place_slack(place), as_json=json, drawing=graph)
 
 
-@app.command(epilog="Example: atoll trace examples/geo.yaml w1 i1; atoll trace examples/geo.yaml w1 i1 --live")
+@app.command(
+    cls=PlainArguments,
+    epilog="Example: atoll trace examples/geo.yaml w1 i1; atoll trace examples/geo.yaml w1 i1 --live",
+)
 def trace(
     experiment: ExperimentFile,
     src: Annotated[str, typer.Argument(help="host that sends", metavar="SRC")],
@@ -182,7 +185,7 @@ def trace(
     raise typer.Exit(print_trace(experiment, src, dst, protocol, as_json=json))
 
 
-@app.command(epilog="Example: atoll up examples/geo.yaml")
+@app.command(cls=PlainArguments, epilog="Example: atoll up examples/geo.yaml")
 def up(
     file: LabFile,
     on: Place = None,
@@ -204,7 +207,7 @@ def up(
     raise typer.Exit(bring_up(file, boxes, runtime, listen, probe=not no_probe, as_json=json))
 
 
-@app.command(epilog="Example: atoll apply examples/meo.yaml --dry-run")
+@app.command(cls=PlainArguments, epilog="Example: atoll apply examples/meo.yaml --dry-run")
 def apply(
     experiment: ExperimentFile,
     dry_run: Annotated[
@@ -243,7 +246,7 @@ def apply(
     )
 
 
-@app.command(epilog="Example: atoll run examples/geo.yaml --on virtual --duration '600 s'")
+@app.command(cls=PlainArguments, epilog="Example: atoll run examples/geo.yaml --on virtual --duration '600 s'")
 def run(
     experiment: ExperimentFile,
     on: Place = None,

@@ -73,7 +73,13 @@ def written(path: Path, content: str | Callable[[], None]) -> None:
 
 
 class PlainArguments(TyperCommand):
-    """A command whose help names an argument without the Python type it becomes."""
+    """A command whose help names an argument without the Python type it becomes, and says once that it repeats."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """``[OPTIONS] EXPERIMENT``, ``[OPTIONS] RUN...``, ``[OPTIONS] [HOST...]``."""
+        named = [each for each in self.get_params(ctx) if isinstance(each, TyperArgument)]
+        words = [(each.metavar or str(each.name), each.required) for each in named]
+        return [self.options_metavar or "[OPTIONS]", *(word if must else f"[{word}]" for word, must in words)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """The arguments by their names, then the options as always."""

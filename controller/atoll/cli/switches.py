@@ -89,7 +89,9 @@ def counters(names: Names = None, inventory: Rack = None, json: Json = False) ->
     print_counters(names or [], as_json=json)
 
 
-@switches.command(epilog="Example: atoll switches config sw-c examples/geo.yaml --controller 192.0.2.10")
+@switches.command(
+    cls=PlainArguments, epilog="Example: atoll switches config sw-c examples/geo.yaml --controller 192.0.2.10"
+)
 def config(
     switch: Annotated[str, typer.Argument(help="the switch, by its name in the lab", metavar="SWITCH")],
     experiment: Annotated[
