@@ -2,6 +2,7 @@
 """What became of every packet of swap_guest: by captures at all ports, sequence number by sequence number."""
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,6 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.lab.swap_guest import ROUTED, UDP_PORTS
+
+SWAPS = int(os.environ.get("ATOLL_SWAPS", "12"))
+"""How many random ones each test makes: `make test-swaps` asks for a hundred."""
 
 _HEADER, _RECORD = 24, 16
 _MARGIN_NS = 50_000_000  # between a packet's stamp at its host and the switch taking it up, on a busy machine

@@ -5,7 +5,6 @@
 """
 
 import json
-import os
 import statistics
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,8 @@ from typing import Any
 import pytest
 
 from tests.lab.sandbox import ROOT, Sandbox
-from tests.lab.swap_proof import Verdict, judge
+from tests.lab.swap_proof import SWAPS, Verdict, judge
 
-SWAPS = int(os.environ.get("ATOLL_SWAPS", "12"))
 KILLS = max(2, SWAPS // 5)
 _PER_SWAP_S = 6  # on a machine that is busy with other things, too
 

@@ -2,7 +2,6 @@
 """Random chain swaps under traffic in virtual time, on the kernel datapath: there zero is zero."""
 
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -11,9 +10,9 @@ import pytest
 from atoll_emulation.uml.guest import OUTPUT
 from atoll_emulation.uml.kernel import find_virtual_kernel
 from atoll_emulation.uml.run import VirtualClock, run_in_uml
+from tests.lab.swap_proof import SWAPS
 from tests.lab.test_swap_traffic import hold
 
-SWAPS = int(os.environ.get("ATOLL_SWAPS", "12"))
 _PER_SWAP_S = 5  # of the machine's time
 
 pytestmark = [pytest.mark.virtual, pytest.mark.timeout(150 + SWAPS * _PER_SWAP_S)]
