@@ -27,7 +27,8 @@ def started(folder: Path, name: str, wait: str, argv: list[str]) -> subprocess.P
     (folder / "made").mkdir()
     paths = os.pathsep.join([str(folder), *(each for each in sys.path if each)])
     environment = {**os.environ, "TMPDIR": str(folder / "made"), "PYTHONPATH": paths}
-    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment)
     assert process.stdout is not None
     assert process.stdout.readline() == f"{[str(path), 'word']}\n"
     assert len(list((folder / "made").iterdir())) == 1
@@ -66,8 +67,9 @@ def test_a_benchmark_that_is_terminated_takes_away_what_it_made(tmp_path: Path) 
 
 
 def test_an_exit_code_is_the_modules_own(tmp_path: Path) -> None:
-    process = started(tmp_path, "bench", "sys.exit(7)", benchmark("bench"))
-    assert process.wait(20) == 7
+    process = started(tmp_path, "bench", "sys.exit(len(sys.stdin.readline()))", benchmark("bench"))
+    process.communicate("seven.\n", timeout=20)
+    assert process.returncode == 7
 
 
 def test_every_benchmark_is_started_so(project: Path) -> None:
