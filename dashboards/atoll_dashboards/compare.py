@@ -40,13 +40,18 @@ class Figure:
         )
 
     def _difference(self, found: float | None) -> str:
+        """Of what is shown: nobody should read that two equal numbers differ, or that two different ones are equal."""
         first = self.values[0]
         if found is None or not first:
             return ""
+        if figure(found, "", self.digits) == figure(first, "", self.digits):
+            return "="
         share = 100 * (found - first) / abs(first)
         if abs(share) >= _MOST_PERCENT:
             return ""
-        return f"{share:+.{1 if abs(share) < 100 else 0}f}%" if abs(share) >= 0.05 else "="
+        if abs(share) < 0.05:
+            return f"{share:+.1g}%"
+        return f"{share:+.{1 if abs(share) < 100 else 0}f}%"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from atoll.model.experiment import Carried, Chain, Experiment, Protocol
 from atoll.model.network import Network
 from atoll.model.units import Rate
 from atoll.rundir import RunDir
-from atoll_dashboards.compare import Comparison, compare
+from atoll_dashboards.compare import Comparison, Figure, compare
 from atoll_dashboards.compare_forms import markdown, page, print_comparison, write_comparison
 from atoll_hosts.binary import find_binary
 from tests.unit.synthetic_run import begin, experiment, network
@@ -140,6 +140,21 @@ def test_figures_stand_with_their_difference_from_the_first_run(runs: list[RunDi
     assert figures["pings lost"].heading == "pings lost"
     assert [number for number, _ in figures["pings lost"].cells()] == ["0", "0"]
     assert "transfer time" not in figures, "nobody measured it"
+
+
+@pytest.mark.parametrize(
+    ("digits", "first", "then", "told"),
+    [
+        (3, 0.0006, 0.0013, "="),  # 0.001 both, whatever the share
+        (3, 500.210, 500.000, "-0.04%"),
+        (3, 500.210, 500.811, "+0.1%"),
+        (0, 10.0, 25.0, "+150%"),
+        (0, 1.0, 1000.0, ""),
+    ],
+)
+def test_a_difference_is_that_of_the_numbers_that_are_shown(digits: int, first: float, then: float, told: str) -> None:
+    (_, _), (_, difference) = Figure("base RTT", "ms", digits, (first, then)).cells()
+    assert difference == told
 
 
 def test_only_the_figures_asked_for(runs: list[RunDir]) -> None:
