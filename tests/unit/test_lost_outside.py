@@ -75,13 +75,26 @@ def test_what_rose_between_two_looks_is_kept_by_machine_and_host(told: dict[str,
 
 def test_a_machine_of_its_own_is_named_with_its_own_limit(told: dict[str, Any]) -> None:
     """What its real interfaces did not send has other reasons: it is not held beside the count."""
-    told["machine"]["backlog_limit_packets"] = 4_000_000
+    told["machine"]["backlog_limit_packets"] = 20_000
     found = risen({"rack-1": Look(told)}, {"rack-1": later(told, machine__backlog_dropped_packets=1)}, 1000)
     (cause,) = likely_causes(lost_outside({"lost_outside": found}))
     assert cause == (
-        "rack-1 dropped 1 packets that waited for a processor; net.core.netdev_max_backlog is 4000000: "
-        "`sysctl -w net.core.netdev_max_backlog=10000000`"
+        "rack-1 dropped 1 packets that waited for a processor; net.core.netdev_max_backlog is 20000: "
+        "`sysctl -w net.core.netdev_max_backlog=100000`"
     )
+
+
+@pytest.mark.parametrize("dropped", [1_000_000, 3 * 10**9])
+def test_room_is_advised_that_a_kernel_takes(dropped: int) -> None:
+    """What was lost over hours did not come at one instant; where there is much room, too little is not the cause."""
+
+    def advised(limit: int | None) -> str:
+        backlog = Backlog(dropped_packets=dropped, on_cables_packets=None, limit_packets=limit)
+        (cause,) = likely_causes(LostOutside(machines={"rack-1": backlog}, hosts={}, uncounted={}))
+        return cause.rpartition(": ")[2]
+
+    assert advised(1000) == advised(None) == "`sysctl -w net.core.netdev_max_backlog=1000000`"
+    assert advised(1_000_000) == "its processors are too slow for the load, which more room does not mend"
 
 
 def test_an_agent_that_cannot_tell_leaves_its_machine_unknown(told: dict[str, Any]) -> None:
@@ -97,6 +110,18 @@ def test_an_agent_that_cannot_tell_leaves_its_machine_unknown(told: dict[str, An
     found = risen({EMULATION: Look(told)}, {EMULATION: later(told, w1__tcp__listen_drops=2)}, None)
     assert found["uncounted"] == {EMULATION: "its kernel does not show /proc/net/softnet_stat"}
     assert found["hosts"] == {"w1": {"tcp.listen_drops": 2}}
+
+
+def test_a_host_that_its_agent_could_not_read_is_unknown(told: dict[str, Any]) -> None:
+    """Its cables are not counted then, so nobody can say that none of the lost packets were the laboratory's."""
+    after = later(told, machine__backlog_dropped_packets=7)
+    unread = Look({**after.sample, "hosts": {}, "unread": ["w1"]})
+    for begin, end in ((Look(told), unread), (Look({**told, "hosts": {}, "unread": ["w1"]}), after)):
+        found = risen({EMULATION: begin}, {EMULATION: end}, 1000)
+        assert found["uncounted"] == {"w1": "its counters could not be read"}
+        assert found["machines"][EMULATION]["on_cables_packets"] is None
+        (cause,) = likely_causes(lost_outside({"lost_outside": found}))
+        assert "own cables" not in cause
 
 
 def summary(on_cables: int | None, by_link: int) -> Summary:

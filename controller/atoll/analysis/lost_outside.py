@@ -13,6 +13,7 @@ from typing import Any, TypedDict
 from atoll.model.measurements import EMULATION
 
 _LEAST_ROOM = 10_000
+_MOST_ROOM = 1_000_000  # as the kernel of virtual time has: who waits behind so many is late by far more than a packet
 _NAMED = 5  # hosts or machines of a line
 _DAMAGED_DATAGRAMS = "udp.damaged"
 
@@ -92,16 +93,18 @@ def _waited(name: str, backlog: Backlog) -> str:
     dropped, ours, limit = backlog["dropped_packets"], backlog["on_cables_packets"], backlog["limit_packets"]
     where = "" if ours is None else f", {min(ours, dropped) or 'none'} of them on the laboratory's own cables"
     bound = "" if limit is None else f"; net.core.netdev_max_backlog is {limit}"
-    remedy = f"`sysctl -w net.core.netdev_max_backlog={_room(dropped, limit or 0)}`"
-    return f"{_called(name)} dropped {dropped} packets that waited for a processor{where}{bound}: {remedy}"
+    return f"{_called(name)} dropped {dropped} packets that waited for a processor{where}{bound}: {_more_room(backlog)}"
 
 
-def _room(dropped: int, limit: int) -> int:
-    """A power of ten that would have held everything twice, had it come at one instant."""
+def _more_room(backlog: Backlog) -> str:
+    """What helps: room for a power of ten, for all of it twice had it come at one instant; none where there is much."""
+    limit = backlog["limit_packets"] or 0
+    if limit >= _MOST_ROOM:
+        return "its processors are too slow for the load, which more room does not mend"
     room = _LEAST_ROOM
-    while room < 2 * (limit + dropped):
+    while room < min(_MOST_ROOM, 2 * (limit + backlog["dropped_packets"])):
         room *= 10
-    return room
+    return f"`sysctl -w net.core.netdev_max_backlog={room}`"
 
 
 def _at_sockets(hosts: Mapping[str, Mapping[str, int]]) -> Iterator[str]:

@@ -78,12 +78,14 @@ def risen(begin: Mapping[str, Look], end: Mapping[str, Look], limit: int | None)
             uncounted[name] = unknown
             continue
         emulated = name == EMULATION
+        unread = sorted({*before.sample["unread"], *after.sample["unread"]})
+        uncounted |= dict.fromkeys(unread, "its counters could not be read")
         waited = _rise(before.sample["machine"], after.sample["machine"], "backlog_dropped_packets")
         if waited is None:
             uncounted[name] = "its kernel does not show /proc/net/softnet_stat"
         machines[name] = {
             "backlog_dropped_packets": waited,
-            "on_cables_packets": _on_cables(before.sample, after.sample) if emulated else None,
+            "on_cables_packets": _on_cables(before.sample, after.sample) if emulated and not unread else None,
             "backlog_limit_packets": limit if emulated else after.sample["machine"]["backlog_limit_packets"],
         }
         for host, counted in after.sample["hosts"].items():
