@@ -56,6 +56,17 @@ def test_an_interrupted_benchmark_says_so_in_a_line(tmp_path: Path, wait: str) -
     assert said == "interrupted: what was not told yet is lost, and nothing is left running\n"
 
 
+def test_what_was_told_before_is_not_lost(tmp_path: Path) -> None:
+    """Into a pipe, too, where Python keeps it back until there is more."""
+    wait = "print('measured', end=''); print('waiting', file=sys.stderr, flush=True); time.sleep(60)"
+    process = started(tmp_path, "bench", wait, benchmark("bench"))
+    assert process.stderr is not None
+    assert process.stderr.readline() == "waiting\n"
+    process.send_signal(signal.SIGINT)
+    told, _ = process.communicate(timeout=20)
+    assert (process.returncode, told) == (130, "measured")
+
+
 def test_a_part_leaves_the_line_to_who_started_it(tmp_path: Path) -> None:
     process = started(tmp_path, "bench.measure", "time.sleep(60)", part("bench.measure", "word"))
     assert ended(tmp_path, process, signal.SIGINT) == (130, "")

@@ -20,6 +20,8 @@ def test_what_is_written_is_read_from_wherever_it_was_to_be(tmp_path: Path) -> N
 def test_what_cannot_be_read_or_written_is_told_in_a_line(tmp_path: Path) -> None:
     with pytest.raises(AtollError, match="there is no such file; measuring makes it"):
         read_results(tmp_path / "none.json", "results")
+    with pytest.raises(AtollError, match=r"^\S+: cannot be read: Is a directory$"):
+        read_earlier(tmp_path, "results")
     other = tmp_path / "other.json"
     other.write_text("[]")
     with pytest.raises(AtollError, match="no results of this benchmark; name another file"):

@@ -5,6 +5,7 @@ Ctrl-C ends it with one line and exit code 130, SIGTERM with 143, at any moment,
 taken away on the way out. A part, such as ``hostsbench.measure``, is silent: whoever started it has the line.
 """
 
+import contextlib
 import os
 import runpy
 import signal
@@ -34,6 +35,8 @@ def main() -> None:
         if "." not in module:
             sys.stderr.write("interrupted: what was not told yet is lost, and nothing is left running\n")
             sys.stderr.flush()
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()  # what was told into a file or a pipe
         # Not sys.exit: CPython 3.11 ends by the signal if it came within an exec of text, as dataclasses have.
         os._exit(INTERRUPTED)
 

@@ -16,6 +16,8 @@ def read_results(path: Path, key: str) -> dict[str, Any]:
         known: object = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise AtollError(f"{path}: there is no such file; measuring makes it") from None
+    except OSError as error:
+        raise AtollError(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise AtollError(f"{path}: not JSON: {error}") from None
     if not isinstance(known, dict) or key not in known:
