@@ -123,8 +123,12 @@ def test_interrupt_cancels_cleanly(sandbox: Sandbox, number: signal.Signals) -> 
     assert process.returncode == 1
     assert "cancelled; what was measured is in" in errors.splitlines()[-1]
     assert sandbox.traces() == []
-    manifest = json.loads((only_run(sandbox) / "manifest.json").read_text())
+    run = only_run(sandbox)
+    manifest = json.loads((run / "manifest.json").read_text())
     assert manifest["outcome"].startswith("cancelled at step measure")
+    events = map(json.loads, (run / "events.jsonl").read_text().splitlines())
+    failed = [event for event in events if event["type"] == "step" and event["state"] == "failed"]
+    assert [(event["step"], event["message"]) for event in failed] == [("measure", "cancelled")]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

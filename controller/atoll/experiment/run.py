@@ -179,7 +179,8 @@ class Run:
             yield
         except BaseException as error:
             with contextlib.suppress(RunError):
-                why = str(error) or type(error).__name__
+                cancelled = isinstance(error, asyncio.CancelledError)
+                why = "cancelled" if cancelled else str(error) or type(error).__name__
                 self._dir.event("step", time.time_ns(), step=name, state="failed", message=why)
             raise
         self._dir.event("step", time.time_ns(), step=name, state="end")

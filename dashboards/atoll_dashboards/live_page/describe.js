@@ -67,7 +67,7 @@ const LAB = { up: "up", down: "been taken down", failed: "failed" };
 const WORK = { begin: "begun", end: "done" };
 
 /** Whether a step did not fail, but was cancelled: what was raised then has no message, so its name is told. */
-export const isCancelled = (event) => event.message === "CancelledError";
+export const isCancelled = (event) => event.message === "cancelled";
 
 const why = (event) => (event.message ? `: ${event.message}` : "");
 
