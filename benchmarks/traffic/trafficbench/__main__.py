@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 
-from atoll.model.errors import AtollError
+from atoll.model.errors import AtollError, UsageError
 from linkbench.machine import describe
 from linkbench.page import put_figures
 from linkbench.results import write_results
@@ -41,6 +41,8 @@ def main() -> None:
 def _fairness(options: argparse.Namespace) -> None:
     groups, clocks = options.only or fairness.GROUPS, options.clock or fairness.CLOCKS
     known = fairness.measure(groups, clocks, options.json, quick=options.quick)
+    if not known:
+        raise UsageError("no trial is left: ask for fewer of --quick, --only and --clock")
     text = tables(known, describe())
     print(text)
     if options.render:
