@@ -267,6 +267,23 @@ def test_a_run_without_metrics_has_the_points_of_its_counters_and_events(tmp_pat
     tail.close()
 
 
+def test_lines_of_which_no_points_are_made_end_no_replay(tmp_path: Path) -> None:
+    """A full laboratory's test writes more checks at once than are read at a time, which are no points."""
+    run = WatchedRun(tmp_path, metrics=False)
+    run.event("step", 0, step="check", state="begin")
+    run.second(0)
+    replay = Replay(run.dir.path)
+    tail = replay.tail()
+    assert tail is not None
+    told = [replay.message(frame, 0, 2**63) for frame in tail.frames()]
+    assert [message and message["points"][0][0] for message in told] == ["event", "link"], "what happened comes first"
+    run.event("check", 0.5, src="w1", dst="i1")
+    assert list(tail.frames()) == []
+    run.event("step", 0.6, step="check", state="failed", message="off")
+    assert [replay.message(frame, 0, 2**63) is not None for frame in tail.frames()] == [True]
+    tail.close()
+
+
 @pytest.mark.parametrize(
     "line", [b"{}", b'{"box":"sat","type":"counters"}', b'{"type":"counters","t_ns":1}', b"nonsense"]
 )

@@ -27,7 +27,8 @@ class UnspooledTail:
         """Raises RunDirError when the run has none."""
         classes = class_names(network)
         self._run = run
-        sources: tuple[tuple[str, _PointsOf], ...] = ((COUNTED, partial(_counted, classes)), (_EVENTS, _happened))
+        # Events first: who takes a stream up again where its counters were cut has all that happened before.
+        sources: tuple[tuple[str, _PointsOf], ...] = ((_EVENTS, _happened), (COUNTED, partial(_counted, classes)))
         self._files: list[tuple[IO[bytes], _PointsOf]] = []
         try:
             for name, points_of in sources:
@@ -49,7 +50,8 @@ class UnspooledTail:
                     told = [point.line()[0] for line in lines for point in points_of(json.loads(line))]
                 except (AttributeError, KeyError, TypeError, ValueError) as error:
                     raise RunDirError(f"{self._run}: its counters or events are damaged: {error!r}") from None
-                yield "".join(f"{line}\n" for line in told if line is not None).encode()
+                if frame := "".join(f"{line}\n" for line in told if line is not None):
+                    yield frame.encode()
 
 
 def _counted(classes: dict[int, str], line: _Line) -> Iterator[Point]:
