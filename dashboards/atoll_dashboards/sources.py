@@ -160,7 +160,7 @@ class Sources:
 
     def table(self, name: str) -> pl.LazyFrame:
         """One table, lazily."""
-        return pl.scan_parquet(self.folder / f"{name}.parquet")
+        return pl.scan_parquet(self.folder / f"{name}.parquet", glob=False)
 
 
 def read_sources(run: RunDir) -> Sources:

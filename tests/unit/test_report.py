@@ -53,7 +53,8 @@ class Page(html.parser.HTMLParser):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
-    simulated = simulate(tmp_path_factory.mktemp("report"), seconds=10)
+    """Below a directory whose name would be a pattern of files to some: it is one directory."""
+    simulated = simulate(tmp_path_factory.mktemp("report") / "runs of [today]*", seconds=10)
     analyse(simulated, find_binary())
     return simulated
 

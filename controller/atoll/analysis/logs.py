@@ -74,7 +74,7 @@ def box_table(path: Path) -> pl.LazyFrame:
 def channel_flow_table(logs: Path) -> pl.LazyFrame:
     """logs/flows-<client>.csv of all clients; a line cut by a kill is left out."""
     frames = [
-        pl.scan_csv(path, schema=_FLOW_LOG, truncate_ragged_lines=True, ignore_errors=True)
+        pl.scan_csv(path, schema=_FLOW_LOG, truncate_ragged_lines=True, ignore_errors=True, glob=False)
         .filter(pl.col("outcome").is_not_null())
         .with_columns(client=pl.lit(path.stem.removeprefix("flows-")))
         for path in sorted(logs.glob("flows-*.csv"))

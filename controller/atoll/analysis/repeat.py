@@ -169,7 +169,7 @@ def _first_cell(one: Path, other: Path) -> str:
     """Where two tables part: row from 0, column."""
     import polars as pl
 
-    tables = [pl.read_parquet(path) for path in (one, other)]
+    tables = [pl.read_parquet(path, glob=False) for path in (one, other)]
     a, b = tables
     if a.schema != b.schema:
         return "its columns"

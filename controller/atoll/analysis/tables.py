@@ -63,7 +63,7 @@ class Tables:
 
     def scan(self, name: str) -> pl.LazyFrame:
         """One table, lazily."""
-        return pl.scan_parquet(self.folder / f"{name}.parquet")
+        return pl.scan_parquet(self.folder / f"{name}.parquet", glob=False)
 
     def packets(self, capture: str) -> pl.LazyFrame:
         """The packets of one capture, lazily."""
@@ -116,7 +116,7 @@ def _arrival(run: RunDir, facts: Facts, decoded: Mapping[str, Decoded]) -> str |
         return next(iter(captures))
     seen_at = _carrier(facts, lambda chain: facts.arrival(chain, decoded) or "")
     frames = [
-        _with_ends(pl.scan_parquet(run.tables / f"packets-{name}.parquet"))
+        _with_ends(pl.scan_parquet(run.tables / f"packets-{name}.parquet", glob=False))
         .filter(seen_at == name)
         .drop("world_end", "island_end")
         for name in captures
@@ -147,7 +147,10 @@ def island_bound(tables: Tables, facts: Facts, capture: str) -> pl.LazyFrame:
 
 def _first_packet_ns(run: RunDir, decoded: Mapping[str, Decoded]) -> int:
     firsts = [
-        pl.scan_parquet(run.tables / f"packets-{name}.parquet").select(pl.col("t_ns").min()).collect().item()
+        pl.scan_parquet(run.tables / f"packets-{name}.parquet", glob=False)
+        .select(pl.col("t_ns").min())
+        .collect()
+        .item()
         for name in decoded
     ]
     return min((first for first in firsts if first is not None), default=0)
