@@ -44,7 +44,7 @@ def print_comparison(comparison: "Comparison") -> None:
     """Print it to standard output: a column a run, or a row a run when there are many."""
     from rich.console import Console
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)  # brackets in paths and names are theirs
     console.print(headline(comparison), style="bold")
     console.print(_runs_table(comparison))
     if comparison.likeness.unlike:

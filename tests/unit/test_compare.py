@@ -197,6 +197,16 @@ def test_what_differs_stands_on_top_and_what_is_alike_once(
     assert sum(line.split()[:1] == ["revision"] for line in lines) == 1
 
 
+def test_brackets_are_no_markup(
+    runs: list[RunDir], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a path or a name; not even ones that would be the end of nothing."""
+    other = run_of(tmp_path / "[dim]", experiment(), {"place": "a [/b]"}, goodput_mbit_s=9.0)
+    lines = printed(compare([runs[0], other]), monkeypatch, capsys)
+    assert any("[dim]" in line for line in lines)
+    assert "           #2  a [/b]" in lines
+
+
 def test_many_runs_are_rows(
     runs: list[RunDir], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
