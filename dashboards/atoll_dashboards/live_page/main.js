@@ -59,7 +59,8 @@ function draw() {
   const origin = replay ? replay.origin : null;
   const going = live.run?.state === "running";
   const without = replay || live.remark;
-  const none = without ? "no figures in this run" : going ? "no figures yet" : "figures come with a run";
+  const lacking = without ? "no figures in this run" : going ? "no figures yet" : "figures come with a run";
+  const none = replay?.loading ? "loading" : lacking;
   chooseLink(store, picture);
   charts.show(store, link, {
     span,
