@@ -41,12 +41,14 @@ class Figure:
 
     def _difference(self, found: float | None) -> str:
         """Of what is shown: nobody should read that two equal numbers differ, or that two different ones are equal."""
-        first = self.values[0]
-        if found is None or not first:
+        if found is None or self.values[0] is None:
             return ""
-        if figure(found, "", self.digits) == figure(first, "", self.digits):
+        first, then = round(self.values[0], self.digits), round(found, self.digits)
+        if not first:
+            return ""
+        if first == then:
             return "="
-        share = 100 * (found - first) / abs(first)
+        share = 100 * (then - first) / abs(first)
         if abs(share) >= _MOST_PERCENT:
             return ""
         if abs(share) < 0.05:
@@ -87,16 +89,9 @@ def compare(runs: Sequence[RunDir], wanted: Sequence[str] = ()) -> Comparison:
         if name not in FIGURES:
             msg = f"--figure: unknown figure {name!r}; {suggest(name, FIGURES, 'figures')}"
             raise UsageError(msg)
-    try:
-        return _compared(runs, [cast("Summary", run.summary()) for run in runs], wanted)
-    except KeyError as missing:
-        msg = f"a run was analysed by an older version, which knew no {missing}; `atoll report RUN` analyses it anew"
-        raise RunError(msg) from None
-
-
-def _compared(runs: Sequence[RunDir], summaries: Sequence[Summary], wanted: Sequence[str]) -> Comparison:
+    summaries = [cast("Summary", run.summary()) for run in runs]
     figures = [
-        Figure(name, unit, digits, tuple(_number(read(summary)) for summary in summaries))
+        Figure(name, unit, digits, tuple(_measured(read, *each) for each in zip(runs, summaries, strict=True)))
         for name, (unit, digits, read) in FIGURES.items()
         if name in (wanted or FIGURES)
     ]
@@ -107,6 +102,16 @@ def _compared(runs: Sequence[RunDir], summaries: Sequence[Summary], wanted: Sequ
         likeness=likeness([run.manifest() for run in runs]),
         figures=tuple(each for each in figures if wanted or any(found is not None for found in each.values)),
     )
+
+
+def _measured(read: "_Read", run: RunDir, summary: Summary) -> float | None:
+    try:
+        return _number(read(summary))
+    except KeyError as missing:
+        msg = (
+            f"{run.path}: analysed by an older version, which knew no {missing}; `atoll report {run.path}` does it anew"
+        )
+        raise RunError(msg) from None
 
 
 def _number(found: float | None) -> float | None:

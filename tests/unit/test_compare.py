@@ -148,6 +148,9 @@ def test_figures_stand_with_their_difference_from_the_first_run(runs: list[RunDi
         (3, 0.0006, 0.0013, "="),  # 0.001 both, whatever the share
         (3, 500.210, 500.000, "-0.04%"),
         (3, 500.210, 500.811, "+0.1%"),
+        (3, 500.000123, 500.000567, "+0.0002%"),  # 500.000 and 500.001
+        (3, 0.0006, 0.0004, "-100%"),  # 0.001 and 0.000
+        (3, 0.0004, 0.0006, ""),  # of 0.000 there is no share
         (0, 10.0, 25.0, "+150%"),
         (0, 1.0, 1000.0, ""),
     ],
@@ -155,6 +158,17 @@ def test_figures_stand_with_their_difference_from_the_first_run(runs: list[RunDi
 def test_a_difference_is_that_of_the_numbers_that_are_shown(digits: int, first: float, then: float, told: str) -> None:
     (_, _), (_, difference) = Figure("base RTT", "ms", digits, (first, then)).cells()
     assert difference == told
+
+
+def test_a_run_that_an_older_version_analysed_is_named(runs: list[RunDir], tmp_path: Path) -> None:
+    """Of many, with the command that makes its summary anew."""
+    old = run_of(tmp_path, experiment(), {})
+    old.write_summary({key: found for key, found in old.summary().items() if key != "changes"})
+    with pytest.raises(
+        RunError, match=r"older version, which knew no 'changes'; `atoll report \S+` does it anew"
+    ) as told:
+        compare([*runs, old])
+    assert str(told.value).count(str(old.path)) == 2
 
 
 def test_only_the_figures_asked_for(runs: list[RunDir]) -> None:
