@@ -13,7 +13,7 @@ from atoll.control.plan import make_plan
 from atoll.control.suspects import where_to_look
 from atoll.control.trace import HopKind, trace
 from atoll.control.walk import Matched
-from atoll.experiment.counting import how_far
+from atoll.experiment.counting import how_far, tell_in_time
 from atoll.model.experiment import Carried, Chain, Experiment, Protocol
 from atoll.model.load import load_experiment
 from atoll.model.network import Network
@@ -106,6 +106,20 @@ def test_how_far_is_told_by_the_last_entry_that_counted(demo: Described) -> None
     assert how_far(path.there, {}, taps) == (
         "no entry counted it; 'ws -> sat: not delayed' at sw-w1/10 did not count it"
     )
+
+
+def test_where_packets_ended_is_told_by_counters_that_tell_in_time(demo: Described) -> None:
+    """Hardware on the way tells too late; a switch that is on no way does not matter."""
+    network, experiment = demo
+    path = next(p for p in cover(network, experiment, make_plan(network, experiment).flows) if p.world == "w1")
+
+    def told(hardware: str) -> bool:
+        switches = tuple(
+            replace(each, driver="procurve-v3") if each.name == hardware else each for each in network.switches
+        )
+        return tell_in_time(replace(network, switches=switches), path.there)
+
+    assert [told(switch) for switch in ("none", "sw-c", "sw-w1", "sw-w2")] == [True, False, False, True]
 
 
 def live(described: Described, *, counted: int, seen: int, rtts: tuple[int, ...]) -> LiveTrace:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
 from atoll.control.apply import table_of
-from atoll.control.walk import Reached, Step
+from atoll.control.walk import Matched, Reached, Step
 from atoll.model.flow import FlowEntry
 from atoll.model.network import Network
 from atoll.openflow.client import Controller
@@ -23,6 +23,11 @@ Counts = Mapping[FlowEntry, int]
 def prompt_switches(network: Network) -> frozenset[str]:
     """The switches whose counters show a packet soon; of others only arrival is a proof."""
     return frozenset(switch.name for switch in network.switches if not switch.driver.startswith(_SLOW))
+
+
+def tell_in_time(network: Network, steps: Iterable[Step]) -> bool:
+    """Whether counters say where packets ended that should have taken these steps: those of all switches on the way."""
+    return prompt_switches(network) >= {step.at.switch for step in steps if isinstance(step, Matched)}
 
 
 async def counts(controller: Controller, network: Network, entries: Iterable[FlowEntry]) -> dict[FlowEntry, int]:

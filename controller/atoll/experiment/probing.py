@@ -17,7 +17,7 @@ from atoll.control.cover import limit_ns, of_one_sender
 from atoll.control.suspects import where_to_look
 from atoll.control.swap import Probe
 from atoll.control.walk import Frame, Matched, Reached, Step, Tables
-from atoll.experiment.counting import Counts, counted, counts, how_far, named, prompt_switches
+from atoll.experiment.counting import Counts, counted, counts, how_far, named, prompt_switches, tell_in_time
 from atoll.experiment.standing import Standing
 from atoll.experiment.watching import Station, Watch, station, watching
 from atoll.model.errors import LabError, PlanError
@@ -219,8 +219,10 @@ def _judge(network: Network, way: _Way, watch: Watch, rises: Counts, wanted: Col
     taps = {tap.name for tap in network.taps}
     far = how_far(way.steps[1:], rises, taps)
     if not watch.arrived(way.number, way.end, answer=False):
-        look = where_to_look(network, way.steps[1:], rises, taps)
-        return f"{told}: sent {ATTEMPTS} times, it did not arrive at {way.end}: {far}; look at {look}"
+        lost = f"{told}: sent {ATTEMPTS} times, it did not arrive at {way.end}"
+        if not tell_in_time(network, way.steps[1:]):
+            return lost
+        return f"{lost}: {far}; look at {where_to_look(network, way.steps[1:], rises, taps)}"
     missed = [name for name, place in way.stations if place is not None and not watch.passed(way.number, place)]
     if missed:
         return f"{told}: it arrived at {way.end}, but did not come to {', '.join(missed)}: {far}"

@@ -12,7 +12,7 @@ from ipaddress import IPv4Address
 from atoll.control.cover import Path, cover, limit_ns
 from atoll.control.suspects import where_to_look
 from atoll.control.walk import Matched
-from atoll.experiment.counting import counted, counts, how_far, prompt_switches
+from atoll.experiment.counting import counted, counts, how_far, tell_in_time
 from atoll.experiment.probing import ATTEMPTS, INTERVAL_S
 from atoll.experiment.standing import Standing
 from atoll.experiment.watching import Sending, Sent, Watch, sending, watching
@@ -97,14 +97,13 @@ async def _explained(testbed: Standing, experiment: Experiment, paths: Sequence[
     before = await counts(controller, network, (entry for way in ways for entry in way))
     failed = set(await _unproven(testbed, experiment, paths))
     rises = await counted(controller, network, before, ())
-    prompt = prompt_switches(network)
     taps = {tap.name for tap in network.taps}
     lines: list[str] = []
     for path in paths:
         told = f"probe {path.world} -> {path.island} ({path.name}) through chain {path.chain}"
         if path not in failed:
             lines.append(f"{told}: it came through at the second try alone")
-        elif prompt >= {step.at.switch for step in path.there if isinstance(step, Matched)}:
+        elif tell_in_time(network, path.there):
             look = where_to_look(network, path.there, rises, taps)
             lines.append(f"{told}: no answer: {how_far(path.there, rises, taps)}; look at {look}")
         else:  # hardware that tells its counts too late to say where
