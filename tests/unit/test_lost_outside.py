@@ -73,6 +73,15 @@ def test_what_rose_between_two_looks_is_kept_by_machine_and_host(told: dict[str,
     ]
 
 
+def test_the_switches_ends_are_cables_and_no_host(told: dict[str, Any]) -> None:
+    """What the sockets of control channels have no room for is not the experiment's."""
+    told["hosts"]["the switches"] = told["hosts"]["w1"]
+    after = later(told, **{"the switches__interfaces__first__tx_dropped": 4, "the switches__tcp__listen_drops": 3})
+    found = risen({EMULATION: Look(told)}, {EMULATION: after}, 1000)
+    assert found["machines"][EMULATION]["on_cables_packets"] == 4
+    assert found["hosts"] == {}
+
+
 def test_a_machine_of_its_own_is_named_with_its_own_limit(told: dict[str, Any]) -> None:
     """What its real interfaces did not send has other reasons: it is not held beside the count."""
     told["machine"]["backlog_limit_packets"] = 20_000

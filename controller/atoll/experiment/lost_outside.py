@@ -27,7 +27,7 @@ SOCKET_COUNTERS = {
 
 _OWN_LIMIT = Path("/proc/sys/net/core/netdev_max_backlog")
 
-_SWITCHES = "(switches)"  # the switches' ends of an emulated lab's cables; no machine can be called so
+_SWITCHES = "the switches"  # the switches' ends of an emulated lab's cables; no machine can be called so
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,8 @@ def risen(begin: Mapping[str, Look], end: Mapping[str, Look], limit: int | None)
             "backlog_limit_packets": limit if emulated else after.sample["machine"]["backlog_limit_packets"],
         }
         for host, counted in after.sample["hosts"].items():
-            if rises := _at_sockets(before.sample["hosts"].get(host, {}), counted):
+            rises = _at_sockets(before.sample["hosts"].get(host, {}), counted)
+            if rises and host != _SWITCHES:  # whose sockets are those of the control channels
                 hosts[host] = rises
     return {"machines": machines, "hosts": hosts, "uncounted": uncounted}
 
