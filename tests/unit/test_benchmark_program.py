@@ -27,6 +27,7 @@ def started(folder: Path, name: str, wait: str, argv: list[str]) -> subprocess.P
     (folder / "made").mkdir()
     paths = os.pathsep.join([str(folder), *(each for each in sys.path if each)])
     environment = {**os.environ, "TMPDIR": str(folder / "made"), "PYTHONPATH": paths}
+    environment.pop("PYTHONUNBUFFERED", None)  # what is printed waits in the process, as it does for most people
     pipe = subprocess.PIPE
     process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment)
     assert process.stdout is not None

@@ -44,7 +44,8 @@ def test_grafana_has_what_its_provisioning_refers_to(file: Path, services: dict[
     """Variables in the provisioned files, the folder of the dashboards, the page it begins with."""
     given = services["grafana"]["environment"]
     mounted = mounts(services["grafana"])
-    provisioned = list((file.parent / mounted["/etc/grafana/provisioning"]).rglob("*.yaml"))
+    folders = [source for target, source in mounted.items() if target.startswith("/etc/grafana/provisioning/")]
+    provisioned = [path for folder in folders for path in (file.parent / folder).rglob("*.yaml")]
     assert len(provisioned) == 2
     wanted = {name for path in provisioned for name in _REFERENCE.findall(path.read_text())}
     assert wanted == {name for name in given if name.startswith("ATOLL_")}
