@@ -299,19 +299,20 @@ def test_a_comparison_of_clocks_is_a_point() -> None:
 
 
 def test_a_run_that_wants_no_metrics_has_none(project: Path, tmp_path: Path) -> None:
-    """No spool, nobody is asked for counters, nobody who watches is told."""
+    """No spool, and nobody is asked for counters; who watches is told what happens, and nothing else."""
     network, experiment = load_experiment(project / "examples/geo.yaml")
     run_dir = create_run(tmp_path, network, experiment, Backend.ENGINE, "mininet", 0, metrics=False)
-    told: list[object] = []
-    metering = Metering(run_dir, network, experiment, told.append)
+    told: list[Point] = []
+    metering = Metering(run_dir, network, experiment, told.extend)
     assert not metering.wanted
 
     async def sample() -> None:
         async with metering.sampling(object()):  # pyright: ignore[reportArgumentType]
             metering.event("note", 5, {"message": "something"})
+            metering.box_line("sat", {"type": "counters", "t_ns": 6, "to_island": {"in_packets": 1}})
             await asyncio.sleep(0.01)
 
     asyncio.run(sample())
     metering.close()
-    assert told == []
+    assert [(point.measurement, point.t_ns) for point in told] == [("event", 5)]
     assert not (run_dir.path / SPOOL).exists()

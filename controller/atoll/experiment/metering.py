@@ -83,11 +83,18 @@ class Metering:
         self._write(job_points(spec, line, clock_offset_ns))
 
     def event(self, kind: str, t_ns: int, fields: Mapping[str, Any]) -> None:
-        """Take an event; two of one nanosecond are told apart, as a database would keep only the second."""
+        """Take an event; two of one nanosecond are told apart, as a database would keep only the second.
+
+        Whoever watches is told of it even if no metrics are wanted: it costs nobody a question.
+        """
         if kind in FIGURES_OF_CHECKS:
             return
         self._last_event_ns = max(t_ns, self._last_event_ns + 1)
-        self._write([event_point(kind, self._last_event_ns, fields)])
+        point = event_point(kind, self._last_event_ns, fields)
+        if self.wanted:
+            self._write([point])
+        elif self._on_points is not None:
+            self._on_points([point])
 
     @contextlib.asynccontextmanager
     async def sampling(self, testbed: Testbed) -> AsyncGenerator[None]:
