@@ -66,7 +66,7 @@ const DESCRIBED = {
 const LAB = { up: "up", down: "been taken down", failed: "failed" };
 const WORK = { begin: "begun", end: "done" };
 
-/** Whether a step did not fail, but was cancelled: what was raised then has no message, so its name is told. */
+/** Whether a step did not fail, but was cancelled: in place of a reason stands that word alone (docs/contracts.md). */
 export const isCancelled = (event) => event.message === "cancelled";
 
 const why = (event) => (event.message ? `: ${event.message}` : "");
