@@ -68,7 +68,7 @@ def test_what_rose_between_two_looks_is_kept_by_machine_and_host(told: dict[str,
     assert outside_remarks(lost_outside({"lost_outside": found}), blamed=False) == [
         CAUSE,
         "3 connections were not taken, the listen queue being full (w1 3): raise net.core.somaxconn there",
-        "4 datagrams found no room in a socket's receive buffer (w1 4): raise net.core.rmem_max there",
+        "4 datagrams found no room in a socket's receive buffer (w1 4): raise net.core.rmem_max of the machine",
         "1 datagrams came damaged (w1 1): a checksum is wrong, look for offloads",
     ]
 
@@ -168,7 +168,7 @@ def test_many_hosts_or_machines_are_one_line() -> None:
     (line,) = outside_remarks(LostOutside(machines={}, hosts=hosts, uncounted={}), blamed=False)
     assert line == (
         "16 TCP segments found no room in a socket's backlog (w1 2, w2 2, w3 2, w4 2, w5 2 and 3 more): "
-        "raise net.ipv4.tcp_rmem there"
+        "raise the experiment's tcp.buffer_max, for a box net.ipv4.tcp_rmem there"
     )
     uncounted = {f"rack-{number}": f"the agent of rack-{number} has ended" for number in range(1, 8)}
     (line,) = outside_remarks(LostOutside(machines={}, hosts={}, uncounted=uncounted), blamed=False)

@@ -17,15 +17,24 @@ _MOST_ROOM = 1_000_000  # as the kernel of virtual time has: who waits behind so
 _NAMED = 5  # hosts or machines of a line
 _DAMAGED_DATAGRAMS = "udp.damaged"
 
+_MORE_TCP_BUFFER = "raise the experiment's tcp.buffer_max, for a box net.ipv4.tcp_rmem there"
+_LOOK_FOR_OFFLOADS = "a checksum is wrong, look for offloads"
+
 _AT_SOCKETS = {
-    "tcp.listen_drops": ("connections were not taken, the listen queue being full", "net.core.somaxconn"),
-    "tcp.backlog_dropped": ("TCP segments found no room in a socket's backlog", "net.ipv4.tcp_rmem"),
-    "tcp.receive_queue_dropped": ("TCP segments found no room in a socket's receive queue", "net.ipv4.tcp_rmem"),
-    "tcp.in_errors": ("TCP segments came damaged", None),
-    "udp.receive_buffer_errors": ("datagrams found no room in a socket's receive buffer", "net.core.rmem_max"),
-    _DAMAGED_DATAGRAMS: ("datagrams came damaged", None),
+    "tcp.listen_drops": (
+        "connections were not taken, the listen queue being full",
+        "raise net.core.somaxconn there",
+    ),
+    "tcp.backlog_dropped": ("TCP segments found no room in a socket's backlog", _MORE_TCP_BUFFER),
+    "tcp.receive_queue_dropped": ("TCP segments found no room in a socket's receive queue", _MORE_TCP_BUFFER),
+    "tcp.in_errors": ("TCP segments came damaged", _LOOK_FOR_OFFLOADS),
+    "udp.receive_buffer_errors": (
+        "datagrams found no room in a socket's receive buffer",
+        "raise net.core.rmem_max of the machine",
+    ),
+    _DAMAGED_DATAGRAMS: ("datagrams came damaged", _LOOK_FOR_OFFLOADS),
 }
-"""What each counter of a host means, and the sysctl that gives more room."""
+"""What each counter of a host means, and what helps. A run sets tcp_rmem of its end hosts itself, to tcp.buffer_max."""
 
 
 class Backlog(TypedDict):
@@ -108,12 +117,11 @@ def _more_room(backlog: Backlog) -> str:
 
 
 def _at_sockets(hosts: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
-    for counter, (what, sysctl) in _AT_SOCKETS.items():
+    for counter, (what, remedy) in _AT_SOCKETS.items():
         counted = {host: count for host, found in hosts.items() if (count := _count(found, counter))}
         if counted:
             named = _listed([f"{host} {count}" for host, count in counted.items()])
-            remedy = f": raise {sysctl} there" if sysctl else ": a checksum is wrong, look for offloads"
-            yield f"{sum(counted.values())} {what} ({named}){remedy}"
+            yield f"{sum(counted.values())} {what} ({named}): {remedy}"
 
 
 def _unknown(uncounted: Mapping[str, str]) -> Iterator[str]:
