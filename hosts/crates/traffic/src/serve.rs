@@ -21,9 +21,9 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-/// Connections that may wait to be accepted: as many as the channels of a large experiment. The kernel caps it
-/// at `net.core.somaxconn`.
-const BACKLOG: i32 = 4096;
+/// Connections that may wait to be accepted: as many as `net.core.somaxconn` of the network namespace lets wait, which
+/// caps it (listen(2)); 4096 by default, the channels of a large experiment.
+const BACKLOG: i32 = i32::MAX;
 
 /// Accepted in one turn of the loop at most, so that a storm of connections does not hold up the others.
 const ACCEPTED_PER_TURN: usize = 256;
