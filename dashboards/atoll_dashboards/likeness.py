@@ -148,7 +148,8 @@ def _dealt_to_others(placements: Sequence[tuple[Placement, ...]]) -> Rows:
     if len({_dealt(each) for each in placements}) != 1:
         return ()
     rows = _rows([{f"channels of {each.host}": str(each.channels) for each in one} for one in placements])
-    return tuple(filter(differ, rows))[:_MOST_DETAILS]
+    unlike = tuple(filter(differ, rows))
+    return unlike if len(unlike) <= _MOST_DETAILS else (_row("channels of clients", unlike),)
 
 
 def _asked_alike(experiments: Sequence[Experiment]) -> tuple[tuple[str, str], ...]:

@@ -124,6 +124,18 @@ def test_channels_that_others_got_are_told_by_client(runs: list[RunDir], tmp_pat
     }
 
 
+def test_channels_that_many_others_got_are_counted(tmp_path: Path) -> None:
+    """Of a laboratory with a hundred clients."""
+    pair = [run_of(tmp_path / name, experiment(), {}, network(30)) for name in ("a", "b")]
+    plan = pair[1].manifest()["plan"]
+    dealt = [each["channels"] for each in plan["placement"]]
+    assert sorted(dealt) == [0] * 10 + [1] * 20
+    for each, channels in zip(plan["placement"], reversed(dealt), strict=True):
+        each["channels"] = channels
+    pair[1].update_manifest({"plan": plan})
+    assert dict(compare(pair).likeness.settings) == {"channels of clients (of 20)": ("20", "20 (20 unlike #1)")}
+
+
 def test_many_members_that_differ_are_a_row(runs: list[RunDir], tmp_path: Path) -> None:
     """A full laboratory has two dozen servers: their latencies would hide everything else."""
     many = tuple((f"w{number}", "rtt-5") for number in range(1, 21))
