@@ -89,4 +89,4 @@ def test_compose_takes_it_and_asks_for_a_token(file: Path) -> None:
     assert taken.stdout.count("choose-a-token") == 3
     without = subprocess.run(argv, capture_output=True, text=True, check=False, env=plain)
     assert without.returncode != 0
-    assert "choose a token, of eight characters or more" in without.stderr
+    assert "choose a token, of 8 to 72 characters" in without.stderr
