@@ -15,10 +15,9 @@ from atoll.model.measurements import EMULATION
 _LEAST_ROOM = 10_000
 _MOST_ROOM = 1_000_000  # as the kernel of virtual time has: who waits behind so many is late by far more than a packet
 _NAMED = 5  # hosts or machines of a line
-_DAMAGED_DATAGRAMS = "udp.damaged"
+_UNDELIVERED_DATAGRAMS = "udp.undelivered"
 
 _MORE_TCP_BUFFER = "raise the experiment's tcp.buffer_max, for a box net.ipv4.tcp_rmem there"
-_LOOK_FOR_OFFLOADS = "a checksum is wrong, look for offloads"
 
 _AT_SOCKETS = {
     "tcp.listen_drops": (
@@ -27,12 +26,15 @@ _AT_SOCKETS = {
     ),
     "tcp.backlog_dropped": ("TCP segments found no room in a socket's backlog", _MORE_TCP_BUFFER),
     "tcp.receive_queue_dropped": ("TCP segments found no room in a socket's receive queue", _MORE_TCP_BUFFER),
-    "tcp.in_errors": ("TCP segments came damaged", _LOOK_FOR_OFFLOADS),
+    "tcp.in_errors": ("TCP segments came damaged", "a checksum is wrong, look for offloads"),
     "udp.receive_buffer_errors": (
         "datagrams found no room in a socket's receive buffer",
         "raise net.core.rmem_max of the machine",
     ),
-    _DAMAGED_DATAGRAMS: ("datagrams came damaged", _LOOK_FOR_OFFLOADS),
+    _UNDELIVERED_DATAGRAMS: (
+        "datagrams came damaged or met a machine without memory for them",
+        "look for offloads that leave checksums wrong, and at net.ipv4.udp_mem there",
+    ),
 }
 """What each counter of a host means, and what helps. A run sets tcp_rmem of its end hosts itself, to tcp.buffer_max."""
 
@@ -137,7 +139,7 @@ def _listed(parts: Sequence[str]) -> str:
 
 
 def _count(found: Mapping[str, int], counter: str) -> int:
-    if counter == _DAMAGED_DATAGRAMS:  # the kernel counts those without room among them
+    if counter == _UNDELIVERED_DATAGRAMS:  # the kernel counts those without room among them
         return found.get("udp.in_errors", 0) - found.get("udp.receive_buffer_errors", 0)
     return found.get(counter, 0)
 
