@@ -69,8 +69,10 @@ def test_what_rose_between_two_looks_is_kept_by_machine_and_host(told: dict[str,
         CAUSE,
         "3 connections were not taken, the listen queue being full (w1 3): raise net.core.somaxconn there",
         "4 datagrams found no room in a socket's receive buffer (w1 4): raise net.core.rmem_max of the machine",
-        "1 datagrams came damaged or met a machine without memory for them (w1 1): "
-        "look for offloads that leave checksums wrong, and at net.ipv4.udp_mem there",
+        (
+            "1 datagrams came damaged or met a machine without memory for them (w1 1): "
+            "look for offloads that leave checksums wrong, and at net.ipv4.udp_mem there"
+        ),
     ]
 
 
