@@ -28,7 +28,7 @@ def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
         KeyFigure("goodput", figure(summary["goodput_mbit_s"], "Mbit/s"), "new TCP payload reaching the island"),
         KeyFigure("throughput", figure(summary["throughput_mbit_s"], "Mbit/s"), "IP bytes reaching the island"),
         KeyFigure("utilisation", percent(summary["utilisation"]), rate),
-        KeyFigure("loss at the queue", percent(summary["loss_fraction"], 2), _losses(summary)),
+        KeyFigure("loss at the link", percent(summary["loss_fraction"], 2), _losses(summary)),
         KeyFigure(
             "queue at most",
             octets(summary["queue_max_bytes"]),

@@ -80,6 +80,7 @@ def origin(manifest: Mapping[str, Any]) -> list[Row]:
         ("kernel built as", manifest.get("virtual", {}).get("build")),
         ("host", f"kernel {host['kernel']}, {host['wall_s']:.1f} s of wall time" if host else None),
         ("revision", manifest.get("revision")),
+        ("metrics", {True: "taken", False: "none"}.get(manifest.get("metrics", None))),
         ("plan (SHA-256)", manifest.get("plan_sha256")),
         ("format", manifest.get("format")),
     )

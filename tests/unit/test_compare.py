@@ -94,6 +94,12 @@ def test_runs_of_unlike_laboratories_seeds_chains_and_revisions_say_so(runs: lis
     assert dict(found.settings)["lab.hosts"] == ("15", "13 (1 unlike #1)"), "many details: the hosts are counted"
 
 
+def test_runs_with_metrics_and_without_are_not_alike(runs: list[RunDir], tmp_path: Path) -> None:
+    """In virtual time they are two samples."""
+    with_metrics, without = (run_of(tmp_path / str(flag), experiment(), {"metrics": flag}) for flag in (True, False))
+    assert ("metrics", ("taken", "none")) in compare([with_metrics, without]).likeness.unlike
+
+
 def test_a_detail_of_a_laboratory_is_told_by_its_name(runs: list[RunDir], tmp_path: Path) -> None:
     lab = network()
     hosts = tuple(replace(host, capacity=3.0) if host.name == "i1" else host for host in lab.hosts)

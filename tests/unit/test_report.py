@@ -116,10 +116,10 @@ def test_a_run_that_measured_nothing_has_a_report_too(tmp_path: Path) -> None:
     assert "cancelled at step captures" in parsed.text
     assert parsed.images == []
     shown = {known.name: known for known in key_figures(cast("Summary", summary))}
-    assert (shown["fairness"].text, shown["loss at the queue"].beside) == ("\N{EN DASH}", "")
+    assert (shown["fairness"].text, shown["loss at the link"].beside) == ("\N{EN DASH}", "")
     # Marks without a measurement between them lost nothing in any account: nothing agrees with nothing.
     idle = cast("Summary", {**summary, "loss_bytes_link": 0, "loss_bytes_captures": 0})
-    assert {known.name: known.beside for known in key_figures(idle)}["loss at the queue"] == ""
+    assert {known.name: known.beside for known in key_figures(idle)}["loss at the link"] == ""
 
 
 def test_a_run_that_was_not_analysed_says_what_to_do(tmp_path: Path) -> None:

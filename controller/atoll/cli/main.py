@@ -260,7 +260,7 @@ def run(
         bool, typer.Option("--no-analysis", help="measure only; `atoll report` makes tables and report later")
     ] = False,
     no_metrics: Annotated[
-        bool, typer.Option("--no-metrics", help="spool no metric points; results are the same without them")
+        bool, typer.Option("--no-metrics", help="spool no metric points; in virtual time this is another sample")
     ] = False,
     verify_repeat: Annotated[
         bool, typer.Option("--verify-repeat", help="on virtual: run twice and compare captures, tables and summary")

@@ -40,6 +40,7 @@ class LiveLine:
         self._console = Console(stderr=True)
         self._status: Status | None = None
         self._told_s = time.monotonic()
+        self._queue_max_bytes = 0  # since a line was shown
         if self._console.is_terminal:
             self._status = self._console.status("starting")
             self._status.start()
@@ -52,7 +53,7 @@ class LiveLine:
             case "step":
                 self.step(line["step"])
             case "live":
-                self._live(_virtual_live_text(line) if "wall_s" in line else _live_text(line))
+                self._live(line)
             case _:
                 pass
 
@@ -64,12 +65,19 @@ class LiveLine:
         else:
             print(text, file=sys.stderr, flush=True)
 
-    def _live(self, text: str) -> None:
+    def _live(self, line: dict[str, Any]) -> None:
+        if "queue_max_bytes" in line:
+            self._queue_max_bytes = max(self._queue_max_bytes, line["queue_max_bytes"])
+            line = {**line, "queue_max_bytes": self._queue_max_bytes}
+        text = _virtual_live_text(line) if "wall_s" in line else _live_text(line)
         if self._status is not None:
             self._status.update(text)
         elif time.monotonic() - self._told_s >= _LIVE_EVERY_S:
             self._told_s = time.monotonic()
             print(text, file=sys.stderr, flush=True)
+        else:
+            return
+        self._queue_max_bytes = 0
 
     def close(self) -> None:
         """Leave the terminal as it was."""
