@@ -4,14 +4,16 @@
 Reads summaries and manifests only; the runs need not be of one experiment, laboratory, place or backend.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 from atoll.analysis.summary import Summary
 from atoll.model.errors import RunError, UsageError
 from atoll.model.wording import suggest
 from atoll.rundir import RunDir
+from atoll.rundir.rundir import RUNNING
 from atoll_dashboards.likeness import Likeness, likeness
 from atoll_dashboards.text import figure
 
@@ -78,6 +80,38 @@ class Comparison:
             "settings": {name: list(texts) for name, texts in self.likeness.settings},
             "figures": [{"name": f.name, "unit": f.unit, "values": list(f.values)} for f in self.figures],
         }
+
+
+def comparable(paths: Iterable[Path]) -> tuple[list[RunDir], dict[Path, str]]:
+    """The runs that can stand side by side, and why which others cannot: nothing of them can be analysed.
+
+    A run that could be analysed and was not is among the first: that is for :func:`compare` to refuse. Raises RunError
+    when others are left out and fewer than two remain, RunDirError for a path that is no run.
+    """
+    runs: list[RunDir] = []
+    left_out: dict[Path, str] = {}
+    for path in paths:
+        run = RunDir.open(path)
+        if reason := _nothing_to_compare(run):
+            left_out[path] = reason
+        else:
+            runs.append(run)
+    if left_out and len(runs) < 2:
+        lines = [f"{path}: {reason}" for path, reason in left_out.items()]
+        lines.append("fewer than two runs are left to stand side by side" if runs else "no run is left to show")
+        raise RunError("\n".join(lines))
+    return runs, left_out
+
+
+def _nothing_to_compare(run: RunDir) -> str | None:
+    if (run.path / "summary.json").exists():
+        return None
+    manifest = run.manifest()
+    if manifest.get("outcome") == RUNNING:
+        return f"is being made; if it was killed, `atoll report {run.path}` analyses what there is of it"
+    if "plan" not in manifest:
+        return f"nothing to analyse: it was {manifest.get('outcome')}, before it was planned"
+    return None
 
 
 def compare(runs: Sequence[RunDir], wanted: Sequence[str] = ()) -> Comparison:

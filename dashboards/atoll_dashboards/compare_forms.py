@@ -37,7 +37,7 @@ def labels(comparison: "Comparison") -> list[str]:
 def headline(comparison: "Comparison") -> str:
     """How many runs there are, and whether something else than settings may be behind a difference."""
     beside = "not alike in more than their settings" if comparison.likeness.unlike else "alike but for their settings"
-    return f"{len(comparison.runs)} runs, {beside}"
+    return f"{len(comparison.runs)} runs, {beside}" if len(comparison.runs) > 1 else "1 run"
 
 
 def print_comparison(comparison: "Comparison") -> None:

@@ -2,12 +2,14 @@
 """A run's points into a database at any later time, at the instants they have or where runs lie side by side."""
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from atoll.model.errors import RunDirError
 from atoll.rundir import RunDir
+from atoll.rundir.rundir import RUNNING
 from atoll.rundir.spool import SPOOL, SpoolTail
 from atoll_dashboards.sink import Tally, Writes, batches, write_fit
 
@@ -22,27 +24,60 @@ class Times(StrEnum):
     ALIGNED = "aligned"  # as if every run's measurement had begun at ALIGNED_NS
 
 
-def loadable(paths: Iterable[Path], times: Times | None) -> list[tuple[RunDir, Times]]:
-    """The runs, and at which instants the points of each are laid down; no database is asked.
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A run that is not loaded. ``points``: it has some all the same."""
 
-    ``times``: of all of them; None: as is usual for each. Raises RunDirError, a line for each path that is no run, has
-    no points, or cannot be laid down so.
+    path: Path
+    reason: str
+    points: bool
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"
+
+
+def loadable(paths: Iterable[Path], times: Times | None) -> tuple[list[tuple[RunDir, Times]], list[LeftOut]]:
+    """The runs, and at which instants the points of each are laid down; and those left out. No database is asked.
+
+    ``times``: of all of them; None: as is usual for each. Raises RunDirError, a line for each path: when one is no run,
+    or when each of them has no points or cannot be laid down so.
     """
     found: list[tuple[RunDir, Times]] = []
+    left_out: list[LeftOut] = []
     wrong: list[str] = []
     for path in paths:
         try:
             run_dir = RunDir.open(path)
             how = times or usual_times(run_dir)
-            SpoolTail(run_dir.path / SPOOL).close()
-            shift_ns(run_dir, how)
+            reason = _without_points(run_dir)
         except RunDirError as error:
             wrong.append(str(error))
+            continue
+        if reason:
+            left_out.append(LeftOut(path, reason, points=False))
+            continue
+        try:
+            shift_ns(run_dir, how)
+        except RunDirError as error:
+            left_out.append(LeftOut(path, str(error).removeprefix(f"{run_dir.path}: "), points=True))
         else:
             found.append((run_dir, how))
-    if wrong:
-        raise RunDirError("\n".join(wrong))
-    return found
+    if wrong or not found:
+        raise RunDirError("\n".join([*wrong, *map(str, left_out)]))
+    return found, left_out
+
+
+def _without_points(run_dir: RunDir) -> str | None:
+    """Why a run has none, or None. Raises RunDirError when its spool cannot be read."""
+    if (run_dir.path / SPOOL).exists():
+        SpoolTail(run_dir.path / SPOOL).close()
+        return None
+    manifest = run_dir.manifest()
+    if not manifest.get("metrics", True):
+        return "has no metrics, as it was made with --no-metrics; only a new run can have them"
+    if manifest.get("outcome") == RUNNING:
+        return "has no metrics yet: it is being made, or was killed before it measured"
+    return f"has no metrics: it was {manifest.get('outcome')}, before any were taken"
 
 
 def load_run(

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from atoll.analysis import analyse
+from atoll.cli.report import side_by_side
 from atoll.model.errors import RunError, UsageError
 from atoll.model.experiment import Carried, Chain, Experiment, Protocol
 from atoll.model.network import Network
@@ -290,3 +291,31 @@ def test_the_verb(runs: list[RunDir], tmp_path: Path) -> None:
     assert (two.returncode, two.stderr) == (2, "report: one run at a time; --compare puts several side by side\n")
     lonely = report(paths[0], "--figure", "goodput")
     assert (lonely.returncode, lonely.stderr) == (2, "report: --figure and --out belong to --compare\n")
+
+
+def test_runs_with_nothing_to_analyse_are_left_out_where_two_remain(
+    runs: list[RunDir], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    early, going = RunDir.create(tmp_path, "geo", 0), RunDir.create(tmp_path, "geo", 0)
+    early.update_manifest({"outcome": "cancelled at step switches"})
+    side_by_side([early.path, runs[0].path, going.path, runs[1].path], [], None, as_json=True)
+    told = capsys.readouterr()
+    assert told.err.splitlines() == [
+        f"left out: {early.path}: nothing to analyse: it was cancelled at step switches, before it was planned",
+        (
+            f"left out: {going.path}: is being made; if it was killed, `atoll report {going.path}` analyses what there is "
+            "of it"
+        ),
+    ]
+    found = json.loads(told.out)
+    assert [each["run_dir"] for each in found["runs"]] == [str(run.path) for run in runs]
+    assert [each["run_dir"] for each in found["left_out"]] == [str(early.path), str(going.path)]
+    with pytest.raises(RunError, match="fewer than two runs are left to stand side by side"):
+        side_by_side([early.path, runs[0].path], [], None, as_json=True)
+
+
+def test_a_run_that_can_be_analysed_is_not_left_out(runs: list[RunDir], tmp_path: Path) -> None:
+    measured = RunDir.create(tmp_path, "geo", 0)
+    measured.update_manifest({"outcome": "completed", "plan": {}})
+    with pytest.raises(RunError, match=f"not analysed yet .*`atoll report {measured.path}` does it"):
+        side_by_side([runs[0].path, measured.path, runs[1].path], [], None, as_json=True)

@@ -4,11 +4,13 @@
 from pathlib import Path
 
 import pytest
+import typer
 
 from atoll.cli.metrics import load
 from atoll.model.errors import RunDirError, UsageError
 from atoll.rundir import RunDir
 from atoll.rundir.spool import SPOOL
+from atoll_dashboards.loading import Times, loadable
 
 
 @pytest.fixture(autouse=True)
@@ -38,9 +40,51 @@ def test_all_runs_that_cannot_be_loaded_are_told_a_line_each(tmp_path: Path) -> 
     lines = str(told.value).splitlines()
     assert [line.partition(": ")[2].partition(":")[0].partition(" (")[0] for line in lines] == [
         "not a run directory",
-        "no metrics of a run",
+        "has no metrics yet",
         "its measurement did not end, so it cannot be aligned; take --times recorded",
     ]
+
+
+def test_a_run_without_metrics_that_is_alone_is_told_why_it_has_none(tmp_path: Path) -> None:
+    bare = RunDir.create(tmp_path, "geo", 0)
+    bare.update_manifest({"metrics": False, "outcome": "completed"})
+    with pytest.raises(RunDirError, match="has no metrics, as it was made with --no-metrics; only a new run"):
+        load([bare.path])
+    bare.update_manifest({"metrics": True, "outcome": "cancelled at step apply"})
+    with pytest.raises(RunDirError, match="has no metrics: it was cancelled at step apply, before any were taken"):
+        load([bare.path])
+
+
+def test_runs_without_points_to_load_are_left_out_beside_others(tmp_path: Path) -> None:
+    bare, cut, whole = RunDir.create(tmp_path, "geo", 0), spooled(tmp_path), spooled(tmp_path)
+    bare.update_manifest({"metrics": False, "outcome": "completed"})
+    whole.event("window", 5, start_ns=5, end_ns=6)
+    found, left_out = loadable([bare.path, cut.path, whole.path], Times.ALIGNED)
+    assert [run.path for run, _ in found] == [whole.path]
+    assert [(each.path, each.points) for each in left_out] == [(bare.path, False), (cut.path, True)]
+    assert str(left_out[1]) == (
+        f"{cut.path}: its measurement did not end, so it cannot be aligned; take --times recorded"
+    )
+
+
+@pytest.mark.parametrize(("times", "code"), [("recorded", 0), ("aligned", 1)])
+def test_only_points_that_are_left_out_make_the_verb_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], times: str, code: int
+) -> None:
+    """The spools are empty, so that a database that cannot be reached takes all of them."""
+    monkeypatch.setenv("ATOLL_INFLUX_URL", "http://127.0.0.1:9")
+    bare, cut, whole = RunDir.create(tmp_path, "geo", 0), spooled(tmp_path), spooled(tmp_path)
+    bare.update_manifest({"metrics": False, "outcome": "completed"})
+    whole.event("window", 5, start_ns=5, end_ns=6)
+    ended = 0
+    try:
+        load([bare.path, cut.path, whole.path], times=times)
+    except typer.Exit as end:
+        ended = end.exit_code
+    told = capsys.readouterr()
+    assert (ended, len(told.err.splitlines())) == (code, 1 + code)
+    assert told.err.startswith(f"left out: {bare.path}: has no metrics")
+    assert f"{whole.path}: 0 points" in told.out
 
 
 def test_a_wrong_word_comes_before_runs_and_database(tmp_path: Path) -> None:

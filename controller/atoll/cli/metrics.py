@@ -37,14 +37,21 @@ def load(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Write all points of runs into the database; what is there already stays as it is."""
+    """Write all points of runs into the database; what is there already stays as it is.
+
+    Runs without metrics are left out with a line each, as are those that broke off before their points could be
+    aligned. The exit code is 1 if points of the runs are not in the database in the end, and 2 if there was no run to
+    load at all.
+    """
     from atoll_dashboards.influx import Database
     from atoll_dashboards.loading import Times, load_run, loadable
 
     if times is not None and times not in tuple(Times):
         raise UsageError(f"--times {times}: there are {', '.join(Times)}")
-    found = loadable(runs, Times(times) if times else None)
+    found, left_out = loadable(runs, Times(times) if times else None)
     settings = database_settings()
+    for each in left_out:
+        print(f"left out: {each}", file=sys.stderr)
     told: list[dict[str, object]] = []
     with Database(settings) as database:
         for run_dir, how in found:
@@ -55,8 +62,9 @@ def load(
             if not json:
                 print(f"{run_dir.path}: {tally.delivered} points, {how}, in {settings}")
     if json:
-        print(json_text.dumps({"loaded": told}))
-    if any(each["unfit"] for each in told):
+        without = [{"run_dir": str(each.path), "reason": each.reason} for each in left_out]
+        print(json_text.dumps({"loaded": told, "left_out": without}))
+    if any(each["unfit"] for each in told) or any(each.points for each in left_out):
         raise typer.Exit(1)
 
 

@@ -2,11 +2,12 @@
 """`report`: tables, summary and report of a run directory, made anew; or several runs side by side."""
 
 import json
+import sys
 from pathlib import Path
 
 from atoll.analysis import analyse
 from atoll.rundir import RunDir
-from atoll_dashboards.compare import compare
+from atoll_dashboards.compare import comparable, compare
 from atoll_dashboards.compare_forms import print_comparison, write_comparison
 from atoll_dashboards.report import write_report
 from atoll_dashboards.terminal import print_summary
@@ -27,12 +28,19 @@ def rebuild(path: Path, *, as_json: bool) -> None:
 
 
 def side_by_side(paths: list[Path], figures: list[str], out: Path | None, *, as_json: bool) -> None:
-    """`atoll report --compare RUN RUN...`: reads what analysis wrote, changes nothing."""
-    comparison = compare([RunDir.open(path) for path in paths], figures)
+    """`atoll report --compare RUN RUN...`: reads what analysis wrote, changes nothing.
+
+    Runs of which there is nothing to analyse are left out, with a line each on standard error.
+    """
+    runs, left_out = comparable(paths)
+    for path, reason in left_out.items():
+        print(f"left out: {path}: {reason}", file=sys.stderr)
+    comparison = compare(runs, figures)
     if out is not None:
         write_comparison(comparison, out)
     if as_json:
-        print(json.dumps({**comparison.to_json(), "written": str(out) if out else None}))
+        beside = {"left_out": [{"run_dir": str(path), "reason": reason} for path, reason in left_out.items()]}
+        print(json.dumps({**comparison.to_json(), **beside, "written": str(out) if out else None}))
         return
     print_comparison(comparison)
     if out is not None:
