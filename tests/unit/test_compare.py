@@ -303,8 +303,8 @@ def test_runs_with_nothing_to_analyse_are_left_out_where_two_remain(
     assert told.err.splitlines() == [
         f"left out: {early.path}: nothing to analyse: it was cancelled at step switches, before it was planned",
         (
-            f"left out: {going.path}: is being made; if it was killed, `atoll report {going.path}` analyses what there is "
-            "of it"
+            f"left out: {going.path}: is being made; if it was killed, `atoll report {going.path}` analyses what "
+            "there is of it"
         ),
     ]
     found = json.loads(told.out)
