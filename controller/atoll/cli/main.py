@@ -18,6 +18,7 @@ from atoll.cli.latencies import latencies
 from atoll.cli.link import link
 from atoll.cli.metrics import metrics
 from atoll.cli.options import PlainArguments, Rack, whole
+from atoll.cli.output import leave, plainly_failing
 from atoll.cli.switches import switches
 from atoll.cli.traces import traces
 from atoll.model.errors import AtollError
@@ -409,13 +410,18 @@ def shell() -> None:
 
 def main() -> None:
     """Entry point of the program: errors are told in one line each, never as a traceback."""
+    sys.stdout = plainly_failing(sys.stdout)
     try:
-        app(prog_name="atoll")
+        try:
+            app(prog_name="atoll")
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()  # here, and not as the interpreter ends, which nobody could tell plainly
     except AtollError as error:
         print(error, file=sys.stderr)
-        sys.exit(error.exit_code)
+        leave(error.exit_code)
     except BrokenPipeError:
-        sys.exit(1)
+        leave(1)
 
 
 if __name__ == "__main__":
