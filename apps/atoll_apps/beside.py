@@ -20,6 +20,8 @@ from atoll_apps.overlap import overlapping
 from atoll_apps.steering import Steering, steer
 from atoll_apps.versions import Turns, inherited, turns_of
 
+_NO_LOAD = "with no traffic to spare, `atoll apply EXPERIMENT --at-once` does it"
+
 
 def steer_beside(network: Network, old: Experiment, standing: Steering, new: Experiment) -> tuple[Steering, Turns]:
     """The new version's steering and where packets turn to it; nothing else of the two meets.
@@ -115,12 +117,10 @@ def _refusal(network: Network, mine: Laid, other: Laid) -> str:
     box = mine.leg.box
     what = f"{in_words(other)} of the old version and {in_words(mine)} of the new one at {where(mine)}"
     if box is None or not network.box(box).routed:
-        return (
-            f"chain {mine.leg.stretch.chain!r} cannot change under traffic: nothing tells {what} apart; stop the load"
-        )
+        return f"chain {mine.leg.stretch.chain!r} cannot change under traffic: nothing tells {what} apart; {_NO_LOAD}"
     spare = "both its pairs of legs are in use" if network.box(box).spare else "it has no spare legs"
     return (
         f"chain {mine.leg.stretch.chain!r} cannot change under traffic: packets of both versions leave routed box "
         f"{box!r} alike, which keeps no tag, and {spare}: {what}; give it 'spare: {{world: .., island: ..}}' in the "
-        "lab, change what is before it and what is behind it one after the other, or stop the load"
+        f"lab, change what is before it and what is behind it one after the other, or {_NO_LOAD}"
     )
