@@ -72,7 +72,8 @@ class Bench:
         except BaseException as error:
             self._events.add("work", what=what, about=about, state="failed", message=str(error))
             raise
-        self._events.add("work", what=what, about=about, state="end")
+        judged = {"verdict": result["summary"]["verdict"]} if result.get("summary") else {}
+        self._events.add("work", what=what, about=about, state="end", **judged)
         return result
 
     def _note(self, line: Line) -> None:

@@ -17,6 +17,7 @@ const WIRE = 9; // the directions lie so far above and below the middle
 const SIZES = { link: [128, 62], end: [88, 62], box: [84, 44] };
 const SHARE_OF_HEIGHT = 0.28; // of the window, that several chains take up
 const MOST_COMPACT = 0.75; // smaller letters nobody reads
+const SMALLEST = 0.58; // so much is a chain of one link shrunk on a telephone; longer ones are scrolled
 const MEAN_S = 1; // as the figure above the queue's plot
 
 export class ChainDrawing {
@@ -67,7 +68,7 @@ export class ChainDrawing {
       { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label || "no chain", class: "chain-drawing" },
       ...this.#rows.map((row) => row.group),
     );
-    const shrunk = width > room ? Math.max(0.66, room / width) : 1;
+    const shrunk = width > room ? Math.max(SMALLEST, room / width) : 1;
     drawing.setAttribute("width", (width * unit * shrunk).toFixed(0));
     fill(this.#place, drawing);
   }

@@ -9,6 +9,10 @@ import { plotsOf, spoken } from "./plots.js";
 import uPlot from "./uplot.js";
 
 const STEPS_S = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400];
+const AXIS = 3; // what the axis at the left takes up, in sizes of the page's letters
+const RIGHT = 1.2; // the same of the room at the right
+const LABEL = 0.78; // and how large labels are
+const LETTER = 0.6; // how wide a figure is, in sizes of a label
 const PREFIXES = ["", "k", "M", "G", "T"];
 
 export class Charts {
@@ -142,7 +146,7 @@ class Chart {
     const style = getComputedStyle(document.documentElement);
     const colour = (name) => style.getPropertyValue(name).trim();
     const size = parseFloat(style.fontSize);
-    const font = `${Math.round(size * 0.78)}px ${style.getPropertyValue("--letters")}`;
+    const font = `${Math.round(size * LABEL)}px ${style.getPropertyValue("--letters")}`;
     const axis = {
       font,
       stroke: colour("--soft"),
@@ -155,7 +159,7 @@ class Chart {
     return {
       width,
       height,
-      padding: [size * 1.3, size * 1.2, 0, 0],
+      padding: [size * 1.3, size * RIGHT, 0, 0],
       legend: { show: false },
       cursor: {
         sync: { key: "atoll", setSeries: false },
@@ -181,9 +185,9 @@ class Chart {
           size: size * 1.7,
           gap: size * 0.3,
           grid: { show: false },
-          values: (plot, splits, _axis, _space, step) => splits.map((t) => this.#timeOf(plot, t, step)),
+          values: (plot, splits, _axis, _space, step) => splits.map((t) => this.#timeOf(plot, t, step, size)),
         },
-        { ...axis, space: size * 1.9, size: size * 3, gap: size * 0.35, values: (_, splits) => this.#amounts(splits) },
+        { ...axis, space: size * 1.9, size: size * AXIS, gap: size * 0.35, values: (_, splits) => this.#amounts(splits) },
       ],
       hooks: {
         setSelect: [(plot) => this.#selected(plot)],
@@ -197,12 +201,13 @@ class Chart {
     };
   }
 
-  /** A label that would be cut off at the right is left out. */
-  #timeOf(plot, t, step) {
+  /** A label that would be cut off at the right, or lie upon the 0 of the other axis, is left out. */
+  #timeOf(plot, t, step, size) {
     const { min, max } = plot.scales.x;
     if (max - t < (max - min) * 0.015) return null;
-    if (this.#look?.origin == null) return timeOfDay(t);
-    return elapsed(t, step < 1);
+    const text = this.#look?.origin == null ? timeOfDay(t) : elapsed(t, step < 1);
+    const wide = plot.width - (AXIS + RIGHT) * size;
+    return fitsBehindAxis(((t - min) / (max - min)) * wide, text, size) ? text : null;
   }
 
   #amounts(splits) {
@@ -233,6 +238,9 @@ class Chart {
     this.#view.changed();
   }
 }
+
+/** Whether a label whose middle is `at` pixels right of the axis at the left stays clear of that axis's labels. */
+export const fitsBehindAxis = (at, text, size) => at >= (text.length * LETTER * LABEL * size) / 2;
 
 function addRow(columns, index, t) {
   columns.forEach((column, at) => column.splice(index, 0, at === 0 ? t : undefined));

@@ -7,7 +7,7 @@ const LAST = 200; // events of a keeper that this page sees for the first time
 /**
  * `told(message)`: each message. `changed(state, detail)`: `open`, `detail` having {status, same}, `same` if it is the keeper
  * of before; `absent`: no keeper or no lab is there, or it went away, `detail` having {message, retry_s}; `refused`: a
- * token is wanted.
+ * token is wanted, `detail` being the ApiError.
  */
 export class Connection {
   #api;
@@ -46,7 +46,7 @@ export class Connection {
       status = await this.#api.ask("GET", "v1/status");
     } catch (error) {
       if (life !== this.#life) return;
-      if (error.status === 401 || error.status === 403) this.#changed("refused", { message: error.message });
+      if (error.status === 401 || error.status === 403) this.#changed("refused", error);
       else this.#later(error.message);
       return;
     }

@@ -26,8 +26,8 @@ const DESCRIBED = {
     grave: event.state !== "up",
   }),
   work: (event) => ({
-    text: `${event.what} ${event.about}: ${WORK[event.state] ?? event.state}${why(event)}`,
-    grave: event.state === "failed",
+    text: `${event.what} ${event.about}: ${event.verdict ?? WORK[event.state] ?? event.state}${why(event)}`,
+    grave: event.state === "failed" || (event.verdict ?? "valid") !== "valid",
   }),
   progress: (event) => event.text,
   start: SILENT,

@@ -27,7 +27,7 @@ export class Live {
   #asking = false;
   #lab = null; // whose points the store has
 
-  /** `tell`: {changed, event(event), refused(message)}. */
+  /** `tell`: {changed, event(event), refused(error)}. */
   constructor(api, tell) {
     this.#api = api;
     this.#tell = tell;
@@ -109,20 +109,20 @@ export class Live {
       this.#heard = NaN;
       this.#retryAt = NaN;
       this.#why = "";
-      if (!detail.same) this.run = null; // it was another keeper's
+      if (!detail.same) this.#loseRun(); // it was another keeper's
       this.#askPicture();
       if (before === "absent") this.#here("connected again");
     }
     if (state === "absent") {
       if (before !== "absent") {
         this.#since = this.now;
-        this.run = null;
+        this.#loseRun();
         if (this.picture) this.#here("the lab has ended, or its keeper", true);
       }
       this.#why = detail.message;
       this.#retryAt = steady() + detail.retry_s;
     }
-    if (state === "refused") this.#tell.refused(detail.message);
+    if (state === "refused") this.#tell.refused(detail);
     this.#tell.changed();
   }
 
@@ -168,29 +168,22 @@ export class Live {
       this.store.mark(event.t_ns / 1e9, "applied", "applied");
   }
 
-  async #runOver(event) {
-    const over = this.run;
-    if (!over) return;
+  /** It stays in sight, with its verdict, when its lab goes: a run with a lab of its own takes that down at once. */
+  #runOver(event) {
+    if (!this.run) return;
     const whole = event.state === "end";
-    Object.assign(over, {
+    Object.assign(this.run, {
       state: "ended",
-      verdict: whole ? "completed" : event.state,
+      verdict: whole ? (event.verdict ?? "not analysed") : event.state,
       broken: whole ? null : (event.message ?? ""),
     });
-    if (!whole) return;
-    const verdict = await this.#askVerdict(over.id);
-    if (verdict) over.verdict = verdict;
-    this.#tell.changed();
   }
 
-  /** The end of its work is told a moment before the run's record has it. */
-  async #askVerdict(id) {
-    for (let attempt = 0; attempt < 5; attempt += 1) {
-      const told = await this.#api.ask("GET", `v1/runs/${encodeURIComponent(id)}`).catch(() => null);
-      if (told?.state !== "running") return told?.summary?.verdict;
-      await pause(300);
-    }
-    return null;
+  /** What becomes of a run that was going is not told any more; if it goes on, the picture says so. */
+  #loseRun() {
+    if (this.run?.state !== "running") return;
+    const broken = "its lab went out of sight before it was over";
+    Object.assign(this.run, { state: "ended", verdict: "out of sight", broken });
   }
 
   /** What a run's test of the lab has measured stands in its directory. */

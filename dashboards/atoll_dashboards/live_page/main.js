@@ -13,7 +13,7 @@ import { EventLog } from "./log.js";
 import * as look from "./look.js";
 import { showHosts, showMachines, showRun, showServers } from "./panels.js";
 import { chooseReplay, Player } from "./player.js";
-import { askToken } from "./token.js";
+import { askToken, whyAsked } from "./token.js";
 import { View, WINDOWS } from "./view.js";
 
 const DRAW_MS = 100; // no more often than this, which is as often as links are looked at
@@ -99,11 +99,13 @@ function showLog(replay) {
   log.upTo(replay.position);
 }
 
+const replayed = ({ told, ending }) => ["replay of a run", told?.place, ending].filter(Boolean).join(", ");
+
 function showState(picture, run) {
   const { replay } = player;
   say(
     byId("where"),
-    [picture?.lab, picture?.experiment, replay ? `replay of a run, ${replay.told?.place ?? ""}` : picture?.place]
+    [picture?.lab, picture?.experiment, replay ? replayed(replay) : picture?.place]
       .filter(Boolean)
       .join(" \u00b7 "),
   );
@@ -183,8 +185,8 @@ function note(text, grave = false) {
   log.add({ type: "here", t_ns: live.now * 1e9, text, grave });
 }
 
-function wantToken(message) {
-  askToken(message, (token) => {
+function wantToken(error) {
+  askToken(whyAsked(error, api.token), (token) => {
     api.keep(token);
     if (player.wanted) player.open(player.wanted);
     else live.start();

@@ -84,6 +84,16 @@ function parts(place) {
   return made.get(place);
 }
 
+/** What a server sends in bit/s and its open flows; NaN where nothing is told, or its load has ended: what it said last was of that. */
+export function sendingOf(store, server, t) {
+  const flows = store.series("flows");
+  if (flows.length && !Number.isFinite(flows.at(t, OLD_S))) return { sent: NaN, active: NaN };
+  return {
+    sent: store.series(`server/${server}/sent`).at(t, OLD_S),
+    active: store.series(`server/${server}/active`).at(t, OLD_S),
+  };
+}
+
 /** World servers, each with its latency, what the last test measured of it and what it sends. `choose(server)`: one was; null: cannot be. */
 export function showServers(place, picture, store, measured, t, choose) {
   const names = (picture?.hosts ?? []).filter((host) => host.role === "world-server").map((host) => host.name);
@@ -105,8 +115,7 @@ export function showServers(place, picture, store, measured, t, choose) {
   for (const [name, row] of rows) {
     const latency = picture.latencies?.[name];
     const cells = row.querySelectorAll("td");
-    const sent = store.series(`server/${name}/sent`).at(t, OLD_S);
-    const active = store.series(`server/${name}/active`).at(t, OLD_S);
+    const { sent, active } = sendingOf(store, name, t);
     const figures = [
       latency?.class ?? "not delayed",
       String((latency?.rtt_ns ?? 0) / 1e6),

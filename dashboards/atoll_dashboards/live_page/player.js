@@ -12,7 +12,7 @@ export class Player {
   #api;
   #tell;
 
-  /** `tell`: {changed, begun(replay), left, failed(error), refused(message)}. */
+  /** `tell`: {changed, begun(replay), left, failed(error), refused(error)}. */
   constructor(api, tell) {
     this.#api = api;
     this.#tell = tell;
@@ -35,7 +35,7 @@ export class Player {
     try {
       await replay.begin(this.#tell.failed);
     } catch (error) {
-      if (this.wanted === id) this.#cannot(error);
+      if (this.wanted === id) this.#cannot(id, error);
       return;
     }
     if (this.wanted !== id) {
@@ -51,13 +51,13 @@ export class Player {
   }
 
   /** A run that was being watched before stays. */
-  #cannot(error) {
+  #cannot(id, error) {
     if (error.status === 401 || error.status === 403) {
-      this.#tell.refused(error.message);
+      this.#tell.refused(error);
       return;
     }
     this.wanted = null;
-    const dialog = open({ title: "This run cannot be replayed", body: [element("p", {}, error.message)] });
+    const dialog = open({ title: "This run cannot be replayed", body: [element("p", {}, whyNotReplayed(id, error))] });
     dialog.addEventListener("close", () => this.replay || this.#tell.left());
   }
 
@@ -100,13 +100,19 @@ export class Player {
   }
 }
 
-/** List the runs there are; `chosen(id)`, `refused(message)`. */
+/** Why a run cannot be replayed, for who looks at the page. */
+export function whyNotReplayed(id, error) {
+  if (error.status !== 404) return error.message;
+  return `There is no run ${id} where this was started. The button "Replay" lists those there are; \`atoll watch DIRECTORY\` opens one that lies elsewhere.`;
+}
+
+/** List the runs there are; `chosen(id)`, `refused(error)`. */
 export async function chooseReplay(api, chosen, refused) {
   let replays;
   try {
     ({ replays } = await api.ask("GET", "v1/replays"));
   } catch (error) {
-    if (error.status === 401) refused(error.message);
+    if (error.status === 401) refused(error);
     else open({ title: "Replay", body: [element("p", {}, error.message)] });
     return;
   }

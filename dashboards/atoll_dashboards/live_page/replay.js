@@ -6,6 +6,7 @@ import { HOUR_S, Store } from "./store.js";
 
 const LONGEST_S = 4 * 3600; // a longer run's last hours are shown
 const LONGEST_WAIT_S = 5; // for a run that cannot be followed at the moment
+const LONGEST_ANALYSIS_S = 900; // a verdict that has not come by then is waited for no more
 const LATE_S = 5; // points of an instant come no later than this after others of it
 export const NO_METRICS =
   "This run has no metrics: it was made with --no-metrics. Shown is what its links counted (link.jsonl); " +
@@ -20,6 +21,8 @@ export class Replay {
   #abort = new AbortController();
   #asOf = 0;
   #measures = false;
+  #opened = NaN; // the position at first
+  #awaited = false; // it was seen being made, and its verdict is to come
 
   /** `changed()`: more has come, or the position is another. */
   constructor(api, id, changed) {
@@ -35,21 +38,30 @@ export class Replay {
 
   /** Ask for the run and its points; returns once the run is known, points come afterwards. Throws ApiError. */
   async begin(failed) {
-    this.#take(await this.#api.ask("GET", this.#path, { signal: this.#abort.signal }));
+    this.#take(await this.#ask());
     const seconds = Math.max(HOUR_S, Math.ceil(Math.min(LONGEST_S, this.to - this.from)) + 60);
     this.store = new Store(seconds, seconds);
     for (const { picture } of this.pictures.slice(0, 1)) this.store.configure(picture.boxes);
-    this.position = this.to;
+    // Of a run that is over the last instant of its load, where all figures are; one that is being made is followed.
+    this.position = this.told.finished && this.told.window ? this.told.window.end_ns / 1e9 : this.to;
+    this.#opened = this.position;
     this.#load()
       .catch((error) => error.name === "AbortError" || failed(error))
-      .finally(() => {
+      .then(() => {
         this.loading = false;
         this.#changed();
+        return this.#awaitVerdict();
       });
   }
 
   end() {
     this.#abort.abort();
+  }
+
+  /** How it ended, in a word: its verdict where it has one; "" while it is being made. */
+  get ending() {
+    if (!this.told.finished) return "";
+    return endingOf(this.told).word ?? this.told.verdict ?? (this.#awaited ? "no verdict yet" : "not analysed");
   }
 
   /** What whoever looks at the plots has to know of the run; mostly nothing. */
@@ -85,15 +97,14 @@ export class Replay {
     const steps = this.told.events.filter((event) => event.type === "step" && event.state !== "end");
     const step = steps.findLast((event) => event.t_ns / 1e9 <= t)?.step ?? null;
     const over = this.told.finished && t >= this.to - 0.05;
-    const { word, why } = over ? endingOf(this.told) : {};
     return {
       id: this.id,
       step: over && this.told.verdict ? "analyse" : step, // in virtual time that is done outside, and is no event
       elapsed_s: this.#measures ? t - this.origin : NaN,
       duration_s: this.told.duration_s,
-      verdict: over ? (word ?? this.told.verdict ?? "not analysed") : null,
+      verdict: over ? this.ending : null,
       state: over ? "ended" : "running",
-      broken: why ?? null,
+      broken: over ? (endingOf(this.told).why ?? null) : null,
     };
   }
 
@@ -102,6 +113,7 @@ export class Replay {
     let wait = 0;
     for (;;) {
       const { finished } = this.told;
+      this.#awaited ||= !finished;
       const before = this.store.newest;
       try {
         await this.#stream(finished);
@@ -115,6 +127,20 @@ export class Replay {
       this.#changed();
       await pause(wait * 1000);
     }
+  }
+
+  /** The verdict comes with the analysis, which is made when the run is over, in virtual time without an event of it. */
+  async #awaitVerdict() {
+    const lacks = ({ finished, outcome, verdict }) => finished && outcome === "completed" && !verdict;
+    const until = Date.now() + LONGEST_ANALYSIS_S * 1000;
+    for (let wait = 1; lacks(this.told) && !endingOf(this.told).word; wait = Math.min(LONGEST_WAIT_S, wait + 1)) {
+      await pause(wait * 1000);
+      if (this.#abort.signal.aborted || Date.now() > until) break;
+      const told = await this.#ask().catch(() => null); // asked for again, whatever has gone wrong
+      if (told && (!lacks(told) || endingOf(told).word)) this.#goOn(() => this.#take(told));
+    }
+    this.#awaited = false;
+    this.#changed();
   }
 
   async #stream(finished) {
@@ -141,8 +167,12 @@ export class Replay {
   }
 
   async #askAgain() {
-    const told = await this.#api.ask("GET", this.#path, { signal: this.#abort.signal });
+    const told = await this.#ask();
     this.#goOn(() => this.#take(told));
+  }
+
+  #ask() {
+    return this.#api.ask("GET", this.#path, { signal: this.#abort.signal });
   }
 
   /** Do what makes the run longer; a position at its end stays there. */
@@ -161,7 +191,8 @@ export class Replay {
   toggle(now) {
     this.playing = !this.playing;
     this.#asOf = now;
-    if (this.playing && this.position >= this.to - 0.2) this.position = Math.max(this.from, this.origin);
+    const fromBegin = this.position >= this.to - 0.2 || this.position === this.#opened;
+    if (this.playing && fromBegin) this.position = Math.max(this.from, this.origin);
     this.#changed();
   }
 

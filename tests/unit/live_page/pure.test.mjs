@@ -15,7 +15,10 @@ const { boundaries, segmentRates, sharedBoxes } = await page("hops.js");
 const { healthOf, machinesOf } = await page("health.js");
 const { describe } = await page("describe.js");
 const { View } = await page("view.js");
-const { STEPS, stepStates } = await page("panels.js");
+const { sendingOf, STEPS, stepStates } = await page("panels.js");
+const { fitsBehindAxis } = await page("charts.js");
+const { whyNotReplayed } = await page("player.js");
+const { whyAsked } = await page("token.js");
 const { Live } = await page("live.js");
 const { Replay } = await page("replay.js");
 const format = await page("format.js");
@@ -251,6 +254,7 @@ test("a replayed run says in the end how it ended, and until then what it does",
     const replay = new Replay({ ask: async () => whole, fetch: async () => stream() }, "geo-1", () => {});
     await replay.begin(assert.fail);
     const { verdict, step: name, broken } = replay.runAt(t);
+    replay.end();
     return [verdict, name, broken];
   };
   const events = [step("apply", T), step("check", T + 3), step("check", T + 9, { state: "failed", message: "no" })];
@@ -413,6 +417,7 @@ test("a run that is being made is followed to its end, over a stream that is cut
   assert.equal(replay.loading, true);
   while (replay.loading || !replay.told.finished) await new Promise((resolve) => setTimeout(resolve, 20));
   server.close();
+  replay.end();
   assert.deepEqual(failures, []);
   const states = seen.map(String).filter((state, index, all) => state !== all[index - 1]);
   assert.deepEqual(states, ["false,1", "false,2", "true,2", "false,2", "false,3"]);
@@ -424,12 +429,88 @@ test("a run that is being made is followed to its end, over a stream that is cut
   assert.equal(replay.position, replay.to);
 });
 
+/** A replay of a run whose record is what `told` has at that time, without points. */
+async function replayOf(told) {
+  const api = { ask: async () => ({ ...told }), fetch: async () => ({ body: new Blob([]).stream() }) };
+  const replay = new Replay(api, "geo-1", () => {});
+  await replay.begin(assert.fail);
+  return replay;
+}
+
+const until = async (holds) => {
+  while (!holds()) await new Promise((resolve) => setTimeout(resolve, 20));
+};
+
+const RUN = { outcome: "running", verdict: null, metrics: true, picture: { boxes: {} }, from_ns: ns(T), to_ns: ns(T + 63) };
+
+test("a run that was followed shows its verdict once it is analysed, although nothing tells of that", { timeout: 20_000 }, async () => {
+  const told = { ...RUN, finished: false, events: [] };
+  const replay = await replayOf(told);
+  Object.assign(told, { finished: true, outcome: "completed" });
+  await until(() => replay.told.finished && !replay.loading);
+  assert.equal(replay.runAt(T + 63).verdict, "no verdict yet");
+  told.verdict = "invalid";
+  await until(() => replay.runAt(T + 63).verdict === "invalid");
+  replay.end();
+});
+
+test("a run that failed or whose analysis did is not asked for its verdict for ever", async () => {
+  const analysis = [{ type: "step", step: "analyse", state: "failed", message: "no tables", t_ns: ns(T + 63) }];
+  for (const ended of [{ outcome: "failed at step check: no", events: [] }, { outcome: "completed", events: analysis }]) {
+    const replay = await replayOf({ ...RUN, finished: true, ...ended });
+    await until(() => !replay.loading);
+    assert.equal(replay.ending, "failed");
+  }
+});
+
+test("a replay opens where its load ends, says the verdict there, and plays from the begin of the measurement", async () => {
+  const window = { start_ns: ns(T + 10), end_ns: ns(T + 60) };
+  const events = [{ type: "step", step: "measure", t_ns: ns(T + 10) }];
+  const replay = await replayOf({ ...RUN, finished: true, outcome: "completed", verdict: "valid", events, window });
+  assert.deepEqual([replay.position, replay.ending, replay.runAt(T + 60).verdict], [T + 60, "valid", null]);
+  replay.toggle(0);
+  assert.equal(replay.position, T + 10);
+  replay.toggle(1);
+  replay.seek(T + 30);
+  replay.toggle(2);
+  assert.equal(replay.position, T + 30, "from elsewhere it goes on from there");
+  const aborted = await replayOf({ ...RUN, finished: true, outcome: "cancelled at step measure", events, window: null });
+  assert.equal(aborted.position, T + 63);
+});
+
+test("servers tell nothing any more when the flows do not, although they spoke a second longer", () => {
+  const store = new Store();
+  const load = (t) => ["load", { host: "i1" }, { flows_completed: 0, flows_failed: 0, active: 6, received_bytes: 0 }, ns(t)];
+  const server = (t) => ["server", { host: "w1" }, { active: 6, sent_bytes: 71_750 * (t - T) }, ns(t)];
+  store.take([server(T), load(T), server(T + 1), load(T + 1), server(T + 2)]);
+  assert.deepEqual(sendingOf(store, "w1", T + 2), { sent: 574_000, active: 6 });
+  assert.deepEqual(sendingOf(store, "w1", T + 4.5), { sent: NaN, active: NaN });
+  const alone = new Store();
+  alone.take([server(T), server(T + 1)]);
+  assert.equal(sendingOf(alone, "w1", T + 2).active, 6, "where no client tells of flows they stand for themselves");
+});
+
+test("the first label of the time axis is left out where it would lie upon the other axis's", () => {
+  assert.equal(fitsBehindAxis(4, "23:59:07", 16), false);
+  assert.equal(fitsBehindAxis(31, "23:59:07", 16), true);
+  assert.equal(fitsBehindAxis(16, "0:05", 16), true);
+});
+
+test("who looks at the page is told what to do there, not how the API is asked", () => {
+  const refusal = { status: 401, message: "a token is needed: send Authorization: Bearer TOKEN" };
+  const unknown = { status: 404, message: "there is no run 'geo-1' to be replayed; GET /v1/replays has those there are" };
+  const texts = [whyAsked(refusal, ""), whyAsked(refusal, "wrong"), whyNotReplayed("geo-1", unknown)];
+  for (const text of texts) assert.doesNotMatch(text, /Bearer|GET|v1/);
+  assert.equal(new Set(texts).size, 3);
+  assert.equal(whyAsked({ status: 403, message: "ask it by its address" }, ""), "ask it by its address");
+});
+
 /** The page's view of a lab, with the keeper's messages and pictures as the test gives them. */
 async function watched() {
   const keeper = { picture: null, socket: null, told: [] };
   const answers = { "v1/status": () => ({ pid: 1 }), "v1/picture": () => keeper.picture };
   const api = { ask: async (_, path) => answers[path](), events: () => (keeper.socket = { close() {} }) };
-  const live = new Live(api, { changed() {}, event: (event) => keeper.told.push(event.text ?? event.type) });
+  const live = new Live(api, { changed() {}, event: (event) => keeper.told.push(describe(event)?.text ?? event.type) });
   const say = (message) => keeper.socket.onmessage({ data: JSON.stringify(message) });
   const draw = async (picture) => {
     keeper.picture = { experiment: "geo", run: null, ...picture };
@@ -439,7 +520,7 @@ async function watched() {
   const points = (t, count) => say({ type: "points", t_ns: ns(t + count / 10), points: linkPoints(t, count) });
   live.start();
   while (!keeper.socket?.onmessage) await new Promise((resolve) => setTimeout(resolve, 10));
-  return { live, draw, points, told: keeper.told };
+  return { live, draw, points, say, told: keeper.told, vanish: () => keeper.socket.onclose() };
 }
 
 test("another lab begins with empty plots and its own links", async () => {
@@ -478,4 +559,29 @@ test("a run without metrics is told as such while it is going", async () => {
   await draw({ lab: "island", boxes: {}, run: null });
   assert.equal(live.remark, "");
   live.stop();
+});
+
+test("a run and its verdict stay in sight when its lab goes", async () => {
+  const { live, draw, say, told, vanish } = await watched();
+  await draw({ lab: "island", boxes: {} });
+  say({ type: "run", seq: 2, run: "geo-1" });
+  say({ type: "step", seq: 3, step: "analyse" });
+  say({ type: "work", seq: 4, what: "run", about: "geo", state: "end", verdict: "invalid" });
+  say({ type: "lab", seq: 5, lab: "island", state: "down" });
+  vanish();
+  live.stop();
+  const { id, verdict, state, broken } = live.run;
+  assert.deepEqual([id, verdict, state, broken], ["geo-1", "invalid", "ended", null]);
+  assert.ok(told.includes("run geo: invalid"), told.join());
+  assert.equal(describe({ type: "work", what: "run", about: "geo", state: "end", verdict: "invalid" }).grave, true);
+  assert.equal(describe({ type: "work", what: "run", about: "geo", state: "end", verdict: "valid" }).grave, false);
+});
+
+test("a run whose lab went before it was over does not look as if it went on", async () => {
+  const { live, draw, say, vanish } = await watched();
+  await draw({ lab: "island", boxes: {} });
+  say({ type: "run", seq: 2, run: "geo-1" });
+  vanish();
+  live.stop();
+  assert.deepEqual([live.run.id, live.run.state, live.run.verdict], ["geo-1", "ended", "out of sight"]);
 });
