@@ -8,10 +8,9 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import urlsplit
 
 from atoll.model.errors import MachineError, UsageError
-from atoll_dashboards.influx_settings import InfluxSettings
+from atoll_dashboards.influx_settings import InfluxSettings, is_url
 
 FOLDER = Path(__file__).resolve().parent / "grafana_files"
 """Where dashboards/grafana is, in a checkout and in an installed package."""
@@ -28,7 +27,7 @@ class Grafana:
 
     def __init__(self, url: str, token: str) -> None:
         """Raises UsageError when the URL is none."""
-        if urlsplit(url).scheme not in ("http", "https"):
+        if not is_url(url):
             raise UsageError(f"--url {url}: Grafana's URL is wanted, such as http://127.0.0.1:3000")
         self._url = url.rstrip("/")
         kind = "Basic " + base64.b64encode(token.encode()).decode() if ":" in token else f"Bearer {token}"

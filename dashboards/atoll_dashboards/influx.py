@@ -85,6 +85,8 @@ class Database:
     def _failure(self, status: int, said: str) -> DatabaseError:
         at = self._settings.url
         match status:
+            case 0:  # the client's number for a TLS connection that did not come about
+                return AwayError(f"no answer from {at}: {_without_tls(said)}")
             case 401 | 403:
                 return RefusedError(f"{at} does not accept the token (InfluxDB 1.8: 'user:password'): {said}")
             case 404:
@@ -109,6 +111,15 @@ def _said(body: Any) -> str:
         answer = json.loads(text)
         text = str(answer.get("message") or answer.get("error") or text)
     return " ".join(text.split())[:300]
+
+
+def _without_tls(said: str) -> str:
+    """What is wrong with TLS, and what to do about it, where that is known; ``said`` by the TLS library."""
+    if "WRONG_VERSION_NUMBER" in said:
+        return f"what listens there speaks no TLS; write http:// ({said})"
+    if "CERTIFICATE_VERIFY_FAILED" in said:
+        return f"this machine does not trust its certificate; have it signed by an authority that it trusts ({said})"
+    return f"no TLS connection came about ({said})"
 
 
 def _reason(error: BaseException) -> str:

@@ -52,13 +52,21 @@ def influx_settings(environment: Mapping[str, str] | None = None) -> InfluxSetti
             found[key] = text
     if not found:
         return None
-    address = urlsplit(str(found.get("url", "")))
-    if address.scheme not in ("http", "https") or not address.hostname:
+    if not is_url(str(found.get("url", ""))):
         where = f"{file} or {FILE_VARIABLE}_URL"
         raise UsageError(
             f"{where}: the database's URL is wanted, such as http://127.0.0.1:8086; it says {found.get('url')!r}"
         )
     return InfluxSettings(**found)
+
+
+def is_url(text: str) -> bool:
+    """Whether a server can be asked there."""
+    try:
+        address = urlsplit(text)
+    except ValueError:  # an IPv6 address without its closing bracket
+        return False
+    return address.scheme in ("http", "https") and bool(address.hostname)
 
 
 def settings_file(environment: Mapping[str, str]) -> Path:

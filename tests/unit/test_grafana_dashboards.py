@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from atoll.cli.dashboards import install
+from atoll.model.errors import UsageError
 from atoll.model.measurements import BY_NAME, COMMON_TAGS
-from atoll_dashboards.grafana import DATA_SOURCE, FOLDER, data_source
+from atoll_dashboards.grafana import DATA_SOURCE, FOLDER, Grafana, data_source
 from atoll_dashboards.grafana_pages import files
 from atoll_dashboards.influx_settings import InfluxSettings
 from atoll_dashboards.influxql import Series
@@ -86,3 +88,11 @@ def test_names_that_the_table_lacks_are_refused() -> None:
         Series("link", ("boxx",))
     with pytest.raises(ValueError, match="link has no field 'queue'"):
         Series("link").level("queue")
+
+
+@pytest.mark.parametrize("wrong", ["nonsense", "http://", "http://[::1", "ftp://influxdb"])
+def test_what_is_no_url_is_refused_before_anything_is_asked(wrong: str) -> None:
+    with pytest.raises(UsageError, match=f"^--influx {re.escape(wrong)}: the database's URL is wanted, such as http"):
+        install(token="x", influx=wrong)
+    with pytest.raises(UsageError, match=f"^--url {re.escape(wrong)}: Grafana's URL is wanted, such as http"):
+        Grafana(wrong, "x")

@@ -37,7 +37,10 @@ def install(
 
     from atoll.cli.metrics import database_settings
     from atoll_dashboards.grafana import Grafana
+    from atoll_dashboards.influx_settings import is_url
 
+    if influx is not None and not is_url(influx):
+        raise UsageError(f"--influx {influx}: the database's URL is wanted, such as http://influxdb:8086")
     secret = token or os.environ.get(GRAFANA_TOKEN_VARIABLE, "")
     if not secret:
         raise UsageError(f"--token or {GRAFANA_TOKEN_VARIABLE} is wanted: a service account's token, or user:password")

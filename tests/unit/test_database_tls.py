@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A database asked by https that does not answer by TLS: what is wrong is said, not the number of an answer."""
+
+import socket
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+import pytest
+
+from atoll_dashboards.influx import AwayError, Database
+from atoll_dashboards.influx_settings import InfluxSettings
+
+
+@contextmanager
+def listening(answer: Callable[[socket.socket], None]) -> Generator[str]:
+    """The URL of a server that does this with the first who connects, then goes away."""
+
+    def serve() -> None:
+        with server.accept()[0] as connection:
+            answer(connection)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(20)
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"https://127.0.0.1:{server.getsockname()[1]}"
+        thread.join()
+
+
+def speak_plainly(connection: socket.socket) -> None:
+    """What a server without TLS does with the begin of a TLS connection."""
+    connection.recv(4096)
+    connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+def hang_up(connection: socket.socket) -> None:
+    """Leave without a word."""
+    connection.recv(4096)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (speak_plainly, r"what listens there speaks no TLS; write http:// \(SSLError .*"),
+        (hang_up, r"no TLS connection came about \(SSLError .*"),
+    ],
+)
+def test_what_is_wrong_with_tls_is_said(answer: Callable[[socket.socket], None], told: str) -> None:
+    with (
+        listening(answer) as url,
+        Database(InfluxSettings(url)) as database,
+        pytest.raises(AwayError, match=f"^no answer from {url}: {told}$"),
+    ):
+        database.check()
