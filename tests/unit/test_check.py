@@ -6,7 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from atoll.cli.check import check
+from atoll.model.errors import DescriptionError
+from atoll.model.load import load_any, load_experiment
 
 
 def test_right_files_are_summed_up_in_a_line_each(project, monkeypatch, capsys):
@@ -61,3 +65,15 @@ def test_checking_loads_nothing_heavy_and_touches_nothing(project):
     )
     ran = subprocess.run([sys.executable, "-c", program], cwd=project, capture_output=True, text=True, check=True)
     assert ran.stdout.splitlines()[1:] == [""]
+
+
+def test_an_inventory_is_told_apart_from_a_lab(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has switches, too; the other verbs' files are read the same way."""
+    monkeypatch.chdir(project)
+    for read in (load_any, load_experiment):
+        with pytest.raises(DescriptionError) as told:
+            read(Path("examples/rack/inventory.yaml"))
+        assert str(told.value).startswith(
+            "examples/rack/inventory.yaml: is an inventory of machines, neither a lab nor an experiment; "
+            "`atoll check --inventory examples/rack/inventory.yaml` checks it"
+        )

@@ -75,3 +75,12 @@ def test_a_lab_where_an_experiment_is_wanted_is_one_mistake(project):
         load_experiment(project / "emulation/labs/island.yaml")
     (mistake,) = refused.value.mistakes
     assert mistake.message.startswith("is a lab, and an experiment is wanted")
+
+
+@pytest.mark.parametrize("setting", ["links.sta.to_island.loss=1%", "links.sta.to_world={}"])
+def test_a_part_of_a_link_that_is_not_there_names_those_that_are(geo, setting):
+    with pytest.raises(PlanError) as refused:
+        load_experiment(geo, [setting])
+    assert str(refused.value) == (
+        f"--set '{setting}': no link 'sta' is described; did you mean 'sat'? known links: sat"
+    )

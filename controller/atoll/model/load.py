@@ -16,6 +16,7 @@ from atoll.model.network import Network
 from atoll.model.override import override
 from atoll.model.parse import Parsed, parse
 from atoll.model.raw_experiment import RawExperiment
+from atoll.model.raw_inventory import RawInventory
 from atoll.model.raw_lab import RawLab
 from atoll.model.resolve_experiment import resolve_experiment
 from atoll.model.resolve_lab import Lab
@@ -32,6 +33,7 @@ def load_experiment(path: Path, settings: Sequence[str] = ()) -> tuple[Network, 
     ``settings`` (``KEY=VALUE``) stand in place of the description's own; PlanError when one cannot be read.
     """
     document = read_document(path)
+    _refuse_inventory(document)
     if document.tree is not None and _is_lab(document):
         kind = "is a lab, and an experiment is wanted; name an experiment.yaml (examples/ has some)"
         raise DescriptionError([Mistake(document.file, 0, kind)])
@@ -68,6 +70,7 @@ def load_any(path: Path) -> tuple[Network, Experiment | None]:
     document = read_document(path)
     if document.tree is None:
         raise DescriptionError(document.mistakes)
+    _refuse_inventory(document)
     if _own_keys(document, RawLab) == _own_keys(document, RawExperiment):
         message = "neither a lab (networks, switches, hosts, ...) nor an experiment (lab, chain, links, ...)"
         raise DescriptionError([*document.mistakes, document.mistake((), message)])
@@ -78,8 +81,16 @@ def _is_lab(document: Document) -> bool:
     return _own_keys(document, RawLab) > _own_keys(document, RawExperiment)
 
 
-def _own_keys(document: Document, model: type[RawLab | RawExperiment]) -> int:
-    """How many of the document's keys are ``model``'s; ``name`` belongs to both and so decides nothing."""
+def _refuse_inventory(document: Document) -> None:
+    """Raise DescriptionError when what a lab or an experiment was wanted for is an inventory."""
+    if _own_keys(document, RawInventory) > max(_own_keys(document, RawLab), _own_keys(document, RawExperiment)):
+        how = f"`atoll check --inventory {document.file}` checks it, `atoll check LAB --inventory ...` for a lab"
+        message = f"is an inventory of machines, neither a lab nor an experiment; {how}"
+        raise DescriptionError([Mistake(document.file, 0, message)])
+
+
+def _own_keys(document: Document, model: type[RawLab | RawExperiment | RawInventory]) -> int:
+    """How many of the document's keys are ``model``'s; one that belongs to several models decides nothing."""
     return len(set(document.tree or ()) & set(model.model_fields))
 
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from atoll.model.document import Document, Place, compose_document
 from atoll.model.errors import PlanError, shown
+from atoll.model.wording import suggest
 
 _HOW = "write KEY=VALUE as in the description, such as 'tcp.congestion_control=hybla'"
 
@@ -19,13 +20,14 @@ def override(document: Document, settings: Sequence[str]) -> Document:
     """The document with every setting in it, later ones over earlier ones.
 
     Mistakes in what was set stand at line 0: they are in no line of the file. Raises PlanError when a setting cannot
-    be read, or leads through something that is no mapping.
+    be read, leads through something that is no mapping, or into a link that is not there.
     """
     if not settings or document.tree is None:
         return document
     tree, lines = copy.deepcopy(document.tree), dict(document.lines)
     for setting in settings:
         place, value = _read(setting)
+        _require_link(tree, place, setting)
         _put(tree, place, value, setting)
         for below in [known for known in lines if known[: len(place)] == place]:
             del lines[below]
@@ -45,6 +47,16 @@ def _read(setting: str) -> tuple[Place, Any]:
         msg = f"--set {shown(setting)}: {why}"
         raise PlanError(msg)
     return place, given.tree["given"]
+
+
+def _require_link(tree: dict[str, Any], place: Place, setting: str) -> None:
+    """Refuse to set a part of a link that is not there: it would come to be, without its other parts."""
+    links: object = tree.get("links")
+    if place[0] != "links" or len(place) < 3 or not isinstance(links, dict) or place[1] in links:
+        return
+    names = sorted(map(str, cast("dict[Any, Any]", links)))
+    msg = f"--set {shown(setting)}: no link {place[1]!r} is described; {suggest(str(place[1]), names, 'links')}"
+    raise PlanError(msg)
 
 
 def _put(tree: dict[str, Any], place: Place, value: Any, setting: str) -> None:
