@@ -12,7 +12,7 @@ from statistics import NormalDist, mean, stdev
 import numpy as np
 import pytest
 
-from atoll.model.errors import PlanError
+from atoll.model.errors import MachineError, PlanError, UsageError
 from atoll.model.experiment import Trace, TraceRow
 from atoll.model.trace import read_trace
 from atoll.model.units import Duration, Rate
@@ -313,6 +313,16 @@ def test_a_figure_is_drawn(tmp_path):
     ],
 )
 def test_a_wrong_option_is_told_in_a_line(tmp_path, arguments, message):
-    with pytest.raises(PlanError, match=re.escape(message)):
+    with pytest.raises((PlanError, UsageError), match=re.escape(message)):
         run([*arguments, "--out", str(tmp_path / "x.csv")])
     assert list(Path(tmp_path).iterdir()) == []
+
+
+def test_figures_of_one_are_in_the_singular(tmp_path):
+    out = run(["meo", "--out", str(tmp_path / "m.csv"), "--duration", "10 s"])
+    assert re.match(r".*m.csv: \d+ rows, 10 s, blocked 1 time, delay ", out)
+
+
+def test_a_full_disk_is_named_by_its_file():
+    with pytest.raises(MachineError, match=r"^/dev/full: cannot be written: No space left on device$"):
+        run(["leo", "--out", "/dev/full", "--duration", "10 s"])

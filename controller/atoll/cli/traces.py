@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from atoll.cli.options import number, whole
-from atoll.model.errors import MachineError, PlanError
+from atoll.cli.options import drawable, number, whole, written
+from atoll.model.errors import PlanError
 
 if TYPE_CHECKING:  # what makes traces is loaded when one is made
     from atoll.model.experiment import Trace
@@ -33,7 +33,6 @@ Length = Annotated[str, typer.Option(help="how long it lasts, at most 6 h", meta
 Place = Annotated[str | None, typer.Option(help="in degrees north and east; default: the usual one", metavar="LAT,LON")]
 
 _LONGEST = "6 h"
-_PICTURES = (".png", ".svg", ".pdf")
 
 
 @traces.command(epilog="Example: atoll traces rain --out rain.csv --rate '16 Mbit/s' --plot rain.png")
@@ -196,25 +195,23 @@ def _write(made: "Trace", lasts: "Duration", out: Path, plot: Path | None, remar
     blocked = sum(row.blocked for row in made.rows)
     delays = [row.delay.ms for row in made.rows if row.delay]
     rates = [row.rate.bit_s for row in made.rows if row.rate]
-    if plot and plot.suffix.lower() not in _PICTURES:
-        msg = f"--plot: {plot} does not say which picture it is; end its name in one of {', '.join(_PICTURES)}"
-        raise PlanError(msg)
-    try:
-        out.write_text(trace_text(made, [remark]), encoding="utf-8")
-        if plot:
-            from atoll_dashboards.trace_plot import draw_trace
+    drawable(plot)
+    written(out, trace_text(made, [remark]))
+    if plot:
+        from atoll_dashboards.trace_plot import draw_trace
 
-            draw_trace(made, lasts, plot)
-    except OSError as error:
-        msg = f"{error.filename}: cannot be written: {error.strerror}"
-        raise MachineError(msg) from None
+        written(plot, lambda: draw_trace(made, lasts, plot))
     if as_json:
         facts = {"trace": str(out), "rows": len(made.rows), "duration_s": lasts.s, "blockages": blocked}
         facts |= {"delay_ms": [min(delays), max(delays)]} if delays else {}
         facts |= {"rate_bit_s": [min(rates), max(rates)]} if rates else {}
         print(json.dumps(facts))
         return
-    words = [f"{len(made.rows)} rows", str(lasts), f"blocked {blocked} times"]
+    words = [
+        f"{len(made.rows)} row{'' if len(made.rows) == 1 else 's'}",
+        str(lasts),
+        f"blocked {blocked} time{'' if blocked == 1 else 's'}",
+    ]
     words += [f"delay {min(delays):g} to {max(delays):g} ms"] if delays else []
     words += [f"rate {min(rates) / 1e6:g} to {max(rates) / 1e6:g} Mbit/s"] if rates else []
     print(f"{out}: {', '.join(words)}")
