@@ -109,19 +109,20 @@ def usual_times(run_dir: RunDir) -> Times:
 def shift_ns(run_dir: RunDir, times: Times) -> int:
     """By how much the run's stamps are moved. Raises RunDirError when nothing was measured that could be aligned."""
     manifest = run_dir.manifest()
-    if times is Times.ALIGNED:
-        for event in run_dir.events():
-            if event["type"] == "window":
-                return ALIGNED_NS - int(event["start_ns"])
-        raise RunDirError(
-            f"{run_dir.path}: its measurement did not end, so it cannot be aligned; take --times recorded"
-        )
     virtual, host = manifest.get("virtual"), manifest.get("host")
-    if not virtual:
+    window = next((event for event in run_dir.events() if event["type"] == "window"), None)
+    if times is Times.ALIGNED and window:
+        return ALIGNED_NS - int(window["start_ns"])
+    if times is Times.RECORDED and not virtual:
         return 0
-    if not host:
-        raise RunDirError(f"{run_dir.path}: it does not say when it was made; take --times aligned")
-    return int(host["started_ns"]) - int(virtual["clock"]["start_ns"])
+    if times is Times.RECORDED and virtual and host:
+        return int(host["started_ns"]) - int(virtual["clock"]["start_ns"])
+    aligned, recorded = "its measurement did not end, so it cannot be aligned", "it does not say when it was made"
+    if not window and virtual and not host:
+        raise RunDirError(f"{run_dir.path}: {aligned}, and {recorded}; there is no instant to lay its points at")
+    if times is Times.ALIGNED:
+        raise RunDirError(f"{run_dir.path}: {aligned}; take --times recorded")
+    raise RunDirError(f"{run_dir.path}: {recorded}; take --times aligned")
 
 
 def shifted(lines: bytes, by_ns: int) -> bytes:

@@ -67,6 +67,15 @@ def test_runs_without_points_to_load_are_left_out_beside_others(tmp_path: Path) 
     )
 
 
+@pytest.mark.parametrize("times", Times)
+def test_no_way_is_named_that_would_be_refused_in_turn(tmp_path: Path, times: Times) -> None:
+    """A run in virtual time that was killed has neither the end of its measurement nor the host's clock."""
+    killed = spooled(tmp_path)
+    killed.update_manifest({"virtual": {"clock": {"start_ns": 5}}})
+    with pytest.raises(RunDirError, match=r"; there is no instant to lay its points at$"):
+        loadable([killed.path], times)
+
+
 @pytest.mark.parametrize(("times", "code"), [("recorded", 0), ("aligned", 1)])
 def test_only_points_that_are_left_out_make_the_verb_fail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], times: str, code: int
