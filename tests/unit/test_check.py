@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll.cli.check import check
+from atoll.cli.check import check, summary
 from atoll.model.errors import DescriptionError
 from atoll.model.load import load_any, load_experiment
 
@@ -77,3 +77,8 @@ def test_an_inventory_is_told_apart_from_a_lab(project: Path, monkeypatch: pytes
             "examples/rack/inventory.yaml: is an inventory of machines, neither a lab nor an experiment; "
             "`atoll check --inventory examples/rack/inventory.yaml` checks it"
         )
+
+
+def test_figures_of_one_are_in_the_singular(project: Path) -> None:
+    network, one = load_experiment(project / "examples/geo.yaml", ["traffic.channels=1"])
+    assert summary(network, one).endswith("; 1 channel, 1 min")

@@ -19,7 +19,7 @@ from atoll.model.network import Network
 from atoll.model.units import Rate
 from atoll.rundir import RunDir
 from atoll_dashboards.compare import Comparison, Figure, compare
-from atoll_dashboards.compare_forms import markdown, page, print_comparison, write_comparison
+from atoll_dashboards.compare_forms import headline, markdown, page, print_comparison, write_comparison
 from atoll_hosts.binary import find_binary
 from tests.unit.synthetic_run import begin, experiment, network
 
@@ -319,3 +319,7 @@ def test_a_run_that_can_be_analysed_is_not_left_out(runs: list[RunDir], tmp_path
     measured.update_manifest({"outcome": "completed", "plan": {}})
     with pytest.raises(RunError, match=f"not analysed yet .*`atoll report {measured.path}` does it"):
         side_by_side([runs[0].path, measured.path, runs[1].path], [], None, as_json=True)
+
+
+def test_one_run_is_not_alike_to_any_other(runs: list[RunDir]) -> None:
+    assert headline(compare(runs[:1])) == "1 run"

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from atoll.cli.counted import counted
 from atoll.model.errors import DescriptionError, MachineError, Mistake, PlanError
 from atoll.model.experiment import Experiment
 from atoll.model.network import Network
@@ -65,7 +66,7 @@ def _inventory_summary(path: Path, labs: list[Network]) -> str:
 
     inventories = [load_inventory(path, lab) for lab in labs] or [load_inventory(path)]
     of = f" for lab {', '.join(lab.name for lab in labs)}" if labs else ""
-    return f"inventory{of}: {len(inventories[0].machines)} machines, controller at {inventories[0].address}"
+    return f"inventory{of}: {counted(len(inventories[0].machines), 'machine')}, controller at {inventories[0].address}"
 
 
 def _require_changes(network: Network, experiment: Experiment) -> None:
@@ -109,6 +110,6 @@ def summary(network: Network, experiment: Experiment | None) -> str:
     chain += "".join(f", {each.name} {' - '.join(each.hops) or 'empty'}" for each in experiment.branches)
     if experiment.schedule:
         changes = len(experiment.schedule) - 1
-        chain += f"; {changes} change{'s' if changes > 1 else ''}"
-    load = f"{experiment.traffic.channels} channels, {experiment.duration}"
+        chain += f"; {counted(changes, 'change')}"
+    load = f"{counted(experiment.traffic.channels, 'channel')}, {experiment.duration}"
     return f"experiment {experiment.name} on lab {network.name}: chain {chain}; {load}"

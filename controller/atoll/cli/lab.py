@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from atoll.cli.counted import counted
 from atoll.cli.load import require_backend
 from atoll.cli.telling import in_words, swap_in_words
 from atoll.keeper.address import rack
@@ -78,7 +79,8 @@ async def _up(asked: Asked, *, as_json: bool) -> int:
     if as_json:
         print(json.dumps(result))
     else:
-        applied = f", {asked.experiment.name} applied ({len(result['changes'])} changes)" if asked.experiment else ""
+        made = counted(len(result["changes"]), "change")
+        applied = f", {asked.experiment.name} applied ({made})" if asked.experiment else ""
         print(f"{asked.network.name} {'was up already' if result['already'] else 'is up'}{applied}")
     return 0
 
@@ -171,7 +173,7 @@ def apply_experiment(
         print(line)
     swapped = f" {swap_in_words(swap[-1])};" if swap else ""
     print(
-        f"{len(changes)} change{'' if len(changes) == 1 else 's'} {'would be made' if dry_run else 'made'};{swapped} "
+        f"{counted(len(changes), 'change')} {'would be made' if dry_run else 'made'};{swapped} "
         f"{experiment.name} on {network.name}"
     )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from atoll.cli.counted import counted
 from atoll.cli.options import PlainArguments
 from atoll.model.errors import UsageError
 
@@ -60,7 +61,7 @@ def load(
                 {"run_dir": str(run_dir.path), "points": tally.delivered, "unfit": tally.unfit, "times": str(how)}
             )
             if not json:
-                print(f"{run_dir.path}: {tally.delivered} points, {how}, in {settings}")
+                print(f"{run_dir.path}: {counted(tally.delivered, 'point')}, {how}, in {settings}")
     if json:
         without = [{"run_dir": str(each.path), "reason": each.reason} for each in left_out]
         print(json_text.dumps({"loaded": told, "left_out": without}))

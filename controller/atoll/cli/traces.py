@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from atoll.cli.counted import counted
 from atoll.cli.options import drawable, number, whole, written
 from atoll.model.errors import PlanError
 
@@ -208,9 +209,9 @@ def _write(made: "Trace", lasts: "Duration", out: Path, plot: Path | None, remar
         print(json.dumps(facts))
         return
     words = [
-        f"{len(made.rows)} row{'' if len(made.rows) == 1 else 's'}",
+        counted(len(made.rows), "row"),
         str(lasts),
-        f"blocked {blocked} time{'' if blocked == 1 else 's'}",
+        f"blocked {counted(blocked, 'time')}",
     ]
     words += [f"delay {min(delays):g} to {max(delays):g} ms"] if delays else []
     words += [f"rate {min(rates) / 1e6:g} to {max(rates) / 1e6:g} Mbit/s"] if rates else []

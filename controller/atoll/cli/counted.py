@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers of things, in the singular where there is one."""
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 run``, ``2 runs``; of nouns that take an s."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
