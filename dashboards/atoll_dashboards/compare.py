@@ -110,7 +110,7 @@ def _nothing_to_compare(run: RunDir) -> str | None:
     if manifest.get("outcome") == RUNNING:
         return f"is being made; if it was killed, `atoll report {run.path}` analyses what there is of it"
     if "plan" not in manifest:
-        return f"nothing to analyse: it was {manifest.get('outcome')}, before it was planned"
+        return f"nothing to analyse: it ended before it was planned ({manifest.get('outcome')})"
     return None
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from atoll.model.errors import RunDirError
 from atoll.rundir import RunDir
-from atoll.rundir.rundir import RUNNING
+from atoll.rundir.rundir import COMPLETED, RUNNING
 from atoll.rundir.spool import SPOOL, SpoolTail
 from atoll_dashboards.sink import Tally, Writes, batches, write_fit
 
@@ -77,7 +77,9 @@ def _without_points(run_dir: RunDir) -> str | None:
         return "has no metrics, as it was made with --no-metrics; only a new run can have them"
     if manifest.get("outcome") == RUNNING:
         return "has no metrics yet: it is being made, or was killed before it measured"
-    return f"has no metrics: it was {manifest.get('outcome')}, before any were taken"
+    if manifest.get("outcome") == COMPLETED:
+        return f"has no metrics any more: its {SPOOL} is gone; bring it back from a copy"
+    return f"has no metrics: it ended before any were taken ({manifest.get('outcome')})"
 
 
 def load_run(

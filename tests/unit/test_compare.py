@@ -301,7 +301,7 @@ def test_runs_with_nothing_to_analyse_are_left_out_where_two_remain(
     side_by_side([early.path, runs[0].path, going.path, runs[1].path], [], None, as_json=True)
     told = capsys.readouterr()
     assert told.err.splitlines() == [
-        f"left out: {early.path}: nothing to analyse: it was cancelled at step switches, before it was planned",
+        f"left out: {early.path}: nothing to analyse: it ended before it was planned (cancelled at step switches)",
         (
             f"left out: {going.path}: is being made; if it was killed, `atoll report {going.path}` analyses what "
             "there is of it"

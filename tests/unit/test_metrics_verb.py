@@ -50,8 +50,13 @@ def test_a_run_without_metrics_that_is_alone_is_told_why_it_has_none(tmp_path: P
     bare.update_manifest({"metrics": False, "outcome": "completed"})
     with pytest.raises(RunDirError, match="has no metrics, as it was made with --no-metrics; only a new run"):
         load([bare.path])
-    bare.update_manifest({"metrics": True, "outcome": "cancelled at step apply"})
-    with pytest.raises(RunDirError, match="has no metrics: it was cancelled at step apply, before any were taken"):
+    bare.update_manifest({"metrics": True, "outcome": "failed at step apply: no way"})
+    with pytest.raises(
+        RunDirError, match=r"has no metrics: it ended before any were taken \(failed at step apply: no way\)"
+    ):
+        load([bare.path])
+    bare.update_manifest({"outcome": "completed"})
+    with pytest.raises(RunDirError, match=r"has no metrics any more: its metrics\.lp\.zst is gone"):
         load([bare.path])
 
 
