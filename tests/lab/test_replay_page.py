@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replays in a real Chromium, of runs as runs write them: of several chains, one that failed, one without metrics."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -44,19 +45,22 @@ def counted(runs: Path, experiment: str = "geo", *, metrics: bool = True) -> Wat
     return run
 
 
-def replayed(browser: Browser, url: str, width: int = 1280, height: int = 800) -> Page:
-    page = browser.page(width, height)
-    page.go(url)
-    page.wait(f"{STATE} === 'replay'", 30)
-    return page
+@contextmanager
+def replayed(browser: Browser, run: WatchedRun) -> Generator[Page]:
+    """The page that has the run open, while the block lasts."""
+    with served(run.dir.path) as url:
+        page = browser.page(1280, 800)
+        page.go(url)
+        page.wait(f"{STATE} === 'replay'", 30)
+        yield page
+        page.close()
 
 
 def test_what_several_chains_pass_is_told_as_theirs_together(browser: Browser, tmp_path: Path) -> None:
     """Their names are in sight, at every width; of one chain alone nothing of the kind is said."""
     run = counted(tmp_path, "half-coded")
     run.end()
-    with served(run.dir.path) as url:
-        page = replayed(browser, url)
+    with replayed(browser, run) as page:
         told = "[...document.querySelectorAll('#chain .rates-of')].map(text => text.textContent).filter(Boolean)"
         page.wait(f"{told}.length === 4")
         assert set(page.value(told)) == {"coded + main in all"}
@@ -68,14 +72,11 @@ def test_what_several_chains_pass_is_told_as_theirs_together(browser: Browser, t
             page.listen(0.5)
             assert page.value(INSIDE) == [], width
         assert page.complaints == []
-        page.close()
     run = counted(tmp_path)
     run.end()
-    with served(run.dir.path) as url:
-        page = replayed(browser, url)
+    with replayed(browser, run) as page:
         page.wait("document.querySelector('#chain .rate').textContent.includes('Mbit/s')")
         assert page.value(told) == []
-        page.close()
 
 
 def test_of_a_run_that_failed_the_step_and_the_reason_are_told(browser: Browser, tmp_path: Path) -> None:
@@ -87,8 +88,7 @@ def test_of_a_run_that_failed_the_step_and_the_reason_are_told(browser: Browser,
     outcome = f"failed at step check: {WHY}"
     run.event("outcome", 4, outcome=outcome)
     run.end(outcome)
-    with served(run.dir.path) as url:
-        page = replayed(browser, url)
+    with replayed(browser, run) as page:
         page.wait(f"{RUN}.querySelector('.run-text').textContent === 'failed at check'")
         states = page.value(f"[...{RUN}.querySelectorAll('li')].map(step => step.className)")
         assert states == ["done", "broken", *["not-reached"] * 9]
@@ -100,27 +100,22 @@ def test_of_a_run_that_failed_the_step_and_the_reason_are_told(browser: Browser,
         page.press("Escape")
         assert page.value("document.querySelector('#chart-goodput .canvas').dataset.none") == "no figures in this run"
         assert page.complaints == []
-        page.close()
 
 
 def test_a_run_without_metrics_says_so_and_shows_what_its_links_counted(browser: Browser, tmp_path: Path) -> None:
     run = counted(tmp_path, metrics=False)
     run.end()
-    with served(run.dir.path) as url:
-        page = replayed(browser, url)
+    with replayed(browser, run) as page:
         assert page.wait(f"{BANNER}.textContent").startswith("This run has no metrics: it was made with --no-metrics.")
         page.wait("document.querySelector('#chart-rate .figure').textContent === '8.00'")
         assert page.value("document.querySelector('#chart-rate .canvas').dataset.none") == ""
         assert page.value("document.querySelector('#chart-flows .canvas').dataset.none") == "no figures in this run"
         assert "step measure" in page.value("document.querySelector('#log').textContent")
         assert page.complaints == []
-        page.close()
     run = counted(tmp_path)
     run.end()
-    with served(run.dir.path) as url:
-        page = replayed(browser, url)
+    with replayed(browser, run) as page:
         assert page.value(f"{BANNER}.hidden")
-        page.close()
 
 
 @pytest.mark.parametrize("letters", [0, 1])
@@ -128,8 +123,7 @@ def test_the_table_of_servers_fits_beside_the_plots(browser: Browser, tmp_path: 
     """With the longest figures there are, in a window of 1280 pixels, and with larger letters."""
     run = counted(tmp_path)
     run.end()
-    with served(run.dir.path) as url:
-        page = replayed(browser, url)
+    with replayed(browser, run) as page:
         for _ in range(letters):
             page.press("s")
         page.wait("document.querySelectorAll('#servers tr').length === 6")
@@ -141,4 +135,3 @@ def test_the_table_of_servers_fits_beside_the_plots(browser: Browser, tmp_path: 
         table = "document.querySelector('.scroll')"
         assert page.value(f"{table}.scrollWidth - {table}.clientWidth") <= 0
         page.value("localStorage.clear()")
-        page.close()
