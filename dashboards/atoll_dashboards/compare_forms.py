@@ -6,7 +6,7 @@ a run for settings and figures, from the second run on with the difference from 
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,7 +84,7 @@ def page(comparison: "Comparison") -> str:
         )
     ]
     unlike = [
-        (name, [(" ".join(f"#{place + 1}" for place in places), text) for places, text in grouped(texts)])
+        (name, [(_by_number(places), text) for places, text in grouped(texts)])
         for name, texts in comparison.likeness.unlike
     ]
     return rendered(
@@ -113,7 +113,12 @@ def _is_upright(comparison: "Comparison") -> bool:
 
 
 def _numbers(comparison: "Comparison") -> list[str]:
-    return [f"#{number + 1}" for number in range(len(comparison.runs))]
+    return [_by_number([run]) for run in range(len(comparison.runs))]
+
+
+def _by_number(runs: Iterable[int]) -> str:
+    """Runs, counted from 0, as people count them: ``#1 #3``."""
+    return " ".join(f"#{run + 1}" for run in runs)
 
 
 def _rows(comparison: "Comparison", between: str) -> Rows:
@@ -155,7 +160,7 @@ def _unlike_table(comparison: "Comparison") -> "RenderableType":
     rows: Rows = []
     for name, texts in comparison.likeness.unlike:
         for place, (places, text) in enumerate(grouped(texts)):
-            rows.append(("" if place else f"  {name}", " ".join(f"#{run + 1}" for run in places), text))
+            rows.append(("" if place else f"  {name}", _by_number(places), text))
     return _grid(rows)
 
 
@@ -164,7 +169,7 @@ def _unlike_lines(comparison: "Comparison") -> list[str]:
         return []
     lines = ["Not alike:", ""]
     for name, texts in comparison.likeness.unlike:
-        said = "; ".join(f"{' '.join(f'#{run + 1}' for run in runs)} {text}" for runs, text in grouped(texts))
+        said = "; ".join(f"{_by_number(runs)} {text}" for runs, text in grouped(texts))
         lines.append(f"- {name}: {said}")
     return [*lines, ""]
 

@@ -112,13 +112,13 @@ def shift_ns(run_dir: RunDir, times: Times) -> int:
     """By how much the run's stamps are moved. Raises RunDirError when nothing was measured that could be aligned."""
     manifest = run_dir.manifest()
     virtual, host = manifest.get("virtual"), manifest.get("host")
-    window = next((event for event in run_dir.events() if event["type"] == "window"), None)
-    if times is Times.ALIGNED and window:
-        return ALIGNED_NS - int(window["start_ns"])
     if times is Times.RECORDED and not virtual:
         return 0
     if times is Times.RECORDED and virtual and host:
         return int(host["started_ns"]) - int(virtual["clock"]["start_ns"])
+    window = next((event for event in run_dir.events() if event["type"] == "window"), None)
+    if times is Times.ALIGNED and window:
+        return ALIGNED_NS - int(window["start_ns"])
     aligned, recorded = "its measurement did not end, so it cannot be aligned", "it does not say when it was made"
     if not window and virtual and not host:
         raise RunDirError(f"{run_dir.path}: {aligned}, and {recorded}; there is no instant to lay its points at")
