@@ -10,6 +10,8 @@ import pytest
 pytestmark = [pytest.mark.virtual, pytest.mark.timeout(180)]
 
 PARTS = ("boot_s", "test_s", "load_s", "record_s", "analysis_s")
+NEVER_BRIEF = ("boot_s", "test_s", "analysis_s")
+"""Parts that no machine does between two looks at the run; two seconds of load, one may."""
 
 
 def test_two_at_once_are_held_against_one_alone_and_against_mere_spinning(project: Path, tmp_path: Path) -> None:
@@ -26,7 +28,8 @@ def test_two_at_once_are_held_against_one_alone_and_against_mere_spinning(projec
     (alone,), (pair,) = known["two"]["alone"], known["two"]["pairs"]
     for run in (alone, *pair):
         assert run["valid"]
-        assert all(run[part] > 0 for part in PARTS)
+        assert all(run[part] >= 0 for part in PARTS), run
+        assert all(run[part] > 0 for part in NEVER_BRIEF), run
         assert sum(run[part] for part in PARTS) == pytest.approx(run["wall_s"], abs=0.1)
     assert known["machine"]["cores"]
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines()]

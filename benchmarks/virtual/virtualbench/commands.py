@@ -53,7 +53,7 @@ BRIEF = Case("GEO, a minute", 60, _GEO)
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds of the wall clock, and where they went."""
+    """Seconds of the wall clock, and where they went: parts to a tenth, as often as a run is looked at from outside."""
 
     wall_s: float
     boot_s: float  # kernel, lab, controller: until switches and machines are brought to the plan
