@@ -41,9 +41,15 @@ class LiveLine:
         self._status: Status | None = None
         self._told_s = time.monotonic()
         self._queue_max_bytes = 0  # since a line was shown
+        self._whose = ""
         if self._console.is_terminal:
             self._status = self._console.status("starting")
             self._status.start()
+
+    def turn_to(self, whose: str) -> None:
+        """From here on every line begins with whose it is; with nothing if that is empty."""
+        self._whose = f"{whose}: " if whose else ""
+        self._queue_max_bytes = 0
 
     def take(self, line: dict[str, Any]) -> None:
         """Show one line of what a run says of itself, if it is for people."""
@@ -59,7 +65,7 @@ class LiveLine:
 
     def step(self, text: str) -> None:
         """Show what is being done."""
-        text = in_words(text)
+        text = self._whose + in_words(text)
         if self._status is not None:
             self._status.update(text)
         else:
@@ -69,7 +75,7 @@ class LiveLine:
         if "queue_max_bytes" in line:
             self._queue_max_bytes = max(self._queue_max_bytes, line["queue_max_bytes"])
             line = {**line, "queue_max_bytes": self._queue_max_bytes}
-        text = _virtual_live_text(line) if "wall_s" in line else _live_text(line)
+        text = self._whose + (_virtual_live_text(line) if "wall_s" in line else _live_text(line))
         if self._status is not None:
             self._status.update(text)
         elif time.monotonic() - self._told_s >= _LIVE_EVERY_S:
@@ -84,6 +90,43 @@ class LiveLine:
         if self._status is not None:
             with contextlib.suppress(Exception):
                 self._status.stop()
+
+
+class Turns:
+    """Runs that are made together, shown one after another: always the first that is not over, and which it is."""
+
+    def __init__(self, show: LiveLine, count: int) -> None:
+        self._show = show
+        self._latest: list[dict[str, Any] | None] = [None] * count  # what each said last
+        self._over = [False] * count
+        self._shown = 0
+        self._name(0)
+
+    def take(self, run: int, line: dict[str, Any]) -> None:
+        """Show a line of one of the runs (from 0) if it is the one to be watched."""
+        self._latest[run] = line
+        if run == self._shown:
+            self._show.take(line)
+
+    def over(self, run: int) -> None:
+        """Say of one of several that it is done; what the next of those that go on is doing is shown at once."""
+        self._over[run] = True
+        if len(self._over) == 1:
+            return
+        self._name(run)
+        self._show.step("done")
+        if all(self._over):
+            self._show.turn_to("")
+            return
+        turned = self._shown != self._over.index(False)
+        self._shown = self._over.index(False)
+        self._name(self._shown)
+        if turned and (latest := self._latest[self._shown]) is not None:
+            self._show.take(latest)
+
+    def _name(self, run: int) -> None:
+        count = len(self._over)
+        self._show.turn_to(f"run {run + 1} of {count}" if count > 1 else "")
 
 
 def in_words(step: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from atoll.analysis.repeat import Comparison, compare_runs
 from atoll.cli.load import VIRTUAL, require_controls, require_writable
-from atoll.cli.telling import EXIT_INVALID, LiveLine, tell
+from atoll.cli.telling import EXIT_INVALID, LiveLine, Turns, tell
 from atoll.control.plan import make_plan
 from atoll.control.schedule import plan_schedule
 from atoll.experiment.finish import compress_and_analyse
@@ -59,6 +59,7 @@ class _Verb:
         self._duration_s = duration_s
         self._analyse = analyse
         self._show = LiveLine()
+        self._turns = Turns(self._show, len(run_dirs))
         # Two kernels on one core are no faster side by side than one after the other.
         self._cores = asyncio.Semaphore(usable_cores())
 
@@ -79,7 +80,7 @@ class _Verb:
         return self._tell(summary, comparison, time.monotonic() - began, as_json=as_json)
 
     async def _execute(self) -> tuple[dict[str, Any] | None, Comparison | None]:
-        runs = [asyncio.create_task(self._run(run_dir)) for run_dir in self._run_dirs]
+        runs = [asyncio.create_task(self._run(*each)) for each in enumerate(self._run_dirs)]
         try:
             summary, *_ = await asyncio.gather(*runs)
         finally:
@@ -91,15 +92,16 @@ class _Verb:
         self._show.step("comparing the runs")
         return summary, await asyncio.to_thread(compare_runs, *self._run_dirs)
 
-    async def _run(self, run_dir: RunDir) -> dict[str, Any] | None:
-        shown = run_dir is self._run_dirs[0]  # of two runs that are to be equal, one is enough to watch
+    async def _run(self, number: int, run_dir: RunDir) -> dict[str, Any] | None:
         async with self._cores:
             with claimed_core() as core:
-                await measure(run_dir, self._kernel, core, self._show.take if shown else lambda _: None)
-        if not self._analyse:
-            return None
-        self._show.step("analyse")
-        return await compress_and_analyse(run_dir)
+                await measure(run_dir, self._kernel, core, lambda line: self._turns.take(number, line))
+        summary = None
+        if self._analyse:
+            self._turns.take(number, {"type": "step", "step": "analyse"})
+            summary = await compress_and_analyse(run_dir)
+        self._turns.over(number)
+        return summary
 
     def _tell(
         self, summary: dict[str, Any] | None, comparison: Comparison | None, wall_s: float, *, as_json: bool
