@@ -43,7 +43,7 @@ class Recording:
         self._job_files: dict[str, Appender] = {}
         self._latest: dict[str, dict[str, Any]] = {}  # by link box
         self._queue_max = 0  # of the first link's island-bound queue, since the last live line
-        self._dropped_before: int | None = None  # by that queue's link, when the measurement began
+        self._dropped_before = 0  # by that queue's link, when the measurement began
         self._previous_live: tuple[int, int] | None = None
         self._broken: RunError | None = None
 
@@ -104,6 +104,13 @@ class Recording:
     def _write(self, box: str, line: dict[str, Any]) -> None:
         self._lines.append(_line({"box": box, **line}))
 
+    def measurement_begins(self) -> None:
+        """Live lines tell of what comes now: queue and drops of the tests before it are not the measurement's."""
+        self._queue_max = 0
+        for line in self._latest.values():
+            self._dropped_before = line["to_island"]["dropped_packets"]
+            break
+
     def live(self, begin_ns: int, now_ns: int) -> None:
         """One live line for whoever watches: time, the link's rate, queue and drops."""
         self.raise_if_broken()
@@ -114,8 +121,6 @@ class Recording:
         }
         for box, line in self._latest.items():
             island = line["to_island"]
-            if self._dropped_before is None or now_ns < begin_ns:
-                self._dropped_before = island["dropped_packets"]  # in tests, in runs before this one
             dropped = island["dropped_packets"] - self._dropped_before
             live |= {"box": box, "queue_max_bytes": self._queue_max, "dropped_packets": dropped}
             self._queue_max = 0

@@ -330,6 +330,7 @@ class Run:
 
     async def _wait_for_end(self, begin_ns: int) -> None:
         end_ns = begin_ns + self._experiment.duration.ns
+        self._recording.measurement_begins()
         while (left_ns := end_ns - time.time_ns()) > 0:
             await asyncio.sleep(min(0.5, left_ns / 1e9))
             self._recording.live(begin_ns, time.time_ns())

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run's live lines say of its link while it is measured."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from atoll.experiment.recording import Recording
+from atoll.model.load import load_experiment
+from atoll.rundir import RunDir
+
+BEGIN_NS = 1_800_000_000_000_000_000
+TENTH_NS = 100_000_000
+FULL, MEASURED = 99_980, 36_000  # bytes that waited: in the test before, under the load
+
+
+@pytest.fixture
+def told(project: Path, tmp_path: Path) -> tuple[Recording, list[dict[str, Any]]]:
+    """A run's recording, and the lines that it tells."""
+    network, experiment = load_experiment(project / "examples/geo.yaml")
+    lines: list[dict[str, Any]] = []
+    return Recording(RunDir.create(tmp_path, "geo", BEGIN_NS), network, experiment, lines.append), lines
+
+
+def count(recording: Recording, tenths: int, most: int, dropped: int) -> None:
+    """A link's line so many tenths of a second after the begin of the measurement."""
+    island = {"queue_bytes": 0, "queue_max_bytes": most, "dropped_packets": dropped, "out_bytes": 0}
+    recording.box_line("sat", {"type": "counters", "t_ns": BEGIN_NS + tenths * TENTH_NS, "to_island": island})
+
+
+def test_the_first_live_line_knows_nothing_of_the_configuration_test(
+    told: tuple[Recording, list[dict[str, Any]]],
+) -> None:
+    """The test fills the queue and overflows it; neither is the measurement's, from its very first line on."""
+    recording, lines = told
+    count(recording, -40, FULL, dropped=12)
+    count(recording, -1, 0, dropped=12)
+    recording.measurement_begins()
+    count(recording, 1, MEASURED, dropped=15)
+    recording.live(BEGIN_NS, BEGIN_NS + 5 * TENTH_NS)
+    count(recording, 6, 0, dropped=15)
+    recording.live(BEGIN_NS, BEGIN_NS + 10 * TENTH_NS)
+    recording.close()
+    assert [(line["queue_max_bytes"], line["dropped_packets"]) for line in lines] == [(MEASURED, 3), (0, 3)]
