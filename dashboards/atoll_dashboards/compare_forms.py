@@ -10,8 +10,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from atoll.model.errors import UsageError
-from atoll.rundir.files import replace_text
 from atoll_dashboards.likeness import grouped
 
 if TYPE_CHECKING:
@@ -99,13 +97,8 @@ def page(comparison: "Comparison") -> str:
     )
 
 
-def write_comparison(comparison: "Comparison", path: Path) -> None:
-    """Write it as its name says, ``.md`` or ``.html``. UsageError: another name; RunError: it cannot be written."""
-    forms = {".md": markdown, ".html": page}
-    if path.suffix not in forms:
-        msg = f"--out: {path} does not say which form it is; end its name in {' or '.join(forms)}"
-        raise UsageError(msg)
-    replace_text(path, forms[path.suffix](comparison))
+FORMS = {".md": markdown, ".html": page}
+"""What makes a comparison's text, by how the name of its file ends."""
 
 
 def _is_upright(comparison: "Comparison") -> bool:

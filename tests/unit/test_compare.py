@@ -19,7 +19,7 @@ from atoll.model.network import Network
 from atoll.model.units import Rate
 from atoll.rundir import RunDir
 from atoll_dashboards.compare import Comparison, Figure, compare
-from atoll_dashboards.compare_forms import headline, markdown, page, print_comparison, write_comparison
+from atoll_dashboards.compare_forms import headline, markdown, page, print_comparison
 from atoll_hosts.binary import find_binary
 from tests.unit.synthetic_run import begin, experiment, network
 
@@ -260,11 +260,17 @@ def test_markdown_and_html_hold_the_same_table(runs: list[RunDir], tmp_path: Pat
     assert '<td class="n">12.500 <small>+25.0%</small></td>' in html
     assert "something &lt;i&gt;odd&lt;/i&gt;" in html
     assert "http" not in html, "it needs nothing but itself"
-    for name, text in (("c.md", markdown(found)), ("c.html", html)):
-        write_comparison(found, tmp_path / name)
+
+
+def test_a_comparison_is_written_as_its_file_is_named(runs: list[RunDir], tmp_path: Path) -> None:
+    found, paths = compare(runs), [run.path for run in runs]
+    for name, text in (("c.md", markdown(found)), ("c.HTML", page(found))):
+        side_by_side(paths, [], tmp_path / name, as_json=False)
         assert (tmp_path / name).read_text(encoding="utf-8") == text
-    with pytest.raises(UsageError, match=r"end its name in \.md or \.html"):
-        write_comparison(found, tmp_path / "c.pdf")
+    with pytest.raises(UsageError, match=r"^--out \S+c.pdf: .*; end it in \.md or \.html$"):
+        side_by_side(paths, [], tmp_path / "c.pdf", as_json=False)
+    with pytest.raises(UsageError, match=r"^--out \S+c.md: cannot be written \(No such file or directory\); name"):
+        side_by_side(paths, [], tmp_path / "none" / "c.md", as_json=False)
 
 
 def test_a_run_that_was_not_analysed_says_what_to_do(runs: list[RunDir], tmp_path: Path) -> None:

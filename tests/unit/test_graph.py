@@ -13,7 +13,7 @@ from atoll.cli.plan import print_plan
 from atoll.control.graph import graph
 from atoll.control.svg import text_width
 from atoll.control.words import counted, wrapped
-from atoll.model.errors import PlanError
+from atoll.model.errors import UsageError
 from atoll.model.experiment import Carried, Chain, Experiment, Protocol
 from atoll.model.load import load_experiment
 from atoll.model.network import Network, PortRef, Trunk
@@ -123,7 +123,7 @@ def test_names_that_count_up_are_a_range() -> None:
 def test_a_file_that_cannot_be_written_is_told_in_one_line(project: Path, tmp_path: Path) -> None:
     """Nothing is printed before."""
     described = load_experiment(project / "examples" / "geo.yaml")
-    with pytest.raises(PlanError, match=r"--graph .*: cannot be written \(No such file or directory\)"):
+    with pytest.raises(UsageError, match=r"--graph .*: cannot be written \(No such file or directory\)"):
         print_plan(described, Backend.ENGINE, as_json=False, drawing=tmp_path / "none" / "geo.svg")
     print_plan(described, Backend.ENGINE, as_json=False, drawing=tmp_path / "geo.svg")
     assert (tmp_path / "geo.svg").read_text(encoding="utf-8") == graph(*described)

@@ -309,7 +309,7 @@ def test_a_figure_is_drawn(tmp_path):
         (["leo", "--island", "Tonga"], "--island: 'Tonga' is not a place"),
         (["leo", "--gateway", "91,0"], "--gateway: 91,0 is not on Earth"),
         (["rain", "--exceeded-0.1", "30"], "must be above 0 dB and below"),
-        (["rain", "--plot", "rain.bmp"], "--plot: rain.bmp does not say which picture it is"),
+        (["rain", "--plot", "rain.bmp"], "--plot rain.bmp: the name does not say what it is to hold"),
     ],
 )
 def test_a_wrong_option_is_told_in_a_line(tmp_path, arguments, message):
@@ -324,5 +324,5 @@ def test_figures_of_one_are_in_the_singular(tmp_path):
 
 
 def test_a_full_disk_is_named_by_its_file():
-    with pytest.raises(MachineError, match=r"^/dev/full: cannot be written: No space left on device$"):
+    with pytest.raises(MachineError, match=r"^--out /dev/full: disk full: free space there, or name another place$"):
         run(["leo", "--out", "/dev/full", "--duration", "10 s"])

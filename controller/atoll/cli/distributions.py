@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from atoll.cli.options import PlainArguments, drawable, written
+from atoll.cli.options import PlainArguments
+from atoll.cli.output_files import PICTURES, require_ending, written
 from atoll.model.errors import DescriptionError, Mistake, UsageError
 
 if TYPE_CHECKING:  # what reads records is loaded when some are read
@@ -53,7 +54,7 @@ def import_(
     from atoll.model.raw import network
     from atoll_hosts.binary import find_binary
 
-    drawable(plot)
+    require_ending("--plot", plot, PICTURES)
     if form != _AUTO and form not in tuple(Form):
         msg = f"--format: {form!r} is not known; known formats: {_AUTO}, {', '.join(Form)}"
         raise UsageError(msg)
@@ -68,7 +69,7 @@ def import_(
     found = import_flows(records, None if form == _AUTO else Form(form), wanted, find_binary)
     remarks = [f"made by: atoll distributions import {records.name} --format {found.form}"]
     remarks[0] += "".join(f" {name} {text}" for name, text in (("--to", to), ("--protocol", protocol)) if text)
-    written(out, flow_sizes_text(sorted(found.counts.items()), remarks))
+    written("--out", out, flow_sizes_text(sorted(found.counts.items()), remarks))
     sizes = counted(out.name, found.counts)
     _warn(found)
     _tell(sizes, plot, {"file": str(out), "format": found.form.value, **_counts(found)}, as_json=json)
@@ -86,7 +87,7 @@ def show(
     """Say what a distribution comes to: mean, largest, quantiles."""
     from atoll.model.units import Size
 
-    drawable(plot)
+    require_ending("--plot", plot, PICTURES)
     found = _read(sizes)
     if pro_rate:
         try:
@@ -136,7 +137,7 @@ def _tell(sizes: "FlowSizes", plot: Path | None, facts: dict[str, Any], *, as_js
     if plot:
         from atoll_dashboards.import_plots import draw_flow_sizes
 
-        written(plot, lambda: draw_flow_sizes(sizes, plot))
+        written("--plot", plot, lambda: draw_flow_sizes(sizes, plot))
     figures = {
         "mean_bytes": round(sizes.mean_bytes, 1),
         "max_bytes": sizes.max_bytes,

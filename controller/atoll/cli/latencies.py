@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from atoll.cli.options import PlainArguments, drawable, whole, written
+from atoll.cli.options import PlainArguments, whole
+from atoll.cli.output_files import PICTURES, require_ending, written
 from atoll.model.errors import DescriptionError, Mistake
 
 latencies = typer.Typer(
@@ -40,7 +41,7 @@ def import_(
     from atoll.analysis.rtt_lists import FEW_TARGETS, read_rtts, server_rtts
     from atoll.model.document import label, read_text
 
-    drawable(plot)
+    require_ending("--plot", plot, PICTURES)
     texts = [(label(path), read_text(path, "text", 64_000_000)) for path in files]
     unread = [text for _, text in texts if isinstance(text, Mistake)]
     found = read_rtts((name, text) for name, text in texts if isinstance(text, str))
@@ -56,11 +57,11 @@ def import_(
         print(f"{each}: medians of fewer than {FEW_TARGETS} move with every target", file=sys.stderr)
     named = [(f"w{number}", rtt) for number, rtt in enumerate(server_rtts(found.ms, servers), start=1)]
     command = f"atoll latencies import {' '.join(path.name for path in files)} --servers {servers}"
-    written(out, _yaml(named, first_vlan, f"made by: {command} ({len(found.ms)} targets)"))
+    written("--out", out, _yaml(named, first_vlan, f"made by: {command} ({len(found.ms)} targets)"))
     if plot:
         from atoll_dashboards.import_plots import draw_rtts
 
-        written(plot, lambda: draw_rtts(found.ms, named, plot))
+        written("--plot", plot, lambda: draw_rtts(found.ms, named, plot))
     if as_json:
         print(json.dumps({"file": str(out), "targets": len(found.ms), "few": few, "rtt_ms": dict(named)}))
         return

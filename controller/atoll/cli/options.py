@@ -2,22 +2,19 @@
 """Options and arguments in plain words, where the library that reads the command line has only its own."""
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperArgument, TyperCommand
 
-from atoll.model.errors import MachineError, UsageError
+from atoll.model.errors import UsageError
 
 Rack = Annotated[
     Path | None,
     typer.Option("--inventory", help="of hardware: inventory.yaml of the rack; else ATOLL_INVENTORY", metavar="FILE"),
 ]
 """Of every verb that means the lab of this machine or that of a rack."""
-
-_PICTURES = (".png", ".svg", ".pdf")
 
 
 def whole(name: str, text: str, low: int, high: int) -> Any:
@@ -51,25 +48,6 @@ def number(name: str, text: str, low: float, high: float) -> Any:
         raise UsageError(msg)
 
     return typer.Option(name, help=text, parser=read, metavar="NUMBER")
-
-
-def drawable(plot: Path | None) -> None:
-    """Raises UsageError for a ``--plot`` whose name does not say which picture it is to be."""
-    if plot and plot.suffix.lower() not in _PICTURES:
-        msg = f"--plot: {plot} does not say which picture it is; end its name in one of {', '.join(_PICTURES)}"
-        raise UsageError(msg)
-
-
-def written(path: Path, content: str | Callable[[], None]) -> None:
-    """Write a file: its text, or by what draws it. Raises MachineError when that cannot be done."""
-    try:
-        if isinstance(content, str):
-            path.write_text(content, encoding="utf-8")
-        else:
-            content()
-    except OSError as error:
-        msg = f"{path}: cannot be written: {error.strerror}"
-        raise MachineError(msg) from None
 
 
 class PlainArguments(TyperCommand):

@@ -4,12 +4,12 @@
 import json
 from pathlib import Path
 
+from atoll.cli.output_files import require_ending, written
 from atoll.control.graph import graph
 from atoll.control.plan import make_plan, plan_sha256
 from atoll.control.schedule import plan_schedule
 from atoll.control.show import plan_text, schedule_text
 from atoll.model.codec import to_json
-from atoll.model.errors import PlanError
 from atoll.model.experiment import Experiment
 from atoll.model.network import Network
 from atoll.model.plan import Backend
@@ -28,17 +28,14 @@ def print_plan(
 ) -> None:
     """`atoll plan` where timers may be late by ``slack``; with ``drawing``, lab and chains go to that file as SVG.
 
-    Raises PlanError, or DescriptionError for a scheduled change that cannot be carried out.
+    Raises PlanError, DescriptionError for a scheduled change that cannot be carried out, or UsageError for a drawing
+    that is not to be SVG or cannot be written.
     """
+    require_ending("--graph", drawing, [".svg"])
     plan = make_plan(*described, backend, slack=slack)
     schedule = plan_schedule(*described)
     if drawing is not None:
-        try:
-            drawing.write_text(graph(*described), encoding="utf-8")
-        except OSError as error:
-            raise PlanError(
-                f"--graph {drawing}: cannot be written ({error.strerror}); name a file in a folder of yours"
-            ) from None
+        written("--graph", drawing, graph(*described))
     if as_json:
         changes = [
             {"change": each.number, "at_ns": each.version.at.ns, "swap": to_json(each.swap)} for each in schedule

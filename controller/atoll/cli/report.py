@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 
 from atoll.analysis import analyse
+from atoll.cli.output_files import require_ending, written
 from atoll.rundir import RunDir
 from atoll_dashboards.compare import comparable, compare
-from atoll_dashboards.compare_forms import print_comparison, write_comparison
+from atoll_dashboards.compare_forms import FORMS, print_comparison
 from atoll_dashboards.report import write_report
 from atoll_dashboards.terminal import print_summary
 from atoll_hosts.binary import find_binary
@@ -32,12 +33,13 @@ def side_by_side(paths: list[Path], figures: list[str], out: Path | None, *, as_
 
     Runs of which there is nothing to analyse are left out, with a line each on standard error.
     """
+    require_ending("--out", out, FORMS)
     runs, left_out = comparable(paths)
     for path, reason in left_out.items():
         print(f"left out: {path}: {reason}", file=sys.stderr)
     comparison = compare(runs, figures)
     if out is not None:
-        write_comparison(comparison, out)
+        written("--out", out, FORMS[out.suffix.lower()](comparison))
     if as_json:
         beside = {"left_out": [{"run_dir": str(path), "reason": reason} for path, reason in left_out.items()]}
         print(json.dumps({**comparison.to_json(), **beside, "written": str(out) if out else None}))

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from atoll.cli.counted import counted
-from atoll.cli.options import drawable, number, whole, written
+from atoll.cli.options import number, whole
+from atoll.cli.output_files import PICTURES, require_ending, written
 from atoll.model.errors import PlanError
 
 if TYPE_CHECKING:  # what makes traces is loaded when one is made
@@ -196,12 +197,12 @@ def _write(made: "Trace", lasts: "Duration", out: Path, plot: Path | None, remar
     blocked = sum(row.blocked for row in made.rows)
     delays = [row.delay.ms for row in made.rows if row.delay]
     rates = [row.rate.bit_s for row in made.rows if row.rate]
-    drawable(plot)
-    written(out, trace_text(made, [remark]))
+    require_ending("--plot", plot, PICTURES)
+    written("--out", out, trace_text(made, [remark]))
     if plot:
         from atoll_dashboards.trace_plot import draw_trace
 
-        written(plot, lambda: draw_trace(made, lasts, plot))
+        written("--plot", plot, lambda: draw_trace(made, lasts, plot))
     if as_json:
         facts = {"trace": str(out), "rows": len(made.rows), "duration_s": lasts.s, "blockages": blocked}
         facts |= {"delay_ms": [min(delays), max(delays)]} if delays else {}
