@@ -20,9 +20,11 @@ from atoll.model.network import Network
 from atoll.model.secrets import without_secrets
 from atoll_emulation.machine import require_machine
 from atoll_emulation.namespaces import nsenter_argv, unshare_argv
+from atoll_emulation.packet_sockets import PacketSocket
 
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 5.0
+_ANSWER_TIMEOUT_S = 10.0
 _LINE_LIMIT = 1 << 22  # a network of a thousand machines in one line
 
 
@@ -82,6 +84,8 @@ class EmulatedLab:
         self._init_pidfd: int | None = None
         self._shells: dict[str, Shell] = {}
         self._shell_names = (f"s{number}" for number in itertools.count(1))
+        self._asked: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self._question_names = (f"q{number}" for number in itertools.count(1))
         self._stderr: deque[str] = deque(maxlen=20)
         self._reason: str | None = None
         self._watcher = asyncio.create_task(self._watch())
@@ -151,6 +155,26 @@ class EmulatedLab:
         await self.request(op="shell", id=name, **what)
         return shell
 
+    async def packet_sockets(self) -> dict[str, PacketSocket]:
+        """The sockets through which Open vSwitch reads its ports, by interface; none with the kernel's datapath.
+
+        Raises LabError where they are not known.
+        """
+        if self.datapath == "kernel":
+            return {}
+        name = next(self._question_names)
+        answer = self._asked[name] = asyncio.get_running_loop().create_future()
+        try:
+            await self.request(op="packet-sockets", id=name)
+            await asyncio.wait({answer, self.dead}, timeout=_ANSWER_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            del self._asked[name]
+        if not answer.done():
+            raise LabError(self.dead.result() if self.dead.done() else "the lab does not answer")
+        if unknown := answer.result()["unknown"]:
+            raise LabError(unknown)
+        return {interface: PacketSocket(**told) for interface, told in answer.result()["sockets"].items()}
+
     async def request(self, **message: Any) -> None:
         """Send one line to the lab's first process; a lab that is gone does not hear it (see ``dead``)."""
         stream = self._process.stdin
@@ -204,6 +228,9 @@ class EmulatedLab:
                     self._ready.set_result(None)
                 case "failed":
                     self._reason = self._reason or message["message"]
+                case "packet-sockets":
+                    if (asked := self._asked.get(message["id"])) is not None:  # or nobody waits any longer
+                        asked.set_result(message)
                 case "shell-output":
                     self._shells[message["id"]].take(message)
                 case "shell-closed":

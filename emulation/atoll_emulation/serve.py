@@ -7,6 +7,7 @@ import os
 import select
 import sys
 import traceback
+from dataclasses import asdict
 from typing import Any, NoReturn
 
 from atoll.model.codec import from_json
@@ -14,6 +15,7 @@ from atoll.model.errors import AtollError, LabError
 from atoll.model.network import Network
 from atoll_emulation import ovs
 from atoll_emulation.nodes import LabNet, wire
+from atoll_emulation.packet_sockets import packet_sockets_of
 from atoll_emulation.shell import Script, Shell
 from atoll_emulation.topo import LabTopo
 
@@ -59,7 +61,7 @@ def serve(pid_outside: int) -> NoReturn:
         switch, net = build(network, lines)
         hosts = {machine.name: machine.pid for machine in net.hosts}
         lines.say("ready", hosts=hosts, datapath=DATAPATHS[net.datapath], ovs=ovs.version(), pid=pid_outside)
-        Desk(lines, net).serve(switch)
+        Desk(lines, net, switch).serve()
     except EOFError:
         os._exit(0)
     except AtollError as error:
@@ -105,20 +107,21 @@ def verify(net: LabNet) -> None:
 class Desk:
     """Answers requests while the lab runs: one shell at a time."""
 
-    def __init__(self, lines: Lines, net: LabNet) -> None:
+    def __init__(self, lines: Lines, net: LabNet, switch: ovs.OpenVSwitch) -> None:
         self._lines = lines
         self._net = net
+        self._switch = switch
         self._shell: Shell | Script | None = None
         self._poll = select.poll()
 
-    def serve(self, switch: ovs.OpenVSwitch) -> NoReturn:
+    def serve(self) -> NoReturn:
         """Until Open vSwitch ends (LabError) or standard input does (EOFError)."""
         self._poll.register(0, select.POLLIN)
-        for process in (switch.database, switch.daemon):
+        for process in (self._switch.database, self._switch.daemon):
             self._poll.register(os.pidfd_open(process.pid), select.POLLIN)
         while True:
             ready = {descriptor for descriptor, _ in self._poll.poll()}
-            ended = switch.ended()
+            ended = self._switch.ended()
             if ended is not None:
                 raise LabError(ended)
             if self._shell is not None and not ready.isdisjoint(self._shell.descriptors):
@@ -129,6 +132,8 @@ class Desk:
 
     def _do(self, request: dict[str, Any]) -> None:
         match request:
+            case {"op": "packet-sockets", "id": name}:
+                self._tell_packet_sockets(name)
             case {"op": "shell", "id": name} if self._shell is not None:
                 self._lines.say("shell-closed", id=name, message="another shell is open on this lab")
             case {"op": "shell", "id": name, "columns": columns, "rows": rows}:
@@ -139,6 +144,16 @@ class Desk:
                 self._do_in_shell(self._shell, op, request)
             case _:  # for a shell that just ended
                 sys.stderr.write(f"lab: ignored {request}\n")
+
+    def _tell_packet_sockets(self, name: str) -> None:
+        sockets: dict[str, Any] = {}
+        unknown: str | None = None
+        try:
+            found = packet_sockets_of(self._switch.daemon.pid)
+            sockets = {interface: asdict(one) for interface, one in found.items()}
+        except LabError as error:
+            unknown = str(error)
+        self._lines.say("packet-sockets", id=name, sockets=sockets, unknown=unknown)
 
     def _begin(self, shell: Shell | Script) -> None:
         self._shell = shell

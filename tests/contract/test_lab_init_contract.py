@@ -15,8 +15,10 @@ from typing import Any
 
 import pytest
 
+from atoll.model.errors import LabError
 from atoll_emulation.lab import EmulatedLab
 from atoll_emulation.namespaces import unshare_argv
+from atoll_emulation.packet_sockets import PacketSocket
 
 # Says what the init says, with its own pid, and checks that it is asked what it expects.
 _PLAYER = """
@@ -57,6 +59,9 @@ async def test_the_keeper_follows_the_recorded_exchange(recorded: list[dict[str,
     assert (lab.hosts, lab.datapath, lab.ovs_version) == ({"i1": 11, "w1": 13}, "userspace", "3.1.0")
     assert f"--target={player.pid}" in lab.enter()
 
+    assert await lab.packet_sockets() == {"s1-eth1": PacketSocket(4744, 212992), "s1-eth2": PacketSocket(0, 212992)}
+    with pytest.raises(LabError, match="it lacks CONFIG_PACKET_DIAG"):
+        await lab.packet_sockets()
     shell = await lab.open_shell(100, 30)
     assert await shell.read() == b"mininet> "
     refused = await lab.open_shell()

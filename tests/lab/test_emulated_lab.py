@@ -19,7 +19,7 @@ from atoll.model.codec import from_json
 from atoll.model.load import load_lab
 from atoll.model.network import Interface, Network
 from atoll_emulation.lab import EmulatedLab, Shell
-from atoll_emulation.topo import port_interface_names, used_ports
+from atoll_emulation.ports import port_interface_names, used_ports
 from tests.lab.sandbox import NOBODY, PYTHON, ROOT, Sandbox, open_to_others, tools_without
 from tests.lab.test_hostile import OPEN_TUN
 

@@ -61,7 +61,7 @@ def test_cables_end_at_the_described_ports_under_the_described_names(network: Ne
 
 
 def test_no_two_interfaces_share_a_name_or_a_mac_address(network: Network) -> None:
-    from atoll_emulation.topo import port_interface_names, port_mac, used_ports
+    from atoll_emulation.ports import port_interface_names, port_mac, used_ports
 
     names = list(port_interface_names(network).values())
     assert len(set(names)) == len(names) == len(used_ports(network))
@@ -80,7 +80,7 @@ def renamed(network: Network, name: str) -> Network:
 
 
 def test_a_long_switch_name_gets_short_port_names(island: Network) -> None:
-    from atoll_emulation.topo import port_interface_names
+    from atoll_emulation.ports import port_interface_names
 
     names = port_interface_names(renamed(island, "teleport-core-1"))
     assert names[PortRef("teleport-core-1", 3)] == "s3-eth3"
@@ -88,14 +88,14 @@ def test_a_long_switch_name_gets_short_port_names(island: Network) -> None:
 
 
 def test_a_switch_name_no_bridge_can_have_is_refused(island: Network) -> None:
-    from atoll_emulation.topo import port_interface_names
+    from atoll_emulation.ports import port_interface_names
 
     with pytest.raises(LabError, match=r"'teleport-core-switch': .* at most 15 characters"):
         port_interface_names(renamed(island, "teleport-core-switch"))
 
 
 def test_a_port_name_that_is_a_switch_is_refused(island: Network) -> None:
-    from atoll_emulation.topo import port_interface_names
+    from atoll_emulation.ports import port_interface_names
 
     clash = replace(island, switches=(*island.switches, Switch("sw-i-eth24", 9, "ovs")))
     with pytest.raises(LabError, match=r"'sw-i-eth24' of port sw-i/24 is taken: rename switch 'sw-i'"):

@@ -7,11 +7,13 @@ from typing import Any, cast
 
 import pytest
 
-from atoll.analysis.lost_outside import Backlog, LostOutside, likely_causes, lost_outside, outside_remarks
+from atoll.analysis.lost_outside import Backlog, LostOutside, SwitchPort, likely_causes, lost_outside, outside_remarks
 from atoll.analysis.summary import Summary
 from atoll.analysis.verdict import judge, remarks
 from atoll.experiment.lost_outside import Look, risen
 from atoll.model.measurements import EMULATION
+from atoll.model.network import PortRef
+from atoll_emulation.packet_sockets import PacketSocket
 from tests.unit.test_verdict import VALID
 
 CAUSE = (
@@ -44,9 +46,9 @@ def test_nothing_rose_in_a_sound_run(told: dict[str, Any]) -> None:
     """The counts of before are nobody's: machine and namespaces are older than the run."""
     found = risen({EMULATION: Look(told)}, {EMULATION: Look(told)}, 1000)
     counted = {"backlog_dropped_packets": 0, "on_cables_packets": 0, "backlog_limit_packets": 1000}
-    assert found == {"machines": {EMULATION: counted}, "hosts": {}, "uncounted": {}}
+    assert found == {"machines": {EMULATION: counted}, "hosts": {}, "ports": {}, "uncounted": {}}
     lost = lost_outside({"lost_outside": found})
-    assert lost == LostOutside(machines={}, hosts={}, uncounted={})
+    assert lost == LostOutside(machines={}, hosts={}, ports={}, uncounted={})
     assert likely_causes(lost) == outside_remarks(lost, blamed=False) == []
 
 
@@ -102,7 +104,7 @@ def test_room_is_advised_that_a_kernel_takes(dropped: int) -> None:
 
     def advised(limit: int | None) -> str:
         backlog = Backlog(dropped_packets=dropped, on_cables_packets=None, limit_packets=limit)
-        (cause,) = likely_causes(LostOutside(machines={"rack-1": backlog}, hosts={}, uncounted={}))
+        (cause,) = likely_causes(LostOutside(machines={"rack-1": backlog}, hosts={}, ports={}, uncounted={}))
         return cause.rpartition(": ")[2]
 
     assert advised(1000) == advised(None) == "`sysctl -w net.core.netdev_max_backlog=1000000`"
@@ -114,7 +116,7 @@ def test_an_agent_that_cannot_tell_leaves_its_machine_unknown(told: dict[str, An
     mute = Look(unknown="the agent of rack-1 speaks protocol 1.1")
     for begin, end in ((mute, Look(told)), (Look(told), mute)):
         found = risen({"rack-1": begin}, {"rack-1": end}, None)
-        assert found == {"machines": {}, "hosts": {}, "uncounted": {"rack-1": mute.unknown}}
+        assert found == {"machines": {}, "hosts": {}, "ports": None, "uncounted": {"rack-1": mute.unknown}}
     assert outside_remarks(lost_outside({"lost_outside": found}), blamed=True) == [
         "what rack-1 dropped outside the boxes is unknown: the agent of rack-1 speaks protocol 1.1"
     ]
@@ -139,7 +141,7 @@ def test_a_host_that_its_agent_could_not_read_is_unknown(told: dict[str, Any]) -
 def summary(on_cables: int | None, by_link: int) -> Summary:
     """A valid run whose machine dropped packets; captures show a loss of 4711 bytes."""
     backlog = Backlog(dropped_packets=312, on_cables_packets=on_cables, limit_packets=1000)
-    lost = LostOutside(machines={EMULATION: backlog}, hosts={}, uncounted={})
+    lost = LostOutside(machines={EMULATION: backlog}, hosts={}, ports={}, uncounted={})
     return cast("Summary", {**VALID, "start": None, "loss_bytes_link": by_link, "lost_outside": lost})
 
 
@@ -168,21 +170,90 @@ def test_another_programs_packets_are_blamed_for_nothing() -> None:
 def test_many_hosts_or_machines_are_one_line() -> None:
     """The first five are named; why machines are unknown is told of the first."""
     hosts = {f"w{number}": {"tcp.backlog_dropped": 2} for number in range(1, 9)}
-    (line,) = outside_remarks(LostOutside(machines={}, hosts=hosts, uncounted={}), blamed=False)
+    (line,) = outside_remarks(LostOutside(machines={}, hosts=hosts, ports={}, uncounted={}), blamed=False)
     assert line == (
         "16 TCP segments found no room in a socket's backlog (w1 2, w2 2, w3 2, w4 2, w5 2 and 3 more): "
         "raise the experiment's tcp.buffer_max, for a box net.ipv4.tcp_rmem there"
     )
     uncounted = {f"rack-{number}": f"the agent of rack-{number} has ended" for number in range(1, 8)}
-    (line,) = outside_remarks(LostOutside(machines={}, hosts={}, uncounted=uncounted), blamed=False)
+    (line,) = outside_remarks(LostOutside(machines={}, hosts={}, ports={}, uncounted=uncounted), blamed=False)
     assert line == (
         "what rack-1, rack-2, rack-3, rack-4, rack-5 and 2 more dropped outside the boxes is unknown: "
         "the agent of rack-1 has ended"
     )
 
 
+def at_ports(told: dict[str, Any], **dropped: int) -> Look:
+    """The sample of an emulated lab whose switch has dropped so many frames at its ports: ``p1``, ``p2``."""
+    ports = {PortRef("s1", int(name[1:])): PacketSocket(count, 212_992) for name, count in dropped.items()}
+    return Look(told, ports=ports)
+
+
+def test_what_rose_at_the_switches_own_sockets_is_kept_by_port(told: dict[str, Any]) -> None:
+    """A port that was added meanwhile counts from nothing; what a port had lost before is nobody's."""
+    begin, end = at_ports(told, p1=5, p2=7), at_ports(told, p1=5, p2=47, p10=3)
+    found = risen({EMULATION: begin}, {EMULATION: end}, None)
+    assert found["ports"] == {
+        "s1/2": {"dropped_packets": 40, "receive_buffer_bytes": 212_992},
+        "s1/10": {"dropped_packets": 3, "receive_buffer_bytes": 212_992},
+    }
+    lost = lost_outside({"lost_outside": found})
+    (cause,) = likely_causes(lost)
+    assert cause == (
+        "43 packets were lost at Open vSwitch's own sockets (s1/2 40, s1/10 3), whose receive buffers have "
+        "212992 bytes each: `sysctl -w net.core.rmem_default=1048576` before the laboratory is brought up"
+    )
+    assert outside_remarks(lost, blamed=False) == [cause]
+    assert outside_remarks(lost, blamed=True) == [], "told once"
+
+
+@pytest.mark.parametrize(
+    ("buffer", "dropped", "remedy"),
+    [
+        (212_992, 4744, "`sysctl -w net.core.rmem_default=33554432` before the laboratory is brought up"),
+        (212_992, 10**9, "`sysctl -w net.core.rmem_default=67108864` before the laboratory is brought up"),
+        (67_108_864, 10, "its processors are too slow for the load, which more room does not mend"),
+    ],
+)
+def test_buffers_are_advised_that_would_have_held_it(buffer: int, dropped: int, remedy: str) -> None:
+    """Twice what the worst port lost; where there is much room already, too little is not the cause."""
+    ports = {"s1/1": SwitchPort(dropped_packets=dropped, receive_buffer_bytes=buffer)}
+    (cause,) = likely_causes(LostOutside(machines={}, hosts={}, ports=ports, uncounted={}))
+    assert cause.rpartition(": ")[2] == remedy
+
+
+def test_sockets_that_the_kernel_does_not_tell_of_are_unknown(told: dict[str, Any]) -> None:
+    """Whichever look it was; it is not told in the words of another machine that is unknown."""
+    mute = Look(told, ports_unknown="this kernel does not tell of packet sockets (it lacks CONFIG_PACKET_DIAG)")
+    unread = Look({**told, "hosts": {}, "unread": ["w1"]}, ports_unknown=mute.ports_unknown)
+    for begin, end in ((mute, at_ports(told, p1=5)), (at_ports(told, p1=5), mute)):
+        found = risen({EMULATION: begin}, {EMULATION: end}, None)
+        assert found["ports"] is None
+        assert likely_causes(lost_outside({"lost_outside": found})) == []
+    found = risen({EMULATION: mute}, {EMULATION: unread}, None)
+    assert outside_remarks(lost_outside({"lost_outside": found}), blamed=False) == [
+        "what w1 dropped outside the boxes is unknown: its counters could not be read",
+        f"what was lost at Open vSwitch's own sockets is unknown: {mute.ports_unknown}",
+    ]
+
+
+def test_captures_and_link_that_disagree_may_be_the_switches() -> None:
+    """The cause stands in the reason, beside that of the processors."""
+    ports = {"s1/1": SwitchPort(dropped_packets=4744, receive_buffer_bytes=212_992)}
+    lost = LostOutside(machines={}, hosts={}, ports=ports, uncounted={})
+    disagree = cast("Summary", {**summary(0, 4000), "lost_outside": lost})
+    (reason,) = judge(disagree)
+    assert (
+        "; they must be equal; likely cause: 4744 packets were lost at Open vSwitch's own sockets (s1/1 4744), "
+        in reason
+    )
+    assert remarks(disagree) == []
+
+
 def test_a_run_of_before_is_judged_as_it_was() -> None:
     """It has not counted any of this: nothing is said of it."""
     assert lost_outside({}) is None
+    without_ports = {"machines": {}, "hosts": {}, "uncounted": {}}
+    assert lost_outside({"lost_outside": without_ports}) == LostOutside(machines={}, hosts={}, ports={}, uncounted={})
     assert judge(cast("Summary", VALID)) == []
     assert remarks(cast("Summary", {**VALID, "start": None})) == []

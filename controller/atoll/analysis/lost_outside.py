@@ -3,8 +3,9 @@
 
 A packet that waits for a processor is dropped when ``net.core.netdev_max_backlog`` of them wait (Linux 6.1,
 net/core/dev.c, ``enqueue_to_backlog``): between two ends of a cable, where neither a link nor a capture counts it.
-Sockets drop what finds no room in their queues. docs/decisions/0029-lost-outside-the-boxes.md says why neither makes
-a run invalid by itself.
+Sockets drop what finds no room in their queues; through sockets, too, Open vSwitch's userspace datapath takes frames
+off an emulated lab's cables (atoll_emulation/packet_sockets.py). docs/decisions/0029-lost-outside-the-boxes.md says why
+none of this makes a run invalid by itself.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +16,12 @@ from atoll.model.measurements import EMULATION
 _LEAST_ROOM = 10_000
 _MOST_ROOM = 1_000_000  # as the kernel of virtual time has: who waits behind so many is late by far more than a packet
 _NAMED = 5  # hosts or machines of a line
+SWITCH_PORTS = "the switches' ports"
+"""Stands for them among what is uncounted; no machine can be called so."""
+
+_FRAME_BYTES = 2304  # what a frame of 1514 bytes takes of a receive buffer (measured on veth, Linux 6.1)
+_LEAST_BUFFER = 1 << 20
+_MOST_BUFFER = 1 << 26
 _UNDELIVERED_DATAGRAMS = "udp.undelivered"
 
 _MORE_TCP_BUFFER = "raise the experiment's tcp.buffer_max, for a box net.ipv4.tcp_rmem there"
@@ -47,12 +54,20 @@ class Backlog(TypedDict):
     limit_packets: int | None  # net.core.netdev_max_backlog; None: not known
 
 
+class SwitchPort(TypedDict):
+    """What an emulated lab's Open vSwitch lost of what came in at a port: its socket had no room."""
+
+    dropped_packets: int
+    receive_buffer_bytes: int
+
+
 class LostOutside(TypedDict):
     """From the begin of the boxes' measurement to its end."""
 
     machines: dict[str, Backlog]  # that dropped any
     hosts: dict[str, dict[str, int]]  # by what their sockets counted, those that counted any
-    uncounted: dict[str, str]  # machines of which nothing is known, and why
+    ports: dict[str, SwitchPort]  # that lost any; of an emulated lab
+    uncounted: dict[str, str]  # machines of which nothing is known, and why; SWITCH_PORTS likewise
 
 
 def lost_outside(manifest: Mapping[str, Any]) -> LostOutside | None:
@@ -71,13 +86,15 @@ def lost_outside(manifest: Mapping[str, Any]) -> LostOutside | None:
             if counted["backlog_dropped_packets"]
         },
         hosts=found["hosts"],
+        ports=found.get("ports") or {},  # earlier versions did not look
         uncounted=found["uncounted"],
     )
 
 
 def likely_causes(lost: LostOutside | None) -> list[str]:
-    """The machines that may have dropped packets of the experiment, and what to do, a sentence each."""
-    return [_waited(name, backlog) for name, backlog in _machines(lost) if _may_be_ours(backlog)]
+    """Where packets of the experiment may have been dropped, and what to do, a sentence each."""
+    waited = [_waited(name, backlog) for name, backlog in _machines(lost) if _may_be_ours(backlog)]
+    return [*waited, *_at_ports(lost)]
 
 
 def outside_remarks(lost: LostOutside | None, *, blamed: bool) -> list[str]:
@@ -86,6 +103,7 @@ def outside_remarks(lost: LostOutside | None, *, blamed: bool) -> list[str]:
         return []
     return [
         *(_waited(name, backlog) for name, backlog in _machines(lost) if not (blamed and _may_be_ours(backlog))),
+        *(() if blamed else _at_ports(lost)),
         *_at_sockets(lost["hosts"]),
         *_unknown(lost["uncounted"]),
     ]
@@ -118,6 +136,29 @@ def _more_room(backlog: Backlog) -> str:
     return f"`sysctl -w net.core.netdev_max_backlog={room}`"
 
 
+def _at_ports(lost: LostOutside | None) -> Iterator[str]:
+    """Whose packets they are is certain: nobody else sends to the switches of an emulated lab."""
+    if lost is None or not lost["ports"]:
+        return
+    drops = {port: found["dropped_packets"] for port, found in lost["ports"].items()}
+    named = _listed([f"{port} {count}" for port, count in drops.items()])
+    buffer = max(found["receive_buffer_bytes"] for found in lost["ports"].values())
+    yield (
+        f"{sum(drops.values())} packets were lost at Open vSwitch's own sockets ({named}), "
+        f"whose receive buffers have {buffer} bytes each: {_larger_buffers(buffer, max(drops.values()))}"
+    )
+
+
+def _larger_buffers(buffer: int, dropped: int) -> str:
+    """What helps: room for all that a port lost, twice, had it come at one instant; none where there is much."""
+    if buffer >= _MOST_BUFFER:
+        return "its processors are too slow for the load, which more room does not mend"
+    room = _LEAST_BUFFER
+    while room < min(_MOST_BUFFER, 2 * (buffer + dropped * _FRAME_BYTES)):
+        room *= 2
+    return f"`sysctl -w net.core.rmem_default={room}` before the laboratory is brought up"
+
+
 def _at_sockets(hosts: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
     for counter, (what, remedy) in _AT_SOCKETS.items():
         counted = {host: count for host, found in hosts.items() if (count := _count(found, counter))}
@@ -128,9 +169,12 @@ def _at_sockets(hosts: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
 
 def _unknown(uncounted: Mapping[str, str]) -> Iterator[str]:
     """Machines are mostly left out for one reason: the first one's stands for all."""
-    if uncounted:
-        why = next(iter(uncounted.values()))
-        yield f"what {_listed([_called(name) for name in uncounted])} dropped outside the boxes is unknown: {why}"
+    machines = {name: why for name, why in uncounted.items() if name != SWITCH_PORTS}
+    if machines:
+        why = next(iter(machines.values()))
+        yield f"what {_listed([_called(name) for name in machines])} dropped outside the boxes is unknown: {why}"
+    if SWITCH_PORTS in uncounted:
+        yield f"what was lost at Open vSwitch's own sockets is unknown: {uncounted[SWITCH_PORTS]}"
 
 
 def _listed(parts: Sequence[str]) -> str:

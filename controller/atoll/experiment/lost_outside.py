@@ -1,22 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """What kernels drop outside the boxes while a run is measured: packets that wait for a processor, packets at sockets.
 
+The sockets are those of the hosts, and those through which an emulated lab's Open vSwitch reads its ports.
+
 No link counts these, and no capture says why they are missing. Every machine is looked at when the boxes' measurement
 begins and again when it ends; what rose in between is kept in the manifest (docs/contracts.md, "Run directory").
 """
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from atoll.analysis.lost_outside import SWITCH_PORTS
 from atoll.experiment.host_metrics import machines_by_agent
 from atoll.experiment.testbed import Testbed
 from atoll.model.errors import LabError
 from atoll.model.measurements import EMULATION
-from atoll.model.network import Network
-from atoll_emulation.topo import port_interface_names
+from atoll.model.network import Network, PortRef
+from atoll_emulation.lab import EmulatedLab
+from atoll_emulation.packet_sockets import PacketSocket
+from atoll_emulation.ports import port_interface_names
 from atoll_hosts.agent import Agent, HostAsked
 
 SOCKET_COUNTERS = {
@@ -36,6 +41,8 @@ class Look:
 
     sample: Mapping[str, Any] = field(default_factory=dict[str, Any])
     unknown: str | None = None  # why there is none
+    ports: Mapping[PortRef, PacketSocket] = field(default_factory=dict[PortRef, PacketSocket])  # of an emulated lab
+    ports_unknown: str | None = None  # why there are none
 
 
 async def look(testbed: Testbed) -> dict[str, Look]:
@@ -53,7 +60,10 @@ async def look(testbed: Testbed) -> dict[str, Look]:
             hosts.append((_SWITCHES, None, _switch_ends(network)))
         asked[name] = agent, hosts
     looks = await asyncio.gather(*(_ask(agent, hosts) for agent, hosts in asked.values()))
-    return dict(zip(asked, looks, strict=True))
+    found = dict(zip(asked, looks, strict=True))
+    if EMULATION in found:
+        found[EMULATION] = await _with_ports(found[EMULATION], testbed.lab, network)
+    return found
 
 
 def own_limit() -> int | None:
@@ -92,7 +102,14 @@ def risen(begin: Mapping[str, Look], end: Mapping[str, Look], limit: int | None)
             rises = _at_sockets(before.sample["hosts"].get(host, {}), counted)
             if rises and host != _SWITCHES:  # whose sockets are those of the control channels
                 hosts[host] = rises
-    return {"machines": machines, "hosts": hosts, "uncounted": uncounted}
+    ports: dict[str, dict[str, int]] | None = None
+    if EMULATION in end:
+        earlier, later = begin[EMULATION], end[EMULATION]
+        if unknown := earlier.ports_unknown or later.ports_unknown:
+            uncounted[SWITCH_PORTS] = unknown
+        else:
+            ports = _at_ports(earlier.ports, later.ports)
+    return {"machines": machines, "hosts": hosts, "ports": ports, "uncounted": uncounted}
 
 
 async def _ask(agent: Agent, hosts: list[HostAsked]) -> Look:
@@ -100,6 +117,16 @@ async def _ask(agent: Agent, hosts: list[HostAsked]) -> Look:
         return Look(await agent.sample(hosts))
     except LabError as error:
         return Look(unknown=str(error))
+
+
+async def _with_ports(seen: Look, lab: EmulatedLab, network: Network) -> Look:
+    """Together with what the lab's switches have counted where they read their ports."""
+    ports = {interface: port for port, interface in port_interface_names(network).items()}
+    try:
+        sockets = await lab.packet_sockets()
+    except LabError as error:
+        return replace(seen, ports_unknown=str(error))
+    return replace(seen, ports={ports[name]: one for name, one in sockets.items() if name in ports})
 
 
 def _switch_ends(network: Network) -> list[str]:
@@ -114,6 +141,18 @@ def _on_cables(before: Mapping[str, Any], after: Mapping[str, Any]) -> int:
         for host, found in after["hosts"].items()
         for name, counted in found["interfaces"].items()
     )
+
+
+def _at_ports(
+    before: Mapping[PortRef, PacketSocket], after: Mapping[PortRef, PacketSocket]
+) -> dict[str, dict[str, int]]:
+    """What the switches' own sockets had no room for, by port; ports that lost nothing are left out."""
+    rises: dict[str, dict[str, int]] = {}
+    for port, now in sorted(after.items()):
+        dropped = now.dropped_packets - (before[port].dropped_packets if port in before else 0)
+        if dropped > 0:
+            rises[str(port)] = {"dropped_packets": dropped, "receive_buffer_bytes": now.receive_buffer_bytes}
+    return rises
 
 
 def _at_sockets(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, int]:

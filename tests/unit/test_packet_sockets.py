@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the kernel says of packet sockets, byte by byte: sock_diag(7), <linux/packet_diag.h>."""
+
+import errno
+import struct
+
+import pytest
+
+from atoll_emulation.packet_sockets import PacketSocket, parse
+
+DONE = struct.pack("IHHIIi", 20, 3, 2, 1, 0, 0)
+
+
+def told(inode: int, interface: int, drops: int) -> bytes:
+    """A socket's message: information, what else the kernel may add, memory."""
+    info = struct.pack("HH6I", 28, 0, interface, 0, 0, 0, 0, 0)
+    odd = struct.pack("HHHxx", 6, 5, 7)  # two bytes long, and padded
+    memory = struct.pack("HH9I", 40, 6, 0, 212_992, 0, 212_992, 0, 0, 176, 0, drops)
+    body = struct.pack("BBHIII", 17, 3, 3, inode, 1, 0) + info + odd + memory
+    return struct.pack("IHHII", 16 + len(body), 20, 2, 1, 0) + body
+
+
+def test_sockets_are_told_with_interface_and_what_they_dropped() -> None:
+    """A reply may hold several and need not be the last."""
+    found, last = parse(told(4711, 3, 4744) + told(4712, 0, 0))
+    assert found == [(4711, 3, PacketSocket(4744, 212_992)), (4712, 0, PacketSocket(0, 212_992))]
+    assert not last
+    assert parse(DONE) == ([], True)
+    assert parse(told(4711, 3, 1) + DONE) == ([(4711, 3, PacketSocket(1, 212_992))], True)
+
+
+def test_a_kernel_that_cannot_tell_says_so() -> None:
+    """ENOENT: there is no packet_diag."""
+    refused = struct.pack("IHHIIi", 36, 2, 0, 1, 0, -errno.ENOENT) + bytes(16)
+    with pytest.raises(FileNotFoundError):
+        parse(refused)
