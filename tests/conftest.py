@@ -15,6 +15,8 @@ from atoll_emulation.uml.kernel import find_virtual_kernel
 from screenshots.browser import find_browser
 
 PROJECT = Path(__file__).resolve().parent.parent
+_VIRTUAL_HANGS_S = 900
+"""Of the machine's time, which tests in virtual time do not go by; what they start is given up before."""
 
 # A plain user's PATH lacks the sbin directories on Debian; Open vSwitch and others live there.
 os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"])
@@ -30,8 +32,11 @@ def project() -> Path:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip tests marked ``lab`` where no laboratory can be, ``virtual`` ones where no kernel for them can, and so on.
 
-    Fail instead when ATOLL_REQUIRE_LAB is set (CI), or ATOLL_REQUIRE_BROWSER.
+    Fail instead when ATOLL_REQUIRE_LAB is set (CI), or ATOLL_REQUIRE_BROWSER. Tests in virtual time get their bound.
     """
+    for item in items:
+        if item.get_closest_marker("virtual") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(_VIRTUAL_HANGS_S))
     for marker, why_not, required in (
         ("lab", why_no_laboratory, "ATOLL_REQUIRE_LAB"),
         ("virtual", why_no_virtual_time, "ATOLL_REQUIRE_LAB"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.virtual, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.virtual
 
 PARTS = ("boot_s", "test_s", "load_s", "record_s", "analysis_s")
 NEVER_BRIEF = ("boot_s", "test_s", "analysis_s")

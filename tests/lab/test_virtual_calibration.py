@@ -9,7 +9,7 @@ import pytest
 from tests.lab.sandbox import QUICK
 from tests.lab.virtual_runs import said_inside
 
-pytestmark = [pytest.mark.virtual, pytest.mark.timeout(150)]
+pytestmark = pytest.mark.virtual
 
 MTU_KB = 1.5
 RATES = 1e-4  # a steady rate is found from the stamps of two packets

@@ -11,7 +11,7 @@ from atoll_emulation.uml.guest import OUTPUT
 from tests.lab import many_chains
 from tests.lab.virtual_runs import RESOLUTION_NS, checks, run_virtually
 
-pytestmark = [pytest.mark.virtual, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.virtual
 
 
 @pytest.fixture(scope="module")

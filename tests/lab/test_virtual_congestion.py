@@ -11,7 +11,7 @@ import pytest
 from atoll.rundir import RunDir
 from tests.lab.sandbox import ATOLL, QUICK
 
-pytestmark = [pytest.mark.virtual, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.virtual
 
 TRANSFER = "transfer={size: 100 kB, start: 0 s, congestion_control: westwood}"
 NAMED = ("tcp.congestion_control=hybla", "tcp.servers={w1: htcp, w2: bbr}", TRANSFER)

@@ -15,8 +15,9 @@ import pytest
 from atoll.rundir import RunDir
 from atoll_emulation.uml.cache import cache_directory
 from tests.lab.sandbox import NOBODY, ROOT, Sandbox, open_to_others
+from tests.lab.virtual_runs import HANGS_S
 
-pytestmark = [pytest.mark.virtual, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.virtual
 
 
 def plain_users_machine(directory: Path) -> str:
@@ -67,7 +68,7 @@ def test_make_demo_virtual_needs_no_rights(tmp_path: Path) -> None:
     with Sandbox(tmp_path, user=NOBODY, setup=plain_users_machine(tmp_path)) as sandbox:
         before = sandbox.run(*changed)
         assert before.returncode == 0, before.stderr
-        done = sandbox.run("make", "-C", ROOT, "demo-virtual", "DURATION=5 s", limit_s=150)
+        done = sandbox.run("make", "-C", ROOT, "demo-virtual", "DURATION=5 s", limit_s=HANGS_S)
         sandbox.wait_clean()
         assert done.returncode == 0, done.stdout + done.stderr
         assert sandbox.run(*changed).stdout == before.stdout, "runs/ is ignored, and the rest is as it was"

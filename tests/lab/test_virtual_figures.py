@@ -18,7 +18,7 @@ from atoll_hosts.binary import find_binary
 from tests.lab.sandbox import GEO, QUICK
 from tests.lab.virtual_runs import RESOLUTION_NS, atoll, checks, packets, run_virtually
 
-pytestmark = [pytest.mark.virtual, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.virtual
 
 
 # Of examples/geo.yaml

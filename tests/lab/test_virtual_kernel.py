@@ -18,15 +18,16 @@ from atoll_emulation.uml.kernel import find_virtual_kernel
 from atoll_emulation.uml.run import Ended, VirtualClock, run_in_uml, start_in_uml
 from tests.lab import virtual_guest
 from tests.lab.sandbox import NOBODY, Sandbox, open_to_others
+from tests.lab.virtual_runs import HANGS_S
 
 pytestmark = pytest.mark.virtual
 
 MS = 10**6
 
 
-def run(command: Sequence[str], output: Path, seed: int = 1, *, limit_s: float = 60, memory_mb: int = 500) -> Ended:
+def run(command: Sequence[str], output: Path, seed: int = 1, *, limit_s: float = HANGS_S, mb: int = 500) -> Ended:
     clock = VirtualClock(seed)
-    return run_in_uml(command, output, limit_s=limit_s, kernel=find_virtual_kernel(), clock=clock, memory_mb=memory_mb)
+    return run_in_uml(command, output, limit_s=limit_s, kernel=find_virtual_kernel(), clock=clock, memory_mb=mb)
 
 
 def found(what: str, output: Path, seed: int = 1) -> dict[str, Any]:
@@ -126,7 +127,7 @@ def test_a_kernel_that_panics_is_told_by_its_last_lines(tmp_path: Path) -> None:
     """For want of memory, say: rather than have it kill a process that somebody measures."""
     fill = "echo filling; mount -t tmpfs -o size=1g none /mnt; cat /dev/zero > /mnt/file"
     with pytest.raises(LabError, match=r"(?s)kernel ended before .*filling\n.*Kernel panic.*Out of memory") as raised:
-        run(["sh", "-c", fill], tmp_path, memory_mb=96)
+        run(["sh", "-c", fill], tmp_path, mb=96)
     assert len(str(raised.value).splitlines()) < 10  # no dump of registers and stack
     assert "Call Trace" in (tmp_path / "console.log").read_text()
 

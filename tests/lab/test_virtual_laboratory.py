@@ -9,7 +9,7 @@ import pytest
 from tests.lab.sandbox import ROOT
 from tests.lab.virtual_runs import atoll
 
-pytestmark = [pytest.mark.virtual, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.virtual
 
 
 def test_every_path_of_the_full_laboratory_is_proven_and_its_clients_begin_together(tmp_path: Path) -> None:

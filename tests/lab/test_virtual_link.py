@@ -19,6 +19,7 @@ from atoll_emulation.uml.kernel import find_virtual_kernel
 from atoll_emulation.uml.run import VirtualClock, run_in_uml
 from tests.lab.tc_guest import CLASSES
 from tests.lab.virtual_link_guest import KINDS, Train, tc_link, trains
+from tests.lab.virtual_runs import HANGS_S
 
 pytestmark = pytest.mark.virtual
 
@@ -77,7 +78,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """All that virtual_link_guest measures, in one kernel."""
     command = [sys.executable, "-m", "tests.lab.virtual_link_guest"]
     output, kernel = tmp_path_factory.mktemp("links"), find_virtual_kernel()
-    ended = run_in_uml(command, output, limit_s=100, kernel=kernel, clock=VirtualClock(1), memory_mb=700)
+    ended = run_in_uml(command, output, limit_s=HANGS_S, kernel=kernel, clock=VirtualClock(1), memory_mb=700)
     assert ended.status == 0, ended.console
     return json.loads(ended.console)
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.lab.sandbox import ATOLL, QUICK, ROOT
 
-pytestmark = [pytest.mark.virtual, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.virtual
 
 LOADS = ROOT / "examples" / "loads.yaml"
 

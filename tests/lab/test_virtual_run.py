@@ -26,9 +26,9 @@ from atoll_emulation.cores import claimed_core, usable_cores
 from atoll_emulation.uml.cache import cache_directory
 from atoll_emulation.uml.kernel import find_virtual_kernel
 from tests.lab.sandbox import ATOLL, NOBODY, QUICK, ROOT, Sandbox, open_to_others, wait_for_line
-from tests.lab.virtual_runs import atoll
+from tests.lab.virtual_runs import HANGS_S, atoll
 
-pytestmark = [pytest.mark.virtual, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.virtual
 
 RUN = ("run", QUICK, "--on", "virtual")
 
@@ -52,7 +52,7 @@ def run_dir_of(directory: Path) -> RunDir:
 def twice(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What `--verify-repeat --json` says of an experiment run twice with one seed, on a machine without other runs."""
     with Sandbox(tmp_path_factory.mktemp("twice")) as sandbox:
-        done = sandbox.run(ATOLL, *RUN, "--verify-repeat", "--json")
+        done = sandbox.run(ATOLL, *RUN, "--verify-repeat", "--json", limit_s=HANGS_S)
     assert done.returncode == 0, done.stderr + done.stdout
     return json.loads(done.stdout)  # one object and nothing else: no kernel message leaks
 
@@ -208,7 +208,7 @@ def test_a_full_disk_is_one_clear_line(tmp_path: Path) -> None:
     """Inside the kernel the disk is full, too; what was written before is kept."""
     (tmp_path / "runs").mkdir()
     with Sandbox(tmp_path, setup=f"mount -t tmpfs -o size=2m tmpfs {tmp_path}/runs") as sandbox:
-        done = sandbox.run(ATOLL, *RUN, "--duration", "1 h")
+        done = sandbox.run(ATOLL, *RUN, "--duration", "1 h", limit_s=HANGS_S)
         kept = sandbox.run("sh", "-c", "ls runs/quick/*/captures").stdout
         sandbox.wait_clean()
     assert done.returncode == 1

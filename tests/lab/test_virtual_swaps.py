@@ -12,17 +12,18 @@ from atoll_emulation.uml.kernel import find_virtual_kernel
 from atoll_emulation.uml.run import VirtualClock, run_in_uml
 from tests.lab.swap_proof import SWAPS
 from tests.lab.test_swap_traffic import hold
+from tests.lab.virtual_runs import HANGS_S
 
 _PER_SWAP_S = 5  # of the machine's time
 
-pytestmark = [pytest.mark.virtual, pytest.mark.timeout(150 + SWAPS * _PER_SWAP_S)]
+pytestmark = [pytest.mark.virtual, pytest.mark.timeout(HANGS_S + SWAPS * _PER_SWAP_S)]
 
 
 def test_no_packet_is_lost_doubled_or_led_astray_in_virtual_time(tmp_path: Path) -> None:
     """Not one, anywhere; and whatever a swap takes beyond its drain is not the machine's doing."""
     options = {"swaps": SWAPS, "backend": "tc", "virtual": True}
     command = [sys.executable, "-m", "tests.lab.swap_guest", str(OUTPUT), json.dumps(options)]
-    limit_s = 120 + SWAPS * _PER_SWAP_S
+    limit_s = HANGS_S + SWAPS * _PER_SWAP_S
     ended = run_in_uml(command, tmp_path, limit_s=limit_s, kernel=find_virtual_kernel(), clock=VirtualClock(1))
     assert ended.status == 0, ended.console
     facts = json.loads((tmp_path / "facts.json").read_text())

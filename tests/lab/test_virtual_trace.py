@@ -11,7 +11,7 @@ from atoll_emulation.uml.guest import OUTPUT
 from tests.lab.sandbox import ROOT
 from tests.lab.virtual_runs import said_inside
 
-pytestmark = [pytest.mark.virtual, pytest.mark.timeout(150)]
+pytestmark = pytest.mark.virtual
 
 EXPERIMENT = f"""\
 name: jump

@@ -18,7 +18,7 @@ from atoll.rundir.spool import SPOOL, read_spool
 from atoll_emulation.uml.run import VirtualClock
 from tests.lab.sandbox import ATOLL, QUICK
 
-pytestmark = [pytest.mark.virtual, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.virtual
 
 TOKEN = "correct-horse-battery-staple"
 

@@ -15,13 +15,16 @@ from atoll_emulation.uml.run import VirtualClock, run_in_uml
 from atoll_hosts.binary import find_binary
 from tests.lab.sandbox import ATOLL
 
+HANGS_S = 600
+"""After this long of the machine's time, a program is taken to hang: no test in virtual time is bound to that clock."""
+
 RESOLUTION_NS = 10_000
 """How far an RTT may be above the computed one: programs that wake up read a clock that takes 256 ns a reading."""
 
 
 def atoll(directory: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
     """An atoll command in a directory of the test's."""
-    return subprocess.run([ATOLL, *words], cwd=directory, capture_output=True, text=True, timeout=150, check=False)
+    return subprocess.run([ATOLL, *words], cwd=directory, capture_output=True, text=True, timeout=HANGS_S, check=False)
 
 
 def run_virtually(directory: Path, *words: str | Path) -> dict[str, Any]:
@@ -35,7 +38,7 @@ def said_inside(module: str, output: Path, *words: str | Path) -> dict[str, Any]
     """The JSON object a module prints last in the kernel for virtual time, where /out is ``output``."""
     command = [sys.executable, "-m", module, *map(str, words)]
     kernel, clock = find_virtual_kernel(), VirtualClock(1, limit_s=600)
-    ended = run_in_uml(command, output, limit_s=100, kernel=kernel, clock=clock, memory_mb=2048)
+    ended = run_in_uml(command, output, limit_s=HANGS_S, kernel=kernel, clock=clock, memory_mb=2048)
     assert ended.status == 0, ended.console
     return json.loads(ended.console.splitlines()[-1])
 
@@ -55,5 +58,5 @@ def packets(run_dir: Path, capture: str, scratch: Path) -> Any:
     out = scratch / f"{capture}.bin"
     source = run_dir / "captures" / f"{capture}.pcap.zst"
     argv = [find_binary(), "pcap", "records", source, out, "--side", "10.20.0.0/16"]
-    subprocess.run(argv, check=True, timeout=60, stdout=subprocess.DEVNULL)
+    subprocess.run(argv, check=True, timeout=HANGS_S, stdout=subprocess.DEVNULL)
     return np.fromfile(out, RECORD)
