@@ -116,9 +116,10 @@ fn no_connection_is_sent_faster_than_the_write_rate() {
     let begun = std::time::Instant::now();
     let waiting = [request(address, 500_000), request(address, 500_000)];
     assert_eq!(waiting.map(received), [500_000, 500_000]);
-    // Half a second each, at the same time; what TCP may send before pacing begins is little.
+    // Half a second each, at the same time; what TCP may send before pacing begins is little. A sender that a busy
+    // machine wakes late may catch up by half of each interval (Linux, tcp_update_skb_after_send): a quarter then.
     let seconds = begun.elapsed().as_secs_f64();
-    assert!((0.3..5.0).contains(&seconds), "{seconds}");
+    assert!((0.2..5.0).contains(&seconds), "{seconds}");
     assert_eq!(job.stop()["connections"], 2);
 }
 
