@@ -15,6 +15,7 @@ from atoll.model.wording import suggest
 from atoll.rundir import RunDir
 from atoll.rundir.rundir import RUNNING
 from atoll_dashboards.likeness import Likeness, likeness
+from atoll_dashboards.over_seeds import LEAST_SAMPLES, Group, Spread, group
 from atoll_dashboards.text import figure
 
 _MOST_PERCENT = 1000  # beyond it a share says no more than the two figures do
@@ -34,18 +35,15 @@ class Figure:
         """Name and unit."""
         return f"{self.name}, {self.unit}" if self.unit else self.name
 
-    def cells(self) -> tuple[tuple[str, str], ...]:
-        """As people read it: the number, and its difference from the first run, which the first one has not."""
-        return tuple(
-            (figure(found, "", self.digits), self._difference(found) if place else "")
-            for place, found in enumerate(self.values)
-        )
+    def text(self, found: float | None) -> str:
+        """A number as people read it, without its unit."""
+        return figure(found, "", self.digits)
 
-    def _difference(self, found: float | None) -> str:
+    def difference(self, first: float | None, then: float | None) -> str:
         """Of what is shown: nobody should read that two equal numbers differ, or that two different ones are equal."""
-        if found is None or self.values[0] is None:
+        if first is None or then is None:
             return ""
-        first, then = round(self.values[0], self.digits), round(found, self.digits)
+        first, then = round(first, self.digits), round(then, self.digits)
         if not first:
             return ""
         if first == then:
@@ -63,23 +61,50 @@ class Comparison:
     """Several runs, all tuples in the same order."""
 
     runs: tuple[str, ...]  # paths
+    seeds: tuple[str, ...]
     verdicts: tuple[str, ...]
     reasons: tuple[tuple[str, ...], ...]  # why a run is invalid
     likeness: Likeness
     figures: tuple[Figure, ...]
+    groups: tuple[Group, ...]  # every run is in one of them
+
+    @property
+    def sampled(self) -> bool:
+        """Whether there is a group of enough samples to speak of their distribution."""
+        return any(len(each.samples) >= LEAST_SAMPLES for each in self.groups)
 
     def to_json(self) -> dict[str, Any]:
         """For ``--json``; ``origins`` holds what is alike, too, ``unlike`` names those that are not."""
+        runs = zip(self.runs, self.seeds, self.verdicts, self.reasons, strict=True)
         return {
             "runs": [
-                {"run_dir": run, "verdict": verdict, "reasons": list(reasons)}
-                for run, verdict, reasons in zip(self.runs, self.verdicts, self.reasons, strict=True)
+                {"number": number, "run_dir": run, "seed": int(seed), "verdict": verdict, "reasons": list(reasons)}
+                for number, (run, seed, verdict, reasons) in enumerate(runs, start=1)
             ],
             "unlike": [name for name, _ in self.likeness.unlike],
             "origins": {name: list(texts) for name, texts in self.likeness.origins},
-            "settings": {name: list(texts) for name, texts in self.likeness.settings},
+            "settings": {each.key: list(each.texts) for each in self.likeness.described if not each.alike},
+            "channels": {host: list(texts) for host, texts in self.likeness.dealt},
+            "alike": {each.key: each.texts[0] for each in self.likeness.described if each.alike},
             "figures": [{"name": f.name, "unit": f.unit, "values": list(f.values)} for f in self.figures],
+            "groups": [self._group_json(each) for each in self.groups],
         }
+
+    def _group_json(self, group: Group) -> dict[str, Any]:
+        """Runs by their numbers."""
+        return {
+            "name": group.name,
+            "runs": [run + 1 for run in group.runs],
+            "samples": [run + 1 for run in group.samples],
+            "again": {str(run + 1): earlier + 1 for run, earlier in group.again},
+            "figures": {each.name: _spread_json(group.spread(each.values)) for each in self.figures},
+        }
+
+
+def _spread_json(spread: Spread | None) -> dict[str, Any] | None:
+    if spread is None:
+        return None
+    return {"samples": spread.samples, "median": spread.median, "min": spread.least, "max": spread.greatest}
 
 
 def comparable(paths: Iterable[Path]) -> tuple[list[RunDir], dict[Path, str]]:
@@ -129,12 +154,20 @@ def compare(runs: Sequence[RunDir], wanted: Sequence[str] = ()) -> Comparison:
         for name, (unit, digits, read) in FIGURES.items()
         if name in (wanted or FIGURES)
     ]
+    manifests = [run.manifest() for run in runs]
+    alike = likeness(manifests)
     return Comparison(
         runs=tuple(str(run.path) for run in runs),
+        seeds=tuple(str(each["experiment"]["seed"]) for each in manifests),
         verdicts=tuple(summary["verdict"] for summary in summaries),
         reasons=tuple(tuple(summary["reasons"]) for summary in summaries),
-        likeness=likeness([run.manifest() for run in runs]),
+        likeness=alike,
         figures=tuple(each for each in figures if wanted or any(found is not None for found in each.values)),
+        groups=group(
+            alike.kinds,
+            [summary["verdict"] == "valid" for summary in summaries],
+            [{key: found for key, found in summary.items() if key != "run_dir"} for summary in summaries],
+        ),
     )
 
 

@@ -1,29 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In what runs are alike and in what not: laboratory, place, program, chains, capacities, and what they were asked.
+"""In what runs are alike and in what not: laboratory, place, program, chains, capacities, and every setting.
 
-Pure; reads manifests. Whoever compares figures has to know first what besides the one setting was different.
+Pure; reads manifests. Whoever compares figures has to know first what besides the one setting was different. Each
+setting of experiment and laboratory is told once, as alike or as not; names, seed, chains and a laboratory that all of
+them share are told among the origins.
 """
 
-import hashlib
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from atoll.model.codec import from_json, to_json
-from atoll.model.experiment import Chain, Experiment, LossTrace, Trace
-from atoll.model.network import Network, PortRef
+from atoll.model.experiment import Experiment
+from atoll.model.network import Network
 from atoll.model.placement import Placement
-from atoll.model.units import Duration, Rate, Size
 from atoll_dashboards import provenance
+from atoll_dashboards.described import UNSET, Setting, digest, hops, side_by_side
 from atoll_dashboards.text import NOT_MEASURED
 
 Rows = tuple[tuple[str, tuple[str, ...]], ...]
 """A name, and what stands under it for each run."""
 
-_NAMES = ("box", "name", "t")  # the field by which a description calls the parts of a list
+SEED = "seed"
+"""The origin that tells samples of one thing apart."""
+
 _WITHOUT_MEANING = (
     "started",
     "outcome",
@@ -33,27 +36,47 @@ _WITHOUT_MEANING = (
     "format",
 )  # of the origin: or told elsewhere
 _TOLD_ABOVE = ("name", "seed", "chain", "branches")  # keys of an experiment that are among what runs are
-_MOST_DETAILS = 12  # of laboratories that differ in more, the parts are counted
+_DEPTHS = {"links": 3, "lab": 2, "changes": 2}  # how many parts of a key name what is told in one row; of others, 1
+_MOST_DETAILS = 12  # of one part; of more the members are counted
 _MOST_GROUPS = 3  # of clients with equally many channels
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Likeness:
     """What is said of several runs before their figures."""
 
     origins: Rows  # what each run is: experiment, laboratory, place, seed, chains, capacities, program
-    settings: Rows  # keys of the experiment, as --set calls them, and of the laboratory that say different things
-    asked: tuple[tuple[str, str], ...]  # what all of them were asked, in words
-
-    @property
-    def alike(self) -> tuple[tuple[str, str], ...]:
-        """What holds for all of them."""
-        return (*((name, texts[0]) for name, texts in self.origins if len(set(texts)) == 1), *self.asked)
+    described: tuple[Setting, ...]  # every setting that the origins don't tell; the laboratory's if they are not one
+    dealt: Rows  # the channels of every client, where that is not told by how many clients have how many
 
     @property
     def unlike(self) -> Rows:
         """What they are not alike in, but for settings."""
         return tuple(row for row in self.origins if differ(row))
+
+    @cached_property
+    def settings(self) -> Rows:
+        """The settings that say different things; of a part with many such, how many members it has."""
+        parts = _by_part(self.described)
+        return (*(row for part, some in parts.items() for row in _unlike_rows(part, some)), *_dealt_rows(self.dealt))
+
+    @cached_property
+    def alike(self) -> tuple[tuple[str, str], ...]:
+        """What holds for all of them, a row each part of the descriptions."""
+        parts = _by_part(self.described)
+        told = {part: _alike_text(part, [each for each in some if each.alike]) for part, some in parts.items()}
+        return (
+            *((name, texts[0]) for name, texts in self.origins if not differ((name, texts))),
+            *((part, text) for part, text in told.items() if text),
+        )
+
+    @cached_property
+    def kinds(self) -> tuple[tuple[str, ...], ...]:
+        """By run, what tells it apart from others but for the seed; equal ones are samples of one thing."""
+        texts = [texts for name, texts in self.unlike if name != SEED]
+        texts += [each.texts for each in self.described if not each.alike]
+        texts += [channels for _, channels in self.dealt]
+        return tuple(zip(*texts, strict=True)) if texts else tuple(() for _ in self.origins[0][1])
 
 
 def likeness(manifests: Sequence[Mapping[str, Any]]) -> Likeness:
@@ -65,14 +88,12 @@ def likeness(manifests: Sequence[Mapping[str, Any]]) -> Likeness:
         {**_what(experiment, network, placement), **_origin(manifest)}
         for experiment, network, placement, manifest in zip(experiments, networks, placements, manifests, strict=True)
     ]
+    asked = (each for each in side_by_side("", experiments) if each.key.partition(".")[0] not in _TOLD_ABOVE)
+    lab = (each for each in side_by_side("lab", networks) if each.key != "lab.name")
     return Likeness(
         origins=_rows(origins),
-        settings=(
-            *_condensed(tuple(filter(differ, _rows([_settings(each) for each in experiments])))),
-            *_laboratories(networks),
-            *_dealt_to_others(placements),
-        ),
-        asked=_asked_alike(experiments),
+        described=(*asked, *(lab if any(each != networks[0] for each in networks) else ())),
+        dealt=_dealt_to_others(placements),
     )
 
 
@@ -98,10 +119,10 @@ def _what(experiment: Experiment, network: Network, placement: tuple[Placement, 
     chains = {"chain": experiment.chain, **{f"chain {each.name}": each for each in experiment.branches}}
     return {
         "experiment": experiment.name,
-        "lab": f"{network.name}, SHA-256 {_digest(network)}",
+        "lab": f"{network.name}, SHA-256 {_lab_digest(network)}",
         "lab file": Path(network.file).name,
-        "seed": str(experiment.seed),
-        **{name: _hops(chain) for name, chain in chains.items()},
+        SEED: str(experiment.seed),
+        **{name: hops(chain) for name, chain in chains.items()},
         **({"channels": _dealt(placement)} if placement else {}),
     }
 
@@ -111,14 +132,68 @@ def _origin(manifest: Mapping[str, Any]) -> dict[str, str]:
     return told | ({"host kernel": str(manifest["host"]["kernel"])} if manifest.get("host") else {})
 
 
-def _digest(network: Network) -> str:
+def _lab_digest(network: Network) -> str:
     """What tells laboratories apart, wherever their file lies and whatever wrote the manifest."""
-    parts = {name: part for name, part in to_json(network).items() if name != "file"}
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:8]
+    return digest({name: part for name, part in to_json(network).items() if name != "file"})
 
 
-def _hops(chain: Chain) -> str:
-    return (" - ".join(chain.hops) or "empty") + ("" if str(chain.carries) == "the rest" else f" for {chain.carries}")
+# Settings, part by part
+
+
+def _by_part(described: Iterable[Setting]) -> dict[str, list[Setting]]:
+    """Settings by what of the description they belong to: ``tcp``, ``links.sat.to_island``, ``lab.hosts``."""
+    found: dict[str, list[Setting]] = {}
+    for each in described:
+        keys = each.key.split(".")
+        depth = _DEPTHS.get(keys[0], 1)
+        found.setdefault(".".join(keys[: max(1, min(depth, len(keys) - 1))]), []).append(each)
+    return found
+
+
+def _within(part: str, setting: Setting) -> str:
+    return setting.key.removeprefix(part).lstrip(".")
+
+
+def _unlike_rows(part: str, settings: Sequence[Setting]) -> Rows:
+    unlike = [each for each in settings if not each.alike]
+    if len(unlike) <= _MOST_DETAILS:
+        return tuple((each.key, each.texts) for each in unlike)
+    return (_counted(part, tuple((_within(part, each), each.texts) for each in settings)),)
+
+
+def _alike_text(part: str, alike: Sequence[Setting]) -> str:
+    """``rate 16 Mbit/s, delay 250 ms; none: jitter, loss``; of a laboratory's many how many they are."""
+    if part.startswith("lab.") and len(alike) > _MOST_DETAILS:
+        return f"{len(alike)} settings"
+    said = [f"{_within(part, each)} {each.texts[0]}".lstrip() for each in alike if each.texts[0] != UNSET]
+    unset = [_within(part, each) for each in alike if each.texts[0] == UNSET]
+    return "; ".join(filter(None, (", ".join(said), _unset(unset))))
+
+
+def _unset(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    return f"{UNSET}: {', '.join(names)}" if names != [""] else UNSET
+
+
+def _counted(part: str, settings: Rows) -> tuple[str, tuple[str, ...]]:
+    """How many members a part has in each run, and how many of them are otherwise in the first run."""
+    runs = range(len(settings[0][1]))
+    members: dict[str, list[tuple[str, ...]]] = {}
+    for name, texts in settings:
+        members.setdefault(name.partition(".")[0], []).append(texts)
+
+    def absent(of: Sequence[tuple[str, ...]], run: int) -> bool:
+        return all(texts[run] == NOT_MEASURED for texts in of)
+
+    present = [[of for of in members.values() if not absent(of, run)] for run in runs]
+    unlike = [sum(not absent(of, 0) and any(texts[0] != texts[run] for texts in of) for of in present[run])
+              for run in runs]  # fmt: skip
+    texts = [f"{len(present[run])}" + (f" ({unlike[run]} unlike #1)" if unlike[run] else "") for run in runs]
+    return f"{part} (number)", tuple(texts)
+
+
+# Channels
 
 
 def _placement(manifest: Mapping[str, Any]) -> tuple[Placement, ...]:
@@ -137,106 +212,20 @@ def _dealt(placement: tuple[Placement, ...]) -> str:
         words += f", capacities {capacities[0]:g} to {capacities[-1]:g}" if len(capacities) > 1 else ""
     else:
         words = ", ".join(
-            f"{clients} have {channels}" + (f" (capacity {capacity:g})" if capacities != [1.0] else "")
+            f"{clients} {'has' if clients == 1 else 'have'} {channels}"
+            + (f" (capacity {capacity:g})" if capacities != [1.0] else "")
             for channels, capacity, clients in groups
         )
     return f"{total} to {len(placement)} clients: {words}"
 
 
 def _dealt_to_others(placements: Sequence[tuple[Placement, ...]]) -> Rows:
-    """The clients of which some have more channels in one run than in another, where the numbers alone are alike."""
+    """By client the channels of each run, where clients may have other ones although the numbers alone are alike."""
     if len({_dealt(each) for each in placements}) != 1:
         return ()
-    rows = _rows([{f"channels of {each.host}": str(each.channels) for each in one} for one in placements])
-    unlike = tuple(filter(differ, rows))
-    return unlike if len(unlike) <= _MOST_DETAILS else (_row("channels of clients", unlike),)
+    return _rows([{each.host: str(each.channels) for each in one} for one in placements])
 
 
-def _asked_alike(experiments: Sequence[Experiment]) -> tuple[tuple[str, str], ...]:
-    rows = _rows([dict(provenance.settings(each)) for each in experiments])
-    return tuple((name, texts[0]) for name, texts in rows if len(set(texts)) == 1 and not name.startswith("chain"))
-
-
-def _settings(experiment: Experiment) -> dict[str, str]:
-    return {key: text for key, text in _leaves(experiment, "") if key.partition(".")[0] not in _TOLD_ABOVE}
-
-
-def _condensed(rows: Rows) -> Rows:
-    """Settings with many members that differ, such as the latencies of all servers, in a row of how many there are."""
-    found: dict[str, Rows] = {}
-    for name, texts in rows:
-        key = name.partition(".")[0]
-        found[key] = (*found.get(key, ()), (name, texts))
-    return tuple(
-        row for key, some in found.items() for row in (some if len(some) <= _MOST_DETAILS else [_row(key, some)])
-    )
-
-
-def _row(key: str, members: Rows) -> tuple[str, tuple[str, ...]]:
-    columns = list(zip(*(texts for _, texts in members), strict=True))
-    texts = [
-        _number(
-            sum(text != NOT_MEASURED for text in column),
-            sum(NOT_MEASURED not in pair and pair[0] != pair[1] for pair in zip(column, columns[0], strict=True)),
-        )
-        for column in columns
-    ]
-    return f"{key} (of {len(members)})", tuple(texts)
-
-
-def _number(members: int, unlike: int) -> str:
-    return f"{members}" + (f" ({unlike} unlike #1)" if unlike else "")
-
-
-def _laboratories(networks: Sequence[Network]) -> Rows:
-    """In what laboratories differ: each detail if there are few, else how many of each kind there are."""
-    rows = _rows([dict(_leaves(each, "lab")) for each in networks])
-    details = tuple(row for row in rows if differ(row) and row[0] != "lab.name")
-    if len(details) <= _MOST_DETAILS:
-        return details
-    parts = [field.name for field in fields(Network) if field.compare and field.name != "name"]
-    counted = [{f"lab.{part}": _counted(getattr(each, part), getattr(networks[0], part)) for part in parts}
-               for each in networks]  # fmt: skip
-    return tuple(filter(differ, _rows(counted)))
-
-
-def _counted(part: Any, first: Any) -> str:
-    """``14``, or with how many of the same name are otherwise in the first laboratory: ``14 (3 unlike #1)``."""
-    if not isinstance(part, tuple):
-        return str(part)
-    members, known = _members(cast("tuple[Any, ...]", part)), _members(first)
-    unlike = sum(name in known and known[name] != each for name, each in members.items())
-    return _number(len(members), unlike)
-
-
-def _members(part: tuple[Any, ...]) -> dict[str, Any]:
-    return {_name(each, place): each for place, each in enumerate(part)}
-
-
-def _leaves(thing: Any, key: str) -> Iterator[tuple[str, str]]:
-    """What a resolved description holds, each under the key by which the description calls it."""
-    if isinstance(thing, Chain):
-        yield key, _hops(thing)
-    elif isinstance(thing, (Trace, LossTrace)):
-        yield key, thing.file
-    elif is_dataclass(thing) and not isinstance(thing, (Rate, Duration, Size, PortRef)):
-        for field in fields(thing):
-            found = getattr(thing, field.name)
-            if field.name == "schedule":  # its first version is told by the experiment's own chain and latency
-                field_name, found = "changes", found[1:]
-            else:
-                field_name = field.name
-            if field.compare:  # paths of files are no part of what was asked
-                yield from _leaves(found, f"{key}.{field_name}".lstrip("."))
-    elif isinstance(thing, tuple):
-        for place, part in enumerate(cast("tuple[Any, ...]", thing)):
-            if isinstance(part, tuple):  # (key, what it says)
-                yield from _leaves(part[1], f"{key}.{part[0]}")
-            else:
-                yield from _leaves(part, f"{key}.{_name(part, place)}")
-    else:
-        yield key, "none" if thing is None else str(thing)
-
-
-def _name(part: Any, place: int) -> str:
-    return str(next((getattr(part, name) for name in _NAMES if hasattr(part, name)), place + 1))
+def _dealt_rows(dealt: Rows) -> Rows:
+    unlike = tuple((f"channels of {host}", texts) for host, texts in dealt if differ((host, texts)))
+    return unlike if len(unlike) <= _MOST_DETAILS else (_counted("channels of clients", dealt),)

@@ -19,7 +19,9 @@ from atoll.model.network import Network
 from atoll.model.units import Rate
 from atoll.rundir import RunDir
 from atoll_dashboards.compare import Comparison, Figure, compare
-from atoll_dashboards.compare_forms import headline, markdown, page, print_comparison
+from atoll_dashboards.compare_forms import markdown, page
+from atoll_dashboards.compare_sheets import Cell, headline, sheet_of_runs
+from atoll_dashboards.compare_terminal import print_comparison
 from atoll_hosts.binary import find_binary
 from tests.unit.synthetic_run import begin, experiment, network
 
@@ -78,8 +80,8 @@ def test_what_is_not_alike_but_for_settings_is_told_apart_from_what_is(runs: lis
     assert alike["lab"].startswith("synthetic, SHA-256 ")
     assert (alike["seed"], alike["chain"], alike["revision"]) == ("1", "tap-w - sat - tap-i", "0123abcd")
     assert alike["channels"] == "20 to 6 clients: 2 have 4, 4 have 3"
-    assert alike["ping series"] == "every 100 ms"
-    assert "TCP" not in alike, "they were asked for another congestion control"
+    assert alike["ping"] == "interval 100 ms"
+    assert alike["tcp"] == "ecn false, buffer_max 16 MB", "the congestion control is another one"
 
 
 def test_runs_of_unlike_laboratories_seeds_chains_and_revisions_say_so(runs: list[RunDir], tmp_path: Path) -> None:
@@ -92,7 +94,13 @@ def test_runs_of_unlike_laboratories_seeds_chains_and_revisions_say_so(runs: lis
     assert unlike["lab"][1].startswith("smaller, SHA-256 ")
     assert unlike["chain datagrams"] == (DASH, "sat for UDP")
     assert unlike["channels"] == ("20 to 6 clients: 2 have 4, 4 have 3", "20 to 4 clients: 4 have 5")
-    assert dict(found.settings)["lab.hosts"] == ("15", "13 (1 unlike #1)"), "many details: the hosts are counted"
+    assert dict(found.settings)["lab.hosts.i5"] == (
+        (
+            "role island-client, address 10.20.0.5, "
+            "interface (name i5-eth0, mac 02:00:00:00:00:0d, attached s1/13), capacity 1"
+        ),
+        DASH,
+    )
 
 
 def test_runs_with_metrics_and_without_are_not_alike(runs: list[RunDir], tmp_path: Path) -> None:
@@ -106,10 +114,10 @@ def test_a_detail_of_a_laboratory_is_told_by_its_name(runs: list[RunDir], tmp_pa
     hosts = tuple(replace(host, capacity=3.0) if host.name == "i1" else host for host in lab.hosts)
     other = run_of(tmp_path, experiment(), {}, replace(lab, hosts=hosts, file="elsewhere/synthetic.yaml"))
     found = compare([runs[0], other]).likeness
-    assert dict(found.settings) == {"lab.hosts.i1.capacity": ("1.0", "3.0")}
+    assert dict(found.settings) == {"lab.hosts.i1.capacity": ("1", "3")}
     unlike = dict(found.unlike)
     assert (
-        unlike["channels"][1] == "20 to 6 clients: 1 have 8 (capacity 3), 2 have 3 (capacity 1), 3 have 2 (capacity 1)"
+        unlike["channels"][1] == "20 to 6 clients: 1 has 8 (capacity 3), 2 have 3 (capacity 1), 3 have 2 (capacity 1)"
     )
     assert "lab file" not in unlike, "it is called the same"
 
@@ -140,25 +148,24 @@ def test_channels_that_many_others_got_are_counted(tmp_path: Path) -> None:
     for each, channels in zip(plan["placement"], reversed(dealt), strict=True):
         each["channels"] = channels
     pair[1].update_manifest({"plan": plan})
-    assert dict(compare(pair).likeness.settings) == {"channels of clients (of 20)": ("20", "20 (20 unlike #1)")}
+    assert dict(compare(pair).likeness.settings) == {"channels of clients (number)": ("30", "30 (20 unlike #1)")}
 
 
 def test_many_members_that_differ_are_a_row(runs: list[RunDir], tmp_path: Path) -> None:
     """A full laboratory has two dozen servers: their latencies would hide everything else."""
     many = tuple((f"w{number}", "rtt-5") for number in range(1, 21))
     other = run_of(tmp_path, experiment(latency=many), {})
-    assert dict(compare([runs[0], other]).likeness.settings) == {"latency (of 19)": ("5", "19 (5 unlike #1)")}
+    assert dict(compare([runs[0], other]).likeness.settings) == {"latency (number)": ("6", "20 (5 unlike #1)")}
 
 
 def test_figures_stand_with_their_difference_from_the_first_run(runs: list[RunDir]) -> None:
-    figures = {each.name: each for each in compare(runs).figures}
-    assert figures["goodput"].values == (10.0, 12.5)
-    assert figures["goodput"].heading == "goodput, Mbit/s"
-    assert figures["goodput"].cells() == (("10.000", ""), ("12.500", "+25.0%"))
-    assert figures["lateness at most"].cells() == (("0.250", ""), (DASH, ""))
-    assert figures["pings lost"].heading == "pings lost"
-    assert [number for number, _ in figures["pings lost"].cells()] == ["0", "0"]
-    assert "transfer time" not in figures, "nobody measured it"
+    found = compare(runs)
+    assert {each.name: each.values for each in found.figures}["goodput"] == (10.0, 12.5)
+    figures = dict(sheet_of_runs(found).figures)
+    assert figures["goodput, Mbit/s"] == (Cell("10.000"), Cell("12.500", "+25.0%"))
+    assert figures["lateness at most, ms"] == (Cell("0.250"), Cell(DASH))
+    assert [cell.number for cell in figures["pings lost"]] == ["0", "0"]
+    assert "transfer time, s" not in figures, "nobody measured it"
 
 
 @pytest.mark.parametrize(
@@ -175,8 +182,7 @@ def test_figures_stand_with_their_difference_from_the_first_run(runs: list[RunDi
     ],
 )
 def test_a_difference_is_that_of_the_numbers_that_are_shown(digits: int, first: float, then: float, told: str) -> None:
-    (_, _), (_, difference) = Figure("base RTT", "ms", digits, (first, then)).cells()
-    assert difference == told
+    assert Figure("base RTT", "ms", digits, (first, then)).difference(first, then) == told
 
 
 def test_a_run_that_an_older_version_analysed_is_named(runs: list[RunDir], tmp_path: Path) -> None:
@@ -243,10 +249,19 @@ def test_brackets_are_no_markup(
 def test_many_runs_are_rows(
     runs: list[RunDir], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lines = printed(compare([*runs, *runs, *runs, *runs], ["goodput"]), monkeypatch, capsys)
-    head = next(number for number, line in enumerate(lines) if line.startswith("run "))
-    assert "links.sat.to_island.rate" in lines[head], "no column is squeezed, however narrow the terminal"
-    assert [line.split()[0] for line in lines[head + 1 : head + 9]] == [f"#{number}" for number in range(1, 9)]
+    """As many columns in a table as the terminal has room for, the runs in front of each."""
+    lines = printed(compare([*runs, *runs, *runs, *runs]), monkeypatch, capsys)
+    assert max(map(len, lines)) <= 100
+    numbers = [f"#{number}" for number in range(1, 9)]
+    first = [number for number, line in enumerate(lines) if line.startswith("#1 ")]
+    assert len(first) >= 2
+    for start in first:
+        assert [line.split()[0] for line in lines[start : start + 8]] == numbers
+    told = "\n".join(lines)
+    assert re.search(r"^#2 +32 Mbit/s +hybla +bbr +invalid", told, re.MULTILINE)
+    assert re.search(r"^#8 .* 12\.500", told, re.MULTILINE)
+    assert "the same of all: " in told
+    assert "pings lost: 0" in told
 
 
 def test_markdown_and_html_hold_the_same_table(runs: list[RunDir], tmp_path: Path) -> None:
@@ -296,7 +311,7 @@ def test_the_verb(runs: list[RunDir], tmp_path: Path) -> None:
     two = report(*paths)
     assert (two.returncode, two.stderr) == (2, "report: one run at a time; --compare puts several side by side\n")
     lonely = report(paths[0], "--figure", "goodput")
-    assert (lonely.returncode, lonely.stderr) == (2, "report: --figure and --out belong to --compare\n")
+    assert (lonely.returncode, lonely.stderr) == (2, "report: --figure, --out and --each belong to --compare\n")
 
 
 def test_runs_with_nothing_to_analyse_are_left_out_where_two_remain(

@@ -339,6 +339,9 @@ def report(
     out: Annotated[
         Path | None, typer.Option("--out", help="of --compare: also write it, as .md or .html", metavar="FILE")
     ] = None,
+    each: Annotated[
+        bool, typer.Option("--each", help="of --compare: print figures of every run, where medians over seeds are told")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Analyse a run again and write its report, or compare runs; needs no testbed."""
@@ -346,10 +349,10 @@ def report(
     from atoll.cli.report import rebuild, side_by_side
 
     if compare:
-        side_by_side(runs, figures or [], out, as_json=json)
+        side_by_side(runs, figures or [], out, each=each, as_json=json)
         return
     refuse(len(runs) > 1, "report: one run at a time; --compare puts several side by side")
-    refuse(bool(figures or out), "report: --figure and --out belong to --compare")
+    refuse(bool(figures or out or each), "report: --figure, --out and --each belong to --compare")
     rebuild(runs[0], as_json=json)
 
 

@@ -9,7 +9,8 @@ from atoll.analysis import analyse
 from atoll.cli.output_files import require_ending, written
 from atoll.rundir import RunDir
 from atoll_dashboards.compare import comparable, compare
-from atoll_dashboards.compare_forms import FORMS, print_comparison
+from atoll_dashboards.compare_forms import FORMS
+from atoll_dashboards.compare_terminal import print_comparison
 from atoll_dashboards.report import write_report
 from atoll_dashboards.terminal import print_summary
 from atoll_hosts.binary import find_binary
@@ -28,10 +29,11 @@ def rebuild(path: Path, *, as_json: bool) -> None:
         print(f"report: {page}")
 
 
-def side_by_side(paths: list[Path], figures: list[str], out: Path | None, *, as_json: bool) -> None:
+def side_by_side(paths: list[Path], figures: list[str], out: Path | None, *, each: bool = False, as_json: bool) -> None:
     """`atoll report --compare RUN RUN...`: reads what analysis wrote, changes nothing.
 
-    Runs of which there is nothing to analyse are left out, with a line each on standard error.
+    Runs of which there is nothing to analyse are left out, with a line each on standard error. ``each``: print figures
+    of every run also where medians over seeds are told.
     """
     require_ending("--out", out, FORMS)
     runs, left_out = comparable(paths)
@@ -44,6 +46,6 @@ def side_by_side(paths: list[Path], figures: list[str], out: Path | None, *, as_
         beside = {"left_out": [{"run_dir": str(path), "reason": reason} for path, reason in left_out.items()]}
         print(json.dumps({**comparison.to_json(), **beside, "written": str(out) if out else None}))
         return
-    print_comparison(comparison)
+    print_comparison(comparison, each_run=each)
     if out is not None:
         print(f"written: {out}")
