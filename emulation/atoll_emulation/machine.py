@@ -129,7 +129,7 @@ _TUN_REMEDIES = {
 
 
 def describe_machine() -> dict[str, Any]:
-    """Passive and probed facts of this machine, for ``check --machine`` and the run's manifest."""
+    """Facts of this machine, for ``check --machine``."""
     _complete_path()
     without_tc = missing_for_tc()
     controls = offered_here()
@@ -144,14 +144,4 @@ def describe_machine() -> dict[str, Any]:
         "link_backends": ", ".join(["engine", *([] if without_tc else ["tc"])]),
         "tc_backend": without_tc[0] if without_tc else "usable",
         "congestion_controls": str(controls),
-        "virtual_time": _virtual_time(),
     }
-
-
-def _virtual_time() -> str:
-    """Whether ``--on virtual`` can be used, or what it takes."""
-    try:
-        kernel = require_virtual_machine()
-    except MachineError as error:
-        return "; ".join(str(error).splitlines())
-    return f"usable, kernel {kernel.release}"

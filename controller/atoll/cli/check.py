@@ -3,13 +3,17 @@
 
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from atoll.cli.counted import counted
 from atoll.model.errors import DescriptionError, MachineError, Mistake, PlanError
 from atoll.model.experiment import Experiment
 from atoll.model.network import Network
+
+if TYPE_CHECKING:  # examines the machine: loaded when that is wanted
+    from atoll_emulation.ways import Way
 
 
 def check(paths: list[Path], as_json: bool, *, machine: bool = False, inventory: Path | None = None) -> int:
@@ -17,8 +21,9 @@ def check(paths: list[Path], as_json: bool, *, machine: bool = False, inventory:
 
     What is right goes to standard output, one line a file; mistakes to standard error, one line each, none twice
     (several experiments may share a lab). With ``as_json`` one object on standard output says it all. ``machine``
-    also tells what this machine can run, and what the experiments name that its kernel does not have. ``inventory``: of
-    real machines, held against the labs of all files.
+    also tells what this machine is and, for each place, whether a lab can be had there; it lacks something when that is
+    not so for an emulated lab in real time, or when its kernel does not have what an experiment names.
+    ``inventory``: of real machines, held against the labs of all files.
     """
     from atoll.model.document import label  # pydantic and ruamel.yaml take 0.1 s: --help does without
     from atoll.model.load import load_any
@@ -43,17 +48,17 @@ def check(paths: list[Path], as_json: bool, *, machine: bool = False, inventory:
             right[label(inventory)] = _inventory_summary(inventory, list(labs.values()))
         except DescriptionError as error:
             mistakes |= dict.fromkeys(error.mistakes)
-    facts, lacks = _machine(experiments) if machine else ({}, [])
+    found = _machine(experiments) if machine else None
+    lacks = found.lacks if found else ()
     if as_json:
         wrong = [{"file": one.file, "line": one.line, "message": one.message} for one in mistakes]
-        found = {"machine": facts, "lacks": lacks} if machine else {}
-        print(json.dumps({"ok": not (mistakes or lacks), "mistakes": wrong, **found}))
+        print(json.dumps({"ok": not (mistakes or lacks), "mistakes": wrong, **(found.to_json() if found else {})}))
     else:
         for file, text in right.items():
             print(f"{file}: ok ({text})")
-        for name, fact in facts.items():
-            print(f"{name:<19} {fact}")
-        for line in (*mistakes, *lacks):
+        if found:
+            found.print_works()
+        for line in (*mistakes, *(found.wrong if found else ())):
             print(line, file=sys.stderr)
     if mistakes:
         return DescriptionError.exit_code
@@ -79,20 +84,42 @@ def _require_changes(network: Network, experiment: Experiment) -> None:
         raise DescriptionError([Mistake(experiment.file, 0, line) for line in str(error).splitlines()]) from None
 
 
-def _machine(experiments: list[Experiment]) -> tuple[dict[str, Any], list[str]]:
-    """The machine's facts, and what it lacks for an emulated lab and for these experiments on it."""
-    from atoll_emulation.congestion import missing_controls, offered_by_virtual_kernel, offered_here
-    from atoll_emulation.machine import describe_machine, require_machine
+@dataclass(frozen=True, slots=True)
+class _Machine:
+    facts: dict[str, Any]
+    places: tuple["Way", ...]
+    lacks: tuple[str, ...]  # for these experiments in a lab that is emulated in real time
+    wrong: tuple[str, ...]  # the same for people, and what other places lack
 
-    lacks: list[str] = []
+    def print_works(self) -> None:
+        for name, fact in self.facts.items():
+            print(f"{name:<19} {fact}")
+        for way in self.places:
+            if not way.lacks:
+                print(f"{f'--on {way.place}':<19} works {way.how}", flush=True)
+
+    def to_json(self) -> dict[str, Any]:
+        ways = {way.place: {"works": not way.lacks, "how": way.how, "lacks": way.lacks} for way in self.places}
+        return {"machine": self.facts, "ways": ways, "lacks": self.lacks}
+
+
+def _machine(experiments: list[Experiment]) -> _Machine:
+    from atoll_emulation.congestion import missing_controls, offered_by_virtual_kernel, offered_here
+    from atoll_emulation.machine import describe_machine
+    from atoll_emulation.ways import REAL_TIME, obstacles, ways
+    from atoll_hosts.binary import find_binary
+
+    places = ways()
+    lacks = [line for way in places if way.place == REAL_TIME for line in way.lacks]
+    asked: list[str] = []
     try:
-        require_machine()
+        find_binary()
     except MachineError as error:
-        lacks = str(error).splitlines()
+        asked.append(str(error))
     here, virtual = offered_here(), offered_by_virtual_kernel()
     for experiment in experiments:
-        lacks += missing_controls(experiment, here, virtual)
-    return describe_machine(), lacks
+        asked += missing_controls(experiment, here, virtual)
+    return _Machine(describe_machine(), places, (*lacks, *asked), (*obstacles(places), *asked))
 
 
 def summary(network: Network, experiment: Experiment | None) -> str:
