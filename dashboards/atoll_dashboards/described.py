@@ -141,7 +141,8 @@ def _words(thing: Any) -> str:
     parts = _parts(thing)
     if parts:
         said = {name: part for name, part in parts.items() if part not in (None, ())}
-        return ", ".join(
+        kind = _KINDS.get(cast("type[Any]", type(thing)), "")
+        return (f"{kind}: " if kind else "") + ", ".join(
             f"{name} ({_words(part)})" if _parts(part) else f"{name} {_words(part)}" for name, part in said.items()
         )
     match thing:
