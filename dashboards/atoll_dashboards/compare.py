@@ -5,7 +5,7 @@ Reads summaries and manifests only; the runs need not be of one experiment, labo
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +15,7 @@ from atoll.model.wording import suggest
 from atoll.rundir import RunDir
 from atoll.rundir.rundir import RUNNING
 from atoll_dashboards.likeness import Likeness, likeness
-from atoll_dashboards.over_seeds import LEAST_SAMPLES, Group, Spread, group
+from atoll_dashboards.over_seeds import LEAST_SAMPLES, Group, group, pairs
 from atoll_dashboards.text import figure
 
 _MOST_PERCENT = 1000  # beyond it a share says no more than the two figures do
@@ -34,6 +34,11 @@ class Figure:
     def heading(self) -> str:
         """Name and unit."""
         return f"{self.name}, {self.unit}" if self.unit else self.name
+
+    @property
+    def shown(self) -> tuple[float | None, ...]:
+        """The values as exact as they are shown."""
+        return tuple(None if found is None else round(found, self.digits) for found in self.values)
 
     def text(self, found: float | None) -> str:
         """A number as people read it, without its unit."""
@@ -97,14 +102,21 @@ class Comparison:
             "runs": [run + 1 for run in group.runs],
             "samples": [run + 1 for run in group.samples],
             "again": {str(run + 1): earlier + 1 for run, earlier in group.again},
-            "figures": {each.name: _spread_json(group.spread(each.values)) for each in self.figures},
+            "figures": {each.name: self._spread_json(group, each) for each in self.figures},
         }
 
-
-def _spread_json(spread: Spread | None) -> dict[str, Any] | None:
-    if spread is None:
-        return None
-    return {"samples": spread.samples, "median": spread.median, "min": spread.least, "max": spread.greatest}
+    def _spread_json(self, group: Group, figure: Figure) -> dict[str, Any] | None:
+        """``against_first``: of the seeds that the first group has, too, with how many the figure is higher, lower."""
+        spread = group.spread(figure.values)
+        if spread is None:
+            return None
+        return {
+            "samples": spread.samples,
+            "median": spread.median,
+            "min": spread.least,
+            "max": spread.greatest,
+            "against_first": asdict(pairs(self.groups[0], group, figure.shown, self.seeds)),
+        }
 
 
 def comparable(paths: Iterable[Path]) -> tuple[list[RunDir], dict[Path, str]]:
@@ -152,8 +164,8 @@ def compare(runs: Sequence[RunDir], wanted: Sequence[str] = ()) -> Comparison:
     figures = [
         Figure(name, unit, digits, tuple(_measured(read, *each) for each in zip(runs, summaries, strict=True)))
         for name, (unit, digits, read) in FIGURES.items()
-        if name in (wanted or FIGURES)
     ]
+    asked = [each for each in figures if each.name in (wanted or FIGURES)]
     manifests = [run.manifest() for run in runs]
     alike = likeness(manifests)
     return Comparison(
@@ -162,11 +174,11 @@ def compare(runs: Sequence[RunDir], wanted: Sequence[str] = ()) -> Comparison:
         verdicts=tuple(summary["verdict"] for summary in summaries),
         reasons=tuple(tuple(summary["reasons"]) for summary in summaries),
         likeness=alike,
-        figures=tuple(each for each in figures if wanted or any(found is not None for found in each.values)),
+        figures=tuple(each for each in asked if wanted or any(found is not None for found in each.values)),
         groups=group(
             alike.kinds,
             [summary["verdict"] == "valid" for summary in summaries],
-            [{key: found for key, found in summary.items() if key != "run_dir"} for summary in summaries],
+            list(zip((summary["seed"] for summary in summaries), *(each.values for each in figures), strict=True)),
         ),
     )
 

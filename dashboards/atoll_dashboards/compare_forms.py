@@ -8,6 +8,7 @@ from atoll_dashboards.compare_sheets import (
     Cell,
     Sheet,
     headline,
+    legend,
     listed,
     not_counted,
     sheet_of_groups,
@@ -32,8 +33,10 @@ def markdown(comparison: "Comparison") -> str:
         lines += [f"- {name}: {'; '.join(f'{which} {text}' for which, text in texts)}" for name, texts in told]
         lines.append("")
     if comparison.sampled:
-        lines += ["Over seeds, the median and the least \N{EN DASH} greatest:", ""]
-        lines += [*_table(sheet_of_groups(comparison)), *(f"- {why}" for why in not_counted(comparison)), ""]
+        groups = sheet_of_groups(comparison)
+        lines += ["Over seeds, the median and the least \N{EN DASH} greatest:", "", *_table(groups)]
+        if sentences := [*legend(groups), *not_counted(comparison)]:
+            lines += [*(f"- {sentence}" for sentence in sentences), ""]
         lines += ["Every run:", ""]
     lines += [*_table(sheet_of_runs(comparison)), "Alike:", ""]
     lines += [f"- {name}: {text}" for name, text in comparison.likeness.alike]
@@ -44,13 +47,14 @@ def page(comparison: "Comparison") -> str:
     """One HTML page that needs nothing but itself."""
     from atoll_dashboards.pages import rendered
 
+    groups = sheet_of_groups(comparison) if comparison.sampled else None
     return rendered(
         "compare.html.j2",
         headline=headline(comparison),
         runs=listed(comparison),
         unlike=unlike(comparison),
-        groups=sheet_of_groups(comparison) if comparison.sampled else None,
-        not_counted=not_counted(comparison),
+        groups=groups,
+        remarks=[*legend(groups), *not_counted(comparison)] if groups else [],
         sheet=sheet_of_runs(comparison),
         alike=comparison.likeness.alike,
     )

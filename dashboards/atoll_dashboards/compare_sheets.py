@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from atoll_dashboards.likeness import SEED, Rows, grouped
+from atoll_dashboards.over_seeds import LEAST_SAMPLES, pairs
 from atoll_dashboards.text import NOT_MEASURED
 
 if TYPE_CHECKING:
@@ -28,13 +29,10 @@ class Cell:
     """A figure of one subject."""
 
     number: str  # of a group the median
-    difference: str = ""  # from the first subject's
+    difference: str = (
+        ""  # from the first subject's, of a group in brackets where ranges overlap, and with how many seeds
+    )
     spread: str = ""  # of a group, least to greatest
-
-    @property
-    def told(self) -> bool:
-        """Whether there is a figure at all."""
-        return self.number != NOT_MEASURED
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +57,6 @@ class Sheet:
     def equal(self) -> tuple[tuple[str, str], ...]:
         """The other ones, and what they are for all subjects."""
         return tuple((name, cells[0].number) for name, cells in self.figures if self._equal(cells))
-
-    @property
-    def bracketed(self) -> bool:
-        """Whether a difference is in brackets."""
-        return any(cell.difference.startswith("(") for _, cells in self.figures for cell in cells)
 
     def _equal(self, cells: tuple[Cell, ...]) -> bool:
         return len({(cell.number, cell.spread) for cell in cells}) == 1 and not cells[0].spread
@@ -144,8 +137,15 @@ def sheet_of_groups(comparison: "Comparison") -> Sheet:
             ("runs", tuple(by_number(each.runs) for each in groups)),
             ("samples", tuple(f"{len(each.samples)}" for each in groups)),
         ),
-        figures=tuple((each.heading, tuple(_group_cells(each, groups))) for each in comparison.figures),
+        figures=tuple((each.heading, tuple(_group_cells(each, comparison))) for each in comparison.figures),
     )
+
+
+def legend(sheet: Sheet) -> list[str]:
+    """What the differences in a table of groups mean, as far as there are such."""
+    differences = [cell.difference for _, cells in sheet.figures for cell in cells]
+    told = [("(", "(+1.0%): the ranges overlap"), ("/", "4/5: of 5 seeds that both have, 4 differ in that direction")]
+    return [meaning for mark, meaning in told if any(mark in each for each in differences)]
 
 
 def not_counted(comparison: "Comparison") -> list[str]:
@@ -155,7 +155,10 @@ def not_counted(comparison: "Comparison") -> list[str]:
     sentences = [f"{by_number(sorted(invalid))} not counted: invalid"] if invalid else []
     return [
         *sentences,
-        *(f"{by_number([run])} not counted: {by_number([earlier])} again, to the byte" for run, earlier in again),
+        *(
+            f"{by_number([run])} not counted: {by_number([earlier])} again, equal in every figure"
+            for run, earlier in again
+        ),
     ]
 
 
@@ -190,25 +193,33 @@ def _run_cells(figure: "Figure") -> Iterator[Cell]:
         yield Cell(figure.text(found), figure.difference(first, found) if place else "")
 
 
-def _group_cells(figure: "Figure", groups: Iterable["Group"]) -> Iterator[Cell]:
-    spreads = [each.spread(figure.values) for each in groups]
-    for place, (group, spread) in enumerate(zip(groups, spreads, strict=True)):
+def _group_cells(figure: "Figure", comparison: "Comparison") -> Iterator[Cell]:
+    first = comparison.groups[0]
+    for group in comparison.groups:
+        spread = group.spread(figure.values)
         if spread is None:
             yield Cell(NOT_MEASURED)
             continue
-        difference = _apart(figure, spreads[0], spread) if place else ""
+        difference = "" if group is first else _difference(figure, group, comparison)
         fewer = f" n={spread.samples}" if spread.samples < len(group.samples) else ""
         yield Cell(figure.text(spread.median), difference, f"{_range(figure, spread)}{fewer}".strip())
 
 
-def _apart(figure: "Figure", first: "Spread | None", then: "Spread") -> str:
-    """The difference of two medians, in brackets where the ranges overlap: seeds alone may make such a difference."""
-    difference = figure.difference(first.median, then.median) if first else ""
-    if first is None or not difference or difference == "=":
-        return difference
-    return f"({difference})" if first.overlaps(then) else difference
+def _difference(figure: "Figure", group: "Group", comparison: "Comparison") -> str:
+    """Of the medians of a group and the first one; in brackets where their ranges overlap: it may be the seeds'."""
+    first = comparison.groups[0]
+    before, then = first.spread(figure.values), group.spread(figure.values)
+    if before is None or then is None:
+        return ""
+    told = figure.difference(before.median, then.median)
+    if not told or told == "=":
+        return told
+    paired = pairs(first, group, figure.shown, comparison.seeds)
+    agree = paired.higher if told.startswith("+") else paired.lower
+    seeds = f" {agree}/{paired.seeds}" if paired.seeds >= LEAST_SAMPLES else ""
+    return (f"({told})" if before.overlaps(then) else told) + seeds
 
 
 def _range(figure: "Figure", spread: "Spread") -> str:
     least, greatest = figure.text(spread.least), figure.text(spread.greatest)
-    return "" if least == greatest else f"{least} \N{EN DASH} {greatest}"
+    return "" if least == greatest else f"{least}\N{EN DASH}{greatest}"

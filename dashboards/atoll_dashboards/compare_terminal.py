@@ -16,6 +16,7 @@ from atoll_dashboards.compare_sheets import (
     Cell,
     Sheet,
     headline,
+    legend,
     listed,
     not_counted,
     sheet_of_groups,
@@ -61,9 +62,7 @@ def _print(comparison: "Comparison", console: "Console", *, each_run: bool) -> N
         console.print("\nover seeds: median, least \N{EN DASH} greatest", style="bold")
         groups = sheet_of_groups(comparison)
         _print_sheet(groups, console)
-        if groups.bracketed:
-            console.print("(+1.0%): the ranges overlap", style="dim")
-        for sentence in not_counted(comparison):
+        for sentence in (*legend(groups), *not_counted(comparison)):
             console.print(sentence, style="dim")
         if runs.many and not each_run:
             console.print("figures of every run: --each, --out, --json", style="dim")

@@ -28,6 +28,15 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
+class Pairs:
+    """A figure of two groups seed by seed: as a seed is the same load for both, less of a difference is chance."""
+
+    seeds: int  # that both groups measured it with
+    higher: int  # of them, those with which it is higher in the second group
+    lower: int
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
     """Runs that are alike but for their seed. Runs are counted from 0, in the order of the comparison."""
 
@@ -35,7 +44,7 @@ class Group:
     runs: tuple[int, ...]
     samples: tuple[int, ...]  # the valid ones that no earlier one is equal to
     invalid: tuple[int, ...]
-    again: tuple[tuple[int, int], ...]  # a run, and the earlier one that it repeats to the byte
+    again: tuple[tuple[int, int], ...]  # a run, and the earlier one whose figures it repeats
 
     def spread(self, figures: Sequence[float | None]) -> Spread | None:
         """Of a figure of all runs compared; None: no sample measured it."""
@@ -48,13 +57,29 @@ class Group:
 def group(kinds: Sequence[object], valid: Sequence[bool], measured: Sequence[object]) -> tuple[Group, ...]:
     """Groups of the runs of one kind each, in the order of their first runs.
 
-    ``measured``: all that a run measured; equal ones are one sample, as virtual time makes of one seed. All sequences
-    have an entry a run.
+    ``measured``: all that tells what a run measured from what another did; equal ones are one sample, as virtual time
+    makes of one seed. All sequences have an entry a run.
     """
     found: dict[int, list[int]] = {}
     for run, kind in enumerate(kinds):
         found.setdefault(kinds.index(kind), []).append(run)
     return tuple(_group(letters(number), runs, valid, measured) for number, runs in enumerate(found.values()))
+
+
+def pairs(first: Group, then: Group, figures: Sequence[float | None], seeds: Sequence[str]) -> Pairs:
+    """Of a figure of all runs compared. Where a group has several samples of a seed their median stands for them."""
+    before, after = _by_seed(first, figures, seeds), _by_seed(then, figures, seeds)
+    both = [(before[seed], after[seed]) for seed in before if seed in after]
+    return Pairs(len(both), sum(a < b for a, b in both), sum(a > b for a, b in both))
+
+
+def _by_seed(of: Group, figures: Sequence[float | None], seeds: Sequence[str]) -> dict[str, float]:
+    found: dict[str, list[float]] = {}
+    for run in of.samples:
+        measured = figures[run]
+        if measured is not None:
+            found.setdefault(seeds[run], []).append(measured)
+    return {seed: median(some) for seed, some in found.items()}
 
 
 def letters(number: int) -> str:

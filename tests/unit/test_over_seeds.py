@@ -13,9 +13,18 @@ from atoll.cli.report import side_by_side
 from atoll.rundir import RunDir
 from atoll_dashboards.compare import Comparison, compare
 from atoll_dashboards.compare_forms import markdown, page
-from atoll_dashboards.compare_sheets import Cell, by_number, headline, listed, not_counted, sheet_of_groups, unlike
+from atoll_dashboards.compare_sheets import (
+    Cell,
+    by_number,
+    headline,
+    legend,
+    listed,
+    not_counted,
+    sheet_of_groups,
+    unlike,
+)
 from atoll_dashboards.compare_terminal import print_comparison
-from atoll_dashboards.over_seeds import group, letters
+from atoll_dashboards.over_seeds import Group, Pairs, group, letters, pairs
 from tests.unit.synthetic_run import begin, experiment, network
 
 DASH = "\N{EN DASH}"
@@ -75,7 +84,7 @@ def test_samples_are_valid_and_counted_once(compared: Comparison) -> None:
     """In virtual time a seed has one answer: run twice it is still one sample."""
     first = compared.groups[0]
     assert (first.samples, first.invalid, first.again) == ((0, 2, 4), (3,), ((6, 0),))
-    assert not_counted(compared) == ["#4 not counted: invalid", "#7 not counted: #1 again, to the byte"]
+    assert not_counted(compared) == ["#4 not counted: invalid", "#7 not counted: #1 again, equal in every figure"]
 
 
 def test_one_seed_that_measured_something_else_is_another_sample(runs: Runs) -> None:
@@ -102,13 +111,37 @@ def test_groups_have_median_range_and_difference(compared: Comparison) -> None:
     }
     figures = dict(sheet.figures)
     assert figures["goodput, Mbit/s"] == (
-        Cell("11.000", "", f"10.000 {DASH} 12.000"),
-        Cell("21.000", "+90.9%", f"20.000 {DASH} 24.000"),
+        Cell("11.000", "", f"10.000{DASH}12.000"),
+        Cell("21.000", "+90.9%", f"20.000{DASH}24.000"),
     )
     assert figures["transfer time, s"] == (
-        Cell("6.00", "", f"5.00 {DASH} 7.00 n=2"),
-        Cell("7.00", "(+16.7%)", f"6.00 {DASH} 8.00 n=2"),
+        Cell("6.00", "", f"5.00{DASH}7.00 n=2"),
+        Cell("7.00", "(+16.7%)", f"6.00{DASH}8.00 n=2"),
     ), "seeds alone make such a difference, and one of three did not finish"
+
+
+def test_seeds_are_paired(runs: Runs) -> None:
+    """What hides in the spread of the seeds shows when each is held against itself."""
+    cubic = [runs(seed, goodput_mbit_s=10.0 * seed) for seed in (1, 2, 3, 4)]
+    bbr = [
+        runs(seed, "bbr", goodput_mbit_s=10.0 * seed + more) for seed, more in ((4, 1), (3, 1), (2, -1), (1, 0.0001))
+    ]
+    sheet = sheet_of_groups(compare([*cubic, *bbr]))
+    ((_, (_, cell)),) = [row for row in sheet.figures if row[0].startswith("goodput")]
+    assert cell == Cell("25.000", "=", f"10.000{DASH}41.000")
+    sheet = sheet_of_groups(compare([*cubic[1:], *bbr[:3]]))
+    ((_, (_, cell)),) = [row for row in sheet.figures if row[0].startswith("goodput")]
+    assert cell == Cell("31.000", "(+3.3%) 2/3", f"19.000{DASH}41.000")
+    assert legend(sheet) == [
+        "(+1.0%): the ranges overlap",
+        "4/5: of 5 seeds that both have, 4 differ in that direction",
+    ]
+
+
+def test_samples_of_one_seed_stand_for_it_by_their_median() -> None:
+    first, then = Group("A", (0, 1, 2), (0, 1, 2), (), ()), Group("B", (3, 4), (3, 4), (), ())
+    found = pairs(first, then, [1.0, 9.0, 2.0, 3.0, 8.0], ["1", "1", "1", "1", "2"])
+    assert found == Pairs(seeds=1, higher=1, lower=0)
 
 
 def test_two_samples_are_no_distribution(runs: Runs) -> None:
@@ -123,9 +156,15 @@ def test_json_has_all_groups_by_number(compared: Comparison) -> None:
     first, second = json.loads(json.dumps(compared.to_json()))["groups"]
     assert (first["name"], first["runs"], first["samples"]) == ("A", [1, 3, 4, 5, 7], [1, 3, 5])
     assert first["again"] == {"7": 1}
-    assert second["figures"]["goodput"] == {"samples": 3, "median": 21.0, "min": 20.0, "max": 24.0}
-    assert first["figures"]["transfer time"] == {"samples": 2, "median": 6.0, "min": 5.0, "max": 7.0}
-    assert first["figures"]["base RTT"] is None or first["figures"]["base RTT"]["samples"] == 3
+    assert second["figures"]["goodput"] == {
+        "samples": 3,
+        "median": 21.0,
+        "min": 20.0,
+        "max": 24.0,
+        "against_first": {"seeds": 2, "higher": 2, "lower": 0},
+    }
+    assert second["figures"]["transfer time"]["against_first"] == {"seeds": 1, "higher": 1, "lower": 0}
+    assert first["figures"]["transfer time"]["samples"] == 2
 
 
 def test_a_figure_that_no_sample_measured_has_no_median(runs: Runs) -> None:
@@ -172,10 +211,10 @@ def test_a_pipe_has_lines_of_one_width_whatever_the_terminal(
 
 def test_markdown_and_page_hold_groups_and_every_run(compared: Comparison) -> None:
     text, html = markdown(compared), page(compared)
-    assert f"| goodput, Mbit/s | 11.000<br>10.000 {DASH} 12.000 | 21.000 +90.9%<br>20.000 {DASH} 24.000 |\n" in text
+    assert f"| goodput, Mbit/s | 11.000<br>10.000{DASH}12.000 | 21.000 +90.9%<br>20.000{DASH}24.000 |\n" in text
     assert "| #4 | 3 | cubic | invalid |" in text
-    assert "- #7 not counted: #1 again, to the byte\n" in text
-    assert f'<td class="n">21.000 <small>+90.9%</small> <small>20.000 {DASH} 24.000</small></td>' in html
+    assert "- #7 not counted: #1 again, equal in every figure\n" in text
+    assert f'<td class="n">21.000 <small>+90.9%</small> <small>20.000{DASH}24.000</small></td>' in html
     assert re.search(r'<tr><th>#4</th><td>3</td><td>cubic</td><td>invalid</td>.*<td class="n">99.000</td>', html)
 
 
