@@ -125,7 +125,7 @@ def _beside(cell: Cell) -> str:
 
 
 def _below(cell: Cell) -> str:
-    return "\n".join(filter(None, (cell.number, cell.difference, cell.spread)))
+    return "\n".join(filter(None, (cell.number, cell.spread, cell.difference)))
 
 
 def _figures_end(sheet: Sheet, tell: Callable[[Cell], str]) -> int:
