@@ -54,6 +54,7 @@ def test_a_run_leaves_nothing_but_its_directory_and_its_only_excuse_is_lateness(
     (counted,) = outside["machines"].values()
     assert counted["on_cables_packets"] == 0, "whatever else this machine dropped"
     assert outside["uncounted"] == {}
+    assert outside["ports"] is not None, "the switches' own sockets are looked at, too"
     points = [line.partition(",")[0] for line in read_spool(run / SPOOL)]
     for measurement in ("machine", "agent", "clock", "tcp", "udp", "job", "interface"):  # as the agent tells them
         assert points.count(measurement) >= 4, f"{measurement}: told every second"
