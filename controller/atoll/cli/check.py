@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from atoll.cli.counted import counted
+from atoll.model.counted import counted
 from atoll.model.errors import DescriptionError, MachineError, Mistake, PlanError
 from atoll.model.experiment import Experiment
 from atoll.model.network import Network

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from atoll.cli.counted import counted
 from atoll.cli.load import require_backend
 from atoll.cli.telling import in_words, swap_in_words
 from atoll.keeper.address import rack
 from atoll.keeper.client import Description, KeeperClient, OwnKeeper, connected, state_directory
 from atoll.keeper.problems import no_lab_is_up
+from atoll.model.counted import counted
 from atoll.model.errors import LabError
 from atoll.model.experiment import Experiment
 from atoll.model.load import lab_file, load_any, load_experiment

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from atoll.cli.counted import counted
 from atoll.cli.options import PlainArguments
+from atoll.model.counted import counted
 from atoll.model.errors import UsageError
 
 if TYPE_CHECKING:  # the database's client is loaded when it is asked

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from atoll.cli.counted import counted
 from atoll.cli.options import number, whole
 from atoll.cli.output_files import PICTURES, require_ending, written
+from atoll.model.counted import counted
 from atoll.model.errors import PlanError
 
 if TYPE_CHECKING:  # what makes traces is loaded when one is made
