@@ -11,41 +11,32 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable
+from functools import partial
 from typing import Any
 
-from atoll.control.hosts import CONGESTION_CONTROL, tcp_sysctls
 from atoll.control.schedule import Scheduled, plan_schedule
-from atoll.experiment.calibrate import brief
-from atoll.experiment.calibration import Row, State
-from atoll.experiment.checks import Measured, base_rtt, judge_paths, measure_paths, terrestrial
+from atoll.experiment.configuration_test import check_links, check_paths
 from atoll.experiment.finish import compress_and_analyse
 from atoll.experiment.lost_outside import look, own_limit, risen
 from atoll.experiment.metering import VIRTUAL, OnPoints
+from atoll.experiment.pinning import pinned_tcp
 from atoll.experiment.recording import Recording, describe_lab
+from atoll.experiment.run_jobs import RunJobs
 from atoll.experiment.scheduled import carry_out
 from atoll.experiment.starting import lead_ns, told
-from atoll.experiment.testbed import Testbed, while_up, with_start
-from atoll.model.codec import to_json
-from atoll.model.errors import AtollError, LabError, RunError
+from atoll.experiment.testbed import Testbed, while_up
+from atoll.model.errors import AtollError, RunError
 from atoll.model.experiment import Experiment
-from atoll.model.network import HostRole
-from atoll.model.plan import Backend, JobSpec, Phase, Plan
+from atoll.model.plan import Backend, Phase, Plan
 from atoll.rundir import RunDir
 from atoll_dashboards.feeding import feeding
-from atoll_hosts.agent import Job
 
 Progress = Callable[[dict[str, Any]], None]
-Settings = dict[str, tuple[tuple[str, str], ...]]  # sysctls by host
 
-# A busy machine only ever adds to an RTT: pings are collected until the least of them is right, or was not five times.
-_CHECK_ATTEMPTS = 5
-_LINK_ATTEMPTS = 3  # each of them fills the links anew
 _CHECK_QUIET_S = 0.3  # what filled the links has stopped before: this only waits for their counters to say so
 _DRAIN_QUIET_S = 1.5  # two round trips of a GEO link without a packet: nothing is under way any more
 _DRAIN_LIMIT_S = 20.0
-_STOP_GRACE_S = 3.0
-_READY_TIMEOUT_S = 10.0
-_REPORT_TIMEOUT_S = 30.0
+_WHISTLE_S = 10.0
 
 
 class Run:
@@ -66,12 +57,10 @@ class Run:
         self._dir = run_dir
         self._progress = progress
         self._backend = backend
-        self._jobs: dict[str, Job] = {}
-        self._delayed: list[asyncio.Task[None]] = []
         self._step_name = ""
-        self._plan: Plan | None = None
         self._schedule: tuple[Scheduled, ...] = ()
         self._recording = Recording(run_dir, testbed.network, experiment, progress, on_points)
+        self._jobs = RunJobs(testbed, self._recording, run_dir.path)
 
     async def measure(self, started_ns: int) -> None:
         """Run every step up to the last byte of raw data. ``started_ns``: when the user asked for the run.
@@ -102,7 +91,7 @@ class Run:
             raise
         finally:
             self._testbed.on_box_line, self._testbed.on_note = None, to_log
-            await self._stop_jobs()
+            await self._jobs.end()
             with contextlib.suppress(RunError):  # the first error is the one to tell; this one is an event
                 await self._collect()
             try:
@@ -119,21 +108,23 @@ class Run:
     async def _steps(self) -> None:
         async with self._step("apply"):
             self._schedule = plan_schedule(self._testbed.network, self._experiment)
-            self._plan, changes = await self._testbed.apply(self._experiment, self._backend, at_once=True)
+            plan, changes = await self._testbed.apply(self._experiment, self._backend, at_once=True)
+            self._jobs.plan(plan.jobs)
             self._dir.event("applied", time.time_ns(), changes=len(changes))
-            await self._recording.plan(self._testbed, self._plan)
+            await self._recording.plan(self._testbed, plan)
         async with self._step("check"):
-            await self._check(self._plan)
+            await self._check(plan)
         async with contextlib.AsyncExitStack() as restore:
             async with self._step("settings"):
-                restore.push_async_callback(await self._pin_tcp())
+                pinned = pinned_tcp(self._testbed, self._experiment, self._remark)
+                self._recording.settings(*await restore.enter_async_context(pinned))
             await restore.enter_async_context(self._recording.metering.sampling(self._testbed))
             async with self._step("captures"):
-                await self._start_captures(self._plan)
+                await self._start_captures(plan)
                 begin = await look(self._testbed)
                 self._recording.marks("begin", await self._testbed.mark_boxes())
             async with self._step("servers"):
-                await self._start_all(Phase.SERVER, Phase.TRANSFER_SERVER)
+                await self._jobs.start_all(Phase.SERVER, Phase.TRANSFER_SERVER)
             async with self._step("clients"):
                 begin_ns = await self._start_clients()
             async with self._step("measure"), self._changes(begin_ns):
@@ -166,8 +157,11 @@ class Run:
             }
         )
 
-    def _note(self, text: str) -> None:
+    def _remark(self, text: str) -> None:
         self._dir.event("note", time.time_ns(), message=text)
+
+    def _note(self, text: str) -> None:
+        self._remark(text)
         self._progress({"type": "progress", "text": text})
 
     @contextlib.asynccontextmanager
@@ -188,117 +182,24 @@ class Run:
     # Steps
 
     async def _check(self, plan: Plan) -> None:
-        wrong: list[str] = []
-        measured: Measured = {(check.src, check.dst): [] for check in plan.checks}
-        for attempt in range(1, _CHECK_ATTEMPTS + 1):
-            for path, rtts in (await measure_paths(self._testbed, plan, self._dir.path)).items():
-                measured[path] += rtts
-            wrong = judge_paths(plan, measured, self._testbed.network)
-            for message in wrong:
-                self._dir.event("check_off", time.time_ns(), attempt=attempt, message=message)
-            if not wrong:
-                await self._check_links(self._record_checks(plan, measured))
-                return
-        more = f"\n... and {len(wrong) - 10} more paths" if len(wrong) > 10 else ""
-        raise RunError("the configuration test failed; nothing was started\n" + "\n".join(wrong[:10]) + more)
-
-    async def _check_links(self, base_ns: int) -> None:
-        """Fill every link for a moment: a wrong rate or queue passes any test of an idle path."""
-        off: list[Row] = []
-        for attempt in range(1, _LINK_ATTEMPTS + 1):
-            rows = await brief(self._testbed, self._experiment, base_ns)
-            off = [row for row in rows if row.state is State.OFF]
-            for row in rows:
-                self._dir.event("calibration", time.time_ns(), attempt=attempt, **to_json(row))
-            await self._recording.drained(_CHECK_QUIET_S, _DRAIN_LIMIT_S)
-            if not off:
-                return
-        lines = "\n".join(str(row) for row in off)
-        raise RunError(f"a link does not do what it is configured to; nothing was started\n{lines}")
-
-    def _record_checks(self, plan: Plan, measured: Measured) -> int:
-        """Write the paths' figures down; returns the RTT between the special hosts."""
-        now = time.time_ns()
-        for check in plan.checks:
-            rtts = sorted(measured[check.src, check.dst])
-            self._dir.event(
-                "check",
-                now,
-                src=check.src,
-                dst=check.dst,
-                received=len(rtts),
-                rtt_min_ns=rtts[0],
-                rtt_median_ns=rtts[len(rtts) // 2],
-                expected_ns=check.rtt_ns,
-                terrestrial_ns=check.terrestrial_rtt_ns,
-            )
-        for server, configured_ns, measured_ns in terrestrial(plan, measured, self._testbed.network):
-            self._dir.event("terrestrial", now, server=server, configured_ns=configured_ns, measured_ns=measured_ns)
-        special = self._testbed.network.with_role(HostRole.WORLD_SPECIAL)[0].name
-        island = self._testbed.network.with_role(HostRole.ISLAND_SPECIAL)[0].name
-        jitter_ns = next(check.jitter_ns for check in plan.checks if (check.src, check.dst) == (special, island))
-        base_ns = base_rtt(measured[special, island], jitter_ns)
-        self._dir.event("base_rtt", now, rtt_ns=base_ns)
-        return base_ns
-
-    async def _pin_tcp(self) -> Callable[[], Any]:
-        """Pin the TCP settings that decide results on every end host; returns what restores them."""
-        machine, hosts = self._testbed.machine, [host.name for host in self._testbed.network.hosts]
-        wanted = await self._permitted({host: tcp_sysctls(self._experiment, host) for host in hosts})
-        was = dict(
-            zip(
-                hosts,
-                await asyncio.gather(*(machine(host).sysctl(wanted[host]) for host in hosts)),
-                strict=True,
-            )
-        )
-        self._recording.settings(wanted, was)
-
-        async def restore() -> None:
-            with contextlib.suppress(LabError):
-                await asyncio.gather(*(machine(host).sysctl(was[host]) for host in hosts))
-
-        return restore
-
-    async def _permitted(self, wanted: Settings) -> Settings:
-        """The settings without default congestion controls that the kernel reserves to its first namespace.
-
-        Then only the sockets of our own programs use it, which they ask for one by one; a kernel that lacks it makes
-        them fail. Which controls are restricted: net.ipv4.tcp_allowed_congestion_control.
-        """
-        machine = self._testbed.machine(self._testbed.network.hosts[0].name)
-        named = {pair for pairs in wanted.values() for pair in pairs if pair[0] == CONGESTION_CONTROL}
-        for pair in sorted(named):
-            try:
-                was = await machine.sysctl([pair])
-            except LabError as error:
-                self._dir.event("note", time.time_ns(), message=f"set per socket, not as the default: {error}")
-                wanted = {host: tuple(each for each in pairs if each != pair) for host, pairs in wanted.items()}
-            else:
-                await machine.sysctl(was)
-        return wanted
+        base_ns = await check_paths(self._testbed, plan, self._dir)
+        drained = partial(self._recording.drained, _CHECK_QUIET_S, _DRAIN_LIMIT_S)
+        await check_links(self._testbed, self._experiment, base_ns, self._dir, drained)
 
     async def _start_captures(self, plan: Plan) -> None:
         points = sorted(plan.captures, key=lambda point: (point.name != "island", point.name == "world"))
         for point in points:
-            await self._start(self._spec(f"capture-{point.name}"))
+            await self._jobs.start(self._jobs.named(f"capture-{point.name}"))
 
     async def _start_clients(self) -> int:
         transfer = self._experiment.transfer
         after_ns = {Phase.CLIENT: 0, Phase.PING: 0, Phase.TRANSFER: transfer.start.ns if transfer else 0}
-        later = [(spec, after_ns[spec.phase]) for spec in self._plan_jobs() if spec.phase in after_ns]
-        later.append((self._spec("whistle-start"), 0))
+        later = [(spec, after_ns[spec.phase]) for spec in self._jobs.of(*after_ns)]
+        later.append((self._jobs.named("whistle-start"), 0))
         clocks = await self._testbed.place.compare_clocks()
         begin_ns = time.time_ns() + lead_ns(len(later))
         self._dir.event("start", time.time_ns(), **told(begin_ns, clocks))
-        specs = [(spec, begin_ns + ns) for spec, ns in later]
-        await asyncio.gather(
-            *(self._start(with_start(spec, at_ns)) for spec, at_ns in specs if spec.config is not None)
-        )
-        # A foreign program (iperf3) knows of no instant to begin at: it is started at that instant.
-        self._delayed += [
-            asyncio.create_task(self._start_at(spec, at_ns)) for spec, at_ns in specs if spec.config is None
-        ]
+        await self._jobs.start_at([(spec, begin_ns + ns) for spec, ns in later])
         late_ns = time.time_ns() - begin_ns
         if late_ns > 0:
             msg = f"the clients were not ready in time: {late_ns / 1e6:.0f} ms late; the machine is too busy"
@@ -334,80 +235,25 @@ class Run:
         while (left_ns := end_ns - time.time_ns()) > 0:
             await asyncio.sleep(min(0.5, left_ns / 1e9))
             self._recording.live(begin_ns, time.time_ns())
-            self._raise_for_dead_jobs()
+            self._jobs.raise_for_failed()
         self._dir.event("window", time.time_ns(), start_ns=begin_ns, end_ns=end_ns)
 
-    def _raise_for_dead_jobs(self) -> None:
-        for name, job in self._jobs.items():
-            if job.exit is not None and job.exit.code != 0:
-                msg = f"{name} failed: {job.exit_text()}"
-                raise RunError(msg)
-
     async def _end_load(self) -> None:
-        await self._stop_named(Phase.CLIENT, Phase.TRANSFER)
-        await self._start(self._spec("whistle-end"))
-        await asyncio.wait_for(self._jobs["whistle-end"].wait(), 10)
-        await self._stop_named(Phase.PING, Phase.SERVER, Phase.TRANSFER_SERVER)
+        await self._jobs.stop(Phase.CLIENT, Phase.TRANSFER)
+        whistle = self._jobs.named("whistle-end")
+        await self._jobs.start(whistle)
+        await self._jobs.done_well(whistle, _WHISTLE_S)
+        await self._jobs.stop(Phase.PING, Phase.SERVER, Phase.TRANSFER_SERVER)
 
     async def _stop_captures(self) -> None:
-        for point in self._plan.captures if self._plan else ():
-            name = f"capture-{point.name}"
-            job = self._jobs[name]
-            await job.stop(_STOP_GRACE_S)
-            ended = await job.wait()
-            if ended.code != 0:
-                msg = f"{name} failed: {job.exit_text()}"
-                raise RunError(msg)
+        for spec in self._jobs.of(Phase.CAPTURE):
+            await self._jobs.stop_well(spec)
 
     async def _hear_programs(self) -> None:
         """Let the programs that users brought along print their reports. Raises RunError when one fails."""
-        await self._start_all(Phase.REPORT)
-        for spec in self._plan_jobs():
-            if spec.phase is Phase.REPORT:
-                job = self._jobs[spec.name]
-                try:
-                    ended = await asyncio.wait_for(job.wait(), _REPORT_TIMEOUT_S)
-                except TimeoutError:
-                    raise RunError(f"{spec.name} is not done after {_REPORT_TIMEOUT_S:g} s") from None
-                if ended.code != 0:
-                    raise RunError(f"{spec.name} failed: {job.exit_text()}")
-
-    # Jobs
-
-    def _plan_jobs(self) -> tuple[JobSpec, ...]:
-        return self._plan.jobs if self._plan else ()
-
-    def _spec(self, name: str) -> JobSpec:
-        return {spec.name: spec for spec in self._plan_jobs()}[name]
-
-    async def _start(self, spec: JobSpec) -> None:
-        record = self._recording.job_line(spec, self._testbed.machine(spec.host).clock_offset_ns)
-        job = self._jobs[spec.name] = await self._testbed.start_job(spec, self._dir.path, on_line=record)
-        if spec.config is not None:  # one of our own programs: it says when it is ready
-            await job.ready(_READY_TIMEOUT_S)
-
-    async def _start_at(self, spec: JobSpec, at_ns: int) -> None:
-        await asyncio.sleep(max(0, at_ns - time.time_ns()) / 1e9)
-        await self._start(spec)
-
-    async def _start_all(self, *phases: Phase) -> None:
-        await asyncio.gather(*(self._start(spec) for spec in self._plan_jobs() if spec.phase in phases))
-
-    async def _stop_named(self, *phases: Phase) -> None:
-        for phase in phases:
-            jobs = [
-                self._jobs[spec.name] for spec in self._plan_jobs() if spec.phase is phase and spec.name in self._jobs
-            ]
-            await asyncio.gather(*(job.stop(_STOP_GRACE_S) for job in jobs))
-            await asyncio.gather(*(job.wait() for job in jobs))
-
-    async def _stop_jobs(self) -> None:
-        """After whatever happened: the load first, then the captures, so that they are complete."""
-        for task in self._delayed:
-            task.cancel()
-        captures = {name: job for name, job in self._jobs.items() if name.startswith("capture-")}
-        for jobs in ([job for name, job in self._jobs.items() if name not in captures], list(captures.values())):
-            await asyncio.gather(*(_end(job) for job in jobs if job.exit is None))
+        await self._jobs.start_all(Phase.REPORT)
+        for spec in self._jobs.of(Phase.REPORT):
+            await self._jobs.done_well(spec)
 
     async def _collect(self) -> None:
         """Bring what machines of their own have written into the run directory. RunError when something is missing."""
@@ -416,10 +262,3 @@ class Run:
             self._dir.event("not_collected", time.time_ns(), message=line)
         if missing:
             raise RunError("\n".join(missing))
-
-
-async def _end(job: Job) -> None:
-    """End a job; one whose machine is gone has ended."""
-    with contextlib.suppress(LabError):
-        await job.stop(_STOP_GRACE_S)
-        await job.wait()

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The configuration test's two parts, one after the other: every path idle, then every link filled for a moment.
+
+What is right of a path: ``atoll.experiment.checks``; of a link: ``atoll.experiment.calibration``.
+"""
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from atoll.experiment.calibrate import brief
+from atoll.experiment.calibration import Row, State
+from atoll.experiment.checks import Measured, base_rtt, judge_paths, measure_paths, terrestrial
+from atoll.experiment.testbed import Testbed
+from atoll.model.codec import to_json
+from atoll.model.errors import RunError
+from atoll.model.experiment import Experiment
+from atoll.model.network import HostRole, Network
+from atoll.model.plan import Plan
+from atoll.rundir import RunDir
+
+# A busy machine only ever adds to an RTT: pings are collected until the least of them is right, or was not five times.
+_PATH_ATTEMPTS = 5
+_LINK_ATTEMPTS = 3  # each of them fills the links anew
+_PATHS_TOLD = 10
+
+
+async def check_paths(testbed: Testbed, plan: Plan, run_dir: RunDir) -> int:
+    """Ping every path of the plan until it is as configured; returns the base RTT between the special hosts in ns.
+
+    What was measured, and what was off at each attempt, become events. Raises RunError naming the paths that are off.
+    """
+    wrong: list[str] = []
+    measured: Measured = {(check.src, check.dst): [] for check in plan.checks}
+    for attempt in range(1, _PATH_ATTEMPTS + 1):
+        for path, rtts in (await measure_paths(testbed, plan, run_dir.path)).items():
+            measured[path] += rtts
+        wrong = judge_paths(plan, measured, testbed.network)
+        for message in wrong:
+            run_dir.event("check_off", time.time_ns(), attempt=attempt, message=message)
+        if not wrong:
+            return _record(plan, measured, testbed.network, run_dir)
+    more = f"\n... and {len(wrong) - _PATHS_TOLD} more paths" if len(wrong) > _PATHS_TOLD else ""
+    raise RunError("the configuration test failed; nothing was started\n" + "\n".join(wrong[:_PATHS_TOLD]) + more)
+
+
+async def check_links(
+    testbed: Testbed, experiment: Experiment, base_ns: int, run_dir: RunDir, drained: Callable[[], Awaitable[None]]
+) -> None:
+    """Fill every link for a moment: a wrong rate or queue passes any test of an idle path.
+
+    ``base_ns``: what ``check_paths`` returned. ``drained``: returns when nothing of the test is under way any more.
+    Raises RunError naming what does not do as it is configured to.
+    """
+    off: list[Row] = []
+    for attempt in range(1, _LINK_ATTEMPTS + 1):
+        rows = await brief(testbed, experiment, base_ns)
+        off = [row for row in rows if row.state is State.OFF]
+        for row in rows:
+            run_dir.event("calibration", time.time_ns(), attempt=attempt, **to_json(row))
+        await drained()
+        if not off:
+            return
+    lines = "\n".join(str(row) for row in off)
+    raise RunError(f"a link does not do what it is configured to; nothing was started\n{lines}")
+
+
+def _record(plan: Plan, measured: Measured, network: Network, run_dir: RunDir) -> int:
+    """Write the paths' figures down; returns the base RTT between the special hosts in ns."""
+    now = time.time_ns()
+
+    def event(kind: str, **figures: Any) -> None:
+        run_dir.event(kind, now, **figures)
+
+    for check in plan.checks:
+        rtts = sorted(measured[check.src, check.dst])
+        event(
+            "check",
+            src=check.src,
+            dst=check.dst,
+            received=len(rtts),
+            rtt_min_ns=rtts[0],
+            rtt_median_ns=rtts[len(rtts) // 2],
+            expected_ns=check.rtt_ns,
+            terrestrial_ns=check.terrestrial_rtt_ns,
+        )
+    for server, configured_ns, measured_ns in terrestrial(plan, measured, network):
+        event("terrestrial", server=server, configured_ns=configured_ns, measured_ns=measured_ns)
+    special = network.with_role(HostRole.WORLD_SPECIAL)[0].name
+    island = network.with_role(HostRole.ISLAND_SPECIAL)[0].name
+    jitter_ns = next(check.jitter_ns for check in plan.checks if (check.src, check.dst) == (special, island))
+    base_ns = base_rtt(measured[special, island], jitter_ns)
+    event("base_rtt", rtt_ns=base_ns)
+    return base_ns

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run's jobs on the lab's machines: captures, servers, clients, whistles, and what users bring along."""
+
+import asyncio
+import contextlib
+import time
+from pathlib import Path
+
+from atoll.experiment.recording import Recording
+from atoll.experiment.testbed import Testbed, with_start
+from atoll.model.errors import LabError, RunError
+from atoll.model.plan import JobSpec, Phase
+from atoll_hosts.agent import Job
+
+_STOP_GRACE_S = 3.0
+_READY_TIMEOUT_S = 10.0
+_REPORT_TIMEOUT_S = 30.0
+
+
+class RunJobs:
+    """The jobs of a plan that belong to a run, each started at most once; whatever happens, :meth:`end` ends them."""
+
+    def __init__(self, testbed: Testbed, recording: Recording, directory: Path) -> None:
+        """``recording``: takes their lines. ``directory``: of the run, in which they write."""
+        self._testbed = testbed
+        self._recording = recording
+        self._directory = directory
+        self._specs: dict[str, JobSpec] = {}
+        self._started: dict[str, Job] = {}
+        self._to_come: list[asyncio.Task[None]] = []
+
+    def plan(self, specs: tuple[JobSpec, ...]) -> None:
+        """Have these from now on; nothing is started yet."""
+        self._specs = {spec.name: spec for spec in specs}
+
+    def of(self, *phases: Phase) -> list[JobSpec]:
+        """The jobs of some phases, in the plan's order."""
+        return [spec for spec in self._specs.values() if spec.phase in phases]
+
+    def named(self, name: str) -> JobSpec:
+        """The job of that name (KeyError: no such job)."""
+        return self._specs[name]
+
+    async def start(self, spec: JobSpec) -> None:
+        """Start a job; one of our own programs is ready when this returns. Raises LabError."""
+        record = self._recording.job_line(spec, self._testbed.machine(spec.host).clock_offset_ns)
+        job = self._started[spec.name] = await self._testbed.start_job(spec, self._directory, on_line=record)
+        if spec.config is not None:  # one of our own programs: it says when it is ready
+            await job.ready(_READY_TIMEOUT_S)
+
+    async def start_all(self, *phases: Phase) -> None:
+        """Start the jobs of some phases, all at once. Raises LabError."""
+        await asyncio.gather(*(self.start(spec) for spec in self.of(*phases)))
+
+    async def start_at(self, instants: list[tuple[JobSpec, int]]) -> None:
+        """Have each job begin at its instant (CLOCK_REALTIME, ns): our own programs are told it, and wait for it.
+
+        A foreign program (iperf3) knows of no instant to begin at: it is started at that instant. Raises LabError.
+        """
+        await asyncio.gather(
+            *(self.start(with_start(spec, at_ns)) for spec, at_ns in instants if spec.config is not None)
+        )
+        self._to_come += [
+            asyncio.create_task(self._start_later(spec, at_ns)) for spec, at_ns in instants if spec.config is None
+        ]
+
+    async def _start_later(self, spec: JobSpec, at_ns: int) -> None:
+        await asyncio.sleep(max(0, at_ns - time.time_ns()) / 1e9)
+        await self.start(spec)
+
+    def raise_for_failed(self) -> None:
+        """RunError when a job has ended otherwise than well."""
+        for name, job in self._started.items():
+            if job.exit is not None and job.exit.code != 0:
+                msg = f"{name} failed: {job.exit_text()}"
+                raise RunError(msg)
+
+    async def stop(self, *phases: Phase) -> None:
+        """Stop the jobs of one phase after the other; how they end is not asked. Raises LabError."""
+        for phase in phases:
+            jobs = [self._started[spec.name] for spec in self.of(phase) if spec.name in self._started]
+            await asyncio.gather(*(job.stop(_STOP_GRACE_S) for job in jobs))
+            await asyncio.gather(*(job.wait() for job in jobs))
+
+    async def stop_well(self, spec: JobSpec) -> None:
+        """Stop a job that has to end well, with all it wrote. Raises RunError, LabError."""
+        await self._started[spec.name].stop(_STOP_GRACE_S)
+        await self.done_well(spec)
+
+    async def done_well(self, spec: JobSpec, within_s: float = _REPORT_TIMEOUT_S) -> None:
+        """Wait for the end of a job that ends of its own accord. Raises RunError when it fails or takes longer."""
+        job = self._started[spec.name]
+        try:
+            ended = await asyncio.wait_for(job.wait(), within_s)
+        except TimeoutError:
+            raise RunError(f"{spec.name} is not done after {within_s:g} s") from None
+        if ended.code != 0:
+            raise RunError(f"{spec.name} failed: {job.exit_text()}")
+
+    async def end(self) -> None:
+        """After whatever happened: the load first, then the captures, so that they are complete."""
+        for task in self._to_come:
+            task.cancel()
+        captures = [self._started[spec.name] for spec in self.of(Phase.CAPTURE) if spec.name in self._started]
+        load = [job for job in self._started.values() if job not in captures]
+        for jobs in (load, captures):
+            await asyncio.gather(*(_end(job) for job in jobs if job.exit is None))
+
+
+async def _end(job: Job) -> None:
+    """End a job; one whose machine is gone has ended."""
+    with contextlib.suppress(LabError):
+        await job.stop(_STOP_GRACE_S)
+        await job.wait()
