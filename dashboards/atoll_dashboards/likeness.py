@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from atoll.model.codec import from_json, to_json
+from atoll.model.counted import counted
 from atoll.model.experiment import Experiment
 from atoll.model.network import Network
 from atoll.model.placement import Placement
@@ -216,7 +217,7 @@ def _dealt(placement: tuple[Placement, ...]) -> str:
             + (f" (capacity {capacity:g})" if capacities != [1.0] else "")
             for channels, capacity, clients in groups
         )
-    return f"{total} to {len(placement)} clients: {words}"
+    return f"{total} to {counted(len(placement), 'client')}: {words}"
 
 
 def _dealt_to_others(placements: Sequence[tuple[Placement, ...]]) -> Rows:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
+from atoll.model.counted import counted
 from atoll.model.experiment import (
     Aqm,
     Bernoulli,
@@ -27,7 +28,7 @@ Row = tuple[str, str]
 def in_one_line(experiment: Experiment) -> str:
     """The experiment in a sentence without a verb."""
     parts = [_short(link) for link in experiment.links]
-    parts.append(f"{experiment.traffic.channels} channels")
+    parts.append(counted(experiment.traffic.channels, "channel"))
     if experiment.transfer is not None:
         parts.append(f"a transfer of {experiment.transfer.size}")
     parts.append(str(experiment.duration))
@@ -88,7 +89,7 @@ def origin(manifest: Mapping[str, Any]) -> list[Row]:
 
 
 def _load(traffic: Traffic) -> str:
-    parts = [f"{traffic.channels} channels", f"flow sizes: {traffic.flow_sizes}"]
+    parts = [counted(traffic.channels, "channel"), f"flow sizes: {traffic.flow_sizes}"]
     if traffic.pro_rate:
         parts.append(f"below {traffic.pro_rate} pro-rated")
     if traffic.flows_per_s is not None:
@@ -107,7 +108,7 @@ def _short(link: Link) -> str:
 
 def _direction(direction: LinkDirection) -> str:
     words = [f"{direction.rate}, {direction.delay}{_jitter(direction)} one way"]
-    packets = f" or {direction.queue_packets} packets" if direction.queue_packets else ""
+    packets = f" or {counted(direction.queue_packets, 'packet')}" if direction.queue_packets else ""
     words.append(f"{_aqm(direction.aqm)} queue {direction.queue}{packets}")
     words += [_loss(direction.loss)] if direction.loss else []
     words += [f"from the load on as in {direction.trace.file}"] if direction.trace else []

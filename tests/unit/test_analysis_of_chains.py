@@ -131,7 +131,7 @@ def test_a_window_above_the_rate_of_any_link_makes_the_run_invalid(tmp_path: Pat
     write(run, {"world": [(0, DOWN)], "island": [(0, DOWN)], "link-sat": [], "tap-m": burst, "link-meo": burst})
     write_boxes(run, {"sat": 0, "meo": 0})
     reasons = analyse(run, find_binary())["reasons"]
-    assert "1 windows of 100 ms behind meo exceed its 32 Mbit/s, bound 0" in reasons
+    assert "1 window of 100 ms behind meo above its 32 Mbit/s, bound 0" in reasons
 
 
 def test_captures_that_do_not_see_the_same_chains_are_not_compared(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from atoll.analysis.lost_outside import likely_causes, outside_remarks
 from atoll.analysis.start import start_remarks
 from atoll.analysis.summary import Summary
 from atoll.analysis.udp import rate_not_kept
+from atoll.model.counted import counted
 
 LATENESS_MAX_MS = 5.0
 LATENESS_P99_MS = 1.0
@@ -71,23 +72,21 @@ def _boxes(summary: Summary) -> list[str]:
     reasons += [f"{box} lost packets at its own socket: the machine was too busy" for box in summary["overloaded"]]
     if summary["oversize_packets"]:
         reasons.append(
-            f"{summary['oversize_packets']} packets larger than the MTU reached a box: offloads were on somewhere"
+            f"{counted(summary['oversize_packets'], 'packet')} larger than the MTU reached a box: "
+            "offloads were on somewhere"
         )
     if summary["unknown_vlan_packets"]:
         reasons.append(
-            f"{summary['unknown_vlan_packets']} packets of no latency class were lost in a delay box, bound 0"
+            f"a delay box lost {counted(summary['unknown_vlan_packets'], 'packet')} of no latency class, bound 0"
         )
     for box, link in summary["links"].items():
         if link["windows_over_rate"]:
             rate = link["rate_bit_s"] / 1e6
-            reasons.append(
-                f"{link['windows_over_rate']} windows of 100 ms behind {box} exceed its {rate:g} Mbit/s, bound 0"
-            )
+            windows = counted(link["windows_over_rate"], "window")
+            reasons.append(f"{windows} of 100 ms behind {box} above its {rate:g} Mbit/s, bound 0")
         if link["scheduled_windows_over_rate"]:
-            count = link["scheduled_windows_over_rate"]
-            reasons.append(
-                f"{box} scheduled {count} windows of 100 ms above its rate, bound 0: an error of the emulator"
-            )
+            windows = counted(link["scheduled_windows_over_rate"], "window")
+            reasons.append(f"{box} scheduled {windows} of 100 ms above its rate, bound 0: an error of the emulator")
     return reasons
 
 
@@ -103,12 +102,13 @@ def _captures(summary: Summary) -> list[str]:
             log = f"logs/capture-{name}.out"
             reasons.append(f"capture {name} does not say whether packets were dropped: nothing of it in {log}")
         if capture["dropped"]:
-            reasons.append(f"capture {name} lacks {capture['dropped']} packets that its ring had no room for, bound 0")
+            lost = counted(capture["dropped"], "packet")
+            reasons.append(f"capture {name} lacks {lost} that its ring had no room for, bound 0")
         if capture["truncated"]:
             reasons.append(f"capture {name} ends within a packet: its end is lost")
         if capture["captured"] is not None and capture["captured"] > capture["decoded"] + capture["other_frames"]:
-            lost = capture["captured"] - capture["decoded"] - capture["other_frames"]
-            reasons.append(f"capture {name} lacks {lost} packets that the capture counted, bound 0")
+            lost = counted(capture["captured"] - capture["decoded"] - capture["other_frames"], "packet")
+            reasons.append(f"capture {name} lacks {lost} that the capture counted, bound 0")
     for name, heard in summary["whistles"].items():
         if not heard["start"]:
             reasons.append(f"capture {name} does not hold the start whistle")
@@ -146,7 +146,7 @@ def _losses(summary: Summary) -> list[str]:
         return []
     undrained = "" if summary["drained"] else " (the link had not drained when the captures ended)"
     causes = "".join(f"; likely cause: {cause}" for cause in likely_causes(summary.get("lost_outside")))
-    differ = f"captures show a loss of {by_captures} bytes, the link counted {by_link}; they must be equal"
+    differ = f"captures show a loss of {counted(by_captures, 'byte')}, the link counted {by_link}; they must be equal"
     return [differ + undrained + causes]
 
 
