@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from atoll.model.errors import MachineError, PlanError
 from atoll.model.experiment import Experiment
 
 _AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
@@ -65,6 +66,22 @@ def permit_everywhere() -> None:
     where that is not.
     """
     _ALLOWED.write_text(_AVAILABLE.read_text(encoding="ascii"), encoding="ascii")
+
+
+def require_controls(experiment: Experiment, offer: Offer, elsewhere: Offer | None = None) -> None:
+    """Refuse congestion controls that are missing, as :func:`missing_controls` tells.
+
+    Raises PlanError when one of them is known nowhere (a wrong word, then), else MachineError.
+    """
+    lacks = missing_controls(experiment, offer, elsewhere)
+    if lacks:
+        raise (PlanError if names_unknown(experiment, offer, elsewhere) else MachineError)("\n".join(lacks))
+
+
+def names_unknown(experiment: Experiment, offer: Offer, elsewhere: Offer | None = None) -> bool:
+    """Whether the experiment names a congestion control that neither kernel has, as far as is known here."""
+    known = offer.usable | offer.unloaded | (elsewhere or offer).usable
+    return not known.issuperset(experiment.congestion_controls)
 
 
 def missing_controls(experiment: Experiment, offer: Offer, elsewhere: Offer | None = None) -> list[str]:

@@ -112,7 +112,7 @@ def test_kill_of_the_controller_stops_no_packet(sandbox: Sandbox) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupt_cancels_cleanly(sandbox: Sandbox, number: signal.Signals) -> None:
-    """Ctrl-C: one line that says where the partial results are, exit code 1, nothing left when it returns."""
+    """Ctrl-C: one line that says where the partial results are, exit code 130, nothing left when it returns."""
     process = sandbox.start(ATOLL, "run", QUICK, "--duration", "20 s")
     wait_for_line(process, "measure")
     wait_for_traffic(sandbox)
@@ -120,7 +120,7 @@ def test_interrupt_cancels_cleanly(sandbox: Sandbox, number: signal.Signals) -> 
     assert pid is not None
     sandbox.kill(pid, number)
     _, errors = end(process)
-    assert process.returncode == 1
+    assert process.returncode == 130
     assert "cancelled; what was measured is in" in errors.splitlines()[-1]
     assert sandbox.traces() == []
     run = only_run(sandbox)
@@ -156,7 +156,7 @@ def test_an_up_interrupted_after_its_lab_came_up_takes_it_down_and_says_so(sandb
     assert pid is not None
     sandbox.kill(pid, signal.SIGTERM)
     _, errors = end(process)
-    assert (process.returncode, errors.splitlines()[-1]) == (1, "cancelled; no lab is up")
+    assert (process.returncode, errors.splitlines()[-1]) == (130, "cancelled; no lab is up")
     assert sandbox.traces() == []
 
 

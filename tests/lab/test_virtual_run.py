@@ -141,7 +141,7 @@ def end_a_run(directory: Path, victim: str, number: signal.Signals) -> None:
     run_dir = run_dir_of(directory)
     outcome = run_dir.manifest()["outcome"]
     if number is not signal.SIGKILL:
-        assert process.returncode == 1
+        assert process.returncode == 130
         assert errors.splitlines()[-1] == f"cancelled; what was measured is in {run_dir.path}"
         assert outcome == "cancelled at step measure"
     elif victim == "linux":

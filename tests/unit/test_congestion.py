@@ -10,11 +10,16 @@ from pathlib import Path
 import pytest
 
 from atoll.cli.check import check
-from atoll.cli.load import require_controls
-from atoll.model.errors import MachineError
+from atoll.model.errors import MachineError, PlanError
 from atoll.model.experiment import Experiment
 from atoll.model.load import load_experiment
-from atoll_emulation.congestion import Offer, missing_controls, offered_by_virtual_kernel, offered_here
+from atoll_emulation.congestion import (
+    Offer,
+    missing_controls,
+    offered_by_virtual_kernel,
+    offered_here,
+    require_controls,
+)
 
 HERE = Offer("this kernel (6.18)", frozenset({"reno", "cubic"}), frozenset({"bbr"}), frozenset({"vegas"}))
 
@@ -72,14 +77,22 @@ def test_modules_are_loaded_for_root_only(tmp_path):
 
 def test_this_kernel_has_reno(geo):
     assert "reno" in offered_here().usable
-    require_controls(naming(geo, "reno"), "mininet")
+    require_controls(naming(geo, "reno"), offered_here())
 
 
 def test_a_run_is_refused_before_anything_starts(geo):
-    with pytest.raises(MachineError, match=r"congestion control 'hybra' is not in this kernel"):
-        require_controls(naming(geo, "hybra"), "mininet")
-    with pytest.raises(MachineError, match=r"congestion control 'hybra' is not in the virtual kernel"):
-        require_controls(naming(geo, "hybra"), "virtual")
+    virtual = offered_by_virtual_kernel()
+    with pytest.raises(PlanError, match=r"congestion control 'hybra' is not in this kernel"):
+        require_controls(naming(geo, "hybra"), HERE, virtual)
+    with pytest.raises(PlanError, match=r"congestion control 'hybra' is not in the virtual kernel"):
+        require_controls(naming(geo, "hybra"), virtual)
+
+
+def test_one_that_another_kernel_has_or_that_could_be_loaded_is_what_the_machine_lacks(geo):
+    """The word is right, then: nothing about the description would have to change elsewhere."""
+    for control in ("hybla", "vegas"):
+        with pytest.raises(MachineError):
+            require_controls(naming(geo, control), HERE, offered_by_virtual_kernel())
 
 
 def test_check_compares_with_the_machine_only_when_asked_to(project, tmp_path, monkeypatch, capsys):
@@ -90,7 +103,7 @@ def test_check_compares_with_the_machine_only_when_asked_to(project, tmp_path, m
     monkeypatch.chdir(tmp_path)
     assert check([Path("e.yaml")], as_json=False) == 0
     capsys.readouterr()
-    assert check([Path("e.yaml")], as_json=True, machine=True) == 1
+    assert check([Path("e.yaml")], as_json=True, machine=True) == 2
     found = json.loads(capsys.readouterr().out)
     assert found["ok"] is False
     assert "reno" in found["machine"]["congestion_controls"]

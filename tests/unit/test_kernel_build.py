@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll.model.errors import LabError, MachineError
+from atoll.model.errors import LabError, MachineError, UsageError
 from atoll_emulation.uml import build as build_module
 from atoll_emulation.uml.build import build
 from atoll_emulation.uml.cache import cache_directory, kernel_status
@@ -194,7 +194,7 @@ def test_all_that_a_build_lacks_is_told_in_one_line(tmp_path: Path, monkeypatch:
 
 
 def test_an_archive_that_is_none_is_told(tmp_path: Path) -> None:
-    with pytest.raises(MachineError, match="is no archive of kernel sources"):
+    with pytest.raises(UsageError, match=r"^--source \S+: is no archive of kernel sources; name one such as"):
         find_source(tmp_path / "absent.tar.xz")
 
 

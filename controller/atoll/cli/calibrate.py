@@ -3,21 +3,20 @@
 
 import asyncio
 import json
-import signal
-import sys
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from atoll.cli.interruption import unless_interrupted
 from atoll.cli.lab import Asked, say
 from atoll.cli.load import require_backend
 from atoll.cli.run import lab_is_up
 from atoll.experiment.calibration import State
 from atoll.keeper.address import rack
 from atoll.keeper.client import Description, OwnKeeper, connected
-from atoll.model.errors import LabError, PlanError
+from atoll.model.errors import InterruptedByUserError, LabError, PlanError
 from atoll.model.experiment import Experiment
 from atoll.model.load import load_experiment
 from atoll.model.plan import Backend
@@ -34,9 +33,6 @@ def calibrate_links(path: Path, directions: list[str], seconds: float, backend: 
         require_machine()
         require_backend(network, experiment, backend)
     found = asyncio.run(_calibrated(Asked(path, network, experiment, backend, None, None), directions, seconds))
-    if found is None:
-        print("cancelled", file=sys.stderr)
-        return 1
     rows: list[dict[str, Any]] = found["rows"]
     good = all(row["state"] != State.OFF for row in rows)
     if as_json:
@@ -46,16 +42,12 @@ def calibrate_links(path: Path, directions: list[str], seconds: float, backend: 
     return 0 if good else 1
 
 
-async def _calibrated(asked: Asked, directions: list[str], seconds: float) -> dict[str, Any] | None:
-    """What the keeper found; None when cancelled."""
-    work = asyncio.create_task(_calibrate(asked, directions, seconds))
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, work.cancel)
+async def _calibrated(asked: Asked, directions: list[str], seconds: float) -> dict[str, Any]:
+    """What the keeper found. Raises InterruptedByUserError."""
     try:
-        return await work
+        return await unless_interrupted(_calibrate(asked, directions, seconds))
     except asyncio.CancelledError:
-        return None
+        raise InterruptedByUserError("cancelled") from None
 
 
 async def _calibrate(asked: Asked, directions: list[str], seconds: float) -> dict[str, Any]:

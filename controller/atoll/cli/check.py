@@ -60,7 +60,7 @@ def check(paths: list[Path], as_json: bool, *, machine: bool = False, inventory:
             found.print_works()
         for line in (*mistakes, *(found.wrong if found else ())):
             print(line, file=sys.stderr)
-    if mistakes:
+    if mistakes or (found and found.unknown):
         return DescriptionError.exit_code
     return MachineError.exit_code if lacks else 0
 
@@ -89,6 +89,7 @@ class _Machine:
     facts: dict[str, Any]
     places: tuple["Way", ...]
     lacks: tuple[str, ...]  # for these experiments in a lab that is emulated in real time
+    unknown: bool  # among them are names that no kernel has
     wrong: tuple[str, ...]  # the same for people, and what other places lack
 
     def print_works(self) -> None:
@@ -104,7 +105,7 @@ class _Machine:
 
 
 def _machine(experiments: list[Experiment]) -> _Machine:
-    from atoll_emulation.congestion import missing_controls, offered_by_virtual_kernel, offered_here
+    from atoll_emulation.congestion import missing_controls, names_unknown, offered_by_virtual_kernel, offered_here
     from atoll_emulation.machine import describe_machine
     from atoll_emulation.ways import REAL_TIME, obstacles, ways
     from atoll_hosts.binary import find_binary
@@ -119,7 +120,8 @@ def _machine(experiments: list[Experiment]) -> _Machine:
     here, virtual = offered_here(), offered_by_virtual_kernel()
     for experiment in experiments:
         asked += missing_controls(experiment, here, virtual)
-    return _Machine(describe_machine(), places, (*lacks, *asked), (*obstacles(places), *asked))
+    unknown = any(names_unknown(experiment, here, virtual) for experiment in experiments)
+    return _Machine(describe_machine(), places, (*lacks, *asked), unknown, (*obstacles(places), *asked))
 
 
 def summary(network: Network, experiment: Experiment | None) -> str:

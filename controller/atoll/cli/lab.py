@@ -3,19 +3,19 @@
 
 import asyncio
 import json
-import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from atoll.cli.interruption import unless_interrupted
 from atoll.cli.load import require_backend
 from atoll.cli.telling import in_words, swap_in_words
 from atoll.keeper.address import rack
 from atoll.keeper.client import Description, KeeperClient, OwnKeeper, connected, state_directory
 from atoll.keeper.problems import no_lab_is_up
 from atoll.model.counted import counted
-from atoll.model.errors import LabError
+from atoll.model.errors import InterruptedByUserError, LabError
 from atoll.model.experiment import Experiment
 from atoll.model.load import lab_file, load_any, load_experiment
 from atoll.model.network import Network
@@ -67,15 +67,11 @@ async def _up(asked: Asked, *, as_json: bool) -> int:
     """Interrupted or failed, it leaves no lab that was not up before, and says so."""
     async with connected() as running:
         pass
-    work = asyncio.create_task(_up_with_keeper(asked, own=running is None))
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, work.cancel)
     try:
-        result = await work
+        result = await unless_interrupted(_up_with_keeper(asked, own=running is None))
     except asyncio.CancelledError:
-        print(f"cancelled; {'no lab is up' if running is None else 'the lab was up before and stays'}", file=sys.stderr)
-        return 1
+        left = "no lab is up" if running is None else "the lab was up before and stays"
+        raise InterruptedByUserError(f"cancelled; {left}") from None
     if as_json:
         print(json.dumps(result))
     else:

@@ -20,7 +20,6 @@ from atoll.model.resolve_inventory import load_inventory
 from atoll.model.tc import NO_SLACK, TIMER_SLACK
 from atoll.model.units import Duration
 from atoll_emulation.backends import missing_for_tc
-from atoll_emulation.congestion import missing_controls, offered_by_virtual_kernel, offered_here
 
 MININET, VIRTUAL, HARDWARE = "mininet", "virtual", "hardware"
 
@@ -93,15 +92,6 @@ def require_writable(runs: Path) -> None:
         raise PlanError(msg)
 
 
-def require_controls(experiment: Experiment, place: str) -> None:
-    """Refuse congestion controls that the place's kernel does not have (MachineError, a line for each)."""
-    virtual = offered_by_virtual_kernel()
-    here = (virtual, None) if place == VIRTUAL else (offered_here(), virtual)
-    lacks = missing_controls(experiment, *here)
-    if lacks:
-        raise MachineError("\n".join(lacks))
-
-
 def place_of(named: str | None, inventory: Path | None = None) -> str:
     """Where the lab lives: as named, else on hardware where a rack is meant, else on this machine."""
     return named or (HARDWARE if inventory or rack() else MININET)
@@ -145,15 +135,18 @@ def choose_rack(place: str, inventory: Path | None) -> None:
         os.environ.pop(INVENTORY_VARIABLE, None)
     else:
         mean_rack(named)
-        if not named.is_file():
-            raise DescriptionError([Mistake(str(inventory), 0, "there is no such file")])
 
 
-def mean_rack(inventory: Path | None) -> Path | None:
-    """Mean the rack of an inventory if one is named; otherwise whatever the environment says."""
+def mean_rack(inventory: Path | None) -> None:
+    """Mean the rack of an inventory if one is named; otherwise whatever the environment says.
+
+    Raises DescriptionError when there is no such file: of no rack a lab is ever up.
+    """
     if inventory is not None:
         os.environ[INVENTORY_VARIABLE] = os.path.abspath(inventory)  # noqa: PTH100 (Path.absolute keeps `..`)
-    return inventory
+    meant = rack()
+    if meant is not None and not meant.is_file():
+        raise DescriptionError([Mistake(str(inventory or meant), 0, "there is no such file")])
 
 
 def place_slack(place: str) -> Duration:

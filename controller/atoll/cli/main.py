@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The verbs, one a station of the way from description to report. Each one's work is in a module of its own.
 
-Exit codes: 0 done (a run: valid), 1 failed, 2 bad input, 3 completed but invalid.
+Exit codes: 0 done (a run: valid), 1 failed, 2 bad input, 3 completed but invalid, 130 interrupted (docs/exit-codes.md).
 """
 
 import sys
@@ -17,11 +17,11 @@ from atoll.cli.kernel import kernel
 from atoll.cli.latencies import latencies
 from atoll.cli.link import link
 from atoll.cli.metrics import metrics
-from atoll.cli.options import PlainArguments, Rack, whole
+from atoll.cli.options import PlainArguments, Rack, misuse, whole
 from atoll.cli.output import leave, plainly_failing
 from atoll.cli.switches import switches
 from atoll.cli.traces import traces
-from atoll.model.errors import AtollError
+from atoll.model.errors import AtollError, InterruptedByUserError, UsageError
 from atoll.model.experiment import Protocol
 from atoll.model.plan import Backend
 from atoll.model.switch import Runtime
@@ -414,17 +414,24 @@ def shell() -> None:
 def main() -> None:
     """Entry point of the program: errors are told in one line each, never as a traceback."""
     sys.stdout = plainly_failing(sys.stdout)
+    code = 0
     try:
         try:
-            app(prog_name="atoll")
+            code = app(prog_name="atoll", standalone_mode=False) or 0
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()  # here, and not as the interpreter ends, which nobody could tell plainly
+    except typer.TyperException as error:
+        print(misuse(error), file=sys.stderr)
+        leave(UsageError.exit_code)
     except AtollError as error:
         print(error, file=sys.stderr)
         leave(error.exit_code)
     except BrokenPipeError:
         leave(1)
+    if code == InterruptedByUserError.exit_code:  # Ctrl-C where nothing was begun that somebody would have to know of
+        print("interrupted", file=sys.stderr)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 
 import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from typer.core import TyperArgument, TyperCommand
@@ -48,6 +48,17 @@ def number(name: str, text: str, low: float, high: float) -> Any:
         raise UsageError(msg)
 
     return typer.Option(name, help=text, parser=read, metavar="NUMBER")
+
+
+def misuse(error: typer.TyperException) -> str:
+    """What the library says of a wrong command line, in one line with the verb; of a verb left out, its help."""
+    context: Any = getattr(error, "ctx", None)
+    said = str(cast(Any, error).format_message())
+    if said.startswith("Usage: "):
+        return said
+    verb = context.command_path if context else "atoll"
+    what = " ".join(said.replace("Value error, ", "").split()).removesuffix(".")
+    return f"{verb}: {what[0].lower()}{what[1:]}; `{verb} --help` tells more"
 
 
 class PlainArguments(TyperCommand):

@@ -2,11 +2,13 @@
 """`report`: tables, summary and report of a run directory, made anew; or several runs side by side."""
 
 import json
+import os
 import sys
 from pathlib import Path
 
 from atoll.analysis import analyse
 from atoll.cli.output_files import require_ending, written
+from atoll.model.errors import RunDirError
 from atoll.rundir import RunDir
 from atoll_dashboards.compare import comparable, compare
 from atoll_dashboards.compare_forms import FORMS
@@ -17,8 +19,11 @@ from atoll_hosts.binary import find_binary
 
 
 def rebuild(path: Path, *, as_json: bool) -> None:
-    """`atoll report RUN`."""
+    """`atoll report RUN`. Raises RunDirError when this user cannot write there."""
     run_dir = RunDir.open(path)
+    if not os.access(run_dir.path, os.W_OK | os.X_OK):
+        msg = f"{path}: cannot be written by this user, and tables and report go there; make a copy of it"
+        raise RunDirError(msg)
     run_dir.compress_captures()
     summary = analyse(run_dir, find_binary())
     page = write_report(run_dir)

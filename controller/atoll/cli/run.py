@@ -2,23 +2,23 @@
 """`run`: an experiment from description to report, with one live line."""
 
 import asyncio
-import signal
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from atoll.cli.interruption import unless_interrupted
 from atoll.cli.lab import Asked, listen_on, require_listen
-from atoll.cli.load import MININET, require_backend, require_controls, require_writable
+from atoll.cli.load import require_backend, require_writable
 from atoll.cli.telling import LiveLine, tell
 from atoll.control.schedule import plan_schedule
 from atoll.keeper.address import rack
 from atoll.keeper.client import Description, KeeperClient, KeeperDiedError, OwnKeeper, connected
-from atoll.model.errors import LabError, PlanError
+from atoll.model.errors import InterruptedByUserError, LabError, PlanError
 from atoll.model.experiment import Experiment
 from atoll.model.network import Network
 from atoll.model.plan import Backend
 from atoll.model.switch import Runtime
+from atoll_emulation.congestion import offered_by_virtual_kernel, offered_here, require_controls
 from atoll_emulation.machine import require_machine
 from atoll_emulation.namespaces import hidden_in_lab
 
@@ -41,12 +41,12 @@ def run_experiment(
     network, experiment = described
     require_listen(listen)
     require_writable(runs)
+    plan_schedule(network, experiment)  # refuses changes that could not be carried out before anything is there
     if rack() is None:
         _require_visible(runs)
+        require_controls(experiment, offered_here(), offered_by_virtual_kernel())
         require_machine()
         require_backend(network, experiment, backend)
-        require_controls(experiment, MININET)
-    plan_schedule(network, experiment)  # refuses changes that could not be carried out before anything is there
     asked = Asked(description.path, network, experiment, backend, runtime, listen, settings=description.settings)
     verb = _Verb(asked, description, experiment, runs, started_ns, analyse=analyse, metrics=metrics, as_json=as_json)
     return asyncio.run(verb.execute(keep=keep))
@@ -83,16 +83,11 @@ class _Verb:
         self._run_dir: str | None = None
 
     async def execute(self, *, keep: bool) -> int:
-        work = asyncio.create_task(self._execute(keep=keep))
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, work.cancel)
         try:
-            summary = await work
+            summary = await unless_interrupted(self._execute(keep=keep))
         except asyncio.CancelledError:
             where = f"; what was measured is in {self._run_dir}" if self._run_dir else ""
-            print(f"cancelled{where}", file=sys.stderr)
-            return 1
+            raise InterruptedByUserError(f"cancelled{where}") from None
         except KeeperDiedError as error:
             where = f"; what was measured is in {self._run_dir}" if self._run_dir else ""
             msg = f"{error}{where}"

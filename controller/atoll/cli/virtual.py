@@ -2,24 +2,25 @@
 """`run --on virtual`: an experiment in virtual time, once, or twice to see whether it repeats itself."""
 
 import asyncio
-import signal
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from atoll.analysis.repeat import Comparison, compare_runs
-from atoll.cli.load import VIRTUAL, require_controls, require_writable
+from atoll.cli.interruption import unless_interrupted
+from atoll.cli.load import VIRTUAL, require_writable
 from atoll.cli.telling import EXIT_INVALID, LiveLine, Turns, tell
 from atoll.control.plan import make_plan
 from atoll.control.schedule import plan_schedule
 from atoll.experiment.finish import compress_and_analyse
 from atoll.experiment.request import create_run
 from atoll.experiment.virtual import measure
+from atoll.model.errors import InterruptedByUserError
 from atoll.model.experiment import Experiment
 from atoll.model.network import Network
 from atoll.model.plan import Backend
 from atoll.rundir import RunDir
+from atoll_emulation.congestion import offered_by_virtual_kernel, require_controls
 from atoll_emulation.cores import claimed_core, usable_cores
 from atoll_emulation.machine import require_virtual_machine
 from atoll_emulation.uml.kernel import UmlKernel
@@ -38,10 +39,10 @@ def run_in_virtual_time(
     """`atoll run --on virtual`; returns the exit code."""
     network, experiment = described
     require_writable(runs)
-    kernel = require_virtual_machine()
-    require_controls(experiment, VIRTUAL)
+    require_controls(experiment, offered_by_virtual_kernel())
     make_plan(network, experiment, backend)  # refuses now what this backend cannot play,
     plan_schedule(network, experiment)  # and changes that could not be carried out
+    kernel = require_virtual_machine()
     now_ns = time.time_ns()
     runs = runs.resolve()
     run_dirs = [
@@ -65,16 +66,11 @@ class _Verb:
 
     async def execute(self, *, as_json: bool) -> int:
         began = time.monotonic()
-        work = asyncio.create_task(self._execute())
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, work.cancel)
         try:
-            summary, comparison = await work
+            summary, comparison = await unless_interrupted(self._execute())
         except asyncio.CancelledError:
             where = " and ".join(str(run_dir.path) for run_dir in self._run_dirs)
-            print(f"cancelled; what was measured is in {where}", file=sys.stderr)
-            return 1
+            raise InterruptedByUserError(f"cancelled; what was measured is in {where}") from None
         finally:
             self._show.close()
         return self._tell(summary, comparison, time.monotonic() - began, as_json=as_json)

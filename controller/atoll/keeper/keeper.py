@@ -24,13 +24,13 @@ from atoll.keeper.replays import Replays
 from atoll.keeper.runs import RUNS, RunRecord, Runs
 from atoll.keeper.work import Bench, Emit, Line
 from atoll.model.codec import to_json
-from atoll.model.errors import LabError, MachineError, PlanError
+from atoll.model.errors import LabError, PlanError
 from atoll.model.inventory import Inventory
 from atoll.model.network import Network
 from atoll.model.resolve_inventory import load_inventory
 from atoll.model.resolve_lab import Lab
 from atoll.model.switch import Runtime
-from atoll_emulation.congestion import missing_controls, offered_by_virtual_kernel, offered_here
+from atoll_emulation.congestion import offered_by_virtual_kernel, offered_here, require_controls
 from atoll_emulation.namespaces import hidden_in_lab
 
 
@@ -209,15 +209,13 @@ class Keeper:
         return {"calibration": to_json(await while_up(testbed, work))}
 
     def require_runnable(self, described: Described, runs: Path) -> None:
-        """Refuse a run that could not be made: PlanError for its directory, MachineError for congestion controls."""
+        """Refuse a run that could not be made: PlanError, or MachineError for what this kernel does not have."""
         if rack() is not None:
             return  # real machines have a /run and kernels of their own
         if hidden_in_lab(runs):
             msg = f"--runs {runs}: the lab has a /run of its own and its captures cannot go there"
             raise PlanError(f"{msg}; name another directory")
-        lacks = missing_controls(described.experiment, offered_here(), offered_by_virtual_kernel())
-        if lacks:
-            raise MachineError("\n".join(lacks))
+        require_controls(described.experiment, offered_here(), offered_by_virtual_kernel())
 
     async def stop(self) -> None:
         """Cancel what is being done, and take the lab down."""

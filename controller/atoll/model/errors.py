@@ -8,6 +8,7 @@ AtollError                 anything a user is told in one line
 ├── MachineError           this machine lacks something: a tool, a right, a device (exit code 1)
 ├── LabError               the emulated lab, a switch, a host or the controller failed (exit code 1)
 ├── RunError               a step of a run failed (exit code 1)
+├── InterruptedByUserError whoever started it ended it: Ctrl-C, SIGTERM (exit code 130)
 └── RunDirError            a path that is not a run directory, or of a newer format (exit code 2)
 """
 
@@ -74,6 +75,12 @@ class LabError(AtollError):
 
 class RunError(AtollError):
     """A step of a run failed."""
+
+
+class InterruptedByUserError(AtollError):
+    """Who started it ended it, by Ctrl-C or SIGTERM; says what became of what was begun."""
+
+    exit_code = 130  # as shells have it: 128 and SIGINT
 
 
 class RunDirError(AtollError):

@@ -5,7 +5,7 @@ import platform
 import re
 from pathlib import Path
 
-from atoll.model.errors import MachineError
+from atoll.model.errors import MachineError, UsageError
 from atoll_emulation.uml.kernel import missing_packages
 
 TRIED = "6.1"
@@ -22,8 +22,12 @@ _HEADER = Path("/usr/include/stdio.h")
 def find_source(given: Path | None = None, place: Path = Path("/usr/src")) -> Path:
     """The archive to build from: the one given, that of the tried release, else the newest.
 
-    Raises MachineError, once for all that a build lacks here, with the packages to install.
+    Raises UsageError for one that is none; MachineError, once for all that a build lacks here, with the packages to
+    install.
     """
+    if given and not given.is_file():
+        msg = f"--source {given}: is no archive of kernel sources; name one such as linux-6.1.192.tar.xz"
+        raise UsageError(msg)
     if platform.machine() != "x86_64":
         msg = f"User-Mode Linux exists for x86 alone, and this machine is {platform.machine()}"
         raise MachineError(msg)
@@ -35,9 +39,6 @@ def find_source(given: Path | None = None, place: Path = Path("/usr/src")) -> Pa
         missing.add(f"linux-source-{TRIED}")
     if missing:
         msg = f"building a kernel takes packages that are not here: apt install {' '.join(sorted(missing))}"
-        raise MachineError(msg)
-    if not archives[-1].is_file():
-        msg = f"{archives[-1]} is no archive of kernel sources; name one such as linux-6.1.192.tar.xz"
         raise MachineError(msg)
     return archives[-1]
 
