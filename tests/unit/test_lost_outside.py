@@ -210,6 +210,7 @@ def test_what_rose_at_the_switches_own_sockets_is_kept_by_port(told: dict[str, A
 @pytest.mark.parametrize(
     ("buffer", "dropped", "remedy"),
     [
+        (212_992, 1, "`sysctl -w net.core.rmem_default=1048576` before the laboratory is brought up"),
         (212_992, 4744, "`sysctl -w net.core.rmem_default=33554432` before the laboratory is brought up"),
         (212_992, 10**9, "`sysctl -w net.core.rmem_default=67108864` before the laboratory is brought up"),
         (67_108_864, 10, "its processors are too slow for the load, which more room does not mend"),
@@ -220,6 +221,7 @@ def test_buffers_are_advised_that_would_have_held_it(buffer: int, dropped: int, 
     ports = {"s1/1": SwitchPort(dropped_packets=dropped, receive_buffer_bytes=buffer)}
     (cause,) = likely_causes(LostOutside(machines={}, hosts={}, ports=ports, uncounted={}))
     assert cause.rpartition(": ")[2] == remedy
+    assert cause.startswith("1 packet was lost at" if dropped == 1 else f"{dropped} packets were lost at")
 
 
 def test_sockets_that_the_kernel_does_not_tell_of_are_unknown(told: dict[str, Any]) -> None:

@@ -13,15 +13,16 @@ from typing import Any, TypedDict
 
 from atoll.model.measurements import EMULATION
 
-_LEAST_ROOM = 10_000
-_MOST_ROOM = 1_000_000  # as the kernel of virtual time has: who waits behind so many is late by far more than a packet
-_NAMED = 5  # hosts or machines of a line
 SWITCH_PORTS = "the switches' ports"
 """Stands for them among what is uncounted; no machine can be called so."""
 
+_LEAST_ROOM = 10_000
+_MOST_ROOM = 1_000_000  # as the kernel of virtual time has: who waits behind so many is late by far more than a packet
+_NAMED = 5  # hosts or machines of a line
 _FRAME_BYTES = 2304  # what a frame of 1514 bytes takes of a receive buffer (measured on veth, Linux 6.1)
 _LEAST_BUFFER = 1 << 20
 _MOST_BUFFER = 1 << 26
+
 _UNDELIVERED_DATAGRAMS = "udp.undelivered"
 
 _MORE_TCP_BUFFER = "raise the experiment's tcp.buffer_max, for a box net.ipv4.tcp_rmem there"
@@ -33,7 +34,10 @@ _AT_SOCKETS = {
     ),
     "tcp.backlog_dropped": ("TCP segments found no room in a socket's backlog", _MORE_TCP_BUFFER),
     "tcp.receive_queue_dropped": ("TCP segments found no room in a socket's receive queue", _MORE_TCP_BUFFER),
-    "tcp.in_errors": ("TCP segments came damaged", "a checksum is wrong, look for offloads"),
+    "tcp.in_errors": (
+        "TCP segments came damaged, or were the SYNs of connections that stood already",  # tcp_validate_incoming
+        "lost packets have SYNs repeated; where none were lost a checksum is wrong, look for offloads",
+    ),
     "udp.receive_buffer_errors": (
         "datagrams found no room in a socket's receive buffer",
         "raise net.core.rmem_max of the machine",
@@ -143,8 +147,9 @@ def _at_ports(lost: LostOutside | None) -> Iterator[str]:
     drops = {port: found["dropped_packets"] for port, found in lost["ports"].items()}
     named = _listed([f"{port} {count}" for port, count in drops.items()])
     buffer = max(found["receive_buffer_bytes"] for found in lost["ports"].values())
+    dropped = sum(drops.values())
     yield (
-        f"{sum(drops.values())} packets were lost at Open vSwitch's own sockets ({named}), "
+        f"{dropped} {'packet was' if dropped == 1 else 'packets were'} lost at Open vSwitch's own sockets ({named}), "
         f"whose receive buffers have {buffer} bytes each: {_larger_buffers(buffer, max(drops.values()))}"
     )
 
