@@ -86,8 +86,8 @@ class Run:
         except asyncio.CancelledError:
             outcome = f"cancelled at step {self._step_name}"
             raise
-        except AtollError as error:
-            outcome = f"failed at step {self._step_name}: {error}"
+        except Exception as error:  # what nobody foresaw, too: such a run is not completed
+            outcome = f"failed at step {self._step_name}: {_why(error)}"
             raise
         finally:
             self._testbed.on_box_line, self._testbed.on_note = None, to_log
@@ -173,9 +173,7 @@ class Run:
             yield
         except BaseException as error:
             with contextlib.suppress(RunError):
-                cancelled = isinstance(error, asyncio.CancelledError)
-                why = "cancelled" if cancelled else str(error) or type(error).__name__
-                self._dir.event("step", time.time_ns(), step=name, state="failed", message=why)
+                self._dir.event("step", time.time_ns(), step=name, state="failed", message=_why(error))
             raise
         self._dir.event("step", time.time_ns(), step=name, state="end")
 
@@ -262,3 +260,10 @@ class Run:
             self._dir.event("not_collected", time.time_ns(), message=line)
         if missing:
             raise RunError("\n".join(missing))
+
+
+def _why(error: BaseException) -> str:
+    """What ended a step, in words; errors without any, which no step should raise, by their kind."""
+    if isinstance(error, asyncio.CancelledError):
+        return "cancelled"
+    return str(error) or f"internal error ({type(error).__name__})"

@@ -11,6 +11,7 @@ from atoll.experiment.points import FIGURES_OF_CHECKS, box_points, class_names, 
 from atoll.model.errors import RunDirError
 from atoll.model.metrics import Point
 from atoll.model.network import Network
+from atoll.rundir.formats import event_up_to_date
 
 COUNTED = "link.jsonl"
 _EVENTS = "events.jsonl"
@@ -61,7 +62,7 @@ def _counted(classes: dict[int, str], line: _Line) -> Iterator[Point]:
 def _happened(line: _Line) -> Iterator[Point]:
     kind = str(line["type"])
     if kind not in FIGURES_OF_CHECKS:
-        yield event_point(kind, int(line["t_ns"]), line)
+        yield event_point(kind, int(line["t_ns"]), event_up_to_date(line))
 
 
 def _whole_lines(file: IO[bytes]) -> list[bytes]:

@@ -13,7 +13,7 @@ from typing import Any, cast
 from atoll.model.errors import RunDirError, RunError
 from atoll.rundir.compression import compress
 from atoll.rundir.files import Appender, plain_errors, replace_text
-from atoll.rundir.formats import FORMAT, up_to_date
+from atoll.rundir.formats import FORMAT, event_up_to_date, up_to_date
 
 RUNNING = "running"
 COMPLETED = "completed"
@@ -131,8 +131,8 @@ class RunDir:
             self.on_event(kind, t_ns, fields)
 
     def events(self) -> list[dict[str, Any]]:
-        """Every event so far, in the order written."""
-        return list(read_json_lines(self.path / "events.jsonl"))
+        """Every event so far, in the order written and in this version's words."""
+        return [event_up_to_date(event) for event in read_json_lines(self.path / "events.jsonl")]
 
     def close(self) -> None:
         """Close the event file."""
