@@ -7,6 +7,7 @@ as many blocks as the width asks for, the runs in front of each.
 """
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -181,8 +182,24 @@ def _blocks(sheet: Sheet, width: int) -> Iterator["Table"]:
 
 
 def _text_column(name: str, texts: tuple[str, ...]) -> _Column:
-    longest = max(map(len, (*name.split(), *texts)))
-    return _Column(name, texts, min(_WIDEST_TEXT, longest), text=True)
+    longest = max(map(len, (*_parts(name), *texts)))
+    width = min(_WIDEST_TEXT, longest)
+    return _Column(_folded(name, width), texts, width, text=True)
+
+
+def _folded(name: str, width: int) -> str:
+    """The name in lines of that width, none of which begins within a part of its key."""
+    lines: list[str] = []
+    for part in _parts(name):
+        if lines and len(lines[-1] + part) <= width:
+            lines[-1] += part
+        else:
+            lines.append(part.lstrip())
+    return "\n".join(lines)
+
+
+def _parts(name: str) -> list[str]:
+    return re.findall(r"[. ]?[^. ]+", name)
 
 
 def _figure_column(name: str, cells: tuple[Cell, ...]) -> _Column:

@@ -38,7 +38,8 @@ _WITHOUT_MEANING = (
 )  # of the origin: or told elsewhere
 _TOLD_ABOVE = ("name", "seed", "chain", "branches")  # keys of an experiment that are among what runs are
 _DEPTHS = {"links": 3, "lab": 2, "changes": 2}  # how many parts of a key name what is told in one row; of others, 1
-_MOST_DETAILS = 12  # of one part; of more the members are counted
+_LAB = "lab."
+_MOST_DETAILS = 12  # of one part, or of laboratories; of more the members are counted
 _MOST_GROUPS = 3  # of clients with equally many channels
 
 
@@ -59,7 +60,10 @@ class Likeness:
     def settings(self) -> Rows:
         """The settings that say different things; of a part with many such, how many members it has."""
         parts = _by_part(self.described)
-        return (*(row for part, some in parts.items() for row in _unlike_rows(part, some)), *_dealt_rows(self.dealt))
+        details = sum(not each.alike for part, some in parts.items() if part.startswith(_LAB) for each in some)
+        most = {part: 0 if part.startswith(_LAB) and details > _MOST_DETAILS else _MOST_DETAILS for part in parts}
+        rows = (row for part, some in parts.items() for row in _unlike_rows(part, some, most[part]))
+        return (*rows, *_dealt_rows(self.dealt))
 
     @cached_property
     def alike(self) -> tuple[tuple[str, str], ...]:
@@ -155,16 +159,16 @@ def _within(part: str, setting: Setting) -> str:
     return setting.key.removeprefix(part).lstrip(".")
 
 
-def _unlike_rows(part: str, settings: Sequence[Setting]) -> Rows:
+def _unlike_rows(part: str, settings: Sequence[Setting], most: int) -> Rows:
     unlike = [each for each in settings if not each.alike]
-    if len(unlike) <= _MOST_DETAILS:
+    if len(unlike) <= most or [each.key for each in unlike] == [part]:
         return tuple((each.key, each.texts) for each in unlike)
     return (_counted(part, tuple((_within(part, each), each.texts) for each in settings)),)
 
 
 def _alike_text(part: str, alike: Sequence[Setting]) -> str:
     """``rate 16 Mbit/s, delay 250 ms; none: jitter, loss``; of a laboratory's many how many they are."""
-    if part.startswith("lab.") and len(alike) > _MOST_DETAILS:
+    if part.startswith(_LAB) and len(alike) > _MOST_DETAILS:
         return f"{len(alike)} settings"
     said = [f"{_within(part, each)} {each.texts[0]}".lstrip() for each in alike if each.texts[0] != UNSET]
     unset = [_within(part, each) for each in alike if each.texts[0] == UNSET]

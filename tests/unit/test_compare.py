@@ -158,6 +158,21 @@ def test_many_members_that_differ_are_a_row(runs: list[RunDir], tmp_path: Path) 
     assert dict(compare([runs[0], other]).likeness.settings) == {"latency (number)": ("6", "20 (5 unlike #1)")}
 
 
+def test_laboratories_unlike_in_much_are_counted(runs: list[RunDir], tmp_path: Path) -> None:
+    """Part by part; what they share of each is told as well."""
+    lab = network(4)
+    boxes = (replace(lab.boxes[0], stateful=True),)
+    hosts = tuple(replace(host, capacity=2.0) if host.name.startswith("i") else host for host in lab.hosts)
+    found = compare([runs[0], run_of(tmp_path, experiment(), {}, replace(lab, hosts=hosts, boxes=boxes))]).likeness
+    told = dict(found.settings)
+    assert (told["lab.hosts (number)"], told["lab.boxes (number)"]) == (
+        ("15", "13 (5 unlike #1)"),
+        ("1", "1 (1 unlike #1)"),
+    )
+    assert dict(found.alike)["lab.hosts"] == "71 settings"
+    assert dict(found.alike)["lab.switches"] == "s1.dpid 1, s1.driver ovs"
+
+
 def test_figures_stand_with_their_difference_from_the_first_run(runs: list[RunDir]) -> None:
     found = compare(runs)
     assert {each.name: each.values for each in found.figures}["goodput"] == (10.0, 12.5)
@@ -202,9 +217,11 @@ def test_only_the_figures_asked_for(runs: list[RunDir]) -> None:
         compare(runs, ["godput"])
 
 
-def printed(found: Comparison, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """The lines that a terminal of a hundred columns is sent."""
-    monkeypatch.setenv("COLUMNS", "100")
+def printed(
+    found: Comparison, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int = 100
+) -> list[str]:
+    """The lines that a terminal of so many columns is sent."""
+    monkeypatch.setenv("COLUMNS", str(columns))
     print_comparison(found)
     return [line.rstrip() for line in capsys.readouterr().out.splitlines()]
 
@@ -250,8 +267,8 @@ def test_many_runs_are_rows(
     runs: list[RunDir], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As many columns in a table as the terminal has room for, the runs in front of each."""
-    lines = printed(compare([*runs, *runs, *runs, *runs]), monkeypatch, capsys)
-    assert max(map(len, lines)) <= 100
+    lines = printed(compare([*runs, *runs, *runs, *runs]), monkeypatch, capsys, columns=60)
+    assert max(map(len, lines)) <= 60
     numbers = [f"#{number}" for number in range(1, 9)]
     first = [number for number, line in enumerate(lines) if line.startswith("#1 ")]
     assert len(first) >= 2
@@ -260,6 +277,7 @@ def test_many_runs_are_rows(
     told = "\n".join(lines)
     assert re.search(r"^#2 +32 Mbit/s +hybla +bbr +invalid", told, re.MULTILINE)
     assert re.search(r"^#8 .* 12\.500", told, re.MULTILINE)
+    assert re.search(r"links\.sat .*\n *\.to_island .*\n *\.rate ", told), "keys are folded between their parts"
     assert "the same of all: " in told
     assert "pings lost: 0" in told
 
