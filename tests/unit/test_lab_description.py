@@ -172,6 +172,14 @@ MISTAKES = [
         "tap 'tap-w': host: box 'sat' (line @sat: {kind@) has this name; give the capture host one of its own",
     ),
     (
+        "  pep-i: {kind", "  emulation: {kind", "  emulation: {kind",
+        "box 'emulation': the machine of an emulated lab is called 'emulation' in every run; choose another name",
+    ),
+    (
+        "tap-w: {host: cap-w,", "tap-w: {host: emulation,", "tap-w: {host: emulation,",
+        "tap 'tap-w': host: the machine of an emulated lab is called 'emulation' in every run; choose another name",
+    ),
+    (
         "  w2: {role", "  w1: {role: world-server}\n  w2: {role", "w1: {role: world-server}",
         "key 'w1' stands here again, first at line @w1: {role: world-server, ip@; keep one of them",
     ),

@@ -9,6 +9,7 @@ from ipaddress import IPv4Address
 
 from atoll.model.document import Document, Place
 from atoll.model.errors import Mistake
+from atoll.model.measurements import EMULATION
 from atoll.model.network import (
     ChainBox,
     DelayBox,
@@ -36,6 +37,7 @@ SWITCH_NAME_MAX = INTERFACE_NAME_MAX  # the bridge of an emulated switch is an i
 
 _ONE_OF_ITS_KIND = (HostRole.WORLD_SPECIAL, HostRole.WORLD_WHISTLE, HostRole.ISLAND_SPECIAL)
 _SECTIONS = ("switches", "hosts", "boxes", "delay_boxes", "taps")
+_MACHINES = ("hosts", "boxes", "delay_boxes")  # what has a machine of its own name in a rack
 
 
 class Lab:
@@ -156,6 +158,14 @@ class _Resolver:
                 first = owners[tap.host]
                 where = f"{call(first)} (line {self.parsed.document.line(first)})"
                 self.wrong(("taps", name, "host"), f"{where} has this name; give the capture host one of its own")
+        machines: list[Place] = [
+            (section, EMULATION) for section in _MACHINES if EMULATION in self.parsed.names(section)
+        ]
+        machines += [("taps", name, "host") for name, tap in self.raw.taps.items() if tap.host == EMULATION]
+        for place in machines:
+            self.wrong(
+                place, f"the machine of an emulated lab is called {EMULATION!r} in every run; choose another name"
+            )
 
     def switches(self) -> Iterator[Switch]:
         for name, raw in self.raw.switches.items():
