@@ -54,6 +54,10 @@ SCHEMA: dict[str, type[pl.DataType]] = {
 }
 """Columns of a packets table: the record's fields without the reserved bytes."""
 
+# Polars imports NumPy when it first sees an array, and fails with a TypeError when two threads make it do so at once
+# (2.1: `_LazyModule._import`). Batches are read in threads of its own: it sees one now, while there are none.
+pl.Series(np.empty(0, np.uint8))
+
 _BATCH = 1 << 20  # records a batch: 64 MB, so that a capture of any length fits in memory
 
 
