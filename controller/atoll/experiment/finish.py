@@ -6,11 +6,13 @@ The libraries for tables and plots are heavy; the keeper stays small without the
 
 import asyncio
 import json
+import shlex
 import sys
 from typing import Any
 
 from atoll.model.errors import RunError
 from atoll.rundir import RunDir
+from atoll.rundir.files import replace_text
 
 
 async def compress_and_analyse(run_dir: RunDir) -> dict[str, Any]:
@@ -39,7 +41,19 @@ async def _module(module: str, run_dir: RunDir) -> None:
         process.kill()
         raise
     if process.returncode:
-        lines = errors.decode(errors="replace").strip().splitlines()
-        why = lines[-1] if lines else f"exit code {process.returncode}"
-        msg = f"{module} failed: {why}; the raw data is in {run_dir.path}"
-        raise RunError(msg)
+        raise _failure(module, run_dir, process.returncode, errors.decode(errors="replace").strip())
+
+
+def _failure(module: str, run_dir: RunDir, exit_code: int, said: str) -> RunError:
+    """One line for the user; what else was said, a traceback as a rule, stays in the run's logs."""
+    lines = said.splitlines() or [f"exit code {exit_code}"]
+    kept = ""
+    if len(lines) > 1:
+        log = run_dir.logs / f"{module}.err"
+        try:
+            replace_text(log, said + "\n")
+            kept = f"; all it said is in {log}"
+        except RunError as error:
+            kept = f"; {error}"
+    where = shlex.quote(str(run_dir.path))
+    return RunError(f"{module} failed: {lines[-1]}{kept}; the raw data is there: `atoll report {where}` tries again")
