@@ -42,6 +42,7 @@ def wait_until_at_work(mark: str, word: str, limit_s: float) -> None:
         pytest.param("controller", "ovs-vswitchd"),
         pytest.param("hosts", "sshd", marks=pytest.mark.skipif(os.geteuid() != 0, reason="takes root")),
         pytest.param("traffic", "atoll-host load"),
+        pytest.param("link", "rustc", id="link, being built"),
     ],
 )
 def test_ctrl_c_leaves_one_line_and_nothing_else(project: Path, tmp_path: Path, name: str, at_work: str) -> None:
@@ -52,7 +53,7 @@ def test_ctrl_c_leaves_one_line_and_nothing_else(project: Path, tmp_path: Path, 
     variable, _, content = mark.partition("=")
     process = subprocess.Popen(
         [project / "benchmarks" / name / "run", "--quick", "--json", tmp_path / "results.json"],
-        env={**os.environ, variable: content, "TMPDIR": str(made)},
+        env={**os.environ, variable: content, "TMPDIR": str(made), "CARGO_TARGET_DIR": str(tmp_path / "target")},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
