@@ -19,6 +19,31 @@ fail() {
     exit 1
 }
 
+# What apt, pip, uv and cargo say, among much else, when what they fetch from cannot be reached.
+unreachable='Temporary failure [a-z ]*resol[a-z]+|[Cc]ould not resolve host|Name or service not known|dns error'
+unreachable+='|[Cc]onnection refused|[Nn]etwork is unreachable|[Tt]imed out|Could not connect to server'
+
+# explain WHAT LOG: if that is why a command failed whose messages LOG holds, says so in one line and ends this script.
+explain() {
+    local why
+    why=$(grep -oE "$unreachable" "$2" | head -n1)
+    [ -n "$why" ] || return 0
+    rm -f "$2"
+    fail "$1 cannot be fetched ($why): the first set-up takes a network, a proxy or a mirror; run it again with one, and it goes on here"
+}
+
+# fetching WHAT COMMAND...: runs a command that may have to fetch WHAT. Its messages are shown when it is done.
+fetching() {
+    local what=$1 log code=0
+    shift
+    log=$(mktemp)
+    "$@" 2>"$log" || code=$?
+    [ $code = 0 ] || explain "$what" "$log"
+    cat "$log" >&2
+    rm -f "$log"
+    return $code
+}
+
 # version_at_least HAVE WANT: compares dotted numbers.
 version_at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n1)" = "$2" ]; }
 
