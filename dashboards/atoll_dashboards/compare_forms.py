@@ -34,11 +34,11 @@ def markdown(comparison: "Comparison") -> str:
         lines.append("")
     if comparison.sampled:
         groups = sheet_of_groups(comparison)
-        lines += ["Over seeds, the median and the least \N{EN DASH} greatest:", "", *_table(groups)]
+        lines += ["Over seeds, the median and the least \N{EN DASH} greatest:", "", *_tables(groups)]
         if sentences := [*legend(groups), *not_counted(comparison)]:
             lines += [*(f"- {sentence}" for sentence in sentences), ""]
         lines += ["Every run:", ""]
-    lines += [*_table(sheet_of_runs(comparison)), "Alike:", ""]
+    lines += [*_tables(sheet_of_runs(comparison)), "Alike:", ""]
     lines += [f"- {name}: {text}" for name, text in comparison.likeness.alike]
     return "\n".join(lines) + "\n"
 
@@ -64,13 +64,19 @@ FORMS = {".md": markdown, ".html": page}
 """What makes a comparison's text, by how the name of its file ends."""
 
 
+def _tables(sheet: Sheet) -> Iterator[str]:
+    """The lines of a sheet's tables, a blank one behind each."""
+    for table in sheet.tables:
+        yield from _table(table)
+
+
 def _table(sheet: Sheet) -> Iterator[str]:
-    """The lines of a table, a column a subject, or a row a subject if there are many; a blank one at its end."""
+    """A column a subject, or a row a subject if there are many."""
     figures = sheet.unequal if sheet.many else sheet.figures
     rows = [
         ("", *sheet.subjects),
         *((name, *texts) for name, texts in sheet.texts),
-        *((name, *(_text(cell, sheet) for cell in cells)) for name, cells in figures),
+        *((name, *map(_text, cells)) for name, cells in figures),
     ]
     head, *body = zip(*rows, strict=True) if sheet.many else rows
     yield _line(head)
@@ -82,10 +88,9 @@ def _table(sheet: Sheet) -> Iterator[str]:
         yield ""
 
 
-def _text(cell: Cell, sheet: Sheet) -> str:
+def _text(cell: Cell) -> str:
     spread = f"<br>{cell.spread}" if cell.spread else ""
-    difference = "" if sheet.many and not cell.spread else cell.difference
-    return " ".join(filter(None, (cell.number, difference))) + spread
+    return " ".join(filter(None, (cell.number, cell.difference))) + spread
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ a column; with many subjects a form turns it, a row each.
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from atoll_dashboards.over_seeds import Group, Spread
 
 MOST_COLUMNS = 6  # of subjects; more of them are rows
+_BROADEST = 60  # characters of texts in front of figures, where subjects are rows
 _LONGEST = 40  # characters of a setting in a table; longer ones are listed, each text once
 
 
@@ -29,9 +30,7 @@ class Cell:
     """A figure of one subject."""
 
     number: str  # of a group the median
-    difference: str = (
-        ""  # from the first subject's, of a group in brackets where ranges overlap, and with how many seeds
-    )
+    difference: str = ""  # from the first subject's; of a group as legend() says
     spread: str = ""  # of a group, least to greatest
 
 
@@ -47,6 +46,14 @@ class Sheet:
     def many(self) -> bool:
         """Whether the subjects are too many for a column each."""
         return len(self.subjects) > MOST_COLUMNS
+
+    @property
+    def tables(self) -> tuple["Sheet", ...]:
+        """Itself, or where its texts would push figures out of sight, texts and figures apart."""
+        breadth = sum(max(map(len, texts)) for _, texts in self.texts)
+        if not self.many or breadth <= _BROADEST or not self.figures:
+            return (self,)
+        return replace(self, figures=()), replace(self, texts=())
 
     @property
     def unequal(self) -> tuple[tuple[str, tuple[Cell, ...]], ...]:
@@ -116,13 +123,14 @@ def unlike(comparison: "Comparison") -> list[tuple[str, list[tuple[str, str]]]]:
 
 
 def sheet_of_runs(comparison: "Comparison") -> Sheet:
-    """A run a subject."""
+    """A run a subject; of many without differences, for which one would have to look for the first of them."""
     seed: Rows = ((SEED, comparison.seeds),) if _many_seeds(comparison) else ()
     verdicts: Rows = (("verdict", comparison.verdicts),) if set(comparison.verdicts) != {"valid"} else ()
+    few = len(comparison.runs) <= MOST_COLUMNS
     return Sheet(
         subjects=tuple(by_number([run]) for run in range(len(comparison.runs))),
         texts=(*seed, *_short(comparison), *verdicts),
-        figures=tuple((each.heading, tuple(_run_cells(each))) for each in comparison.figures),
+        figures=tuple((each.heading, tuple(_run_cells(each, differences=few))) for each in comparison.figures),
     )
 
 
@@ -187,10 +195,10 @@ def _of(texts: tuple[str, ...], runs: Iterable[int]) -> list[str]:
     return [texts[run] for run in runs]
 
 
-def _run_cells(figure: "Figure") -> Iterator[Cell]:
+def _run_cells(figure: "Figure", *, differences: bool) -> Iterator[Cell]:
     first = figure.values[0]
     for place, found in enumerate(figure.values):
-        yield Cell(figure.text(found), figure.difference(first, found) if place else "")
+        yield Cell(figure.text(found), figure.difference(first, found) if place and differences else "")
 
 
 def _group_cells(figure: "Figure", comparison: "Comparison") -> Iterator[Cell]:

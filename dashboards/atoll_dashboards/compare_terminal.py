@@ -203,8 +203,7 @@ def _parts(name: str) -> list[str]:
 
 
 def _figure_column(name: str, cells: tuple[Cell, ...]) -> _Column:
-    """Without differences of single runs: of many, one would have to look for the first."""
-    told = tuple(_below(cell) if cell.spread else cell.number for cell in cells)
+    told = tuple(map(_below, cells))
     return _Column(name, told, max(map(_widest, (*name.split(), *told))), text=False)
 
 
