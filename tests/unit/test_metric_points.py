@@ -106,6 +106,19 @@ def test_a_job_s_counters_are_points(project: Path, topic: str, phase: Phase, me
         assert {**point.fields, "type": "counters", "t_ns": point.t_ns} == line
 
 
+def test_a_source_of_traffic_that_is_over_says_so_in_its_last_point(project: Path) -> None:
+    """Else its last rate would seem to go on. A load's has no sums: its last counters are as new."""
+    (load,) = as_table_has_it(list(job_points(job("load-i1", "i1", Phase.CLIENT), said(project, "load", "done")[0])))
+    assert (load.measurement, load.fields) == ("load", {"active": 0, "ended": 1})
+    receiver = job("transfer-receive", "is", Phase.TRANSFER)
+    whole, nothing = [line for line in said(project, "transfer", "done") if "end_ns" in line]
+    (transfer,) = as_table_has_it(list(job_points(receiver, whole)))
+    assert (transfer.measurement, transfer.t_ns) == ("transfer", whole["end_ns"])
+    assert transfer.fields == {"received_bytes": 10_000_000, "ended": 1}
+    assert list(job_points(receiver, nothing)) == []
+    assert list(job_points(job("udp-send", "ws", Phase.CLIENT), {"type": "done", "sent_packets": 3})) == []
+
+
 def test_a_ping_is_a_point_at_the_instant_it_was_sent(project: Path) -> None:
     """One that was lost has no RTT."""
     series = job("ping", "ws", Phase.PING)
@@ -179,7 +192,27 @@ def test_what_links_are_configured_to_is_a_point_each_direction(project: Path) -
         ),
         ("swap", {"change": 1, "state": "turned"}, "swap 1 turned"),
         ("swap", {"change": 1, "duration_ns": 1_283_502_809, "drain_ns": 5, "state": "end"}, "swap 1 in 1284 ms end"),
-        ("applied", {"changes": 85}, 'applied {"changes":85}'),
+        ("applied", {"changes": 85}, "applied 85 changes"),
+        ("start", {"at_ns": 1_795_279_761_319_342_685, "clocks": {}}, "start at 16:49:21.319 UTC"),
+        ("trace_start", {"boxes": ["sat"]}, "trace_start of sat"),
+        ("check_off", {"attempt": 1, "message": "w1 to i1: off by 2 ms"}, "check_off w1 to i1: off by 2 ms"),
+        ("outcome", {"outcome": "cancelled at step check"}, "outcome cancelled at step check"),
+        (
+            "swap",
+            {"how": "reset", "boxes": {"pep-w": 12, "modem": None}, "state": "connections"},
+            "swap connections reset: pep-w 12, modem",
+        ),
+        (
+            "swap",
+            {"how": "failed", "reason": "no ss there", "state": "connections"},
+            "swap connections failed: no ss there",
+        ),
+        (
+            "swap",
+            {"reason": "a probe was lost", "duration_ns": 5, "state": "undone"},
+            "swap undone: a probe was lost",
+        ),
+        ("eclipse", {"of": "sun", "seen": {"i1": 3}, "by": []}, "eclipse: of sun, seen i1 3, by none"),
     ],
 )
 def test_an_event_is_told_in_a_line(kind: str, fields: dict[str, Any], text: str | None) -> None:

@@ -5,11 +5,11 @@ Pure: points have the tags of their measurement only; those that all points of a
 What a message has besides the measurement's fields, and what is null, is left out.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from atoll.experiment.event_words import event_line
 from atoll.model.experiment import Experiment
 from atoll.model.measurements import BY_NAME
 from atoll.model.metrics import Field, Point
@@ -31,10 +31,6 @@ _OF_PHASE = {
     Phase.TRANSFER: "transfer",
 }
 _UNSUPPORTED = 2**64 - 1  # what a switch says of a counter that it does not have (OpenFlow 1.3.5, 7.3.5.6)
-_SAYING = ("message", "what", "text", "stages", "step", "switch", "outcome")
-"""Keys of events whose text is the event's, the first of them that there is."""
-
-_STAGE = "stage"  # of a swap: its text says so
 _LONGEST_TEXT = 500  # characters of an event: what is said at length stands in events.jsonl
 
 
@@ -58,6 +54,10 @@ def job_points(spec: JobSpec, line: Mapping[str, Any], clock_offset_ns: int = 0)
             if spec.phase is Phase.CAPTURE:
                 tags["point"] = spec.name.removeprefix("capture-")
             yield _point(_OF_PHASE[spec.phase], tags, line, line["t_ns"])
+        case "done" if spec.phase is Phase.CLIENT and "active" in line:  # what sends UDP has no flows
+            yield _point("load", {"host": spec.host}, {"active": 0, "ended": 1}, line["t_ns"])
+        case "done" if spec.phase is Phase.TRANSFER and line.get("end_ns") is not None:
+            yield _point("transfer", {"host": spec.host}, {**line, "ended": 1}, line["end_ns"])
         case "started" if spec.phase is Phase.CLIENT:
             t_ns = line["t_ns"] - clock_offset_ns
             late_ns = t_ns - (spec.config or {}).get("start_at_ns", t_ns)
@@ -126,28 +126,9 @@ def clock_point(machine: str, clock: ClockOffset, t_ns: int) -> Point:
 
 def event_point(kind: str, t_ns: int, fields: Mapping[str, Any]) -> Point:
     """Of an event of the run or of the testbed."""
-    told = {key: part for key, part in fields.items() if key not in ("type", "t_ns", "state")}
     state = str(fields.get("state", ""))
-    text = " ".join(part for part in (kind, _in_words(told), state) if part and part != _STAGE)
+    text = event_line(kind, fields)
     return Point("event", {"kind": kind, "state": state}, {"text": text[:_LONGEST_TEXT]}, t_ns)
-
-
-def _in_words(told: Mapping[str, Any]) -> str:
-    """What an event tells, for a line: what it says itself, else what it is about and how long it took, else all."""
-    words = next((told[key] for key in _SAYING if told.get(key)), None)
-    match told, words:
-        case _, list():
-            return ", ".join(str(word) for word in words)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        case _, str() | int():
-            return str(words)
-        case {"change": change, "duration_ns": took_ns}, _:
-            return f"{change} in {took_ns / 1e6:.0f} ms"
-        case {"change": change}, _:
-            return str(change)
-        case {"start_ns": start_ns, "end_ns": end_ns}, _:
-            return f"of {(end_ns - start_ns) / 1e9:g} s"
-        case _:
-            return json.dumps(told, separators=(",", ":")) if told else ""
 
 
 def class_names(network: Network) -> dict[int, str]:

@@ -99,7 +99,8 @@ MEASUREMENTS = (
     ),
     Measurement(
         "link_config",
-        "what a link is configured to, every five minutes in virtual time; what a trace makes of it is not told",
+        "what a link is configured to, every five minutes in virtual time, at swaps and the end besides; what a trace "
+        "makes of it is not told",
         SECOND_NS,
         (_BOX, _DIRECTION),
         (
@@ -164,6 +165,7 @@ MEASUREMENTS = (
             Figure("flows_failed", "1", "since the start of the run"),
             Figure("active", "1", "flows open now"),
             Figure("received_bytes", "bytes", "of TCP payload since the start of the run"),
+            Figure("ended", "1", "1: it is over; of its last point alone, which has no sums"),
         ),
     ),
     Measurement(
@@ -178,7 +180,10 @@ MEASUREMENTS = (
         "the large transfer, at its receiver; not of iperf3, which says so only when it is over",
         SECOND_NS,
         (_HOST,),
-        (Figure("received_bytes", "bytes", "of TCP payload since its start"),),
+        (
+            Figure("received_bytes", "bytes", "of TCP payload since its start"),
+            Figure("ended", "1", "1: it is over; of its last point alone, at the instant of the last byte"),
+        ),
     ),
     Measurement(
         "capture",
