@@ -5,16 +5,19 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from grafana_foundation_sdk.builders.timeseries import Panel
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from atoll_dashboards.grafana import FOLDER
-from atoll_dashboards.grafana_parts import WIDTH, event_table, figure, page, plot, variable
+from atoll_dashboards.grafana_parts import WIDTH, event_table, figure, page, plot, steps, variable
 from atoll_dashboards.influxql import Series, tag_values
 
 _BITS = 8
 _LINK_EVERY = "100ms"
 _TO_ISLAND = {"direction": "to_island"}
+_NOT_FROM_0 = "not from 0"
+_CAUSES = {"queue": "queue full", "loss": "loss model", "aqm": "AQM", "blocked": "blocked", "unsent": "overload"}
 
 
 def overview() -> Dashboard:
@@ -67,8 +70,9 @@ def overview() -> Dashboard:
                 "Ping",
                 "ns",
                 (ping.level("rtt_ns", "max"), "to $tag_target"),
-                what="round-trip time through the queue: base + 8 queue / rate",
+                what="round-trip time through the queue: base + 8 queue / rate; the axis does not begin at 0",
                 every=_LINK_EVERY,
+                axis=_NOT_FROM_0,
             ),
             event_table("Events", Series("event"), what="steps, changes, swaps, whistles, notes; the last first"),
         ],
@@ -80,7 +84,6 @@ def satellite_link() -> Dashboard:
     chosen = {"box": "$box"}
     link = Series("link", ("box", "direction"), chosen)
     config = Series("link_config", ("box", "direction"), chosen)
-    causes = ("queue", "loss", "aqm", "blocked", "unsent")
     return page(
         "atoll-link",
         "atoll: Satellite link",
@@ -111,13 +114,6 @@ def satellite_link() -> Dashboard:
                 every=_LINK_EVERY,
             ),
             plot(
-                "Drops by cause",
-                "pps",
-                *((link.rate(f"dropped_{cause}_packets"), f"$tag_box $tag_direction: {cause}") for cause in causes),
-                what="the queue was full, loss model, AQM, blockage; unsent: the emulator was overloaded",
-                every=_LINK_EVERY,
-            ),
-            plot(
                 "Packets",
                 "pps",
                 (link.rate("in_packets"), "$tag_box $tag_direction arrived"),
@@ -125,6 +121,7 @@ def satellite_link() -> Dashboard:
                 what="arrived and sent on",
                 every=_LINK_EVERY,
             ),
+            *(_drops_by_cause(direction, to) for direction, to in (("to_island", "island"), ("to_world", "world"))),
             plot(
                 "Under way",
                 "none",
@@ -145,21 +142,44 @@ def satellite_link() -> Dashboard:
                 (link.level("lateness_max_ns", "max"), "$tag_box $tag_direction"),
                 what="the latest departure behind its schedule; beyond 5 ms a run is not valid",
                 every=_LINK_EVERY,
+                span=WIDTH,
             ),
         ],
         [variable("box", "Link", tag_values("link", "box", run="$run"), multi=True, everything=True)],
     )
 
 
+def _drops_by_cause(direction: str, to: str) -> Panel:
+    """Of the chosen links in one direction, which is ``to`` somewhere."""
+    link = Series("link", ("box",), {"box": "$box", "direction": direction})
+    return plot(
+        f"Drops by cause, to the {to}",
+        "pps",
+        *((link.rate(f"dropped_{name}_packets"), f"$tag_box: {cause}") for name, cause in _CAUSES.items()),
+        what="the queue was full, loss model, AQM, blockage; overload: the emulator's interface took no more",
+        every=_LINK_EVERY,
+    )
+
+
 def world_latencies() -> Dashboard:
-    """The delay boxes' classes."""
+    """The world servers' latencies and the delay boxes' classes."""
     classes = Series("delay_class", ("class",))
     ping = Series("ping", ("target",))
     return page(
         "atoll-latencies",
         "atoll: World latencies",
-        "Terrestrial latency by class: what each class carries and holds, and how late the delay boxes were.",
+        "Terrestrial latency by world server, configured and measured; by class, what each class carries and holds, "
+        "and how late the delay boxes were.",
         [
+            steps(
+                "By world server",
+                "ns",
+                (Series("latency_config", ("host",)).level("rtt_ns", "last"), "$tag_host"),
+                (Series("latency_check", ("host",)).level("measured_ns", "last"), "$tag_host measured"),
+                what="terrestrial round-trip time: lines are what is configured, and step when a latency changes; dots "
+                "are what the test before the run measured",
+                none="this run has no latencies by server: atoll did not measure them yet when it was made",
+            ),
             plot("Into classes", "bps", (classes.rate("in_bytes", _BITS), "$tag_class"), what="both directions"),
             plot("Out of classes", "bps", (classes.rate("out_bytes", _BITS), "$tag_class"), what="both directions"),
             plot("Packets", "pps", (classes.rate("out_packets"), "$tag_class"), what="sent on, both directions"),
@@ -181,8 +201,9 @@ def world_latencies() -> Dashboard:
                 "ns",
                 (ping.level("rtt_ns", "min"), "least, to $tag_target"),
                 (ping.level("rtt_ns", "max"), "most, to $tag_target"),
-                what="round-trip time of the ping series, which no class delays",
+                what="round-trip time of the ping series, which no class delays; the axis does not begin at 0",
                 span=WIDTH,
+                axis=_NOT_FROM_0,
             ),
         ],
     )
@@ -307,7 +328,7 @@ def hosts_and_load() -> Dashboard:
                 (clock.level("offset_ns"), "$tag_machine less this machine"),
                 (clock.level("bound_ns"), "$tag_machine, known to"),
                 what="how far each machine's clock is from the run's, measured over the agent's stream",
-                signed=True,
+                axis="offset",
             ),
         ],
         [variable("host", "Host", tag_values("interface", "host", run="$run"), multi=True, everything=True)],
@@ -385,7 +406,13 @@ def run_comparison() -> Dashboard:
                 what="the most that waited, island-bound",
             ),
             plot("Drops", "pps", (link.rate("dropped_packets"), "$tag_run $tag_box"), what="island-bound, all causes"),
-            plot("Ping", "ns", (Series("ping", ("run",)).level("rtt_ns"), "$tag_run"), what="round-trip time, mean"),
+            plot(
+                "Ping",
+                "ns",
+                (Series("ping", ("run",)).level("rtt_ns"), "$tag_run"),
+                what="round-trip time, mean; the axis does not begin at 0",
+                axis=_NOT_FROM_0,
+            ),
             plot(
                 "Goodput",
                 "bps",

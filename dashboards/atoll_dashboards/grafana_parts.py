@@ -17,6 +17,7 @@ from grafana_foundation_sdk.models import common, dashboard
 
 from atoll_dashboards.grafana import DATA_SOURCE
 from atoll_dashboards.influxql import Series, tag_values
+from atoll_dashboards.loading import ALIGNED_NS
 
 SOURCE = dashboard.DataSourceRef(type_val="influxdb", uid=DATA_SOURCE)
 TAG = "atoll"
@@ -96,11 +97,12 @@ def plot(
     every: str = "2s",
     span: int = 12,
     stacked: bool = False,
-    signed: bool = False,
+    axis: str = "",
 ) -> timeseries.Panel:
     """A panel of figures over time. ``every``: the shortest interval, which is not below the points' own period.
 
-    ``signed``: the figures may be below 0, where the axis begins otherwise.
+    ``axis``: that of a panel whose figures may be below 0, or vary little beside what they are: it reaches from the
+    least to the most of them, and bears this text. Otherwise it begins at 0.
     """
     legend = common_builders.VizLegendOptions().display_mode(common.LegendDisplayMode.LIST)
     panel = (
@@ -118,13 +120,31 @@ def plot(
         .legend(legend.placement(common.LegendPlacement.BOTTOM).show_legend(True))
         .tooltip(common_builders.VizTooltipOptions().mode(common.TooltipDisplayMode.MULTI))
     )
-    if not signed:
+    if axis:
+        panel.axis_label(axis)
+    else:
         panel.min(0)
     if stacked:
         panel.stacking(common_builders.StackingConfig().mode(common.StackingMode.NORMAL).group("A"))
     for ref_id, (query, alias) in zip("ABCDEFGH", queries, strict=False):
         panel.with_target(InfluxQuery(query, alias, ref_id=ref_id))
     return panel
+
+
+def steps(
+    title: str, unit: str, held: Query, found: Query, *, what: str, none: str, span: int = WIDTH
+) -> timeseries.Panel:
+    """A panel of what was ``held`` at, which changes in steps, and of what was ``found`` now and then, as dots.
+
+    ``none``: said in place of both where a run has neither.
+    """
+    panel = plot(title, unit, held, found, what=what, span=span)
+    dots = [
+        dashboard.DynamicConfigValue("custom.drawStyle", common.GraphDrawStyle.POINTS),
+        dashboard.DynamicConfigValue("custom.pointSize", 8),
+        dashboard.DynamicConfigValue("custom.showPoints", common.VisibilityMode.ALWAYS),
+    ]
+    return panel.line_interpolation(common.LineInterpolation.STEP_AFTER).no_value(none).override_by_query("B", dots)
 
 
 def figure(title: str, unit: str, query: str, *, what: str, every: str = "2s", span: int = 4) -> stat.Panel:
@@ -151,7 +171,7 @@ def event_table(title: str, series: Series, *, what: str, span: int = WIDTH) -> 
 
 
 def variable(name: str, label: str, query: str, *, multi: bool = False, everything: bool = False) -> Any:
-    """A template variable of the values that a query finds, the last run first."""
+    """A template variable of the values that a query finds, in their natural order."""
     found = (
         builders.QueryVariable(name)
         .label(label)
@@ -160,11 +180,36 @@ def variable(name: str, label: str, query: str, *, multi: bool = False, everythi
         .multi(multi)
         .include_all(everything)
         .refresh(dashboard.VariableRefresh.ON_TIME_RANGE_CHANGED)
-        .sort(dashboard.VariableSort.ALPHABETICAL_DESC if name == "run" else dashboard.VariableSort.NATURAL_ASC)
+        .sort(dashboard.VariableSort.NATURAL_ASC)
     )
     if everything:
         found.all_value(".*").current(dashboard.VariableOption(text="All", value="$__all"))
     return found
+
+
+def run_variable(query: str, *, multi: bool) -> Any:
+    """The template variable of the runs that a query finds, the newest first, whatever it is called.
+
+    Grafana sorts by what it shows: of ``geo-20260102T030405Z-1`` the instant and the number behind it; its experiment
+    is chosen beside it. A name without an instant is shown as it is.
+    """
+    shown = r"/^(?<value>(?:.*-(?=\d{8}T\d{6}Z))?(?<text>.*))$/"
+    newest_first = dashboard.VariableSort.ALPHABETICAL_DESC
+    return variable("run", "Run", query, multi=multi).regex(shown).sort(newest_first)
+
+
+def _to_aligned_runs(uid: str) -> Any:
+    """A link to the same dashboard where aligned runs, those in virtual time among them, lie."""
+    begin_ms = ALIGNED_NS // 1_000_000
+    within = f"from={begin_ms - 30_000}&to={begin_ms + 600_000}"
+    return (
+        builders.DashboardLink("Aligned runs")
+        .type(dashboard.DashboardLinkType.LINK)
+        .url(f"/d/{uid}?{within}")
+        .tooltip("2026-01-01: where aligned runs begin to be measured, and runs in virtual time")
+        .include_vars(True)
+        .keep_time(False)
+    )
 
 
 def page(
@@ -196,10 +241,15 @@ def page(
             .keep_time(not runs)
         )
         .with_variable(variable("testbed", "Testbed", tag_values("link", "testbed"), everything=True))
-        .with_variable(variable("run", "Run", tag_values("link", "run", testbed="$testbed"), multi=runs))
+        .with_variable(
+            variable("experiment", "Experiment", tag_values("link", "experiment", testbed="$testbed"), everything=True)
+        )
+        .with_variable(
+            run_variable(tag_values("link", "run", testbed="$testbed", experiment="$experiment"), multi=runs)
+        )
     )
     if end == "now":
-        made.refresh("5s")
+        made.refresh("5s").link(_to_aligned_runs(uid))
     for each in variables:
         made.with_variable(each)
     for kind, colour in _EVENTS.items():

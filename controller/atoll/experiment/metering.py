@@ -4,7 +4,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,9 +13,11 @@ from atoll.experiment.host_metrics import told_by_agents
 from atoll.experiment.points import (
     FIGURES_OF_CHECKS,
     box_points,
+    check_points,
     class_names,
     event_point,
     job_points,
+    latency_config_points,
     link_config_points,
     switch_points,
 )
@@ -50,7 +52,9 @@ class Metering:
         place = str(manifest.get("place", ""))
         self.wanted = bool(manifest.get("metrics", True))
         self.broken: RunError | None = None
+        self._network = network
         self._experiment = experiment
+        self._standing: Callable[[], Experiment] = lambda: experiment
         self._classes = class_names(network)
         self._common = {
             "testbed": network.name,
@@ -85,9 +89,11 @@ class Metering:
     def event(self, kind: str, t_ns: int, fields: Mapping[str, Any]) -> None:
         """Take an event; two of one nanosecond are told apart, as a database would keep only the second.
 
-        Whoever watches is told of it even if no metrics are wanted: it costs nobody a question.
+        Whoever watches is told of it even if no metrics are wanted: it costs nobody a question. When a swap has turned,
+        what is configured is noted anew. Of the test before the run only what it measured of each server is taken.
         """
         if kind in FIGURES_OF_CHECKS:
+            self._write(check_points(kind, t_ns, fields))
             return
         self._last_event_ns = max(t_ns, self._last_event_ns + 1)
         point = event_point(kind, self._last_event_ns, fields)
@@ -95,17 +101,20 @@ class Metering:
             self._write([point])
         elif self._on_points is not None:
             self._on_points([point])
+        if kind == "swap" and fields.get("state") == "turned":
+            self._write(self._configured(t_ns))
 
     @contextlib.asynccontextmanager
     async def sampling(self, testbed: Testbed) -> AsyncGenerator[None]:
         """While the block lasts, ask the switches for their counters, once a period, one after another.
 
-        The agents tell of machines, hosts and jobs as often (``host_metrics``), and what the links are configured to is
-        noted: a scheduled change may change it.
+        The agents tell of machines, hosts and jobs as often (``host_metrics``), and what links and latencies are
+        configured to is noted, at the block's end once more: it reaches that far.
         """
         if self._spool is None:
             yield
             return
+        self._standing = lambda: testbed.experiment or self._experiment
         async with told_by_agents(testbed, self._period_ns / 1e9, self._write, self._could_not_read):
             task = asyncio.create_task(self._sample(testbed, self._spool))
             try:
@@ -114,11 +123,12 @@ class Metering:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
+                self._write(self._configured(time.time_ns()))
 
     async def _sample(self, testbed: Testbed, spool: MetricsSpool) -> None:
         due_ns = time.monotonic_ns()  # a wall clock that is set back would silence the samples for as long
         while True:
-            self._write(link_config_points(testbed.experiment or self._experiment, time.time_ns()))
+            self._write(self._configured(time.time_ns()))
             await self._sample_once(testbed)
             self._write([Point("metrics", {}, self._counted(spool), time.time_ns())])
             due_ns = max(due_ns + self._period_ns, time.monotonic_ns())  # slower than a period: none is made up for
@@ -133,6 +143,11 @@ class Metering:
                 return switch_points(switch.name, found, time.time_ns())
 
             await self._ask(ask)
+
+    def _configured(self, t_ns: int) -> Iterator[Point]:
+        standing = self._standing()
+        yield from link_config_points(standing, t_ns)
+        yield from latency_config_points(self._network, standing, t_ns)
 
     def _could_not_read(self, count: int) -> None:
         self._unread += count

@@ -13,7 +13,7 @@ from atoll.experiment.event_words import event_line
 from atoll.model.experiment import Experiment
 from atoll.model.measurements import BY_NAME
 from atoll.model.metrics import Field, Point
-from atoll.model.network import Network
+from atoll.model.network import HostRole, Network
 from atoll.model.plan import JobSpec, Phase
 from atoll_apps.legs import App
 from atoll_hosts.clock import ClockOffset
@@ -78,6 +78,22 @@ def link_config_points(experiment: Experiment, t_ns: int) -> Iterator[Point]:
             way = getattr(link, direction)
             configured = {"rate_bit_s": way.rate.bit_s, "delay_ns": way.delay.ns, "queue_bytes": way.queue.bytes}
             yield _point("link_config", {"box": link.box, "direction": direction}, configured, t_ns)
+
+
+def latency_config_points(network: Network, experiment: Experiment, t_ns: int) -> Iterator[Point]:
+    """What the terrestrial latencies of all world servers are configured to."""
+    classes = {each.name: each for box in network.delay_boxes for each in box.classes}
+    held = {server: classes[name] for server, name in experiment.latency}
+    for host in network.with_role(HostRole.WORLD_SERVER):
+        delay = held.get(host.name)
+        configured = {"rtt_ns": delay.rtt.ns, "jitter_ns": delay.jitter.ns} if delay else {"rtt_ns": 0, "jitter_ns": 0}
+        yield _point("latency_config", {"host": host.name}, configured, t_ns)
+
+
+def check_points(kind: str, t_ns: int, figures: Mapping[str, Any]) -> Iterator[Point]:
+    """Of an event of the test before a run: of those of its kinds that tell of a server, not of a pair of hosts."""
+    if kind == "terrestrial":
+        yield _point("latency_check", {"host": figures["server"]}, figures, t_ns)
 
 
 def switch_points(switch: str, counters: Mapping[str, Any], t_ns: int) -> Iterator[Point]:

@@ -134,6 +134,28 @@ MEASUREMENTS = (
         ),
     ),
     Measurement(
+        "latency_config",
+        "the terrestrial latency that a world server is configured to, every five minutes in virtual time, at swaps "
+        "and the end besides",
+        SECOND_NS,
+        (_HOST,),
+        (
+            Figure("rtt_ns", "ns", "round-trip time of its class; 0: not delayed"),
+            Figure("jitter_ns", "ns", "jitter of its class, in one direction"),
+        ),
+    ),
+    Measurement(
+        "latency_check",
+        "a world server's terrestrial latency as the test before the run found it; of each pair of hosts events.jsonl "
+        "tells",
+        0,
+        (_HOST,),
+        (
+            Figure("configured_ns", "ns", "round-trip time of its class; 0: not delayed"),
+            Figure("measured_ns", "ns", "round-trip time less that of the special server, which is not delayed"),
+        ),
+    ),
+    Measurement(
         "ping",
         "the ping series, one point a ping, at the instant it was sent",
         0,
@@ -213,7 +235,8 @@ MEASUREMENTS = (
             Figure("in_segments", "1", f"received; {_NAMESPACE}"),
             Figure("out_segments", "1", f"sent, retransmitted ones among them; {_NAMESPACE}"),
             Figure("retransmitted_segments", "1", f"sent again; {_NAMESPACE}"),
-            Figure("in_errors", "1", f"received damaged; {_NAMESPACE}"),
+            Figure("in_errors", "1", f"received in error: damaged, or a SYN of a connection that stands; {_NAMESPACE}"),
+            Figure("checksum_errors", "1", f"of these: damaged, their checksum being wrong; {_NAMESPACE}"),
             Figure("timeouts", "1", f"retransmission time-outs; {_NAMESPACE}"),
             Figure("spurious_timeouts", "1", f"time-outs that F-RTO (RFC 5682) found to be for nothing; {_NAMESPACE}"),
             Figure("listen_drops", "1", f"connections not taken, the listen queue being full; {_NAMESPACE}"),
@@ -230,6 +253,7 @@ MEASUREMENTS = (
             Figure("in_datagrams", "1", f"given to programs; {_NAMESPACE}"),
             Figure("out_datagrams", "1", f"sent; {_NAMESPACE}"),
             Figure("in_errors", "1", f"received and not given to programs, whatever the cause; {_NAMESPACE}"),
+            Figure("checksum_errors", "1", f"of these: damaged, their checksum being wrong; {_NAMESPACE}"),
             Figure("receive_buffer_errors", "1", f"of these: no room in the socket's receive buffer; {_NAMESPACE}"),
             Figure("send_buffer_errors", "1", f"not sent, no room in the socket's send buffer; {_NAMESPACE}"),
         ),
