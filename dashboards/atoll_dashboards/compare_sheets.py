@@ -157,16 +157,13 @@ def legend(sheet: Sheet) -> list[str]:
 
 
 def not_counted(comparison: "Comparison") -> list[str]:
-    """Why groups have fewer samples than runs, a sentence each."""
-    invalid = [run for each in comparison.groups for run in each.invalid]
-    again = [pair for each in comparison.groups for pair in each.again]
-    sentences = [f"{by_number(sorted(invalid))} not counted: invalid"] if invalid else []
+    """Why groups have fewer samples than runs, a line each reason."""
+    invalid = sorted(run for each in comparison.groups for run in each.invalid)
+    again = sorted(pair for each in comparison.groups for pair in each.again)
+    equal = ", ".join(f"{by_number([run])} ({by_number([earlier])})" for run, earlier in again)
     return [
-        *sentences,
-        *(
-            f"{by_number([run])} not counted: {by_number([earlier])} again, equal in every figure"
-            for run, earlier in again
-        ),
+        *([f"not counted, invalid: {by_number(invalid)}"] if invalid else []),
+        *([f"not counted, equal to an earlier run in every figure: {equal}"] if again else []),
     ]
 
 

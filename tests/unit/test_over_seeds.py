@@ -84,7 +84,10 @@ def test_samples_are_valid_and_counted_once(compared: Comparison) -> None:
     """In virtual time a seed has one answer: run twice it is still one sample."""
     first = compared.groups[0]
     assert (first.samples, first.invalid, first.again) == ((0, 2, 4), (3,), ((6, 0),))
-    assert not_counted(compared) == ["#4 not counted: invalid", "#7 not counted: #1 again, equal in every figure"]
+    assert not_counted(compared) == [
+        "not counted, invalid: #4",
+        "not counted, equal to an earlier run in every figure: #7 (#1)",
+    ]
 
 
 def test_one_seed_that_measured_something_else_is_another_sample(runs: Runs) -> None:
@@ -213,7 +216,7 @@ def test_markdown_and_page_hold_groups_and_every_run(compared: Comparison) -> No
     text, html = markdown(compared), page(compared)
     assert f"| goodput, Mbit/s | 11.000<br>10.000{DASH}12.000 | 21.000 +90.9%<br>20.000{DASH}24.000 |\n" in text
     assert "| #4 | 3 | cubic | invalid |" in text
-    assert "- #7 not counted: #1 again, equal in every figure\n" in text
+    assert "- not counted, equal to an earlier run in every figure: #7 (#1)\n" in text
     assert f'<td class="n">21.000 <small>20.000{DASH}24.000</small> <small>+90.9%</small></td>' in html
     assert re.search(r'<tr><th>#4</th><td>3</td><td>cubic</td><td>invalid</td>.*<td class="n">99.000</td>', html)
 
