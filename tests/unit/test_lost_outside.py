@@ -211,9 +211,9 @@ def test_what_rose_at_the_switches_own_sockets_is_kept_by_port(told: dict[str, A
     ("buffer", "dropped", "remedy"),
     [
         (212_992, 1, "`sysctl -w net.core.rmem_default=1048576` before the laboratory is brought up"),
-        (212_992, 4744, "`sysctl -w net.core.rmem_default=33554432` before the laboratory is brought up"),
-        (212_992, 10**9, "`sysctl -w net.core.rmem_default=67108864` before the laboratory is brought up"),
-        (67_108_864, 10, "its processors are too slow for the load, which more room does not mend"),
+        (212_992, 700, "`sysctl -w net.core.rmem_default=4194304` before the laboratory is brought up"),
+        (212_992, 10**9, "`sysctl -w net.core.rmem_default=8388608` before the laboratory is brought up"),
+        (8_388_608, 10, "its processors are too slow for the load, which more room does not mend"),
     ],
 )
 def test_buffers_are_advised_that_would_have_held_it(buffer: int, dropped: int, remedy: str) -> None:
