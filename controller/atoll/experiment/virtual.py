@@ -7,9 +7,7 @@ and with it everything inside: there is nothing to take down.
 """
 
 import asyncio
-import compileall
 import contextlib
-import importlib.util
 import json
 import math
 import os
@@ -21,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from atoll.experiment.bytecode import compile_stale, places
 from atoll.experiment.inside import PROGRESS
 from atoll.experiment.request import read_request
 from atoll.model.errors import AtollError, RunError
@@ -52,7 +51,6 @@ _ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     "PYTHONUNBUFFERED": "1",
 }
-_PACKAGES = ("atoll", "atoll_apps", "atoll_emulation", "atoll_hosts")  # what runs inside
 
 
 class _InsideError(RunError):
@@ -93,11 +91,11 @@ async def measure(
     """
     _, experiment, _ = read_request(run_dir)
     clock = VirtualClock(experiment.seed, limit_s=math.ceil(experiment.duration.s) + _BESIDE_S)
-    about = {"kernel": kernel.release, "build": kernel.executable.parent.name, "clock": asdict(clock)}
+    about: dict[str, Any] = {"kernel": kernel.release, "build": kernel.executable.parent.name, "clock": asdict(clock)}
+    about["stale_modules"] = await compile_stale(places(), lambda text: progress({"type": "progress", "text": text}))
     run_dir.update_manifest({"virtual": about})
     follower = _Follower(run_dir, progress, experiment.duration.s, stuck_s)
     host = {"kernel": platform.release(), "cpus": os.cpu_count(), "core": core, "root": os.geteuid() == 0}
-    _compile_packages()
     try:
         with start_in_uml(
             [sys.executable, "-m", "atoll.experiment.inside", str(OUTPUT)],
@@ -122,18 +120,6 @@ async def measure(
                 raise unwritten from error
         raise
     _conclude(run_dir, None, host | follower.times())
-
-
-def _compile_packages() -> None:
-    """Have our packages' bytecode beside them, where that may be: otherwise the first run would differ from the second.
-
-    Inside, one module is compiled while another process waits, or is not: the order of their doings is another.
-    """
-    for name in _PACKAGES:
-        spec = importlib.util.find_spec(name)
-        for place in (spec and spec.submodule_search_locations) or ():
-            if os.access(place, os.W_OK):
-                compileall.compile_dir(place, quiet=2)
 
 
 def _conclude(run_dir: RunDir, outcome: str | None, host: dict[str, Any]) -> None:
