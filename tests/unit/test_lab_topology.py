@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Network as a Mininet topology: the same names, numbers and addresses, and names that Linux accepts."""
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -100,3 +102,10 @@ def test_a_port_name_that_is_a_switch_is_refused(island: Network) -> None:
     clash = replace(island, switches=(*island.switches, Switch("sw-i-eth24", 9, "ovs")))
     with pytest.raises(LabError, match=r"'sw-i-eth24' of port sw-i/24 is taken: rename switch 'sw-i'"):
         port_interface_names(clash)
+
+
+def test_runs_need_no_mininet_but_in_the_lab() -> None:
+    """Who drives a rack of real machines need not have it; what an emulated lab's ports are called is known without."""
+    look = "import sys, atoll.experiment.run, atoll.experiment.hardware; print('mininet' in sys.modules)"
+    said = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True, timeout=60)
+    assert said.stdout == "False\n"

@@ -6,7 +6,8 @@ import struct
 
 import pytest
 
-from atoll_emulation.packet_sockets import PacketSocket, parse
+from atoll.model.errors import LabError
+from atoll_emulation.packet_sockets import PacketSocket, packet_sockets_of, parse
 
 DONE = struct.pack("IHHIIi", 20, 3, 2, 1, 0, 0)
 
@@ -34,3 +35,9 @@ def test_a_kernel_that_cannot_tell_says_so() -> None:
     refused = struct.pack("IHHIIi", 36, 2, 0, 1, 0, -errno.ENOENT) + bytes(16)
     with pytest.raises(FileNotFoundError):
         parse(refused)
+
+
+def test_a_process_that_is_not_there_is_not_taken_for_the_kernels_silence() -> None:
+    """Numbers of processes end at 2**22 (proc(5), pid_max)."""
+    with pytest.raises(LabError, match="which packet sockets process 4194305 has could not be read: "):
+        packet_sockets_of(2**22 + 1)
