@@ -9,8 +9,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any, cast
 
-from atoll.model.errors import MachineError, UsageError
-from atoll_dashboards.influx_settings import InfluxSettings, is_url
+from atoll.model.errors import MachineError
+from atoll_dashboards.influx_settings import InfluxSettings, require_url
 
 FOLDER = Path(__file__).resolve().parent / "grafana_files"
 """Where dashboards/grafana is, in a checkout and in an installed package."""
@@ -23,12 +23,14 @@ _TIMEOUT_S = 20
 
 
 class Grafana:
-    """A Grafana server, by its HTTP API. ``token``: a service account's, or ``user:password``."""
+    """A Grafana server, by its HTTP API."""
 
     def __init__(self, url: str, token: str) -> None:
-        """Raises UsageError when the URL is none."""
-        if not is_url(url):
-            raise UsageError(f"--url {url}: Grafana's URL is wanted, such as http://127.0.0.1:3000")
+        """``token``: a service account's, or ``user:password``, as ``atoll.model.secrets.sendable`` leaves it.
+
+        Raises UsageError when the URL is none.
+        """
+        require_url(url, "--url", "Grafana's", "http://127.0.0.1:3000")
         self._url = url.rstrip("/")
         kind = "Basic " + base64.b64encode(token.encode()).decode() if ":" in token else f"Bearer {token}"
         self._headers = {"Authorization": kind, "Content-Type": "application/json", "Accept": "application/json"}

@@ -9,6 +9,7 @@ DatabaseError
 
 import contextlib
 import json
+import re
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -17,6 +18,8 @@ from atoll_dashboards.influx_settings import InfluxSettings
 
 _CONNECT_S = 3
 _ANSWER_S = 30  # a database that is compacting
+_LONGEST_SHOWN = 300
+_DROPPED = re.compile(r" dropped=(\d+)$")
 
 
 class DatabaseError(AtollError):
@@ -32,11 +35,18 @@ class RefusedError(DatabaseError):
 
 
 class UnfitError(DatabaseError):
-    """It refuses the lines. ``partly``: it has taken those that are fit."""
+    """It refuses lines. ``dropped``: how many, and that it has kept all others; None: it does not say.
 
-    def __init__(self, message: str, *, partly: bool) -> None:
-        super().__init__(message)
-        self.partly = partly
+    ``reason``: the message without that number.
+    """
+
+    def __init__(self, message: str, said: str = "") -> None:
+        """``said``: the database's own words."""
+        # 1.8 keeps the lines that it can parse and says dropped=0 of the others; 2 keeps none when it cannot parse one.
+        counted = None if "unable to parse" in said else _DROPPED.search(said)
+        self.dropped = int(counted[1]) if counted else None
+        self.reason = f"{message}: {_short(_DROPPED.sub('', said))}"
+        super().__init__(f"{message}: {_short(said)}")
 
 
 class Database:
@@ -50,7 +60,7 @@ class Database:
         timeout = (_CONNECT_S * 1000, _ANSWER_S * 1000)
         # Its types are less than its documentation promises: a pair of time-outs, errors with a status.
         self._client: Any = cast("Any", InfluxDBClient)(
-            settings.url, settings.token, timeout=timeout, org=settings.org, retries=False
+            settings.url, _in_header(settings.token), timeout=timeout, org=settings.org, retries=False
         )
         self._write = self._client.write_api(write_options=SYNCHRONOUS)
 
@@ -88,20 +98,16 @@ class Database:
             case 0:  # the client's number for a TLS connection that did not come about
                 return AwayError(f"no answer from {at}: {_without_tls(said)}")
             case 401 | 403:
-                return RefusedError(f"{at} does not accept the token (InfluxDB 1.8: 'user:password'): {said}")
+                return RefusedError(f"{at} does not accept the token (InfluxDB 1.8: 'user:password'): {_short(said)}")
             case 404:
-                return RefusedError(
-                    f"{at} has no such place for {self._settings.bucket!r} of {self._settings.org!r}: {said}"
-                )
+                place = f"{self._settings.bucket!r} of {self._settings.org!r}"
+                return RefusedError(f"{at} has no such place for {place}: {_short(said)}")
             case 500 if "retention policy not found" in said:
-                return RefusedError(f"{at} has no such place for {self._settings.bucket!r}: {said}")
+                return RefusedError(f"{at} has no such place for {self._settings.bucket!r}: {_short(said)}")
             case 400 | 413 | 422:
-                # 1.8 keeps the lines that it could parse; 2 keeps none if one cannot be parsed, else those that fit.
-                return UnfitError(
-                    f"{at} does not take all lines: {said}", partly=said.startswith(("partial", "failure"))
-                )
+                return UnfitError(f"{at} does not take all lines", said)
             case _:
-                return AwayError(f"{at} answers {status}: {said}")
+                return AwayError(f"{at} answers {status}: {_short(said)}")
 
 
 def _said(body: Any) -> str:
@@ -110,7 +116,17 @@ def _said(body: Any) -> str:
     with contextlib.suppress(ValueError, AttributeError):
         answer = json.loads(text)
         text = str(answer.get("message") or answer.get("error") or text)
-    return " ".join(text.split())[:300]
+    return " ".join(text.split())
+
+
+def _short(said: str) -> str:
+    """What a person reads of it: a line that cannot be parsed is told whole, however long."""
+    return said if len(said) <= _LONGEST_SHOWN else f"{said[: _LONGEST_SHOWN - 3]}..."
+
+
+def _in_header(token: str) -> str:
+    """Letters beyond ASCII go as UTF-8, in which both versions keep passwords; the library would write Latin-1."""
+    return token.encode().decode("latin-1")
 
 
 def _without_tls(said: str) -> str:

@@ -4,7 +4,7 @@
 The file is ``influx.toml`` below ``~/.config/atoll`` (``XDG_CONFIG_HOME``), or the one that ``ATOLL_INFLUX`` names:
 
     url = "http://db.example:8086"
-    token = "..."        # InfluxDB 1.8: "user:password"
+    token = "..."        # InfluxDB 1.8: "user:password"; white space around it is no part of it
     org = "laboratory"   # InfluxDB 1.8 has none
     bucket = "atoll"     # InfluxDB 1.8: "database" or "database/retention-policy"
 
@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from atoll.model.errors import UsageError
+from atoll.model.secrets import INFLUX_TOKEN_VARIABLE, sendable
 
 FILE_VARIABLE = "ATOLL_INFLUX"
 
@@ -52,21 +53,32 @@ def influx_settings(environment: Mapping[str, str] | None = None) -> InfluxSetti
             found[key] = text
     if not found:
         return None
-    if not is_url(str(found.get("url", ""))):
-        where = f"{file} or {FILE_VARIABLE}_URL"
-        raise UsageError(
-            f"{where}: the database's URL is wanted, such as http://127.0.0.1:8086; it says {found.get('url')!r}"
-        )
+    where = f"{file} or {FILE_VARIABLE}_URL"
+    require_url(str(found.get("url", "")), where, "the database's", "http://127.0.0.1:8086")
+    if "token" in found:
+        named = INFLUX_TOKEN_VARIABLE if environment.get(INFLUX_TOKEN_VARIABLE) else f"{file}: token"
+        found["token"] = sendable(found["token"], named)
     return InfluxSettings(**found)
 
 
-def is_url(text: str) -> bool:
-    """Whether a server can be asked there."""
+def require_url(text: str, where: str, whose: str, example: str) -> None:
+    """Raise UsageError unless a server can be asked there, by a URL without a password: it would be shown, and no use.
+
+    ``where`` it stands, ``whose`` it is: for the message.
+    """
+    if "@" in text:
+        raise UsageError(f"{where}: {whose} URL is wanted without user and password; their place is the token")
+    if not _is_url(text):
+        raise UsageError(f"{where}: {whose} URL is wanted, such as {example}; it says {text!r}")
+
+
+def _is_url(text: str) -> bool:
+    """Whether it names a server. Line breaks, which no request can hold, urlsplit would leave out."""
     try:
         address = urlsplit(text)
     except ValueError:  # an IPv6 address without its closing bracket
         return False
-    return address.scheme in ("http", "https") and bool(address.hostname)
+    return text.isprintable() and address.scheme in ("http", "https") and bool(address.hostname)
 
 
 def settings_file(environment: Mapping[str, str]) -> Path:
@@ -79,7 +91,7 @@ def settings_file(environment: Mapping[str, str]) -> Path:
 
 def _read(file: Path, *, named: bool) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(file.read_text(encoding="utf-8-sig"))  # some editors put a mark before what is UTF-8
     except FileNotFoundError:
         if named:
             raise UsageError(f"{FILE_VARIABLE}: there is no file {file}") from None

@@ -88,7 +88,7 @@ def load_run(
     times: Times | None = None,
     tell: Callable[[dict[str, Any]], None] = lambda _: None,
 ) -> Tally:
-    """Write all points of a run; those that are there already stay as they are. Lines that are unfit are told.
+    """Write all points of a run; those that are there already stay as they are. Why lines are refused is told.
 
     ``times``: by default as recorded, of a run in virtual time aligned. Raises RunDirError, DatabaseError.
     """
@@ -97,7 +97,7 @@ def load_run(
         by_ns = shift_ns(run_dir, times or usual_times(run_dir))
         tally = Tally()
         for lines in batches(tail.frames()):
-            write_fit(database, shifted(lines, by_ns), tally, tell)
+            write_fit(database, [shifted(lines, by_ns)], tally, tell)
     finally:
         tail.close()
     return tally

@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,6 +25,9 @@ _LOOK_S = 0.5
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 5.0
 _NICENESS = 10
+_REASONS = 10  # told; a line that cannot be parsed is its own
+_SHORTEST_SHARD_NS = 3600 * 10**9
+_LONGEST_SERIES = 65_535  # bytes that InfluxDB takes of measurement and tags (models.MaxKeyLength)
 
 Tell = Callable[[dict[str, Any]], None]
 
@@ -44,6 +47,14 @@ class Tally:
     delivered: int = 0
     unfit: int = 0
     left: int = 0
+    _reasons: set[str] = field(default_factory=set[str], compare=False, repr=False)
+
+    def is_new(self, reason: str) -> bool:
+        """Whether lines were never refused for this before; after some reasons, the number alone has to do."""
+        if reason in self._reasons or len(self._reasons) >= _REASONS:
+            return False
+        self._reasons.add(reason)
+        return True
 
 
 def batches(frames: Iterable[bytes], most: int = BATCH_BYTES) -> Iterator[bytes]:
@@ -59,24 +70,48 @@ def batches(frames: Iterable[bytes], most: int = BATCH_BYTES) -> Iterator[bytes]
         yield pending
 
 
-def write_fit(database: Writes, lines: bytes, tally: Tally, tell: Tell) -> None:
-    """Write lines; those that are unfit are found by halving, counted and told. Raises AwayError, RefusedError."""
-    try:
-        database.write(lines)
-    except UnfitError as error:
+def write_fit(database: Writes, pieces: list[bytes], tally: Tally, tell: Tell) -> None:
+    """Write pieces of whole lines in order; a piece leaves the list when its lines are counted.
+
+    Where lines are refused, ``tell`` gets the reason unless the tally knows it already. How many of a piece they are
+    the database says, or else it is found by halving the piece: what is sent again is the same points. Raises AwayError
+    and RefusedError; what stands in ``pieces`` then has still to be written.
+    """
+    while pieces:
+        lines = pieces[0]
         count = lines.count(b"\n")
-        if error.partly or count <= 1:  # which of them it did not take, only its own words say
-            tally.unfit += 1
-            tally.delivered += count - 1
-            tell({"type": "problem", "message": str(error)})
-            return
-        middle = lines.find(b"\n", len(lines) // 2 - 1) + 1
-        if middle in (0, len(lines)):
-            middle = lines.find(b"\n") + 1
-        write_fit(database, lines[:middle], tally, tell)
-        write_fit(database, lines[middle:], tally, tell)
-    else:
-        tally.delivered += lines.count(b"\n")
+        try:
+            database.write(lines)
+        except UnfitError as error:
+            if count > 1 and not (error.dropped and error.dropped <= count and _one_answer(lines)):
+                pieces[:1] = _halves(lines)
+                continue
+            if tally.is_new(error.reason):
+                tell({"type": "problem", "message": error.reason})
+            unfit = min(error.dropped or 1, count)
+            tally.unfit += unfit
+            tally.delivered += count - unfit
+        else:
+            tally.delivered += count
+        del pieces[0]
+
+
+def _one_answer(lines: bytes) -> bool:
+    """Whether what a database says of lines it drops can be of all of them.
+
+    It speaks of one of the shards that they fall into, which are of whole hours unless somebody has chosen otherwise;
+    and 1.8 of those lines alone that it can parse: of ours it cannot where a series is too long.
+    """
+    each = lines.removesuffix(b"\n").split(b"\n")
+    hours = {int(line.rpartition(b" ")[2]) // _SHORTEST_SHARD_NS for line in each}
+    return len(hours) == 1 and max(map(len, each)) <= _LONGEST_SERIES
+
+
+def _halves(lines: bytes) -> tuple[bytes, bytes]:
+    """Of two lines or more: two pieces of about the same size."""
+    end = len(lines) - 1
+    middle = lines.find(b"\n", len(lines) // 2, end) + 1 or lines.rfind(b"\n", 0, end) + 1
+    return lines[:middle], lines[middle:]
 
 
 class Sink:
@@ -102,20 +137,24 @@ class Sink:
         while True:
             last = self._ended.is_set()
             for lines in batches(self._tail.frames()):
-                if not self._delivered(lines):
-                    self.tally.left += lines.count(b"\n")
+                pieces = [lines]
+                if not self._delivered(pieces):
+                    self.tally.left += sum(piece.count(b"\n") for piece in pieces)
             if last:
                 return
             self._ended.wait(_LOOK_S)
 
-    def _delivered(self, lines: bytes) -> bool:
-        """Write a batch, however long it takes; at the end, and once it is known that nothing is taken, try no more."""
+    def _delivered(self, pieces: list[bytes]) -> bool:
+        """Write a batch, however long it takes; at the end, and once it is known that nothing is taken, try no more.
+
+        What is then left stands in ``pieces``.
+        """
         if self.tally.left:
             return False
         wait_s = _FIRST_WAIT_S
         while True:
             try:
-                write_fit(self._database, lines, self.tally, self._tell)
+                write_fit(self._database, pieces, self.tally, self._tell)
             except DatabaseError as error:
                 if self._trouble != str(error):
                     self._trouble = str(error)

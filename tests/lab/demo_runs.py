@@ -3,11 +3,14 @@
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from atoll.model.metrics import Point
 from atoll.rundir.spool import SPOOL, read_spool
+from tests.lab.influx_servers import Identity, Typed
 from tests.lab.sandbox import ATOLL, GEO, ROOT, Sandbox
 
 _CHANGES = """
@@ -16,6 +19,7 @@ changes:
   - {at: 5 s, latency: {w1: rtt-50}}
 """
 _SERIES = re.compile(r"(?:\\.|[^\\ ])+")
+_TYPES = {int: "integer", float: "float", str: "string", bool: "boolean"}
 _STEP = re.compile(r"(?<!\\),")
 
 
@@ -38,7 +42,16 @@ class Made:
         return [json.loads(line) for line in (self.path / "events.jsonl").read_text().splitlines()]
 
 
-def identity(line: str, by_ns: int = 0) -> tuple[str, tuple[tuple[str, str], ...], int]:
+def recorded(lines: Iterable[str], *by_ns: int) -> dict[Identity, dict[str, Typed]]:
+    """The points of lines as ``influx_servers.points`` has them, each at so much from its instant, ns."""
+    found: dict[Identity, dict[str, Typed]] = {}
+    for line in lines:
+        fields = {name: (_TYPES[type(figure)], figure) for name, figure in Point.parse(line).fields.items()}
+        found |= {identity(line, shift): fields for shift in by_ns or (0,)}
+    return found
+
+
+def identity(line: str, by_ns: int = 0) -> Identity:
     """What makes a line a point of its own: measurement, tags, instant."""
     series = _SERIES.match(line)
     assert series is not None

@@ -15,10 +15,17 @@ from typing import Any, Self
 
 import pytest
 
+from atoll.model.metrics import Field
 from atoll_dashboards.influx_settings import InfluxSettings
 from tests.lab.sandbox import ROOT
 
 _UP_S = 60.0  # a first start on a busy machine; Grafana's migrates its database
+
+Identity = tuple[str, tuple[tuple[str, str], ...], int]
+"""What makes a point one of its own: measurement, tags, instant."""
+
+Typed = tuple[str, Field]
+"""A field's figure, and its type in InfluxDB's words: integer, float, string, boolean."""
 
 Command = Callable[[Sequence[str | Path]], list[str]]
 
@@ -51,13 +58,20 @@ def series(database: InfluxSettings, query: str) -> list[dict[str, Any]]:
         return json.load(answer)["results"][0].get("series", [])
 
 
-def points(database: InfluxSettings) -> set[tuple[str, tuple[tuple[str, str], ...], int]]:
-    """Every point that a database holds: measurement, tags, instant."""
-    found: set[tuple[str, tuple[tuple[str, str], ...], int]] = set()
+def points(database: InfluxSettings) -> dict[Identity, dict[str, Typed]]:
+    """Every point that a database holds: measurement, tags, instant; its fields."""
+    found: dict[Identity, dict[str, Typed]] = {}
     for (name,) in (series(database, "SHOW MEASUREMENTS") or [{"values": []}])[0]["values"]:
+        (keys,) = series(database, f'SHOW FIELD KEYS FROM "{name}"')
+        types = dict(keys["values"])
+        assert len(types) == len(keys["values"]), f"a field of {name} has two types"
         for each in series(database, f'SELECT * FROM "{name}" GROUP BY *'):
             tags = tuple(sorted((tag, text) for tag, text in each.get("tags", {}).items() if text))
-            found |= {(name, tags, row[0]) for row in each["values"]}
+            for t_ns, *row in each["values"]:
+                held = zip(each["columns"][1:], row, strict=True)
+                found[name, tags, t_ns] = {
+                    field: (types[field], figure) for field, figure in held if figure is not None
+                }
     return found
 
 
@@ -151,7 +165,7 @@ class Influx(Server):
         """:func:`series` of it."""
         return series(self.settings, query)
 
-    def points(self) -> set[tuple[str, tuple[tuple[str, str], ...], int]]:
+    def points(self) -> dict[Identity, dict[str, Typed]]:
         """:func:`points` of it."""
         return points(self.settings)
 

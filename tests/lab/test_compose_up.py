@@ -20,7 +20,7 @@ import pytest
 
 from atoll_dashboards.grafana import Grafana, dashboard_files
 from atoll_dashboards.influx_settings import InfluxSettings
-from tests.lab.demo_runs import Made, changed_run, identity
+from tests.lab.demo_runs import Made, changed_run, recorded
 from tests.lab.grafana_queries import ask
 from tests.lab.influx_servers import free_port, points
 from tests.lab.sandbox import ATOLL, ROOT
@@ -173,7 +173,7 @@ def test_points_are_kept(stack: Stack, changed: Made, what: str) -> None:
         if what == "taken down and up":
             assert stack.compose("down").returncode == 0
         stack.up("--force-recreate")
-    assert points(stack.influx) == {identity(line) for line in changed.lines}
+    assert points(stack.influx) == recorded(changed.lines)
     assert stack.atoll("metrics", "check").returncode == 0
 
 

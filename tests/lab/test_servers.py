@@ -8,6 +8,7 @@ import asyncio
 import json
 import math
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -20,18 +21,19 @@ from atoll.model.load import load_experiment
 from atoll.model.measurements import BY_NAME
 from atoll.model.metrics import Point
 from atoll.model.network import HostRole
-from atoll.rundir import MetricsSpool
-from atoll.rundir.spool import SPOOL, SpoolTail
+from atoll.rundir import MetricsSpool, RunDir
+from atoll.rundir.spool import SPOOL, SpoolTail, read_spool
 from atoll_dashboards.feeding import feeding
 from atoll_dashboards.grafana import Grafana, dashboard_files
 from atoll_dashboards.influx import Database, RefusedError, UnfitError
 from atoll_dashboards.influx_settings import InfluxSettings
 from atoll_dashboards.loading import ALIGNED_NS
 from atoll_dashboards.sink import Tally, write_fit
-from tests.lab.demo_runs import GEO, Made, changed_run, identity
+from tests.lab.demo_runs import GEO, Made, changed_run, identity, recorded
 from tests.lab.grafana_queries import annotations, ask
 from tests.lab.influx_servers import GrafanaServer, Influx, Influx1, Influx2
 from tests.lab.sandbox import ATOLL, Sandbox, wait_for_line
+from tests.sinks import sink_of
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(300)]
 
@@ -97,10 +99,10 @@ def influx1(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Influx1]:
 
 @pytest.mark.lab
 def test_a_database_that_was_killed_twice_during_a_run_holds_exactly_the_spool(demo: Demo) -> None:
-    """Every point once, and no other; the run says what happened."""
+    """Every point once, and no other, with each of its figures; the run says what happened."""
     spooled = [identity(line) for line in demo.lines]
     assert len(set(spooled)) == len(spooled) > 1000
-    assert demo.influx.points() == set(spooled)
+    assert demo.influx.points() == recorded(demo.lines)
     notes = [event["message"] for event in demo.events if event["type"] == "note" and "metrics" in event["message"]]
     assert sum("no answer from" in note for note in notes) >= 2, notes
     assert sum("takes points again" in note for note in notes) >= 2, notes
@@ -158,7 +160,7 @@ def test_a_run_is_loaded_later_as_often_as_one_likes(demo: Demo, influx1: Influx
         assert json.loads(done.stdout)["loaded"][0]["points"] == len(demo.lines)
     (window,) = (event for event in demo.events if event["type"] == "window")
     by_ns = ALIGNED_NS - window["start_ns"]
-    assert influx1.points() == {identity(line, shift) for line in demo.lines for shift in (0, by_ns)}
+    assert influx1.points() == recorded(demo.lines, 0, by_ns)
 
 
 @pytest.mark.lab
@@ -174,7 +176,7 @@ async def test_so_does_influxdb_1_while_a_spool_grows(
         for name, text in influx.variables().items():
             monkeypatch.setenv(name, text)
         (tmp_path / SPOOL).touch()
-        async with feeding(tmp_path, notes.append):
+        async with feeding(tmp_path, notes.append, lambda _: None):
             for number, piece in enumerate(pieces):
                 with (tmp_path / SPOOL).open("ab") as file:
                     file.write(piece)
@@ -184,7 +186,7 @@ async def test_so_does_influxdb_1_while_a_spool_grows(
                 if number in (14, 26):
                     await asyncio.to_thread(influx.start().wait)
             await asyncio.sleep(6)  # the longest that the sink waits before it tries again
-        assert influx.points() == {identity(line) for line in demo.lines}
+        assert influx.points() == recorded(demo.lines)
     assert len([note for note in notes if "takes points again" in note]) == 2, notes
 
 
@@ -258,7 +260,77 @@ def test_what_is_refused_is_said_in_a_line(make: type[Influx], tmp_path: Path) -
             database.write(b"m n=1i 1\n")
             with pytest.raises(UnfitError, match="type conflict"):
                 database.write(b'm n="a text" 2\nm n=3i 3\n')
-        assert influx.points() == {("m", (), 1), ("m", (), 3)}
+        assert set(influx.points()) == {("m", (), 1), ("m", (), 3)}
+
+
+@pytest.mark.parametrize("make", [Influx1, Influx2])
+def test_points_that_are_refused_are_counted_to_the_last(make: type[Influx], tmp_path: Path) -> None:
+    """Of types that conflict, in every batch and on both sides of a shard's end; the others are there, each once."""
+    run_dir = RunDir.create(tmp_path, "geo", 0)
+    spool = MetricsSpool(run_dir.path / SPOOL)
+    week_ns = 7 * 24 * 3600 * 10**9
+    begin_ns = 2920 * week_ns + 4 * 24 * 3600 * 10**9 - 20_000 * 10**6  # shards of a week end on Mondays
+    kinds = (("ping", "rtt_ns"), ("link", "queue_bytes"), ("event", "text"), ("tcp", "established"))
+    for number in range(40_000):
+        measurement, field = kinds[number % 4]
+        figures = {field: "said" if field == "text" else number, "of": "a point that makes the line somewhat longer"}
+        spool.write([Point(measurement, {}, figures, begin_ns + number * 10**6)])
+    spool.close()
+    with make(tmp_path / "influx") as influx:
+        influx.start().wait().set_up()
+        with Database(influx.settings) as database:
+            database.write(b'ping rtt_ns="text" %d\ntcp established=1.5 %d\n' % (begin_ns - 1, begin_ns - 1))
+            database.write(
+                b'ping rtt_ns="text" %d\ntcp established=1.5 %d\n' % (begin_ns + week_ns, begin_ns + week_ns)
+            )
+        done = atoll("metrics", "load", run_dir.path, "--json", influx=influx)
+        lines = list(read_spool(run_dir.path / SPOOL))
+        there = influx.points()
+    assert done.returncode == 1, done.stderr
+    (loaded,) = json.loads(done.stdout)["loaded"]
+    assert (loaded["points"], loaded["unfit"]) == (20_000, 20_000)
+    fit = [line for line in lines if line.startswith(("link", "event"))]
+    assert {key: fields for key, fields in there.items() if key[0] in ("link", "event")} == recorded(fit)
+    assert len(there) == 20_000 + 4
+    reasons = done.stderr.splitlines()
+    assert len(reasons) == len(set(reasons)) <= 4
+    assert all("type conflict" in reason for reason in reasons)
+
+
+def test_a_password_may_be_of_any_letters(tmp_path: Path) -> None:
+    """InfluxDB 1.8's, whose users choose it."""
+    with Influx1(tmp_path) as influx:
+        influx.start().wait().set_up()
+        influx.do("CREATE USER \"jörg\" WITH PASSWORD 'tök€' WITH ALL PRIVILEGES")
+        with Database(InfluxSettings(influx.url, "jörg:tök€")) as database:
+            database.write(b"m n=1i 1\n")
+        with Database(InfluxSettings(influx.url, "jörg:tok€")) as database, pytest.raises(RefusedError):
+            database.check()
+        assert len(influx.points()) == 1
+
+
+@pytest.mark.parametrize("make", [Influx1, Influx2])
+async def test_a_sink_that_is_killed_is_started_again(
+    make: type[Influx], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twice amid a spool that grows: every point is there, and once."""
+    notes: list[str] = []
+    with make(tmp_path / "influx") as influx:
+        influx.start().wait().set_up()
+        for name, text in influx.variables().items():
+            monkeypatch.setenv(name, text)
+        spool = MetricsSpool(tmp_path / SPOOL)
+        async with feeding(tmp_path, notes.append, lambda _: None):
+            for frame in range(30):
+                spool.write(Point("m", {"frame": str(frame)}, {"n": number}, number) for number in range(1000))
+                spool.flush()
+                if frame in (10, 20):
+                    os.kill(await sink_of(tmp_path), signal.SIGKILL)
+                await asyncio.sleep(0.15)
+            spool.close()
+        assert influx.points() == recorded(read_spool(tmp_path / SPOOL))
+    again = "metrics: the sink was killed by signal 9; it is started again, and sends all points from the first"
+    assert notes == [again, again]
 
 
 @pytest.mark.parametrize("make", [Influx1, Influx2])
@@ -288,7 +360,7 @@ def test_a_figure_that_is_no_number_costs_no_other(make: type[Influx], tmp_path:
         influx.start().wait().set_up()
         with Database(influx.settings) as database:
             for lines in SpoolTail(tmp_path / SPOOL).frames():
-                write_fit(database, lines, tally, lambda line: pytest.fail(str(line)))
+                write_fit(database, [lines], tally, lambda line: pytest.fail(str(line)))
         (series,) = influx.series("SELECT * FROM m")
     assert (series["columns"], series["values"]) == (["time", "n"], [[1, 2**63 - 1], [3, 5]])
     assert tally == Tally(delivered=2)
@@ -300,11 +372,11 @@ async def test_what_was_wrong_is_made_right_during_a_run(
 ) -> None:
     """It is told once, in a line; from then on nothing is missing, though the sink knows nothing of the remedy."""
     notes: list[str] = []
-    told = asyncio.Event()
+    noted = asyncio.Event()
 
     def note(text: str) -> None:
         notes.append(text)
-        told.set()
+        noted.set()
 
     with Influx1(tmp_path / "influx") as influx:
         influx.start().wait().set_up()
@@ -316,14 +388,14 @@ async def test_what_was_wrong_is_made_right_during_a_run(
         spool = MetricsSpool(tmp_path / SPOOL)
         spool.write(Point("m", {}, {"n": number}, number) for number in range(1000))
         spool.flush()
-        async with feeding(tmp_path, note):
-            await asyncio.wait_for(told.wait(), 30)
-            told.clear()
+        async with feeding(tmp_path, note, lambda _: None):
+            await asyncio.wait_for(noted.wait(), 30)
+            noted.clear()
             if wrong == "token":
                 influx.do("CREATE USER later WITH PASSWORD 'secret' WITH ALL PRIVILEGES")
             else:
                 influx.do("CREATE DATABASE later")
-            await asyncio.wait_for(told.wait(), 30)
+            await asyncio.wait_for(noted.wait(), 30)
             spool.write([Point("m", {}, {"n": 1000}, 1000)])
             spool.close()
         (series,) = influx.series("SELECT count(n) FROM later.autogen.m")

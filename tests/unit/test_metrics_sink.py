@@ -4,11 +4,14 @@
 import asyncio
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,27 +24,34 @@ from atoll_dashboards.influx import AwayError, RefusedError, UnfitError
 from atoll_dashboards.influx_settings import InfluxSettings, influx_settings
 from atoll_dashboards.loading import ALIGNED_NS, Times, load_run, shift_ns, shifted
 from atoll_dashboards.sink import Sink, Tally, batches, write_fit
+from tests.sinks import sink_of
 
 
 class Counting:
-    """Takes lines as a database does, but for those called bad, and keeps them in order."""
+    """Takes lines as a database does, but for those called bad, and keeps them in order; one that comes again is one.
 
-    def __init__(self, *, away: int = 0, partly: bool = False) -> None:
+    ``partly``: it keeps the others of a batch; ``says``: how many of so many it has dropped.
+    """
+
+    def __init__(self, *, away: int = 0, partly: bool = False, says: Callable[[int], str] | None = None) -> None:
         self.lines: list[bytes] = []
+        self.writes = 0
         self.away = away
         self._partly = partly
+        self._says = says or (lambda _: "unable to parse 'bad'")
 
     def write(self, lines: bytes) -> None:
         """As Database.write."""
         if self.away:
             self.away -= 1
             raise AwayError("nobody there")
+        self.writes += 1
         found = lines.splitlines()
         fit = [line for line in found if not line.startswith(b"bad")]
         if len(fit) == len(found) or self._partly:
-            self.lines += fit
+            self.lines += [line for line in fit if line not in self.lines]
         if len(fit) < len(found):
-            raise UnfitError("bad lines", partly=self._partly)
+            raise UnfitError("bad lines", self._says(len(found) - len(fit)))
 
 
 def spool(path: Path, frames: int, points: int = 3) -> MetricsSpool:
@@ -95,16 +105,73 @@ def test_batches_hold_whole_lines_in_order() -> None:
     assert all(len(piece) <= 12 or piece.count(b"\n") == 1 for piece in found)
 
 
-@pytest.mark.parametrize("partly", [False, True])
-@pytest.mark.parametrize("where", [0, 4, 8])
-def test_one_unfit_line_costs_no_other(where: int, partly: bool) -> None:
-    """Whether the database keeps the fit ones of a batch or none."""
-    lines = [b"n=%di 1" % number for number in range(9)]
-    lines[where] = b"bad"
-    database, tally, told = Counting(partly=partly), Tally(), []
-    write_fit(database, b"".join(line + b"\n" for line in lines), tally, told.append)
-    assert numbered(database.lines) == [number for number in range(9) if number != where]
-    assert (tally.delivered, tally.unfit, len(told)) == (8, 1, 1)
+KINDS = {
+    "it says how many": {"partly": True, "says": "type conflict dropped={}".format},
+    "of 1.8 that it cannot parse": {"partly": True, "says": lambda _: "partial write: unable to parse 'x' dropped=0"},
+    "of 2 that it cannot parse": {"partly": False},
+    "a number that cannot be": {"partly": True, "says": lambda _: "type conflict dropped=1000"},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("where", [{0}, {8}, {0, 1, 7}, {3, 4, 5, 6, 8}, set(range(9))])
+def test_unfit_lines_cost_no_other_and_all_of_them_are_counted(where: set[int], kind: dict[str, Any]) -> None:
+    """However many of a batch they are, and whether the database keeps the fit ones of it or none."""
+    lines = [b"bad n=1i 1" if number in where else b"n=%di 1" % number for number in range(9)]
+    database, tally, told = Counting(**kind), Tally(), []
+    write_fit(database, [b"".join(line + b"\n" for line in lines)], tally, told.append)
+    assert numbered(database.lines) == [number for number in range(9) if number not in where]
+    assert (tally.delivered, tally.unfit, len(told)) == (9 - len(where), len(where), 1)
+
+
+def test_what_the_database_says_of_a_batch_is_believed_where_it_can_know() -> None:
+    """Of lines in several shards it tells one shard's; with a series too long to be parsed, those it could parse."""
+    says = "type conflict dropped={}".format
+    hour = 3600 * 10**9
+
+    def writes(*lines: bytes) -> int:
+        database, tally = Counting(partly=True, says=says), Tally()
+        write_fit(database, [b"".join(line + b"\n" for line in lines)], tally, lambda _: None)
+        assert (tally.delivered, tally.unfit) == (2, 2)
+        return database.writes
+
+    assert writes(b"n=1i 1", b"bad n=1i 2", b"n=2i 3", b"bad n=1i 4") == 1
+    assert writes(b"n=1i 1", b"bad n=1i 2", b"n=2i %d" % hour, b"bad n=1i %d" % hour) > 1
+    assert writes(b"n=1i 1", b"bad n=1i 2", b"n=2i 3", b"bad,t=" + 65_536 * b"a" + b" n=1i 4") > 1
+
+
+def test_reasons_are_told_once_each_and_not_without_end() -> None:
+    """A type that conflicts does so in every batch; a line that cannot be parsed is a reason of its own."""
+    tally, told = Tally(), []
+    batch = b"bad n=1i 1\nn=1i 1\nbad n=1i 2\n"
+    for _ in range(3):
+        write_fit(Counting(partly=True, says="type conflict dropped={}".format), [batch], tally, told.append)
+    assert [line["message"] for line in told] == ["bad lines: type conflict"]
+    for number in range(100):
+        says = f"unable to parse line {number}"
+        write_fit(Counting(says=lambda _, says=says: says), [b"bad n=1i 1\n"], tally, told.append)
+    assert len(told) == 10
+    assert (tally.delivered, tally.unfit) == (3, 106)
+
+
+def test_an_outage_amid_a_batch_with_unfit_lines_counts_nothing_twice() -> None:
+    """The half that is through is not sent again; what is left is the other."""
+
+    class Goes(Counting):
+        def write(self, lines: bytes) -> None:
+            if self.writes == 2:  # the whole, its first half
+                self.writes += 1
+                raise AwayError("gone")
+            super().write(lines)
+
+    pieces = [b"n=1i 1\nn=2i 1\nn=3i 1\nbad n=1i 1\n"]
+    database, tally = Goes(), Tally()
+    with pytest.raises(AwayError):
+        write_fit(database, pieces, tally, lambda _: None)
+    assert (tally.delivered, tally.unfit, pieces) == (3, 0, [b"bad n=1i 1\n"])
+    write_fit(database, pieces, tally, lambda _: None)
+    assert numbered(database.lines) == [1, 2, 3]
+    assert (tally.delivered, tally.unfit) == (3, 1)
 
 
 def test_an_outage_is_told_once_and_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,7 +288,7 @@ def fed(run_dir: RunDir, monkeypatch: pytest.MonkeyPatch, url: str) -> list[str]
             notes.append(text)
             noted.set()
 
-        async with feeding(run_dir.path, note):
+        async with feeding(run_dir.path, note, lambda _: None):
             spool(run_dir.path / SPOOL, 2).close()
             await noted.wait()
 
@@ -239,13 +306,59 @@ def test_a_run_notes_that_nobody_is_there_and_what_to_do_then(tmp_path: Path, mo
     assert (
         away == f"metrics: no answer from {url}: Failed to establish a new connection: [Errno 111] Connection refused"
     )
-    assert left == f"metrics: 12 points are in no database yet: `atoll metrics load {run_dir.path}`"
+    assert left == (f"metrics: in no database yet: 12 points; `atoll metrics load {run_dir.path}` delivers them")
 
 
 def test_settings_that_are_wrong_cost_a_run_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is told, and goes on."""
     (note,) = fed(RunDir.create(tmp_path, "geo", 0), monkeypatch, "127.0.0.1:8086")
     assert note.startswith("metrics go into no database: ")
+
+
+async def test_a_database_that_stands_still_is_waited_for_so_long_and_that_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that takes connections and says nothing, as one that was stopped does."""
+    monkeypatch.setattr("atoll_dashboards.feeding.END_S", 4.0)
+    run_dir = RunDir.create(tmp_path, "geo", 0)
+    spool(run_dir.path / SPOOL, 2).close()
+    notes: list[str] = []
+    shown: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("ATOLL_INFLUX_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        async with feeding(run_dir.path, notes.append, shown.append):
+            pass
+    (what_for,) = shown
+    assert what_for.startswith("waiting for bucket 'atoll' of http://127.0.0.1:")
+    assert what_for.endswith(" to take the last metrics, 4 s at most")
+    assert notes == [
+        f"metrics: the database is too slow to take the rest now; `atoll metrics load {run_dir.path}` does it later"
+    ]
+
+
+async def test_a_sink_that_is_killed_again_and_again_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is said each time, and in the end what to do."""
+    monkeypatch.setattr("atoll_dashboards.feeding._PAUSE_S", 0.01)
+    monkeypatch.setenv("ATOLL_INFLUX_URL", "http://127.0.0.1:9")
+    run_dir = RunDir.create(tmp_path, "geo", 0)
+    spool(run_dir.path / SPOOL, 2).close()
+    deaths: asyncio.Queue[str] = asyncio.Queue()
+
+    def note(text: str) -> None:
+        if "was killed" in text:
+            deaths.put_nowait(text)
+
+    async with feeding(run_dir.path, note, note):
+        for starts in range(1, 5):
+            os.kill(await sink_of(run_dir.path), signal.SIGKILL)
+            killed = await deaths.get()
+            again = "; it is started again, and sends all points from the first"
+            given_up = ", the 4th time, and is not started again"
+            given_up += f"; `atoll metrics load {run_dir.path}` delivers the points"
+            assert killed == f"metrics: the sink was killed by signal 9{again if starts < 4 else given_up}"
+    assert deaths.empty()
 
 
 def test_what_the_sink_says_is_as_the_contract_has_it(project: Path, tmp_path: Path) -> None:

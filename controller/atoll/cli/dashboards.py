@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from atoll.model.errors import UsageError
-from atoll.model.secrets import GRAFANA_TOKEN_VARIABLE
+from atoll.model.secrets import GRAFANA_TOKEN_VARIABLE, sendable
 
 dashboards = typer.Typer(
     help="The Grafana dashboards of runs' metrics.",
@@ -37,11 +37,11 @@ def install(
 
     from atoll.cli.metrics import database_settings
     from atoll_dashboards.grafana import Grafana
-    from atoll_dashboards.influx_settings import is_url
+    from atoll_dashboards.influx_settings import require_url
 
-    if influx is not None and not is_url(influx):
-        raise UsageError(f"--influx {influx}: the database's URL is wanted, such as http://influxdb:8086")
-    secret = token or os.environ.get(GRAFANA_TOKEN_VARIABLE, "")
+    if influx is not None:
+        require_url(influx, "--influx", "the database's", "http://influxdb:8086")
+    secret = sendable(token, "--token") or sendable(os.environ.get(GRAFANA_TOKEN_VARIABLE, ""), GRAFANA_TOKEN_VARIABLE)
     if not secret:
         raise UsageError(f"--token or {GRAFANA_TOKEN_VARIABLE} is wanted: a service account's token, or user:password")
     settings = database_settings()

@@ -61,7 +61,8 @@ def load(
                 {"run_dir": str(run_dir.path), "points": tally.delivered, "unfit": tally.unfit, "times": str(how)}
             )
             if not json:
-                print(f"{run_dir.path}: {counted(tally.delivered, 'point')}, {how}, in {settings}")
+                refused = f"; {counted(tally.unfit, 'point')} refused" if tally.unfit else ""
+                print(f"{run_dir.path}: {counted(tally.delivered, 'point')}, {how}, in {settings}{refused}")
     if json:
         without = [{"run_dir": str(each.path), "reason": each.reason} for each in left_out]
         print(json_text.dumps({"loaded": told, "left_out": without}))

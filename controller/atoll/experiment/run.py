@@ -73,7 +73,7 @@ class Run:
         if not (outside and self._recording.metering.wanted):
             await self._measure(started_ns)
             return
-        async with feeding(self._dir.path, self._note):
+        async with feeding(self._dir.path, self._note, self._show):
             await self._measure(started_ns)
 
     async def _measure(self, started_ns: int) -> None:
@@ -162,6 +162,9 @@ class Run:
 
     def _note(self, text: str) -> None:
         self._remark(text)
+        self._show(text)
+
+    def _show(self, text: str) -> None:
         self._progress({"type": "progress", "text": text})
 
     @contextlib.asynccontextmanager
