@@ -78,4 +78,4 @@ def chosen(query: str, *runs: str) -> str:
     """The query with its template variables filled in, as the page does: some runs, all boxes, hosts and switches."""
     escaped = [re.escape(run) for run in runs]
     query = query.replace("$run", escaped[0] if len(escaped) == 1 else f"({'|'.join(escaped)})")
-    return re.sub(r"\$(testbed|box|host|switch)\b", ".*", query)
+    return re.sub(r"\$(testbed|experiment|box|host|switch)\b", ".*", query)
