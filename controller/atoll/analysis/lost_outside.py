@@ -11,6 +11,7 @@ none of this makes a run invalid by itself.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypedDict
 
+from atoll.model.counted import counted, were
 from atoll.model.measurements import EMULATION
 
 SWITCH_PORTS = "the switches' ports"
@@ -26,25 +27,23 @@ _MOST_BUFFER = 1 << 23  # 0.4 s of 100 Mbit/s: who waits behind so many is late 
 _UNDELIVERED_DATAGRAMS = "udp.undelivered"
 
 _MORE_TCP_BUFFER = "raise the experiment's tcp.buffer_max, for a box net.ipv4.tcp_rmem there"
+_WHOLE_CHECKSUMS = "look for offloads that leave checksums to hardware, and for whatever changes packets on their way"
 
 _AT_SOCKETS = {
-    "tcp.listen_drops": (
-        "connections were not taken, the listen queue being full",
-        "raise net.core.somaxconn there",
-    ),
-    "tcp.backlog_dropped": ("TCP segments found no room in a socket's backlog", _MORE_TCP_BUFFER),
-    "tcp.receive_queue_dropped": ("TCP segments found no room in a socket's receive queue", _MORE_TCP_BUFFER),
-    "tcp.in_errors": (
-        "TCP segments came damaged, or were the SYNs of connections that stood already",  # tcp_validate_incoming
-        "lost packets have SYNs repeated; where none were lost a checksum is wrong, look for offloads",
-    ),
+    "tcp.listen_drops": ("connection", "not taken, the listen queue being full", "raise net.core.somaxconn there"),
+    "tcp.backlog_dropped": ("TCP segment", "dropped, a socket's backlog being full", _MORE_TCP_BUFFER),
+    "tcp.receive_queue_dropped": ("TCP segment", "dropped, a socket's receive queue being full", _MORE_TCP_BUFFER),
+    "tcp.checksum_errors": ("TCP segment", "damaged, a checksum being wrong", _WHOLE_CHECKSUMS),
     "udp.receive_buffer_errors": (
-        "datagrams found no room in a socket's receive buffer",
+        "datagram",
+        "dropped, a socket's receive buffer being full",
         "raise net.core.rmem_max of the machine",
     ),
+    "udp.checksum_errors": ("datagram", "damaged, a checksum being wrong", _WHOLE_CHECKSUMS),
     _UNDELIVERED_DATAGRAMS: (
-        "datagrams came damaged or met a machine without memory for them",
-        "look for offloads that leave checksums wrong, and at net.ipv4.udp_mem there",
+        "datagram",
+        "not given to a program for another reason",
+        "as a rule a machine had no memory for them, look at net.ipv4.udp_mem there",
     ),
 }
 """What each counter of a host means, and what helps. A run sets tcp_rmem of its end hosts itself, to tcp.buffer_max."""
@@ -82,12 +81,12 @@ def lost_outside(manifest: Mapping[str, Any]) -> LostOutside | None:
     return LostOutside(
         machines={
             name: Backlog(
-                dropped_packets=counted["backlog_dropped_packets"],
-                on_cables_packets=counted["on_cables_packets"],
-                limit_packets=counted["backlog_limit_packets"],
+                dropped_packets=waited["backlog_dropped_packets"],
+                on_cables_packets=waited["on_cables_packets"],
+                limit_packets=waited["backlog_limit_packets"],
             )
-            for name, counted in found["machines"].items()
-            if counted["backlog_dropped_packets"]
+            for name, waited in found["machines"].items()
+            if waited["backlog_dropped_packets"]
         },
         hosts=found["hosts"],
         ports=found.get("ports") or {},  # earlier versions did not look
@@ -126,7 +125,8 @@ def _waited(name: str, backlog: Backlog) -> str:
     dropped, ours, limit = backlog["dropped_packets"], backlog["on_cables_packets"], backlog["limit_packets"]
     where = "" if ours is None else f", {min(ours, dropped) or 'none'} of them on the laboratory's own cables"
     bound = "" if limit is None else f"; net.core.netdev_max_backlog is {limit}"
-    return f"{_called(name)} dropped {dropped} packets that waited for a processor{where}{bound}: {_more_room(backlog)}"
+    waited = f"{counted(dropped, 'packet')} that waited for a processor{where}{bound}"
+    return f"{_called(name)} dropped {waited}: {_more_room(backlog)}"
 
 
 def _more_room(backlog: Backlog) -> str:
@@ -147,9 +147,8 @@ def _at_ports(lost: LostOutside | None) -> Iterator[str]:
     drops = {port: found["dropped_packets"] for port, found in lost["ports"].items()}
     named = _listed([f"{port} {count}" for port, count in drops.items()])
     buffer = max(found["receive_buffer_bytes"] for found in lost["ports"].values())
-    dropped = sum(drops.values())
     yield (
-        f"{dropped} {'packet was' if dropped == 1 else 'packets were'} lost at Open vSwitch's own sockets ({named}), "
+        f"{were(sum(drops.values()), 'packet')} lost at Open vSwitch's own sockets ({named}), "
         f"whose receive buffers have {buffer} bytes each: {_larger_buffers(buffer, max(drops.values()))}"
     )
 
@@ -165,11 +164,11 @@ def _larger_buffers(buffer: int, dropped: int) -> str:
 
 
 def _at_sockets(hosts: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
-    for counter, (what, remedy) in _AT_SOCKETS.items():
-        counted = {host: count for host, found in hosts.items() if (count := _count(found, counter))}
-        if counted:
-            named = _listed([f"{host} {count}" for host, count in counted.items()])
-            yield f"{sum(counted.values())} {what} ({named}): {remedy}"
+    for counter, (noun, what, remedy) in _AT_SOCKETS.items():
+        found = {host: count for host, counts in hosts.items() if (count := _count(counts, counter))}
+        if found:
+            named = _listed([f"{host} {count}" for host, count in found.items()])
+            yield f"{were(sum(found.values()), noun)} {what} ({named}): {remedy}"
 
 
 def _unknown(uncounted: Mapping[str, str]) -> Iterator[str]:
@@ -188,8 +187,9 @@ def _listed(parts: Sequence[str]) -> str:
 
 
 def _count(found: Mapping[str, int], counter: str) -> int:
-    if counter == _UNDELIVERED_DATAGRAMS:  # the kernel counts those without room among them
-        return found.get("udp.in_errors", 0) - found.get("udp.receive_buffer_errors", 0)
+    if counter == _UNDELIVERED_DATAGRAMS:  # the kernel counts those of both other causes among them
+        known = sum(found.get(f"udp.{cause}", 0) for cause in ("receive_buffer_errors", "checksum_errors"))
+        return max(0, found.get("udp.in_errors", 0) - known)
     return found.get(counter, 0)
 
 

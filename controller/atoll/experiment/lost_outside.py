@@ -25,8 +25,8 @@ from atoll_emulation.ports import port_interface_names
 from atoll_hosts.agent import Agent, HostAsked
 
 SOCKET_COUNTERS = {
-    "tcp": ("listen_drops", "backlog_dropped", "receive_queue_dropped", "in_errors"),
-    "udp": ("receive_buffer_errors", "in_errors"),
+    "tcp": ("listen_drops", "backlog_dropped", "receive_queue_dropped", "checksum_errors"),
+    "udp": ("receive_buffer_errors", "checksum_errors", "in_errors"),
 }
 """What network namespaces count and what does not happen in a sound run, by the part of a sample that holds it."""
 

@@ -5,3 +5,8 @@
 def counted(count: int, noun: str) -> str:
     """``1 run``, ``2 runs``; of nouns that take an s."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def were(count: int, noun: str) -> str:
+    """``1 packet was``, ``2 packets were``."""
+    return f"{counted(count, noun)} {'was' if count == 1 else 'were'}"
