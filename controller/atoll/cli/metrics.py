@@ -10,10 +10,13 @@ import typer
 
 from atoll.cli.options import PlainArguments
 from atoll.model.counted import counted
-from atoll.model.errors import UsageError
+from atoll.model.errors import RunDirError, UsageError
 
 if TYPE_CHECKING:  # the database's client is loaded when it is asked
+    from atoll.rundir import RunDir
+    from atoll_dashboards.grafana_links import Laid
     from atoll_dashboards.influx_settings import InfluxSettings
+    from atoll_dashboards.loading import Times
 
 metrics = typer.Typer(
     help="Runs' metrics, and the InfluxDB they go into.",
@@ -41,33 +44,65 @@ def load(
     """Write all points of runs into the database; what is there already stays as it is.
 
     Runs without metrics are left out with a line each, as are those that broke off before their points could be
-    aligned. The exit code is 1 if points of the runs are not in the database in the end, and 2 if there was no run to
-    load at all.
+    aligned. A link opens Grafana where a run's points lie; it begins with what ATOLL_GRAFANA_URL says. The exit code is
+    1 if points of the runs are not in the database in the end, and 2 if there was no run to load at all.
     """
+    from atoll_dashboards.grafana_links import Laid, comparison_link, grafana_address, run_link
     from atoll_dashboards.influx import Database
     from atoll_dashboards.loading import Times, load_run, loadable
 
     if times is not None and times not in tuple(Times):
         raise UsageError(f"--times {times}: there are {', '.join(Times)}")
     found, left_out = loadable(runs, Times(times) if times else None)
-    settings = database_settings()
+    settings, address = database_settings(), grafana_address()
     for each in left_out:
         print(f"left out: {each}", file=sys.stderr)
     told: list[dict[str, object]] = []
+    aligned: list[Laid] = []
     with Database(settings) as database:
         for run_dir, how in found:
             tally = load_run(run_dir, database, how, lambda line: print(line["message"], file=sys.stderr))
+            laid = _laid(run_dir, how)
+            link = laid and address + run_link(laid)
+            if laid and how is Times.ALIGNED:
+                aligned.append(laid)
             told.append(
-                {"run_dir": str(run_dir.path), "points": tally.delivered, "unfit": tally.unfit, "times": str(how)}
+                {
+                    "run_dir": str(run_dir.path),
+                    "points": tally.delivered,
+                    "unfit": tally.unfit,
+                    "times": str(how),
+                    "grafana": link,
+                }
             )
             if not json:
                 refused = f"; {counted(tally.unfit, 'point')} refused" if tally.unfit else ""
                 print(f"{run_dir.path}: {counted(tally.delivered, 'point')}, {how}, in {settings}{refused}")
+                _tell_link(link)
+    comparison = address + comparison_link(aligned) if len(aligned) > 1 else None
     if json:
         without = [{"run_dir": str(each.path), "reason": each.reason} for each in left_out]
-        print(json_text.dumps({"loaded": told, "left_out": without}))
+        print(json_text.dumps({"loaded": told, "left_out": without, "comparison": comparison}))
+    elif comparison:
+        print("beside each other:")
+        _tell_link(comparison)
     if any(each["unfit"] for each in told) or any(each.points for each in left_out):
         raise typer.Exit(1)
+
+
+def _laid(run_dir: "RunDir", times: "Times") -> "Laid | None":
+    """Where a run's points lie; None of one that does not say: it is loaded all the same."""
+    from atoll_dashboards.grafana_links import Laid
+
+    try:
+        return Laid.of(run_dir, times)
+    except RunDirError:
+        return None
+
+
+def _tell_link(link: str | None) -> None:
+    if link:
+        print(f"  in Grafana: {link}")
 
 
 @metrics.command(epilog="Example: atoll metrics check")

@@ -18,6 +18,7 @@ from atoll.model.experiment import Experiment
 from atoll.model.network import Network
 from atoll.model.plan import Backend
 from atoll.model.switch import Runtime
+from atoll_dashboards.grafana_links import grafana_address
 from atoll_emulation.congestion import offered_by_virtual_kernel, offered_here, require_controls
 from atoll_emulation.machine import require_machine
 from atoll_emulation.namespaces import hidden_in_lab
@@ -40,6 +41,7 @@ def run_experiment(
     started_ns = time.time_ns()
     network, experiment = described
     require_listen(listen)
+    grafana = grafana_address()
     require_writable(runs)
     plan_schedule(network, experiment)  # refuses changes that could not be carried out before anything is there
     if rack() is None:
@@ -48,7 +50,17 @@ def run_experiment(
         require_machine()
         require_backend(network, experiment, backend)
     asked = Asked(description.path, network, experiment, backend, runtime, listen, settings=description.settings)
-    verb = _Verb(asked, description, experiment, runs, started_ns, analyse=analyse, metrics=metrics, as_json=as_json)
+    verb = _Verb(
+        asked,
+        description,
+        experiment,
+        runs,
+        started_ns,
+        grafana=grafana,
+        analyse=analyse,
+        metrics=metrics,
+        as_json=as_json,
+    )
     return asyncio.run(verb.execute(keep=keep))
 
 
@@ -67,6 +79,7 @@ class _Verb:
         runs: Path,
         started_ns: int,
         *,
+        grafana: str,
         analyse: bool,
         metrics: bool,
         as_json: bool,
@@ -76,11 +89,13 @@ class _Verb:
         self._experiment = experiment
         self._runs = runs
         self._started_ns = started_ns
+        self._grafana = grafana
         self._analyse = analyse
         self._metrics = metrics
         self._as_json = as_json
         self._show = LiveLine()
         self._run_dir: str | None = None
+        self._link: str | None = None
 
     async def execute(self, *, keep: bool) -> int:
         try:
@@ -127,6 +142,8 @@ class _Verb:
             analyse=str(self._analyse).lower(),
             metrics=str(self._metrics).lower(),
         )
+        if (link := done["grafana"]) is not None:
+            self._link = f"{self._grafana}{link}"
         summary: dict[str, Any] | None = done["summary"]
         return summary
 
@@ -138,7 +155,8 @@ class _Verb:
     def _tell(self, summary: dict[str, Any] | None) -> int:
         overhead_s = (time.time_ns() - self._started_ns) / 1e9 - self._experiment.duration.s
         run_dir = Path(self._run_dir or "")
-        return tell(summary, run_dir, as_json=self._as_json, beside={"overhead_s": round(overhead_s, 3)})
+        beside = {"overhead_s": round(overhead_s, 3)}
+        return tell(summary, run_dir, as_json=self._as_json, beside=beside, grafana=self._link)
 
 
 async def lab_is_up() -> bool:

@@ -153,16 +153,22 @@ def _virtual_live_text(line: dict[str, Any]) -> str:
     return text
 
 
-def tell(summary: dict[str, Any] | None, run_dir: Path, *, as_json: bool, beside: dict[str, Any]) -> int:
+def tell(
+    summary: dict[str, Any] | None, run_dir: Path, *, as_json: bool, beside: dict[str, Any], grafana: str | None = None
+) -> int:
     """Print how a run ended on standard output; returns its exit code.
 
-    ``summary`` None: it was measured only. ``beside``: what the summary does not know, for JSON.
+    ``summary`` None: it was measured only. ``beside``: what the summary does not know, for JSON. ``grafana``: the link
+    to its points, where a database has them.
     """
+    if grafana is not None:
+        beside = {**beside, "grafana": grafana}
     if summary is None:
         if as_json:
             print(json.dumps({"run_dir": str(run_dir), "outcome": "completed", **beside}))
         else:
             print(f"measured, not analysed: `atoll report {run_dir}` does it")
+            _tell_link(grafana)
         return 0
     report = str(run_dir / "report.html")
     if as_json:
@@ -172,7 +178,13 @@ def tell(summary: dict[str, Any] | None, run_dir: Path, *, as_json: bool, beside
 
         print_summary(summary)
         print(f"report: {report}")
+        _tell_link(grafana)
     return 0 if summary["verdict"] == "valid" else EXIT_INVALID
+
+
+def _tell_link(grafana: str | None) -> None:
+    if grafana is not None:
+        print(f"in Grafana: {grafana}")
 
 
 def swap_in_words(event: dict[str, Any]) -> str | None:

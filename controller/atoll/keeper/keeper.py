@@ -30,6 +30,7 @@ from atoll.model.network import Network
 from atoll.model.resolve_inventory import load_inventory
 from atoll.model.resolve_lab import Lab
 from atoll.model.switch import Runtime
+from atoll_dashboards.grafana_links import carried_link
 from atoll_emulation.congestion import offered_by_virtual_kernel, offered_here, require_controls
 from atoll_emulation.namespaces import hidden_in_lab
 
@@ -180,7 +181,7 @@ class Keeper:
         analyse: bool,
         metrics: bool,
     ) -> Line:
-        """Run an experiment; the answer has the run directory and the summary."""
+        """Run an experiment; the answer has its directory, summary, and link if a database has taken its points."""
         testbed, _ = self.require_lab()
         experiment, backend = described.experiment, described.backend
         place, now_ns = testbed.place.name, time.time_ns()
@@ -198,7 +199,8 @@ class Keeper:
         run = Run(testbed, experiment, run_dir, tell, backend, self.points.take)
         with self.points.of_run(record.id, metered=metrics):
             await run.measure(started_ns)
-        return {"run_dir": str(run_dir.path), "summary": await run.analyse() if analyse else None}
+        summary = await run.analyse() if analyse else None
+        return {"run_dir": str(run_dir.path), "summary": summary, "grafana": carried_link(run_dir)}
 
     async def calibrate(self, described: Described, directions: list[str], seconds: float, emit: Emit) -> Line:
         """Hold the links of an experiment against their settings; the answer has the figures."""

@@ -108,7 +108,7 @@ def _name(run: RunDir) -> str:
 def _answered(grafana: Grafana, panel: dict[str, Any], runs: list[str], begin_ms: float, end_ms: float) -> Drawn:
     interval_ms = 2000 if panel.get("interval", "2s") == "2s" else 250
     found = [
-        frame
+        (target["refId"], frame)
         for target in panel["targets"]
         for frame in frames(
             grafana,
@@ -119,16 +119,26 @@ def _answered(grafana: Grafana, panel: dict[str, Any], runs: list[str], begin_ms
         )
     ]
     if panel["type"] == "table":
-        columns = {_column(frame): frame["data"]["values"] for frame in found}
+        columns = {_column(frame): frame["data"]["values"] for _, frame in found}
         times, texts = next(values for name, values in columns.items() if name.endswith("text"))
         return Drawn(panel, rows=[(moment(t), text) for t, text in zip(times, texts, strict=True)])
     lines: list[Line] = []
-    for frame in found:
+    dots = _in_dots(panel)
+    for part, frame in found:
         pairs = zip(*frame["data"]["values"], strict=True)
         kept = [((t - begin_ms) / 1e3, figure) for t, figure in pairs if figure is not None]
         if kept:
-            lines.append(Line(_column(frame), [t for t, _ in kept], [figure for _, figure in kept]))
+            lines.append(Line(_column(frame), [t for t, _ in kept], [figure for _, figure in kept], part in dots))
     return Drawn(panel, lines=lines)
+
+
+def _in_dots(panel: dict[str, Any]) -> set[str]:
+    """The queries (``refId``) whose figures Grafana shows as dots."""
+    return {
+        each["matcher"]["options"]
+        for each in panel["fieldConfig"].get("overrides", [])
+        if {"id": "custom.drawStyle", "value": "points"} in each["properties"]
+    }
 
 
 def _column(frame: dict[str, Any]) -> str:

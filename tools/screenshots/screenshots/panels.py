@@ -18,7 +18,7 @@ _CELL_IN = (0.55, 0.3)  # width and height of one cell
 _MARGIN_IN = (0.62, 0.42, 0.15, 0.62)  # within a panel: left, bottom, right, top
 _HEAD_IN = 0.55
 _COLOURS = (BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY)
-_MOST_NAMED = 8  # series; more of them are counted, not named
+_MOST_NAMED = 12  # series; more of them are counted, not named
 _MOST_ROWS = 11  # of a table
 
 _SCALES: dict[str, tuple[tuple[float, str], ...]] = {
@@ -34,11 +34,15 @@ _SCALES: dict[str, tuple[tuple[float, str], ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One series of a panel: seconds since the begin of what is shown, and figures in the panel's unit."""
+    """One series of a panel: seconds since the begin of what is shown, and figures in the panel's unit.
+
+    ``dots``: each by itself; otherwise they are joined.
+    """
 
     name: str
     t_s: list[float]
     figures: list[float]
+    dots: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,8 @@ def _draw_plot(axes: Axes, drawn: Drawn, marks: Sequence[Mark], until_s: float) 
     defaults = drawn.panel["fieldConfig"]["defaults"]
     factor, unit = _scale(defaults["unit"], drawn.lines)
     many = len(drawn.lines) > _MOST_NAMED
-    stacked = defaults.get("custom", {}).get("stacking", {}).get("mode") == "normal"
+    custom = defaults.get("custom", {})
+    stacked = custom.get("stacking", {}).get("mode") == "normal"
     if stacked and drawn.lines and len({tuple(line.t_s) for line in drawn.lines}) == 1:
         heights = [[figure / factor for figure in line.figures] for line in drawn.lines]
         colours = [_COLOURS[place % len(_COLOURS)] for place in range(len(heights))]
@@ -115,29 +120,32 @@ def _draw_plot(axes: Axes, drawn: Drawn, marks: Sequence[Mark], until_s: float) 
                 line.t_s,
                 [figure / factor for figure in line.figures],
                 color=_COLOURS[place % len(_COLOURS)],
-                linestyle="solid" if many or place < len(_COLOURS) else "dashed",
+                linestyle="none" if line.dots else "solid" if many or place < len(_COLOURS) else "dashed",
+                drawstyle="steps-post" if custom.get("lineInterpolation") == "stepAfter" else "default",
                 linewidth=0.9,
                 alpha=0.7 if many else 1.0,
                 label=line.name,
-                marker="o" if len(line.t_s) == 1 else None,
-                markersize=3,
+                marker="o" if line.dots or len(line.t_s) == 1 else None,
+                markersize=4 if line.dots else 3,
             )
     for mark in marks:
         axes.axvline(mark.t_s, color=mark.colour, linewidth=0.9, linestyle=(0, (2, 2)), zorder=0)
     axes.set_xlim(0, until_s)
-    axes.set_ylim(bottom=0)
+    if "min" in defaults:
+        axes.set_ylim(bottom=defaults["min"])
     if axes.get_ylim()[1] < 1e-9 or not any(any(line.figures) for line in drawn.lines):
         axes.set_ylim(0, 1)
     axes.tick_params(labelsize=8)
+    said = ", ".join(part for part in (unit, custom.get("axisLabel", "")) if part)
     axes.annotate(
-        unit, (0, 1), xycoords="axes fraction", xytext=(-30, 6), textcoords="offset points", fontsize=8, color=GREY
+        said, (0, 1), xycoords="axes fraction", xytext=(-30, 6), textcoords="offset points", fontsize=8, color=GREY
     )
     if many:
         said = f"{len(drawn.lines)} series"
         axes.annotate(said, (1, 1), xycoords="axes fraction", xytext=(0, 6), textcoords="offset points", ha="right",
                       fontsize=8, color=GREY)  # fmt: skip
     elif drawn.lines:
-        columns = 3 if max(len(line.name) for line in drawn.lines) < 20 else 2
+        columns = (3 if max(len(line.name) for line in drawn.lines) < 20 else 2) * drawn.panel["gridPos"]["w"] // 12
         axes.legend(loc="lower right", bbox_to_anchor=(1.01, 0.98), ncols=columns, fontsize=7.5, handlelength=1.2,
                     columnspacing=1.0, labelspacing=0.25, borderaxespad=0)  # fmt: skip
 
