@@ -178,7 +178,7 @@ def test_what_cannot_be_watched_is_one_line(watch: Watch) -> None:
     for words, code, line in (
         (("--listen", str(PORT)), 1, f"--listen 127.0.0.1:{PORT}: another `atoll watch` serves the page there"),
         (("--listen", "here"), 2, "--listen 'here': write PORT or HOST:PORT"),
-        (("nowhere",), 2, "nowhere: not a run directory (no manifest.json)"),
+        (("nowhere",), 2, "nowhere: there is no such directory; one of a run looks like "),
     ):
         done = watch.sandbox.run("env", f"HOME={watch.sandbox.directory}", ATOLL, "watch", *words)
         assert (done.returncode, done.stdout) == (code, "")

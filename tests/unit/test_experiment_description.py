@@ -140,7 +140,7 @@ MISTAKES = [
     ("lab: lab.yaml", "lab: e.yaml", "lab:", "lab: e.yaml is an experiment; name the file of a lab"),
     ("lab: lab.yaml", "lab: ''", "lab:", "lab: .: is a directory; give a YAML file; the path is relative to this file"),
     ("flow_sizes: published", "flow_sizes: publishd", "publishd", "traffic: flow_sizes: unknown distribution 'publishd'; did you mean 'published'? write published, a size such as '10 kB', or a file"),
-    ("flow_sizes: published", "flow_sizes: 10 kb", "10 kb", "traffic: flow_sizes: '10 kb' is not a size; write a number and one of B, kB, MB, GB, such as '100 kB'"),
+    ("flow_sizes: published", "flow_sizes: 10 kb", "10 kb", "traffic: flow_sizes: '10 kb' is not a size; did you mean 10 kB?"),
     ("flow_sizes: published", "flow_sizes: nowhere.csv", "nowhere", "traffic: flow_sizes: nowhere.csv: there is no such file; the path is relative to this file"),
     ("flow_sizes: published", "pro_rate: 2 MB", "pro_rate", "traffic: pro_rate: '2 MB' is too large; it must be at most 1 MB"),
     ("flow_sizes: published", "flow_sizes: 100 B, pro_rate: 200 B", "pro_rate", "traffic: pro_rate: 200 B exceeds the largest flow, 100 B; lower it"),

@@ -235,7 +235,7 @@ MISTAKES = [
     ("sw-i: {dpid: 4,", "sw-i: {dpid: .nan,", "nan", "switch 'sw-i': dpid: the number nan is not a whole number from 1 to 18446744073709551615"),
     (
         "to: sw-c/1, rate: 1 Gbit/s", "to: sw-c/1, rate: 1 Gbps", "Gbps",
-        "trunk 1: rate: '1 Gbps' is not a rate; write a number and one of bit/s, kbit/s, Mbit/s, Gbit/s, such as '16 Mbit/s'",
+        "trunk 1: rate: '1 Gbps' is not a rate; did you mean 1 Gbit/s?",
     ),
     ("to: sw-c/1, rate: 1 Gbit/s", "to: sw-c/1, rate: 0 bit/s", "0 bit/s", "trunk 1: rate: '0 bit/s' is too small; it must be at least 1 kbit/s"),
     ("rtt: 5 ms", "rtt: 2 h", "2 h", "delay box 'delay': class 'rtt-5': rtt: '2 h' is too large; it must be at most 60 s"),

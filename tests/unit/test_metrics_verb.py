@@ -29,7 +29,7 @@ def spooled(base: Path) -> RunDir:
 
 
 def test_a_path_that_is_no_run_is_told_before_the_database_that_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(RunDirError, match=r"^\S+/nope: not a run directory \(no manifest.json\)"):
+    with pytest.raises(RunDirError, match=r"^\S+/nope: there is no such directory; one of a run looks like "):
         load([tmp_path / "nope"])
 
 
@@ -38,8 +38,8 @@ def test_all_runs_that_cannot_be_loaded_are_told_a_line_each(tmp_path: Path) -> 
     with pytest.raises(RunDirError) as told:
         load([tmp_path / "nope", bare.path, cut.path], times="aligned")
     lines = str(told.value).splitlines()
-    assert [line.partition(": ")[2].partition(":")[0].partition(" (")[0] for line in lines] == [
-        "not a run directory",
+    assert [line.partition(": ")[2].partition(":")[0].partition("; one")[0] for line in lines] == [
+        "there is no such directory",
         "has no metrics yet",
         "its measurement did not end, so it cannot be aligned; take --times recorded",
     ]

@@ -43,14 +43,15 @@ def test_values_are_yaml_and_missing_mappings_are_made(geo):
     [
         ("tcp.control=bbr", "tcp: unknown key 'control'; known keys: buffer_max, congestion_control, ecn, servers"),
         ("seed=-1", "seed: the number -1 is not a whole number from 0 to 9223372036854775807"),
+        ("trafic.channels=5", "unknown key 'trafic'; did you mean 'traffic'? known keys: "),
         ("chain=[sta]", "chain hop 1: unknown box or tap 'sta'; did you mean 'sat'? known boxes and taps: "),
     ],
 )
-def test_a_mistake_in_a_setting_is_in_no_line_of_the_file(geo, monkeypatch, project, setting, told):
+def test_a_mistake_in_a_setting_names_it_and_no_line_of_the_file(geo, monkeypatch, project, setting, told):
     monkeypatch.chdir(project)
     with pytest.raises(DescriptionError) as refused:
         load_experiment(Path("examples/geo.yaml"), [setting])
-    assert str(refused.value.mistakes[0]).startswith(f"examples/geo.yaml: {told}")
+    assert str(refused.value.mistakes[0]).startswith(f"examples/geo.yaml: --set {setting!r}: {told}")
 
 
 @pytest.mark.parametrize(
@@ -84,3 +85,14 @@ def test_a_part_of_a_link_that_is_not_there_names_those_that_are(geo, setting):
     assert str(refused.value) == (
         f"--set '{setting}': no link 'sta' is described; did you mean 'sat'? known links: sat"
     )
+
+
+def test_of_several_settings_the_one_that_is_wrong_is_named(geo):
+    """The last one of a place, the nearest around it; what the file says keeps its line."""
+    settings = ["transfer.size=7", "transfer={size: 1 MB, start: soon}", "transfer.tool=wget", "seed=2"]
+    with pytest.raises(DescriptionError) as refused:
+        load_experiment(geo, settings)
+    assert [str(mistake).partition(": ")[2].partition("; ")[0] for mistake in refused.value.mistakes] == [
+        "--set 'transfer.tool=wget': transfer: tool: unknown tool 'wget'",
+        "--set 'transfer={size: 1 MB, start: soon}': transfer: start: 'soon' is not a duration",
+    ]

@@ -35,7 +35,7 @@ def test_a_quantity_is_read_exactly(kind, text, base):
         (
             Rate,
             "16 Mbps",
-            "'16 Mbps' is not a rate; write a number and one of bit/s, kbit/s, Mbit/s, Gbit/s, such as '16 Mbit/s'",
+            "'16 Mbps' is not a rate; did you mean 16 Mbit/s?",
         ),
         (
             Rate,
@@ -46,7 +46,7 @@ def test_a_quantity_is_read_exactly(kind, text, base):
         (
             Duration,
             "-1 ms",
-            "'-1 ms' is not a duration; write a number and one of ns, us, ms, s, min, h, such as '250 ms'",
+            "'-1 ms' is not a duration; it is never negative; write one such as '250 ms'",
         ),
         (
             Duration,
@@ -56,7 +56,13 @@ def test_a_quantity_is_read_exactly(kind, text, base):
         (Duration, True, "true is not a duration; write a number and one of ns, us, ms, s, min, h, such as '250 ms'"),
         (Duration, "0.5 ns", "'0.5 ns' is not a whole number of ns; write fewer decimals"),
         (Size, [], "an empty list is not a size; write a number and one of B, kB, MB, GB, such as '100 kB'"),
-        (Size, "100 KB", "'100 KB' is not a size; write a number and one of B, kB, MB, GB, such as '100 kB'"),
+        (Size, "100 KB", "'100 KB' is not a size; did you mean 100 kB?"),
+        (Duration, "1.5 sec", "'1.5 sec' is not a duration; did you mean 1.5 s?"),
+        (
+            Rate,
+            "2 MBps",  # megabytes a second, of which there is no unit here
+            "'2 MBps' is not a rate; write a number and one of bit/s, kbit/s, Mbit/s, Gbit/s, such as '16 Mbit/s'",
+        ),
         (Size, "1e3 B", "'1e3 B' is not a size; write a number and one of B, kB, MB, GB, such as '100 kB'"),
         (Size, "٣ B", "'٣ B' is not a size; write a number and one of B, kB, MB, GB, such as '100 kB'"),
         (

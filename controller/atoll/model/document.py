@@ -9,7 +9,7 @@ laboratories. Aliases and merge keys (``<<``) work; tags do not, they have no me
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -47,13 +47,15 @@ class Document:
     """One description: its tree and the line of everything in it.
 
     ``tree`` is None when the text is no mapping at all; ``mistakes`` then says why. Otherwise ``mistakes`` holds
-    what was wrong as YAML (a key given twice) but leaves a tree worth reading on.
+    what was wrong as YAML (a key given twice) but leaves a tree worth reading on. ``given``: what was set from outside
+    (atoll.model.override), by its place.
     """
 
     file: str
     tree: dict[str, Any] | None
     lines: Mapping[Place, int]
     mistakes: tuple[Mistake, ...]
+    given: Mapping[Place, str] = field(default_factory=dict[Place, str])
 
     def line(self, place: Place) -> int:
         """The line of ``place``, or of the nearest thing around it that stands in the file."""
@@ -64,7 +66,10 @@ class Document:
         return self.lines[place]
 
     def mistake(self, place: Place, message: str) -> Mistake:
-        """A mistake at ``place``."""
+        """A mistake at ``place``; one in what was set from outside names the setting."""
+        for length in range(len(place), 0, -1):
+            if (setting := self.given.get(place[:length])) is not None:
+                return Mistake(self.file, 0, f"--set {setting}: {message}", place)
         return Mistake(self.file, self.line(place), message, place)
 
 
@@ -163,6 +168,12 @@ def _problem(error: Any) -> str:
         return "a tab where spaces belong; indent with spaces"
     if problem == "but found another document":
         return "a second document ('---'); a description is one document"
+    if problem.startswith("expected ',' or "):
+        return f"{problem.partition(', but got')[0]} before this; a bracket is left open, or a comma is missing"
+    if problem == "found unexpected end of stream" and "quoted" in str(error.context):
+        return "a quotation mark is opened and not closed"
+    if problem.startswith("expected <block end>"):
+        return "this is indented otherwise than what it belongs to; begin entries of one level below each other"
     if problem == "mapping values are not allowed here":
         return "a ':' where none may stand; check the indentation, and put text that holds ': ' in quotes"
     return f"{problem} {error.context}" if error.context else problem

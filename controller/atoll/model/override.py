@@ -19,12 +19,13 @@ _HOW = "write KEY=VALUE as in the description, such as 'tcp.congestion_control=h
 def override(document: Document, settings: Sequence[str]) -> Document:
     """The document with every setting in it, later ones over earlier ones.
 
-    Mistakes in what was set stand at line 0: they are in no line of the file. Raises PlanError when a setting cannot
-    be read, leads through something that is no mapping, or into a link that is not there.
+    Mistakes in what was set stand at line 0, as they are in no line of the file, and name the setting. Raises PlanError
+    when a setting cannot be read, leads through something that is no mapping, or into a link that is not there.
     """
     if not settings or document.tree is None:
         return document
     tree, lines = copy.deepcopy(document.tree), dict(document.lines)
+    given: dict[Place, str] = {}
     for setting in settings:
         place, value = _read(setting)
         _require_link(tree, place, setting)
@@ -32,7 +33,15 @@ def override(document: Document, settings: Sequence[str]) -> Document:
         for below in [known for known in lines if known[: len(place)] == place]:
             del lines[below]
         lines[place] = 0
-    return replace(document, tree=tree, lines=lines)
+        given = {known: by for known, by in given.items() if known[: len(place)] != place}
+        given |= dict.fromkeys((place, _came_to_be(place, document)), shown(setting))
+    return replace(document, tree=tree, lines=lines, given=given)
+
+
+def _came_to_be(place: Place, document: Document) -> Place:
+    """The first on the way to ``place`` that the file does not have: a wrong word may be there."""
+    ways = [place[:length] for length in range(1, len(place))]
+    return next((way for way in ways if way not in document.lines), place)
 
 
 def _read(setting: str) -> tuple[Place, Any]:

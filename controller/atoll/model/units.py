@@ -14,6 +14,27 @@ from atoll.model.errors import shown
 
 _NUMBER_AND_UNIT = re.compile(r"\s*([0-9]+)(?:\.([0-9]+))?\s*([A-Za-z/]+)\s*")
 _DECIMAL_COMMA = re.compile(r"[0-9],[0-9]")
+_OTHERWISE_CALLED = {
+    "bit": "bit/s",
+    "kbit": "kbit/s",
+    "mbit": "Mbit/s",
+    "gbit": "Gbit/s",
+    "bps": "bit/s",
+    "kbps": "kbit/s",
+    "mbps": "Mbit/s",
+    "gbps": "Gbit/s",
+    "usec": "us",
+    "msec": "ms",
+    "sec": "s",
+    "second": "s",
+    "seconds": "s",
+    "minute": "min",
+    "minutes": "min",
+    "hour": "h",
+    "hours": "h",
+    "byte": "B",
+    "bytes": "B",
+}
 _LONGEST_TEXT = 60  # characters; int() of thousands of digits would be slow, and nobody means it
 _MOST = 2**63 - 1
 _DECIMALS = 10**9  # __str__ chooses a unit in which at most nine decimals are exact
@@ -40,11 +61,7 @@ class _Quantity:
         """
         found = _NUMBER_AND_UNIT.fullmatch(text) if isinstance(text, str) and len(text) <= _LONGEST_TEXT else None
         if found is None or found[3] not in cls.UNITS:
-            what, units = cls.__name__.lower(), ", ".join(cls.UNITS)
-            remedy = f"write a number and one of {units}, such as {cls.EXAMPLE!r}"
-            if isinstance(text, str) and _DECIMAL_COMMA.search(text):
-                remedy = f"decimals follow a point, as in {cls.EXAMPLE.replace(' ', '.5 ')!r}"
-            msg = f"{shown(text)} is not a {what}; {remedy}"
+            msg = f"{shown(text)} is not a {cls.__name__.lower()}; {cls._remedy(text)}"
             raise ValueError(msg)
         decimals = found[2] or ""
         base, rest = divmod(int(found[1] + decimals) * cls.UNITS[found[3]], 10 ** len(decimals))
@@ -55,6 +72,26 @@ class _Quantity:
             msg = f"{shown(text)} is beyond anything this program can count; write less than {cls(_MOST)}"
             raise ValueError(msg)
         return cls(base)
+
+    @classmethod
+    def _remedy(cls, text: object) -> str:
+        """What to write instead of something that is no quantity of this type."""
+        if isinstance(text, str) and len(text) <= _LONGEST_TEXT:
+            if _DECIMAL_COMMA.search(text):
+                return f"decimals follow a point, as in {cls.EXAMPLE.replace(' ', '.5 ')!r}"
+            if text.lstrip().startswith("-"):
+                return f"it is never negative; write one such as {cls.EXAMPLE!r}"
+            if (found := _NUMBER_AND_UNIT.fullmatch(text)) and (unit := cls._meant(found[3])):
+                return f"did you mean {text.strip().removesuffix(found[3]).rstrip()} {unit}?"
+        return f"write a number and one of {', '.join(cls.UNITS)}, such as {cls.EXAMPLE!r}"
+
+    @classmethod
+    def _meant(cls, written: str) -> str | None:
+        """The unit that somebody calls otherwise, or writes in other letters; None when that is not sure."""
+        usual = _OTHERWISE_CALLED.get(written, _OTHERWISE_CALLED.get(written.lower(), written))
+        near = [unit for unit in cls.UNITS if unit.lower() == usual.lower()]
+        bytes_and_bits = "B" in written and "B" not in "".join(near)
+        return near[0] if len(near) == 1 and not bytes_and_bits else None
 
     def __str__(self) -> str:
         """The number in the largest unit that shows it exactly; ``parse`` reads it back."""

@@ -101,7 +101,8 @@ class RunDir:
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
         except (FileNotFoundError, NotADirectoryError):
-            msg = f"{self.path}: not a run directory (no manifest.json); one looks like runs/geo/20260102T030405Z-1"
+            what = "not a run directory (no manifest.json)" if self.path.exists() else "there is no such directory"
+            msg = f"{self.path}: {what}; one of a run looks like runs/geo/20260102T030405Z-1"
             raise RunDirError(msg) from None
         except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
             msg = f"{path}: cannot be read: {error}"
