@@ -19,6 +19,7 @@ from atoll.model.network import Network
 from atoll.model.plan import Backend
 from atoll.model.switch import Runtime
 from atoll_dashboards.grafana_links import grafana_address
+from atoll_dashboards.influx_agreement import settings_mark
 from atoll_emulation.congestion import offered_by_virtual_kernel, offered_here, require_controls
 from atoll_emulation.machine import require_machine
 from atoll_emulation.namespaces import hidden_in_lab
@@ -141,6 +142,7 @@ class _Verb:
             started_ns=str(self._started_ns),
             analyse=str(self._analyse).lower(),
             metrics=str(self._metrics).lower(),
+            influx=None if bring_up else settings_mark(),
         )
         if (link := done["grafana"]) is not None:
             self._link = f"{self._grafana}{link}"

@@ -60,6 +60,8 @@ class LiveLine:
                 self.step(line["step"])
             case "live":
                 self._live(line)
+            case "note":
+                self._console.print(self._whose + line["message"], markup=False, highlight=False, soft_wrap=True)
             case _:
                 pass
 

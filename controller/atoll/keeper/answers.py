@@ -86,6 +86,11 @@ class Running(Describing):
         default=None,
         description="Only by the Unix socket: where run directories go; else `runs` where `atoll up` was given.",
     )
+    influx: str | None = Field(
+        default=None,
+        description="Only by the Unix socket: a salted mark of the caller's own database. A line of type `note` tells "
+        "where points go when the keeper has another one.",
+    )
     started_ns: int | None = Field(default=None, ge=0, description="When the user asked for it, ns since 1970.")
 
 

@@ -47,6 +47,7 @@ from atoll.model.errors import DescriptionError, shown
 from atoll.model.plan import Backend
 from atoll.model.resolve_lab import Lab
 from atoll.model.wording import suggest
+from atoll_dashboards.influx_agreement import other_database
 
 Read = Callable[[], Awaitable[Described]]
 
@@ -151,6 +152,7 @@ async def post_run(keeper: Keeper, request: web.Request) -> web.StreamResponse:
     """Run an experiment: with the connection if lines are wanted, else by itself."""
     asked = parameters(request, Running)
     _require_local(request, "runs", asked.runs)
+    _require_local(request, "influx", asked.influx)
     read = await _reading(keeper, request, asked)
     described = await read()
     keeper.require_runtime(asked.runtime)
@@ -160,6 +162,8 @@ async def post_run(keeper: Keeper, request: web.Request) -> web.StreamResponse:
     record = RunRecord(described.experiment.name, started_ns, described.experiment.duration.s, metrics=asked.metrics)
 
     async def work(emit: Emit) -> Line:
+        if asked.metrics and asked.influx is not None and (other := other_database(asked.influx)):
+            emit({"type": "note", "message": other})
         return await keeper.run(described, runs, started_ns, record, emit, analyse=asked.analyse, metrics=asked.metrics)
 
     def begin(listen: Emit) -> asyncio.Task[Line]:
@@ -252,7 +256,7 @@ def _changing(request: web.Request) -> How:
 
 
 def _require_local(request: web.Request, name: str, given: str | None) -> None:
-    """Names of files are for those who could read and write them by themselves."""
+    """What concerns the caller's own files is for those who could read and write them by themselves."""
     if given is not None and not is_local(request):
         msg = f"?{name}: over TCP no files are named; leave it out"
         raise RequestError(403, msg, where=f"?{name}")

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A shell and the keeper of its lab learn that they have different databases, and no token is told."""
+
+import pytest
+
+from atoll_dashboards.influx_agreement import other_database, settings_mark
+
+HELD = {
+    "HOME": "/nowhere",
+    "ATOLL_INFLUX_URL": "http://db:8086",
+    "ATOLL_INFLUX_TOKEN": "the-secret",
+    "ATOLL_INFLUX_ORG": "lab",
+    "ATOLL_INFLUX_BUCKET": "b",
+}
+NONE = {"HOME": "/nowhere"}
+
+
+def test_equal_settings_have_nothing_to_tell() -> None:
+    """Wherever they are from: white space around a token is no difference; nor are two that have none."""
+    assert other_database(settings_mark(HELD), HELD) is None
+    assert other_database(settings_mark({**HELD, "ATOLL_INFLUX_TOKEN": "the-secret\r"}), HELD) is None
+    assert other_database(settings_mark(NONE), NONE) is None
+
+
+@pytest.mark.parametrize(
+    "shell",
+    [
+        {**HELD, "ATOLL_INFLUX_TOKEN": "wrong"},
+        {**HELD, "ATOLL_INFLUX_TOKEN": "un\nusable"},
+        {**HELD, "ATOLL_INFLUX_URL": "http://other:8086"},
+        {**HELD, "ATOLL_INFLUX_ORG": "other"},
+        {**HELD, "ATOLL_INFLUX_BUCKET": "other"},
+        NONE,
+    ],
+)
+def test_whatever_differs_is_told_in_a_line_with_the_database_that_is_used(shell: dict[str, str]) -> None:
+    told = other_database(settings_mark(shell), HELD)
+    assert told is not None
+    assert told.startswith("metrics go into bucket 'b' of http://db:8086, by the settings that the lab was brought up")
+    assert "\n" not in told
+    assert "the-secret" not in told
+    back = other_database(settings_mark(HELD), shell)
+    assert back is not None
+    assert "the-secret" not in back + settings_mark(HELD)
+
+
+def test_a_keeper_without_a_database_says_so() -> None:
+    told = other_database(settings_mark(HELD), NONE)
+    assert told is not None
+    assert told.startswith("metrics go into no database, by the settings")
+
+
+def test_a_mark_tells_nothing_twice() -> None:
+    """Each has a salt of its own: two of them do not say that they are of one token."""
+    assert settings_mark(HELD) != settings_mark(HELD)
+
+
+@pytest.mark.parametrize("mark", ["", ".", "nonsense", "ä.ö"])
+def test_a_mark_that_is_none_is_that_of_others(mark: str) -> None:
+    assert other_database(mark, HELD)
