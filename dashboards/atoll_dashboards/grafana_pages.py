@@ -172,12 +172,13 @@ def world_latencies() -> Dashboard:
         "and how late the delay boxes were.",
         [
             steps(
-                "By world server",
+                "Terrestrial RTT by world server",
                 "ns",
                 (Series("latency_config", ("host",)).level("rtt_ns", "last"), "$tag_host"),
                 (Series("latency_check", ("host",)).level("measured_ns", "last"), "$tag_host measured"),
                 what="terrestrial round-trip time: lines are what is configured, and step when a latency changes; dots "
                 "are what the test before the run measured",
+                every=_LINK_EVERY,
                 none="this run has no latencies by server: atoll did not measure them yet when it was made",
             ),
             plot("Into classes", "bps", (classes.rate("in_bytes", _BITS), "$tag_class"), what="both directions"),

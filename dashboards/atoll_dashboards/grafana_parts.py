@@ -132,13 +132,13 @@ def plot(
 
 
 def steps(
-    title: str, unit: str, held: Query, found: Query, *, what: str, none: str, span: int = WIDTH
+    title: str, unit: str, held: Query, found: Query, *, what: str, none: str, every: str, span: int = WIDTH
 ) -> timeseries.Panel:
     """A panel of what was ``held`` at, which changes in steps, and of what was ``found`` now and then, as dots.
 
-    ``none``: said in place of both where a run has neither.
+    A step may stand as much too early as ``every`` is long. ``none``: said in place of both where a run has neither.
     """
-    panel = plot(title, unit, held, found, what=what, span=span)
+    panel = plot(title, unit, held, found, what=what, every=every, span=span)
     dots = [
         dashboard.DynamicConfigValue("custom.drawStyle", common.GraphDrawStyle.POINTS),
         dashboard.DynamicConfigValue("custom.pointSize", 8),
