@@ -81,7 +81,7 @@ async def test_what_sockets_have_no_room_for_is_told_of_their_host(tmp_path: Pat
     counted = found["hosts"]["full"]
     assert 0 < counted["udp.receive_buffer_errors"] == counted["udp.in_errors"] < SENT
     assert 0 < counted["tcp.listen_drops"] < CALLS
-    listening, receiving = outside_remarks(lost_outside({"lost_outside": {**found, "machines": {}}}), blamed=False)
+    listening, receiving = outside_remarks(lost_outside({"lost_outside": {**found, "machines": {}}}, ()), blamed=False)
     assert "the listen queue being full (full " in listening
     assert "a socket's receive buffer being full (full " in receiving
 
@@ -100,6 +100,6 @@ async def test_a_checksum_that_is_wrong_is_damage_and_a_syn_sent_again_is_none(t
     assert errors[1] - errors[0] == REPEATED
     found = risen(begin, end, None)
     assert found["hosts"] == {"wrong": {"tcp.checksum_errors": 2, "udp.checksum_errors": 1, "udp.in_errors": 1}}
-    segments, datagrams = outside_remarks(lost_outside({"lost_outside": {**found, "machines": {}}}), blamed=False)
+    segments, datagrams = outside_remarks(lost_outside({"lost_outside": {**found, "machines": {}}}, ()), blamed=False)
     assert segments.startswith("2 TCP segments were damaged, a checksum being wrong (wrong 2): ")
     assert datagrams.startswith("1 datagram was damaged, a checksum being wrong (wrong 1): ")

@@ -57,6 +57,6 @@ async def test_a_kernel_with_room_for_all_drops_nothing(tmp_path: Path) -> None:
     """The same experiment: valid, and nothing is said of any kernel."""
     run_dir, summary, _ = await analysed(tmp_path, 1_000_000)
     assert summary["reasons"] == []
-    assert summary["lost_outside"] == {"machines": {}, "hosts": {}, "ports": {}, "uncounted": {}}
+    assert summary["lost_outside"] == {"machines": {}, "hosts": {}, "ports": {}, "uncounted": {}, "beside": []}
     counted = json.loads((run_dir.path / "manifest.json").read_text())["lost_outside"]["machines"][EMULATION]
     assert counted == {"backlog_dropped_packets": 0, "on_cables_packets": 0, "backlog_limit_packets": 1_000_000}

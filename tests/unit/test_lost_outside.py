@@ -20,6 +20,7 @@ CAUSE = (
     "the laboratory's machine dropped 312 packets that waited for a processor, 310 of them on the laboratory's own "
     "cables; net.core.netdev_max_backlog is 1000: `sysctl -w net.core.netdev_max_backlog=10000`"
 )
+PLACES = frozenset({"rack-1", "s1/2", "s1/10"})  # between the captures
 WHOLE_CHECKSUMS = "look for offloads that leave checksums to hardware, and for whatever changes packets on their way"
 
 
@@ -48,8 +49,8 @@ def test_nothing_rose_in_a_sound_run(told: dict[str, Any]) -> None:
     found = risen({EMULATION: Look(told)}, {EMULATION: Look(told)}, 1000)
     counted = {"backlog_dropped_packets": 0, "on_cables_packets": 0, "backlog_limit_packets": 1000}
     assert found == {"machines": {EMULATION: counted}, "hosts": {}, "ports": {}, "uncounted": {}}
-    lost = lost_outside({"lost_outside": found})
-    assert lost == LostOutside(machines={}, hosts={}, ports={}, uncounted={})
+    lost = lost_outside({"lost_outside": found}, PLACES)
+    assert lost == LostOutside(machines={}, hosts={}, ports={}, uncounted={}, beside=[])
     assert likely_causes(lost) == outside_remarks(lost, blamed=False) == []
 
 
@@ -79,7 +80,7 @@ def test_what_rose_between_two_looks_is_kept_by_machine_and_host(told: dict[str,
             "udp.in_errors": 7,
         }
     }
-    assert outside_remarks(lost_outside({"lost_outside": found}), blamed=False) == [
+    assert outside_remarks(lost_outside({"lost_outside": found}, PLACES), blamed=False) == [
         CAUSE,
         "3 connections were not taken, the listen queue being full (w1 3): raise net.core.somaxconn there",
         f"1 TCP segment was damaged, a checksum being wrong (w1 1): {WHOLE_CHECKSUMS}",
@@ -99,7 +100,7 @@ def test_of_agents_that_do_not_tell_checksums_nothing_is_said_of_them(told: dict
     found = risen({EMULATION: Look(told)}, {EMULATION: later(told, w1__tcp__in_errors=40)}, 1000)
     assert found["hosts"] == {}
     before = {**found, "hosts": {"i6": {"tcp.in_errors": 40}}}
-    assert outside_remarks(lost_outside({"lost_outside": before}), blamed=False) == []
+    assert outside_remarks(lost_outside({"lost_outside": before}, PLACES), blamed=False) == []
 
 
 def test_the_switches_ends_are_cables_and_no_host(told: dict[str, Any]) -> None:
@@ -115,7 +116,7 @@ def test_a_machine_of_its_own_is_named_with_its_own_limit(told: dict[str, Any]) 
     """What its real interfaces did not send has other reasons: it is not held beside the count."""
     told["machine"]["backlog_limit_packets"] = 20_000
     found = risen({"rack-1": Look(told)}, {"rack-1": later(told, machine__backlog_dropped_packets=1)}, 1000)
-    (cause,) = likely_causes(lost_outside({"lost_outside": found}))
+    (cause,) = likely_causes(lost_outside({"lost_outside": found}, PLACES))
     assert cause == (
         "rack-1 dropped 1 packet that waited for a processor; net.core.netdev_max_backlog is 20000: "
         "`sysctl -w net.core.netdev_max_backlog=100000`"
@@ -128,7 +129,7 @@ def test_room_is_advised_that_a_kernel_takes(dropped: int) -> None:
 
     def advised(limit: int | None) -> str:
         backlog = Backlog(dropped_packets=dropped, on_cables_packets=None, limit_packets=limit)
-        (cause,) = likely_causes(LostOutside(machines={"rack-1": backlog}, hosts={}, ports={}, uncounted={}))
+        (cause,) = likely_causes(LostOutside(machines={"rack-1": backlog}, hosts={}, ports={}, uncounted={}, beside=[]))
         return cause.rpartition(": ")[2]
 
     assert advised(1000) == advised(None) == "`sysctl -w net.core.netdev_max_backlog=1000000`"
@@ -141,7 +142,7 @@ def test_an_agent_that_cannot_tell_leaves_its_machine_unknown(told: dict[str, An
     for begin, end in ((mute, Look(told)), (Look(told), mute)):
         found = risen({"rack-1": begin}, {"rack-1": end}, None)
         assert found == {"machines": {}, "hosts": {}, "ports": None, "uncounted": {"rack-1": mute.unknown}}
-    assert outside_remarks(lost_outside({"lost_outside": found}), blamed=True) == [
+    assert outside_remarks(lost_outside({"lost_outside": found}, PLACES), blamed=True) == [
         "what rack-1 dropped outside the boxes is unknown: the agent of rack-1 speaks protocol 1.1"
     ]
     told["machine"]["backlog_dropped_packets"] = None
@@ -158,14 +159,14 @@ def test_a_host_that_its_agent_could_not_read_is_unknown(told: dict[str, Any]) -
         found = risen({EMULATION: begin}, {EMULATION: end}, 1000)
         assert found["uncounted"] == {"w1": "its counters could not be read"}
         assert found["machines"][EMULATION]["on_cables_packets"] is None
-        (cause,) = likely_causes(lost_outside({"lost_outside": found}))
+        (cause,) = likely_causes(lost_outside({"lost_outside": found}, PLACES))
         assert "own cables" not in cause
 
 
 def summary(on_cables: int | None, by_link: int) -> Summary:
     """A valid run whose machine dropped packets; captures show a loss of 4711 bytes."""
     backlog = Backlog(dropped_packets=312, on_cables_packets=on_cables, limit_packets=1000)
-    lost = LostOutside(machines={EMULATION: backlog}, hosts={}, ports={}, uncounted={})
+    lost = LostOutside(machines={EMULATION: backlog}, hosts={}, ports={}, uncounted={}, beside=[])
     return cast("Summary", {**VALID, "start": None, "loss_bytes_link": by_link, "lost_outside": lost})
 
 
@@ -191,16 +192,43 @@ def test_another_programs_packets_are_blamed_for_nothing() -> None:
     assert "312 packets that waited for a processor, none of them on the laboratory's own cables; " in remark
 
 
+def test_what_is_not_between_the_captures_is_blamed_for_nothing(told: dict[str, Any]) -> None:
+    """What a world server's machine drops, neither capture has seen: it is told, and explains no difference."""
+    begin = {name: Look(told) for name in ("rack-1", "rack-2")}
+    end = {name: later(told, machine__backlog_dropped_packets=count) for name, count in (("rack-1", 2), ("rack-2", 3))}
+    lost = lost_outside({"lost_outside": risen(begin, end, None)}, PLACES)
+    assert lost is not None
+    assert lost["beside"] == ["rack-2"]
+    (cause,) = likely_causes(lost)
+    assert cause.startswith("rack-1 dropped 2 packets ")
+    (remark,) = outside_remarks(lost, blamed=True)
+    assert remark.startswith("rack-2 (not between the captures) dropped 3 packets that waited for a processor")
+    assert outside_remarks(lost, blamed=False) == [cause, remark]
+
+
+def test_ports_that_are_not_between_the_captures_are_told_apart_from_those_that_are(told: dict[str, Any]) -> None:
+    found = risen({EMULATION: at_ports(told, p1=0, p2=0)}, {EMULATION: at_ports(told, p1=5, p2=7)}, None)
+    lost = lost_outside({"lost_outside": found}, PLACES)
+    (cause,) = likely_causes(lost)
+    assert cause.startswith("7 packets were lost at Open vSwitch's own sockets (s1/2 7), ")
+    (remark,) = outside_remarks(lost, blamed=True)
+    assert remark.startswith("5 packets were lost at Open vSwitch's own sockets (s1/1 5), ")
+    (both,) = outside_remarks(lost, blamed=False)
+    assert both.startswith("12 packets were lost at Open vSwitch's own sockets (s1/1 5, s1/2 7), ")
+
+
 def test_many_hosts_or_machines_are_one_line() -> None:
     """The first five are named; why machines are unknown is told of the first."""
     hosts = {f"w{number}": {"tcp.backlog_dropped": 2} for number in range(1, 9)}
-    (line,) = outside_remarks(LostOutside(machines={}, hosts=hosts, ports={}, uncounted={}), blamed=False)
+    (line,) = outside_remarks(LostOutside(machines={}, hosts=hosts, ports={}, uncounted={}, beside=[]), blamed=False)
     assert line == (
         "16 TCP segments were dropped, a socket's backlog being full (w1 2, w2 2, w3 2, w4 2, w5 2 and 3 more): "
         "raise the experiment's tcp.buffer_max, for a box net.ipv4.tcp_rmem there"
     )
     uncounted = {f"rack-{number}": f"the agent of rack-{number} has ended" for number in range(1, 8)}
-    (line,) = outside_remarks(LostOutside(machines={}, hosts={}, ports={}, uncounted=uncounted), blamed=False)
+    (line,) = outside_remarks(
+        LostOutside(machines={}, hosts={}, ports={}, uncounted=uncounted, beside=[]), blamed=False
+    )
     assert line == (
         "what rack-1, rack-2, rack-3, rack-4, rack-5 and 2 more dropped outside the boxes is unknown: "
         "the agent of rack-1 has ended"
@@ -221,7 +249,7 @@ def test_what_rose_at_the_switches_own_sockets_is_kept_by_port(told: dict[str, A
         "s1/2": {"dropped_packets": 40, "receive_buffer_bytes": 212_992},
         "s1/10": {"dropped_packets": 3, "receive_buffer_bytes": 212_992},
     }
-    lost = lost_outside({"lost_outside": found})
+    lost = lost_outside({"lost_outside": found}, PLACES)
     (cause,) = likely_causes(lost)
     assert cause == (
         "43 packets were lost at Open vSwitch's own sockets (s1/2 40, s1/10 3), whose receive buffers have "
@@ -243,7 +271,7 @@ def test_what_rose_at_the_switches_own_sockets_is_kept_by_port(told: dict[str, A
 def test_buffers_are_advised_that_would_have_held_it(buffer: int, dropped: int, remedy: str) -> None:
     """Twice what the worst port lost; where there is much room already, too little is not the cause."""
     ports = {"s1/1": SwitchPort(dropped_packets=dropped, receive_buffer_bytes=buffer)}
-    (cause,) = likely_causes(LostOutside(machines={}, hosts={}, ports=ports, uncounted={}))
+    (cause,) = likely_causes(LostOutside(machines={}, hosts={}, ports=ports, uncounted={}, beside=[]))
     assert cause.rpartition(": ")[2] == remedy
     assert cause.startswith("1 packet was lost at" if dropped == 1 else f"{dropped} packets were lost at")
 
@@ -255,9 +283,9 @@ def test_sockets_that_the_kernel_does_not_tell_of_are_unknown(told: dict[str, An
     for begin, end in ((mute, at_ports(told, p1=5)), (at_ports(told, p1=5), mute)):
         found = risen({EMULATION: begin}, {EMULATION: end}, None)
         assert found["ports"] is None
-        assert likely_causes(lost_outside({"lost_outside": found})) == []
+        assert likely_causes(lost_outside({"lost_outside": found}, PLACES)) == []
     found = risen({EMULATION: mute}, {EMULATION: unread}, None)
-    assert outside_remarks(lost_outside({"lost_outside": found}), blamed=False) == [
+    assert outside_remarks(lost_outside({"lost_outside": found}, PLACES), blamed=False) == [
         "what w1 dropped outside the boxes is unknown: its counters could not be read",
         f"what was lost at Open vSwitch's own sockets is unknown: {mute.ports_unknown}",
     ]
@@ -266,7 +294,7 @@ def test_sockets_that_the_kernel_does_not_tell_of_are_unknown(told: dict[str, An
 def test_captures_and_link_that_disagree_may_be_the_switches() -> None:
     """The cause stands in the reason, beside that of the processors."""
     ports = {"s1/1": SwitchPort(dropped_packets=4744, receive_buffer_bytes=212_992)}
-    lost = LostOutside(machines={}, hosts={}, ports=ports, uncounted={})
+    lost = LostOutside(machines={}, hosts={}, ports=ports, uncounted={}, beside=[])
     disagree = cast("Summary", {**summary(0, 4000), "lost_outside": lost})
     (reason,) = judge(disagree)
     assert (
@@ -278,8 +306,10 @@ def test_captures_and_link_that_disagree_may_be_the_switches() -> None:
 
 def test_a_run_of_before_is_judged_as_it_was() -> None:
     """It has not counted any of this: nothing is said of it."""
-    assert lost_outside({}) is None
+    assert lost_outside({}, PLACES) is None
     without_ports = {"machines": {}, "hosts": {}, "uncounted": {}}
-    assert lost_outside({"lost_outside": without_ports}) == LostOutside(machines={}, hosts={}, ports={}, uncounted={})
+    assert lost_outside({"lost_outside": without_ports}, PLACES) == LostOutside(
+        machines={}, hosts={}, ports={}, uncounted={}, beside=[]
+    )
     assert judge(cast("Summary", VALID)) == []
     assert remarks(cast("Summary", {**VALID, "start": None})) == []

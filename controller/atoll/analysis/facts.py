@@ -119,11 +119,9 @@ class Facts:
 
         None if packets pass only one of the two taps, or a link between them on one chain and outside them on another.
         """
-        taps = {tap.name for tap in self.network.taps}
-        passed = [hop for hop in self.experiment.versions[0].chain.hops if hop in taps]
-        if len(passed) < 2:
+        if self._end_taps is None:
             return ()
-        first, last = passed[0], passed[-1]
+        first, last = self._end_taps
         inside: dict[Link, None] = {}
         outside: set[Link] = set()
         for chain in self.chains:
@@ -134,6 +132,31 @@ class Facts:
             inside |= dict.fromkeys(link for link in links if link.box in between)
             outside |= {link for link in links if link.box not in between}
         return () if outside & inside.keys() else tuple(inside)
+
+    @property
+    def between_captures(self) -> frozenset[str]:
+        """What can lose a packet that the world capture has and the island capture has not, or the other way round.
+
+        The machines of these two captures, the boxes between them on any chain that stood, and the switch ports
+        (``sw-c/16``) at which the boxes' frames come in on their way to the island. What is lost elsewhere is missing
+        from both captures or from none.
+        """
+        if self._end_taps is None:
+            return frozenset()
+        first, last = self._end_taps
+        passed = [chain.hops for chain in self.chains if first in chain.hops and last in chain.hops]
+        hops = {hop for each in passed for hop in each[each.index(first) : each.index(last)]}
+        boxes = [box for box in self.network.boxes if box.name in hops]
+        ports = {str(legs.island.attached) for box in boxes for legs in box.pairs}
+        captures = {self.network.tap(tap).host for tap in (first, last)}
+        return frozenset({*captures, *(box.name for box in boxes), *ports})
+
+    @property
+    def _end_taps(self) -> tuple[str, str] | None:
+        """The taps of the captures world and island, where both are taps of the chain that the run begins with."""
+        taps = {tap.name for tap in self.network.taps}
+        passed = [hop for hop in self.experiment.versions[0].chain.hops if hop in taps]
+        return (passed[0], passed[-1]) if len(passed) > 1 else None
 
     def of_type(self, kind: str) -> tuple[Mapping[str, Any], ...]:
         """Events of one type, in order."""

@@ -8,7 +8,7 @@ off an emulated lab's cables (atoll_emulation/packet_sockets.py). docs/decisions
 none of this makes a run invalid by itself.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, TypedDict
 
 from atoll.model.counted import counted, were
@@ -71,62 +71,74 @@ class LostOutside(TypedDict):
     hosts: dict[str, dict[str, int]]  # by what their sockets counted, those that counted any
     ports: dict[str, SwitchPort]  # that lost any; of an emulated lab
     uncounted: dict[str, str]  # machines of which nothing is known, and why; SWITCH_PORTS likewise
+    beside: list[str]  # machines and ports whose losses cannot make captures and link disagree
 
 
-def lost_outside(manifest: Mapping[str, Any]) -> LostOutside | None:
-    """What the run has recorded; None: its measurement did not end, or it is of a version that did not look."""
+def lost_outside(manifest: Mapping[str, Any], between: Collection[str]) -> LostOutside | None:
+    """What the run has recorded; None: its measurement did not end, or it is of a version that did not look.
+
+    ``between``: the machines and switch ports whose losses the capture world has and the capture island has not, or
+    one of them has alone. The machine of an emulated lab is all of them.
+    """
     found = manifest.get("lost_outside")
     if found is None:
         return None
+    ports: dict[str, SwitchPort] = found.get("ports") or {}  # earlier versions did not look
+    machines = {
+        name: Backlog(
+            dropped_packets=waited["backlog_dropped_packets"],
+            on_cables_packets=waited["on_cables_packets"],
+            limit_packets=waited["backlog_limit_packets"],
+        )
+        for name, waited in found["machines"].items()
+        if waited["backlog_dropped_packets"]
+    }
     return LostOutside(
-        machines={
-            name: Backlog(
-                dropped_packets=waited["backlog_dropped_packets"],
-                on_cables_packets=waited["on_cables_packets"],
-                limit_packets=waited["backlog_limit_packets"],
-            )
-            for name, waited in found["machines"].items()
-            if waited["backlog_dropped_packets"]
-        },
+        machines=machines,
         hosts=found["hosts"],
-        ports=found.get("ports") or {},  # earlier versions did not look
+        ports=ports,
         uncounted=found["uncounted"],
+        beside=[place for place in (*machines, *ports) if place != EMULATION and place not in between],
     )
 
 
 def likely_causes(lost: LostOutside | None) -> list[str]:
-    """Where packets of the experiment may have been dropped, and what to do, a sentence each."""
-    waited = [_waited(name, backlog) for name, backlog in _machines(lost) if _may_be_ours(backlog)]
-    return [*waited, *_at_ports(lost)]
+    """Where packets may have been dropped that one capture has and the other lacks, and what to do, a sentence each."""
+    if lost is None:
+        return []
+    waited = [_waited(name, found, lost) for name, found in lost["machines"].items() if _may_be_blamed(name, lost)]
+    return [*waited, *_at_ports({port: found for port, found in lost["ports"].items() if port not in _beside(lost)})]
 
 
 def outside_remarks(lost: LostOutside | None, *, blamed: bool) -> list[str]:
     """What was dropped and what is unknown, a sentence each; ``blamed``: the likely causes are told elsewhere."""
     if lost is None:
         return []
+    machines, ports = lost["machines"], lost["ports"]
     return [
-        *(_waited(name, backlog) for name, backlog in _machines(lost) if not (blamed and _may_be_ours(backlog))),
-        *(() if blamed else _at_ports(lost)),
+        *(_waited(name, machines[name], lost) for name in machines if not (blamed and _may_be_blamed(name, lost))),
+        *_at_ports({port: found for port, found in ports.items() if not blamed or port in _beside(lost)}),
         *_at_sockets(lost["hosts"]),
         *_unknown(lost["uncounted"]),
     ]
 
 
-def _machines(lost: LostOutside | None) -> list[tuple[str, Backlog]]:
-    return list(lost["machines"].items()) if lost else []
+def _beside(lost: LostOutside) -> Collection[str]:
+    return lost.get("beside", ())  # absent from what older versions analysed
 
 
-def _may_be_ours(backlog: Backlog) -> bool:
-    """Whether packets of the experiment can be among them: the count is the machine's, whoever sent them."""
-    return backlog["on_cables_packets"] != 0
+def _may_be_blamed(machine: str, lost: LostOutside) -> bool:
+    """Whether packets that a capture lacks can be among what it dropped: the count is the machine's, whoever sent."""
+    return machine not in _beside(lost) and lost["machines"][machine]["on_cables_packets"] != 0
 
 
-def _waited(name: str, backlog: Backlog) -> str:
+def _waited(name: str, backlog: Backlog, lost: LostOutside) -> str:
     dropped, ours, limit = backlog["dropped_packets"], backlog["on_cables_packets"], backlog["limit_packets"]
     where = "" if ours is None else f", {min(ours, dropped) or 'none'} of them on the laboratory's own cables"
     bound = "" if limit is None else f"; net.core.netdev_max_backlog is {limit}"
     waited = f"{counted(dropped, 'packet')} that waited for a processor{where}{bound}"
-    return f"{_called(name)} dropped {waited}: {_more_room(backlog)}"
+    beside = " (not between the captures)" if name in _beside(lost) else ""
+    return f"{_called(name)}{beside} dropped {waited}: {_more_room(backlog)}"
 
 
 def _more_room(backlog: Backlog) -> str:
@@ -140,13 +152,13 @@ def _more_room(backlog: Backlog) -> str:
     return f"`sysctl -w net.core.netdev_max_backlog={room}`"
 
 
-def _at_ports(lost: LostOutside | None) -> Iterator[str]:
+def _at_ports(ports: Mapping[str, SwitchPort]) -> Iterator[str]:
     """Whose packets they are is certain: nobody else sends to the switches of an emulated lab."""
-    if lost is None or not lost["ports"]:
+    if not ports:
         return
-    drops = {port: found["dropped_packets"] for port, found in lost["ports"].items()}
+    drops = {port: found["dropped_packets"] for port, found in ports.items()}
     named = _listed([f"{port} {count}" for port, count in drops.items()])
-    buffer = max(found["receive_buffer_bytes"] for found in lost["ports"].values())
+    buffer = max(found["receive_buffer_bytes"] for found in ports.values())
     yield (
         f"{were(sum(drops.values()), 'packet')} lost at Open vSwitch's own sockets ({named}), "
         f"whose receive buffers have {buffer} bytes each: {_larger_buffers(buffer, max(drops.values()))}"

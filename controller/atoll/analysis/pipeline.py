@@ -95,7 +95,7 @@ def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
         loss_packets_captures=both[0].packets - both[1].packets if both else None,
         loss_fraction=slowest["loss_fraction"] if slowest else None,
         tcp_payload_loss_bytes=both[0].tcp_payload_bytes - both[1].tcp_payload_bytes if both else None,
-        lost_outside=lost_outside(facts.manifest),
+        lost_outside=lost_outside(facts.manifest, facts.between_captures),
         throughput_mbit_s=seen.mbit_s(arrived.ip_bytes, window.seconds) if arrived and window else None,
         goodput_mbit_s=seen.mbit_s(arrived.goodput_bytes, window.seconds) if arrived and window else None,
         utilisation=slowest["utilisation"] if slowest else None,
