@@ -273,7 +273,7 @@ def offer_kernels(directory: Path) -> str:
         (("run", QUICK, "--on", "virtual", "--keep"), "--keep: a virtual lab lives for one run; use --on mininet"),
         (("up", QUICK, "--on", "virtual"), "up --on virtual: a virtual lab lives for one run: `atoll run EXPERIMENT"),
         (("run", QUICK, "--verify-repeat"), "--verify-repeat: a run --on mininet never repeats itself"),
-        (("run", QUICK, "--on", "moon"), "--on moon: no such place; known: mininet, virtual"),
+        (("run", QUICK, "--on", "moon"), "--on moon: no such place; known places: mininet, virtual"),
     ],
     ids=("keep", "up", "real time", "elsewhere"),
 )

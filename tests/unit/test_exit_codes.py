@@ -21,7 +21,7 @@ from tests.unit.synthetic_run import begin, experiment, network
 # Each verb in a process that has imported what all of them need.
 PROGRAM = """
 import contextlib, json, os, sys
-import atoll.model.load
+import atoll.cli.lab, atoll.cli.load, atoll.cli.run, atoll.model.load, atoll.switches.config
 from atoll.cli.main import main
 for number, words in enumerate(json.load(sys.stdin)):
     child = os.fork()
@@ -145,12 +145,33 @@ def test_words_that_are_wrong_are_one_line_in_the_words_of_the_verb(tmp_path: Pa
         "run": "atoll run: missing argument 'EXPERIMENT'; `atoll run --help` tells more",
         f"run {geo} --seed": "atoll: option '--seed' requires an argument; `atoll --help` tells more",
         f"plan {geo} --backend tcc": "atoll plan: invalid value for '--backend': 'tcc' is not one of 'engine', 'tc'; ",
+        f"run {geo} --on virtaul": "--on virtaul: no such place; did you mean 'virtual'? known places: ",
+        f"run {geo} --duration=-5s": "--duration: '-5s' is not a duration; it is never negative",
+        f"run {geo} --set trafic.channels=5": "--set 'trafic.channels=5': unknown key 'trafic'; did you mean",
         f"run {geo} --on virtual --set tcp.congestion_control=hybra": "control 'hybra' is not in the virtual",
     }
     for line, found in zip(told.values(), ended(tmp_path, [words.split() for words in told]), strict=True):
         assert (found.code, found.out) == (2, "")
         assert len(found.err.splitlines()) == 1
         assert line in found.err
+
+
+def test_a_slip_in_a_description_is_one_line_with_its_place_whatever_the_verb(tmp_path: Path) -> None:
+    slips = {
+        "tab.yaml": ("name: x\nlinks:\n\tsat: {}\n", "tab.yaml:3: not valid YAML: a tab where spaces belong"),
+        "list.yaml": ("# x\n- a\n- b\n", "list.yaml:2: a list where a description begins with keys"),
+        "empty.yaml": ("", "empty.yaml:1: the file is empty"),
+    }
+    for name, (text, _) in slips.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "folder").mkdir()
+    told = {f"plan {name}": line for name, (_, line) in slips.items()}
+    told |= {f"{verb} tab.yaml": slips["tab.yaml"][1] for verb in ("check", "up", "apply", "run", "link calibrate")}
+    told |= {"trace tab.yaml w1 i1": slips["tab.yaml"][1], "run folder": "folder: is a directory; give a YAML file"}
+    for line, found in zip(told.values(), ended(tmp_path, [words.split() for words in told]), strict=True):
+        assert (found.code, found.out) == (2, "")
+        assert len(found.err.splitlines()) == 1
+        assert found.err.startswith(line)
 
 
 def test_a_verb_without_its_words_shows_its_help(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from atoll.model.raw_experiment import LONGEST_RUN, SHORTEST_RUN
 from atoll.model.resolve_inventory import load_inventory
 from atoll.model.tc import NO_SLACK, TIMER_SLACK
 from atoll.model.units import Duration
+from atoll.model.wording import suggest
 from atoll_emulation.backends import missing_for_tc
 
 MININET, VIRTUAL, HARDWARE = "mininet", "virtual", "hardware"
@@ -102,7 +103,7 @@ def place_backend(place: str, named: Backend | None) -> Backend:
 
     Raises UsageError: no such place.
     """
-    refuse(place not in PLACES, f"--on {place}: no such place; known: {', '.join(PLACES)}")
+    refuse(place not in PLACES, f"--on {place}: no such place; {suggest(place, PLACES, 'places')}")
     return named or PLACES[place]
 
 
