@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -40,9 +41,10 @@ pytestmark = [pytest.mark.servers, pytest.mark.timeout(300)]
 
 @dataclass(frozen=True)
 class Demo(Made):
-    """One that went into a database, which is up again."""
+    """One that went into a database, which is up again. ``link``: what the verb said of where its points are."""
 
     influx: Influx2
+    link: str
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +56,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
         influx.kill()
         with Sandbox(directory) as sandbox:
             variables = [f"{name}={text}" for name, text in influx.variables().items()]
+            variables.append("ATOLL_GRAFANA_URL=http://grafana.example/")
 
             def up() -> None:
                 influx.start(sandbox.command)
@@ -78,9 +81,9 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
             output, rest = run.communicate(timeout=120)
             assert run.returncode in (0, 3), rest
             influx.kill()
-        path = Path(json.loads(output)["run_dir"])
+        told = json.loads(output)
         influx.start().wait()
-        yield Demo(path, influx)
+        yield Demo(Path(told["run_dir"]), influx, told["grafana"])
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +118,18 @@ def test_the_run_does_not_care(demo: Demo) -> None:
     summary = json.loads((demo.path / "summary.json").read_text())
     assert all("late" in reason for reason in summary["reasons"]), summary["reasons"]
     assert summary["loss_bytes_captures"] == summary["loss_bytes_link"]
+
+
+@pytest.mark.lab
+def test_a_run_ends_with_a_link_to_where_its_points_lie(demo: Demo) -> None:
+    """All of them within Grafana's range, which is not much longer."""
+    parts = urlsplit(demo.link)
+    assert f"{parts.scheme}://{parts.netloc}{parts.path}" == "http://grafana.example/d/atoll-overview"
+    asked = parse_qs(parts.query)
+    assert asked["var-run"] == [demo.run]
+    stamps_ms = [int(line.rpartition(" ")[2]) // 10**6 for line in demo.lines]
+    assert 0 <= min(stamps_ms) - int(asked["from"][0]) < 2000
+    assert 0 <= int(asked["to"][0]) - max(stamps_ms) < 2000
 
 
 @pytest.mark.lab
