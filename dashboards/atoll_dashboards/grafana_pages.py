@@ -179,7 +179,7 @@ def world_latencies() -> Dashboard:
                 what="terrestrial round-trip time: lines are what is configured, and step when a latency changes; dots "
                 "are what the test before the run measured",
                 every=_LINK_EVERY,
-                none="this run has no latencies by server: atoll did not measure them yet when it was made",
+                none="none here: the run is older than this measurement, or the time range is not the run's",
             ),
             plot("Into classes", "bps", (classes.rate("in_bytes", _BITS), "$tag_class"), what="both directions"),
             plot("Out of classes", "bps", (classes.rate("out_bytes", _BITS), "$tag_class"), what="both directions"),

@@ -136,7 +136,7 @@ def steps(
 ) -> timeseries.Panel:
     """A panel of what was ``held`` at, which changes in steps, and of what was ``found`` now and then, as dots.
 
-    A step may stand as much too early as ``every`` is long. ``none``: said in place of both where a run has neither.
+    A step may stand as much too early as ``every`` is long. ``none``: said where there is neither.
     """
     panel = plot(title, unit, held, found, what=what, every=every, span=span)
     dots = [
