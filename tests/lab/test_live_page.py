@@ -147,6 +147,42 @@ def test_a_run_is_started_from_the_page_watched_and_judged(live: Page) -> None:
     assert f"run quick: {live.value(VERDICT)}" in live.value(LOG)
 
 
+def test_in_a_run_chains_and_latencies_are_barred_and_a_page_opened_late_shows_what_it_missed(
+    live: Page, stage: Stage
+) -> None:
+    """The reason can be read by keyboard; a page opened late has what was before it, but for what nobody kept."""
+    live.click("#run-start")
+    live.value(f"{DIALOG}.querySelector('input[type=text]').value = '14 s'")
+    submit(live)
+    live.wait("document.querySelector('#chain-change').getAttribute('aria-disabled') === 'true'", 20)
+    reason = live.wait("document.querySelector('#barred').textContent")
+    assert reason.startswith("run quick is going on")
+    for button in ("#chain-change", "#latency-change", "#servers tr button"):
+        found = f"document.querySelector({json.dumps(button)})"
+        assert live.value(f"[{found}.disabled, {found}.title, {found}.getAttribute('aria-describedby')]") == [
+            False,
+            reason,
+            "barred",
+        ]
+        live.click(button)
+        assert not live.value(f"Boolean({DIALOG})")
+    live.wait("/0:0[7-9]/.test(document.querySelector('#run .run-text').textContent)", 60)
+    late = stage.open()
+    late.wait(f"{STATE} === 'live'", 30)
+    late.wait("Number.parseFloat(document.querySelector('#chart-goodput .figure').textContent) > 0", 20)
+    late.point("#chart-rate .u-over", 0.9)  # six seconds ago: before the page was opened
+    late.wait("Number.isFinite(Number.parseFloat(document.querySelector('#chart-rate .figure').textContent))", 5)
+    late.point("#chart-rate .u-over", 0.01)  # a minute ago: before the run
+    late.wait("document.querySelector('#chart-rate .figure').textContent === '\u2013'", 5)
+    late.wait(f"{VERDICT} in {{valid: 1, invalid: 1}}", 90)  # the other one is not drawn while it is behind this
+    late.wait("document.querySelector('#chain-change').getAttribute('aria-disabled') === null")
+    assert late.value("document.querySelector('#barred').hidden")
+    why = late.value("document.querySelector('#run .run-why').textContent")
+    assert why.startswith("invalid because\n") == (late.value(VERDICT) == "invalid")
+    assert late.complaints == []
+    late.close()
+
+
 def test_a_run_is_stopped_from_the_page(live: Page) -> None:
     live.click("#run-start")
     live.value(f"{DIALOG}.querySelector('input[type=text]').value = '100 s'")

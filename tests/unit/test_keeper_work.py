@@ -12,7 +12,10 @@ from atoll.keeper.work import Bench
 @pytest.mark.parametrize(
     ("result", "judged"),
     [
-        ({"run_dir": "runs/geo/1", "summary": {"verdict": "invalid", "figures": 1}}, {"verdict": "invalid"}),
+        (
+            {"run_dir": "runs/geo/1", "summary": {"verdict": "invalid", "reasons": ["late"], "figures": 1}},
+            {"verdict": "invalid", "reasons": ["late"]},
+        ),
         ({"run_dir": "runs/geo/1", "summary": None}, {}),
         ({"changes": 3}, {}),
     ],

@@ -26,7 +26,7 @@ def test_runs_are_listed_the_latest_first(tmp_path: Path) -> None:
     """Whatever their experiments are called; what they came to stands there once they are analysed."""
     early, late = WatchedRun(tmp_path, "meo"), WatchedRun(tmp_path, "geo", later_s=60)
     early.end()
-    early.dir.write_summary({"verdict": "valid"})
+    early.dir.write_summary({"verdict": "invalid", "reasons": ["capture island is missing"]})
     assert Replays(tmp_path).listed() == [
         {
             "id": late.id,
@@ -35,6 +35,7 @@ def test_runs_are_listed_the_latest_first(tmp_path: Path) -> None:
             "began_t_ns": late.began_ns,
             "duration_s": 60.0,
             "verdict": None,
+            "reasons": [],
             "outcome": "running",
             "finished": False,
         },
@@ -44,7 +45,8 @@ def test_runs_are_listed_the_latest_first(tmp_path: Path) -> None:
             "place": "mininet",
             "began_t_ns": early.began_ns,
             "duration_s": 60.0,
-            "verdict": "valid",
+            "verdict": "invalid",
+            "reasons": ["capture island is missing"],
             "outcome": "completed",
             "finished": True,
         },
@@ -167,6 +169,28 @@ def test_a_spool_that_was_cut_by_a_kill_is_told_up_to_there(tmp_path: Path) -> N
     spool = run.dir.path / SPOOL
     spool.write_bytes(spool.read_bytes()[:-5])
     assert len(messages(Replay(run.dir.path))) == 1
+
+
+def test_points_of_some_measurements_alone_can_be_had(tmp_path: Path) -> None:
+    """A name that begins like another one is not meant with it."""
+    run = WatchedRun(tmp_path)
+    run.second(0)
+    run.event("note", 0.5, message="link of a chain")
+    run.end()
+    replay = Replay(run.dir.path)
+    tail = replay.tail()
+    assert tail is not None
+    frames = list(tail.frames())
+    tail.close()
+
+    def named(*measurements: str) -> set[str]:
+        told = [replay.message(frame, 0, 2**63, frozenset(measurements)) for frame in frames]
+        return {point[0] for message in told if message is not None for point in message["points"]}
+
+    assert named() == {"link", "event"}
+    assert named("link") == {"link"}
+    assert named("event", "ping") == {"event"}
+    assert named("lin") == set()
 
 
 def test_a_damaged_spool_is_told_as_such(tmp_path: Path) -> None:

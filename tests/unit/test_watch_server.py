@@ -376,6 +376,8 @@ async def test_runs_can_be_replayed_with_and_without_a_keeper(site: Site) -> Non
     for run in (ours, theirs):
         assert (await site.get(f"/v1/replays/{run.id}"))["id"] == run.id
         assert len(await lines(site, f"/v1/replays/{run.id}/points")) == 1
+    assert await lines(site, f"/v1/replays/{ours.id}/points?measurements=ping,load") == []
+    assert len(await lines(site, f"/v1/replays/{ours.id}/points?measurements=ping,link")) == 1
     for path in ("/v1/replays/none", "/v1/replays/none/points"):
         status, answer = await site.ask(path)
         assert (status, "there is no run 'none'" in answer["error"]["message"]) == (404, True)

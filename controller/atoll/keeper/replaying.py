@@ -3,6 +3,7 @@
 
 import asyncio
 import contextlib
+import time
 from typing import Any
 
 from aiohttp import web
@@ -54,11 +55,11 @@ async def _tell_all(replay: Replay, asked: Replaying, response: web.StreamRespon
     tail: SpoolTail | UnspooledTail | None = None
     try:
         while True:
-            grows = asked.follow and await asyncio.to_thread(replay.growing)  # before the last look, not after it
+            grows = await asyncio.to_thread(replay.growing)  # before the last look, not after it
             tail = tail or await asyncio.to_thread(replay.tail)
             if tail is not None:
-                await _tell_new(replay, tail, asked, response)
-            if not grows:
+                await _tell_new(replay, tail, asked, response, beside_it=grows)
+            if not (grows and asked.follow):
                 return
             await asyncio.sleep(_LOOK_S)
     finally:
@@ -67,10 +68,19 @@ async def _tell_all(replay: Replay, asked: Replaying, response: web.StreamRespon
 
 
 async def _tell_new(
-    replay: Replay, tail: SpoolTail | UnspooledTail, asked: Replaying, response: web.StreamResponse
+    replay: Replay,
+    tail: SpoolTail | UnspooledTail,
+    asked: Replaying,
+    response: web.StreamResponse,
+    *,
+    beside_it: bool,
 ) -> None:
+    """``beside_it``: while the run is made, whose machine this may be: half of one processor at the most."""
     frames = tail.frames()
     while (frame := await asyncio.to_thread(next, frames, None)) is not None:
-        message = await asyncio.to_thread(replay.message, frame, asked.from_ns, asked.to_ns)
+        began = time.monotonic()
+        message = await asyncio.to_thread(replay.message, frame, asked.from_ns, asked.to_ns, asked.chosen)
         if message is not None:
             await response.write(await asyncio.to_thread(line_bytes, message))
+        if beside_it:
+            await asyncio.sleep(time.monotonic() - began)

@@ -41,7 +41,7 @@ Told = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A run in short. ``began_t_ns``: by the wall clock; ``verdict`` None: not analysed (yet).
+    """A run in short. ``began_t_ns``: by the wall clock; ``verdict`` None: not analysed (yet); ``reasons``: of that.
 
     ``outcome``: the manifest's; a run that was killed is ``finished``, although that says that it is running.
     """
@@ -52,6 +52,7 @@ class Head:
     began_t_ns: int
     duration_s: float
     verdict: str | None
+    reasons: list[str]
     outcome: str
     finished: bool
 
@@ -108,13 +109,15 @@ class Replay:
     def head(self) -> Head:
         """The run in short."""
         facts = self._read_facts()
+        verdict, reasons = self._judged()
         return Head(
             id=self.id,
             experiment=facts.experiment,
             place=facts.place,
             began_t_ns=_stamp_ns(self._dir.name) or facts.host_started_ns,
             duration_s=facts.duration_s,
-            verdict=self._verdict(),
+            verdict=verdict,
+            reasons=reasons,
             outcome=facts.outcome,
             finished=not self.growing(),
         )
@@ -160,13 +163,16 @@ class Replay:
         path = self._dir.path / SPOOL
         return SpoolTail(path) if path.exists() else None
 
-    def message(self, frame: bytes, from_ns: int, to_ns: int) -> Told | None:
+    def message(
+        self, frame: bytes, from_ns: int, to_ns: int, measurements: frozenset[str] = frozenset()
+    ) -> Told | None:
         """The points of a frame of the spool that lie from one instant to the other, as a ``points`` sample.
 
-        None when there are none. Raises RunDirError for a damaged frame.
+        ``measurements``: only of these, if any are named. None when there are none. Raises RunDirError for a damaged
+        frame.
         """
         try:
-            points = _points(frame, from_ns, to_ns)
+            points = _points(frame, from_ns, to_ns, measurements)
         except ValueError as error:
             raise RunDirError(f"{self._dir.path / SPOOL}: damaged: {error}") from None
         if not points:
@@ -181,11 +187,13 @@ class Replay:
             self._facts = (state, _Facts.of(self._dir.manifest(), self._dir.path))
         return self._facts[1]
 
-    def _verdict(self) -> str | None:
+    def _judged(self) -> tuple[str | None, list[str]]:
+        """Its verdict and the reasons for it."""
         try:
-            return str(self._dir.summary()["verdict"])
+            summary = self._dir.summary()
+            return str(summary["verdict"]), [str(reason) for reason in summary.get("reasons", ())]
         except (AtollError, json.JSONDecodeError, KeyError, OSError):
-            return None
+            return None, []
 
 
 class Replays:
@@ -271,11 +279,12 @@ def _as_told(lines: Sequence[Told], experiment: Experiment) -> tuple[list[Told],
     return events, versions
 
 
-def _points(frame: bytes, from_ns: int, to_ns: int) -> list[list[Any]]:
+def _points(frame: bytes, from_ns: int, to_ns: int, measurements: frozenset[str]) -> list[list[Any]]:
     """Points of some lines as JSON, without the tags that all of a run have. Raises ValueError."""
     found: list[list[Any]] = []
+    begins = tuple(f"{name}," for name in measurements) or ""  # all points of a run have tags
     for line in _lines(frame):
-        if from_ns <= int(line.rpartition(" ")[2]) < to_ns:
+        if line.startswith(begins) and from_ns <= int(line.rpartition(" ")[2]) < to_ns:
             point = Point.parse(line)
             tags = {name: tag for name, tag in point.tags.items() if name not in COMMON_TAGS}
             told = replace(point, tags=tags).to_json()

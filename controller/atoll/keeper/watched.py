@@ -11,8 +11,16 @@ from atoll.keeper.answers import Asked, Told
 class Replaying(Asked):
     """Which points of a run are wanted."""
 
+    @property
+    def chosen(self) -> frozenset[str]:
+        """The measurements that are wanted; none: all of them."""
+        return frozenset(name for name in self.measurements.split(",") if name)
+
     from_ns: int = Field(default=0, ge=0, description="From this instant of the run's clock on.")
     to_ns: int = Field(default=2**63 - 1, ge=0, description="Before this instant.")
+    measurements: str = Field(
+        default="", description="Only of these, separated by commas; all of them if empty.", examples=["link,transfer"]
+    )
     follow: bool = Field(default=False, description="Go on until a run that is being made is over.")
 
 
@@ -95,6 +103,7 @@ class ReplayHead(Told):
     began_t_ns: int = Field(description="By the wall clock, ns since 1970.")
     duration_s: float = Field(description="Of the load, as the experiment has it.")
     verdict: str | None = Field(description="None: not analysed.")
+    reasons: list[str] = Field(description="Why it is invalid; none if it is valid, or not analysed.")
     outcome: str = Field(
         description="`running`, `completed`, `cancelled at step STEP` or `failed at step STEP: why`; "
         "of a run that was killed `running`, although it is finished."

@@ -76,6 +76,24 @@ async function refusal(answer) {
   }
 }
 
+/** JSON lines of a body as they come. */
+export async function* linesOf(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  try {
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) break;
+      const lines = (rest + value).split("\n");
+      rest = lines.pop();
+      for (const line of lines) if (line) yield JSON.parse(line);
+    }
+    if (rest.trim()) yield JSON.parse(rest);
+  } finally {
+    reader.cancel().catch(() => {}); // who stops asking leaves no request behind
+  }
+}
+
 /** What stands behind the # of the address; a token there is taken away, so that it stays in no history and no bookmark. */
 export function takeFragment() {
   const said = new URLSearchParams(location.hash.slice(1));

@@ -78,6 +78,7 @@ function aligned(parts, origin) {
 export function gapsOf(ring, from, to, edge, age) {
   const gaps = [];
   if (!ring.length) return gaps;
+  if (ring.first - from > age) gaps.push([from, Math.min(ring.first, to)]);
   for (let index = Math.max(0, ring.before(from) - 2); index < ring.length && ring.time(index) < to; index += 1) {
     if (!Number.isNaN(ring.value(index))) continue;
     const begin = ring.time(Math.max(0, index - 1));

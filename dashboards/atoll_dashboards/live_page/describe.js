@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Events (docs/api.md) as a line for people. Pure.
 
-import { settingMs } from "./format.js";
+import { seconds, settingMs, things } from "./format.js";
 
-/** {kind, text, grave} of an event; null for what the log does not show: samples, checks of every path, what is told elsewhere. */
+/** {kind, text, grave} of an event; null for what the log does not show: samples, the figures of checks of every path and link. */
 export function describe(event) {
   const told = DESCRIBED[event.type];
   if (told === undefined) return other(event);
@@ -19,18 +19,24 @@ const DESCRIBED = {
   counters: SILENT,
   live: SILENT,
   check: SILENT,
-  window: SILENT,
+  calibration: SILENT,
   gap: (event) => ({ text: `events ${event.from} to ${event.to} were not kept: this log has a gap`, grave: true }),
   lab: (event) => ({
     text: `lab ${event.lab} ${event.state === "up" ? "is" : "has"} ${LAB[event.state] ?? event.state}${why(event)}`,
     grave: event.state !== "up",
   }),
   work: (event) => ({
-    text: `${event.what} ${event.about}: ${event.verdict ?? WORK[event.state] ?? event.state}${why(event)}`,
+    text: `${event.what} ${event.about}: ${event.verdict ? judged(event) : (WORK[event.state] ?? event.state)}${why(event)}`,
     grave: event.state === "failed" || (event.verdict ?? "valid") !== "valid",
   }),
   progress: (event) => event.text,
-  start: SILENT,
+  verdict: (event) => ({ text: `verdict: ${judged(event)}`, grave: event.verdict !== "valid" }),
+  start: (event) => {
+    const clocks = Object.keys(event.clocks ?? {}).length;
+    const compared = clocks ? `, ${things(clocks, "clock")} compared` : "";
+    return `the load is to begin in ${seconds((event.at_ns - event.t_ns) / 1e9)}${compared}`;
+  },
+  window: (event) => `measured for ${seconds((event.end_ns - event.start_ns) / 1e9)}`,
   step: (event) => {
     if (event.state !== "failed") return event.state === "end" ? null : `step ${event.step}`;
     const ended = isCancelled(event) ? "cancelled" : `failed${why(event)}`;
@@ -40,16 +46,22 @@ const DESCRIBED = {
   trace_start: (event) => `the trace of ${event.boxes.join(", ")} begins`,
   not_collected: (event) => ({ text: event.message, grave: true }),
   run: (event) => `run ${event.run}`,
-  applied: (event) => (event.experiment ? `${event.experiment} stands: ${(event.chain ?? []).join(" \u2192 ")}` : null),
+  applied: (event) => {
+    const changes = event.changes === undefined ? "" : things(event.changes, "change");
+    if (!event.experiment) return changes && `applied: ${changes}`;
+    return `${event.experiment} stands: ${(event.chain ?? []).join(" \u2192 ")}${changes && `, ${changes}`}`;
+  },
   swap: (event) => swap(event),
   change: (event) => ({
-    text: `change ${event.change} ${event.what?.join(", ") ?? event.state}${why(event)}`,
+    text: `change ${event.change}: ${event.what?.join(", ") ?? CHANGE[event.state] ?? event.state}${why(event)}`,
     grave: event.state === "failed",
   }),
   switch: (event) => ({
     text: `switch ${event.switch ?? event.dpid} is ${event.state}`,
     grave: event.state === "down",
   }),
+  error: (event) => ({ text: `switch ${event.switch ?? event.dpid ?? "?"}: ${event.message}`, grave: true }),
+  whistle: (event) => `whistle ${event.what}`,
   note: (event) => event.message,
   listener_dropped: (event) => event.message,
   base_rtt: (event) => `base RTT ${settingMs(event.rtt_ns)}`,
@@ -65,27 +77,43 @@ const DESCRIBED = {
 
 const LAB = { up: "up", down: "been taken down", failed: "failed" };
 const WORK = { begin: "begun", end: "done" };
+const CHANGE = { end: "it stands", failed: "failed" };
+const CONNECTIONS = {
+  reset: "reset",
+  restart: "ended with their program",
+  limit: "still there at the limit",
+  "time-out": "left to their time-outs",
+};
 
 /** Whether a step did not fail, but was cancelled: in place of a reason stands that word alone (docs/contracts.md). */
 export const isCancelled = (event) => event.message === "cancelled";
 
 const why = (event) => (event.message ? `: ${event.message}` : "");
 
+/** A verdict with its reasons, as far as they are told. */
+const judged = ({ verdict, reasons }) => [verdict, ...(reasons?.length ? [reasons.join("; ")] : [])].join(": ");
+
 function swap(event) {
   if (event.state === "stage") return `swap: ${event.text ?? `${event.subject} ${event.stage}`}`;
   if (event.state === "undone") return { text: `swap undone: ${event.reason}`, grave: true };
   if (event.state === "end") return `swap done in ${settingMs(event.duration_ns)}`;
-  if (event.state === "connections")
-    return { text: `swap: connections, ${event.reason ?? event.how}`, grave: event.how === "failed" };
-  return event.state === "begin" ? `swap: ${(event.stages ?? []).join(", ")}` : null;
+  if (event.state === "turned") return "swap: packets have turned to the new version";
+  if (event.state === "connections") {
+    if (event.how === "failed") return { text: `swap: connections could not be ended: ${event.reason}`, grave: true };
+    const held = Object.entries(event.boxes ?? {}).map(([box, count]) => (count === null ? box : `${count} of ${box}`));
+    return `swap: connections ${CONNECTIONS[event.how] ?? event.how}: ${held.join(", ")}`;
+  }
+  const moved = event.moved?.length ? `; moves ${event.moved.join(", ")}` : "";
+  return event.state === "begin" ? `swap: ${(event.stages ?? []).join(", ")}${moved}` : `swap: ${event.state}`;
 }
 
-/** What this page does not know yet: its type, and whatever it holds that is a word or a number. */
+/** What this page does not know yet, as `type: key value, key value`: whatever it holds that is a word or a number. */
 function other(event) {
   const parts = Object.entries(event)
     .filter(
       ([key, part]) => !["type", "seq", "t_ns"].includes(key) && ["string", "number", "boolean"].includes(typeof part),
     )
     .map(([key, part]) => `${key} ${part}`);
-  return { kind: String(event.type), text: [String(event.type), ...parts].join(", "), grave: false };
+  const kind = String(event.type);
+  return { kind, text: [kind, ...(parts.length ? [parts.join(", ")] : [])].join(": "), grave: false };
 }

@@ -54,6 +54,12 @@ export function settingMs(ns) {
   return Number.isFinite(ns) ? `${Number((ns / 1e6).toPrecision(4))}\u00a0ms` : UNKNOWN;
 }
 
+/** A duration of so many seconds in words. */
+export const seconds = (duration) => (Number.isFinite(duration) ? `${Number(duration.toFixed(2))}\u00a0s` : UNKNOWN);
+
+/** A number of things, in the singular where there is one; of nouns that take an s. */
+export const things = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
+
 /** A share as a percentage without decimals; NaN: nothing known. */
 export const percent = (share) => (Number.isFinite(share) ? `${Math.round(share * 100)}\u00a0%` : UNKNOWN);
 

@@ -3,11 +3,13 @@
 
 import { Connection } from "./connection.js";
 import { timeOfDay } from "./format.js";
+import { pastOf } from "./past.js";
 import { measuredOf, NO_METRICS } from "./replay.js";
 import { Store } from "./store.js";
 
 const STALE_S = 3; // without points while there should be some
 const SET_BACK_S = 5; // a message may be late by less
+const LONGEST_READING_S = 60; // what has not come of a run's past by then stays a gap
 const LATE_S = 1.6; // points come once a second: the edge waits so long for them before it moves on without
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -24,8 +26,10 @@ export class Live {
   #retryAt = NaN;
   #offset = NaN;
   #heard = NaN;
-  #asking = false;
+  #asked = null; // the picture that is being asked for
   #lab = null; // whose points the store has
+  #held = null; // messages with points, while those of before are being read
+  #reading = null;
 
   /** `tell`: {changed, event(event), refused(error)}. */
   constructor(api, tell) {
@@ -33,6 +37,8 @@ export class Live {
     this.#tell = tell;
     this.picture = null;
     this.run = null;
+    /** What the lab is busy with: {what, about}, or null. */
+    this.busy = null;
     this.#forget();
     this.#connection = new Connection(
       api,
@@ -48,6 +54,7 @@ export class Live {
   stop() {
     this.#connection.stop();
     this.#connected = "connecting";
+    this.#drop();
   }
 
   /** The lab's clock, in seconds since 1970, as far as it is known. */
@@ -110,12 +117,15 @@ export class Live {
       this.#retryAt = NaN;
       this.#why = "";
       if (!detail.same) this.#loseRun(); // it was another keeper's
-      this.#askPicture();
+      this.busy = detail.status.busy;
+      this.#catchUp();
       if (before === "absent") this.#here("connected again");
     }
     if (state === "absent") {
       if (before !== "absent") {
         this.#since = this.now;
+        this.busy = null;
+        this.#drop();
         this.#loseRun();
         if (this.picture) this.#here("the lab has ended, or its keeper", true);
       }
@@ -142,7 +152,8 @@ export class Live {
       case "points":
         this.#setClock(message.t_ns / 1e9);
         this.#heard = steady();
-        this.store.take(message.points, message.run);
+        if (this.#held) this.#held.push(message);
+        else this.store.take(message.points, message.run);
         break;
       case "live":
         if (this.run) Object.assign(this.run, { elapsed_s: message.elapsed_s, duration_s: message.duration_s });
@@ -157,10 +168,50 @@ export class Live {
     this.#tell.changed();
   }
 
+  /**
+   * What comes from now on waits until what a run that is going has told before is there: series only go forward. The two meet
+   * where the run's spool reaches the first of what waits; what is in both does no harm.
+   */
+  async #catchUp() {
+    this.#drop();
+    const held = (this.#held = []);
+    const reading = (this.#reading = new AbortController());
+    const limit = setTimeout(() => reading.abort(), LONGEST_READING_S * 1000);
+    try {
+      await this.#askPicture();
+      if (this.picture?.run) await this.#read(this.picture.run, held, reading.signal);
+    } catch {
+      // what cannot be had is shown as missing
+    }
+    clearTimeout(limit);
+    if (this.#held !== held) return;
+    this.#held = null;
+    for (const message of held) this.store.take(message.points, message.run);
+    this.#tell.changed();
+  }
+
+  async #read(run, held, signal) {
+    while (!held.length && run.elapsed_s > 0 && !signal.aborted) await pause(100); // they tell the lab's time
+    const past = { newest: this.store.newest, now: this.now, signal };
+    for await (const message of pastOf(this.#api, run, past)) {
+      this.store.take(message.points, run.id);
+      this.#tell.changed();
+      const first = held.find((each) => each.run === run.id);
+      if (first && message.t_ns >= first.t_ns) return;
+    }
+  }
+
+  /** Read no more of the past; what waits for it goes with the connection that it came by. */
+  #drop() {
+    this.#reading?.abort();
+    this.#held = null;
+  }
+
   #takeEvent(event) {
     if (event.type === "run") this.run = { id: event.run, step: null, state: "running", broken: null };
     if (event.type === "step" && this.run?.state === "running") this.run.step = event.step;
     if (event.type === "step" && event.step === "settings") this.#askMeasured();
+    if (event.type === "work") this.busy = event.state === "begin" ? { what: event.what, about: event.about } : null;
     if (event.type === "work" && event.what === "run" && event.state !== "begin") this.#runOver(event);
     if (PICTURE_AFTER.has(event.type)) this.#askPicture();
     // Within a run its own events are among its points.
@@ -176,6 +227,7 @@ export class Live {
       state: "ended",
       verdict: whole ? (event.verdict ?? "not analysed") : event.state,
       broken: whole ? null : (event.message ?? ""),
+      reasons: event.reasons ?? [],
     });
   }
 
@@ -204,11 +256,15 @@ export class Live {
     this.#here("the lab's clock was set back: the plots begin anew", true);
   }
 
-  async #askPicture() {
-    if (this.#asking) return;
-    this.#asking = true;
-    await pause(150); // several events at once ask for one
-    this.#asking = false;
+  #askPicture() {
+    this.#asked ??= pause(150).then(() => {
+      this.#asked = null; // several events at once ask for one
+      return this.#takePicture();
+    });
+    return this.#asked;
+  }
+
+  async #takePicture() {
     try {
       this.picture = await this.#api.ask("GET", "v1/picture");
     } catch (error) {

@@ -2,6 +2,7 @@
 // The live page: what is shown is a function of a store, a picture of the lab and an instant; this module wires them.
 
 import { Api, showFragment, takeFragment } from "./api.js";
+import { bar, isBarred, tellBarred, whyBarred } from "./barred.js";
 import { Charts } from "./charts.js";
 import { ChainDrawing } from "./chain.js";
 import { Controls } from "./controls.js";
@@ -80,6 +81,7 @@ function draw() {
     source().measured,
     instant,
     replay ? null : (server) => controls.changeLatency(live.picture, server),
+    whyBarred(live.busy),
   );
   showHosts(byId("hosts"), byId("hosts-told"), picture, store, instant, replay && store.hosts.size ? "no figures here" : none);
   showMachines(byId("machines"), store, instant);
@@ -94,7 +96,7 @@ function showLog(replay) {
     logged = replay.told;
     log.clear();
     log.clock = (t) => elapsed(t - replay.origin);
-    for (const event of logged.events) log.add(event);
+    for (const event of replay.events) log.add(event);
   }
   log.upTo(replay.position);
 }
@@ -136,9 +138,12 @@ function showButtons(replayed, run) {
   byId("run-stop").hidden = !going;
   byId("run-start").hidden = going || replayed;
   byId("run-start").disabled = live.away || !live.picture;
+  const barred = replayed ? "" : whyBarred(live.busy);
+  tellBarred(byId("barred"), barred);
   for (const id of ["chain-change", "latency-change"]) {
     byId(id).hidden = replayed;
     byId(id).disabled = live.away || !live.picture?.experiment;
+    bar(byId(id), barred, "barred");
   }
   say(byId("theme"), look.isDark() ? "Light" : "Dark");
   byId("window").value = String(view.window);
@@ -232,7 +237,8 @@ function listen() {
     "replay-choose": replays,
     "replay-leave": () => player.leave(),
   };
-  for (const [id, act] of Object.entries(clicks)) byId(id).addEventListener("click", act);
+  for (const [id, act] of Object.entries(clicks))
+    byId(id).addEventListener("click", ({ currentTarget }) => isBarred(currentTarget) || act());
   keys.listen({
     " ": pause,
     ArrowLeft: () => step(-1),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The panels beside the plots: the run, the world servers, the hosts.
 
+import { bar, isBarred } from "./barred.js";
 import { element, fill, say } from "./dom.js";
 import { bitRate, byteCount, elapsed, percent, UNKNOWN } from "./format.js";
 import { healthOf, machinesOf } from "./health.js";
@@ -22,7 +23,10 @@ export const STEPS = [
   "analyse",
 ];
 
-/** `run`: {id, step, elapsed_s, duration_s, verdict, state, broken}, or null; `broken`: why it ended before its time. */
+/**
+ * `run`: {id, step, elapsed_s, duration_s, verdict, state, broken, reasons}, or null; `broken`: why it ended before its time;
+ * `reasons`: of its verdict, if it is invalid.
+ */
 export function showRun(place, run) {
   const { title, bar, steps, text, why } = parts(place);
   say(title, run ? run.id : "no run is going");
@@ -38,7 +42,7 @@ export function showRun(place, run) {
   });
   say(text, run ? progressOf(run) : "");
   text.className = `run-text ${run?.broken != null ? "broken" : (run?.verdict ?? "")}`;
-  say(why, run?.broken ?? "");
+  say(why, run?.broken || (run?.reasons?.length ? ["invalid because", ...run.reasons].join("\n") : ""));
 }
 
 const TITLES = { done: "done", now: "going on", broken: "here it ended", "not-reached": "not reached" };
@@ -94,14 +98,22 @@ export function sendingOf(store, server, t) {
   };
 }
 
-/** World servers, each with its latency, what the last test measured of it and what it sends. `choose(server)`: one was; null: cannot be. */
-export function showServers(place, picture, store, measured, t, choose) {
+/**
+ * World servers, each with its latency, what the last test measured of it and what it sends. `choose(server)`: one was; null:
+ * cannot be; `barred`: why it cannot be at the moment.
+ */
+export function showServers(place, picture, store, measured, t, choose, barred = "") {
   const names = (picture?.hosts ?? []).filter((host) => host.role === "world-server").map((host) => host.name);
   const rows = keep(place, [...names, choose ? "" : "replay"].join("\n"), names, (name) => {
     const head = choose
       ? element(
           "button",
-          { type: "button", class: "plain", onclick: () => choose(name), title: `change the latency of ${name}` },
+          {
+            type: "button",
+            class: "plain",
+            onclick: ({ currentTarget }) => isBarred(currentTarget) || choose(name),
+            title: `change the latency of ${name}`,
+          },
           name,
         )
       : name;
@@ -124,6 +136,8 @@ export function showServers(place, picture, store, measured, t, choose) {
       Number.isFinite(active) ? String(active) : UNKNOWN,
     ];
     figures.forEach((text, index) => say(cells[index], text));
+    const button = row.querySelector("button");
+    if (button) bar(button, barred, "barred");
   }
 }
 

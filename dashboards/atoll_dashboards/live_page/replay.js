@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run of the past, or one that is still being written: all its points in a store, and a position in it.
 
+import { linesOf } from "./api.js";
 import { isCancelled } from "./describe.js";
 import { HOUR_S, Store } from "./store.js";
 
@@ -105,7 +106,14 @@ export class Replay {
       verdict: over ? this.ending : null,
       state: over ? "ended" : "running",
       broken: over ? (endingOf(this.told).why ?? null) : null,
+      reasons: this.told.reasons ?? [],
     };
+  }
+
+  /** What happened, in the end how it was judged: that is no event of a run, as it can be made anew. */
+  get events() {
+    const { events, verdict, reasons, to_ns: t_ns } = this.told;
+    return verdict ? [...events, { type: "verdict", t_ns, verdict, reasons }] : events;
   }
 
   /** All points; of a run that is being made until it is over: a stream that is cut is taken up again. */
@@ -231,22 +239,4 @@ export function measuredOf(events) {
 /** Whether what went wrong may go well later: nobody answered, the answer was cut, or there was a fault behind it. */
 function passes(error) {
   return error.name !== "AbortError" && !(error.status >= 400 && error.status < 500);
-}
-
-/** JSON lines of a body as they come. */
-async function* linesOf(body) {
-  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
-  try {
-    for (;;) {
-      const { value, done } = await reader.read();
-      if (done) break;
-      const lines = (rest + value).split("\n");
-      rest = lines.pop();
-      for (const line of lines) if (line) yield JSON.parse(line);
-    }
-    if (rest.trim()) yield JSON.parse(rest);
-  } finally {
-    reader.cancel().catch(() => {}); // who stops asking leaves no request behind
-  }
 }

@@ -13,6 +13,9 @@ const RUNS = 100; // more than an hour has
 /** Without a point for so long a line is broken, in seconds: some ten periods of what comes each 100 ms, three of others. */
 export const GAP_S = { link: 1.05, ping: 1.05, other: 3.2 };
 
+const HELD = 1.25; // a source's last figure counts for so many of its intervals: who is a little late has not ended
+const SHORTEST_S = 0.2; // what came within less since the last figure says no rate: bytes come in bursts
+
 const DROPS = ["queue", "loss", "aqm", "blocked", "unsent"];
 
 export class Store {
@@ -114,6 +117,23 @@ export class Store {
     else ring.push(t, ((sum - before.sum) * factor) / (t - before.t));
   }
 
+  /**
+   * Add the rate of TCP payload from a source, by its sum. One that has ended counts for nothing from then on; an end that
+   * comes upon a figure, or is told of an instant before it, ends what that figure says.
+   */
+  received(source, t, { received_bytes: sum, ended }, capacity = this.slow) {
+    const key = `received/${source}/bit_s`;
+    const since = t - (this.#sums.get(key)?.t ?? -Infinity);
+    if (!ended || since > SHORTEST_S) this.rate(key, t, sum, 8, GAP_S.other, capacity);
+    if (ended) this.ends(key, t);
+  }
+
+  /** From this instant on a series is 0, and what it is added to does without it. */
+  ends(key, t) {
+    const ring = this.series(key);
+    if (ring.length) ring.push(Math.max(t, ring.last + 1e-3), 0);
+  }
+
   link(tags, fields, t) {
     const base = `link/${tags.box}/${tags.direction}/`;
     const gap = GAP_S.link;
@@ -174,13 +194,20 @@ export class Store {
     host.push(t, 1);
   }
 
-  /** Sums over hosts, once for all points that came together: each host's latest figure, if it is no older than a gap. */
+  /** A host's figure at an instant: the last one, for as long as it was after the one before; NaN: it is of the past. */
+  #heldAt(key, t) {
+    const ring = this.#series.get(key);
+    const interval = ring.last - ring.time(ring.length - 2);
+    return ring.at(t, Math.min(GAP_S.other, HELD * (interval || GAP_S.other)));
+  }
+
+  /** Sums over hosts, once for all points that came together: each host's latest figure, while it holds. */
   #total(touched) {
     for (const [total, prefix, suffix] of TOTALS) {
       const fresh = touched.has(total) ? this.keys(prefix).filter((key) => key.endsWith(suffix)) : [];
       if (!fresh.length) continue;
       const t = Math.max(...fresh.map((key) => this.#series.get(key).last));
-      const parts = fresh.map((key) => this.#series.get(key).at(t, GAP_S.other)).filter(Number.isFinite);
+      const parts = fresh.map((key) => this.#heldAt(key, t)).filter(Number.isFinite);
       if (parts.length)
         this.gauge(
           total,
@@ -216,11 +243,11 @@ const TAKERS = {
     store.gauge(`${base}active`, t, fields.active, GAP_S.other, store.host);
     store.rate(`${base}completed`, t, fields.flows_completed, 1, GAP_S.other, store.host);
     store.rate(`${base}failed`, t, fields.flows_failed, 1, GAP_S.other, store.host);
-    store.rate(`received/${tags.host}/bit_s`, t, fields.received_bytes, 8, GAP_S.other, store.host);
+    store.received(tags.host, t, fields, store.host);
     for (const [total] of TOTALS) touched.add(total);
   },
   transfer(store, tags, fields, t, touched) {
-    store.rate(`received/transfer-${tags.host}/bit_s`, t, fields.received_bytes, 8, GAP_S.other);
+    store.received(`transfer-${tags.host}`, t, fields);
     touched.add("goodput");
   },
   server(store, tags, fields, t) {
@@ -237,7 +264,7 @@ const TAKERS = {
     store.rate(`trouble/${tags.host}/capture ${tags.point}`, t, fields.dropped_packets, 1, GAP_S.other, store.host);
   },
   tcp(store, tags, fields, t) {
-    const bad = fields.listen_drops + fields.in_errors;
+    const bad = fields.listen_drops + (fields.checksum_errors ?? 0); // agents before 1.3 do not tell the latter
     store.rate(`trouble/${tags.host}/TCP`, t, bad, 1, Infinity, store.host);
   },
   machine(store, tags, fields, t) {
@@ -250,3 +277,6 @@ const TAKERS = {
     if (SHOWN_EVENTS.has(tags.kind)) store.mark(t, tags.kind, fields.text ?? tags.kind);
   },
 };
+
+/** Measurements that something is made of. */
+export const DRAWN = Object.keys(TAKERS);

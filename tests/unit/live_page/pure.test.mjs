@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The live page's pure modules, by node's own test runner; tests/unit/test_live_page_modules.py runs them.
+// The live page's pure modules, by node's own test runner; tests/unit/test_live_page_modules.py runs all tests here.
 
 import assert from "node:assert/strict";
 import { once } from "node:events";
@@ -335,7 +335,7 @@ test("events are lines for people; unknown ones are told rather than hidden", ()
   assert.equal(describe({ type: "gap", from: 3, to: 9 }).text, "events 3 to 9 were not kept: this log has a gap");
   assert.equal(describe({ type: "work", what: "run", about: "geo", state: "failed", message: "no" }).grave, true);
   assert.equal(describe({ type: "points", points: [] }), null);
-  assert.equal(describe({ type: "eclipse", seq: 1, t_ns: 2, of: "sun" }).text, "eclipse, of sun");
+  assert.equal(describe({ type: "eclipse", seq: 1, t_ns: 2, of: "sun" }).text, "eclipse: of sun");
 });
 
 test("a view that is zoomed stays where it is, and goes back to what it followed", () => {

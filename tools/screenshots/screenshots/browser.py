@@ -258,6 +258,11 @@ class Page:
         self._mouse("mousePressed", x, y)
         self._mouse("mouseReleased", x, y)
 
+    def point(self, selector: str, share: float) -> None:
+        """Have the pointer at so much of an element's width."""
+        place = self._place(selector)
+        self._mouse("mouseMoved", place["x"] + place["width"] * share, place["y"] + place["height"] / 2, button="none")
+
     def drag(self, selector: str, begin: float, end: float) -> None:
         """Drag across an element, from one share of its width to another."""
         place = self._place(selector)
