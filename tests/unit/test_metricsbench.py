@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from atoll.model.errors import AtollError
+from metricsbench import carrying
 from metricsbench.lateness import FIGURES, Found, Lateness, interval, lateness_of, load, render, table
 
 
@@ -63,3 +64,31 @@ def test_figures_come_between_the_marks_of_their_page(tmp_path: Path) -> None:
     render(page, found)
     assert table(found) in page.read_text()
     assert "| p99 | 25.0 (10.0 to 40.0) | 20.0 (20.0 to 20.0) | 1.25 | too few pairs |" in page.read_text()
+
+
+def test_points_that_are_missing_are_told_in_the_document(tmp_path: Path) -> None:
+    """With the machine, its date and revision; the prose around the marks stays."""
+    machine = dict.fromkeys(("cpu", "cores", "machine", "kernel", "date", "revision", "load_average"), "known")
+    found = carrying.Figures(
+        machine,
+        points=200_000,
+        seconds=2.0,
+        spool_bytes=3_000_000,
+        spool_cpu_s=0.8,
+        sink_cpu_s=0.2,
+        behind_s=1.25,
+        late_s=0.004,
+        delivered=200_000,
+        in_database=199_990,
+    )
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- figures of points carried: begin --><!-- figures of points carried: end -->\nafter\n")
+    carrying.render(page, found)
+    text = page.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert "revision known" in text
+    assert "| points, in 2 s | 200,000 (100,000/s) |" in text
+    assert "| in the database in the end | 199,990 (missing: 10) |" in text
+    assert "| written, CPU | 0.8 s, 4.0 us a point |" in text
+    assert "| both together | 50% of one core |" in text

@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 from atoll.model.errors import AtollError, UsageError
@@ -25,7 +26,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="ten seconds only; of --lateness one pair of five seconds")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--store", type=Path, metavar="FILE", help="of --lateness: pairs are added to those in there")
-    parser.add_argument("--render", type=Path, metavar="FILE", help="of --lateness: a document that holds the table")
+    parser.add_argument("--render", type=Path, metavar="FILE", help="a document that holds the table")
     asked = parser.parse_args()
     try:
         if asked.lateness:
@@ -35,19 +36,18 @@ def main() -> int:
         if len(cores) < 2:
             parser.error("two cores are wanted: one for spool and sink, one for the database")
         seconds = 10.0 if asked.quick else asked.seconds or 60.0
-        return told_carrying(asked.rate, seconds, cores[0], cores[-1], as_json=asked.json)
+        found = carrying.measure(asked.rate, seconds, cores[0], cores[-1])
+        return told_carrying(found, asked.render, as_json=asked.json)
     except AtollError as error:
         sys.stderr.write(f"bench-metrics: {error}\n")
         return error.exit_code
 
 
-def told_carrying(rate: int, seconds: float, ours: int, theirs: int, *, as_json: bool) -> int:
-    """Measure and tell how points are carried; 1 unless all are in the database."""
-    found = carrying.measure(rate, seconds, ours, theirs)
-    if as_json:
-        print(json.dumps({name: getattr(found, name) for name in carrying.Figures.__slots__}))
-    else:
-        print(carrying.told(found))
+def told_carrying(found: carrying.Figures, page: Path | None, *, as_json: bool) -> int:
+    """Tell how points were carried; 1 unless all are in the database. ``page``: also put the table there."""
+    print(json.dumps(asdict(found)) if as_json else carrying.told(found))
+    if page is not None:
+        carrying.render(page, found)
     return 0 if found.in_database == found.delivered == found.points else 1
 
 

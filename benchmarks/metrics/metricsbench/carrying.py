@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from atoll.rundir.spool import SPOOL
+from linkbench.machine import describe, in_words
+from linkbench.page import put_figures
 from linkbench.program import part
 from tests.lab.influx_servers import Influx2
 
@@ -21,6 +23,7 @@ _CATCH_UP_S = 120
 class Figures:
     """What one measurement gave; ``behind_s``: from the last point to the last one in the database."""
 
+    machine: dict[str, str]
     points: int
     seconds: float
     spool_bytes: int
@@ -34,6 +37,7 @@ class Figures:
 
 def measure(rate: int, seconds: float, ours: int, theirs: int) -> Figures:
     """Points at a rate into a spool, from there into an InfluxDB on another core; all of it counted."""
+    machine = describe()
     with tempfile.TemporaryDirectory(prefix="bench-metrics-") as made:
         directory = Path(made)
         with Influx2(directory / "influx") as influx:
@@ -62,6 +66,7 @@ def measure(rate: int, seconds: float, ours: int, theirs: int) -> Figures:
             said: list[dict[str, Any]] = [json.loads(line) for line in output.splitlines()]
             counted = influx.series('SELECT count("seq") FROM "ping"')
             return Figures(
+                machine=machine,
                 points=produced["points"],
                 seconds=seconds,
                 spool_bytes=(directory / SPOOL).stat().st_size,
@@ -75,18 +80,30 @@ def measure(rate: int, seconds: float, ours: int, theirs: int) -> Figures:
 
 
 def told(found: Figures) -> str:
-    """The figures for people."""
+    """The figures for people, as Markdown."""
     rate = found.points / found.seconds
+    both = found.spool_cpu_s + found.sink_cpu_s
     return "\n".join(
         (
-            f"{found.points} points in {found.seconds:g} s ({rate:,.0f}/s), {found.spool_bytes / 1e6:.1f} MB of spool",
-            f"written: {found.spool_cpu_s:.1f} s of CPU, {found.spool_cpu_s / found.points * 1e6:.1f} us a point",
-            f"sent: {found.sink_cpu_s:.1f} s of CPU, {found.sink_cpu_s / found.points * 1e6:.1f} us a point",
-            f"the last was written {found.late_s * 1e3:.0f} ms late, all were sent {found.behind_s:.1f} s later",
-            f"both together: {(found.spool_cpu_s + found.sink_cpu_s) / found.seconds:.0%} of one core",
-            f"in the database: {found.in_database}, missing: {found.points - found.in_database}",
+            in_words(found.machine),
+            "",
+            "| | |",
+            "|---|---:|",
+            f"| points, in {found.seconds:g} s | {found.points:,} ({rate:,.0f}/s) |",
+            f"| in the database in the end | {found.in_database:,} (missing: {found.points - found.in_database}) |",
+            f"| spool | {found.spool_bytes / 1e6:.1f} MB |",
+            f"| written, CPU | {found.spool_cpu_s:.1f} s, {found.spool_cpu_s / found.points * 1e6:.1f} us a point |",
+            f"| sent, CPU | {found.sink_cpu_s:.1f} s, {found.sink_cpu_s / found.points * 1e6:.1f} us a point |",
+            f"| both together | {both / found.seconds:.0%} of one core |",
+            f"| the last was written late by | {found.late_s * 1e3:.0f} ms |",
+            f"| and all were sent after another | {found.behind_s:.1f} s |",
         )
     )
+
+
+def render(page: Path, found: Figures) -> None:
+    """Put the figures between their marks. Raises AtollError where the page has none."""
+    put_figures(page, "points carried", lambda: f"\n\n{told(found)}\n\n")
 
 
 def _cpu_of_children() -> float:
