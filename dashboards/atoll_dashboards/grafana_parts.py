@@ -195,7 +195,8 @@ def run_variable(query: str, *, multi: bool) -> Any:
     """
     shown = r"/^(?<value>(?:.*-(?=\d{8}T\d{6}Z))?(?<text>.*))$/"
     newest_first = dashboard.VariableSort.ALPHABETICAL_DESC
-    return variable("run", "Run", query, multi=multi).regex(shown).sort(newest_first)
+    told = "The newest first. Set the time range to the run's, too: `atoll metrics load` prints a link that sets both."
+    return variable("run", "Run", query, multi=multi).regex(shown).sort(newest_first).description(told)
 
 
 def _to_aligned_runs(uid: str) -> Any:
