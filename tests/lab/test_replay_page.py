@@ -102,6 +102,19 @@ def test_of_a_run_that_failed_the_step_and_the_reason_are_told(browser: Browser,
         assert page.complaints == []
 
 
+def test_why_a_run_is_invalid_is_told_beside_it_and_in_the_log(browser: Browser, tmp_path: Path) -> None:
+    """At once, and not only where its end is looked at."""
+    reasons = ["a departure was 9.10 ms late, bound 5 ms: the machine was too busy", "capture island is missing"]
+    run = counted(tmp_path)
+    run.end()
+    run.dir.write_summary({"verdict": "invalid", "reasons": reasons})
+    with replayed(browser, run) as page:
+        why = page.wait(f"{RUN}.querySelector('.run-why').textContent")
+        assert why.splitlines() == ["invalid because", *reasons]
+        assert f"verdict: invalid: {'; '.join(reasons)}" in page.value("document.querySelector('#log').textContent")
+        assert page.complaints == []
+
+
 def test_a_run_without_metrics_says_so_and_shows_what_its_links_counted(browser: Browser, tmp_path: Path) -> None:
     run = counted(tmp_path, metrics=False)
     run.end()

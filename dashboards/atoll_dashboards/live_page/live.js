@@ -197,7 +197,7 @@ export class Live {
       this.store.take(message.points, run.id);
       this.#tell.changed();
       const first = held.find((each) => each.run === run.id);
-      if (first && message.t_ns >= first.t_ns) return;
+      if (first && message.points.some(([measurement, , , tNs]) => measurement !== "event" && tNs >= first.t_ns)) return;
     }
   }
 

@@ -69,6 +69,8 @@ test("a page that is opened in the middle of a run shows it from its begin, with
   let goOn = null;
   const written = new Promise((resolve) => (goOn = resolve));
   const spool = async (_, write) => {
+    // Of a run without metrics events are told before what was counted.
+    write({ type: "points", t_ns: ns(T + 22), run: "geo-1", points: [["event", { kind: "note" }, { text: "note" }, ns(T + 22)]] });
     for (let t = 0; t < 19; t += 1) write(second(T + t));
     await written; // the spool's last second comes after the first one that is told live
     for (let t = 19; t < 23; t += 1) write(second(T + t));
