@@ -23,9 +23,9 @@ def told(project: Path, tmp_path: Path) -> tuple[Recording, list[dict[str, Any]]
     return Recording(RunDir.create(tmp_path, "geo", BEGIN_NS), network, experiment, lines.append), lines
 
 
-def count(recording: Recording, tenths: int, most: int, dropped: int) -> None:
+def count(recording: Recording, tenths: int, most: int, dropped: int, out_bytes: int = 0) -> None:
     """A link's line so many tenths of a second after the begin of the measurement."""
-    island = {"queue_bytes": 0, "queue_max_bytes": most, "dropped_packets": dropped, "out_bytes": 0}
+    island = {"queue_bytes": 0, "queue_max_bytes": most, "dropped_packets": dropped, "out_bytes": out_bytes}
     recording.box_line("sat", {"type": "counters", "t_ns": BEGIN_NS + tenths * TENTH_NS, "to_island": island})
 
 
@@ -43,3 +43,19 @@ def test_the_first_live_line_knows_nothing_of_the_configuration_test(
     recording.live(BEGIN_NS, BEGIN_NS + 10 * TENTH_NS)
     recording.close()
     assert [(line["queue_max_bytes"], line["dropped_packets"]) for line in lines] == [(MEASURED, 3), (0, 3)]
+
+
+def test_a_live_line_without_news_of_the_link_says_what_the_one_before_said(
+    told: tuple[Recording, list[dict[str, Any]]],
+) -> None:
+    """In virtual time lines come by the machine's clock, and between two of them a link may not have counted."""
+    recording, lines = told
+    recording.measurement_begins()
+    for tenths in (1, 3):
+        count(recording, tenths, MEASURED, dropped=tenths, out_bytes=100_000 * tenths)
+        recording.live(BEGIN_NS, BEGIN_NS + tenths * TENTH_NS)
+    recording.live(BEGIN_NS, BEGIN_NS + 4 * TENTH_NS)
+    recording.close()
+    _, news, later = lines
+    assert news["rate_mbit_s"] == pytest.approx(8.0)
+    assert later == {**news, "elapsed_s": 0.4}

@@ -45,6 +45,7 @@ class Recording:
         self._queue_max = 0  # of the first link's island-bound queue, since the last live line
         self._dropped_before = 0  # by that queue's link, when the measurement began
         self._previous_live: tuple[int, int] | None = None
+        self._link_live: dict[str, Any] = {}  # what live lines say of the link until there is news of it
         self._broken: RunError | None = None
 
     def close(self) -> None:
@@ -120,16 +121,23 @@ class Recording:
             "duration_s": self._experiment.duration.s,
         }
         for box, line in self._latest.items():
-            island = line["to_island"]
-            dropped = island["dropped_packets"] - self._dropped_before
-            live |= {"box": box, "queue_max_bytes": self._queue_max, "dropped_packets": dropped}
-            self._queue_max = 0
-            if self._previous_live is not None and line["t_ns"] > self._previous_live[0]:
-                seconds = (line["t_ns"] - self._previous_live[0]) / 1e9
-                live["rate_mbit_s"] = (island["out_bytes"] - self._previous_live[1]) * 8e-6 / seconds
-            self._previous_live = (line["t_ns"], island["out_bytes"])
+            if self._previous_live is None or line["t_ns"] > self._previous_live[0]:
+                self._link_live = self._news_of_link(box, line)
+            live |= self._link_live  # in virtual time live lines may come more often than counters
             break
         self._progress(live)
+
+    def _news_of_link(self, box: str, line: dict[str, Any]) -> dict[str, Any]:
+        """What a link's latest counters say that those at the live line before did not."""
+        island = line["to_island"]
+        dropped = island["dropped_packets"] - self._dropped_before
+        news: dict[str, Any] = {"box": box, "queue_max_bytes": self._queue_max, "dropped_packets": dropped}
+        self._queue_max = 0
+        if self._previous_live is not None:
+            seconds = (line["t_ns"] - self._previous_live[0]) / 1e9
+            news["rate_mbit_s"] = (island["out_bytes"] - self._previous_live[1]) * 8e-6 / seconds
+        self._previous_live = (line["t_ns"], island["out_bytes"])
+        return news
 
     async def drained(self, quiet_s: float, limit_s: float) -> None:
         """Wait until nothing has entered any link for ``quiet_s`` and nothing is inside.
