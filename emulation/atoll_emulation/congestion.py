@@ -102,6 +102,6 @@ def missing_controls(experiment: Experiment, offer: Offer, elsewhere: Offer | No
             lacks.append(f"{where} is not in {offer.kernel}, which has {offer}; --on virtual has it")
         else:
             everywhere = offer.usable | elsewhere.usable if elsewhere else offer.usable
-            known = suggest(control, sorted(everywhere), "ones")
+            known = suggest(control, sorted(everywhere), "ones", most=len(everywhere))
             lacks.append(f"{where} is not in {offer.kernel}; {known}")
     return lacks

@@ -58,6 +58,13 @@ def test_one_that_no_kernel_has_is_likened_to_one_that_there_is(geo):
     assert "'hybra' is not in this kernel (6.18); did you mean 'hybla'?" in told
 
 
+def test_of_a_misspelt_one_all_known_ones_are_named(geo):
+    """They are what one chooses from, and no other command lists them."""
+    offer = offered_by_virtual_kernel()
+    (line,) = missing_controls(naming(geo, "cubik"), offer)
+    assert line.endswith(f"did you mean 'cubic'? known ones: {offer}")
+
+
 def test_the_virtual_kernel_has_what_linux_has():
     assert {"reno", "cubic", "bbr", "hybla", "htcp", "highspeed", "westwood"} <= offered_by_virtual_kernel().usable
     assert not offered_by_virtual_kernel().usable & {"advanced", "hstcp"}

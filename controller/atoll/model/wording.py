@@ -82,13 +82,13 @@ def call(place: Place) -> str:
     return ": ".join(words)
 
 
-def suggest(given: object, known: Iterable[str], what: str) -> str:
-    """The remedy for an unknown word: the nearest known one, or all of them."""
+def suggest(given: object, known: Iterable[str], what: str, most: int = _MOST_LISTED) -> str:
+    """The remedy for an unknown word: the nearest known one, and the first ``most`` of them."""
     names = list(known)
     if not names:
         return f"there are no known {what}"
     near = nearest(str(given), names)
-    listed = ", ".join(names[:_MOST_LISTED]) + (", ..." if len(names) > _MOST_LISTED else "")
+    listed = ", ".join(names[:most]) + (", ..." if len(names) > most else "")
     return f"did you mean {shown(near)}? known {what}: {listed}" if near else f"known {what}: {listed}"
 
 
