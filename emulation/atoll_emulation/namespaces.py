@@ -3,6 +3,7 @@
 
 import contextlib
 import ctypes
+import errno
 import os
 import subprocess
 from pathlib import Path
@@ -13,6 +14,7 @@ from atoll_emulation import netdev
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 2, 4, 8
 
 _RUN = "/run"
+_BOUNDS = Path("/proc/sys/user")
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -41,7 +43,21 @@ def why_no_namespaces() -> str | None:
     tried = subprocess.run([*unshare_argv(), "true"], capture_output=True, text=True, check=False)
     if tried.returncode == 0:
         return None
-    return tried.stderr.strip().splitlines()[-1] if tried.stderr.strip() else f"exit code {tried.returncode}"
+    said = tried.stderr.strip().splitlines()[-1] if tried.stderr.strip() else f"exit code {tried.returncode}"
+    return said.replace(os.strerror(errno.ENOSPC), _bound())
+
+
+def _bound() -> str:
+    """What ENOSPC of unshare(2) means: a bound on how many namespaces a user may have. The least of them is named."""
+    kinds = ("mnt", "net", "pid") if os.geteuid() == 0 else ("user", "mnt", "net", "pid")
+    bounds: dict[str, int] = {}
+    for kind in kinds:
+        with contextlib.suppress(OSError, ValueError):
+            bounds[kind] = int((_BOUNDS / f"max_{kind}_namespaces").read_text())
+    if not bounds:
+        return "as many as are allowed are there"
+    least = min(bounds, key=lambda kind: bounds[kind])
+    return f"as many as are allowed are there, user.max_{least}_namespaces is {bounds[least]}"
 
 
 def hidden_in_lab(path: Path) -> bool:

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A bound on namespaces that is reached is told as such: the kernel's own words for it are those for a full disk."""
+
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.lab
+
+ASK = "from atoll_emulation.namespaces import why_no_namespaces; print(why_no_namespaces())"
+BOUNDED = f"echo 0 > /proc/sys/user/max_net_namespaces && exec {sys.executable} -c '{ASK}'"
+
+
+def test_a_bound_that_is_reached_is_named() -> None:
+    """In a user namespace of this test's own, where network namespaces are bounded to none."""
+    command = ["unshare", "--user", "--map-root-user", "sh", "-c", BOUNDED]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout == ("unshare: unshare failed: as many as are allowed are there, user.max_net_namespaces is 0\n")
