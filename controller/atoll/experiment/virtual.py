@@ -41,7 +41,6 @@ _BESIDE_S = 600  # of virtual time for a run's other steps; each has a limit of 
 _LOOK_EVERY_S = 0.1
 _PACE_AFTER_S = 1.0  # of measuring: before that the pace is a guess
 _MEMORY_MB = 2048  # of which the host gives what is used
-_TAIL_LINES = 15
 
 # Nothing of the caller's: what is in the environment must not tell two runs apart. Nor must the place of this
 # installation: Python would write bytecode beside it, and each directory written into costs the kernel a random number.
@@ -171,8 +170,8 @@ class _Follower:
             if crash is not None:
                 raise crash
             if ended is not None:
-                msg = f"the run inside the virtual kernel ended with exit code {ended.status}; its last words:\n"
-                raise RunError(msg + "\n".join(ended.console.splitlines()[-_TAIL_LINES:]))
+                msg = f"the run inside the virtual kernel ended with exit code {ended.status}{running.last_words()}"
+                raise RunError(msg)
             self._raise_if_stuck(running)
             await asyncio.sleep(_LOOK_EVERY_S)
 
@@ -197,8 +196,8 @@ class _Follower:
         if size != self._grown[0]:
             self._grown = (size, now)
         elif now - self._grown[1] > self._stuck_s:
-            msg = f"nothing has happened in the virtual kernel for {self._stuck_s:g} s; its last words:\n"
-            raise RunError(msg + running.tail())
+            msg = f"nothing has happened in the virtual kernel for {self._stuck_s:g} s{running.last_words()}"
+            raise RunError(msg)
 
 
 def _state(running: Running) -> tuple[Ended | None, AtollError | None]:

@@ -88,7 +88,7 @@ class Running:
             how = f"`{command}` in a User-Mode Linux kernel had not ended when its virtual time was up"
             if status != LATE:
                 how = f"the User-Mode Linux kernel ended before `{command}` did"
-            msg = f"{how}; the last it said:\n{self.tail()}"
+            msg = f"{how}{self.last_words()}"
             raise LabError(msg)
         return Ended(int(status), "".join(f"{line}\n" for line in self._lines()))
 
@@ -97,10 +97,10 @@ class Running:
         self._process.kill()
         self._process.wait()
 
-    def tail(self, lines: int = _TAIL_LINES) -> str:
-        """The last lines of the console, without the dumps of a kernel that panicked."""
+    def last_words(self, lines: int = _TAIL_LINES) -> str:
+        """The last lines of the console, to end a message with; without the dumps of a kernel that panicked."""
         said = [line for line in self._lines() if line and not _DUMP.match(line)]
-        return "\n".join(said[-lines:]) or "(none)"
+        return "; its last words:\n" + "\n".join(said[-lines:]) if said else "; it has said nothing"
 
     def _lines(self) -> list[str]:
         lines = (line.rstrip() for line in self.console.read_text(errors="replace").splitlines())
@@ -192,6 +192,6 @@ def run_in_uml(
     ):
         ended = running.wait(limit_s)
         if ended is None:
-            msg = f"the User-Mode Linux kernel was stopped after {limit_s:g} s; the last it said:\n{running.tail()}"
+            msg = f"the User-Mode Linux kernel was stopped after {limit_s:g} s{running.last_words()}"
             raise LabError(msg)
         return ended
