@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Building the kernel for virtual time: the real tar, patch, make and gcc on a source that takes a moment."""
 
+import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import tarfile
@@ -194,8 +196,10 @@ def test_all_that_a_build_lacks_is_told_in_one_line(tmp_path: Path, monkeypatch:
 
 
 def test_an_archive_that_is_none_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"^--source \S+: is no archive of kernel sources; name one such as"):
+    with pytest.raises(UsageError, match=r"^--source \S+: no such file; name an archive of kernel sources, such as"):
         find_source(tmp_path / "absent.tar.xz")
+    with pytest.raises(UsageError, match=r"^--source \S+: is no archive of kernel sources; name an archive"):
+        find_source(tmp_path)
 
 
 # The verb
@@ -229,3 +233,23 @@ def test_a_plain_user_builds_in_a_cache_of_their_own(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     built = kernel_status().directory
     assert {(path.owner(), path.stat().st_size > 0) for path in built.iterdir()} == {("nobody", True)}
+
+
+def test_kernels_of_other_versions_are_removed_but_for_those_that_run(tmp_path: Path, cache: Path) -> None:
+    """Only when asked to: another checkout may use them. What somebody put there himself stays."""
+    present = build(archive(tmp_path), lambda *_: None)
+    old, running = (cache / f"6.1.{minor}-{'0' * 12}" for minor in (1, 2))
+    for directory in (old, running):
+        shutil.copytree(present, directory)
+    mine = cache / "mine"
+    mine.mkdir()
+    shutil.copy2("/bin/sleep", running / "linux")
+    with subprocess.Popen([running / "linux", "60"]) as kernel:
+        assert "unused     2 of other versions" in atoll_kernel("status").stdout
+        done = atoll_kernel("clean", "--json")
+        kernel.kill()
+    assert json.loads(done.stdout) == {"removed": [str(old)], "running": [str(running)]}
+    assert {path.name for path in cache.iterdir()} == {present.name, running.name, mine.name, "lock"}
+    assert atoll_kernel("clean").stdout == f"removed {running}\n"
+    assert atoll_kernel("clean").stdout == "nothing to remove\n"
+    assert kernel_status().state == "built"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``atoll kernel build|status|where``: the kernel that ``--on virtual`` runs labs in (docs/virtual-time.md)."""
+"""``atoll kernel build|status|where|clean``: the kernel that ``--on virtual`` runs labs in (docs/virtual-time.md)."""
 
 import json as json_format
 import sys
@@ -47,7 +47,7 @@ def build(
 @kernel.command(epilog="Example: atoll kernel status --json")
 def status(json: Json = False) -> None:
     """Say whether it is built; exit code 1 with the remedy if not."""
-    from atoll_emulation.uml.cache import kernel_status
+    from atoll_emulation.uml.cache import kernel_status, unused_kernels
 
     found = kernel_status()
     if json:
@@ -56,6 +56,8 @@ def status(json: Json = False) -> None:
         print(found.state)
         for name, fact in {**found.facts, "directory": str(found.directory)}.items():
             print(f"{name:<10} {fact}")
+        if others := unused_kernels():
+            print(f"{'unused':<10} {len(others)} of other versions: `atoll kernel clean` removes them")
     if found.remedy:
         if not json:
             print(found.remedy, file=sys.stderr)
@@ -68,6 +70,24 @@ def where() -> None:
     from atoll_emulation.uml.kernel import find_virtual_kernel
 
     print(find_virtual_kernel().executable)
+
+
+@kernel.command(epilog="Example: atoll kernel clean")
+def clean(json: Json = False) -> None:
+    """Remove kernels that other versions of atoll built, unless one runs; other checkouts would build theirs again."""
+    from atoll_emulation.uml.cache import clean as clean_cache
+
+    found = clean_cache()
+    if json:
+        told = {"removed": found.removed, "running": found.running}
+        print(json_format.dumps({what: [str(path) for path in paths] for what, paths in told.items()}))
+        return
+    for path in found.removed:
+        print(f"removed {path}")
+    for path in found.running:
+        print(f"kept {path}: a laboratory runs in it")
+    if not (found.removed or found.running):
+        print("nothing to remove")
 
 
 def _as_json() -> dict[str, object]:

@@ -5,7 +5,6 @@ Everything happens in one directory in the cache, which becomes the kernel's own
 build, the next one clears that directory away. All programs run in namespaces that end with this process.
 """
 
-import fcntl
 import json
 import os
 import re
@@ -19,7 +18,7 @@ from pathlib import Path
 
 from atoll.model.errors import LabError, MachineError
 from atoll_emulation.namespaces import unshare_argv, why_no_namespaces
-from atoll_emulation.uml.cache import cache_directory
+from atoll_emulation.uml.cache import alone, cache_directory
 from atoll_emulation.uml.recipe import CONFIG, PATCHES, SHIM_SOURCE, missing_options, recipe_hash
 
 Progress = Callable[[str, int, int], None]
@@ -57,23 +56,11 @@ def build(source: Path, progress: Progress) -> Path:
     cache = cache_directory()
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        with _alone(cache), _scratch(cache) as scratch:
+        with alone(cache), _scratch(cache) as scratch:
             return _build_in(scratch, source, progress)
     except OSError as error:
         msg = f"{error.filename or cache}: {error.strerror}; kernels are built and kept in {cache} (XDG_CACHE_HOME)"
         raise MachineError(msg) from error
-
-
-@contextmanager
-def _alone(cache: Path) -> Generator[None]:
-    """Hold the cache's lock; a second build of the same user's at once would take twice as long for nothing."""
-    with (cache / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            msg = f"another build of a kernel is under way in {cache}; wait for it"
-            raise MachineError(msg) from None
-        yield
 
 
 @contextmanager

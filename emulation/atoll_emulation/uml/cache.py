@@ -7,13 +7,19 @@
 A directory appears there whole or not at all.
 """
 
+import contextlib
+import fcntl
 import json
 import os
 import re
+import shutil
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from atoll.model.errors import MachineError
 from atoll_emulation.uml.recipe import recipe_hash
 
 _KEPT = re.compile(r"\d[\w.]*-[0-9a-f]{12}$")
@@ -49,13 +55,79 @@ def cache_directory() -> Path:
 
 def kernel_status() -> KernelStatus:
     """Look into the cache. Where several releases have the present recipe, the newest counts."""
-    kept = [path for path in cache_directory().glob("*/kernel.json") if _KEPT.match(path.parent.name)]
-    kept.sort(key=lambda path: (path.parent.name.endswith(recipe_hash()), _version(path.parent.name)))
+    kept = _kept()
     if not kept:
         return KernelStatus("missing", cache_directory(), {})
-    facts: dict[str, str] = json.loads(kept[-1].read_text())
+    facts: dict[str, str] = json.loads((kept[-1] / "kernel.json").read_text())
     state = "built" if facts["recipe"] == recipe_hash() else "outdated"
-    return KernelStatus(state, kept[-1].parent, facts)
+    return KernelStatus(state, kept[-1], facts)
+
+
+def unused_kernels() -> list[Path]:
+    """The directories of all that is kept but the kernel that this version of atoll uses."""
+    status = kernel_status()
+    return [path for path in _kept() if not (status.state == "built" and path == status.directory)]
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """What became of the kernels that this version of atoll does not use."""
+
+    removed: tuple[Path, ...]
+    running: tuple[Path, ...]  # kept: something runs from them
+
+
+def clean() -> Cleaned:
+    """Take them away, but for those that run. Raises MachineError for want of rights, or while a build is under way."""
+    cache = cache_directory()
+    removed: list[Path] = []
+    running: list[Path] = []
+    if not cache.is_dir():
+        return Cleaned((), ())
+    try:
+        with alone(cache):
+            executed = set(_executed())
+            for directory in unused_kernels():
+                if _identity(directory / "linux") in executed:
+                    running.append(directory)
+                else:
+                    shutil.rmtree(directory)
+                    removed.append(directory)
+    except OSError as error:
+        msg = f"{error.filename or cache}: {error.strerror}; kernels are kept in {cache} (XDG_CACHE_HOME)"
+        raise MachineError(msg) from error
+    return Cleaned(tuple(removed), tuple(running))
+
+
+@contextmanager
+def alone(cache: Path) -> Generator[None]:
+    """Hold the cache's lock; a second build of the same user's at once would take twice as long for nothing."""
+    with (cache / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            msg = f"another build of a kernel is under way in {cache}; wait for it"
+            raise MachineError(msg) from None
+        yield
+
+
+def _kept() -> list[Path]:
+    """Directories of kernels, the best last: of the present recipe, and the newest."""
+    kept = [path.parent for path in cache_directory().glob("*/kernel.json") if _KEPT.match(path.parent.name)]
+    return sorted(kept, key=lambda path: (path.name.endswith(recipe_hash()), _version(path.name)))
+
+
+def _executed() -> Iterator[tuple[int, int] | None]:
+    """The executable file of every process of this user; a kernel's own is mounted elsewhere in what it sees."""
+    for process in Path("/proc").glob("[0-9]*"):
+        yield _identity(process / "exe")
+
+
+def _identity(file: Path) -> tuple[int, int] | None:
+    with contextlib.suppress(OSError):  # it has ended, or is another user's
+        found = file.stat()
+        return found.st_dev, found.st_ino
+    return None
 
 
 def _version(name: str) -> list[int]:

@@ -26,7 +26,8 @@ def find_source(given: Path | None = None, place: Path = Path("/usr/src")) -> Pa
     install.
     """
     if given and not given.is_file():
-        msg = f"--source {given}: is no archive of kernel sources; name one such as linux-6.1.192.tar.xz"
+        wrong = "is no archive of kernel sources" if given.exists() else "no such file"
+        msg = f"--source {given}: {wrong}; name an archive of kernel sources, such as linux-6.1.192.tar.xz"
         raise UsageError(msg)
     if platform.machine() != "x86_64":
         msg = f"User-Mode Linux exists for x86 alone, and this machine is {platform.machine()}"
