@@ -92,6 +92,7 @@ export class Live {
     if (!this.picture.experiment) return { kind: "waiting", text: "up, no experiment stands" };
     const silence = steady() - this.#heard;
     if (silence > STALE_S) return { kind: "stale", text: `no data for ${Math.floor(silence)} s` };
+    if (this.#held && this.picture.run) return { kind: "waiting", text: "reading the run so far" };
     return Number.isFinite(this.#heard) ? { kind: "live", text: "live" } : { kind: "waiting", text: "no data yet" };
   }
 
@@ -125,7 +126,6 @@ export class Live {
       if (before !== "absent") {
         this.#since = this.now;
         this.busy = null;
-        this.#drop();
         this.#loseRun();
         if (this.picture) this.#here("the lab has ended, or its keeper", true);
       }
@@ -191,7 +191,7 @@ export class Live {
   }
 
   async #read(run, held, signal) {
-    while (!held.length && run.elapsed_s > 0 && !signal.aborted) await pause(100); // they tell the lab's time
+    while (!held.length && !signal.aborted) await pause(100); // they tell the lab's time
     const past = { newest: this.store.newest, now: this.now, signal };
     for await (const message of pastOf(this.#api, run, past)) {
       this.store.take(message.points, run.id);
@@ -201,7 +201,7 @@ export class Live {
     }
   }
 
-  /** Read no more of the past; what waits for it goes with the connection that it came by. */
+  /** Read no more of the past, and forget what waits for it: the next connection reads that as well. */
   #drop() {
     this.#reading?.abort();
     this.#held = null;

@@ -126,18 +126,29 @@ test("without a run nothing of the past is asked for", async () => {
   live.stop();
 });
 
-test("a connection that breaks takes what waited for the past with it", async () => {
+test("a lab that goes while its run's past is read takes nothing of it along; who leaves the page reads no more", async () => {
+  let goOn = null;
   const spool = async (_, write) => {
     write(second(T));
-    await new Promise(() => {});
+    await new Promise((resolve) => (goOn = resolve));
+    write(second(T + 1));
   };
   const { live, say, keeper } = await opened({ run: RUN, spool });
-  say(second(T + 21));
+  say(second(T + 1));
+  say(second(T + 2));
   await until(() => live.store.newest > T);
+  assert.equal(live.state().text, "reading the run so far");
   keeper.socket.onclose();
+  goOn();
+  await until(() => live.store.newest > T + 2.8);
   live.stop();
+  const { live: left, say: tell } = await opened({ run: RUN, spool });
+  tell(second(T + 1));
+  await until(() => left.store.newest > T);
+  left.stop();
+  goOn();
   await new Promise((resolve) => setTimeout(resolve, 50));
-  assert.ok(live.store.newest < T + 1);
+  assert.ok(left.store.newest < T + 1);
 });
 
 test("while the lab is busy its chains and latencies are barred, with the reason", async () => {
