@@ -19,7 +19,8 @@ from atoll_dashboards.influx_settings import InfluxSettings
 _CONNECT_S = 3
 _ANSWER_S = 30  # a database that is compacting
 _LONGEST_SHOWN = 300
-_DROPPED = re.compile(r" dropped=(\d+)$")
+_DROPPED = re.compile(r" dropped=(\d+)(?: for database: [^=]*)?$")
+_AGED = re.compile(r"dropped \d+ (points outside retention policy of duration \S+) - .*")  # 2.7: and which they are
 
 
 class DatabaseError(AtollError):
@@ -37,7 +38,7 @@ class RefusedError(DatabaseError):
 class UnfitError(DatabaseError):
     """It refuses lines. ``dropped``: how many, and that it has kept all others; None: it does not say.
 
-    ``reason``: the message without that number.
+    ``reason``: the message less what differs from batch to batch.
     """
 
     def __init__(self, message: str, said: str = "") -> None:
@@ -45,7 +46,8 @@ class UnfitError(DatabaseError):
         # 1.8 keeps the lines that it can parse and says dropped=0 of the others; 2 keeps none when it cannot parse one.
         counted = None if "unable to parse" in said else _DROPPED.search(said)
         self.dropped = int(counted[1]) if counted else None
-        self.reason = f"{message}: {_short(_DROPPED.sub('', said))}"
+        why = _AGED.sub(r"\1", _DROPPED.sub("", said))
+        self.reason = f"{message}: {_short(why)}"
         super().__init__(f"{message}: {_short(said)}")
 
 

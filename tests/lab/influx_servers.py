@@ -9,6 +9,7 @@ import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -155,6 +156,10 @@ class Influx(Server):
         """Make user and bucket, once."""
         raise NotImplementedError
 
+    def keeping_an_hour(self) -> InfluxSettings:
+        """What opens another place, made by this, that keeps no point longer."""
+        raise NotImplementedError
+
     def variables(self, settings: InfluxSettings | None = None) -> dict[str, str]:
         """The settings, or others, as environment variables."""
         held = settings or self.settings
@@ -204,6 +209,10 @@ bind-address = "127.0.0.1:0"
         self.do("CREATE USER admin WITH PASSWORD 'secret' WITH ALL PRIVILEGES")
         self.do("CREATE DATABASE atoll")
 
+    def keeping_an_hour(self) -> InfluxSettings:
+        self.do("CREATE DATABASE brief WITH DURATION 1h NAME hour")
+        return replace(self.settings, bucket="brief")
+
     def do(self, statement: str) -> None:
         """Have a statement of InfluxQL carried out."""
         body = urllib.parse.urlencode({"q": statement}).encode()
@@ -228,6 +237,16 @@ class Influx2(Influx):
         held = self.settings
         body = {"username": "admin", "password": "secret-secret", "org": held.org, "bucket": held.bucket}
         self.ask("POST", "/api/v2/setup", json.dumps({**body, "token": held.token}).encode())
+
+    def keeping_an_hour(self) -> InfluxSettings:
+        authorization = f"Token {self.settings.token}"
+        (org,) = json.loads(self.ask("GET", f"/api/v2/orgs?org={self.settings.org}", Authorization=authorization))[
+            "orgs"
+        ]
+        rule = {"type": "expire", "everySeconds": 3600}
+        body = {"orgID": org["id"], "name": "brief", "retentionRules": [rule]}
+        self.ask("POST", "/api/v2/buckets", json.dumps(body).encode(), Authorization=authorization)
+        return replace(self.settings, bucket="brief")
 
 
 class GrafanaServer(Server):

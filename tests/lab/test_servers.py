@@ -32,7 +32,7 @@ from atoll_dashboards.loading import ALIGNED_NS
 from atoll_dashboards.sink import Tally, write_fit
 from tests.lab.demo_runs import GEO, Made, changed_run, identity, recorded
 from tests.lab.grafana_queries import annotations, ask
-from tests.lab.influx_servers import GrafanaServer, Influx, Influx1, Influx2
+from tests.lab.influx_servers import GrafanaServer, Influx, Influx1, Influx2, points
 from tests.lab.sandbox import ATOLL, Sandbox, wait_for_line
 from tests.sinks import sink_of
 
@@ -310,6 +310,31 @@ def test_points_that_are_refused_are_counted_to_the_last(make: type[Influx], tmp
     reasons = done.stderr.splitlines()
     assert len(reasons) == len(set(reasons)) <= 4
     assert all("type conflict" in reason for reason in reasons)
+
+
+@pytest.mark.parametrize("make", [Influx1, Influx2])
+def test_points_that_the_bucket_does_not_keep_so_long_are_counted(make: type[Influx], tmp_path: Path) -> None:
+    """By a few questions for all of them, and with one reason, as of aligned runs all may be too old."""
+    begin_ns = time.time_ns() - 5 * 3600 * 10**9
+    old = [b"m n=1i %d\n" % (begin_ns + number) for number in range(10_000)]
+    young = [b"m n=1i %d\n" % (begin_ns + 5 * 3600 * 10**9 + number) for number in range(1000)]
+    with make(tmp_path) as influx:
+        influx.start().wait().set_up()
+        settings, tally, told = influx.keeping_an_hour(), Tally(), []
+        with Database(settings) as database:
+            asked: list[int] = []
+
+            class Counted:
+                def write(self, lines: bytes) -> None:
+                    asked.append(lines.count(b"\n"))
+                    database.write(lines)
+
+            write_fit(Counted(), [b"".join(old[:5000]), b"".join([*old[5000:], *young])], tally, told.append)
+        there = len(points(settings))
+    assert (tally.delivered, tally.unfit, there) == (1000, 10_000, 1000)
+    assert len(asked) < 50
+    (line,) = told
+    assert "retention policy" in line["message"]
 
 
 def test_a_password_may_be_of_any_letters(tmp_path: Path) -> None:
