@@ -18,7 +18,7 @@ import pytest
 
 from atoll.model.metrics import Field
 from atoll_dashboards.influx_settings import InfluxSettings
-from tests.lab.sandbox import ROOT
+from tests.lab.sandbox import ATOLL, ROOT
 
 _UP_S = 60.0  # a first start on a busy machine; Grafana's migrates its database
 
@@ -173,6 +173,13 @@ class Influx(Server):
     def points(self) -> dict[Identity, dict[str, Typed]]:
         """:func:`points` of it."""
         return points(self.settings)
+
+
+def atoll(*words: str | Path, influx: Influx, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a verb with this database as the user's."""
+    environment = {**os.environ, **influx.variables(), **variables}
+    argv = [str(word) for word in (ATOLL, *words)]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False, env=environment)
 
 
 class Influx1(Influx):
