@@ -258,7 +258,7 @@ def _changing(request: web.Request) -> How:
 def _require_local(request: web.Request, name: str, given: str | None) -> None:
     """What concerns the caller's own files is for those who could read and write them by themselves."""
     if given is not None and not is_local(request):
-        msg = f"?{name}: is of files on the machine of who asks, and not taken over TCP; leave it out"
+        msg = f"?{name}: concerns files of this machine, and is not taken over TCP; leave it out"
         raise RequestError(403, msg, where=f"?{name}")
 
 
