@@ -246,6 +246,7 @@ def test_kernels_of_other_versions_are_removed_but_for_those_that_run(tmp_path: 
     shutil.copy2("/bin/sleep", running / "linux")
     with subprocess.Popen([running / "linux", "60"]) as kernel:
         assert "unused     2 of other versions" in atoll_kernel("status").stdout
+        assert json.loads(atoll_kernel("status", "--json").stdout)["unused"] == [str(old), str(running)]
         done = atoll_kernel("clean", "--json")
         kernel.kill()
     assert json.loads(done.stdout) == {"removed": [str(old)], "running": [str(running)]}

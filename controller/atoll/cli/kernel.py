@@ -91,10 +91,17 @@ def clean(json: Json = False) -> None:
 
 
 def _as_json() -> dict[str, object]:
-    from atoll_emulation.uml.cache import kernel_status
+    from atoll_emulation.uml.cache import kernel_status, unused_kernels
 
     found = kernel_status()
-    return {"state": found.state, "directory": str(found.directory), **found.facts, "remedy": found.remedy}
+    unused = [str(path) for path in unused_kernels()]
+    return {
+        "state": found.state,
+        "directory": str(found.directory),
+        **found.facts,
+        "unused": unused,
+        "remedy": found.remedy,
+    }
 
 
 class _Shown:
