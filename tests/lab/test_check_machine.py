@@ -13,9 +13,10 @@ from tests.lab.test_hostile import OPEN_TUN
 pytestmark = pytest.mark.lab
 
 
-def asked(sandbox: Sandbox) -> subprocess.CompletedProcess[str]:
+def asked(sandbox: Sandbox, *options: str, cache: str = "cache") -> subprocess.CompletedProcess[str]:
     """What it says where nobody has built a kernel for virtual time."""
-    return sandbox.run("env", f"XDG_CACHE_HOME={sandbox.directory}/cache", ATOLL, "check", "--machine", limit_s=30)
+    place = f"XDG_CACHE_HOME={sandbox.directory}/{cache}"
+    return sandbox.run("env", place, ATOLL, "check", "--machine", *options, limit_s=60)
 
 
 def works(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
@@ -44,13 +45,25 @@ def test_a_plain_user_is_told_of_every_way(tmp_path: Path) -> None:
     assert works(done)["mininet"].startswith("as a plain user")
 
 
+def test_a_cache_of_somebody_else_is_one_line(tmp_path: Path) -> None:
+    """As after `sudo -u` with the environment kept."""
+    open_to_others(tmp_path)
+    (tmp_path / "private").mkdir(mode=0o700)
+    with Sandbox(tmp_path, user=NOBODY, setup=OPEN_TUN.format(tmp_path / "dev")) as sandbox:
+        done = asked(sandbox, cache="private")
+    assert done.returncode == 0
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("--on virtual cannot be had: kernels for virtual time are kept in ")
+    assert line.endswith(": Permission denied; name another cache in XDG_CACHE_HOME")
+
+
 def test_a_plain_user_who_may_not_open_tun_cannot_have_real_time_alone(tmp_path: Path) -> None:
     """Virtual time needs no tun device, so it is not said to lack one."""
     open_to_others(tmp_path)
     setup = OPEN_TUN.format(tmp_path / "dev") + f" && chmod 600 {tmp_path}/dev/tun"
     with Sandbox(tmp_path, user=NOBODY, setup=setup) as sandbox:
         done = asked(sandbox)
-        told = json.loads(sandbox.run(ATOLL, "check", "--machine", "--json", limit_s=30).stdout)
+        told = json.loads(asked(sandbox, "--json").stdout)
     assert done.returncode == 1
     assert "mininet" not in works(done)
     tun = "/dev/net/tun may not be opened by this user: chmod 666 /dev/net/tun (as root)"

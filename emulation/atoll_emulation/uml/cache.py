@@ -54,11 +54,19 @@ def cache_directory() -> Path:
 
 
 def kernel_status() -> KernelStatus:
-    """Look into the cache. Where several releases have the present recipe, the newest counts."""
-    kept = _kept()
-    if not kept:
-        return KernelStatus("missing", cache_directory(), {})
-    facts: dict[str, str] = json.loads((kept[-1] / "kernel.json").read_text())
+    """Look into the cache. Where several releases have the present recipe, the newest counts.
+
+    Raises MachineError when this user cannot look there: the environment may be somebody else's.
+    """
+    try:
+        kept = _kept()
+        if not kept:
+            return KernelStatus("missing", cache_directory(), {})
+        facts: dict[str, str] = json.loads((kept[-1] / "kernel.json").read_text())
+    except OSError as error:
+        cache = cache_directory()
+        msg = f"kernels for virtual time are kept in {cache}: {error.strerror}; name another cache in XDG_CACHE_HOME"
+        raise MachineError(msg) from None
     state = "built" if facts["recipe"] == recipe_hash() else "outdated"
     return KernelStatus(state, kept[-1], facts)
 
