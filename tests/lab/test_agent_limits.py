@@ -17,11 +17,13 @@ from atoll.model.errors import LabError
 from atoll.model.plan import JobLimits
 from atoll_hosts.agent import Agent, Exit
 from atoll_hosts.binary import find_binary
+from atoll_hosts.versions import SPEAKS, words
 from tests.lab.agent_lab import alive, eventually
 
 pytestmark = pytest.mark.lab
 
 MB = 1_000_000
+OURS = words(SPEAKS)
 
 WITH_GROUPS = ["sh", "-c", 'exec "$1" agent --silence 60', "sh"]
 WITHOUT = ["sh", "-c", 'exec "$1" agent --silence 60 --no-cgroups', "sh"]
@@ -269,13 +271,13 @@ def pretending(hello: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("speaks", "words"),
+    ("speaks", "told"),
     [('"protocol":2,"speaks":[[2,0]]', "2.0"), ('"protocol":0', "0.0"), ('"protocol":"x"', "no version")],
 )
-async def test_an_agent_that_speaks_another_language_is_named_with_the_remedy(speaks: str, words: str) -> None:
+async def test_an_agent_that_speaks_another_language_is_named_with_the_remedy(speaks: str, told: str) -> None:
     """Older, newer, and one that says nothing of the kind."""
     hello = f'{{"type":"hello",{speaks},"version":"9.0.0","pid":1,"arch":"x86_64"}}'
-    with pytest.raises(LabError, match=f"9.0.0 speaks protocol {words}, this is 1.2: build both from one revision"):
+    with pytest.raises(LabError, match=f"9.0.0 speaks protocol {told}, this is {OURS}: build both from one revision"):
         await Agent.start(pretending(hello), find_binary())
 
 
@@ -300,4 +302,4 @@ async def test_an_agent_ends_when_it_is_greeted_in_another_language(tmp_path: Pa
     said, _ = await process.communicate(b'{"op":"hello","speaks":[[2,5]]}\n{"id":1,"op":"clock"}\n')
     assert process.returncode == 0
     _, refusal = said.decode().splitlines()[:2]
-    assert "speaks protocol 1.2, not 2.5: install the one that fits" in refusal
+    assert f"speaks protocol {OURS}, not 2.5: install the one that fits" in refusal

@@ -201,7 +201,7 @@ WRONG: list[tuple[str, str, dict[str, Any], int]] = [
     ("PUT", "/v1/latencies/i1", {"json": {"class": "rtt-5"}}, 404),
     ("PUT", "/v1/latencies/w1?dry_run=maybe", {"json": {"class": "rtt-5"}}, 400),
     ("POST", "/v1/runs?set=duration=0+s", {"json": {}}, 422),
-    ("POST", "/v1/runs?set=tcp.congestion_control=warp", {"json": {}}, 503),
+    ("POST", "/v1/runs?set=tcp.congestion_control=warp", {"json": {}}, 422),
     ("POST", "/v1/runs?runs=/tmp", {"json": {}}, 403),
     ("POST", "/v1/runs?runtime=ryu", {"json": {}}, 409),
     ("DELETE", "/v1/runs/none", {}, 404),

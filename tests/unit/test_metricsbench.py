@@ -68,7 +68,9 @@ def test_figures_come_between_the_marks_of_their_page(tmp_path: Path) -> None:
 
 def test_points_that_are_missing_are_told_in_the_document(tmp_path: Path) -> None:
     """With the machine, its date and revision; the prose around the marks stays."""
-    machine = dict.fromkeys(("cpu", "cores", "machine", "kernel", "date", "revision", "load_average"), "known")
+    machine: dict[str, str] = dict.fromkeys(
+        ("cpu", "cores", "machine", "kernel", "date", "revision", "load_average"), "known"
+    )
     found = carrying.Figures(
         machine,
         points=200_000,
