@@ -4,7 +4,8 @@
 A virtual machine stands still for tens of milliseconds now and then (docs/benchmarks.md, "limit"), and a laboratory in
 real time sees it. A test of such a laboratory that has failed is therefore tried once more, with the machine to itself
 and every fixture made anew, and counts if it passes then; both outcomes are printed. Nothing else has a second try: not
-what needs no laboratory, not virtual time, which leaves nothing to chance, nor more than a few at once: no accident.
+what needs no laboratory, not virtual time, which leaves nothing to chance, unless real time is held beside it (marked
+``figures``, too), nor more than a few at once: no accident.
 """
 
 import subprocess
@@ -26,7 +27,7 @@ class Failures:
         """Called for every phase of every test, by xdist's workers as well."""
         if not report.failed:
             return
-        real_time = "lab" in report.keywords and "virtual" not in report.keywords
+        real_time = "lab" in report.keywords and ("virtual" not in report.keywords or "figures" in report.keywords)
         kind = self.of_the_moment if real_time else self.others
         if report.nodeid not in kind:
             kind.append(report.nodeid)

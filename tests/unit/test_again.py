@@ -30,6 +30,7 @@ def test_spoilt(number):
         ("pytestmark = pytest.mark.lab", 4, True),
         ("pytestmark = pytest.mark.lab", 5, False),
         ("pytestmark = [pytest.mark.lab, pytest.mark.virtual]", 1, False),
+        ("pytestmark = [pytest.mark.lab, pytest.mark.virtual, pytest.mark.figures]", 1, True),
         ("", 1, False),
     ],
 )
@@ -37,7 +38,7 @@ def test_only_a_few_tests_of_a_laboratory_in_real_time_have_a_second_try(
     tmp_path: Path, marks: str, count: int, passes: bool
 ) -> None:
     (tmp_path / "test_spoilt.py").write_text(SPOILT.format(marks=marks, count=count))
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    lab: l\n    virtual: v\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    lab: l\n    virtual: v\n    figures: f\n")
     assert (again(tmp_path, *(["-n", "2"] if count > 1 else [])) == 0) is passes
 
 
