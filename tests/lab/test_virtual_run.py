@@ -4,6 +4,7 @@
 All of it inside kernels whose time does not depend on this machine's: figures are compared without tolerance for noise.
 """
 
+import asyncio
 import json
 import os
 import signal
@@ -177,6 +178,26 @@ def assert_reportable(run_dir: RunDir) -> None:
     captures = json.loads(done.stdout)["captures"]
     assert captures["world"]["decoded"] > 0
     assert captures["island"]["decoded"] > 0
+
+
+async def test_cancelled_while_modules_are_compiled_a_run_is_not_left_as_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Ctrl-C does it in an installation's first run, before there is a kernel."""
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "module.py").write_text("answer = 42\n")
+    monkeypatch.setattr("atoll.experiment.virtual.places", lambda: {package})
+    network, experiment = load_experiment(QUICK)
+    run_dir = create_run(tmp_path, network, experiment, Backend.TC, "virtual", time.time_ns())
+
+    def cancel(line: dict[str, Any]) -> None:
+        assert line["text"] == "compiling Python modules, 1 of them, this once"
+        raise asyncio.CancelledError
+
+    with claimed_core() as core, pytest.raises(asyncio.CancelledError):
+        await measure(run_dir, find_virtual_kernel(), core, cancel)
+    assert run_dir.manifest()["outcome"] == "cancelled at step boot"
 
 
 async def test_a_kernel_that_stands_still_is_given_up(tmp_path: Path) -> None:

@@ -138,8 +138,8 @@ class Facts:
         """What can lose a packet that the world capture has and the island capture has not, or the other way round.
 
         The machines of these two captures, the boxes between them on any chain that stood, and the switch ports
-        (``sw-c/16``) at which the boxes' frames come in on their way to the island. What is lost elsewhere is missing
-        from both captures or from none.
+        (``sw-c/16``) at which the boxes' frames come in on their way to the island; emulated trunks are patch ports,
+        which lose nothing. What is lost elsewhere is missing from both captures or from none.
         """
         if self._end_taps is None:
             return frozenset()

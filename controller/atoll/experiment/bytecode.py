@@ -7,6 +7,7 @@ is another then, and so are the packets. Inside a kernel none is written; outsid
 
 import asyncio
 import compileall
+import contextlib
 import importlib.util
 import os
 import sys
@@ -25,7 +26,7 @@ def places() -> set[Path]:
     for name in _OURS:
         spec = importlib.util.find_spec(name)
         found |= {Path(place) for place in (spec and spec.submodule_search_locations) or ()}
-    return found
+    return {place for place in found if place.is_dir()}
 
 
 async def compile_stale(folders: Iterable[Path], tell: Callable[[str], None]) -> int:
@@ -48,9 +49,9 @@ async def compile_stale(folders: Iterable[Path], tell: Callable[[str], None]) ->
 
 
 def stale(folder: Path) -> Iterator[Path]:
-    """The modules below a folder, in any depth, whose bytecode is missing or is not theirs."""
+    """The modules below a folder, in any depth, whose bytecode is missing or not theirs; none that cannot be read."""
     cache = folder / "__pycache__"
-    with os.scandir(folder) as entries:
+    with contextlib.suppress(PermissionError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.endswith(".py"):
                 if not _is_current(entry, cache / f"{entry.name[:-3]}{_SUFFIX}"):

@@ -91,11 +91,13 @@ async def measure(
     _, experiment, _ = read_request(run_dir)
     clock = VirtualClock(experiment.seed, limit_s=math.ceil(experiment.duration.s) + _BESIDE_S)
     about: dict[str, Any] = {"kernel": kernel.release, "build": kernel.executable.parent.name, "clock": asdict(clock)}
-    about["stale_modules"] = await compile_stale(places(), lambda text: progress({"type": "progress", "text": text}))
-    run_dir.update_manifest({"virtual": about})
     follower = _Follower(run_dir, progress, experiment.duration.s, stuck_s)
     host = {"kernel": platform.release(), "cpus": os.cpu_count(), "core": core, "root": os.geteuid() == 0}
     try:
+        about["stale_modules"] = await compile_stale(
+            places(), lambda text: progress({"type": "progress", "text": text})
+        )
+        run_dir.update_manifest({"virtual": about})
         with start_in_uml(
             [sys.executable, "-m", "atoll.experiment.inside", str(OUTPUT)],
             run_dir.path,
