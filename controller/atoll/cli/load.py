@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from atoll.control.plan import make_plan
-from atoll.keeper.address import INVENTORY_VARIABLE, rack
+from atoll.keeper.address import INVENTORY_VARIABLE, keeper_holder, rack
 from atoll.model.errors import DescriptionError, MachineError, Mistake, PlanError, UsageError
 from atoll.model.experiment import Experiment
 from atoll.model.inventory import placed
@@ -138,15 +138,16 @@ def choose_rack(place: str, inventory: Path | None) -> None:
         mean_rack(named)
 
 
-def mean_rack(inventory: Path | None) -> None:
+def mean_rack(inventory: Path | None, *, moved: bool = False) -> None:
     """Mean the rack of an inventory if one is named; otherwise whatever the environment says.
 
-    Raises DescriptionError when there is no such file: of no rack a lab is ever up.
+    Raises DescriptionError when there is no such file; with ``moved`` only if no keeper holds that rack either: a lab
+    is found, and taken down, by where the file was when it came up.
     """
     if inventory is not None:
         os.environ[INVENTORY_VARIABLE] = os.path.abspath(inventory)  # noqa: PTH100 (Path.absolute keeps `..`)
     meant = rack()
-    if meant is not None and not meant.is_file():
+    if meant is not None and not meant.is_file() and not (moved and keeper_holder() is not None):
         raise DescriptionError([Mistake(str(inventory or meant), 0, "there is no such file")])
 
 

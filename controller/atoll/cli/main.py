@@ -389,7 +389,7 @@ def down(
     from atoll.cli.lab import take_down
     from atoll.cli.load import mean_rack
 
-    mean_rack(inventory)
+    mean_rack(inventory, moved=True)
     take_down(force=force, as_json=json)
 
 
@@ -399,7 +399,7 @@ def status(inventory: Rack = None, json: Json = False) -> None:
     from atoll.cli.lab import print_status
     from atoll.cli.load import mean_rack
 
-    mean_rack(inventory)
+    mean_rack(inventory, moved=True)
     print_status(as_json=json)
 
 
@@ -422,7 +422,7 @@ def main() -> None:
             if sys.stdout is not None:
                 sys.stdout.flush()  # here, and not as the interpreter ends, which nobody could tell plainly
     except typer.TyperException as error:
-        print(misuse(error), file=sys.stderr)
+        print(misuse(error, app, sys.argv[1:]), file=sys.stderr)
         leave(UsageError.exit_code)
     except AtollError as error:
         print(error, file=sys.stderr)
