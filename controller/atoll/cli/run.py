@@ -144,7 +144,7 @@ class _Verb:
             metrics=str(self._metrics).lower(),
             influx=None if bring_up else settings_mark(),
         )
-        if (link := done["grafana"]) is not None:
+        if (link := done.get("grafana")) is not None:
             self._link = f"{self._grafana}{link}"
         summary: dict[str, Any] | None = done["summary"]
         return summary

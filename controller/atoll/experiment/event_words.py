@@ -34,8 +34,10 @@ def _words(kind: str, told: _Told) -> str | None:
     words = next((told[key] for key in _SAYING if told.get(key)), None)
     if words is not None:
         return ", ".join(map(str, words)) if isinstance(words, list) else str(words)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    by_type = _WORDS.get(kind)
-    return by_type(told) if by_type is not None else None
+    try:
+        return _WORDS[kind](told)
+    except KeyError:  # a type that has no words, or an event of another version, without what they are of
+        return None
 
 
 def _start(told: _Told) -> str:
