@@ -86,7 +86,7 @@ class Cleaned:
 
 
 def clean() -> Cleaned:
-    """Take them away, but for those that run. Raises MachineError for want of rights, or while a build is under way."""
+    """Take them away, but for those that run. Raises MachineError for want of rights, or while others are at it."""
     cache = cache_directory()
     removed: list[Path] = []
     running: list[Path] = []
@@ -109,12 +109,15 @@ def clean() -> Cleaned:
 
 @contextmanager
 def alone(cache: Path) -> Generator[None]:
-    """Hold the cache's lock; a second build of the same user's at once would take twice as long for nothing."""
+    """Hold the cache's lock, to build or to remove kernels. Raises MachineError when another process holds it.
+
+    A second build of the same user's at once would take twice as long for nothing.
+    """
     with (cache / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            msg = f"another build of a kernel is under way in {cache}; wait for it"
+            msg = f"kernels in {cache} are being built or removed; wait until that is done"
             raise MachineError(msg) from None
         yield
 
