@@ -137,7 +137,7 @@ def test_two_builds_at_once_are_one_too_many(tmp_path: Path) -> None:
     def build_another(*_: object) -> None:
         build(source, lambda *_: None)
 
-    with pytest.raises(MachineError, match="kernels in .* are being built or removed; wait"):
+    with pytest.raises(MachineError, match=r"kernels in .* are being built or removed; wait"):
         build(source, build_another)
 
 
