@@ -141,9 +141,10 @@ def test_each_verb_that_reads_a_file_is_tried_without_it() -> None:
 def test_words_that_are_wrong_are_one_line_in_the_words_of_the_verb(tmp_path: Path, project: Path) -> None:
     geo = str(project / "examples/geo.yaml")
     told = {
-        f"rnu {geo}": "atoll: no such command 'rnu'. Did you mean 'run'?; `atoll --help` tells more",
+        f"rnu {geo}": "atoll: no such command 'rnu'. Did you mean 'run'? `atoll --help` tells more",
         "run": "atoll run: missing argument 'EXPERIMENT'; `atoll run --help` tells more",
-        f"run {geo} --seed": "atoll: option '--seed' requires an argument; `atoll --help` tells more",
+        f"run {geo} --seed": "atoll run: option '--seed' requires an argument; `atoll run --help` tells more",
+        f"link calibrate {geo} --backend": "atoll link calibrate: option '--backend' requires an argument; ",
         f"plan {geo} --backend tcc": "atoll plan: invalid value for '--backend': 'tcc' is not one of 'engine', 'tc'; ",
         f"run {geo} --on virtaul": "--on virtaul: no such place; did you mean 'virtual'? known places: ",
         f"run {geo} --duration=-5s": "--duration: '-5s' is not a duration; it is never negative",

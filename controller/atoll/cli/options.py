@@ -2,11 +2,13 @@
 """Options and arguments in plain words, where the library that reads the command line has only its own."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
 from typer.core import TyperArgument, TyperCommand
+from typer.main import get_command
 
 from atoll.model.errors import UsageError
 
@@ -50,15 +52,30 @@ def number(name: str, text: str, low: float, high: float) -> Any:
     return typer.Option(name, help=text, parser=read, metavar="NUMBER")
 
 
-def misuse(error: typer.TyperException) -> str:
-    """What the library says of a wrong command line, in one line with the verb; of a verb left out, its help."""
+def misuse(error: typer.TyperException, app: typer.Typer, words: Sequence[str]) -> str:
+    """What the library says of a wrong command line, in one line with the verb; of a verb left out, its help.
+
+    ``words``: the command line; where the error does not know its verb, these do.
+    """
     context: Any = getattr(error, "ctx", None)
     said = str(cast(Any, error).format_message())
     if said.startswith("Usage: "):
         return said
-    verb = context.command_path if context else "atoll"
+    verb = context.command_path if context else _verb(get_command(app), words)
     what = " ".join(said.replace("Value error, ", "").split()).removesuffix(".")
-    return f"{verb}: {what[0].lower()}{what[1:]}; `{verb} --help` tells more"
+    end = "" if what.endswith("?") else ";"
+    return f"{verb}: {what[0].lower()}{what[1:]}{end} `{verb} --help` tells more"
+
+
+def _verb(command: Any, words: Sequence[str]) -> str:
+    """``atoll link calibrate`` of a command line that begins with these words."""
+    verb = "atoll"
+    for word in words:
+        command = getattr(command, "commands", {}).get(word)
+        if command is None:
+            break
+        verb += f" {word}"
+    return verb
 
 
 class PlainArguments(TyperCommand):
