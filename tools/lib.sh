@@ -26,10 +26,9 @@ unreachable+='|[Cc]onnection refused|[Nn]etwork is unreachable|[Tt]imed out|Coul
 # explain WHAT LOG: if that is why a command failed whose messages LOG holds, says so in one line and ends this script.
 explain() {
     local why
-    why=$(grep -oE "$unreachable" "$2" | head -n1)
-    [ -n "$why" ] || return 0
+    why=$(grep -oEm1 "$unreachable" "$2") || return 0
     rm -f "$2"
-    fail "$1 cannot be fetched ($why): the first set-up takes a network, a proxy or a mirror; run it again with one, and it goes on here"
+    fail "$1 cannot be fetched (${why%%$'\n'*}): the first set-up takes a network, a proxy or a mirror; run it again with one, and it goes on here"
 }
 
 # fetching WHAT COMMAND...: runs a command that may have to fetch WHAT. Its messages are shown when it is done.

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first set-up on a machine without a network says in one line what it could not fetch and what to do."""
+"""What the first set-up says of what it could not fetch: without a network one line with the remedy, else all of it."""
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -32,3 +33,29 @@ def test_what_cannot_be_fetched_is_one_line_with_the_remedy(project: Path, tmp_p
     (line,) = done.stderr.splitlines()
     assert line.startswith(("setup: python: uv cannot be fetched (", "setup: packages: "))
     assert line.endswith("takes a network, a proxy or a mirror; run it again with one, and it goes on here")
+
+
+@pytest.mark.parametrize(
+    ("said", "shown", "code"),
+    [
+        ("echo boom >&2; exit 3", "boom\n", 3),
+        ("echo done >&2", "done\n", 0),
+        ("yes Connection refused | head -n 99999 >&2; exit 3", None, 1),
+    ],
+)
+def test_what_fails_for_another_reason_is_shown_as_it_is(
+    project: Path, tmp_path: Path, said: str, shown: str | None, code: int
+) -> None:
+    """Nothing of it is swallowed, and no file with it is left; many lines about a network are one all the same."""
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", '. "$1"; fetching wheels sh -c "$2"', "-", project / "tools/lib.sh", said],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=20,
+    )
+    remedy = "the first set-up takes a network, a proxy or a mirror; run it again with one, and it goes on here"
+    shown = shown or f"setup: wheels cannot be fetched (Connection refused): {remedy}\n"
+    assert (done.returncode, done.stderr) == (code, shown)
+    assert list(tmp_path.iterdir()) == []
