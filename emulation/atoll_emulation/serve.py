@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any, NoReturn
 
 from atoll.model.codec import from_json
+from atoll.model.counted import counted
 from atoll.model.errors import AtollError, LabError
 from atoll.model.network import Network
 from atoll_emulation import ovs
@@ -78,8 +79,9 @@ def build(network: Network, lines: Lines) -> tuple[ovs.OpenVSwitch, LabNet]:
     lines.say("progress", text=f"Open vSwitch ({DATAPATHS[datapath]} datapath): starting it")
     switch = ovs.OpenVSwitch.start()
     topo = LabTopo(network)
-    sizes = f"{len(topo.hosts())} machines, {len(topo.switches())} switches, {len(topo.links())} cables: building them"
-    lines.say("progress", text=sizes)
+    parts = (("machine", topo.hosts()), ("switch", topo.switches()), ("cable", topo.links()))
+    sizes = ", ".join(counted(len(found), noun) for noun, found in parts)
+    lines.say("progress", text=f"{sizes}: building them")
     net = LabNet(topo, datapath)
     net.build()
     wire(net)

@@ -54,7 +54,7 @@ async def test_the_keeper_follows_the_recorded_exchange(recorded: list[dict[str,
     await lab.ready(10)
     assert progress == [
         "Open vSwitch (userspace datapath): starting it",
-        "2 machines, 1 switches, 2 cables: building them",
+        "2 machines, 1 switch, 2 cables: building them",
     ]
     assert (lab.hosts, lab.datapath, lab.ovs_version) == ({"i1": 11, "w1": 13}, "userspace", "3.1.0")
     assert f"--target={player.pid}" in lab.enter()

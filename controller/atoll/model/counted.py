@@ -3,8 +3,8 @@
 
 
 def counted(count: int, noun: str) -> str:
-    """``1 run``, ``2 runs``; of nouns that take an s."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    """``1 run``, ``2 runs``, ``2 switches``; of nouns that take an s, or an es after ch."""
+    return f"{count} {noun}{'' if count == 1 else 'es' if noun.endswith('ch') else 's'}"
 
 
 def were(count: int, noun: str) -> str:
