@@ -28,14 +28,8 @@ Rows = tuple[tuple[str, tuple[str, ...]], ...]
 SEED = "seed"
 """The origin that tells samples of one thing apart."""
 
-_WITHOUT_MEANING = (
-    "started",
-    "outcome",
-    "seed",
-    "host",
-    "plan (SHA-256)",
-    "format",
-)  # of the origin: or told elsewhere
+# Parts of an origin that say nothing of likeness, or are told elsewhere.
+_WITHOUT_MEANING = ("started", "outcome", "seed", "host", "plan (SHA-256)", "format")
 _TOLD_ABOVE = ("name", "seed", "chain", "branches")  # keys of an experiment that are among what runs are
 _DEPTHS = {"links": 3, "lab": 2, "changes": 2}  # how many parts of a key name what is told in one row; of others, 1
 _LAB = "lab."
