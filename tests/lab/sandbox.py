@@ -133,7 +133,7 @@ class Sandbox:
             left.append("mounts differ")
         return left
 
-    def wait_clean(self, limit_s: float = 15) -> None:
+    def wait_clean(self, limit_s: float = 40) -> None:
         """Return when nothing is left; AssertionError naming what is after the limit."""
         deadline = time.monotonic() + limit_s
         while left := self.traces():
