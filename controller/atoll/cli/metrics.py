@@ -47,6 +47,7 @@ def load(
     aligned. A link opens Grafana where a run's points lie; it begins with what ATOLL_GRAFANA_URL says. The exit code is
     1 if points of the runs are not in the database in the end, and 2 if there was no run to load at all.
     """
+    from atoll.cli.telling import tell_link
     from atoll_dashboards.grafana_links import Laid, comparison_link, grafana_address, run_link
     from atoll_dashboards.influx import Database
     from atoll_dashboards.loading import Times, load_run, loadable
@@ -78,14 +79,14 @@ def load(
             if not json:
                 refused = f"; {counted(tally.unfit, 'point')} refused" if tally.unfit else ""
                 print(f"{run_dir.path}: {counted(tally.delivered, 'point')}, {how}, in {settings}{refused}")
-                _tell_link(link)
+                tell_link(link, "  ")
     comparison = address + comparison_link(aligned) if len(aligned) > 1 else None
     if json:
         without = [{"run_dir": str(each.path), "reason": each.reason} for each in left_out]
         print(json_text.dumps({"loaded": told, "left_out": without, "comparison": comparison}))
     elif comparison:
         print("beside each other:")
-        _tell_link(comparison)
+        tell_link(comparison, "  ")
     if any(each["unfit"] for each in told) or any(each.points for each in left_out):
         raise typer.Exit(1)
 
@@ -98,11 +99,6 @@ def _laid(run_dir: "RunDir", times: "Times") -> "Laid | None":
         return Laid.of(run_dir, times)
     except RunDirError:
         return None
-
-
-def _tell_link(link: str | None) -> None:
-    if link:
-        print(f"  in Grafana: {link}")
 
 
 @metrics.command(epilog="Example: atoll metrics check")

@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files that verbs write where an option names them: what they are by their names, and that they can be written."""
 
-import errno
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from atoll.model.errors import MachineError, UsageError
 
 PICTURES = (".png", ".svg", ".pdf")
-
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def require_ending(option: str, path: Path | None, endings: Iterable[str]) -> None:
@@ -28,13 +25,15 @@ def written(option: str, path: Path, content: str | Callable[[], None]) -> None:
 
     Raises UsageError when it cannot be there, MachineError when the disk is full.
     """
+    from atoll.rundir.files import is_full  # with all of a run directory: --help does without
+
     try:
         if isinstance(content, str):
             path.write_text(content, encoding="utf-8")
         else:
             content()
     except OSError as error:
-        if error.errno in _FULL:
+        if is_full(error):
             msg = f"{option} {path}: disk full: free space there, or name another place"
             raise MachineError(msg) from None
         msg = f"{option} {path}: cannot be written ({error.strerror}); name a file in a folder of yours"

@@ -170,7 +170,7 @@ def tell(
             print(json.dumps({"run_dir": str(run_dir), "outcome": "completed", **beside}))
         else:
             print(f"measured, not analysed: `atoll report {run_dir}` does it")
-            _tell_link(grafana)
+            tell_link(grafana)
         return 0
     report = str(run_dir / "report.html")
     if as_json:
@@ -180,13 +180,14 @@ def tell(
 
         print_summary(summary)
         print(f"report: {report}")
-        _tell_link(grafana)
+        tell_link(grafana)
     return 0 if summary["verdict"] == "valid" else EXIT_INVALID
 
 
-def _tell_link(grafana: str | None) -> None:
+def tell_link(grafana: str | None, before: str = "") -> None:
+    """Print the link to where points lie, if there is one."""
     if grafana is not None:
-        print(f"in Grafana: {grafana}")
+        print(f"{before}in Grafana: {grafana}")
 
 
 def swap_in_words(event: dict[str, Any]) -> str | None:

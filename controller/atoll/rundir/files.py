@@ -21,9 +21,14 @@ def plain_errors(path: Path) -> Generator[None]:
         raise write_error(path, error) from error
 
 
+def is_full(error: OSError) -> bool:
+    """Whether an error of writing is that of a disk, or of a user's share of it, that is full."""
+    return error.errno in _FULL
+
+
 def write_error(path: Path, error: OSError) -> RunError:
     """What a user is told when ``path`` cannot be written."""
-    if error.errno in _FULL:
+    if is_full(error):
         return RunError(f"disk full: {path} could not be written; free space there, what was written before is kept")
     return RunError(f"{path} could not be written: {os.strerror(error.errno or 0)}")
 
