@@ -6,10 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from atoll.model.errors import MachineError
+from atoll.model.places import HARDWARE, MININET, VIRTUAL
 from atoll_emulation.machine import require_machine, require_virtual_machine
-
-REAL_TIME = "mininet"
-"""The place of a lab that is emulated in real time, as ``--on`` calls it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,27 +30,37 @@ def obstacles(places: Iterable[Way]) -> list[str]:
     for way in places:
         for lack in way.lacks:
             where.setdefault(lack, []).append(f"--on {way.place}")
-    return [f"{' and '.join(named)} cannot be had: {lack}" for lack, named in where.items()]
+    return [f"{_and(named)} cannot be had: {lack}" for lack, named in where.items()]
+
+
+def lacking(way: Way, lacks: Iterable[str]) -> Way:
+    """The same way where these lack, too; none is told twice."""
+    return Way(way.place, lacks=tuple(dict.fromkeys((*way.lacks, *lacks))))
 
 
 def _mininet() -> Way:
     try:
         require_machine()
     except MachineError as error:
-        return Way(REAL_TIME, lacks=tuple(str(error).splitlines()))
+        return Way(MININET, lacks=tuple(str(error).splitlines()))
     if os.geteuid() == 0:
-        return Way(REAL_TIME, "as root")
-    return Way(REAL_TIME, "as a plain user, who has no real-time scheduling: packets leave less exactly")
+        return Way(MININET, "as root")
+    return Way(MININET, "as a plain user, who has no real-time scheduling: packets leave less exactly")
 
 
 def _virtual() -> Way:
     try:
         kernel = require_virtual_machine()
     except MachineError as error:
-        return Way("virtual", lacks=tuple(str(error).splitlines()))
-    return Way("virtual", f"as any user, kernel {kernel.release}")
+        return Way(VIRTUAL, lacks=tuple(str(error).splitlines()))
+    return Way(VIRTUAL, f"as any user, kernel {kernel.release}")
 
 
 def _hardware() -> Way:
     """Here there are only the controller and SSH: what machines lack, they say themselves."""
-    return Way("hardware", "as any user, with an inventory of the rack; `atoll hosts status` asks its machines")
+    return Way(HARDWARE, "as any user, with an inventory of the rack; `atoll hosts status` asks its machines")
+
+
+def _and(words: list[str]) -> str:
+    *others, last = words
+    return f"{', '.join(others)} and {last}" if others else last

@@ -37,6 +37,22 @@ def test_root_may_have_a_lab_in_real_time_and_is_told_what_virtual_time_takes(tm
     assert "atoll kernel build" in line
 
 
+def test_without_what_runs_on_machines_no_way_works_and_that_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither in words nor in JSON is one said to work."""
+    monkeypatch.setenv("ATOLL_HOST", "/none")
+    with Sandbox(tmp_path) as sandbox:
+        done = asked(sandbox)
+        told = json.loads(asked(sandbox, "--json").stdout)
+    lack = "ATOLL_HOST=/none is not an executable file; correct or unset it"
+    assert (done.returncode, works(done)) == (1, {})
+    (line,) = [line for line in done.stderr.splitlines() if lack in line]
+    assert line == f"--on mininet, --on virtual and --on hardware cannot be had: {lack}"
+    assert (told["ok"], told["lacks"]) == (False, [lack])
+    assert not any(way["works"] for way in told["ways"].values())
+
+
 def test_a_plain_user_is_told_of_every_way(tmp_path: Path) -> None:
     open_to_others(tmp_path)
     with Sandbox(tmp_path, user=NOBODY, setup=OPEN_TUN.format(tmp_path / "dev")) as sandbox:

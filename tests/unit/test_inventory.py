@@ -10,12 +10,13 @@ import pytest
 from ruamel.yaml import YAML
 
 from atoll.cli.check import check
-from atoll.cli.load import HARDWARE, VIRTUAL, standing_on
+from atoll.cli.load import standing_on
 from atoll.model.codec import from_json, to_json
 from atoll.model.errors import DescriptionError, UsageError
 from atoll.model.inventory import Inventory, placed, slots, split_target
 from atoll.model.load import load_experiment, load_lab
 from atoll.model.network import Network
+from atoll.model.places import HARDWARE, VIRTUAL
 from atoll.model.resolve_inventory import load_inventory
 from atoll.model.schema import SCHEMAS
 from tests.unit.test_schemas import schema

@@ -11,6 +11,7 @@ from atoll.model.counted import counted
 from atoll.model.errors import DescriptionError, MachineError, Mistake, PlanError
 from atoll.model.experiment import Experiment
 from atoll.model.network import Network
+from atoll.model.places import MININET
 
 if TYPE_CHECKING:  # examines the machine: loaded when that is wanted
     from atoll_emulation.ways import Way
@@ -107,16 +108,16 @@ class _Machine:
 def _machine(experiments: list[Experiment]) -> _Machine:
     from atoll_emulation.congestion import missing_controls, names_unknown, offered_by_virtual_kernel, offered_here
     from atoll_emulation.machine import describe_machine
-    from atoll_emulation.ways import REAL_TIME, obstacles, ways
+    from atoll_emulation.ways import lacking, obstacles, ways
     from atoll_hosts.binary import find_binary
 
     places = ways()
-    lacks = [line for way in places if way.place == REAL_TIME for line in way.lacks]
-    asked: list[str] = []
     try:
         find_binary()
-    except MachineError as error:
-        asked.append(str(error))
+    except MachineError as error:  # whatever the place, what runs on its machines is this
+        places = tuple(lacking(way, [str(error)]) for way in places)
+    lacks = [line for way in places if way.place == MININET for line in way.lacks]
+    asked: list[str] = []
     here, virtual = offered_here(), offered_by_virtual_kernel()
     for experiment in experiments:
         asked += missing_controls(experiment, here, virtual)

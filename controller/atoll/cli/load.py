@@ -14,6 +14,7 @@ from atoll.model.experiment import Experiment
 from atoll.model.inventory import placed
 from atoll.model.load import load_experiment
 from atoll.model.network import Network
+from atoll.model.places import HARDWARE, MININET, VIRTUAL
 from atoll.model.plan import Backend
 from atoll.model.raw_experiment import LONGEST_RUN, SHORTEST_RUN
 from atoll.model.resolve_inventory import load_inventory
@@ -21,8 +22,6 @@ from atoll.model.tc import NO_SLACK, TIMER_SLACK
 from atoll.model.units import Duration
 from atoll.model.wording import suggest
 from atoll_emulation.backends import missing_for_tc
-
-MININET, VIRTUAL, HARDWARE = "mininet", "virtual", "hardware"
 
 PLACES = {MININET: Backend.ENGINE, VIRTUAL: Backend.TC, HARDWARE: Backend.ENGINE}
 """Where a lab can live, and what plays its links and delay boxes there if nothing else is asked for."""

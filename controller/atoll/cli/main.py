@@ -23,6 +23,7 @@ from atoll.cli.switches import switches
 from atoll.cli.traces import traces
 from atoll.model.errors import AtollError, InterruptedByUserError, UsageError
 from atoll.model.experiment import Protocol
+from atoll.model.places import MININET, VIRTUAL
 from atoll.model.plan import Backend
 from atoll.model.switch import Runtime
 
@@ -199,7 +200,7 @@ def up(
 ) -> None:
     """Bring the lab up and leave it up; an experiment is applied to it as well."""
     from atoll.cli.lab import bring_up
-    from atoll.cli.load import VIRTUAL, choose_rack, place_backend, place_of, refuse
+    from atoll.cli.load import choose_rack, place_backend, place_of, refuse
 
     place = place_of(on, inventory)
     boxes = place_backend(place, backend)
@@ -232,7 +233,7 @@ def apply(
 ) -> None:
     """Bring the lab that is up to an experiment's plan by the smallest change; chains are swapped under traffic."""
     from atoll.cli.lab import apply_experiment
-    from atoll.cli.load import MININET, mean_rack, place_backend
+    from atoll.cli.load import mean_rack, place_backend
 
     mean_rack(inventory)
     boxes = place_backend(MININET, backend)
@@ -272,7 +273,7 @@ def run(
     json: Json = False,
 ) -> None:
     """Run an experiment: test, measure, analyse, report. Brings a lab up for itself when none is."""
-    from atoll.cli.load import VIRTUAL, choose_rack, experiment_with, place_backend, place_of, refuse
+    from atoll.cli.load import choose_rack, experiment_with, place_backend, place_of, refuse
 
     place = place_of(on, inventory)
     boxes = place_backend(place, backend)

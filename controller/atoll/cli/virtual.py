@@ -8,7 +8,7 @@ from typing import Any
 
 from atoll.analysis.repeat import Comparison, compare_runs
 from atoll.cli.interruption import unless_interrupted
-from atoll.cli.load import VIRTUAL, require_writable
+from atoll.cli.load import require_writable
 from atoll.cli.telling import EXIT_INVALID, LiveLine, Turns, tell
 from atoll.control.plan import make_plan
 from atoll.control.schedule import plan_schedule
@@ -18,6 +18,7 @@ from atoll.experiment.virtual import measure
 from atoll.model.errors import InterruptedByUserError
 from atoll.model.experiment import Experiment
 from atoll.model.network import Network
+from atoll.model.places import VIRTUAL
 from atoll.model.plan import Backend
 from atoll.rundir import RunDir
 from atoll_emulation.congestion import offered_by_virtual_kernel, require_controls

@@ -27,6 +27,7 @@ from atoll.model.experiment import Experiment
 from atoll.model.measurements import SECOND_NS
 from atoll.model.metrics import Point
 from atoll.model.network import Network, Switch
+from atoll.model.places import VIRTUAL
 from atoll.model.plan import JobSpec
 from atoll.rundir import MetricsSpool, RunDir
 from atoll.rundir.spool import SPOOL
@@ -34,7 +35,6 @@ from atoll.rundir.spool import SPOOL
 OnPoints = Callable[[Sequence[Point]], None]
 """Told of points as they are spooled, without the tags that all points of a run have; returns at once."""
 
-VIRTUAL = "virtual"
 _VIRTUAL_PERIOD = 300  # a look at all switches and machines costs 0.75 s of wall time there, as much as 16 s of load
 
 

@@ -18,7 +18,7 @@ from atoll.control.schedule import Scheduled, plan_schedule
 from atoll.experiment.configuration_test import check_links, check_paths
 from atoll.experiment.finish import compress_and_analyse
 from atoll.experiment.lost_outside import look, own_limit, risen
-from atoll.experiment.metering import VIRTUAL, OnPoints
+from atoll.experiment.metering import OnPoints
 from atoll.experiment.pinning import pinned_tcp
 from atoll.experiment.recording import Recording, describe_lab
 from atoll.experiment.run_jobs import RunJobs
@@ -27,6 +27,7 @@ from atoll.experiment.starting import lead_ns, told
 from atoll.experiment.testbed import Testbed, while_up
 from atoll.model.errors import AtollError, RunError
 from atoll.model.experiment import Experiment
+from atoll.model.places import VIRTUAL
 from atoll.model.plan import Backend, Phase, Plan
 from atoll.rundir import RunDir
 from atoll_dashboards.feeding import feeding
