@@ -7,6 +7,7 @@ import json
 import sys
 from asyncio.subprocess import Process
 from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,16 @@ _PAUSE_S = 1.0
 Tell = Callable[[str], None]
 
 
+@dataclass(slots=True)
+class Fed:
+    """What came of it. ``points``: how many the database took, as the sink says at its end; 0 if it does not say."""
+
+    points: int = 0
+
+
 @contextlib.asynccontextmanager
-async def feeding(run: Path, note: Tell, show: Tell) -> AsyncGenerator[None]:
-    """While the block lasts, the run's points go into the user's database, if one is set.
+async def feeding(run: Path, note: Tell, show: Tell) -> AsyncGenerator[Fed]:
+    """While the block lasts, the run's points go into the user's database, if one is set; ``Fed`` is right after it.
 
     ``note`` gets what is wrong, ``show`` what is being waited for. The spool has ended when the block does. Nothing
     that happens to database or sink is an error of the run.
@@ -41,13 +49,14 @@ async def feeding(run: Path, note: Tell, show: Tell) -> AsyncGenerator[None]:
     except UsageError as error:
         tell(f"metrics go into no database: {error}")
         settings = None
+    fed = Fed()
     if settings is None:
-        yield
+        yield fed
         return
-    feeder = _Feeder(run, tell)
+    feeder = _Feeder(run, tell, fed)
     carrying = asyncio.create_task(feeder.carry())
     try:
-        yield
+        yield fed
     finally:
         feeder.end()
         await _wait(carrying, f"waiting for {settings} to take the last metrics, {END_S:g} s at most", show)
@@ -72,9 +81,10 @@ async def _wait(carrying: asyncio.Task[None], what_for: str, show: Tell) -> None
 class _Feeder:
     """The sink's process, and the one after it."""
 
-    def __init__(self, run: Path, tell: Tell) -> None:
+    def __init__(self, run: Path, tell: Tell, fed: Fed) -> None:
         self._run = run
         self._tell = tell
+        self._fed = fed
         self._ended = asyncio.Event()
         self._process: Process | None = None
 
@@ -141,6 +151,7 @@ class _Feeder:
             case "recovered":
                 self._tell("metrics: the database takes points again; those since are delivered")
             case "done":
+                self._fed.points = line["delivered"]
                 if line["unfit"]:
                     self._tell(f"metrics: the database refused {counted(line['unfit'], 'point')}")
                 if line["left"]:

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from atoll.model.errors import RunDirError, UsageError
+from atoll.model.errors import RunDirError
 from atoll.rundir import RunDir
-from atoll_dashboards.influx_settings import influx_settings, require_url
-from atoll_dashboards.loading import ALIGNED_NS, Times, shift_ns, usual_times
+from atoll_dashboards.influx_settings import require_url
+from atoll_dashboards.loading import ALIGNED_NS, Times, shift_ns
 
 GRAFANA_VARIABLE = "ATOLL_GRAFANA_URL"
 """Holds Grafana's address as a browser reaches it."""
@@ -67,16 +67,9 @@ def comparison_link(runs: Sequence[Laid]) -> str:
 
 
 def carried_link(run_dir: RunDir) -> str | None:
-    """That of a run that is over, if a database took its points as it lasted; else None.
-
-    Whatever is wrong with settings or run has been told already: there is no link then.
-    """
-    manifest = run_dir.manifest()
-    if manifest.get("virtual") or not manifest.get("metrics", True):
-        return None
-    with contextlib.suppress(UsageError, RunDirError):
-        if influx_settings() is not None:
-            return run_link(Laid.of(run_dir, usual_times(run_dir)))
+    """That of a run that is over and whose points a database took as it lasted; None if it does not say when it was."""
+    with contextlib.suppress(RunDirError):
+        return run_link(Laid.of(run_dir, Times.RECORDED))
     return None
 
 

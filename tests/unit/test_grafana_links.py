@@ -109,16 +109,11 @@ def test_a_run_that_does_not_say_when_it_was_is_loaded_without_a_link(
     assert json.loads(capsys.readouterr().out)["loaded"][0]["grafana"] is None
 
 
-def test_a_run_has_a_link_at_its_end_if_a_database_was_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not one without metrics, nor one in virtual time, from where no database is reached."""
+def test_the_link_of_a_run_that_was_carried_as_it_lasted_is_where_it_was_recorded(tmp_path: Path) -> None:
+    """One that does not say when that was has none."""
     run_dir = made(tmp_path)
-    assert carried_link(run_dir) is None
-    monkeypatch.setenv("ATOLL_INFLUX_URL", "http://127.0.0.1:9")
     assert carried_link(run_dir) == run_link(Laid.of(run_dir, Times.RECORDED))
-    run_dir.update_manifest({"virtual": {"clock": {"start_ns": 5}}})
-    assert carried_link(run_dir) is None
-    run_dir.update_manifest({"virtual": None, "metrics": False})
-    assert carried_link(run_dir) is None
+    assert carried_link(RunDir.create(tmp_path, "bare", 0)) is None
 
 
 def test_an_address_that_is_none_is_named_with_its_variable() -> None:

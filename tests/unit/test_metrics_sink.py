@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -294,6 +295,40 @@ def fed(run_dir: RunDir, monkeypatch: pytest.MonkeyPatch, url: str) -> list[str]
 
     asyncio.run(asyncio.wait_for(run(), 60))
     return notes
+
+
+class _Taking(BaseHTTPRequestHandler):
+    """A database that takes whatever is written, and says nothing about it."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
+        pass
+
+
+async def test_how_many_points_a_database_took_is_known_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the real process: all of them, or none where nobody is there."""
+    run_dir = RunDir.create(tmp_path, "geo", 0)
+    spool(run_dir.path / SPOOL, 2).close()
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Taking) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        monkeypatch.setenv("ATOLL_INFLUX_URL", f"http://127.0.0.1:{server.server_port}")
+        try:
+            async with feeding(run_dir.path, pytest.fail, lambda _: None) as fed:
+                pass
+        finally:
+            server.shutdown()
+            serving.join()
+    assert fed.points == 6
+    async with feeding(run_dir.path, lambda _: None, lambda _: None) as fed:
+        pass
+    assert fed.points == 0
 
 
 def test_a_run_notes_that_nobody_is_there_and_what_to_do_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

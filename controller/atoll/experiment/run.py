@@ -30,7 +30,7 @@ from atoll.model.experiment import Experiment
 from atoll.model.places import VIRTUAL
 from atoll.model.plan import Backend, Phase, Plan
 from atoll.rundir import RunDir
-from atoll_dashboards.feeding import feeding
+from atoll_dashboards.feeding import Fed, feeding
 
 Progress = Callable[[dict[str, Any]], None]
 
@@ -59,6 +59,7 @@ class Run:
         self._progress = progress
         self._backend = backend
         self._step_name = ""
+        self._fed = Fed()
         self._schedule: tuple[Scheduled, ...] = ()
         self._recording = Recording(run_dir, testbed.network, experiment, progress, on_points)
         self._jobs = RunJobs(testbed, self._recording, run_dir.path)
@@ -74,7 +75,7 @@ class Run:
         if not (outside and self._recording.metering.wanted):
             await self._measure(started_ns)
             return
-        async with feeding(self._dir.path, self._note, self._show):
+        async with feeding(self._dir.path, self._note, self._show) as self._fed:
             await self._measure(started_ns)
 
     async def _measure(self, started_ns: int) -> None:
@@ -100,6 +101,11 @@ class Run:
             except RunError:
                 if outcome == "completed":  # otherwise the first error is the one to tell
                     raise
+
+    @property
+    def in_database(self) -> bool:
+        """Whether a database has taken points of what was measured."""
+        return self._fed.points > 0
 
     async def analyse(self) -> dict[str, Any]:
         """Compress the captures, analyse, write the report; returns the summary. Raises RunError."""

@@ -200,7 +200,8 @@ class Keeper:
         with self.points.of_run(record.id, metered=metrics):
             await run.measure(started_ns)
         summary = await run.analyse() if analyse else None
-        return {"run_dir": str(run_dir.path), "summary": summary, "grafana": carried_link(run_dir)}
+        link = carried_link(run_dir) if run.in_database else None
+        return {"run_dir": str(run_dir.path), "summary": summary, "grafana": link}
 
     async def calibrate(self, described: Described, directions: list[str], seconds: float, emit: Emit) -> Line:
         """Hold the links of an experiment against their settings; the answer has the figures."""
