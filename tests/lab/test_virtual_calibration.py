@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.lab.sandbox import QUICK
-from tests.lab.virtual_runs import said_inside
+from tests.lab.virtual_runs import run_virtually, said_inside
 
 pytestmark = pytest.mark.virtual
 
@@ -51,3 +51,10 @@ def test_a_link_with_other_settings_is_found_out(found: dict[str, dict[str, list
     assert 20 - MTU_KB < full["queue"]["measured"] <= 20
     assert brief["rate of IP packets"]["state"] == "off"
     assert brief["queue"]["state"] == "off"
+
+
+@pytest.mark.parametrize("queue", ["500 kB", "1 MB"])
+def test_an_island_bound_queue_that_holds_a_ping_for_long_is_no_fault(tmp_path: Path, queue: str) -> None:
+    """Its reply still meets a full queue on its way back, a quarter or half a second later than without that queue."""
+    queues = ("--set", f"links.sat.to_island.queue={queue}", "--set", "links.sat.to_world.queue=100 kB")
+    run_virtually(tmp_path, QUICK, "--duration", "2 s", *queues)

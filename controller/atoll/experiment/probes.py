@@ -61,8 +61,8 @@ class Flood:
 
     def loaded_rtts(self, ways: Sequence[Direction]) -> list[int]:
         """RTTs of pings that met a full queue in every flooded direction."""
-        before_ns = sum(way.settings.delay.ns for way in ways if way.name == "to_world")
-        return [rtt for sent, rtt in self.rtts if self.full_ns <= sent <= self.end_ns - before_ns - _LAB_NS]
+        last_ns = self.end_ns - _until_back_ns(ways) - _LAB_NS
+        return [rtt for sent, rtt in self.rtts if self.full_ns <= sent <= last_ns]
 
 
 async def idle_rtts(testbed: Testbed, seconds: float, interval_ns: int) -> list[int]:
@@ -118,7 +118,7 @@ async def flood(
     await testbed.mark_boxes()
     begin = time.time_ns() + _LEAD_NS
     full = begin + max(way.fill_ns for way in ways)
-    end = full + to_world_ns + int(seconds * 1e9) + _LAB_NS
+    end = full + _until_back_ns(ways) + int(seconds * 1e9) + _LAB_NS
     result = Flood(begin, full, end, [])
 
     def take_ping(line: dict[str, Any]) -> None:
@@ -149,6 +149,19 @@ async def flood(
             _take_last(result, name, receiver)
     result.marks = await testbed.mark_boxes()
     return result
+
+
+def _until_back_ns(ways: Sequence[Direction]) -> int:
+    """How long after a ping was sent its reply comes to the world-bound queues that are flooded; 0 if none is.
+
+    Before that it waits in the island-bound queues that are flooded. Without any, its way there is taken to be as long
+    as its way back.
+    """
+    back = [way for way in ways if way.name == "to_world"]
+    there = [way for way in ways if way.name == "to_island"]
+    if not back or not there:
+        return sum(way.settings.delay.ns for way in back)
+    return sum(way.settings.delay.ns + int(way.serialisation_ns(way.queue_bytes)) for way in there)
 
 
 def _sender(ends: Ends, way: Direction, packet_bytes: int, begin_ns: int, duration_ns: int) -> JobSpec:
