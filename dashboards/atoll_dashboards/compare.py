@@ -13,7 +13,7 @@ from atoll.analysis.summary import Summary
 from atoll.model.errors import RunError, UsageError
 from atoll.model.wording import suggest
 from atoll.rundir import RunDir
-from atoll.rundir.rundir import RUNNING
+from atoll.rundir.rundir import COMPLETED, RUNNING
 from atoll_dashboards.likeness import Likeness, likeness
 from atoll_dashboards.over_seeds import LEAST_SAMPLES, Group, group, pairs
 from atoll_dashboards.text import figure
@@ -120,9 +120,9 @@ class Comparison:
 
 
 def comparable(paths: Iterable[Path]) -> tuple[list[RunDir], dict[Path, str]]:
-    """The runs that can stand side by side, and why which others cannot: nothing of them can be analysed.
+    """The runs that can stand side by side, and why which others cannot: there is nothing of them, or not all.
 
-    A run that could be analysed and was not is among the first: that is for :func:`compare` to refuse. Raises RunError
+    A run that was completed and not analysed is among the first: that is for :func:`compare` to refuse. Raises RunError
     when others are left out and fewer than two remain, RunDirError for a path that is no run.
     """
     runs: list[RunDir] = []
@@ -148,6 +148,9 @@ def _nothing_to_compare(run: RunDir) -> str | None:
         return f"is being made; if it was killed, `atoll report {run.path}` analyses what there is of it"
     if "plan" not in manifest:
         return f"nothing to analyse: it ended before it was planned ({manifest.get('outcome')})"
+    if manifest.get("outcome") != COMPLETED:
+        how = str(manifest["outcome"]).partition("\n")[0]
+        return f"{how}; `atoll report {run.path}` analyses what there is of it"
     return None
 
 

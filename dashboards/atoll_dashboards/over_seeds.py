@@ -55,15 +55,17 @@ class Group:
 
 
 def group(kinds: Sequence[object], valid: Sequence[bool], measured: Sequence[object]) -> tuple[Group, ...]:
-    """Groups of the runs of one kind each, in the order of their first runs.
+    """Groups of the runs of one kind each, in the order of their first runs; those without a sample after the others.
 
+    The first is what the others are held against.
     ``measured``: all that tells what a run measured from what another did; equal ones are one sample, as virtual time
     makes of one seed. All sequences have an entry a run.
     """
     found: dict[int, list[int]] = {}
     for run, kind in enumerate(kinds):
         found.setdefault(kinds.index(kind), []).append(run)
-    return tuple(_group(letters(number), runs, valid, measured) for number, runs in enumerate(found.values()))
+    ordered = sorted(found.values(), key=lambda runs: not any(valid[run] for run in runs))
+    return tuple(_group(letters(number), runs, valid, measured) for number, runs in enumerate(ordered))
 
 
 def pairs(first: Group, then: Group, figures: Sequence[float | None], seeds: Sequence[str]) -> Pairs:

@@ -353,6 +353,16 @@ def test_runs_with_nothing_to_analyse_are_left_out_where_two_remain(
         side_by_side([early.path, runs[0].path], [], None, as_json=True)
 
 
+def test_a_run_that_failed_is_left_out_unless_it_was_analysed(
+    runs: list[RunDir], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failed = RunDir.create(tmp_path, "geo", 0)
+    failed.update_manifest({"outcome": "failed at step check: nothing was started\nw1: no answer", "plan": {}})
+    side_by_side([failed.path, *(run.path for run in runs)], [], None, as_json=True)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"left out: {failed.path}: failed at step check: nothing was started; `atoll report ")
+
+
 def test_a_run_that_can_be_analysed_is_not_left_out(runs: list[RunDir], tmp_path: Path) -> None:
     measured = RunDir.create(tmp_path, "geo", 0)
     measured.update_manifest({"outcome": "completed", "plan": {}})

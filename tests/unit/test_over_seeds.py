@@ -241,3 +241,11 @@ def test_groups_of_nothing_valid_have_no_samples() -> None:
     (found,) = group(["a", "a"], [False, False], [{}, {}])
     assert (found.samples, found.invalid) == ((), (0, 1))
     assert found.spread([1.0, 2.0]) is None
+
+
+def test_what_others_are_held_against_has_a_sample() -> None:
+    """A run that failed first is a kind of its own, without any."""
+    groups = group(["failed", "a", "b"], [False, True, True], [0, 1, 2])
+    assert [(each.name, each.runs, each.samples) for each in groups] == [
+        *(("A", (1,), (1,)), ("B", (2,), (2,)), ("C", (0,), ()))
+    ]
