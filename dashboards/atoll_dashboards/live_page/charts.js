@@ -121,6 +121,8 @@ class Chart {
       columns[index + 1] = columns[index + 1].map((rtt, at) => rtt && rtt - store.leastRtt(columns[0][at] + origin));
     });
     if (bound) this.#addBound(columns, (t) => bound.call(this.#plot, store, t), from, to, origin);
+    const missing = !rings.some((ring) => ring.length) && (this.#ofRun || look.position !== null);
+    this.canvas.dataset.none = missing ? look.none : "";
     this.#uplot.batch(() => {
       this.#uplot.setData(columns, false);
       this.#uplot.setScale("x", { min: from - origin, max: to - origin });
@@ -129,8 +131,6 @@ class Chart {
     this.figure.textContent = told.figure;
     this.unit.textContent = told.unit;
     this.beside.textContent = told.beside;
-    const missing = !rings.some((ring) => ring.length) && (this.#ofRun || look.position !== null);
-    this.canvas.dataset.none = missing ? look.none : "";
     this.canvas.setAttribute("aria-label", spoken(this.#plot, store, look.instant));
   }
 
@@ -192,13 +192,19 @@ class Chart {
       hooks: {
         setSelect: [(plot) => this.#selected(plot)],
         setCursor: [(plot) => this.#pointed(plot)],
-        drawClear: [(plot) => this.#store && paintGaps(plot, this.#store.series(this.#witness), this.#look, paints)],
+        drawClear: [(plot) => this.#store && this.#paintGaps(plot, paints)],
         draw: [
           (plot) => this.#store && paintMarks(plot, this.#store.marks, this.#look, paints),
           (plot) => paintUnit(plot, this.#unitOfAxis(), paints),
         ],
       },
     };
+  }
+
+  /** Where a word stands in place of all points, none is written upon the gaps. */
+  #paintGaps(plot, paints) {
+    const word = this.canvas.dataset.none ? "" : "no data";
+    paintGaps(plot, this.#store.series(this.#witness), this.#look, { ...paints, word });
   }
 
   /** A label that would be cut off at the right, or lie upon the 0 of the other axis, is left out. */

@@ -4,7 +4,7 @@
 import { gapsOf } from "./columns.js";
 
 const SILENT_S = 1.5; // links tell their counters ten times a second: when they did not, nothing was told
-const ROOM = 60; // pixels that the words "no data" need
+const ROOM = 60; // pixels that a word in a gap needs
 
 /** A font in the canvas's own pixels. */
 const sharp = (font) => font.replace(/^[\d.]+/, (size) => String(Number(size) * devicePixelRatio));
@@ -30,8 +30,8 @@ export function paintUnit(plot, text, { soft, font }) {
   });
 }
 
-/** Shade the stretches in which the series `ring`, which should speak all the time, was silent. */
-export function paintGaps(plot, ring, look, { gap, soft, font }) {
+/** Shade the stretches in which the series `ring`, which should speak all the time, was silent; with a word, where it fits. */
+export function paintGaps(plot, ring, look, { gap, soft, font, word }) {
   const [from, to] = look.span;
   painting(plot, (context, box) => {
     for (const [begin, end] of gapsOf(ring, from, to, Math.min(look.edge, to), SILENT_S)) {
@@ -39,12 +39,12 @@ export function paintGaps(plot, ring, look, { gap, soft, font }) {
       const width = Math.min(box.left + box.width, placeOf(plot, look, end)) - left;
       context.fillStyle = gap;
       context.fillRect(left, box.top, width, box.height);
-      if (width < ROOM * devicePixelRatio) continue;
+      if (!word || width < ROOM * devicePixelRatio) continue;
       context.font = sharp(font);
       context.fillStyle = soft;
       context.textAlign = "center";
       context.textBaseline = "middle";
-      context.fillText("no data", left + width / 2, box.top + box.height / 2);
+      context.fillText(word, left + width / 2, box.top + box.height / 2);
     }
   });
 }

@@ -84,7 +84,7 @@ export class Store {
   /** Take points as docs/api.md has them: [measurement, tags, fields, t_ns]. `run`: whose they are, null between runs. */
   take(points, run = null) {
     this.#run = run ?? this.#run;
-    const touched = new Set();
+    const touched = new Touched();
     for (const [measurement, tags, fields, tNs] of points) {
       const t = tNs / 1e9;
       if (!Number.isFinite(t)) continue;
@@ -126,6 +126,13 @@ export class Store {
     const since = t - (this.#sums.get(key)?.t ?? -Infinity);
     if (!ended || since > SHORTEST_S) this.rate(key, t, sum, 8, GAP_S.other, capacity);
     if (ended) this.ends(key, t);
+  }
+
+  /** What came of instants before this one makes sums: a source that ends at it was there until then. */
+  settle(touched, t) {
+    if (!(touched.newest < t)) return;
+    this.#total(touched);
+    touched.clear();
   }
 
   /** From this instant on a series is 0, and what it is added to does without it. */
@@ -219,6 +226,16 @@ export class Store {
   }
 }
 
+/** Names of sums that parts have come of, and the newest instant of those. */
+class Touched extends Set {
+  newest = NaN;
+
+  at(t, ...totals) {
+    for (const total of totals) this.add(total);
+    if (!(t <= this.newest)) this.newest = t;
+  }
+}
+
 const EMPTY = new Ring(1);
 
 /** [series, prefix and suffix of what it is the sum of] */
@@ -239,16 +256,18 @@ const TAKERS = {
     store.pinged(tags.target, t, fields.rtt_ns / 1e9);
   },
   load(store, tags, fields, t, touched) {
+    if (fields.ended) store.settle(touched, t);
     const base = `load/${tags.host}/`;
     store.gauge(`${base}active`, t, fields.active, GAP_S.other, store.host);
     store.rate(`${base}completed`, t, fields.flows_completed, 1, GAP_S.other, store.host);
     store.rate(`${base}failed`, t, fields.flows_failed, 1, GAP_S.other, store.host);
     store.received(tags.host, t, fields, store.host);
-    for (const [total] of TOTALS) touched.add(total);
+    touched.at(t, ...TOTALS.map(([total]) => total));
   },
   transfer(store, tags, fields, t, touched) {
+    if (fields.ended) store.settle(touched, t);
     store.received(`transfer-${tags.host}`, t, fields);
-    touched.add("goodput");
+    touched.at(t, "goodput");
   },
   server(store, tags, fields, t) {
     store.gauge(`server/${tags.host}/active`, t, fields.active, GAP_S.other, store.host);

@@ -65,3 +65,15 @@ test("a source that is a little late does not make a dip", () => {
   const goodput = store.series("goodput");
   for (let index = 1; index < goodput.length; index += 1) assert.ok(goodput.value(index) > 8.5e6);
 });
+
+test("points of a last second and ends that come in one message are both seen", () => {
+  const of = (host, t, fields) => ["load", { host }, { flows_completed: 0, flows_failed: 0, ...fields }, ns(t)];
+  const active = (t, bytes) => ["i1", "i2"].map((host) => of(host, t, { active: 3, received_bytes: bytes }));
+  const ended = (t) => ["i1", "i2"].map((host) => of(host, t, { active: 0, ended: 1 }));
+  const store = new Store();
+  store.take(active(T + 18, 0));
+  store.take([...active(T + 19, 125_000), ...ended(T + 20)]);
+  const figures = (t) => ["goodput", "flows"].map((key) => Math.round(store.series(key).at(t)));
+  assert.deepEqual(figures(T + 19.5), [2e6, 6]);
+  assert.deepEqual(figures(T + 20.5), [0, 0]);
+});
