@@ -81,7 +81,7 @@ function draw() {
     source().measured,
     instant,
     replay ? null : (server) => controls.changeLatency(live.picture, server),
-    whyBarred(live.busy),
+    live.away ? "no lab is up" : whyBarred(live.busy),
   );
   showHosts(byId("hosts"), byId("hosts-told"), picture, store, instant, replay && store.hosts.size ? "no figures here" : none);
   showMachines(byId("machines"), store, instant);

@@ -132,7 +132,7 @@ export function plotsOf(link) {
 const count = (number) => ({ figure: Number.isFinite(number) ? String(Math.round(number)) : UNKNOWN, unit: "" });
 const dropped = (rate) => ({ figure: Number.isFinite(rate) ? String(Math.round(rate)) : UNKNOWN, unit: "packets/s" });
 
-/** What the drops of the last seconds were for, unless it was the full queue, which goes without saying. */
+/** What the drops that the figure tells were for. */
 function causes(store, base, t) {
   const named = {
     queue: "queue full",
@@ -142,7 +142,7 @@ function causes(store, base, t) {
     unsent: "overload of the engine",
   };
   return Object.entries(named)
-    .filter(([cause]) => store.series(`${base}dropped_${cause}`).mean(t - OLD_S, t) > 0)
+    .filter(([cause]) => store.series(`${base}dropped_${cause}`).mean(t - MEAN_S, t) > 0)
     .map(([, name]) => name)
     .join(", ");
 }
