@@ -18,7 +18,7 @@ setup: ## get what is missing (packages, Python, Rust) and build; a second one t
 	@tools/setup
 
 demo: setup ## run the demo experiment (one minute on a GEO link) and print where its report is
-	@$(BIN)/atoll run examples/geo.yaml || [ $$? -eq 3 ] # 3: completed but judged invalid, a busy machine say; the report has the reasons
+	@$(BIN)/atoll run examples/geo.yaml || { [ $$? -eq 3 ] && echo 'The run is complete but invalid, for the reasons above. A busy machine does not matter to: make demo-virtual'; }
 
 kernel: ## build the kernel for virtual time into ~/.cache; minutes, once
 	@tools/setup kernel
