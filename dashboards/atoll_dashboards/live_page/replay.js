@@ -100,7 +100,8 @@ export class Replay {
     const over = this.told.finished && t >= this.to - 0.05;
     return {
       id: this.id,
-      step: over && this.told.verdict ? "analyse" : step, // in virtual time that is done outside, and is no event
+      // In virtual time the analysis is made outside, and is no event; one made later of a run that failed is no step.
+      step: over && this.told.verdict && !endingOf(this.told).word ? "analyse" : step,
       elapsed_s: this.#measures ? t - this.origin : NaN,
       duration_s: this.told.duration_s,
       verdict: over ? this.ending : null,

@@ -261,6 +261,7 @@ test("a replayed run says in the end how it ended, and until then what it does",
   const failed = { outcome: "failed at step check: the configuration test failed\nw1 to i1: lost", events };
   assert.deepEqual(await at(failed, T + 4), [null, "check", null]);
   assert.deepEqual(await at(failed, T + 9), ["failed", "check", "the configuration test failed\nw1 to i1: lost"]);
+  assert.deepEqual((await at({ ...failed, verdict: "invalid" }, T + 9)).slice(0, 2), ["failed", "check"], "analysed since");
   const begun = [step("measure", T)];
   assert.deepEqual(await at({ outcome: "cancelled at step measure", events: begun }, T + 9), [
     "cancelled",
