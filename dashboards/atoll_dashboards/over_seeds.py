@@ -58,6 +58,7 @@ def group(kinds: Sequence[object], valid: Sequence[bool], measured: Sequence[obj
     """Groups of the runs of one kind each, in the order of their first runs; those without a sample after the others.
 
     The first is what the others are held against.
+
     ``measured``: all that tells what a run measured from what another did; equal ones are one sample, as virtual time
     makes of one seed. All sequences have an entry a run.
     """

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from atoll.model.counted import listed
 from atoll.model.errors import MachineError
 from atoll.model.places import HARDWARE, MININET, VIRTUAL
 from atoll_emulation.machine import require_machine, require_virtual_machine
@@ -30,7 +31,7 @@ def obstacles(places: Iterable[Way]) -> list[str]:
     for way in places:
         for lack in way.lacks:
             where.setdefault(lack, []).append(f"--on {way.place}")
-    return [f"{_and(named)} cannot be had: {lack}" for lack, named in where.items()]
+    return [f"{listed(named)} cannot be had: {lack}" for lack, named in where.items()]
 
 
 def lacking(way: Way, lacks: Iterable[str]) -> Way:
@@ -59,8 +60,3 @@ def _virtual() -> Way:
 def _hardware() -> Way:
     """Here there are only the controller and SSH: what machines lack, they say themselves."""
     return Way(HARDWARE, "as any user, with an inventory of the rack; `atoll hosts status` asks its machines")
-
-
-def _and(words: list[str]) -> str:
-    *others, last = words
-    return f"{', '.join(others)} and {last}" if others else last

@@ -4,6 +4,7 @@
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from atoll.model.counted import listed
 from atoll.model.errors import MachineError, UsageError
 
 PICTURES = (".png", ".svg", ".pdf")
@@ -16,7 +17,7 @@ def require_ending(option: str, path: Path | None, endings: Iterable[str]) -> No
     """
     known = tuple(endings)
     if path is not None and path.suffix.lower() not in known:
-        msg = f"{option} {path}: the name does not say what it is to hold; end it in {_one_of(known)}"
+        msg = f"{option} {path}: the name does not say what it is to hold; end it in {listed(known, 'or')}"
         raise UsageError(msg)
 
 
@@ -38,8 +39,3 @@ def written(option: str, path: Path, content: str | Callable[[], None]) -> None:
             raise MachineError(msg) from None
         msg = f"{option} {path}: cannot be written ({error.strerror}); name a file in a folder of yours"
         raise UsageError(msg) from None
-
-
-def _one_of(words: tuple[str, ...]) -> str:
-    *others, last = words
-    return f"{', '.join(others)} or {last}" if others else last

@@ -45,10 +45,6 @@ def _start(told: _Told) -> str:
     return f"at {at:%H:%M:%S}.{at.microsecond // 1000:03} UTC"
 
 
-def _change(told: _Told) -> str:
-    return str(told["change"])
-
-
 def _swap(told: _Told) -> str:
     change = [str(told["change"])] if "change" in told else []
     match told:
@@ -66,7 +62,7 @@ def _swap(told: _Told) -> str:
 
 _WORDS: dict[str, Callable[[_Told], str]] = {
     "applied": lambda told: counted(told["changes"], "change"),
-    "change": _change,
+    "change": lambda told: str(told["change"]),
     "start": _start,
     "swap": _swap,
     "trace_start": lambda told: "of " + ", ".join(told["boxes"]),

@@ -26,6 +26,7 @@ from atoll.experiment.readiness import clock_off, misplaced, unready, without_ca
 from atoll.model.errors import LabError
 from atoll.model.inventory import Inventory, InventoryMachine, placed
 from atoll.model.network import Network
+from atoll.model.places import HARDWARE
 from atoll.model.switch import Runtime
 from atoll.openflow.client import Controller
 from atoll.openflow.interpreters import interpreter
@@ -73,7 +74,7 @@ class _Reached:
 class HardwarePlace:
     """The machines and switches of an inventory, for as long as it is not stopped. Make it with :meth:`start`."""
 
-    name = "hardware"
+    name = HARDWARE
 
     def __init__(
         self, network: Network, inventory: Inventory, connections: Connections, reached: dict[str, _Reached]

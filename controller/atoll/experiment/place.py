@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from atoll.model.errors import LabError
 from atoll.model.network import Network
+from atoll.model.places import MININET
 from atoll.model.switch import Runtime
 from atoll.openflow.client import Controller
 from atoll.openflow.interpreters import interpreter
@@ -75,7 +76,7 @@ class Place(Protocol):
 class EmulatedPlace:
     """An emulated lab: one agent serves all its machines; their jobs see the file system of this one."""
 
-    name = "mininet"
+    name = MININET
 
     def __init__(self, network: Network, lab: EmulatedLab, agent: Agent) -> None:
         self.network = network

@@ -108,9 +108,9 @@ class Recording:
     def measurement_begins(self) -> None:
         """Live lines tell of what comes now: queue and drops of the tests before it are not the measurement's."""
         self._queue_max = 0
-        for line in self._latest.values():
+        if (watched := self._watched()) is not None:
+            _, line = watched
             self._dropped_before = line["to_island"]["dropped_packets"]
-            break
 
     def live(self, begin_ns: int, now_ns: int) -> None:
         """One live line for whoever watches: time, the link's rate, queue and drops."""
@@ -120,12 +120,16 @@ class Recording:
             "elapsed_s": max(0.0, (now_ns - begin_ns) / 1e9),
             "duration_s": self._experiment.duration.s,
         }
-        for box, line in self._latest.items():
+        if (watched := self._watched()) is not None:
+            box, line = watched
             if self._previous_live is None or line["t_ns"] > self._previous_live[0]:
                 self._link_live = self._news_of_link(box, line)
             live |= self._link_live  # in virtual time live lines may come more often than counters
-            break
         self._progress(live)
+
+    def _watched(self) -> tuple[str, dict[str, Any]] | None:
+        """The link that live lines tell of, the first that was heard, and its latest counters."""
+        return next(iter(self._latest.items()), None)
 
     def _news_of_link(self, box: str, line: dict[str, Any]) -> dict[str, Any]:
         """What a link's latest counters say that those at the live line before did not."""

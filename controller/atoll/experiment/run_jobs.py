@@ -72,8 +72,7 @@ class RunJobs:
         """RunError when a job has ended otherwise than well."""
         for name, job in self._started.items():
             if job.exit is not None and job.exit.code != 0:
-                msg = f"{name} failed: {job.exit_text()}"
-                raise RunError(msg)
+                raise _failure(name, job)
 
     async def stop(self, *phases: Phase) -> None:
         """Stop the jobs of one phase after the other; how they end is not asked. Raises LabError."""
@@ -95,7 +94,7 @@ class RunJobs:
         except TimeoutError:
             raise RunError(f"{spec.name} is not done after {within_s:g} s") from None
         if ended.code != 0:
-            raise RunError(f"{spec.name} failed: {job.exit_text()}")
+            raise _failure(spec.name, job)
 
     async def end(self) -> None:
         """After whatever happened: the load first, then the captures, so that they are complete."""
@@ -105,6 +104,10 @@ class RunJobs:
         load = [job for job in self._started.values() if job not in captures]
         for jobs in (load, captures):
             await asyncio.gather(*(_end(job) for job in jobs if job.exit is None))
+
+
+def _failure(name: str, job: Job) -> RunError:
+    return RunError(f"{name} failed: {job.exit_text()}")
 
 
 async def _end(job: Job) -> None:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers of things, in the singular where there is one."""
+"""Numbers of things, in the singular where there is one, and things one after another."""
+
+from collections.abc import Sequence
 
 
 def counted(count: int, noun: str) -> str:
@@ -10,3 +12,9 @@ def counted(count: int, noun: str) -> str:
 def were(count: int, noun: str) -> str:
     """``1 packet was``, ``2 packets were``."""
     return f"{counted(count, noun)} {'was' if count == 1 else 'were'}"
+
+
+def listed(words: Sequence[str], last: str = "and") -> str:
+    """``a``, ``a and b``, ``a, b and c``; ``last``: what stands before the last one. There is one at least."""
+    *others, end = words
+    return f"{', '.join(others)} {last} {end}" if others else end

@@ -3,9 +3,11 @@
 
 import { say } from "./dom.js";
 
-/** Why chains and latencies cannot be changed while the lab is busy with that: {what, about}; "" if it is not. */
-export const whyBarred = (busy) =>
-  busy ? `${busy.what} ${busy.about} is going on: chains and latencies can be changed when it is over` : "";
+/** Why chains and latencies cannot be changed: the lab is `busy` with {what, about}, or `away`; "" if they can. */
+export function whyBarred(busy, away = false) {
+  if (away) return "no lab is up";
+  return busy ? `${busy.what} ${busy.about} is going on: chains and latencies can be changed when it is over` : "";
+}
 
 /**
  * Bar a button, or give it free (`reason` ""). Unlike one that is disabled it stays where the keyboard comes, so that the

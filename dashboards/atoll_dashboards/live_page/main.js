@@ -81,7 +81,7 @@ function draw() {
     source().measured,
     instant,
     replay ? null : (server) => controls.changeLatency(live.picture, server),
-    live.away ? "no lab is up" : whyBarred(live.busy),
+    whyBarred(live.busy, live.away),
   );
   showHosts(byId("hosts"), byId("hosts-told"), picture, store, instant, replay && store.hosts.size ? "no figures here" : none);
   showMachines(byId("machines"), store, instant);
@@ -138,7 +138,7 @@ function showButtons(replayed, run) {
   byId("run-stop").hidden = !going;
   byId("run-start").hidden = going || replayed;
   byId("run-start").disabled = live.away || !live.picture;
-  const barred = replayed ? "" : whyBarred(live.busy);
+  const barred = replayed ? "" : whyBarred(live.busy, live.away);
   tellBarred(byId("barred"), barred);
   for (const id of ["chain-change", "latency-change"]) {
     byId(id).hidden = replayed;

@@ -94,7 +94,7 @@ def clean() -> Cleaned:
         return Cleaned((), ())
     try:
         with alone(cache):
-            executed = set(_executed())
+            executed = set(_executed()) - {None}
             for directory in unused_kernels():
                 if _identity(directory / "linux") in executed:
                     running.append(directory)
