@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from atoll.cli.warning import mistakes_json
 from atoll.model.counted import counted
 from atoll.model.errors import DescriptionError, MachineError, Mistake, PlanError
 from atoll.model.experiment import Experiment
@@ -17,15 +18,18 @@ if TYPE_CHECKING:  # examines the machine: loaded when that is wanted
     from atoll_emulation.ways import Way
 
 
-def check(paths: list[Path], as_json: bool, *, machine: bool = False, inventory: Path | None = None) -> int:
+def check(
+    paths: list[Path], as_json: bool, *, machine: bool = False, inventory: Path | None = None, strict: bool = False
+) -> int:
     """Say of each file that it is right, or what is wrong with it; the exit code (2: a mistake, 1: the machine lacks).
 
     What is right goes to standard output, one line a file; mistakes to standard error, one line each, none twice
     (several experiments may share a lab). With ``as_json`` one object on standard output says it all. ``machine``
     also tells what this machine is and, for each place, whether a lab can be had there; it lacks something when that is
     not so for an emulated lab in real time, or when its kernel does not have what an experiment names.
-    ``inventory``: of real machines, held against the labs of all files.
+    ``inventory``: of real machines, held against the labs of all files. ``strict``: warnings are mistakes.
     """
+    from atoll.control.doubts import doubts
     from atoll.model.document import label  # pydantic and ruamel.yaml take 0.1 s: --help does without
     from atoll.model.load import load_any
 
@@ -33,6 +37,7 @@ def check(paths: list[Path], as_json: bool, *, machine: bool = False, inventory:
     labs: dict[str, Network] = {}
     experiments: list[Experiment] = []
     mistakes: dict[Mistake, None] = {}  # an ordered set
+    warnings: dict[Mistake, None] = {}
     for path in paths:
         try:
             network, experiment = load_any(path)
@@ -44,6 +49,7 @@ def check(paths: list[Path], as_json: bool, *, machine: bool = False, inventory:
             right[label(path)] = summary(network, experiment)
             experiments += [experiment] if experiment else []
             labs[network.file] = network
+            (mistakes if strict else warnings).update(dict.fromkeys(doubts(network, experiment) if experiment else ()))
     if inventory is not None:
         try:
             right[label(inventory)] = _inventory_summary(inventory, list(labs.values()))
@@ -52,14 +58,15 @@ def check(paths: list[Path], as_json: bool, *, machine: bool = False, inventory:
     found = _machine(experiments) if machine else None
     lacks = found.lacks if found else ()
     if as_json:
-        wrong = [{"file": one.file, "line": one.line, "message": one.message} for one in mistakes]
-        print(json.dumps({"ok": not (mistakes or lacks), "mistakes": wrong, **(found.to_json() if found else {})}))
+        told = {"mistakes": mistakes_json(mistakes), "warnings": mistakes_json(warnings)}
+        print(json.dumps({"ok": not (mistakes or lacks), **told, **(found.to_json() if found else {})}))
     else:
         for file, text in right.items():
             print(f"{file}: ok ({text})")
         if found:
             found.print_works()
-        for line in (*mistakes, *(found.wrong if found else ())):
+        warned = [each.as_warning for each in warnings]
+        for line in (*mistakes, *warned, *(found.wrong if found else ())):
             print(line, file=sys.stderr)
     if mistakes or (found and found.unknown):
         return DescriptionError.exit_code

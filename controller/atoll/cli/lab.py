@@ -11,6 +11,8 @@ from typing import Any
 from atoll.cli.interruption import unless_interrupted
 from atoll.cli.load import require_backend
 from atoll.cli.telling import in_words, swap_in_words
+from atoll.cli.warning import warn
+from atoll.control.doubts import doubts
 from atoll.keeper.address import rack
 from atoll.keeper.client import Description, KeeperClient, OwnKeeper, connected, state_directory
 from atoll.keeper.problems import no_lab_is_up
@@ -50,20 +52,29 @@ class Asked:
 
 
 def bring_up(
-    path: Path, backend: Backend, runtime: Runtime | None, listen: str | None, *, probe: bool, as_json: bool
+    path: Path,
+    backend: Backend,
+    runtime: Runtime | None,
+    listen: str | None,
+    *,
+    probe: bool,
+    strict: bool,
+    as_json: bool,
 ) -> int:
     """`atoll up`; returns the exit code."""
     from atoll_emulation.machine import require_machine
 
     network, experiment = load_any(path)
     require_listen(listen)
+    warnings = warn(doubts(network, experiment, backend) if experiment else (), strict=strict)
     if rack() is None:
         require_machine()
         require_backend(network, experiment, backend)
-    return asyncio.run(_up(Asked(path, network, experiment, backend, runtime, listen, probe), as_json=as_json))
+    asked = Asked(path, network, experiment, backend, runtime, listen, probe)
+    return asyncio.run(_up(asked, warnings, as_json=as_json))
 
 
-async def _up(asked: Asked, *, as_json: bool) -> int:
+async def _up(asked: Asked, warnings: list[dict[str, Any]], *, as_json: bool) -> int:
     """Interrupted or failed, it leaves no lab that was not up before, and says so."""
     async with connected() as running:
         pass
@@ -73,7 +84,7 @@ async def _up(asked: Asked, *, as_json: bool) -> int:
         left = "no lab is up" if running is None else "the lab was up before and stays"
         raise InterruptedByUserError(f"cancelled; {left}") from None
     if as_json:
-        print(json.dumps(result))
+        print(json.dumps(result | {"warnings": warnings}))
     else:
         made = counted(len(result["changes"]), "change")
         applied = f", {asked.experiment.name} applied ({made})" if asked.experiment else ""
@@ -149,13 +160,22 @@ async def _apply(
 
 
 def apply_experiment(
-    path: Path, backend: Backend, *, dry_run: bool, at_once: bool, connections: str, probe: bool, as_json: bool
+    path: Path,
+    backend: Backend,
+    *,
+    dry_run: bool,
+    at_once: bool,
+    connections: str,
+    probe: bool,
+    strict: bool,
+    as_json: bool,
 ) -> None:
     """`atoll apply`."""
     from atoll.experiment.connections import Connections
 
     Connections.parse(connections)
     network, experiment = load_experiment(path)
+    warnings = warn(doubts(network, experiment, backend), strict=strict)
     if rack() is None:
         require_backend(network, experiment, backend)
     how = {"dry_run": str(dry_run).lower(), "at_once": str(at_once).lower(), "connections": connections}
@@ -163,7 +183,8 @@ def apply_experiment(
     done, swap = asyncio.run(_apply_verb(Description(path), backend=backend, **how))
     changes = done["changes"]
     if as_json:
-        print(json.dumps({"experiment": experiment.name, "dry_run": dry_run, "changes": changes, "swap": swap}))
+        told = {"experiment": experiment.name, "dry_run": dry_run, "changes": changes, "swap": swap}
+        print(json.dumps(told | {"warnings": warnings}))
         return
     for line in done["lines"]:
         print(line)

@@ -90,6 +90,7 @@ Settings = Annotated[
         metavar="KEY=VALUE",
     ),
 ]
+Strict = Annotated[bool, typer.Option("--strict", help="refuse what is otherwise only warned of")]
 Length = Annotated[
     str | None, typer.Option(help="instead of the experiment's duration, such as '10 s'", metavar="DURATION")
 ]
@@ -123,6 +124,7 @@ def check(
         Path | None,
         typer.Option("--inventory", help="also this inventory, against the labs of the files", metavar="FILE"),
     ] = None,
+    strict: Strict = False,
     json: Json = False,
 ) -> None:
     """Check descriptions: every mistake at once, nothing touched."""
@@ -131,7 +133,7 @@ def check(
     if not (files or machine or inventory):
         print("name at least one file, or --machine", file=sys.stderr)
         raise typer.Exit(2)
-    raise typer.Exit(check_files(files or [], json, machine=machine, inventory=inventory))
+    raise typer.Exit(check_files(files or [], json, machine=machine, inventory=inventory, strict=strict))
 
 
 @app.command(cls=PlainArguments, epilog="Example: atoll plan examples/geo.yaml --graph geo.svg")
@@ -147,6 +149,7 @@ def plan(
     on: Place = None,
     inventory: Rack = None,
     backend: Boxes = None,
+    strict: Strict = False,
 ) -> None:
     """Print what an experiment asks of switches, boxes and hosts."""
     from atoll.cli.load import experiment_with, place_backend, place_of, place_slack, standing_on
@@ -155,7 +158,7 @@ def plan(
     place = place_of(on, inventory)
     boxes = place_backend(place, backend)
     described = standing_on(place, inventory, experiment_with(experiment, seed, duration, settings or ()))
-    print_plan(described, boxes, place_slack(place), as_json=json, drawing=graph)
+    print_plan(described, boxes, place_slack(place), as_json=json, strict=strict, drawing=graph)
 
 
 @app.command(
@@ -196,6 +199,7 @@ def up(
     runtime: Speaker = None,
     listen: Listen = None,
     no_probe: NoProbe = False,
+    strict: Strict = False,
     json: Json = False,
 ) -> None:
     """Bring the lab up and leave it up; an experiment is applied to it as well."""
@@ -206,7 +210,7 @@ def up(
     boxes = place_backend(place, backend)
     choose_rack(place, inventory)
     refuse(place == VIRTUAL, "up --on virtual: a virtual lab lives for one run: `atoll run EXPERIMENT --on virtual`")
-    raise typer.Exit(bring_up(file, boxes, runtime, listen, probe=not no_probe, as_json=json))
+    raise typer.Exit(bring_up(file, boxes, runtime, listen, probe=not no_probe, strict=strict, as_json=json))
 
 
 @app.command(cls=PlainArguments, epilog="Example: atoll apply examples/meo.yaml --dry-run")
@@ -229,6 +233,7 @@ def apply(
     no_probe: NoProbe = False,
     inventory: Rack = None,
     backend: Boxes = None,
+    strict: Strict = False,
     json: Json = False,
 ) -> None:
     """Bring the lab that is up to an experiment's plan by the smallest change; chains are swapped under traffic."""
@@ -244,6 +249,7 @@ def apply(
         at_once=at_once,
         connections=connections,
         probe=not no_probe,
+        strict=strict,
         as_json=json,
     )
 
@@ -270,6 +276,7 @@ def run(
     settings: Settings = None,
     seed: Seed = None,
     duration: Length = None,
+    strict: Strict = False,
     json: Json = False,
 ) -> None:
     """Run an experiment: test, measure, analyse, report. Brings a lab up for itself when none is."""
@@ -302,6 +309,7 @@ def run(
             analyse=not no_analysis,
             metrics=not no_metrics,
             twice=verify_repeat,
+            strict=strict,
             as_json=json,
         )
     else:
@@ -319,6 +327,7 @@ def run(
             keep=keep,
             analyse=not no_analysis,
             metrics=not no_metrics,
+            strict=strict,
             as_json=json,
         )
     raise typer.Exit(code)

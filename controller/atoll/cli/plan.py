@@ -5,6 +5,8 @@ import json
 from pathlib import Path
 
 from atoll.cli.output_files import require_ending, written
+from atoll.cli.warning import warn
+from atoll.control.doubts import doubts
 from atoll.control.graph import graph
 from atoll.control.plan import make_plan, plan_sha256
 from atoll.control.schedule import plan_schedule
@@ -24,6 +26,7 @@ def print_plan(
     slack: Duration = TIMER_SLACK,
     *,
     as_json: bool,
+    strict: bool = False,
     drawing: Path | None = None,
 ) -> None:
     """`atoll plan` where timers may be late by ``slack``; with ``drawing``, lab and chains go to that file as SVG.
@@ -32,6 +35,7 @@ def print_plan(
     that is not to be SVG or cannot be written.
     """
     require_ending("--graph", drawing, [".svg"])
+    warnings = warn(doubts(*described, backend), strict=strict)
     plan = make_plan(*described, backend, slack=slack)
     schedule = plan_schedule(*described)
     if drawing is not None:
@@ -40,7 +44,8 @@ def print_plan(
         changes = [
             {"change": each.number, "at_ns": each.version.at.ns, "swap": to_json(each.swap)} for each in schedule
         ]
-        print(json.dumps({"sha256": plan_sha256(plan), "plan": to_json(plan), "changes": changes}, indent=2))
+        told = {"sha256": plan_sha256(plan), "plan": to_json(plan), "changes": changes, "warnings": warnings}
+        print(json.dumps(told, indent=2))
     else:
         print(plan_text(plan))
         if schedule:

@@ -10,6 +10,8 @@ from atoll.cli.interruption import unless_interrupted
 from atoll.cli.lab import Asked, listen_on, require_listen
 from atoll.cli.load import require_backend, require_writable
 from atoll.cli.telling import LiveLine, tell
+from atoll.cli.warning import warn
+from atoll.control.doubts import doubts
 from atoll.control.schedule import plan_schedule
 from atoll.keeper.address import rack
 from atoll.keeper.client import Description, KeeperClient, KeeperDiedError, OwnKeeper, connected
@@ -36,6 +38,7 @@ def run_experiment(
     keep: bool,
     analyse: bool,
     metrics: bool,
+    strict: bool,
     as_json: bool,
 ) -> int:
     """`atoll run` on mininet or hardware; returns the exit code. ``description``: what ``described`` was read from."""
@@ -44,6 +47,7 @@ def run_experiment(
     require_listen(listen)
     grafana = grafana_address()
     require_writable(runs)
+    warnings = warn(doubts(network, experiment, backend), strict=strict)
     plan_schedule(network, experiment)  # refuses changes that could not be carried out before anything is there
     if rack() is None:
         _require_visible(runs)
@@ -57,6 +61,7 @@ def run_experiment(
         experiment,
         runs,
         started_ns,
+        warnings,
         grafana=grafana,
         analyse=analyse,
         metrics=metrics,
@@ -79,6 +84,7 @@ class _Verb:
         experiment: Experiment,
         runs: Path,
         started_ns: int,
+        warnings: list[dict[str, Any]],
         *,
         grafana: str,
         analyse: bool,
@@ -90,6 +96,7 @@ class _Verb:
         self._experiment = experiment
         self._runs = runs
         self._started_ns = started_ns
+        self._warnings = warnings
         self._grafana = grafana
         self._analyse = analyse
         self._metrics = metrics
@@ -157,7 +164,7 @@ class _Verb:
     def _tell(self, summary: dict[str, Any] | None) -> int:
         overhead_s = (time.time_ns() - self._started_ns) / 1e9 - self._experiment.duration.s
         run_dir = Path(self._run_dir or "")
-        beside = {"overhead_s": round(overhead_s, 3)}
+        beside = {"overhead_s": round(overhead_s, 3), "warnings": self._warnings}
         return tell(summary, run_dir, as_json=self._as_json, beside=beside, grafana=self._link)
 
 

@@ -10,6 +10,8 @@ from atoll.analysis.repeat import Comparison, compare_runs
 from atoll.cli.interruption import unless_interrupted
 from atoll.cli.load import require_writable
 from atoll.cli.telling import EXIT_INVALID, LiveLine, Turns, tell
+from atoll.cli.warning import warn
+from atoll.control.doubts import doubts
 from atoll.control.plan import make_plan
 from atoll.control.schedule import plan_schedule
 from atoll.experiment.finish import compress_and_analyse
@@ -35,11 +37,13 @@ def run_in_virtual_time(
     analyse: bool,
     metrics: bool,
     twice: bool,
+    strict: bool,
     as_json: bool,
 ) -> int:
     """`atoll run --on virtual`; returns the exit code."""
     network, experiment = described
     require_writable(runs)
+    warnings = warn(doubts(network, experiment, backend), strict=strict)
     require_controls(experiment, offered_by_virtual_kernel())
     make_plan(network, experiment, backend)  # refuses now what this backend cannot play,
     plan_schedule(network, experiment)  # and changes that could not be carried out
@@ -50,15 +54,24 @@ def run_in_virtual_time(
         create_run(runs, network, experiment, backend, VIRTUAL, now_ns, metrics=metrics)
         for _ in range(2 if twice else 1)
     ]
-    verb = _Verb(run_dirs, kernel, experiment.duration.s, analyse=analyse)
+    verb = _Verb(run_dirs, kernel, experiment.duration.s, warnings, analyse=analyse)
     return asyncio.run(verb.execute(as_json=as_json))
 
 
 class _Verb:
-    def __init__(self, run_dirs: list[RunDir], kernel: UmlKernel, duration_s: float, *, analyse: bool) -> None:
+    def __init__(
+        self,
+        run_dirs: list[RunDir],
+        kernel: UmlKernel,
+        duration_s: float,
+        warnings: list[dict[str, Any]],
+        *,
+        analyse: bool,
+    ) -> None:
         self._run_dirs = run_dirs
         self._kernel = kernel
         self._duration_s = duration_s
+        self._warnings = warnings
         self._analyse = analyse
         self._show = LiveLine()
         self._turns = Turns(self._show, len(run_dirs))
@@ -104,7 +117,7 @@ class _Verb:
         self, summary: dict[str, Any] | None, comparison: Comparison | None, wall_s: float, *, as_json: bool
     ) -> int:
         factor = self._duration_s / wall_s
-        beside: dict[str, Any] = {"wall_s": round(wall_s, 3), "factor": round(factor, 3)}
+        beside: dict[str, Any] = {"wall_s": round(wall_s, 3), "factor": round(factor, 3), "warnings": self._warnings}
         if comparison is not None:
             beside["repeat"] = comparison.to_json()
         code = tell(summary, self._run_dirs[0].path, as_json=as_json, beside=beside)

@@ -51,6 +51,7 @@ class Describing(Asked):
     backend: Backend | None = Field(
         default=None, description="What plays links and delay boxes; that of the experiment that stands, else engine."
     )
+    strict: bool = Field(default=False, description="Refuse what is otherwise only warned of.")
 
 
 class Applying(Describing):
@@ -175,6 +176,9 @@ class WhatIsWrong(Told):
     where: str = Field(description="Key in the body, ?parameter, header; empty: the request as a whole.")
     message: str
     line: int | None = Field(default=None, description="Of a YAML body.")
+
+
+WARNINGS: Any = Field(default=[], description="What is possible in the experiment, but doubtful.")
 
 
 class ErrorTold(Told):
@@ -345,6 +349,7 @@ class PlanTold(Told):
     plan: Annotated[dict[str, Any], WithJsonSchema({"type": "object"})] = Field(
         description="Flow entries, host settings, jobs, captures, path checks, seed, layout: docs/contracts.md."
     )
+    warnings: list[WhatIsWrong] = WARNINGS
 
 
 class ChangesTold(Told):
@@ -354,6 +359,7 @@ class ChangesTold(Told):
     dry_run: bool
     changes: list[Change]
     lines: list[str] = Field(description="The same for people, a line a change.")
+    warnings: list[WhatIsWrong] = WARNINGS
 
 
 class CalibrationTold(Told):
@@ -381,6 +387,7 @@ class RunTold(Told):
     live: dict[str, Any] | None = Field(default=None, description="The last live figures.")
     summary: dict[str, Any] | None = Field(default=None, description="As summary.json, once it is analysed.")
     error: ErrorTold | None = None
+    warnings: list[WhatIsWrong] = WARNINGS
 
 
 class RunsTold(Told):

@@ -11,6 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
+from atoll.control.doubts import doubts
 from atoll.control.plan import make_plan
 from atoll.experiment.calibrate import DIRECTIONS
 from atoll.experiment.connections import Connections
@@ -36,6 +37,7 @@ from atoll.keeper.descriptions import (
     described_by_body,
     described_by_file,
     no_chain_patch,
+    warnings_json,
 )
 from atoll.keeper.keeper import How, Keeper
 from atoll.keeper.problems import RequestError
@@ -95,7 +97,8 @@ async def post_plan(keeper: Keeper, request: web.Request) -> dict[str, Any]:
     network = keeper.require_lab()[0].network
 
     def planned() -> dict[str, Any]:
-        return plan_json(make_plan(network, described.experiment, described.backend))
+        plan = make_plan(network, described.experiment, described.backend)
+        return plan_json(plan) | {"warnings": warnings_json(network, described)}
 
     return await asyncio.to_thread(planned)
 
@@ -160,6 +163,7 @@ async def post_run(keeper: Keeper, request: web.Request) -> web.StreamResponse:
     keeper.require_runnable(described, runs)
     started_ns = asked.started_ns or time.time_ns()
     record = RunRecord(described.experiment.name, started_ns, described.experiment.duration.s, metrics=asked.metrics)
+    record.warnings = warnings_json(keeper.require_lab()[0].network, described)
 
     async def work(emit: Emit) -> Line:
         if asked.metrics and asked.influx is not None and (other := other_database(asked.influx)):
@@ -221,11 +225,14 @@ async def _described(keeper: Keeper, document: Document, asked: Describing) -> D
     if asked.file is not None:
         backend = asked.backend or Backend.ENGINE
         path = Path(asked.file)
-        network, described = await asyncio.to_thread(described_by_file, document, path, asked.set, backend)
+        network, found = await asyncio.to_thread(described_by_file, document, path, asked.set, backend)
         keeper.require_same_lab(network)
-        return described
-    found = await asyncio.to_thread(described_by_body, document, lab, testbed.network, keeper.standing, asked.set)
-    return found if asked.backend is None else replace(found, backend=asked.backend)
+    else:
+        found = await asyncio.to_thread(described_by_body, document, lab, testbed.network, keeper.standing, asked.set)
+        found = found if asked.backend is None else replace(found, backend=asked.backend)
+    if asked.strict and (doubtful := doubts(testbed.network, found.experiment, found.backend)):
+        raise DescriptionError(doubtful)
+    return found
 
 
 def _patching(keeper: Keeper, patch: Callable[[Described], dict[str, Any]]) -> Read:

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
+from atoll.control.doubts import doubts
 from atoll.keeper.bodies import BODY
-from atoll.keeper.problems import RequestError
+from atoll.keeper.problems import RequestError, mistakes_json
 from atoll.model.document import Document, label
 from atoll.model.errors import DescriptionError, shown
 from atoll.model.experiment import MAIN, Carried, Chain, Experiment
@@ -71,6 +72,11 @@ def described_by_body(
     asked = override(replace(document, tree=_completed(document, tree, network)), settings)
     backend = standing.backend if standing else Backend.ENGINE
     return Described(experiment_on(lab, asked, folder), asked.tree or {}, folder, backend, aside)
+
+
+def warnings_json(network: Network, described: Described) -> list[dict[str, Any]]:
+    """What is doubtful in an experiment, as answers have it."""
+    return mistakes_json(doubts(network, described.experiment, described.backend))
 
 
 def merged(tree: Tree, patch: Mapping[str, Any]) -> Tree:

@@ -16,7 +16,7 @@ from atoll.experiment.request import create_run
 from atoll.experiment.run import Run
 from atoll.experiment.testbed import Testbed, changes_json, while_up
 from atoll.keeper.address import rack
-from atoll.keeper.descriptions import Described, up_to_date
+from atoll.keeper.descriptions import Described, up_to_date, warnings_json
 from atoll.keeper.events import EventLog
 from atoll.keeper.live_points import LivePoints
 from atoll.keeper.problems import RequestError, no_lab
@@ -168,6 +168,7 @@ class Keeper:
             "dry_run": dry_run,
             "changes": changes_json(changes),
             "lines": [str(change) for change in changes],
+            "warnings": warnings_json(testbed.network, described),
         }
 
     async def run(

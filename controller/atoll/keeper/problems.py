@@ -9,7 +9,7 @@ parameter of the address (``?dry_run``), a header, or empty for the request as a
 """
 
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from atoll.keeper.address import rack
@@ -91,6 +91,15 @@ def error_json(error: AtollError) -> dict[str, Any]:
     return body
 
 
+def mistakes_json(mistakes: Iterable[Mistake]) -> list[dict[str, Any]]:
+    """Mistakes, or warnings, as answers have them."""
+    return [
+        {"where": _cut(path_text(each.place)), "message": _cut(each.message)}
+        | ({"line": each.line} if each.line else {})
+        for each in mistakes
+    ]
+
+
 def path_text(place: tuple[str | int, ...]) -> str:
     """A place in a body as one writes it: ``links.sat.to_island``, ``chain[1]``."""
     text = ""
@@ -103,13 +112,8 @@ def _mistakes(error: AtollError) -> list[dict[str, Any]]:
     if isinstance(error, RequestError) and not error.mistakes:
         return [{"where": error.where or "", "message": _cut(str(error))}]
     if isinstance(error, (RequestError, DescriptionError)):
-        return [_mistake_json(mistake) for mistake in error.mistakes]
+        return mistakes_json(error.mistakes)
     return [{"where": "", "message": _cut(line)} for line in str(error).splitlines()]
-
-
-def _mistake_json(mistake: Mistake) -> dict[str, Any]:
-    told: dict[str, Any] = {"where": _cut(path_text(mistake.place)), "message": _cut(mistake.message)}
-    return told | ({"line": mistake.line} if mistake.line else {})
 
 
 def _shortened(message: str) -> str:

@@ -29,6 +29,7 @@ class RunRecord:
     live: Line | None = None
     summary: Line | None = None
     error: dict[str, Any] | None = None
+    warnings: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     task: asyncio.Task[Line] | None = None
     named: asyncio.Event = field(default_factory=asyncio.Event)
     """Set as soon as the run has a directory, or has ended without."""
@@ -67,6 +68,7 @@ class RunRecord:
             "live": self.live,
             "summary": self.summary,
             "error": self.error,
+            "warnings": self.warnings,
         }
 
     def over(self, task: asyncio.Task[Line], now_ns: int) -> None:

@@ -38,9 +38,18 @@ class Mistake:
     message: str
     place: tuple[str | int, ...] = field(default=(), compare=False)
 
+    @property
+    def where(self) -> str:
+        """``file:line``, or the file alone."""
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+    @property
+    def as_warning(self) -> str:
+        """The line that tells it where it is no mistake, only doubtful."""
+        return f"{self.where}: warning: {self.message}"
+
     def __str__(self) -> str:
-        place = f"{self.file}:{self.line}" if self.line else self.file
-        return f"{place}: {self.message}"
+        return f"{self.where}: {self.message}"
 
 
 class DescriptionError(AtollError):

@@ -150,6 +150,7 @@ class Link:
     to_island: LinkDirection
     to_world: LinkDirection
     counts: Counted
+    line: int = field(default=0, compare=False)  # in the experiment's file; 0: unknown
 
 
 class Protocol(StrEnum):
@@ -220,8 +221,9 @@ class TcpSettings:
 
     congestion_control: str  # kernel's name
     ecn: bool
-    buffer_max: Size  # upper bound of send and receive buffers; at least the bandwidth-delay product
+    buffer_max: Size  # upper bound of send and receive buffers
     servers: tuple[tuple[str, str], ...] = ()  # (world server, congestion control), every server at most once
+    line: int = field(default=0, compare=False)  # of buffer_max in the experiment's file; 0: unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +235,7 @@ class Transfer:
     tool: str  # "atoll" or "iperf3"
     port: int
     congestion_control: str | None = None  # None: that of every host
+    line: int = field(default=0, compare=False)  # of its size in the experiment's file; 0: unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +243,7 @@ class PingSeries:
     """Pings from the world's special server to the island's special host during the whole run."""
 
     interval: Duration
+    line: int = field(default=0, compare=False)  # of the interval in the experiment's file; 0: unknown
 
 
 @dataclass(frozen=True, slots=True)

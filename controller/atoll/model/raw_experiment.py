@@ -155,7 +155,7 @@ class RawTcp(Raw):
     ecn: bool = Field(default=False, description="Explicit congestion notification; default false.", examples=[False])
     buffer_max: BufferSize = Field(
         default=Size(16 * 10**6),
-        description="Most that socket buffers may grow to, at least the bandwidth-delay product; default 16 MB.",
+        description="Most that socket buffers may grow to; below the bandwidth-delay product warned of; default 16 MB.",
         examples=["16 MB"],
     )
 

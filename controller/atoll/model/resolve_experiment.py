@@ -6,10 +6,7 @@ from collections.abc import Iterator
 from atoll.model.beside import Beside
 from atoll.model.capacity import (
     Steering,
-    bandwidth_delay_product,
-    bottleneck,
     delay_trunk_loads,
-    longest_rtt,
     trunk_loads,
 )
 from atoll.model.document import Place
@@ -74,7 +71,7 @@ class _Resolver:
         self.mistakes.append(self.parsed.document.mistake(place, f"{words}: {message}" if words else message))
 
     def experiment(self, lab: str) -> Experiment:
-        raw = self.raw
+        raw, line = self.raw, self.parsed.document.line
         versions = tuple(resolve_version(self.parsed, version) for version in described_versions(raw))
         transfer = raw.transfer and Transfer(
             raw.transfer.size,
@@ -82,6 +79,7 @@ class _Resolver:
             raw.transfer.tool,
             raw.transfer.port,
             raw.transfer.congestion_control,
+            line(("transfer", "size")),
         )
         return Experiment(
             name=raw.name,
@@ -95,10 +93,14 @@ class _Resolver:
             traffic=self.traffic,
             udp=self.udp,
             transfer=transfer,
-            ping=PingSeries(raw.ping.interval),
+            ping=PingSeries(raw.ping.interval, line(("ping", "interval"))),
             captures=CaptureSettings(raw.captures.snap, raw.captures.buffer),
             tcp=TcpSettings(
-                raw.tcp.congestion_control, raw.tcp.ecn, raw.tcp.buffer_max, tuple(raw.tcp.servers.items())
+                raw.tcp.congestion_control,
+                raw.tcp.ecn,
+                raw.tcp.buffer_max,
+                tuple(raw.tcp.servers.items()),
+                line(("tcp", "buffer_max")),
             ),
             branches=versions[0].branches,
             schedule=versions if raw.changes else (),
@@ -112,7 +114,7 @@ class _Resolver:
             to_island, wrong = resolve_direction(raw.to_island, ("links", name, "to_island"), document, beside)
             to_world, also_wrong = resolve_direction(raw.to_world, ("links", name, "to_world"), document, beside)
             self.mistakes += (*wrong, *also_wrong)
-            yield Link(name, to_island, to_world, raw.counts)
+            yield Link(name, to_island, to_world, raw.counts, document.line(("links", name)))
 
     def check_times(self) -> None:
         transfer, duration = self.raw.transfer, self.raw.duration
@@ -184,7 +186,7 @@ class _Resolver:
                 self.wrong(("lab",), f"{network.file} has no host with role {role.value}: {why}; add one")
 
     def check_capacity(self, lab: Lab, network: Network) -> None:
-        """Cables fast enough for what the links pass, socket buffers large enough to fill them, in every version."""
+        """Cables fast enough for what the links pass, in every version."""
         for version in described_versions(self.raw):
             steerings = tuple(self.steerings(network, resolve_version(self.parsed, version)))
             if steerings:
@@ -207,8 +209,6 @@ class _Resolver:
                 trunk = f"trunk {loaded.trunk.a} - {loaded.trunk.b} ({loaded.trunk.rate}, {lab.document.file}:{line})"
                 out = f"{loaded.load} leave {loaded.out.switch} by it"
                 self.wrong(place, f"{trunk} is too slow: {out}; raise its rate to that")
-        for steering in steerings:
-            self.check_buffers(network, steering)
 
     def steerings(self, network: Network, version: Version) -> Iterator[Steering]:
         """Each chain that links bound, as far as its hops are known."""
@@ -218,13 +218,3 @@ class _Resolver:
             if links:
                 hops = tuple(hop for hop in each.hops if hop in known)
                 yield Steering(hops, links, version.latency)
-
-    def check_buffers(self, network: Network, steering: Steering) -> None:
-        rate, rtt = bottleneck(steering), longest_rtt(network, steering)
-        product = bandwidth_delay_product(rate, rtt)
-        if self.raw.tcp.buffer_max < product:
-            self.wrong(
-                ("tcp", "buffer_max"),
-                f"{self.raw.tcp.buffer_max} is less than the bandwidth-delay product, {rate} x {rtt} = {product}; "
-                "write at least that",
-            )

@@ -38,7 +38,8 @@ def resolve_udp(raw: RawUdp, document: Document, beside: Beside) -> tuple[UdpTra
     """The UDP traffic, and its mistakes."""
     sizes, mistakes = _sizes(raw.flow_sizes, ("udp", "flow_sizes"), document, beside)
     drawn = None if sizes.config == PUBLISHED else sizes
-    return UdpTraffic(raw.rate, raw.flow_sizes, raw.port, raw.packet, raw.parallel, drawn), mistakes
+    line = document.line(("udp", "rate"))
+    return UdpTraffic(raw.rate, raw.flow_sizes, raw.port, raw.packet, raw.parallel, drawn, line), mistakes
 
 
 def _sizes(text: str, place: Place, document: Document, beside: Beside) -> tuple[FlowSizes, tuple[Mistake, ...]]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The load of an experiment: channels of TCP flows, and UDP beside them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from atoll.model.flow_sizes import FlowSizes, published
@@ -59,6 +59,7 @@ class UdpTraffic:
     packet: Size  # IP bytes of all packets but the last of each flow
     parallel: int
     sizes: FlowSizes | None = None
+    line: int = field(default=0, compare=False)  # of the rate in the experiment's file; 0: unknown
 
     @property
     def distribution(self) -> FlowSizes:

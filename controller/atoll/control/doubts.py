@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an experiment asks for that is possible and probably not meant: warnings, which `--strict` makes mistakes. Pure.
+
+A function of :data:`_DOUBTS` yields one kind of them, each as a Mistake: what is doubtful, then what is usual. What is
+impossible or contradicts itself is no doubt but a mistake, and belongs to ``atoll.model.resolve_*``.
+"""
+
+from collections.abc import Callable, Iterator
+
+from atoll.model.capacity import Steering, bandwidth_delay_product, bottleneck, longest_rtt
+from atoll.model.document import Place
+from atoll.model.errors import Mistake
+from atoll.model.experiment import Codel, Experiment, Link, LinkDirection
+from atoll.model.network import Network
+from atoll.model.plan import Backend
+from atoll.model.units import Duration
+from atoll.model.wording import call
+
+PING_IP_BYTES = 84  # IPv4 and ICMP headers and 56 bytes
+MOST_PING_SHARE = 0.05
+"""The most that pings may take of a link without being a load themselves."""
+_LONGEST_QUEUE_S = 2.0  # voice bears 0.3 s; the longest queue of the laboratory's own grid held 0.8 s
+_NS = 10**9
+
+
+def doubts(network: Network, experiment: Experiment, backend: Backend | None = None) -> tuple[Mistake, ...]:
+    """Everything doubtful, in the order of the file. ``backend``: what plays the links, where that is decided."""
+    found = {doubt for kind in _DOUBTS for doubt in kind(network, experiment, backend)}
+    return tuple(sorted(found))
+
+
+def _doubt(experiment: Experiment, line: int, place: Place, message: str) -> Mistake:
+    return Mistake(experiment.file, line, f"{call(place)}: {message}", place)
+
+
+def _buffers(network: Network, experiment: Experiment, _: Backend | None) -> Iterator[Mistake]:
+    """Sockets that cannot fill a link alone."""
+    buffer_max = experiment.tcp.buffer_max
+    for steering in _steerings(experiment):
+        rate, rtt = bottleneck(steering), longest_rtt(network, steering)
+        product = bandwidth_delay_product(rate, rtt)
+        if buffer_max < product:
+            yield _doubt(
+                experiment,
+                experiment.tcp.line,
+                ("tcp", "buffer_max"),
+                f"{buffer_max} is less than the bandwidth-delay product, {rate} x {rtt} = {product}, so one connection "
+                "cannot fill the link; usual is at least that",
+            )
+
+
+def _transfer(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Mistake]:
+    """A transfer that the run is too short for."""
+    transfer = experiment.transfer
+    if transfer is None:
+        return
+    left = Duration(experiment.duration.ns - transfer.start.ns)
+    rates = [link.to_island.rate for link in experiment.links if link.box in experiment.chain.hops]
+    if rates and (least := Duration(8 * transfer.size.bytes * _NS // min(rates).bit_s)) > left:
+        yield _doubt(
+            experiment,
+            transfer.line,
+            ("transfer", "size"),
+            f"{transfer.size} takes at least {least.s:.1f} s at {min(rates)}, and the run ends {left.s:g} s after the "
+            "transfer's start; usual is a duration that leaves it twice that",
+        )
+
+
+def _pings(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Mistake]:
+    """A ping series that loads the link, or that says nothing."""
+    interval, place = experiment.ping.interval, ("ping", "interval")
+    if interval >= experiment.duration:
+        message = f"{interval} is no less than the duration, {experiment.duration}; usual is 100 ms"
+        yield _doubt(experiment, experiment.ping.line, place, message)
+    for link, _name, direction in _directions(experiment):
+        share = 8 * PING_IP_BYTES * _NS / interval.ns / direction.rate.bit_s
+        if share > MOST_PING_SHARE:
+            yield _doubt(
+                experiment,
+                experiment.ping.line,
+                place,
+                f"pings every {interval} take {share:.0%} of the {direction.rate} of {link.box!r}; usual is at most "
+                f"{MOST_PING_SHARE:.0%}",
+            )
+
+
+def _queues(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Mistake]:
+    """Queues that hold packets for seconds."""
+    for link, name, direction in _directions(experiment):
+        full_s = 8 * direction.queue.bytes / direction.rate.bit_s
+        if full_s > _LONGEST_QUEUE_S and direction.aqm is None:
+            yield _doubt(
+                experiment,
+                link.line,
+                ("links", link.box, name, "queue"),
+                f"{direction.queue} at {direction.rate} delay packets by {full_s:.1f} s when full; usual is less than "
+                f"{_LONGEST_QUEUE_S:g} s",
+            )
+
+
+def _codels(network: Network, experiment: Experiment, _: Backend | None) -> Iterator[Mistake]:
+    """CoDel that takes a drop for unheeded before a sender can have learnt of it."""
+    longest = {link: longest_rtt(network, each) for each in _steerings(experiment) for link in each.links}
+    for link, name, direction in _directions(experiment):
+        rtt = longest.get(link)
+        if rtt and isinstance(direction.aqm, Codel) and direction.aqm.interval < rtt:
+            yield _doubt(
+                experiment,
+                link.line,
+                ("links", link.box, name, "aqm"),
+                f"an interval of {direction.aqm.interval} is less than the round-trip time, {rtt}; usual is about that "
+                "(RFC 8289, section 4.3)",
+            )
+
+
+def _udp(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Mistake]:
+    """UDP that fills the link by itself; it does not yield."""
+    for link, name, direction in _directions(experiment):
+        if experiment.udp and name == "to_island" and experiment.udp.rate >= direction.rate:
+            yield _doubt(
+                experiment,
+                experiment.udp.line,
+                ("udp", "rate"),
+                f"{experiment.udp.rate} fill the {direction.rate} of {link.box!r} alone; usual is an eighth of that",
+            )
+
+
+_DOUBTS: tuple[Callable[[Network, Experiment, Backend | None], Iterator[Mistake]], ...] = (
+    _buffers,
+    _transfer,
+    _pings,
+    _queues,
+    _codels,
+    _udp,
+)
+
+
+def _directions(experiment: Experiment) -> Iterator[tuple[Link, str, LinkDirection]]:
+    for link in experiment.links:
+        yield link, "to_island", link.to_island
+        yield link, "to_world", link.to_world
+
+
+def _steerings(experiment: Experiment) -> Iterator[Steering]:
+    """Every chain, in every version, that links bound."""
+    for version in experiment.versions:
+        for chain in (version.chain, *version.branches):
+            links = tuple(link for link in experiment.links if link.box in chain.hops)
+            if links:
+                yield Steering(chain.hops, links, version.latency)
