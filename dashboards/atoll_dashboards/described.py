@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, cast
 
 from atoll.model.codec import to_json
-from atoll.model.experiment import Bernoulli, Chain, Codel, Experiment, Link, LossTrace, Red, Trace
+from atoll.model.experiment import Bernoulli, BitError, Chain, Codel, Experiment, Link, LossTrace, Red, Trace, Where
 from atoll.model.flow_sizes import FlowSizes
 from atoll.model.network import ChainBox, DelayBox, Host, LatencyClass, PortRef, Switch, Tap, Trunk
 from atoll.model.traffic import Traffic, UdpTraffic
@@ -68,7 +68,7 @@ class _Absent:
 
 
 _ABSENT = _Absent()
-_WHOLE = (Rate, Duration, Size, PortRef, Chain, Trace, LossTrace, Bernoulli, _FlowSizes, _Share, _Absent)
+_WHOLE = (Rate, Duration, Size, PortRef, Chain, Trace, LossTrace, Bernoulli, BitError, _FlowSizes, _Share, _Absent)
 
 
 def side_by_side(key: str, things: Sequence[Any]) -> Iterator[Setting]:
@@ -156,13 +156,23 @@ def _words(thing: Any) -> str:
             return str(thing).removesuffix(".0")
         case tuple():
             return shlex.join(map(str, cast("tuple[Any, ...]", thing)))
-        case Bernoulli(probability=share) | _Share(of_one=share):
+        case _Share(of_one=share):
             return f"{100 * share:.12g} %"
-        case Trace() | LossTrace():
+        case Bernoulli():
+            return f"{100 * thing.probability:.12g} %{_where(thing.where)}"
+        case BitError():
+            return f"bit_error {thing.probability:.12g}{_where(thing.where)}"
+        case Trace():
             return thing.file
+        case LossTrace():
+            return thing.file + _where(thing.where)
         case _FlowSizes():
             return thing.said
         case Chain():
             return hops(thing)
         case _:
             return str(thing)
+
+
+def _where(where: Where) -> str:
+    return " before the queue" if where is Where.BEFORE else ""

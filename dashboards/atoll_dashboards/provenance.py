@@ -10,6 +10,7 @@ from atoll.model.counted import counted
 from atoll.model.experiment import (
     Aqm,
     Bernoulli,
+    BitError,
     Codel,
     Distribution,
     Experiment,
@@ -18,6 +19,7 @@ from atoll.model.experiment import (
     Loss,
     LossTrace,
     Red,
+    Where,
 )
 from atoll.model.traffic import Traffic
 from atoll.model.versions import version_differences
@@ -134,8 +136,14 @@ def _aqm(aqm: Aqm | None) -> str:
 
 
 def _loss(loss: Loss) -> str:
+    return _kind_of_loss(loss) + (" before the queue" if loss.where is Where.BEFORE else "")
+
+
+def _kind_of_loss(loss: Loss) -> str:
     if isinstance(loss, Bernoulli):
         return f"loss {_percent(loss.probability)}"
+    if isinstance(loss, BitError):
+        return f"loss at a bit error rate of {loss.probability:g}"
     if isinstance(loss, LossTrace):
         return f"loss as in {loss.file}"
     states = f"{_percent(loss.loss_good)} good, {_percent(loss.loss_bad)} bad"

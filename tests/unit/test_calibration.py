@@ -25,6 +25,7 @@ from atoll.experiment.direction import Direction, mean_loss
 from atoll.experiment.probes import Flood
 from atoll.model.experiment import (
     Bernoulli,
+    BitError,
     Codel,
     Counted,
     Distribution,
@@ -33,6 +34,7 @@ from atoll.model.experiment import (
     LinkDirection,
     Trace,
     TraceRow,
+    Where,
 )
 from atoll.model.load import load_experiment
 from atoll.model.units import Duration, Rate, Size
@@ -167,7 +169,21 @@ def test_what_cannot_be_filled_is_refused_with_the_reason() -> None:
 
 def test_bursty_loss_is_that_of_the_channels_long_run() -> None:
     bursty = GilbertElliott(good_to_bad=0.01, bad_to_good=0.09, loss_good=0.0, loss_bad=0.5)
-    assert mean_loss(replace(GEO, loss=bursty)) == pytest.approx(0.05)
+    assert mean_loss(bursty) == pytest.approx(0.05)
+
+
+def test_a_bit_error_rate_takes_more_of_longer_packets() -> None:
+    assert [round(BitError(1e-7).of_packet(size), 5) for size in (40, 1500, 9000)] == [0.00003, 0.0012, 0.00717]
+    assert (BitError(0.0).of_packet(1500), BitError(1.0).of_packet(1)) == (0.0, 1.0)
+
+
+def test_packets_lost_at_the_receiver_are_not_missing_from_the_rate() -> None:
+    """The link has sent them; those lost before the queue leave their time to others."""
+    received = steady_rate(arrivals(0.95 * 16e6), 0)
+    lossy = way(replace(GEO, loss=Bernoulli(0.05)))
+    assert rate_row(lossy, received, PRECISE).state is State.OK
+    before = way(replace(GEO, loss=Bernoulli(0.05, Where.BEFORE)))
+    assert rate_row(before, received, PRECISE).state is State.OFF
 
 
 def test_a_flood_fills_the_queue_within_half_a_second_and_is_above_the_rate() -> None:

@@ -7,7 +7,7 @@ from ipaddress import IPv4Network
 import pytest
 
 from atoll.model.codec import from_json, to_json
-from atoll.model.experiment import Experiment, TcpSettings
+from atoll.model.experiment import Bernoulli, Experiment, TcpSettings, Where
 from atoll.model.flow import FlowEntry, Match, Output, PopVlan, PushVlan, Vlan
 from atoll.model.flow_sizes import fixed
 from atoll.model.load import load_experiment
@@ -94,3 +94,10 @@ def test_a_missing_field_is_refused(missing):
 def test_an_unknown_or_incomplete_action_is_refused(action):
     with pytest.raises(TypeError):
         from_json(FlowEntry, through_text(ENTRY) | {"actions": [action]})
+
+
+def test_losses_recorded_before_they_said_where_were_before_the_queue():
+    """Runs of that time lost packets there; such a run does not become another when it is read again."""
+    recorded = {"kind": "Bernoulli", "probability": 0.01}
+    assert from_json(Bernoulli, recorded) == Bernoulli(0.01, Where.BEFORE)
+    assert from_json(Bernoulli, to_json(Bernoulli(0.01))) == Bernoulli(0.01, Where.AFTER)

@@ -8,6 +8,7 @@ import pytest
 
 from atoll.model.experiment import (
     Bernoulli,
+    BitError,
     Codel,
     Distribution,
     Experiment,
@@ -19,6 +20,7 @@ from atoll.model.experiment import (
     Trace,
     TraceRow,
     Transfer,
+    Where,
 )
 from atoll.model.flow_sizes import FlowSizes, Kind
 from atoll.model.network import PortRef, Program, Trunk
@@ -60,9 +62,12 @@ BURSTY = GilbertElliott(0.001, 0.2)
             Bernoulli(0.01),
             BURSTY,
             "loss",
-            ("1 %", "good_to_bad 0.1 %, bad_to_good 20 %, loss_good 0 %, loss_bad 100 %"),
+            ("1 %", "good_to_bad 0.1 %, bad_to_good 20 %, loss_good 0 %, loss_bad 100 %, where after"),
         ),
         (BURSTY, replace(BURSTY, loss_bad=0.5), "loss.loss_bad", ("100 %", "50 %")),
+        (BURSTY, replace(BURSTY, where=Where.BEFORE), "loss.where", ("after", "before")),
+        (Bernoulli(0.01), BitError(1e-7), "loss", ("1 %", "bit_error 1e-07")),
+        (Bernoulli(0.01), Bernoulli(0.01, Where.BEFORE), "loss", ("1 %", "1 % before the queue")),
     ],
 )
 def test_loss_is_one_row(first: Loss | None, then: Loss | None, key: str, texts: tuple[str, ...]) -> None:

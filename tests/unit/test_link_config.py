@@ -8,6 +8,7 @@ import pytest
 from atoll.control.link_config import direction_config
 from atoll.model.experiment import (
     Bernoulli,
+    BitError,
     Codel,
     Distribution,
     GilbertElliott,
@@ -17,6 +18,7 @@ from atoll.model.experiment import (
     Red,
     Trace,
     TraceRow,
+    Where,
 )
 from atoll.model.units import Duration, Rate, Size
 
@@ -50,6 +52,12 @@ def test_a_plain_direction_is_configured_as_ever():
             {"loss": GilbertElliott(0.1, 0.2, 0.3, 0.4)},
             "loss",
             {"kind": "gilbert-elliott", "good_to_bad": 0.1, "bad_to_good": 0.2, "loss_good": 0.3, "loss_bad": 0.4},
+        ),
+        ({"loss": BitError(1e-7)}, "loss", {"kind": "bit-error", "probability": 1e-7}),
+        (
+            {"loss": Bernoulli(0.5, Where.BEFORE)},
+            "loss",
+            {"kind": "bernoulli", "probability": 0.5, "where": "before"},
         ),
         ({"loss": LossTrace("f", (True, False))}, "loss", {"kind": "trace", "lost": [True, False]}),
         ({"aqm": Codel(Duration(5), Duration(6))}, "aqm", {"kind": "codel", "target_ns": 5, "interval_ns": 6}),

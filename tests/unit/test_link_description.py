@@ -16,6 +16,7 @@ from atoll.model.codec import from_json, to_json
 from atoll.model.errors import DescriptionError
 from atoll.model.experiment import (
     Bernoulli,
+    BitError,
     Codel,
     Distribution,
     Experiment,
@@ -25,6 +26,7 @@ from atoll.model.experiment import (
     LossTrace,
     Red,
     TraceRow,
+    Where,
 )
 from atoll.model.load import load_experiment
 from atoll.model.schema import FOLDER
@@ -76,6 +78,9 @@ FORMS = [
     ("queue_packets: 100", "queue_packets", 100),
     ("loss: 0.1 %", "loss", Bernoulli(0.001)),
     ("loss: {probability: 0 %}", "loss", Bernoulli(0.0)),
+    ("loss: {probability: 1 %, where: before}", "loss", Bernoulli(0.01, Where.BEFORE)),
+    ("loss: {bit_error: 1e-7}", "loss", BitError(1e-7, Where.AFTER)),
+    ("loss: {bit_error: 0.00001, where: after}", "loss", BitError(1e-5)),
     ("loss: {model: gilbert-elliott, good_to_bad: 0.1 %, bad_to_good: 20 %}", "loss", GilbertElliott(0.001, 0.2, 0.0, 1.0)),
     ("loss: {model: gilbert-elliott, good_to_bad: 0.1 %, bad_to_good: 20 %, loss_good: 0.01 %, loss_bad: 0 %}", "loss", GilbertElliott(0.001, 0.2, 0.0001, 0.0)),
     ("aqm: drop-tail", "aqm", None),
@@ -147,11 +152,16 @@ MISTAKES = [
     ("queue_packets: 0", "queue_packets: the number 0 is not a whole number from 1 to 1000000"),
     ("reorder: 1", "reorder: the number 1 is neither true nor false; write one of them without quotes"),
     ("loss: 100.1 %", "loss: probability: '100.1 %' is too large; it must be at most 100 %"),
-    ("loss: {}", "loss: says nothing of what is lost; write 'loss: 0.1 %', or a mapping with model or trace"),
+    ("loss: {}", "loss: says nothing of what is lost; write 'loss: 0.1 %', or a mapping with bit_error, model or trace"),
     ("loss: {model: gilbert}", "loss: model: unknown model 'gilbert'; did you mean 'gilbert-elliott'? known models: gilbert-elliott"),
     ("loss: {model: gilbert-elliott, good_to_bad: 1 %}", "loss: bad_to_good is missing; add 'bad_to_good: 20 %'"),
     ("loss: {good_to_bad: 1 %, probability: 1 %}", "loss: good_to_bad belongs to a model; add 'model: gilbert-elliott' or remove it"),
     ("loss: {probability: 1 %, trace: x}", "loss: probability and trace say different things; keep one of them"),
+    ("loss: {bit_error: 0.1 %}", "loss: bit_error: '0.1 %' is not a bit error rate; write a number from 0 to 1, such as 1e-7"),
+    ("loss: {bit_error: 2}", "loss: bit_error: the number 2 is not a bit error rate; write a number from 0 to 1, such as 1e-7"),
+    ("loss: {bit_error: 1e-7, probability: 1 %}", "loss: probability and bit_error say different things; keep one of them"),
+    ("loss: {probability: 1 %, where: befor}", "loss: where: unknown where 'befor'; did you mean 'before'? known wheres: after, before"),
+    ("loss: {where: before}", "loss: says nothing of what is lost; write 'loss: 0.1 %', or a mapping with bit_error, model or trace"),
     ("loss: {trace: x.txt}", "loss: trace: x.txt: there is no such file; the path is relative to this file"),
     ("aqm: fq", "aqm: unknown aqm 'fq'; known aqms: codel, red, drop-tail"),
     ("aqm: {red: {max: 90 kB}}", "aqm: red: min is missing; add 'min: 30 kB'"),

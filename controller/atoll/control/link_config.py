@@ -9,6 +9,7 @@ from typing import Any
 from atoll.model.experiment import (
     Aqm,
     Bernoulli,
+    BitError,
     Codel,
     Distribution,
     GilbertElliott,
@@ -16,6 +17,7 @@ from atoll.model.experiment import (
     LinkDirection,
     Loss,
     TraceRow,
+    Where,
 )
 
 
@@ -47,9 +49,15 @@ def _jitter(jitter: Jitter | None) -> dict[str, Any]:
 
 
 def _loss(loss: Loss) -> dict[str, Any]:
+    return _kind_of_loss(loss) | ({"where": loss.where.value} if loss.where is not Where.AFTER else {})
+
+
+def _kind_of_loss(loss: Loss) -> dict[str, Any]:
     match loss:
         case Bernoulli(probability):
             return {"kind": "bernoulli", "probability": probability}
+        case BitError(probability):
+            return {"kind": "bit-error", "probability": probability}
         case GilbertElliott():
             return {
                 "kind": "gilbert-elliott",

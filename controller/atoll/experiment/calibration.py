@@ -168,12 +168,17 @@ def _upper_quartile(figures: Sequence[float]) -> float:
 
 
 def rate_row(way: Direction, steady: tuple[float, float] | None, tolerance: Tolerance) -> Row:
-    """IP bits a second that packets of 1500 bytes get; less than configured where Ethernet headers count as well."""
-    expected = way.settings.rate.bit_s * MTU / way.counted(MTU)
+    """IP bits a second that packets of 1500 bytes get.
+
+    Less than configured where Ethernet headers count as well, and where packets are lost behind the transmitter:
+    as much as is lost is allowed for chance.
+    """
+    lost = way.lost(MTU)
+    expected = way.settings.rate.bit_s * MTU / way.counted(MTU) * (1 - lost)
     row = row_of(way, "rate of IP packets", "Mbit/s", expected / 1e6)
     if steady is None:
         return replace(row, state=State.OFF, why="hardly anything came through")
-    allowed = tolerance.rate_ratio * expected
+    allowed = (tolerance.rate_ratio + lost) * expected
     return row.judged(8 * steady[1] / 1e6, (expected - allowed) / 1e6, (expected + allowed) / 1e6)
 
 
@@ -182,8 +187,10 @@ def byte_row(way: Direction, steady: tuple[float, float] | None, packet_bytes: i
     row = row_of(way, "counted beside IP", "B", way.counted(0))
     if steady is None or not steady[0]:
         return replace(row, state=State.OFF, why="hardly anything came through")
-    beside = way.settings.rate.bit_s / 8 / steady[0] - packet_bytes
-    return row.judged(beside, way.counted(0) - tolerance.byte, way.counted(0) + tolerance.byte)
+    lost = way.lost(packet_bytes)
+    beside = way.settings.rate.bit_s / 8 / steady[0] * (1 - lost) - packet_bytes
+    allowed = tolerance.byte + lost * way.counted(packet_bytes)
+    return row.judged(beside, way.counted(0) - allowed, way.counted(0) + allowed)
 
 
 def queue_row(way: Direction, mark: dict[str, Any]) -> Row:

@@ -8,7 +8,7 @@ import statistics
 from dataclasses import dataclass, replace
 
 from atoll.control.probe_jobs import PING_PACKET
-from atoll.model.experiment import Bernoulli, Counted, GilbertElliott, LinkDirection, LossTrace
+from atoll.model.experiment import Bernoulli, BitError, Counted, GilbertElliott, LinkDirection, Loss, LossTrace, Where
 
 MTU = 1500
 ETHERNET_HEADER = 14
@@ -50,6 +50,11 @@ class Direction:
     def counted(self, ip_bytes: int) -> int:
         """What a packet of so many IP bytes counts."""
         return ip_bytes + (ETHERNET_HEADER if self.counts is Counted.ETHERNET else 0)
+
+    def lost(self, ip_bytes: int) -> float:
+        """The share of packets of so many IP bytes that use the link and are lost then."""
+        loss = self.settings.loss
+        return 0.0 if loss is None or loss.where is Where.BEFORE else mean_loss(loss, self.counted(ip_bytes))
 
     @property
     def queue_bytes(self) -> int:
@@ -94,21 +99,21 @@ class Direction:
 def _refused(settings: LinkDirection, *, narrower: bool) -> str:
     if narrower:
         return "another link of the chain is narrower, so this one cannot be filled"
-    if mean_loss(settings) > _MOST_LOSS:
+    if settings.loss and mean_loss(settings.loss) > _MOST_LOSS:
         return "its loss model lets too little through to fill it"
     return ""
 
 
-def mean_loss(settings: LinkDirection) -> float:
-    """The share of packets that a direction's loss model takes in the long run."""
-    match settings.loss:
-        case None:
-            return 0.0
+def mean_loss(loss: Loss, counted_bytes: int = MTU) -> float:
+    """The share of packets of so many counted bytes that a model of loss takes in the long run."""
+    match loss:
         case Bernoulli(probability):
             return probability
+        case BitError():
+            return loss.of_packet(counted_bytes)
         case LossTrace():
-            return statistics.fmean(settings.loss.lost)
-        case GilbertElliott() as loss:
+            return statistics.fmean(loss.lost)
+        case GilbertElliott():
             change = loss.good_to_bad + loss.bad_to_good
             bad = loss.good_to_bad / change if change else 0.0
             return bad * loss.loss_bad + (1 - bad) * loss.loss_good

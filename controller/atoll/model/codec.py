@@ -33,7 +33,8 @@ def to_json(thing: Any) -> Any:
 def from_json(cls: type[T], data: Any) -> T:
     """The value of type ``cls`` that ``to_json`` made ``data`` from.
 
-    ``data`` is as ``json.loads`` gives it. A field left out takes its default; keys unknown to ``cls`` are ignored.
+    ``data`` is as ``json.loads`` gives it. A field left out takes its default, or the value of its metadata
+    ``unrecorded`` if data made before the field existed meant another one. Keys unknown to ``cls`` are ignored.
     Raises TypeError or ValueError when ``data`` is not such a value.
     """
     return cast(T, _reader(cls)(data))
@@ -44,7 +45,7 @@ _AS_THEY_ARE = frozenset({str, int, float, bool, type(None)})
 _TAGGED = frozenset(
     {
         *("Output", "PushVlan", "PopVlan"),  # members of flow.Action
-        *("Bernoulli", "GilbertElliott", "LossTrace"),  # of experiment.Loss
+        *("Bernoulli", "BitError", "GilbertElliott", "LossTrace"),  # of experiment.Loss
         *("Codel", "Red"),  # of experiment.Aqm
     }
 )
@@ -121,10 +122,13 @@ def _expect(kind: type[Any], data: Any) -> Any:
 def _object_reader(make: type[Any]) -> _Convert:
     hints = typing.get_type_hints(make)
     readers = {field.name: _reader(hints[field.name]) for field in dataclasses.fields(make)}
+    every = dataclasses.fields(make)
+    unrecorded = {field.name: field.metadata["unrecorded"] for field in every if "unrecorded" in field.metadata}
 
     def read(data: Any) -> Any:
         fields: dict[str, Any] = _expect(dict, data)
-        return make(**{name: reader(fields[name]) for name, reader in readers.items() if name in fields})
+        given = {name: reader(fields[name]) for name, reader in readers.items() if name in fields}
+        return make(**unrecorded | given if unrecorded else given)
 
     return read
 

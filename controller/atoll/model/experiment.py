@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """An experiment as resolved from experiment.yaml against its Network: valid, typed, frozen."""
 
+import math
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network
@@ -43,11 +44,36 @@ class Jitter:
         )
 
 
+class Where(StrEnum):
+    """Where a direction loses packets, seen from its queue and transmitter."""
+
+    AFTER = "after"  # at the receiver: a lost packet has used the link, as with noise and interference
+    BEFORE = "before"  # at the input of the queue: a lost packet uses nothing
+
+
+_UNRECORDED = {"unrecorded": Where.BEFORE}  # what runs did that were recorded before losses said where
+
+
 @dataclass(frozen=True, slots=True)
 class Bernoulli:
     """Every packet is lost with the same probability, whatever became of the others."""
 
     probability: float
+    where: Where = field(default=Where.AFTER, metadata=_UNRECORDED)
+
+
+@dataclass(frozen=True, slots=True)
+class BitError:
+    """Every bit is wrong with the same probability; a packet with a wrong bit is lost."""
+
+    probability: float  # of one bit
+    where: Where = field(default=Where.AFTER, metadata=_UNRECORDED)
+
+    def of_packet(self, counted_bytes: int) -> float:
+        """The probability that a packet is lost for which the link counts so many bytes."""
+        if self.probability == 1:
+            return 1.0
+        return -math.expm1(8 * counted_bytes * math.log1p(-self.probability))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +84,7 @@ class GilbertElliott:
     bad_to_good: float
     loss_good: float = 0.0
     loss_bad: float = 1.0
+    where: Where = field(default=Where.AFTER, metadata=_UNRECORDED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +93,7 @@ class LossTrace:
 
     file: str = field(compare=False)
     lost: tuple[bool, ...]
+    where: Where = field(default=Where.AFTER, metadata=_UNRECORDED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +114,7 @@ class Red:
     weight: float  # of the present queue in the moving average
 
 
-Loss = Bernoulli | GilbertElliott | LossTrace
+Loss = Bernoulli | BitError | GilbertElliott | LossTrace
 Aqm = Codel | Red
 
 
@@ -97,7 +125,7 @@ class TraceRow:
     t: Duration  # since the load began
     rate: Rate | None = None
     delay: Duration | None = None
-    loss: float | None = None  # probability of each packet
+    loss: float | None = None  # probability of each packet, after the queue
     blocked: bool = False
 
 
@@ -114,7 +142,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class LinkDirection:
-    """One direction of a satellite link: loss, byte queue, serialisation, propagation.
+    """One direction of a satellite link: byte queue, serialisation, loss, propagation.
 
     ``rate`` and ``queue`` bound what a trace and an AQM make of them: no row has a higher rate.
     """

@@ -12,7 +12,7 @@ from pydantic.annotated_handlers import GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 
 from atoll.model.errors import shown
-from atoll.model.experiment import Distribution
+from atoll.model.experiment import Distribution, Where
 from atoll.model.raw import Between, Raw, Share, ShortForm
 from atoll.model.units import Duration, Rate, Size
 from atoll.model.wording import suggest
@@ -52,13 +52,33 @@ class RawJitter(ShortForm):
     )
 
 
+def _bit_error(given: object) -> float:
+    try:
+        rate = float("nan") if isinstance(given, bool) else float(cast(Any, given))
+    except (TypeError, ValueError):
+        rate = float("nan")
+    if not 0 <= rate <= 1:
+        msg = f"{shown(given)} is not a bit error rate; write a number from 0 to 1, such as 1e-7"
+        raise ValueError(msg)
+    return rate
+
+
 class RawLoss(ShortForm):
-    """Loss before the queue: a probability, a Gilbert-Elliott channel, or a trace; a bare share is a probability."""
+    """Loss: a probability of packets or of bits, a Gilbert-Elliott channel, or a trace; a share is a probability."""
 
     _SHORT: ClassVar[str] = "probability"
 
     probability: Probability | None = Field(
         default=None, description="Probability that a packet is lost, of each alone.", examples=["0.1 %"]
+    )
+    bit_error: (
+        Annotated[float, PlainValidator(_bit_error), WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1})]
+        | None
+    ) = Field(
+        default=None,
+        description="Probability that a bit is wrong, of each alone; a packet with a wrong bit is lost. "
+        "The bits are those of the bytes that the link counts.",
+        examples=[1e-7],
     )
     model: Literal["gilbert-elliott"] | None = Field(
         default=None, description="Model of bursty loss.", examples=["gilbert-elliott"]
@@ -80,16 +100,23 @@ class RawLoss(ShortForm):
         description="File with a line a packet, 0 (passes) or 1 (lost), relative to this one; begins anew at its end.",
         examples=["traces/loss.txt"],
     )
+    where: Where = Field(
+        default=Where.AFTER,
+        strict=False,
+        description="Where packets are lost: 'after' the transmitter, at the receiver (default), "
+        "or 'before' the queue, where a lost packet does not use the link.",
+        examples=["before"],
+    )
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
-        given = [key for key in ("probability", "model", "trace") if getattr(self, key) is not None]
+        given = [key for key in ("probability", "bit_error", "model", "trace") if getattr(self, key) is not None]
         channel = [key for key in _GILBERT_ELLIOTT if getattr(self, key) is not None]
         if len(given) > 1:
             msg = f"{given[0]} and {given[1]} say different things; keep one of them"
             raise ValueError(msg)
         if not given:
-            msg = "says nothing of what is lost; write 'loss: 0.1 %', or a mapping with model or trace"
+            msg = "says nothing of what is lost; write 'loss: 0.1 %', or a mapping with bit_error, model or trace"
             raise ValueError(msg)
         if channel and not self.model:
             msg = f"{channel[0]} belongs to a model; add 'model: gilbert-elliott' or remove it"
@@ -197,8 +224,8 @@ class RawDirection(Raw):
     )
     loss: RawLoss | None = Field(
         default=None,
-        description="Loss before the queue: a share of the packets, or a mapping; default none.",
-        examples=["0.1 %", "{model: gilbert-elliott, good_to_bad: 0.1 %, bad_to_good: 20 %}"],
+        description="Loss at the receiver: a share of the packets, or a mapping; default none.",
+        examples=["0.1 %", "{bit_error: 1e-7}", "{model: gilbert-elliott, good_to_bad: 0.1 %, bad_to_good: 20 %}"],
     )
     aqm: Annotated[RawAqm | None, BeforeValidator(_no_aqm)] = Field(
         default=None,

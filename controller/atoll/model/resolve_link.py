@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """One direction of a link, from as it is written to a LinkDirection: files read, figures that fit each other."""
 
+from dataclasses import replace
+
 from atoll.model.beside import Beside
 from atoll.model.document import Document, Place
 from atoll.model.errors import Mistake
 from atoll.model.experiment import (
     Aqm,
     Bernoulli,
+    BitError,
     Codel,
     GilbertElliott,
     Jitter,
@@ -56,14 +59,17 @@ class _Resolver:
         if raw.trace is not None:
             read = self.beside.loss_trace(raw.trace)
             self.take_mistakes(("loss", "trace"), read.mistakes)
-            return read.found
+            return replace(read.found, where=raw.where) if read.found else None
+        if raw.bit_error is not None:
+            return BitError(raw.bit_error, raw.where)
         if raw.model is None:
-            return Bernoulli(raw.probability or 0.0)
+            return Bernoulli(raw.probability or 0.0, raw.where)
         return GilbertElliott(
             raw.good_to_bad or 0.0,
             raw.bad_to_good or 0.0,
             0.0 if raw.loss_good is None else raw.loss_good,
             1.0 if raw.loss_bad is None else raw.loss_bad,
+            raw.where,
         )
 
     def trace(self, name: str) -> Trace | None:
