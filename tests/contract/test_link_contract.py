@@ -55,7 +55,7 @@ links:
       queue_packets: 100
       jitter: {{distribution: normal, amount: 5 ms, correlation: 25 %}}
       reorder: true
-      loss: {{model: gilbert-elliott, good_to_bad: 0.1 %, bad_to_good: 20 %, loss_bad: 50 %}}
+      loss: {{model: gilbert-elliott, good_to_bad: 0.1 %, bad_to_good: 20 %, loss_bad: 50 %, where: before}}
       aqm: {{codel: {{interval: 600 ms}}}}
       trace: rain.csv
     to_world:
@@ -63,7 +63,7 @@ links:
       delay: 250 ms
       queue: 100 kB
       jitter: 1 ms
-      loss: 0.1 %
+      loss: {{bit_error: 1e-7}}
       aqm: {{red: {{min: 30 kB, max: 90 kB}}}}
 traffic: {{channels: 0}}
 """

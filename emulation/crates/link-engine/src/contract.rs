@@ -7,6 +7,7 @@ use crate::delay::DelayProgram;
 use crate::engine::{Program, obey, text};
 use crate::link::LinkProgram;
 use crate::request::{self, Request};
+use link_model::{LossKind, LossPlace};
 use link_report::Line;
 use netio::frame::{Received, VlanTag};
 use serde_json::Value;
@@ -94,6 +95,11 @@ fn an_impaired_link_is_understood_to_the_last_key() {
     let config = LinkConfig::parse(&told[0].to_string()).unwrap();
     let settings = &config.to_island;
     assert!(settings.jitter.is_some() && settings.loss.is_some() && settings.aqm.is_some());
+    let losses = [settings, &config.to_world].map(|each| each.loss.clone().unwrap());
+    assert_eq!(losses[0].place, LossPlace::Before);
+    let probability = 1e-7;
+    assert_eq!(losses[1].kind, LossKind::BitError { probability });
+    assert_eq!(losses[1].place, LossPlace::After);
     assert_eq!(
         (settings.trace.len(), settings.queue_packets),
         (4, Some(100))

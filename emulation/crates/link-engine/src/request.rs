@@ -96,6 +96,7 @@ pub(crate) fn parse(line: &str) -> Result<Request, serde_json::Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use link_model::{LossKind, LossPlace};
 
     #[test]
     fn a_change_sets_what_it_names() {
@@ -107,7 +108,10 @@ mod tests {
         assert_eq!((change.id, change.direction), (3, Some(Towards::World)));
         let expected = LinkChange {
             rate_bit_s: Some(8_000_000),
-            loss: Some(LossSettings::Bernoulli { probability: 0.5 }),
+            loss: Some(LossSettings {
+                kind: LossKind::Bernoulli { probability: 0.5 },
+                place: LossPlace::After,
+            }),
             ..LinkChange::default()
         };
         assert_eq!(change.settings(), expected);

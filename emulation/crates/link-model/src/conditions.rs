@@ -28,7 +28,7 @@ impl Conditions {
         row.and_then(|row| row.delay_ns).unwrap_or(self.delay_ns)
     }
 
-    /// The probability of loss that overrides the settings' at `now`.
+    /// The probability of loss of what leaves the transmitter at `now`, in place of the settings'.
     pub(crate) fn loss(&self, now: Nanoseconds) -> Option<f64> {
         self.trace.at(now).0.and_then(|row| row.loss)
     }

@@ -26,7 +26,7 @@ pub struct LinkSettings {
     pub queue_bytes: u64,
     /// Also its capacity in packets.
     pub queue_packets: Option<u64>,
-    /// What is lost before the queue.
+    /// What is lost, after the transmitter or before the queue.
     pub loss: Option<LossSettings>,
     /// How the queue is managed; None: drop-tail.
     pub aqm: Option<AqmSettings>,
@@ -153,6 +153,7 @@ impl LinkChange {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{LossKind, LossPlace};
 
     #[test]
     fn settings_out_of_range_are_named() {
@@ -173,8 +174,11 @@ mod tests {
         assert!(mistake(|link| link.jitter_ns = 250_000_001).contains("before it came"));
         assert!(mistake(|link| link.queue_packets = Some(0)).starts_with("queue_packets 0 "));
         let loss = |link: &mut LinkSettings| {
-            link.loss = Some(LossSettings::Bernoulli {
-                probability: f64::NAN,
+            link.loss = Some(LossSettings {
+                kind: LossKind::Bernoulli {
+                    probability: f64::NAN,
+                },
+                place: LossPlace::After,
             });
         };
         assert!(mistake(loss).starts_with("loss.probability NaN "));

@@ -35,6 +35,12 @@ impl<P> DelayLine<P> {
             .push(self.last_arrival_ns, delay_ns, bytes, packet)
     }
 
+    /// An arrival before this instant is taken for one at it: that of the last arrival.
+    #[must_use]
+    pub fn last_arrival_ns(&self) -> Nanoseconds {
+        self.last_arrival_ns
+    }
+
     /// Delay what is offered from now on by `delay_ns`. What is under way arrives as it would have.
     ///
     /// # Errors

@@ -13,6 +13,7 @@ pub struct Histogram {
     /// Count of each bucket; as long as the longest duration asks for.
     buckets: Vec<u64>,
     count: u64,
+    sum_ns: Nanoseconds,
     max_ns: Nanoseconds,
 }
 
@@ -25,7 +26,20 @@ impl Histogram {
         }
         self.buckets[bucket] += 1;
         self.count += 1;
+        self.sum_ns = self.sum_ns.saturating_add(duration_ns);
         self.max_ns = self.max_ns.max(duration_ns);
+    }
+
+    /// How many were counted.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// All durations together: 580 years hold every packet of a run.
+    #[must_use]
+    pub fn sum_ns(&self) -> Nanoseconds {
+        self.sum_ns
     }
 
     /// The longest duration, exactly; 0 if there was none.
@@ -100,6 +114,7 @@ mod tests {
             let exact = durations[(durations.len() as u64 * permille).div_ceil(1000) as usize - 1];
             let found = histogram.quantile_ns(permille);
             prop_assert!(exact <= found && found <= exact + exact / 16);
+            prop_assert_eq!((histogram.count(), histogram.sum_ns()), (durations.len() as u64, durations.iter().sum()));
             prop_assert_eq!(histogram.max_ns(), durations[durations.len() - 1]);
             prop_assert_eq!(histogram.non_empty().map(|(_, count)| count).sum::<u64>(), durations.len() as u64);
         }

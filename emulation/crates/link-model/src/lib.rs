@@ -5,9 +5,12 @@
 //! and seeds are arguments, so that equal arrivals give equal departures on every machine.
 //!
 //! ```text
-//! offer ── loss ── queue (drop-tail, CoDel, RED) ── serialisation at rate ── blockage? ── propagation ── pop_due     Link
-//! offer ────────────────────────────────────────────────────────────────────────────── propagation ── pop_due     DelayLine
+//! offer ── queue (drop-tail, CoDel, RED) ── serialisation at rate ── blockage? loss? ── propagation ── pop_due     Link
+//! offer ──────────────────────────────────────────────────────────────────────────── propagation ── pop_due     DelayLine
 //! ```
+//!
+//! A packet that noise loses has used queue and transmitter, as one that a blockage loses; it is counted as dropped when its
+//! serialisation ends. On request loss happens before the queue instead.
 //!
 //! Rate, delay, loss and blockage of a link may follow a trace, and its settings may be changed while packets are
 //! in it. Everything is computed at the instants at which it happens, not at those of the calls: a caller
@@ -40,7 +43,7 @@ pub use delay_line::DelayLine;
 pub use histogram::Histogram;
 pub use jitter::{JitterKind, JitterSettings};
 pub use link::{Link, Verdict};
-pub use loss::LossSettings;
+pub use loss::{LossKind, LossPlace, LossSettings};
 pub use random::SplitMix64;
 pub use totals::{Count, DropCause, Drops, LinkTotals};
 pub use trace::TraceRow;

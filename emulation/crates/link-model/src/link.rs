@@ -4,7 +4,7 @@
 use crate::aqm::Aqm;
 use crate::conditions::Conditions;
 use crate::flight::Flight;
-use crate::loss::Loss;
+use crate::loss::{Loss, LossPlace};
 use crate::queue::{Queue, Waiting};
 use crate::red::Arrival;
 use crate::serialiser::{Position, end_of, work_between, work_of};
@@ -15,7 +15,7 @@ use crate::{
     LinkTotals, Nanoseconds, SplitMix64,
 };
 
-/// One direction of a satellite link: loss, queue, serialisation, propagation.
+/// One direction of a satellite link: queue, serialisation, loss, propagation.
 ///
 /// Arrivals must be offered in order of time. The transmitter is served when an arrival or a departure
 /// asks for it, at the instants at which it became free and not at those of the calls: when calls come,
@@ -25,7 +25,8 @@ pub struct Link<P> {
     conditions: Conditions,
     shortest_delay_ns: Nanoseconds,
     jitter: JitterSettings,
-    loss: Loss,
+    loss_before: Loss,
+    loss_after: Loss,
     queue: Queue<P>,
     aqm: Aqm,
     sending: Option<Sending<P>>,
@@ -79,7 +80,8 @@ impl<P> Link<P> {
             conditions: Conditions::new(settings),
             shortest_delay_ns: 0,
             jitter: propagation.jitter,
-            loss: Loss::new(settings.loss.clone(), random.fork(1)),
+            loss_before: Loss::new(LossPlace::Before, settings.loss.as_ref(), random.fork(1)),
+            loss_after: Loss::new(LossPlace::After, settings.loss.as_ref(), random.fork(3)),
             queue: Queue::new(settings.queue_bytes, settings.queue_packets, start_ns),
             aqm: Aqm::new(settings.aqm, random.fork(2)),
             sending: None,
@@ -167,10 +169,11 @@ impl<P> Link<P> {
         change.check(&self.jitter)?;
         self.conditions.check(change)?;
         self.queue.resize(change.queue_bytes, change.queue_packets);
-        if let Some(loss) = &change.loss {
-            self.loss.change(loss.clone());
-        }
         self.under_new_conditions(now, |link, _| {
+            if change.loss.is_some() {
+                link.loss_before.change(change.loss.as_ref());
+                link.loss_after.change(change.loss.as_ref());
+            }
             link.conditions.change(change);
             Ok(())
         })?;
@@ -182,6 +185,12 @@ impl<P> Link<P> {
     #[must_use]
     pub fn totals(&self) -> LinkTotals {
         self.totals
+    }
+
+    /// An arrival before this instant is taken for one at it: that of the last arrival or change.
+    #[must_use]
+    pub fn last_arrival_ns(&self) -> Nanoseconds {
+        self.last_arrival_ns
     }
 
     /// Packets accepted and not yet gone: waiting, being serialised or under way.
@@ -235,7 +244,8 @@ impl<P> Link<P> {
 
     /// Why the packet that arrives is not let in, if it is not.
     fn refuses(&mut self, now: Nanoseconds, bytes: u32) -> Option<DropCause> {
-        if self.loss.loses(self.conditions.loss(now)) {
+        let lossy = self.loss_before.is_set() && self.conditions.loss(now).is_none();
+        if lossy && self.loss_before.loses(None, bytes) {
             return Some(DropCause::Loss);
         }
         let (queue, conditions) = (&self.queue, &self.conditions);
@@ -300,12 +310,19 @@ impl<P> Link<P> {
         self.free = end;
         self.windows.record(&self.conditions, end_ns, packet.bytes);
         self.sojourn.record(end_ns - packet.arrival_ns);
-        if sent.blocked
-            || self
-                .conditions
-                .is_blocked(sent.begin.rounded_down(), end_ns)
-        {
-            self.totals.dropped.add(DropCause::Blocked, packet.bytes);
+        // Decided for every packet that is sent, so that blockages do not move the fates of later ones.
+        let traced_loss = self.conditions.loss(end_ns);
+        let lost = self.loss_after.loses(traced_loss, packet.bytes);
+        let begin_ns = sent.begin.rounded_down();
+        let blocked = sent.blocked || self.conditions.is_blocked(begin_ns, end_ns);
+        if blocked || lost {
+            let cause = if blocked {
+                DropCause::Blocked
+            } else {
+                DropCause::Loss
+            };
+            self.totals.dropped.add(cause, packet.bytes);
+            self.totals.lost_after.add(packet.bytes);
             return;
         }
         let delay_ns = self.conditions.delay_ns(end_ns);

@@ -1,17 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Loss of packets on their way into the link: what the queue never sees.
+//! Loss of packets: at the receiver, after they have used the link, or at the input of the queue, which never sees them.
 
 use crate::bounds::probability;
 use crate::{ConfigError, SplitMix64};
 use serde::{Deserialize, Serialize};
 
+/// Which packets are lost, and where.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LossSettings {
+    /// Which packets.
+    #[serde(flatten)]
+    pub kind: LossKind,
+    /// Seen from the transmitter.
+    #[serde(rename = "where", default)]
+    pub place: LossPlace,
+}
+
+/// Where a link loses packets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LossPlace {
+    /// At the receiver, as noise and interference do: a lost packet has been serialised.
+    #[default]
+    After,
+    /// At the input of the queue: a lost packet takes neither room nor time.
+    Before,
+}
+
 /// Which packets are lost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum LossSettings {
+pub enum LossKind {
     /// Each for itself.
     Bernoulli {
         /// Of one packet's loss.
+        probability: f64,
+    },
+    /// Each bit for itself; a packet with a wrong bit is lost.
+    BitError {
+        /// Of one bit being wrong; the bits are those of the bytes for which a packet counts.
         probability: f64,
     },
     /// In bursts: a Markov chain of two states that moves after each packet (Gilbert 1960, Elliott 1963).
@@ -45,9 +72,11 @@ impl LossSettings {
     /// # Errors
     /// The first probability that is none, or an empty trace.
     pub fn check(&self) -> Result<(), ConfigError> {
-        match self {
-            Self::Bernoulli { probability: p } => probability("loss.probability", *p),
-            Self::GilbertElliott {
+        match &self.kind {
+            LossKind::Bernoulli { probability: p } | LossKind::BitError { probability: p } => {
+                probability("loss.probability", *p)
+            }
+            LossKind::GilbertElliott {
                 good_to_bad,
                 bad_to_good,
                 loss_good,
@@ -58,16 +87,17 @@ impl LossSettings {
                 probability("loss.loss_good", *loss_good)?;
                 probability("loss.loss_bad", *loss_bad)
             }
-            Self::Trace { lost } if lost.is_empty() => Err(ConfigError::NoLossTrace),
-            Self::Trace { .. } => Ok(()),
+            LossKind::Trace { lost } if lost.is_empty() => Err(ConfigError::NoLossTrace),
+            LossKind::Trace { .. } => Ok(()),
         }
     }
 }
 
-/// Decides packet by packet.
+/// Decides packet by packet at one place.
 #[derive(Debug, Clone)]
 pub(crate) struct Loss {
-    settings: Option<LossSettings>,
+    place: LossPlace,
+    kind: Option<LossKind>,
     random: SplitMix64,
     /// State of the Markov chain.
     bad: bool,
@@ -76,32 +106,49 @@ pub(crate) struct Loss {
 }
 
 impl Loss {
-    /// None: nothing is lost.
-    pub(crate) fn new(settings: Option<LossSettings>, random: SplitMix64) -> Self {
-        Self {
-            settings,
+    /// The losses of `settings` that happen at `place`; None: nothing is lost.
+    pub(crate) fn new(
+        place: LossPlace,
+        settings: Option<&LossSettings>,
+        random: SplitMix64,
+    ) -> Self {
+        let mut loss = Self {
+            place,
+            kind: None,
             random,
             bad: false,
             next: 0,
-        }
+        };
+        loss.change(settings);
+        loss
     }
 
-    /// Lose by other settings from now on, which begin anew.
-    pub(crate) fn change(&mut self, settings: LossSettings) {
-        self.settings = Some(settings);
+    /// Lose by other settings from now on, from their beginning.
+    pub(crate) fn change(&mut self, settings: Option<&LossSettings>) {
+        let here = settings.filter(|settings| settings.place == self.place);
+        self.kind = here.map(|settings| settings.kind.clone());
         self.bad = false;
         self.next = 0;
     }
 
-    /// Whether the next packet is lost; `traced`: with this probability, whatever the settings.
-    pub(crate) fn loses(&mut self, traced: Option<f64>) -> bool {
+    /// Whether anything is lost here.
+    pub(crate) fn is_set(&self) -> bool {
+        self.kind.is_some()
+    }
+
+    /// Whether the next packet is lost, which counts for `bytes`; `traced`: with this probability, whatever the settings.
+    pub(crate) fn loses(&mut self, traced: Option<f64>, bytes: u32) -> bool {
         if let Some(probability) = traced {
             return self.random.chance(probability);
         }
-        match &self.settings {
+        match &self.kind {
             None => false,
-            Some(LossSettings::Bernoulli { probability }) => self.random.chance(*probability),
-            Some(LossSettings::GilbertElliott {
+            Some(LossKind::Bernoulli { probability }) => self.random.chance(*probability),
+            Some(LossKind::BitError { probability }) => {
+                let some_bit = wrong_bit(*probability, bytes);
+                self.random.chance(some_bit)
+            }
+            Some(LossKind::GilbertElliott {
                 good_to_bad,
                 bad_to_good,
                 loss_good,
@@ -116,7 +163,7 @@ impl Loss {
                 self.bad ^= self.random.chance(leave);
                 lost
             }
-            Some(LossSettings::Trace { lost }) => {
+            Some(LossKind::Trace { lost }) => {
                 let is_lost = lost[self.next];
                 self.next = (self.next + 1) % lost.len();
                 is_lost
@@ -125,15 +172,26 @@ impl Loss {
     }
 }
 
+/// The probability that one of the bits of so many bytes is wrong: 1 - (1 - p)^(8 bytes), also where p is tiny.
+fn wrong_bit(probability: f64, bytes: u32) -> f64 {
+    -libm::expm1(8.0 * f64::from(bytes) * libm::log1p(-probability))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const COUNT: u32 = 400_000;
 
-    fn losses(settings: LossSettings) -> Vec<bool> {
-        let mut loss = Loss::new(Some(settings), SplitMix64::new(1, 0));
-        (0..COUNT).map(|_| loss.loses(None)).collect()
+    fn losses_of(kind: LossKind, bytes: u32) -> Vec<bool> {
+        let place = LossPlace::After;
+        let settings = LossSettings { kind, place };
+        let mut loss = Loss::new(place, Some(&settings), SplitMix64::new(1, 0));
+        (0..COUNT).map(|_| loss.loses(None, bytes)).collect()
+    }
+
+    fn losses(kind: LossKind) -> Vec<bool> {
+        losses_of(kind, 1500)
     }
 
     fn share(lost: &[bool]) -> f64 {
@@ -142,7 +200,7 @@ mod tests {
 
     #[test]
     fn independent_losses_are_as_frequent_as_asked_for_and_independent() {
-        let lost = losses(LossSettings::Bernoulli { probability: 0.1 });
+        let lost = losses(LossKind::Bernoulli { probability: 0.1 });
         assert!((share(&lost) - 0.1).abs() < 0.003);
         let after_loss: Vec<bool> = lost
             .windows(2)
@@ -155,7 +213,7 @@ mod tests {
     #[test]
     fn bursts_are_as_frequent_and_as_long_as_the_chain_says() {
         let (good_to_bad, bad_to_good) = (0.01, 0.2);
-        let settings = |loss_bad| LossSettings::GilbertElliott {
+        let settings = |loss_bad| LossKind::GilbertElliott {
             good_to_bad,
             bad_to_good,
             loss_good: 0.0,
@@ -175,7 +233,7 @@ mod tests {
 
     #[test]
     fn recorded_losses_are_repeated() {
-        let lost = losses(LossSettings::Trace {
+        let lost = losses(LossKind::Trace {
             lost: vec![false, true, true],
         });
         assert_eq!(lost[..7], [false, true, true, false, true, true, false]);
@@ -183,7 +241,30 @@ mod tests {
 
     #[test]
     fn a_trace_of_conditions_overrides_the_settings() {
-        let mut loss = Loss::new(None, SplitMix64::new(1, 0));
-        assert!(loss.loses(Some(1.0)) && !loss.loses(None));
+        let mut loss = Loss::new(LossPlace::After, None, SplitMix64::new(1, 0));
+        assert!(loss.loses(Some(1.0), 1500) && !loss.loses(None, 1500));
+    }
+
+    #[test]
+    fn a_bit_error_rate_of_1e_7_loses_0_12_percent_of_1500_bytes_and_more_of_longer_packets() {
+        for (bytes, percent) in [(40, 0.0032), (1500, 0.11993), (9000, 0.71742)] {
+            assert!((100.0 * wrong_bit(1e-7, bytes) - percent).abs() < 1e-5);
+        }
+        assert_eq!((wrong_bit(0.0, 1500), wrong_bit(1.0, 1)), (0.0, 1.0));
+        let lost = losses_of(LossKind::BitError { probability: 1e-5 }, 1500);
+        assert!((share(&lost) - 0.11308).abs() < 0.003);
+    }
+
+    #[test]
+    fn settings_are_read_as_written_and_unknown_keys_refused() {
+        let parse = serde_json::from_str::<LossSettings>;
+        let kind = LossKind::BitError { probability: 1e-7 };
+        let written = r#"{"kind":"bit-error","probability":1e-7}"#;
+        let place = LossPlace::After;
+        assert_eq!(parse(written).unwrap(), LossSettings { kind, place });
+        let before = r#"{"kind":"trace","lost":[true],"where":"before"}"#;
+        assert_eq!(parse(before).unwrap().place, LossPlace::Before);
+        let unknown = r#"{"kind":"trace","lost":[true],"were":"before"}"#;
+        assert!(parse(unknown).unwrap_err().to_string().contains("were"));
     }
 }

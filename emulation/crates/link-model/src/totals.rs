@@ -6,7 +6,7 @@
 pub enum DropCause {
     /// The waiting bytes and its own exceed the queue's capacity, or there are too many packets.
     QueueFull,
-    /// Lost before the queue, by the model of loss.
+    /// Lost by the model of loss or of the trace, after it was sent (or before the queue, where that is asked for).
     Loss,
     /// Dropped by the queue's management.
     Aqm,
@@ -76,4 +76,6 @@ pub struct LinkTotals {
     pub departed: Count,
     /// Lost.
     pub dropped: Drops,
+    /// Those of `dropped` that had been sent: lost at the receiver or to a blockage.
+    pub lost_after: Count,
 }

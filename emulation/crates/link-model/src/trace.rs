@@ -18,7 +18,7 @@ pub struct TraceRow {
     pub rate_bit_s: Option<u64>,
     /// One-way propagation delay of what leaves the transmitter.
     pub delay_ns: Option<Nanoseconds>,
-    /// Probability with which each packet that arrives is lost.
+    /// Probability with which each packet that is sent is lost.
     pub loss: Option<f64>,
     /// The transmitter works on, but what it sends is lost.
     #[serde(default)]

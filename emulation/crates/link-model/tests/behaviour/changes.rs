@@ -2,7 +2,10 @@
 //! Changes while packets are in the link: set by hand, or by a trace.
 
 use crate::loads::{arrivals, drain, new_link, offer, plain};
-use link_model::{ConfigError, Link, LinkChange, LinkSettings, LossSettings, TraceRow, Verdict};
+use link_model::{
+    ConfigError, DropCause, Link, LinkChange, LinkSettings, LossKind, LossPlace, LossSettings,
+    TraceRow, Verdict,
+};
 use proptest::prelude::*;
 
 const MS: u64 = 1_000_000;
@@ -163,16 +166,58 @@ fn a_smaller_queue_keeps_what_waits_and_refuses_what_comes() {
 fn loss_can_be_switched_on_and_off() {
     let mut link = new_link(&geo(), 1);
     for (now, probability, verdict) in [
-        (MS, 1.0, Verdict::Dropped(link_model::DropCause::Loss)),
+        (MS, 1.0, Verdict::Dropped(DropCause::Loss)),
         (2 * MS, 0.0, Verdict::Accepted),
     ] {
-        let change = LinkChange {
-            loss: Some(LossSettings::Bernoulli { probability }),
-            ..LinkChange::default()
-        };
-        link.change(now, &change).unwrap();
+        link.change(now, &losing(probability, LossPlace::Before))
+            .unwrap();
         assert_eq!(link.offer(now, 100, 0), verdict);
     }
+}
+
+fn losing(probability: f64, place: LossPlace) -> LinkChange {
+    let kind = LossKind::Bernoulli { probability };
+    LinkChange {
+        loss: Some(LossSettings { kind, place }),
+        ..LinkChange::default()
+    }
+}
+
+/// Ten packets of 1 ms each, all at the receiver lost that end between 4.5 and 8.5 ms.
+#[test]
+fn a_loss_that_begins_takes_what_is_sent_from_then_on() {
+    let mut link = new_link(&geo(), 1);
+    for number in 0..10 {
+        assert_eq!(link.offer(0, 1000, number), Verdict::Accepted);
+    }
+    // Nobody asked the link for anything before these instants.
+    link.change(4_500_000, &losing(1.0, LossPlace::After))
+        .unwrap();
+    link.change(8_500_000, &losing(0.0, LossPlace::After))
+        .unwrap();
+    let numbers: Vec<usize> = drain(&mut link).iter().map(|each| each.packet).collect();
+    assert_eq!(numbers, [0, 1, 2, 3, 8, 9]);
+    assert_eq!(link.totals().dropped.loss.packets, 4);
+}
+
+#[test]
+fn the_loss_of_a_trace_is_that_of_the_instant_at_which_a_packet_has_been_sent() {
+    let lossy = TraceRow {
+        t_ns: 3_500_000,
+        loss: Some(1.0),
+        ..ROW
+    };
+    let clear = TraceRow {
+        t_ns: 5_500_000,
+        ..ROW
+    };
+    let mut link = new_link(&traced(&[ROW, lossy, clear]), 1);
+    link.start_trace(0).unwrap();
+    for number in 0..10 {
+        assert_eq!(link.offer(0, 1000, number), Verdict::Accepted);
+    }
+    let numbers: Vec<usize> = drain(&mut link).iter().map(|each| each.packet).collect();
+    assert_eq!(numbers, [0, 1, 2, 5, 6, 7, 8, 9]);
 }
 
 #[test]

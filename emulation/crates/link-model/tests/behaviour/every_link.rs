@@ -5,7 +5,7 @@ use crate::loads::{
     any_link, arrivals, drain, jitters, new_link, offer, plain, traces, with_jitter,
 };
 use link_model::{
-    DelayLine, DelaySettings, DropCause, JitterKind, JitterSettings, Link, LinkSettings,
+    DelayLine, DelaySettings, DropCause, JitterKind, JitterSettings, Link, LinkSettings, LossPlace,
     SplitMix64, Verdict,
 };
 use proptest::prelude::*;
@@ -189,6 +189,39 @@ proptest! {
             prop_assert!(waiting_now <= settings.queue_bytes);
         }
         prop_assert_eq!(link.take_queue_peak_bytes(now), peak);
+    }
+
+    /// Losses at the receiver take packets away and change nothing else: no instant, no queue, no idle time, no sojourn.
+    #[test]
+    fn what_is_lost_at_the_receiver_has_used_the_link(settings in any_link(), arrivals in arrivals()) {
+        let mut settings = LinkSettings { jitter: None, ..settings };
+        if let Some(loss) = &mut settings.loss {
+            loss.place = LossPlace::After;
+        }
+        let mut faultless = settings.clone();
+        faultless.loss = None;
+        for row in &mut faultless.trace {
+            row.loss = None;
+        }
+        let mut found = Vec::new();
+        for settings in [&settings, &faultless] {
+            let mut link = new_link(settings, 1);
+            let offered = offer(&mut link, &arrivals);
+            let departed = drain(&mut link);
+            let end_ns = offered.last().map_or(0, |&(now, _)| now) + 10_000_000_000_000;
+            prop_assert_eq!(link.windows_over_rate(), 0);
+            let used = (offered, link.idle_ns(end_ns), link.take_queue_peak_bytes(end_ns), link.take_sojourn());
+            found.push((departed, link.totals(), used));
+        }
+        let (departed, totals, used) = &found[0];
+        let (expected, all, used_by_all) = &found[1];
+        prop_assert_eq!((&used.0, used.1, used.2), (&used_by_all.0, used_by_all.1, used_by_all.2));
+        prop_assert_eq!(used.3.non_empty().collect::<Vec<_>>(), used_by_all.3.non_empty().collect::<Vec<_>>());
+        prop_assert_eq!(departed.len() as u64 + totals.dropped.loss.packets, expected.len() as u64);
+        prop_assert_eq!(totals.departed.bytes + totals.dropped.loss.bytes, all.departed.bytes);
+        prop_assert_eq!(totals.lost_after.bytes, totals.dropped.loss.bytes + totals.dropped.blocked.bytes);
+        let mut rest = expected.iter();
+        prop_assert!(departed.iter().all(|packet| rest.any(|other| other.packet == packet.packet)));
     }
 
     #[test]

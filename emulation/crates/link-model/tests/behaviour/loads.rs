@@ -2,8 +2,8 @@
 //! Links and loads for property tests.
 
 use link_model::{
-    AqmSettings, Departure, JitterKind, JitterSettings, Link, LinkSettings, LossSettings,
-    SplitMix64, TraceRow, Verdict,
+    AqmSettings, Departure, JitterKind, JitterSettings, Link, LinkSettings, LossKind, LossPlace,
+    LossSettings, SplitMix64, TraceRow, Verdict,
 };
 use proptest::prelude::*;
 
@@ -93,20 +93,22 @@ pub fn with_jitter(
 
 /// Everything a link can have.
 pub fn any_link() -> impl Strategy<Value = LinkSettings> {
-    let loss = prop_oneof![
-        Just(None),
-        (0.0..=1.0).prop_map(|probability| Some(LossSettings::Bernoulli { probability })),
+    let kind = prop_oneof![
+        (0.0..=1.0).prop_map(|probability| LossKind::Bernoulli { probability }),
+        (0.0..=1e-3).prop_map(|probability| LossKind::BitError { probability }),
         (0.0..=1.0, 0.0..=1.0, 0.0..=1.0).prop_map(|(good_to_bad, bad_to_good, loss_bad)| {
-            Some(LossSettings::GilbertElliott {
+            LossKind::GilbertElliott {
                 good_to_bad,
                 bad_to_good,
                 loss_good: 0.0,
                 loss_bad,
-            })
+            }
         }),
-        prop::collection::vec(any::<bool>(), 1..20)
-            .prop_map(|lost| Some(LossSettings::Trace { lost })),
+        prop::collection::vec(any::<bool>(), 1..20).prop_map(|lost| LossKind::Trace { lost }),
     ];
+    let place = prop_oneof![Just(LossPlace::After), Just(LossPlace::Before)];
+    let loss =
+        prop::option::of((kind, place).prop_map(|(kind, place)| LossSettings { kind, place }));
     let aqm = prop_oneof![
         Just(None),
         (1_u64..20_000_000, 0_u64..100_000_000).prop_map(|(target_ns, more_ns)| {

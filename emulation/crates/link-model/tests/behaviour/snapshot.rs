@@ -3,8 +3,8 @@
 //! in which random numbers are drawn or of the generator shows here first.
 
 use link_model::{
-    AqmSettings, JitterKind, JitterSettings, Link, LinkSettings, LossSettings, SplitMix64,
-    TraceRow, Verdict,
+    AqmSettings, JitterKind, JitterSettings, Link, LinkSettings, LossKind, LossPlace, LossSettings,
+    SplitMix64, TraceRow, Verdict,
 };
 use std::fmt::Write;
 use std::path::Path;
@@ -29,11 +29,14 @@ fn settings() -> LinkSettings {
             correlation: 0.25,
         }),
         queue_bytes: 6_000,
-        loss: Some(LossSettings::GilbertElliott {
-            good_to_bad: 0.05,
-            bad_to_good: 0.3,
-            loss_good: 0.0,
-            loss_bad: 0.8,
+        loss: Some(LossSettings {
+            kind: LossKind::GilbertElliott {
+                good_to_bad: 0.05,
+                bad_to_good: 0.3,
+                loss_good: 0.0,
+                loss_bad: 0.8,
+            },
+            place: LossPlace::Before,
         }),
         trace: vec![
             row(0),
@@ -106,6 +109,12 @@ fn assert_reviewed(name: &str, table: &str) {
 #[test]
 fn an_impaired_link_does_what_was_reviewed() {
     assert_reviewed("impaired.txt", &table(&settings()));
+    let loss = settings().loss.map(|loss| LossSettings {
+        place: LossPlace::After,
+        ..loss
+    });
+    let at_receiver = LinkSettings { loss, ..settings() };
+    assert_reviewed("impaired-at-receiver.txt", &table(&at_receiver));
 }
 
 #[test]
