@@ -5,11 +5,12 @@
 .NOTPARALLEL:
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: help setup kernel demo demo-virtual test test-virtual test-swaps test-ryu test-servers test-compose test-page dashboards screenshots lint fmt bench bench-controller bench-hosts bench-link bench-metrics bench-traffic bench-virtual release lock msrv clean
+.PHONY: help setup kernel demo demo-virtual test test-virtual test-swaps test-ryu test-servers test-compose test-page test-bare dashboards screenshots lint fmt bench bench-controller bench-hosts bench-link bench-metrics bench-traffic bench-virtual release lock msrv clean
 
 BIN := .venv/bin
 CARGO := tools/cargo
 PACKAGES := controller apps hosts emulation dashboards
+ELSEWHERE := not virtual and not ryu and not browser and not servers and not compose
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -27,33 +28,36 @@ kernel: ## build the kernel for virtual time into ~/.cache; minutes, once
 demo-virtual: kernel ## run ten minutes of the demo experiment in virtual time, in less than one; DURATION="60 s"
 	@$(BIN)/atoll run examples/geo.yaml --on virtual --duration '$(or $(DURATION),600 s)'
 
-test: ## all tests but test-virtual's: Rust first, so that compiling disturbs no laboratory
+test: ## all tests but those that the next targets have: Rust first, so that compiling disturbs no laboratory
 	@tools/setup test
 	@$(CARGO) test --locked --quiet --workspace
-	@$(BIN)/python -m tests.again --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "not figures and not virtual and not servers and not compose" $(PYTEST_ARGS)
-	@$(BIN)/python -m tests.again -m "figures and not virtual" $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "not figures and $(ELSEWHERE)" $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m "figures and $(ELSEWHERE)" $(PYTEST_ARGS)
 
 test-virtual: kernel ## the tests that stand on virtual time; `make test` leaves them out
-	@$(BIN)/python -m tests.again --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "virtual and not figures" $(PYTEST_ARGS)
-	@$(BIN)/python -m tests.again -m "virtual and figures" $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "virtual and not figures" $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m "virtual and figures" $(PYTEST_ARGS)
 
 test-swaps: kernel ## a hundred chain swaps under traffic, real and virtual, and twenty deaths of the controller; `make test` has a dozen
 	@ATOLL_SWAPS=100 $(BIN)/python -m pytest -s tests/lab/test_swap_traffic.py tests/lab/test_virtual_swaps.py $(PYTEST_ARGS)
 
-test-ryu: setup ## the tests that have Ryu as the controller's runtime; `make test` has them where `tools/ryu` was run
+test-ryu: setup ## the tests that have Ryu as the controller's runtime; makes its environment first
 	@tools/ryu
-	@ATOLL_REQUIRE_RYU=1 $(BIN)/python -m tests.again -m ryu $(PYTEST_ARGS)
+	@ATOLL_REQUIRE_RYU=1 $(BIN)/python -m pytest -m ryu $(PYTEST_ARGS)
 
 test-servers: setup ## metrics in real InfluxDB servers, dashboards on a real Grafana; builds them first, a quarter of an hour, once
 	@tools/servers
-	@ATOLL_REQUIRE_SERVERS=1 $(BIN)/python -m tests.again -m servers $(PYTEST_ARGS)
+	@ATOLL_REQUIRE_SERVERS=1 $(BIN)/python -m pytest -m servers $(PYTEST_ARGS)
 
 test-compose: setup ## dashboards/compose.yaml brought up by Docker, which must be there; it fetches the images it lacks
-	@ATOLL_REQUIRE_COMPOSE=1 $(BIN)/python -m tests.again -m compose $(PYTEST_ARGS)
+	@ATOLL_REQUIRE_COMPOSE=1 $(BIN)/python -m pytest -m compose $(PYTEST_ARGS)
 
-test-page: ## the live page in a real Chromium, which is installed first; `make test` has it where there is one
+test-page: ## the live page in a real Chromium, which is installed first
 	@tools/setup page
-	@ATOLL_REQUIRE_BROWSER=1 $(BIN)/python -m tests.again -m browser $(PYTEST_ARGS)
+	@ATOLL_REQUIRE_BROWSER=1 $(BIN)/python -m pytest -m browser $(PYTEST_ARGS)
+
+test-bare: ## setup, demo and test in a root file system of their own that debootstrap makes, half an hour; ARGS="setup" that part
+	@tools/bare $(ARGS)
 
 dashboards: setup ## make dashboards/grafana/*.json anew from their builder
 	@$(BIN)/python -m atoll_dashboards.grafana_pages

@@ -14,9 +14,13 @@ enabled_before=/run/atoll-packages.enabled-before
 
 say() { printf 'setup: %s\n' "$*"; }
 
-fail() {
+complain() {
     printf 'setup: %s\n' "$*" >&2
-    exit 1
+    return 1
+}
+
+fail() {
+    complain "$@" || exit 1
 }
 
 # What apt, pip, uv and cargo say, among much else, when what they fetch from cannot be reached.
@@ -43,8 +47,9 @@ fetching() {
     return $code
 }
 
-# version_at_least HAVE WANT: compares dotted numbers.
-version_at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n1)" = "$2" ]; }
+# version_at_least HAVE WANT: compares dotted numbers. No script here has a reader in a pipe that leaves early (head, grep -q):
+# the writer would die of SIGPIPE, which pipefail takes for the command's failure.
+version_at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | sed -n 1p)" = "$2" ]; }
 
 oldest_rust() { sed -n 's/^rust-version = "\(.*\)"$/\1/p' "$root/Cargo.toml"; }
 

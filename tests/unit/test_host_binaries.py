@@ -23,11 +23,9 @@ def released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("said", "arch"), FOREIGN.items())
+@pytest.mark.parametrize(("said", "arch"), [each for each in FOREIGN.items() if each[1] != platform.machine()])
 def test_a_foreign_machine_gets_the_released_binary_of_its_architecture(said: str, arch: str, released: Path) -> None:
     """By what `uname -m` says there, under any of its names."""
-    if arch == platform.machine():
-        pytest.skip("not foreign here")
     with pytest.raises(MachineError) as missing:
         install.binary_for(said)
     assert f"there is no atoll-host-{arch} in {released}; `make release ARGS={arch}` builds it" in str(missing.value)

@@ -90,3 +90,20 @@ def test_the_lock_names_every_dependency(project: Path) -> None:
     }
     lock = (project / "requirements.lock").read_text()
     assert names - set(re.findall(r"^([a-z0-9-]+)==", lock, re.MULTILINE)) == set()
+
+
+# A reader that leaves a pipe before its end: the writer dies of SIGPIPE, and pipefail makes that the pipe's exit code.
+LEAVES_EARLY = re.compile(r"""\|\s*(head\b|grep\s[^|]*(-\w*[qm]|--quiet)|sed\s[^|]*\bq\b|awk\s[^|]*\bexit\b)""")
+
+
+def test_no_script_has_a_reader_that_leaves_a_pipe_early(tracked: list[Path]) -> None:
+    scripts = {path: path.read_text() for path in tracked if is_source(path) and path.suffix in {"", ".sh"}}
+    guilty = [
+        f"{path}: {line.strip()}"
+        for path, text in scripts.items()
+        if "pipefail" in text or path.suffix == ".sh"
+        for line in text.splitlines()
+        if LEAVES_EARLY.search(line) and not line.lstrip().startswith("#")
+    ]
+    assert guilty == []
+    assert LEAVES_EARLY.search("apt-cache policy x 2>/dev/null | grep -q 'Candidate: [^(]' || return 0")

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The skips that are allowed, and when. Any other skip fails its test: nothing goes untested without a word.
+
+Tests that ``-m`` leaves out are not skipped ones. With ATOLL_REQUIRE_LAB, ..._RYU, ..._BROWSER, ..._SERVERS or
+..._COMPOSE the tests themselves fail where they would be skipped.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from functools import cache
+
+import pytest
+
+
+def always() -> bool:
+    """On every machine."""
+    return True
+
+
+def plain_user() -> bool:
+    """This user can neither be another one nor install packages."""
+    return os.geteuid() != 0
+
+
+@cache
+def no_package(name: str) -> bool:
+    """This machine's distribution has no such package, so that `tools/setup test` cannot install it."""
+    if not shutil.which("apt-cache"):
+        return True
+    policy = subprocess.run(["apt-cache", "policy", name], capture_output=True, text=True, check=False).stdout
+    return not re.search(r"^ +Candidate: [^(]", policy, re.MULTILINE)
+
+
+def without(*packages: str) -> Callable[[], bool]:
+    """A condition: one of these cannot be installed here, by this user or from this distribution."""
+    return lambda: plain_user() or any(no_package(name) for name in packages)
+
+
+def no_control_groups() -> bool:
+    """The hierarchy of control groups (cgroup v2) is not mounted, or may not be written."""
+    return not os.access("/sys/fs/cgroup/cgroup.procs", os.W_OK)
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """Tests that may be skipped for a reason, under a condition. Both patterns are regular expressions."""
+
+    tests: str
+    reason: str
+    when: Callable[[], bool]
+    why: str
+
+
+ALLOWED = (
+    Allowed("tests/lab/", "neither root nor user namespaces here", plain_user, "the system forbids laboratories"),
+    Allowed("tests/lab/", "/dev/net/tun is missing or may not", always, "the machine forbids laboratories"),
+    Allowed("tests/lab/", "`atoll kernel build`", always, "make test-virtual builds the kernel first"),
+    Allowed("tests/lab/", "no Ryu here", always, "make test-ryu makes Ryu's environment first"),
+    Allowed("tests/lab/", "no Chromium on this machine", always, "make test-page installs it first"),
+    Allowed("tests/lab/", "is not built: make test-servers", always, "make test-servers builds the servers first"),
+    Allowed("tests/", "no Docker Compose", always, "Docker is not a requirement"),
+    Allowed("tests/lab/", "takes? root$", plain_user, "only root has machines with file systems of their own"),
+    Allowed("tests/lab/", "there is no (sshd|sudo)", without("openssh-server", "sudo"), "tests only"),
+    Allowed("tests/lab/test_tc_", "User-Mode Linux", without("user-mode-linux", "busybox"), "tests only"),
+    Allowed("tests/unit/test_flow_records", "nfdump", without("nfdump"), "tests only"),
+    Allowed("tests/unit/test_flow_records", "Argus", without("argus-server", "argus-client"), "tests only"),
+    Allowed("tests/unit/test_rtt_lists", "ping does not run here", plain_user, "not every system lets users ping"),
+    Allowed("tests/lab/test_agent_", "make no control groups", no_control_groups, "containers have none to write"),
+    Allowed("tests/lab/test_switch_losses", "this kernel switches packets itself", always, "no sockets are involved"),
+)
+
+
+def judge(test: str, reason: str) -> None:
+    """Fail a test that is skipped for a reason that is not announced for it here and now."""
+    for allowed in ALLOWED:
+        if re.match(allowed.tests, test) and re.search(allowed.reason, reason) and allowed.when():
+            return
+    pytest.fail(f"skipped, which tests/skips.py does not allow here: {reason}", pytrace=False)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
+    """Skips by marks and by fixtures."""
+    try:
+        yield
+    except pytest.skip.Exception as skip:
+        judge(item.nodeid, str(skip))
+        raise
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """Skips by the tests themselves."""
+    try:
+        yield
+    except pytest.skip.Exception as skip:
+        judge(item.nodeid, str(skip))
+        raise
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """A file may not be skipped as a whole: nothing would say which tests it has."""
+    report = yield
+    if report.skipped:
+        report.outcome = "failed"
+        report.longrepr = f"{collector.nodeid} is skipped as a whole; mark its tests instead: {report.longrepr}"
+    return report
