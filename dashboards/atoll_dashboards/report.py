@@ -31,6 +31,7 @@ def write_report(run: RunDir) -> Path:
 
 def page(sources: "Sources") -> str:
     """The page itself."""
+    from atoll.analysis.loss_agreement import proofs
     from atoll_dashboards import provenance
     from atoll_dashboards.keyfigures import key_figures
     from atoll_dashboards.pages import rendered
@@ -40,6 +41,7 @@ def page(sources: "Sources") -> str:
         summary=sources.summary,
         title=sources.experiment.name,
         asked=provenance.in_one_line(sources.experiment),
+        proofs=proofs(sources.summary.get("stretches", ()), sources.summary.get("payload")),
         figures=key_figures(sources.summary),
         plots=_drawn(sources),
         settings=provenance.settings(sources.experiment),

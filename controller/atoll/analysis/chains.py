@@ -65,12 +65,13 @@ def _arrived(tables: Tables, facts: Facts) -> dict[str, dict[str, int]]:
 
 
 def _lost(tables: Tables, facts: Facts) -> dict[str, dict[str, int]]:
-    """What each chain lost between the captures world and island, of chains that pass both.
+    """What each chain lost between the captures world and island, of chains that pass both and conserve packets.
 
     Where chains changed it is not known: a packet may meet the captures under different versions.
     """
-    if len(facts.standing) > 1 or not facts.tapped_links or not {"world", "island"} <= tables.decoded.keys():
+    if len(facts.standing) > 1 or not facts.links or not {"world", "island"} <= tables.decoded.keys():
         return {}
+    conserving = {chain.name for chain in facts.chains if facts.conserves(chain)}
     counts = [pl.len().cast(pl.Int64).alias("packets"), total("ip_bytes").alias("bytes")]
     before, after = (
         island_bound(tables, facts, capture).group_by("chain").agg(counts).collect() for capture in ("world", "island")
@@ -84,6 +85,7 @@ def _lost(tables: Tables, facts: Facts) -> dict[str, dict[str, int]]:
             "bytes": row["bytes"] - (left[name]["bytes"] if name in left else 0),
         }
         for name, row in came.items()
+        if name in conserving
     }
 
 

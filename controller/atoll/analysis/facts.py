@@ -11,7 +11,7 @@ from atoll.analysis.changes import Change, Standing, changes, standing
 from atoll.model.codec import from_json
 from atoll.model.errors import RunDirError
 from atoll.model.experiment import Chain, Experiment, Link, Protocol
-from atoll.model.network import BoxKind, HostRole, Network
+from atoll.model.network import HostRole, Network
 from atoll.model.plan import JobSpec, Phase, Plan
 from atoll.rundir.rundir import COMPLETED, RUNNING, RunDir, read_json_lines
 
@@ -74,8 +74,8 @@ class Facts:
 
     def links_of(self, chain: Chain) -> tuple[Link, ...]:
         """The satellite links of a chain, from world to island."""
-        kinds = {box.name: box.kind for box in self.network.boxes}
-        return tuple(self.experiment.link(hop) for hop in chain.hops if kinds.get(hop) is BoxKind.LINK)
+        links = {box.name for box in self.network.boxes if box.is_link}
+        return tuple(self.experiment.link(hop) for hop in chain.hops if hop in links)
 
     @property
     def links(self) -> tuple[Link, ...]:
@@ -93,14 +93,20 @@ class Facts:
         carriers = [version.carrier(world, island, Protocol.ICMP) for version in versions]
         return tuple(dict.fromkeys(self.links_of(chain) for chain in carriers))
 
+    @property
+    def tap_captures(self) -> dict[str, str]:
+        """The captures of the taps, by their names in the laboratory; those that are not captured are left out."""
+        points = {(point.host, point.interface): point.name for point in self.plan.captures}
+        found = {tap.name: points.get((tap.host, tap.interface.name)) for tap in self.network.taps}
+        return {tap: name for tap, name in found.items() if name is not None}
+
     def arrival(self, chain: Chain, captures: Collection[str]) -> str | None:
         """The capture, of those there are, that tells what reached the island through a chain.
 
         The last tap behind its last link; without one, what leaves the link. Of a chain without a link its last tap,
         if another is before it.
         """
-        points = {(point.host, point.interface): point.name for point in self.plan.captures}
-        taps = {tap.name: points.get((tap.host, tap.interface.name)) for tap in self.network.taps}
+        taps = self.tap_captures
         links = [link.box for link in self.links_of(chain)]
         passed = [hop for hop in chain.hops if hop in taps]
         behind = chain.hops[chain.hops.index(links[-1]) :] if links else passed[1:]
@@ -117,9 +123,10 @@ class Facts:
     def tapped_links(self) -> tuple[Link, ...]:
         """Links between the world and the island capture: what is lost between the captures is lost there.
 
-        None if packets pass only one of the two taps, or a link between them on one chain and outside them on another.
+        None if packets pass only one of the two taps, or a link between them on one chain and outside them on another,
+        or a box between them that does not conserve packets.
         """
-        if self._end_taps is None:
+        if self._end_taps is None or self.not_conserving:
             return ()
         first, last = self._end_taps
         inside: dict[Link, None] = {}
@@ -132,6 +139,31 @@ class Facts:
             inside |= dict.fromkeys(link for link in links if link.box in between)
             outside |= {link for link in links if link.box not in between}
         return () if outside & inside.keys() else tuple(inside)
+
+    @property
+    def not_conserving(self) -> tuple[str, ...]:
+        """The boxes between the world and the island capture, on any chain, that do not conserve packets."""
+        between = dict.fromkeys(hop for chain in self.chains for hop in self._between_end_taps(chain))
+        own = {box.name for box in self.network.boxes if not box.conserves}
+        return tuple(hop for hop in between if hop in own)
+
+    def passes_both(self, chain: Chain) -> bool:
+        """Whether the chain has the taps of the captures world and island, in this order."""
+        if self._end_taps is None:
+            return False
+        first, last = self._end_taps
+        return first in chain.hops and last in chain.hops[chain.hops.index(first) :]
+
+    def conserves(self, chain: Chain) -> bool:
+        """Whether packets stay as they are between these taps, but for those that links lose."""
+        return self.passes_both(chain) and not set(self._between_end_taps(chain)) & set(self.not_conserving)
+
+    def _between_end_taps(self, chain: Chain) -> tuple[str, ...]:
+        """The hops of a chain between these taps; none if it does not pass both."""
+        if self._end_taps is None or not self.passes_both(chain):
+            return ()
+        first, last = self._end_taps
+        return chain.hops[chain.hops.index(first) + 1 : chain.hops.index(last)]
 
     @property
     def between_captures(self) -> frozenset[str]:

@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """What could not be measured or judged in a run, and why; what its figures must be read with."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from atoll.analysis.facts import Facts
+from atoll.analysis.loss_agreement import Stretch, compared_links
 from atoll.analysis.observables import Pings
 from atoll.analysis.tables import ARRIVED, Tables
 
 
-def notes(facts: Facts, tables: Tables, pings: Pings) -> list[str]:
-    """The notes, one line each."""
+def notes(facts: Facts, tables: Tables, pings: Pings, found: Sequence[Stretch]) -> list[str]:
+    """The notes, one line each; ``found``: the parts of the chains whose loss captures show."""
     if facts.window is None:
         return []  # the reasons say that nothing was measured, and where it ended
-    return [*_arrivals(facts, tables), *_links(facts, tables), *_latency(facts, pings), *_idle(facts)]
+    return [*_arrivals(facts, tables), *_links(facts, tables, found), *_latency(facts, pings), *_idle(facts)]
 
 
 def _arrivals(facts: Facts, tables: Tables) -> Iterator[str]:
@@ -35,9 +36,10 @@ def _arrivals(facts: Facts, tables: Tables) -> Iterator[str]:
         yield f"no island tap: throughput and goodput are those of capture {tables.arrival}, behind the link"
 
 
-def _links(facts: Facts, tables: Tables) -> Iterator[str]:
+def _links(facts: Facts, tables: Tables, found: Sequence[Stretch]) -> Iterator[str]:
     tapped = facts.tapped_links if {"world", "island"} <= tables.decoded.keys() else ()
-    untapped = [link.box for link in facts.links if link not in tapped]
+    compared = {*(link.box for link in tapped), *compared_links(found)}
+    untapped = [link.box for link in facts.links if link.box not in compared]
     if untapped:
         what = (
             "the link: its loss is the link's" if len(facts.links) == 1 else f"{', '.join(untapped)}: loss is a link's"

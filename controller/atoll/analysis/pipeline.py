@@ -7,6 +7,7 @@ from typing import Any
 from atoll.analysis import observables as seen
 from atoll.analysis.boxes import lateness_p99_ns
 from atoll.analysis.chains import chain_figures, change_figures
+from atoll.analysis.conservation import dropped_bytes, payload, stretches
 from atoll.analysis.facts import Facts, cut_short, read_facts
 from atoll.analysis.logs import load_fairness, transfer_done
 from atoll.analysis.lost_outside import lost_outside
@@ -17,7 +18,7 @@ from atoll.analysis.summary import LinkFigures, Summary, TerrestrialRtt
 from atoll.analysis.tables import Tables, build_tables, traffic_hosts
 from atoll.analysis.udp import udp_figures
 from atoll.analysis.verdict import judge, remarks
-from atoll.model.experiment import Counted, Link
+from atoll.model.experiment import Link
 from atoll.model.plan import Backend
 from atoll.model.tc import NO_SLACK, TIMER_SLACK, bucket_bytes
 from atoll.rundir import RunDir
@@ -46,6 +47,7 @@ def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
     world, island = (seen.totals(tables, name, leaving_out=probes) for name in ("world", "island"))
     both = (world, island) if world is not None and island is not None and facts.tapped_links else None
     arrived = seen.totals(tables, tables.arrival, window) if tables.arrival and window else None
+    compared = stretches(facts, tables)
     pings = seen.pings(tables, window)
     base_rtt_ms = next((event["rtt_ns"] / 1e6 for event in facts.of_type("base_rtt")), None)
     rtt_max_ms = pings.rtt_max_ns / 1e6 if pings.rtt_max_ns is not None else None
@@ -55,7 +57,7 @@ def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
     summary = Summary(
         verdict="invalid",
         reasons=[],
-        notes=notes(facts, tables, pings),
+        notes=notes(facts, tables, pings, compared),
         experiment=facts.experiment.name,
         run_dir=facts.run_dir,
         seed=facts.experiment.seed,
@@ -89,6 +91,8 @@ def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
         queue_full_s=slowest["queue_full_s"] if slowest else None,
         chains=chain_figures(tables, facts) if facts.has_branches else {},
         changes=[change_figures(change, facts) for change in facts.changes],
+        stretches=compared,
+        payload=payload(facts, tables),
         loss_bytes_captures=both[0].ip_bytes - both[1].ip_bytes if both else None,
         loss_bytes_link=_sum(links[link.box]["loss_bytes"] for link in facts.tapped_links or facts.links),
         probed_bytes_max=most_bytes(facts),
@@ -129,13 +133,12 @@ def _link_figures(facts: Facts, tables: Tables, link: Link) -> LinkFigures:
     unbounded = measured is not None and measured.lateness_max_ns is None and not facts.in_virtual_time
     slack = NO_SLACK if facts.in_virtual_time else TIMER_SLACK
     bucket = bucket_bytes(link.to_island.rate, slack) if facts.manifest.get("backend") == Backend.TC else 0
-    header = seen.ETHERNET_HEADER_BYTES if link.counts is Counted.ETHERNET else 0
     return LinkFigures(
         chains=list(dict.fromkeys(chain.name for chain in facts.experiment.ever_chains if link.box in chain.hops)),
         rate_bit_s=link.to_island.rate.bit_s,
         queue_bytes=link.to_island.queue.bytes,
         queue_max_bytes=measured.queue_max_bytes if measured else None,
-        loss_bytes=measured.dropped_bytes - header * measured.dropped_packets if measured else None,
+        loss_bytes=dropped_bytes(facts, link),
         loss_fraction=measured.dropped_packets / measured.in_packets if measured and measured.in_packets else None,
         idle_s=seen.idle_s(tables, link, facts.window) if facts.window else None,
         queue_full_s=seen.queue_full_s(tables, link, facts.window) if facts.window else None,

@@ -8,6 +8,7 @@ other bytes are IP bytes.
 
 from typing import TypedDict
 
+from atoll.analysis.loss_agreement import Payload, Stretch
 from atoll.analysis.lost_outside import LostOutside
 from atoll.analysis.start import StartFigures
 from atoll.analysis.udp import UdpFigures
@@ -128,12 +129,15 @@ class Summary(TypedDict):
     chains: dict[str, ChainFigures]  # by name; empty if one carries everything
     changes: list[ChangeFigures]
     # loss
+    stretches: list[Stretch]  # parts of the chains whose loss captures and links agree on, or do not
+    payload: Payload | None  # None: packets are conserved between the captures world and island
+    # between the captures world and island; None: boxes between them do not conserve packets, or a capture is missing
     loss_bytes_captures: int | None  # without the probes of scheduled changes, which taps may miss
     loss_bytes_link: int | None
     probed_bytes_max: int  # the most of loss_bytes_link that can be such probes
     loss_packets_captures: int | None
     loss_fraction: float | None
-    tcp_payload_loss_bytes: int | None
+    tcp_payload_loss_bytes: int | None  # of all segments, those sent again included: what links lost of payload
     lost_outside: LostOutside | None  # beside the boxes, by kernels; None: not counted
     # traffic
     throughput_mbit_s: float | None

@@ -9,7 +9,7 @@ throughput          capture, window, to_island, packets, ip_bytes, tcp_payload_b
                     windows without packets have no row
 flows               capture, flow, protocol (tcp or udp), server, sport (the server's), client, first_ns, last_ns, and
                     of the island-bound direction packets, ip_bytes, tcp_payload_bytes, goodput_bytes (of UDP, of which
-                    nothing is sent twice, all payload)
+                    nothing is sent twice, all payload); ended: the client has acknowledged the server's FIN
 concurrent          window, open (the channels' TCP flows at its end, from their first packet to the server's last
                     payload or FIN), receiving (those with payload within it)
 volume              host, role, packets, ip_bytes, goodput_bytes, first_ns, last_ns: island-bound at the arrival capture
@@ -46,7 +46,7 @@ from atoll.rundir.rundir import RunDir
 ARRIVED = "arrived"
 """What stands for the capture at the island where no single one sees what all chains bring."""
 
-_FIN = 0x01
+_FIN, _RST = 0x01, 0x04
 
 WINDOW_NS = 100_000_000
 """Length of the windows in which rates are given: 100 ms, as in the literature the lab compares with."""
@@ -198,6 +198,9 @@ def _flows(tables: Tables, facts: Facts) -> pl.LazyFrame:
     hosts = _host_names(facts)
     bound, tcp = pl.col("to_island") == 1, pl.col("proto") == TCP
     arrived = pl.when(tcp).then("new_payload_bytes").otherwise("payload_bytes")
+    fin, reset = (pl.col("tcp_flags") & flag != 0 for flag in (_FIN, _RST))
+    after_fin = (pl.col("seq").cast(pl.Int64) + pl.col("payload_bytes") + 1) % 2**32
+    acknowledged = pl.col("ack").cast(pl.Int64).filter(~bound & ~reset)
 
     def by_flow(packets: pl.LazyFrame) -> pl.LazyFrame:
         return (
@@ -214,6 +217,7 @@ def _flows(tables: Tables, facts: Facts) -> pl.LazyFrame:
                 ip_bytes=pl.col("ip_bytes").filter(bound).cast(pl.Int64).sum(),
                 tcp_payload_bytes=pl.col("payload_bytes").filter(bound & tcp).cast(pl.Int64).sum(),
                 goodput_bytes=arrived.filter(bound).cast(pl.Int64).sum(),
+                ended=(acknowledged == after_fin.filter(bound & fin).max()).any(),
             )
         )
 
@@ -221,7 +225,7 @@ def _flows(tables: Tables, facts: Facts) -> pl.LazyFrame:
     if rows is None:
         return _empty(
             "capture", "flow", "protocol", "server", "sport", "client", "first_ns", "last_ns", "packets", "ip_bytes"
-        ).with_columns(tcp_payload_bytes=pl.lit(0), goodput_bytes=pl.lit(0))
+        ).with_columns(tcp_payload_bytes=pl.lit(0), goodput_bytes=pl.lit(0), ended=pl.lit(value=False))
     named = pl.col("server", "client").replace_strict(hosts, default=None, return_dtype=pl.String)
     return rows.with_columns(named).sort("capture", "first_ns", "flow")
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Is this run's result to be trusted? Judged from the summary alone, so that anyone can judge again."""
 
+from atoll.analysis.loss_agreement import compared_links, disagreements
 from atoll.analysis.lost_outside import likely_causes, outside_remarks
 from atoll.analysis.start import start_remarks
 from atoll.analysis.summary import Summary
@@ -135,19 +136,29 @@ def _changes(summary: Summary) -> list[str]:
 
 
 def losses_agree(summary: Summary) -> bool:
-    """Whether captures and links tell of the same loss; links also drop probes, which captures leave out."""
+    """Whether captures were compared with links and with each other, and everywhere have the same loss."""
+    compared = summary["loss_bytes_captures"] is not None or compared_links(summary.get("stretches", ()))
+    return bool(compared) and not _disagreements(summary)
+
+
+def _disagreements(summary: Summary) -> list[str]:
+    """Where they differ: by parts of a chain that the captures delimit, else over all of it."""
+    places = disagreements(summary.get("stretches", ()), summary.get("payload"))  # absent from older summaries
     by_captures, by_link = summary["loss_bytes_captures"], summary["loss_bytes_link"]
-    return by_captures is not None and by_link is not None and 0 <= by_link - by_captures <= summary["probed_bytes_max"]
+    if places or by_captures is None or by_link is None:
+        return places
+    if 0 <= by_link - by_captures <= summary["probed_bytes_max"]:  # links also drop probes, captures leave them out
+        return []
+    return [f"captures show a loss of {counted(by_captures, 'byte')}, the link counted {by_link}; they must be equal"]
 
 
 def _losses(summary: Summary) -> list[str]:
-    by_captures, by_link = summary["loss_bytes_captures"], summary["loss_bytes_link"]
-    if by_captures is None or by_link is None or losses_agree(summary):
+    differ = _disagreements(summary)
+    if not differ:
         return []
     undrained = "" if summary["drained"] else " (the link had not drained when the captures ended)"
     causes = "".join(f"; likely cause: {cause}" for cause in likely_causes(summary.get("lost_outside")))
-    differ = f"captures show a loss of {counted(by_captures, 'byte')}, the link counted {by_link}; they must be equal"
-    return [differ + undrained + causes]
+    return [*differ[:-1], differ[-1] + undrained + causes]
 
 
 def _presence(summary: Summary) -> list[str]:

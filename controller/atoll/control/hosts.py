@@ -8,7 +8,7 @@ peers' real MAC addresses; transparent boxes and capture hosts only listen.
 from collections.abc import Iterable
 
 from atoll.model.experiment import Experiment
-from atoll.model.network import BoxKind, ChainBox, Host, Interface, Network
+from atoll.model.network import ChainBox, Host, Interface, Network
 from atoll.model.plan import HostSettings, InterfaceSettings
 
 CONGESTION_CONTROL = "net.ipv4.tcp_congestion_control"
@@ -30,7 +30,7 @@ def host_settings(network: Network) -> tuple[HostSettings, ...]:
         *(
             _router(network, box) if box.routed else _listener(box.name, (box.world, box.island))
             for box in network.boxes
-            if box.kind is not BoxKind.EXTERNAL
+            if box.is_managed
         ),
         *(_listener(box.name, (box.trunk,)) for box in network.delay_boxes),
         *(_listener(host, interfaces) for host, interfaces in _capture_hosts(network).items()),

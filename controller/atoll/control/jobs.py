@@ -38,7 +38,8 @@ def capture_points(network: Network, experiment: Experiment) -> tuple[CapturePoi
 
     The first tap of the chain that the experiment begins with is ``world``, the last one ``island``, one between them
     goes by its own name, as does one that only other chains ever pass. A single tap is ``island`` when a satellite
-    emulator stands before it.
+    emulator stands before it. ``link-<box>`` is what leaves a link for the island, ``into-<box>`` what enters it: of
+    links whose loss the taps alone cannot prove, as their chain holds a box that is not this project's.
     """
     known = {tap.name: tap for tap in network.taps}
     main = experiment.versions[0].chain.hops
@@ -52,8 +53,17 @@ def capture_points(network: Network, experiment: Experiment) -> tuple[CapturePoi
         named = {"island" if alone_behind_link else "world": taps[0], **named}
     named |= {hop: known[hop] for hop in aside if known[hop] not in taps}
     points = [CapturePoint(name, tap.host, tap.interface.name) for name, tap in reversed(named.items())]
-    at_links = [CapturePoint(f"link-{box}", box, network.box(box).island.name) for box in reversed(links)]
+    at_links: list[CapturePoint] = []
+    for link in map(network.box, reversed(links)):
+        at_links.append(CapturePoint(f"link-{link.name}", link.name, link.island.name))
+        if _behind_foreign_boxes(network, experiment, link.name):
+            at_links.append(CapturePoint(f"into-{link.name}", link.name, link.world.name))
     return (*points[:-1], *at_links, *points[-1:])
+
+
+def _behind_foreign_boxes(network: Network, experiment: Experiment, link: str) -> bool:
+    foreign = {box.name for box in network.boxes if box.kind.traits.is_foreign}
+    return any(link in chain.hops and not foreign.isdisjoint(chain.hops) for chain in experiment.ever_chains)
 
 
 def jobs(
@@ -176,10 +186,15 @@ def _capture(point: CapturePoint, settings: CaptureSettings) -> JobSpec:
         "interface": point.interface,
         "file": f"{{run}}/captures/{point.name}.pcap",
         "snap_bytes": settings.snap.bytes,
-        "direction": "out" if point.name.startswith("link-") else "both",
+        "direction": _captured(point),
         "buffer_bytes": settings.buffer.bytes,
     }
     return host_job(f"capture-{point.name}", point.host, Phase.CAPTURE, "capture", config, MODEST)
+
+
+def _captured(point: CapturePoint) -> str:
+    """Of a link's own ports what passes to the island, of taps everything."""
+    return {f"link-{point.host}": "out", f"into-{point.host}": "in"}.get(point.name, "both")
 
 
 def _whistles(network: Network) -> tuple[JobSpec, ...]:

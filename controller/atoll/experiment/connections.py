@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from atoll.model.errors import LabError, UsageError
-from atoll.model.network import BoxKind, Network
+from atoll.model.network import Network
 from atoll.model.units import Duration
 from atoll_hosts.machine import Machine
 
@@ -64,7 +64,7 @@ class BoxConnections:
         self._restart = restart
         self._tell = tell
         self._filter = _FOUND.format(peers=f"dst {network.world} or dst {network.island}").split()
-        self._external = frozenset(box.name for box in network.boxes if box.kind is BoxKind.EXTERNAL)
+        self._external = frozenset(box.name for box in network.boxes if not box.is_managed)
 
     async def wait(self, boxes: Iterable[str], limit: Duration) -> None:
         """Return when the boxes hold no connections any more, or after ``limit``, which is told. Raises LabError."""

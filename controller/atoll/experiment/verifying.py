@@ -18,7 +18,7 @@ from atoll.experiment.standing import Standing
 from atoll.experiment.watching import Sending, Sent, Watch, sending, watching
 from atoll.model.errors import LabError
 from atoll.model.experiment import Experiment, Protocol
-from atoll.model.network import BoxKind, Network
+from atoll.model.network import Network
 from atoll.model.plan import Plan
 
 _STARTING_S = 10.0  # a program that users bring does not say when it is ready to forward
@@ -83,7 +83,7 @@ def _closer(path: Path) -> str:
 
 def _attempts(network: Network, experiment: Experiment) -> int:
     """How often probes are sent that are not answered: until programs have started and all cables are in use."""
-    programs = {box.name for box in network.boxes if box.kind is BoxKind.PROGRAM}
+    programs = {box.name for box in network.boxes if box.kind.traits.has_program}
     starting = any(hop in programs for chain in experiment.chains for hop in chain.hops)
     ends = 2 * sum(len(interfaces) for interfaces in network.machines.values())
     patience_s = max(_STARTING_S if starting else 0, ends // _ENDS_PER_S)

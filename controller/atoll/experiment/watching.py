@@ -11,7 +11,7 @@ from ipaddress import IPv4Address
 from typing import Any
 
 from atoll.model.errors import LabError
-from atoll.model.network import BoxKind, Network, PortRef
+from atoll.model.network import Network, PortRef
 from atoll_hosts.job import Job
 from atoll_hosts.machine import Machine
 
@@ -57,7 +57,7 @@ class Seen:
 
 def station(network: Network, name: str, port: PortRef) -> Station | None:
     """Where frames can be seen that a switch sends to a host, box or tap; None: to a device from outside."""
-    if any(box.name == name and box.kind is BoxKind.EXTERNAL for box in network.boxes):
+    if any(box.name == name and not box.is_managed for box in network.boxes):
         return None
     machine = next((tap.host for tap in network.taps if tap.name == name), name)
     return machine, next(each.name for each in network.machines[machine] if each.attached == port)

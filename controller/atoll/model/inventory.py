@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address
 
-from atoll.model.network import BoxKind, ChainBox, Interface, Legs, Network
+from atoll.model.network import ChainBox, Interface, Legs, Network
 
 WORLD, ISLAND, SPARE_WORLD, SPARE_ISLAND, TRUNK, ONLY = (
     "world",
@@ -97,7 +97,7 @@ def slots(network: Network) -> dict[str, dict[str, Interface]]:
     """
     found: dict[str, dict[str, Interface]] = {host.name: {ONLY: host.interface} for host in network.hosts}
     for box in network.boxes:
-        if box.kind is not BoxKind.EXTERNAL:
+        if box.is_managed:
             found[box.name] = {WORLD: box.world, ISLAND: box.island}
             if box.spare:
                 found[box.name] |= {SPARE_WORLD: box.spare.world, SPARE_ISLAND: box.spare.island}

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network
 
+from atoll.model.box_kind import BoxKind, Forwarding
 from atoll.model.units import Duration, Rate
 
 
@@ -63,22 +64,6 @@ class Host:
     capacity: float = 1.0  # of an island client: its part of the channels, relative to the others'
 
 
-class BoxKind(StrEnum):
-    """What a chain box does with a frame."""
-
-    LINK = "link"  # satellite emulator: transparent, passes frames as they are
-    ROUTER = "router"  # plain router, standing where a PEP or coder will: sends with true MAC addresses
-    PROGRAM = "program"  # whatever its program does: bring your own
-    EXTERNAL = "external"  # a device with two ports on which nothing is started: a modem, a hardware emulator
-
-
-class Forwarding(StrEnum):
-    """How a box passes on what it takes in."""
-
-    TRANSPARENT = "transparent"  # frames leave as they came, VLAN tag included
-    ROUTED = "routed"  # packets leave in frames of the box's own, untagged
-
-
 @dataclass(frozen=True, slots=True)
 class Program:
     """A program that makes a machine a box; ``{world}`` and ``{island}`` in an argv are the interfaces' names.
@@ -105,6 +90,7 @@ class ChainBox:
 
     ``spare``: a second pair of legs. What enters by one pair leaves by the same, so that two versions of a chain can
     pass a routed box at the same time. ``stateful``: connections do not survive when their packets come by other legs.
+    ``conserves_packets``: as declared in lab.yaml; None: the kind's own, or not declared.
     """
 
     name: str
@@ -115,13 +101,31 @@ class ChainBox:
     forwarding: Forwarding | None = None  # None: the kind's own
     stateful: bool = False
     program: Program | None = None
+    conserves_packets: bool | None = None
+
+    @property
+    def is_link(self) -> bool:
+        """Whether it is a satellite link."""
+        return self.kind.traits.is_link
+
+    @property
+    def is_managed(self) -> bool:
+        """Whether an agent sets it up and starts programs there."""
+        return self.kind.traits.is_managed
+
+    @property
+    def conserves(self) -> bool:
+        """Whether packets leave as they came, but for those that the box counts as dropped.
+
+        A box that declares nothing is not taken to conserve them: no loss is blamed on the testbed by an assumption.
+        """
+        own = self.kind.traits.conserves_packets
+        return bool(self.conserves_packets if own is None else own)
 
     @property
     def routed(self) -> bool:
         """Whether packets leave in frames of the box's own, which carry no tag."""
-        if self.forwarding is None:
-            return self.kind is BoxKind.ROUTER
-        return self.forwarding is Forwarding.ROUTED
+        return (self.kind.traits.forwarding or self.forwarding) is Forwarding.ROUTED
 
     @property
     def pairs(self) -> tuple[Legs, ...]:

@@ -114,7 +114,7 @@ class PathCheck:
 class CapturePoint:
     """A capture: on ``interface`` of ``host`` into captures/<name>.pcap."""
 
-    name: str  # "world", "island", or "link-<box>" for a satellite emulator's island-facing port
+    name: str  # "world", "island", a tap's; "link-<box>" and "into-<box>": a satellite emulator's ports
     host: str
     interface: str
 

@@ -11,7 +11,8 @@ from pydantic import Field, model_validator
 from pydantic.annotated_handlers import GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 
-from atoll.model.network import BoxKind, Forwarding, HostRole
+from atoll.model.box_kind import BoxKind, Forwarding
+from atoll.model.network import HostRole
 from atoll.model.raw import Address, Between, Capacity, InterfaceName, Key, Mac, Name, Network, Port, Raw
 from atoll.model.units import Duration, Rate
 
@@ -127,6 +128,12 @@ class RawBox(Raw):
     stateful: bool = Field(
         default=False,
         description="Of a program or an external box: whether connections break when moved from it; default false.",
+        examples=[True],
+    )
+    conserves_packets: bool | None = Field(
+        default=None,
+        description="Of a program or an external box: whether each packet leaves it once and with the same bytes; "
+        "default: not known, which proves as little as false.",
         examples=[True],
     )
     program: RawProgram | None = Field(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from atoll.model.document import Place
 from atoll.model.experiment import MAIN, Carried, Protocol, Version
-from atoll.model.network import BoxKind, Network, PortRef, Tap
+from atoll.model.network import Network, PortRef, Tap
 from atoll.model.parse import Parsed
 from atoll.model.raw_experiment import RawExperiment
 from atoll.model.resolve_changes import Described, Wrong, described_versions, resolve_version
@@ -41,7 +41,7 @@ def _hop_mistakes(
 def _check_hops(
     parsed: Parsed[RawExperiment], lab: Lab, network: Network, at: Place, hops: tuple[str, ...]
 ) -> Iterator[tuple[Place, str]]:
-    links = {box.name for box in network.boxes if box.kind is BoxKind.LINK}
+    links = {box.name for box in network.boxes if box.is_link}
     usable = (*lab.names("boxes"), *lab.names("taps"))
     physical = {tap.name: tap for tap in network.taps if tap.physical}
     for index, hop in enumerate(hops):

@@ -20,7 +20,7 @@ from atoll.model.experiment import (
     Transfer,
     Version,
 )
-from atoll.model.network import BoxKind, HostRole, Network
+from atoll.model.network import HostRole, Network
 from atoll.model.parse import Parsed
 from atoll.model.raw_experiment import RawExperiment
 from atoll.model.resolve_chains import check_chains, hops_of
@@ -132,15 +132,14 @@ class _Resolver:
             self.check_capacity(lab, network)
 
     def check_links(self, lab: Lab, network: Network) -> None:
-        kinds = {box.name: box.kind for box in network.boxes}
-        known = [name for name, kind in kinds.items() if kind is BoxKind.LINK]
+        boxes = {box.name: box for box in network.boxes}
+        known = [box.name for box in network.boxes if box.is_link]
         for name in self.raw.links:
             if not lab.knows("boxes", name):
                 self.wrong(("links", name), f"unknown box {name!r}; {suggest(name, known, 'satellite emulators')}")
-            elif kinds.get(name, BoxKind.LINK) is not BoxKind.LINK:
-                self.wrong(
-                    ("links", name), f"box {name!r} is a {kinds[name].value}, which has no link settings; remove them"
-                )
+            elif name in boxes and not boxes[name].is_link:
+                kind = boxes[name].kind.value
+                self.wrong(("links", name), f"box {name!r} is a {kind}, which has no link settings; remove them")
             elif name not in hops_of(self.raw) and self.parsed.whole("chain", "branches", "changes"):
                 self.wrong(("links", name), f"{name!r} is not in the chain; put it there or remove its settings")
 

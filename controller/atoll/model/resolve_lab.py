@@ -217,7 +217,8 @@ class _Resolver:
             program = raw.program and Program(
                 tuple(raw.program.start), tuple(raw.program.stop), tuple(raw.program.report)
             )
-            box = ChainBox(name, raw.kind, world, island, spare, raw.forwarding, raw.stateful, program)
+            declared = (raw.forwarding, raw.stateful, program, raw.conserves_packets)
+            box = ChainBox(name, raw.kind, world, island, spare, *declared)
             for key, message in unfit(box):
                 self.wrong((*place, key), message)
             yield box
