@@ -83,7 +83,8 @@ def _losses(summary: Summary) -> str:
     if by_link is None or summary["duration_s"] is None:
         return ""
     if by_captures is None:
-        return f"{octets(by_link)} by the link's count"
+        whose = "; captures agree" if losses_agree(summary) else " by the link's count"
+        return f"{octets(by_link)}{whose}"
     return f"{octets(by_link)}; captures {'agree' if losses_agree(summary) else f'say {octets(by_captures)}'}"
 
 

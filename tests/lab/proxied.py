@@ -20,9 +20,8 @@ def describe(directory: Path, program: str, *words: str, declared: str = "") -> 
     box.
     """
     box = _BOX.replace("DECLARED", f"{declared}, " if declared else "").replace("PYTHON", sys.executable)
-    box = box.replace("PROGRAM", str(Path(__file__).with_name(program))).replace(
-        "WORDS", ", ".join(f"'{word}'" for word in words)
-    )
+    given = ", ".join(f"'{word}'" for word in words)
+    box = box.replace("PROGRAM", str(Path(__file__).with_name(program))).replace("WORDS", given)
     router = "pep-w: {kind: router, world: sw-c/11, island: sw-c/12}"
     _edit("emulation/labs/island.yaml", directory / "lab.yaml", (router, box))
     experiment = directory / "proxied.yaml"

@@ -16,9 +16,8 @@ pytestmark = pytest.mark.virtual
 
 def judged(directory: Path, *program: str, declared: str = "") -> dict[str, Any]:
     """The summary of a run through that box, whatever the verdict."""
-    done = atoll(
-        directory, "run", "--on", "virtual", "--json", proxied.describe(directory, *program, declared=declared)
-    )
+    experiment = proxied.describe(directory, *program, declared=declared)
+    done = atoll(directory, "run", "--on", "virtual", "--json", experiment)
     assert done.stdout, done.stderr
     return json.loads(done.stdout)
 

@@ -121,3 +121,31 @@ def test_the_other_verbs_print_warnings_and_strict_refuses(project: Path, capsys
     with pytest.raises(DescriptionError, match="bandwidth-delay product"):
         warn(found, strict=True)
     assert warn((), strict=True) == []
+
+
+@pytest.mark.parametrize(
+    ("chain", "message"),
+    [
+        ("[tap-w, coder-w, sat, coder-i, tap-i]", None),
+        ("[tap-w, pep-w, sat, tap-i]", None),  # alone between captures: payload proves what passes it
+        ("[sat]", "captures do not show what sat loses; usual is a tap at the world's end and at the island's end"),
+        ("[coder-w, tap-w, sat, tap-i]", "captures do not show what coder-w loses; usual is a tap at the world's end"),
+        (
+            "[tap-w, coder-w, pep-w, sat, tap-i, pep-i]",
+            (
+                "captures do not show what pep-i and coder-w lose; usual is a tap at the island's end and between "
+                "coder-w and pep-w"
+            ),
+        ),
+    ],
+)
+def test_taps_where_captures_prove_less_are_warned_of(tmp_path: Path, project: Path, chain: str, message: str) -> None:
+    lab = (project / "emulation/labs/island.yaml").read_text()
+    router, leg = "pep-w: {kind: router, ", "world: sw-c/11"
+    assert router + leg in lab
+    program = "pep-w: {kind: program, forwarding: routed, program: {start: [pep]}, "
+    (tmp_path / "lab.yaml").write_text(lab.replace(router + leg, program + leg))
+    experiment = (project / "examples/geo.yaml").read_text().replace("../emulation/labs/island.yaml", "lab.yaml")
+    (tmp_path / "geo.yaml").write_text(experiment)
+    found = doubts(*load_experiment(tmp_path / "geo.yaml", [f"chain={chain}"]))
+    assert [doubt.message for doubt in found] == ([f"chain: {message}"] if message else [])

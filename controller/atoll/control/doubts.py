@@ -6,11 +6,13 @@ impossible or contradicts itself is no doubt but a mistake, and belongs to ``ato
 """
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 from atoll.model.capacity import Steering, bandwidth_delay_product, bottleneck, longest_rtt
+from atoll.model.counted import listed
 from atoll.model.document import Place
 from atoll.model.errors import Mistake
-from atoll.model.experiment import Codel, Experiment, Link, LinkDirection
+from atoll.model.experiment import MAIN, Codel, Experiment, Link, LinkDirection
 from atoll.model.network import Network
 from atoll.model.plan import Backend
 from atoll.model.units import Duration
@@ -125,6 +127,38 @@ def _udp(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Mis
             )
 
 
+def _taps(network: Network, experiment: Experiment, _: Backend | None) -> Iterator[Mistake]:
+    """Taps in places where captures prove less than they could, a line for each chain."""
+    for chain in experiment.ever_chains:
+        unseen, places = _unseen(network, chain.hops)
+        if unseen:
+            verb = "loses" if len(unseen) == 1 else "lose"
+            place: Place = ("chain",) if chain.name == MAIN else ("branches", chain.name, "chain")
+            message = f"captures do not show what {listed(unseen)} {verb}; usual is a tap {listed(places)}"
+            yield _doubt(experiment, chain.line, place, message)
+
+
+def _unseen(network: Network, hops: tuple[str, ...]) -> tuple[list[str], list[str]]:
+    """The boxes of a chain whose losses captures do not show, and where taps would be that do.
+
+    Such are boxes outside the taps, and a box beside one that does not conserve packets, which it cannot be told from.
+    The ports of a link are captured, where it takes that.
+    """
+    boxes = {box.name: box for box in network.boxes}
+    taps = [place for place, hop in enumerate(hops) if hop not in boxes]
+    before = [hop for hop in hops[: taps[0] if taps else None] if hop in boxes]
+    behind = [hop for hop in hops[taps[-1] if taps else 0 :] if hop in boxes]
+    unseen = dict.fromkeys([*before, *behind])
+    places = [*(["at the world's end"] if before else []), *(["at the island's end"] if behind else [])]
+    for left, right in pairwise(hops):
+        pair = [boxes[hop] for hop in (left, right) if hop in boxes and not boxes[hop].is_link]
+        hidden = [box.name for box in pair if box.conserves]
+        if len(pair) == 2 and len(hidden) == 1:
+            unseen |= dict.fromkeys(hidden)
+            places.append(f"between {left} and {right}")
+    return list(unseen), places
+
+
 _DOUBTS: tuple[Callable[[Network, Experiment, Backend | None], Iterator[Mistake]], ...] = (
     _buffers,
     _transfer,
@@ -132,6 +166,7 @@ _DOUBTS: tuple[Callable[[Network, Experiment, Backend | None], Iterator[Mistake]
     _queues,
     _codels,
     _udp,
+    _taps,
 )
 
 
