@@ -28,13 +28,24 @@ pub struct Confinement {
     pub cpus: Vec<usize>,
 }
 
-/// Bind what `command` starts. Limits of one number hold hard and soft; signals of limits write no core files.
+/// As often as the unprivileged may set the niceness of an autogroup (`kernel/sched/autogroup.c`): all of them together.
+static AUTOGROUP_EVERY: libc::timespec = libc::timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
+
+/// How many times that is tried: jobs that start together wait for each other.
+const AUTOGROUP_TRIES: usize = 100;
+
+/// Bind what `command` starts. Niceness is that of the session's autogroup, too, where the child leads a session by
+/// then: call this after [`crate::process::configure_child`]. Limits of one number hold hard and soft; signals of limits write no core files.
 ///
 /// What fails in the child (not permitted, no such CPU) is the error of `Command::spawn`.
 pub fn confine(command: &mut Command, confinement: Confinement) {
     let limits = limits_of(&confinement);
     let cpus = cpu_set(&confinement.cpus);
     let Confinement { group, nice, .. } = confinement;
+    let nice = nice.map(|nice| (i32::from(nice), nice.to_string()));
     // SAFETY: the closure runs between fork and exec and makes only async-signal-safe system calls on memory that
     // was made before the fork; it neither allocates nor takes locks.
     unsafe {
@@ -45,8 +56,9 @@ pub fn confine(command: &mut Command, confinement: Confinement) {
                     return Err(io::Error::last_os_error());
                 }
             }
-            if let Some(nice) = nice {
-                check(libc::setpriority(libc::PRIO_PROCESS, 0, i32::from(nice)))?;
+            if let Some((nice, text)) = &nice {
+                check(libc::setpriority(libc::PRIO_PROCESS, 0, *nice))?;
+                set_autogroup_nice(text.as_bytes())?;
             }
             if let Some(cpus) = &cpus {
                 check(libc::sched_setaffinity(0, size_of_val(cpus), cpus))?;
@@ -57,6 +69,40 @@ pub fn confine(command: &mut Command, confinement: Confinement) {
             Ok(())
         });
     }
+}
+
+/// Give the session's autogroup this niceness, too (sched(7), "The autogroup feature"): where there are autogroups, the
+/// niceness of a process counts only within its session. Nothing where there are none, where they cannot be set (/proc is
+/// read-only), or where the session, and so the autogroup, is others' too.
+fn set_autogroup_nice(nice: &[u8]) -> io::Result<()> {
+    // SAFETY: both only return numbers.
+    if unsafe { libc::getsid(0) != libc::getpid() } {
+        return Ok(());
+    }
+    // SAFETY: the path is a C string.
+    let file = unsafe {
+        libc::open(
+            c"/proc/self/autogroup".as_ptr(),
+            libc::O_WRONLY | libc::O_CLOEXEC,
+        )
+    };
+    if file < 0 {
+        return Ok(());
+    }
+    for _ in 0..AUTOGROUP_TRIES {
+        // SAFETY: pointer and length are those of `nice`.
+        if unsafe { libc::write(file, nice.as_ptr().cast(), nice.len()) } >= 0 {
+            // SAFETY: the descriptor is ours.
+            return check(unsafe { libc::close(file) });
+        }
+        let error = io::Error::last_os_error();
+        if error.raw_os_error() != Some(libc::EAGAIN) {
+            return Err(error);
+        }
+        // SAFETY: the time is valid, and nothing is to be left of it.
+        unsafe { libc::nanosleep(&raw const AUTOGROUP_EVERY, std::ptr::null_mut()) };
+    }
+    Err(io::Error::from_raw_os_error(libc::EAGAIN))
 }
 
 #[cfg(target_env = "gnu")]
@@ -154,6 +200,27 @@ mod tests {
                 "0"
             ]
         );
+    }
+
+    #[test]
+    fn niceness_is_that_of_the_childs_autogroup_too_and_not_of_ours() {
+        let autogroup = || std::fs::read_to_string("/proc/self/autogroup").unwrap_or_default();
+        let ours = autogroup();
+        let mut command = Command::new("cat");
+        command.arg("/proc/self/autogroup");
+        crate::process::configure_child(&mut command, None).unwrap();
+        let bound = Confinement {
+            nice: Some(7),
+            ..Confinement::default()
+        };
+        confine(&mut command, bound);
+        let said = command.output().unwrap();
+        // Without autogroups there is no such file, or it is empty.
+        if !ours.is_empty() {
+            let theirs = String::from_utf8(said.stdout).unwrap();
+            assert!(theirs.ends_with(" nice 7\n"), "{theirs}");
+            assert_eq!(autogroup(), ours);
+        }
     }
 
     #[test]

@@ -105,11 +105,11 @@ impl Job {
             .unzip();
         let mut confinement = limits.confinement(has_memory && leaf.is_some(), open_files);
         confinement.group = group;
-        netio::confine::confine(&mut command, confinement);
         let netns = request.netns.as_deref();
         netio::process::configure_child(&mut command, netns).map_err(AgentError::file(
             &netns.unwrap_or(Path::new("")).to_string_lossy(),
         ))?;
+        netio::confine::confine(&mut command, confinement);
         let mut child = command.spawn().map_err(|source| {
             limits.refusal(&source).unwrap_or(AgentError::Start {
                 program: program.clone(),
