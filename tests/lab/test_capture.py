@@ -178,6 +178,25 @@ async def test_what_finds_the_ring_full_is_counted(cable: Cable) -> None:
     assert done["captured_packets"] + done["dropped_packets"] == 20_000
 
 
+async def test_frames_whose_checksum_was_left_to_hardware_are_counted(cable: Cable) -> None:
+    """A cable of veth has none: the kernel leaves the sum out of what a socket sends, but not of a packet socket's."""
+    job = await cable.capture(direction="out")
+    script = (
+        "import socket; s = socket.socket(type=socket.SOCK_DGRAM); [s.sendto(b'x', ('10.9.0.2', 9)) for _ in '123']"
+    )
+    await cable.machines.run(
+        cable.near,
+        "ip addr add 10.9.0.1/24 dev near"
+        " && ip neigh replace 10.9.0.2 lladdr 02:00:00:00:00:09 dev near nud permanent"
+        f' && {PYTHON} -c "{script}"',
+    )
+    await cable.send("near", 4)
+    await cable.holds(7)
+    await job.stop()
+    done = await cable.done(job)
+    assert (done["captured_packets"], done["unchecked_packets"]) == (7, 3)
+
+
 async def test_what_was_captured_is_in_the_file_though_the_capture_is_killed(cable: Cable) -> None:
     job = await cable.capture(direction="out")
     await cable.send("near", 1000)

@@ -13,6 +13,9 @@ pub(crate) struct Tally {
     pub captured_bytes: u64,
     /// Frames that found the ring full.
     pub dropped_packets: u64,
+    /// Of those in the file, frames whose transport checksum their sender left to hardware: on a wire that has none
+    /// their receiver discards them as corrupt.
+    pub unchecked_packets: u64,
 }
 
 /// One line of output.
@@ -66,6 +69,7 @@ mod tests {
             captured_packets: 20_000,
             captured_bytes: 30_280_000,
             dropped_packets: 0,
+            unchecked_packets: 3,
         };
         let t_ns = 1_795_254_138_936_818_342;
         let said = [

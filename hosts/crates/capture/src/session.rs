@@ -129,11 +129,12 @@ impl Session {
     /// Write what the kernel has handed over, one turn of the ring at most.
     fn take_in(&mut self) -> Result<(), CaptureError> {
         for _ in 0..self.socket.blocks() {
-            let (mut packets, mut bytes) = (0, 0);
+            let (mut packets, mut bytes, mut unchecked) = (0, 0, 0);
             let file = &mut self.file;
             let any = self.socket.receive(|received| {
                 bytes += u64::from(file.push(received));
                 packets += 1;
+                unchecked += u64::from(received.checksum_missing);
             });
             if !any {
                 break;
@@ -141,6 +142,7 @@ impl Session {
             self.file.flush()?;
             self.tally.captured_packets += packets;
             self.tally.captured_bytes += bytes;
+            self.tally.unchecked_packets += unchecked;
         }
         Ok(())
     }

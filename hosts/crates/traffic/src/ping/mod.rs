@@ -8,7 +8,7 @@ mod echo;
 mod series;
 mod socket;
 
-use crate::clock::{monotonic_at, monotonic_ns};
+use crate::clock::{monotonic_at, monotonic_ns, realtime_ns};
 use crate::events::{Events, Wake};
 use crate::failure::Failure;
 use crate::job::{say, tell};
@@ -227,9 +227,12 @@ impl Pinger<'_> {
             series.next_seq() as u16,
             &self.payload,
         );
-        let sent_ns = match self.socket.send(target.address, &message) {
-            Ok(sent_ns) => sent_ns,
+        let expires_ns = now_ns.saturating_add(self.config.timeout_ns);
+        match self.socket.send(target.address, &message) {
+            Ok(sent_ns) => series.sent(sent_ns, expires_ns),
             Err(error) => {
+                series.sent(realtime_ns(), expires_ns);
+                series.refused();
                 if !*silent {
                     tell(&format!(
                         "cannot send to {} ({}): {error}",
@@ -237,10 +240,8 @@ impl Pinger<'_> {
                     ));
                     *silent = true;
                 }
-                crate::clock::realtime_ns()
             }
-        };
-        series.sent(sent_ns, now_ns.saturating_add(self.config.timeout_ns));
+        }
         self.take_transmit_stamps()
     }
 
@@ -261,7 +262,7 @@ impl Pinger<'_> {
         if flags.contains(EventFlags::ERR) {
             self.take_transmit_stamps()?;
         }
-        while let Some((echo, received_ns)) = self.socket.receive()? {
+        while let Some((echo, received_ns, stamped)) = self.socket.receive()? {
             if echo.identifier != self.config.identifier || echo.payload != self.payload {
                 continue;
             }
@@ -272,7 +273,7 @@ impl Pinger<'_> {
             let Some(Pinged { target, series, .. }) = pinged else {
                 continue;
             };
-            if let Some(answer) = series.replied(echo.sequence, received_ns) {
+            if let Some(answer) = series.replied(echo.sequence, received_ns, stamped) {
                 let Answer {
                     seq,
                     sent_ns,
@@ -329,12 +330,14 @@ mod tests {
         series.sent(1_795_254_139_117_395_561, 1);
         let targets = BTreeMap::from([("i1", series.summary())]);
         assert_said("ping", "ping", &Message::Done { targets });
+        series.stamped(0, 1_795_254_139_117_395_561);
         series.sent(1_795_254_139_217_395_561, 1);
+        series.refused();
         let Answer {
             seq,
             sent_ns,
             rtt_ns,
-        } = series.replied(0, 1_795_254_139_617_817_984).unwrap();
+        } = series.replied(0, 1_795_254_139_617_817_984, true).unwrap();
         assert_said(
             "ping",
             "ping",

@@ -44,10 +44,14 @@ pub struct Answer {
 /// The figures of a series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Summary {
-    /// Pings sent.
+    /// Pings sent, or that should have been.
     pub sent: u64,
+    /// Those of them that the kernel refused to send: no route, a full queue; they are lost.
+    pub unsent: u64,
     /// Pings answered in time.
     pub received: u64,
+    /// Those of them whose sending or reply the kernel did not stamp: this program's clock stands in for it.
+    pub unstamped: u64,
     /// Replies that came after their ping was given up.
     pub late: u64,
     /// Further replies to answered pings.
@@ -67,6 +71,8 @@ pub struct Series {
     pending: BTreeMap<u64, Pending>,
     lost: BTreeSet<u64>,
     rtts_ns: Vec<u64>,
+    unsent: u64,
+    unstamped: u64,
     late: u64,
     duplicates: u64,
 }
@@ -90,6 +96,11 @@ impl Series {
         self.next += 1;
     }
 
+    /// The ping just noted as sent was not: the kernel refused it.
+    pub fn refused(&mut self) {
+        self.unsent += 1;
+    }
+
     /// The kernel says when the ping with this wire number really left. Only its first word counts: on virtual
     /// wires a packet keeps its socket, and every further interface that the same kernel sends it out of stamps
     /// it again.
@@ -103,8 +114,9 @@ impl Series {
         }
     }
 
-    /// A reply with this wire number came at `received_ns`; None if nobody waits for it any more.
-    pub fn replied(&mut self, wire: u16, received_ns: i64) -> Option<Answer> {
+    /// A reply with this wire number came at `received_ns`, by the kernel's stamp if `stamped`; None if nobody waits
+    /// for it any more.
+    pub fn replied(&mut self, wire: u16, received_ns: i64, stamped: bool) -> Option<Answer> {
         let seq = self.number(wire)?;
         let Some(pending) = self.pending.remove(&seq) else {
             let was_lost = self.lost.remove(&seq);
@@ -118,6 +130,7 @@ impl Series {
         // Negative only if the real-time clock was set back meanwhile.
         let rtt_ns = u64::try_from(received_ns - pending.sent_ns).unwrap_or(0);
         self.rtts_ns.push(rtt_ns);
+        self.unstamped += u64::from(!(stamped && pending.stamped));
         Some(Answer {
             seq,
             sent_ns: pending.sent_ns,
@@ -161,7 +174,9 @@ impl Series {
         sorted.sort_unstable();
         Summary {
             sent: self.next,
+            unsent: self.unsent,
             received: sorted.len() as u64,
+            unstamped: self.unstamped,
             late: self.late,
             duplicates: self.duplicates,
             rtt_min_ns: sorted.first().copied(),
@@ -189,14 +204,14 @@ mod tests {
             series.sent(sent_ns, expires_ns);
         }
         assert_eq!(
-            series.replied(1, 1300),
+            series.replied(1, 1300, true),
             Some(Answer {
                 seq: 1,
                 sent_ns: 1000,
                 rtt_ns: 300
             })
         );
-        assert_eq!(series.replied(1, 1400), None);
+        assert_eq!(series.replied(1, 1400, true), None);
         assert_eq!(series.next_expiry_ns(), Some(500));
         assert_eq!(
             series.expire(502),
@@ -208,11 +223,11 @@ mod tests {
                 }
             ]
         );
-        assert_eq!(series.replied(2, 9000), None);
+        assert_eq!(series.replied(2, 9000, true), None);
         series.stamped(3, 3010);
         series.stamped(3, 3050); // by the next interface on the way
         assert_eq!(
-            series.replied(3, 3110),
+            series.replied(3, 3110, true),
             Some(Answer {
                 seq: 3,
                 sent_ns: 3010,
@@ -240,11 +255,29 @@ mod tests {
     }
 
     #[test]
+    fn pings_that_were_refused_and_stamps_that_are_not_the_kernels_are_counted() {
+        let mut series = Series::default();
+        for sent_ns in [0, 1000, 2000, 3000] {
+            series.sent(sent_ns, 500);
+        }
+        series.refused(); // the fourth
+        series.stamped(0, 10);
+        series.stamped(1, 1010);
+        assert!(series.replied(0, 110, true).is_some());
+        assert!(series.replied(1, 1110, false).is_some());
+        assert!(series.replied(2, 2110, true).is_some());
+        assert_eq!(series.expire(500).len(), 1);
+        let summary = series.summary();
+        assert_eq!((summary.sent, summary.unsent), (4, 1));
+        assert_eq!((summary.received, summary.unstamped), (3, 2));
+    }
+
+    #[test]
     fn a_reply_to_nothing_is_ignored() {
         let mut series = Series::default();
-        assert_eq!(series.replied(0, 5), None);
+        assert_eq!(series.replied(0, 5, true), None);
         series.sent(0, 10);
-        assert_eq!(series.replied(7, 5), None);
+        assert_eq!(series.replied(7, 5, true), None);
         assert_eq!(
             series.summary(),
             Summary {
@@ -262,7 +295,7 @@ mod tests {
                 series.sent(0, 1);
             }
             for seq in (first..first + under_way).rev() {
-                prop_assert_eq!(series.replied(seq as u16, 0).map(|answer| answer.seq), Some(seq));
+                prop_assert_eq!(series.replied(seq as u16, 0, true).map(|answer| answer.seq), Some(seq));
             }
         }
 
@@ -272,7 +305,7 @@ mod tests {
             for (seq, &is_answered) in answered.iter().enumerate() {
                 series.sent(0, seq as u64 + 10);
                 if is_answered {
-                    prop_assert!(series.replied(seq as u16, 1).is_some());
+                    prop_assert!(series.replied(seq as u16, 1, true).is_some());
                 }
             }
             let lost = series.expire(u64::MAX);

@@ -62,11 +62,12 @@ impl PingSocket {
         Ok(now_ns)
     }
 
-    /// The next received echo reply, with the time it came; None when there are no more for now.
+    /// The next received echo reply, with the time it came and whether that is the kernel's stamp; None when there are
+    /// no more for now.
     ///
     /// # Errors
     /// None are expected.
-    pub fn receive(&mut self) -> io::Result<Option<(Echo<'_>, i64)>> {
+    pub fn receive(&mut self) -> io::Result<Option<(Echo<'_>, i64, bool)>> {
         loop {
             let Some((bytes, stamp_ns)) = self.read(MsgFlags::empty())? else {
                 return Ok(None);
@@ -75,7 +76,8 @@ impl PingSocket {
                 echo::parse(&self.packet[..bytes]).is_some_and(|echo| echo.kind == Kind::Reply);
             if is_reply {
                 let received_ns = stamp_ns.unwrap_or_else(realtime_ns);
-                return Ok(echo::parse(&self.packet[..bytes]).map(|echo| (echo, received_ns)));
+                return Ok(echo::parse(&self.packet[..bytes])
+                    .map(|echo| (echo, received_ns, stamp_ns.is_some())));
             }
         }
     }
