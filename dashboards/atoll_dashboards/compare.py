@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from atoll.analysis.findings import Verdict
 from atoll.analysis.summary import Summary
 from atoll.model.errors import RunError, UsageError
 from atoll.model.wording import suggest
@@ -70,7 +69,6 @@ class Comparison:
     seeds: tuple[str, ...]
     verdicts: tuple[str, ...]
     reasons: tuple[tuple[str, ...], ...]  # why a run is invalid
-    caveats: tuple[tuple[str, ...], ...]  # what a run's figures must be read with
     likeness: Likeness
     figures: tuple[Figure, ...]
     groups: tuple[Group, ...]  # every run is in one of them
@@ -82,18 +80,11 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """For ``--json``; ``origins`` holds what is alike, too, ``unlike`` names those that are not."""
-        runs = zip(self.runs, self.seeds, self.verdicts, self.reasons, self.caveats, strict=True)
+        runs = zip(self.runs, self.seeds, self.verdicts, self.reasons, strict=True)
         return {
             "runs": [
-                {
-                    "number": number,
-                    "run_dir": run,
-                    "seed": int(seed),
-                    "verdict": verdict,
-                    "reasons": list(reasons),
-                    "caveats": list(caveats),
-                }
-                for number, (run, seed, verdict, reasons, caveats) in enumerate(runs, start=1)
+                {"number": number, "run_dir": run, "seed": int(seed), "verdict": verdict, "reasons": list(reasons)}
+                for number, (run, seed, verdict, reasons) in enumerate(runs, start=1)
             ],
             "unlike": [name for name, _ in self.likeness.unlike],
             "origins": {name: list(texts) for name, texts in self.likeness.origins},
@@ -185,12 +176,11 @@ def compare(runs: Sequence[RunDir], wanted: Sequence[str] = ()) -> Comparison:
         seeds=tuple(str(each["experiment"]["seed"]) for each in manifests),
         verdicts=tuple(summary["verdict"] for summary in summaries),
         reasons=tuple(tuple(summary["reasons"]) for summary in summaries),
-        caveats=tuple(tuple(summary.get("caveats", ())) for summary in summaries),
         likeness=alike,
         figures=tuple(each for each in asked if wanted or any(found is not None for found in each.values)),
         groups=group(
             alike.kinds,
-            [summary["verdict"] != Verdict.INVALID for summary in summaries],
+            [summary["verdict"] == "valid" for summary in summaries],
             list(zip((summary["seed"] for summary in summaries), *(each.values for each in figures), strict=True)),
         ),
     )
@@ -237,6 +227,10 @@ def _udp(figure: str) -> _Read:
     return lambda summary: cast("dict[str, float | None]", summary.get("udp") or {}).get(figure)
 
 
+def _longest_wait_ms(summary: Summary) -> float | None:
+    return summary.get("longest_wait_ms")
+
+
 FIGURES: dict[str, tuple[str, int, _Read]] = {
     "base RTT": ("ms", 3, lambda s: s["base_rtt_ms"]),
     "terrestrial RTT off by": ("ms", 3, _terrestrial_error_ms),
@@ -252,7 +246,9 @@ FIGURES: dict[str, tuple[str, int, _Read]] = {
     "pings lost": ("", 0, lambda s: s["ping_lost"] if s["ping_sent"] else None),
     "flows completed": ("", 0, lambda s: s["flows_completed"] if s["channels"] else None),
     "mean flow": ("kB", 1, lambda s: _scaled(s["mean_flow_bytes"], 1e3)),
-    "fairness": ("", 3, lambda s: s["fairness"]),
+    # An index without a longest wait is of an older version, and could only be 1.
+    "fairness": ("", 3, lambda s: s["fairness"] if _longest_wait_ms(s) is not None else None),
+    "longest wait of a channel": ("ms", 2, _longest_wait_ms),
     "transfer received": ("MB", 2, lambda s: _scaled(s["transfer_received_bytes"], 1e6)),
     "transfer time": ("s", 2, lambda s: s["transfer_s"]),
     "transfer rate": ("Mbit/s", 3, lambda s: s["transfer_mbit_s"]),

@@ -26,8 +26,7 @@ def markdown(comparison: "Comparison") -> str:
     for run in listed(comparison):
         group = f"{run.group}, " if run.group else ""
         seed = f", seed {run.seed}" if run.seed else ""
-        lines.append(f"- {group}{run.number} `{run.label}`{seed}: {run.verdict}")
-        lines += [f"  - {why}" for why in run.reasons or run.caveats]
+        lines += [f"- {group}{run.number} `{run.label}`{seed}: {run.verdict}", *(f"  - {why}" for why in run.reasons)]
     lines.append("")
     if told := unlike(comparison):
         lines += ["Not alike:", ""]

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from atoll.analysis.start import START_SPREAD_MS
 from atoll.analysis.summary import Summary
 from atoll.analysis.verdict import losses_agree
-from atoll.model.counted import counted
 from atoll.model.units import Rate, Size
 from atoll_dashboards.text import NOT_MEASURED, count, figure, octets, percent
 
@@ -44,16 +43,20 @@ def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
             else "",
         ),
         KeyFigure("queue full / idle", _full_idle(summary), "seconds full, seconds with nothing to send"),
-        KeyFigure("flows completed", count(summary["flows_completed"]), f"mean {octets(summary['mean_flow_bytes'])}"),
+        KeyFigure(
+            "flows completed",
+            count(summary["flows_completed"]),
+            f"to the island, one each connection; mean {octets(summary['mean_flow_bytes'])}",
+        ),
         KeyFigure("transfer", figure(summary["transfer_s"], "s"), _transfer(summary)),
         *_changes(summary),
         KeyFigure("UDP received", *_udp(summary)),
         KeyFigure("clients began", *_start(summary)),
-        KeyFigure("fairness", figure(summary["fairness"], "", 3), "Jain's index of the channels' service"),
+        KeyFigure("fairness", *_fairness(summary)),
         KeyFigure(
             "lateness at most",
             figure(summary["lateness_max_ms"], "ms"),
-            f"p99 {figure(summary['lateness_p99_ms'], 'ms')}{_stalls(summary)}",
+            f"p99 {figure(summary['lateness_p99_ms'], 'ms')}",
         ),
     )
     asked = {"transfer": summary["transfer_bytes"], "UDP received": summary.get("udp")}
@@ -77,11 +80,6 @@ def _start(summary: Summary) -> tuple[str, str]:
     sure = "" if clocks is None else f", clocks known to ± {figure(clocks, 'ms')}"
     late = f"p50 {figure(start['late_p50_ms'], 'ms')}, at most {figure(start['late_max_ms'], 'ms')} late"
     return f"{figure(start['spread_ms'], 'ms')}", f"apart, bound {START_SPREAD_MS:g} ms; {late}{sure}"
-
-
-def _stalls(summary: Summary) -> str:
-    stalls = summary.get("stalls")  # absent from what older versions analysed
-    return f"; {counted(stalls, 'stall')}, {figure((summary['stalled_s'] or 0.0) * 1e3, 'ms')} in all" if stalls else ""
 
 
 def _losses(summary: Summary) -> str:
@@ -121,3 +119,12 @@ def _transfer(summary: Summary) -> str:
     received = summary["transfer_received_bytes"]
     asked = Size(summary["transfer_bytes"] or 0)
     return f"not finished: {octets(received)} of {asked}" if received is not None else f"of {asked}: no account of it"
+
+
+def _fairness(summary: Summary) -> tuple[str, str]:
+    """Runs that were analysed before waits were measured have an index that could only be 1."""
+    wait_ms = summary.get("longest_wait_ms")
+    if wait_ms is None:
+        return NOT_MEASURED, ""
+    wait = f"a ready channel waited at most {figure(wait_ms, 'ms')}"
+    return figure(summary["fairness"], "", 3), f"Jain's index of what channels completed of what they asked for; {wait}"

@@ -212,7 +212,7 @@ def udp(sources: Sources) -> Figure | None:
 
 
 def concurrent(sources: Sources) -> Figure | None:
-    """TCP flows open, and those receiving, per 100 ms."""
+    """Connections open, and those receiving, per 100 ms."""
     if sources.summary["arrival"] is None:
         return None
     frame = sources.concurrent()
@@ -222,7 +222,7 @@ def concurrent(sources: Sources) -> Figure | None:
     axes.fill_between(
         t_s, frame["receiving"].to_numpy(), step="post", color=GREEN, alpha=0.55, linewidth=0, label="receiving payload"
     )
-    axes.set_ylabel("TCP flows")
+    axes.set_ylabel("connections")
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
     _time_axis(axes, sources, max(1.0, float(frame["open"].to_numpy().max(initial=0))))
     key(axes)
@@ -376,7 +376,8 @@ PLOTS = (
     Plot(
         "concurrent",
         "Concurrent flows",
-        "The channels' TCP flows between their first packet and the server's last; those with payload in each 100 ms.",
+        "The channels' flows to the island, one each connection: open from the first packet until all payload and the "
+        "server's FIN have come; those with payload in each 100 ms.",
         concurrent,
         over_time=True,
     ),

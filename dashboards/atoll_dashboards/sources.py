@@ -95,7 +95,7 @@ class Sources:
         )
 
     def concurrent(self) -> pl.DataFrame:
-        """t_s, open, receiving: TCP flows of the channels, a row a window."""
+        """t_s, open, receiving: connections of the channels, a row a window."""
         return (
             self.windows()
             .join(self.table("concurrent"), on="window", how="left")

@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 
 from atoll.analysis.boxes import Part, measurements
-from atoll.analysis.logs import box_table, capture_counts, load_fairness, ping_table, transfer_done
+from atoll.analysis.logs import (
+    CaptureCounts,
+    Service,
+    box_table,
+    capture_counts,
+    load_service,
+    ping_accounts,
+    ping_table,
+    transfer_done,
+)
 
 
 def said_by(project: Path, topic: str, process: str) -> list[str]:
@@ -40,27 +49,45 @@ def test_what_the_receiver_says_of_a_transfer_is_found(tmp_path: Path, project: 
         assert found["complete"] == (found["seconds"] is not None)
 
 
-def test_the_least_fair_client_stands_for_all(tmp_path: Path, project: Path) -> None:
+def test_the_least_fair_client_and_the_longest_wait_stand_for_all(tmp_path: Path, project: Path) -> None:
     lines = said_by(project, "load", "load")
     log(tmp_path, "load-i1.out", lines)
-    said = [json.loads(line)["fairness"] for line in lines if json.loads(line)["type"] == "done"]
-    assert load_fairness(tmp_path) == min(said)
-    log(tmp_path, "load-i2.out", ['{"type":"done","fairness":0.25}'])
-    assert load_fairness(tmp_path) == pytest.approx(0.25)
+    done = next(said for said in map(json.loads, lines) if said["type"] == "done")
+    assert load_service(tmp_path) == Service(done["fairness"], done["longest_wait_ns"])
+    log(tmp_path, "load-i2.out", ['{"type":"done","fairness":0.25,"longest_wait_ns":7000000000}'])
+    assert load_service(tmp_path) == Service(0.25, 7_000_000_000)
+    log(tmp_path, "load-i2.out", ['{"type":"done","fairness":null,"longest_wait_ns":5}'])
+    assert load_service(tmp_path) == Service(done["fairness"], done["longest_wait_ns"])
+
+
+def test_an_index_that_could_only_be_1_is_no_figure(tmp_path: Path) -> None:
+    """That of clients that measured no waits: turns served by turns ready, which were counted from one list."""
+    log(tmp_path, "load-i1.out", ['{"type":"done","fairness":1.0,"channels_served":3,"longest_turn_ns":2500000}'])
+    assert load_service(tmp_path) == Service(None, None)
+
+
+def test_pings_account_for_those_refused_and_without_stamps(tmp_path: Path, project: Path) -> None:
+    lines = said_by(project, "ping", "ping")
+    assert ping_accounts(log(tmp_path, "ping.out", lines[:-1])) == (1, 0)
+    targets = {"i1": {"sent": 5, "unsent": 2, "unstamped": 3}, "i2": {"sent": 5, "unsent": 1, "unstamped": 0}}
+    assert ping_accounts(log(tmp_path, "ping.out", [json.dumps({"type": "done", "targets": targets})])) == (3, 3)
+    older = ['{"type":"done","targets":{"i1":{"sent":5,"received":5}}}']
+    assert ping_accounts(log(tmp_path, "ping.out", older)) == (None, None)
 
 
 def test_a_capture_is_counted_by_its_last_words(tmp_path: Path, project: Path) -> None:
     lines = said_by(project, "capture", "capture")
     log(tmp_path, "capture-world.out", lines)
-    assert capture_counts(tmp_path, "world") == (20_000, 0)
+    assert capture_counts(tmp_path, "world") == CaptureCounts(20_000, 0, 3)
     killed = ['{"type":"counters","captured_packets":7,"dropped_packets":2}', '{"type":"counters","captured_pac']
     log(tmp_path, "capture-world.out", [lines[0], *killed])
-    assert capture_counts(tmp_path, "world") == (7, 2)
+    assert capture_counts(tmp_path, "world") == CaptureCounts(7, 2, None)
 
 
 def test_jobs_that_said_nothing_have_no_figures(tmp_path: Path) -> None:
-    assert capture_counts(tmp_path, "world") == (None, None)
-    assert load_fairness(tmp_path) is None
+    assert capture_counts(tmp_path, "world") == CaptureCounts(None, None, None)
+    assert load_service(tmp_path) == Service(None, None)
+    assert ping_accounts(tmp_path) == (None, None)
     assert transfer_done(tmp_path) is None
     assert ping_table(tmp_path).collect().is_empty()
 

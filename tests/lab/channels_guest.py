@@ -57,19 +57,27 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """What became of it."""
+class _Served:
+    """What became of the channels."""
 
     flows: list[int]
     """Flows completed by each channel."""
     failed: int
     served: list[float]
     """Share of the channels that completed a flow, by whole interval of 10 s; of ours only."""
+    client_cpu_s: float
+    longest_wait_s: float
+    """Of a ready channel for its service."""
+
+
+@dataclass(frozen=True)
+class Finding(_Served):
+    """What became of it."""
+
     utilisation: float
     """Of the link towards the island: IP bytes sent, of those it could have."""
     lost: float
     """Share of the packets towards the island that the full queue refused."""
-    client_cpu_s: float
 
 
 class Job:
@@ -145,7 +153,7 @@ def run(trial: Trial) -> Finding:
     with link(scratch, trial) as box:
         server = atoll_job(scratch, "world", "serve", {"listen": "10.0.0.1:5001", "congestion_control": "cubic"})
         box.tell({"op": "mark", "id": 1})
-        flows, failed, served, cpu_s = (_ours if trial.naive_work_us is None else _naive)(scratch, trial)
+        served = (_ours if trial.naive_work_us is None else _naive)(scratch, trial)
         box.tell({"op": "mark", "id": 2})
         box.word("mark")
         time.sleep(2 * _LOOK_S)  # the second of the two is the last one now
@@ -153,10 +161,10 @@ def run(trial: Trial) -> Finding:
         server.end()
     sent_bit = 8 * passed["out_bytes"]
     lost = passed["dropped_queue_packets"] / max(1, passed["in_packets"])
-    return Finding(flows, failed, served, sent_bit / MEO.rate.bit_s / trial.seconds, lost, cpu_s)
+    return Finding(**asdict(served), utilisation=sent_bit / MEO.rate.bit_s / trial.seconds, lost=lost)
 
 
-def _ours(scratch: Path, trial: Trial) -> tuple[list[int], int, list[float], float]:
+def _ours(scratch: Path, trial: Trial) -> _Served:
     log = scratch / "flows.csv"
     config: dict[str, Any] = {
         "seed": 1,
@@ -173,17 +181,18 @@ def _ours(scratch: Path, trial: Trial) -> tuple[list[int], int, list[float], flo
     client = atoll_job(scratch, "island", "load", config, "taskset", "-c", str(_CORE))
     begin_ns = client.word("started")["t_ns"]
     time.sleep(trial.seconds)
-    client.word("done")
+    done = client.word("done")
     cpu_s = client.end()
-    return *completed(log, trial, begin_ns), cpu_s
+    return _Served(*completed(log, trial, begin_ns), cpu_s, done["longest_wait_ns"] / 1e9)
 
 
-def _naive(scratch: Path, trial: Trial) -> tuple[list[int], int, list[float], float]:
+def _naive(scratch: Path, trial: Trial) -> _Served:
     numbers = (trial.channels, FLOW_BYTES, trial.seconds, trial.naive_work_us)
     program = [sys.executable, "-m", "tests.lab.naive_client", "10.0.0.1", "5001", *map(str, numbers)]
     client = Job(scratch / "naive.json", "island", "taskset", "-c", str(_CORE), *program)
     cpu_s = client.end()
-    return json.loads(client.said()), 0, [], cpu_s
+    said = json.loads(client.said())
+    return _Served(said["completed"], 0, [], cpu_s, said["longest_wait_s"])
 
 
 def completed(log: Path, trial: Trial, begin_ns: int) -> tuple[list[int], int, list[float]]:

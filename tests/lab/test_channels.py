@@ -12,7 +12,7 @@ import pytest
 
 from tests.lab.channel_trials import in_real_time, in_virtual_time, room_for_all
 from tests.lab.channels_guest import Trial
-from tests.lab.loopback_channels import FLOWS, flows_on_loopback
+from tests.lab.loopback_channels import FLOWS, on_loopback
 from tests.lab.traffic_job import jain
 
 CHANNELS = 4000
@@ -21,11 +21,18 @@ FLOW_S = 0.25  # two round trips: connection, then request and answer; what is s
 
 def compare(channels: int, tmp_path: Path) -> None:
     """That the naive client starves channels here shows that the machine is one to show fairness on."""
-    naive, ours = flows_on_loopback(channels, tmp_path)
-    print(f"{channels} channels: Jain's index {jain(ours):.5f}, at least {min(ours)} flows; naive {jain(naive):.5f}")
-    assert min(ours) >= FLOWS
-    assert jain(ours) >= 0.99
-    assert jain(naive) < 0.6
+    naive, ours = on_loopback(channels, tmp_path)
+    for name, one in (("ours", ours), ("naive", naive)):
+        print(f"{channels} channels, {name}: Jain's index {jain(one.flows):.5f}, at least {min(one.flows)} flows, ")
+        print(f"a ready channel waited at most {one.longest_wait_s * 1e3:.1f} ms; by itself {one.fairness}")
+    assert min(ours.flows) >= FLOWS
+    assert jain(ours.flows) >= 0.99
+    assert jain(naive.flows) < 0.6
+    # What our client says of itself: all flows have one size, so that its index is that of the flows.
+    assert ours.fairness is not None
+    assert abs(ours.fairness - jain(ours.flows)) < 0.01
+    if channels >= 200:
+        assert naive.longest_wait_s > 1, "of two seconds, and ours is compared where no other load can delay it"
 
 
 @pytest.mark.parametrize("channels", [20, 200])
@@ -77,6 +84,7 @@ def test_channels_get_equal_shares_of_a_fast_link_in_virtual_time(channels: int,
     assert min(found.flows) >= FLOWS
     assert max(found.flows) < seconds / FLOW_S
     assert jain(found.flows) >= 0.9999
+    assert found.longest_wait_s < 0.01
     if channels == 20:
         assert set(found.flows) == {int(seconds / (FLOW_S + 0.0005))}
 
@@ -92,4 +100,5 @@ def test_a_naive_client_starves_channels_of_a_satellite_link_once_computing_take
         found = in_virtual_time(Trial(channels, 10, naive_work_us=work_us), tmp_path / str(work_us), 100)
         print(f"{channels} channels, {work_us} us a turn: {jain(found.flows):.5f}, {found.flows.count(0)} starved")
         assert (jain(found.flows) > 0.99) == fair
+        assert (found.longest_wait_s < 1) == fair
         assert (found.flows.count(0) >= channels / 5) != fair

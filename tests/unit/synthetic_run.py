@@ -440,7 +440,9 @@ class _Simulation:
             (self.run.logs / f"load-{client}.out").write_text(
                 json.dumps({"type": "started", "t_ns": START_NS})
                 + "\n"
-                + json.dumps({"type": "done", "flows_completed": len(lines), "fairness": 0.993})
+                + json.dumps(
+                    {"type": "done", "flows_completed": len(lines), "fairness": 0.993, "longest_wait_ns": 4_200_000}
+                )
                 + "\n"
             )
         for name, frames in self.frames.items():

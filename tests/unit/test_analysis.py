@@ -140,8 +140,6 @@ def test_known_packets_give_exactly_these_figures(tmp_path: Path, binary: Path) 
         "share": 1.0,
         "first_s": pytest.approx(0.270, abs=1e-6),
         "last_s": pytest.approx(1.281, abs=1e-6),
-        "payload_first_s": pytest.approx(0.280, abs=1e-6),
-        "payload_last_s": pytest.approx(1.280, abs=1e-6),
     }
     assert summary["loss_fraction"] == pytest.approx(1 / 6)
     assert summary["windows_over_rate"] == 0
@@ -165,6 +163,35 @@ def test_tables_hold_the_flow_as_it_was(tmp_path: Path, binary: Path) -> None:
         pl.col("capture") == "island", pl.col("to_island")
     )
     assert dict(rates.select("window", "goodput_bytes").iter_rows()) == {2: 2000, 12: 1000, 102: 0}
+
+
+def test_what_a_server_repeats_of_a_connection_that_is_over_keeps_it_open_no_longer(
+    tmp_path: Path, binary: Path
+) -> None:
+    """The channel has begun its next flow by then: the last acknowledgement came too late for the server's time-out."""
+    run = small_run(tmp_path)
+    writer = PcapWriter(run.captures / "island.pcap")
+
+    def connection(port: int, begin_ms: int, repeated_ms: int | None = None) -> None:
+        down, up = ("10.10.0.1", PORT, "10.20.0.1", port), ("10.20.0.1", port, "10.10.0.1", PORT)
+        for ms, ends, seq, flags, payload in [
+            (begin_ms, up, 7, SYN, 0),
+            (begin_ms + 1, down, 99, SYN | ACK, 0),
+            (begin_ms + 150, down, 100, ACK, 1000),
+            (begin_ms + 151, down, 1100, ACK | FIN, 0),
+            *([(repeated_ms, down, 100, ACK, 1000), (repeated_ms, down, 1100, ACK | FIN, 0)] if repeated_ms else []),
+        ]:
+            packets.append((START_NS + ms * 10**6, ends, seq, flags, payload))
+
+    packets: list[tuple[int, tuple[str, int, str, int], int, int, int]] = []
+    connection(40001, 100, repeated_ms=2000)
+    connection(40002, 300, repeated_ms=2100)
+    connection(40003, 1850)
+    for t_ns, ends, seq, flags, payload in sorted(packets):
+        writer.tcp(t_ns, ends, seq, 0, flags, payload)
+    writer.close()
+    summary = analyse(run, binary)
+    assert (summary["concurrent_flows_max"], summary["connections"]) == (1, 3)
 
 
 def test_a_loss_the_link_did_not_count_makes_the_run_invalid(tmp_path: Path, binary: Path) -> None:

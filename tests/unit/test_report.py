@@ -110,7 +110,7 @@ def test_a_run_that_measured_nothing_has_a_report_too(tmp_path: Path) -> None:
     dead = begin(tmp_path, experiment(), network())
     dead.update_manifest({"outcome": "cancelled at step captures"})
     (dead.path / "events.jsonl").unlink()
-    (dead.logs / "load-i1.out").write_text('{"type":"done","fairness":1.0,"channels_served":0}\n')
+    (dead.logs / "load-i1.out").write_text('{"type":"done","fairness":null,"channels_served":0,"longest_wait_ns":0}\n')
     summary = analyse(dead, find_binary())
     parsed = Page(write_report(dead).read_text())
     assert "cancelled at step captures" in parsed.text

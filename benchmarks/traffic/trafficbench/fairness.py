@@ -10,7 +10,7 @@ from pathlib import Path
 from linkbench.results import read_earlier, write_results
 from tests.lab.channel_trials import in_real_time, in_virtual_time, room_for_all
 from tests.lab.channels_guest import Finding, Trial
-from tests.lab.loopback_channels import flows_on_loopback
+from tests.lab.loopback_channels import on_loopback
 from tests.lab.traffic_job import jain
 
 _LIMIT_S = 1500
@@ -35,6 +35,7 @@ class Outcome:
     core: float | None  # share of one that the client took; of real time only
     failed: int
     wall_s: float
+    longest_wait_s: float | None = None  # of a ready channel for its service; None: measured before that was
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,11 @@ def measure(groups: Sequence[str], clocks: Sequence[str], file: Path | None, *, 
 
     def note(key: str, outcome: Outcome) -> None:
         known[key] = outcome
-        print(f"{key}: Jain's index {outcome.jain:.5f}, {outcome.least} to {outcome.most} flows", flush=True)
+        wait_ms = "" if outcome.longest_wait_s is None else f"{outcome.longest_wait_s * 1e3:.1f} ms"
+        print(
+            f"{key}: Jain's index {outcome.jain:.5f}, {outcome.least} to {outcome.most} flows, longest wait {wait_ms}",
+            flush=True,
+        )
         if file is not None:
             write_results(file, {"fairness": {name: asdict(each) for name, each in known.items()}})
 
@@ -104,10 +109,10 @@ def measure(groups: Sequence[str], clocks: Sequence[str], file: Path | None, *, 
         wanted = LOOPBACK in groups and "real" in clocks
         for channels in ((20,) if quick else (20, 200, 2000)) if wanted else ():
             began = time.monotonic()
-            naive, ours = flows_on_loopback(channels, Path(scratch))
+            naive, ours = on_loopback(channels, Path(scratch))
             wall_s = time.monotonic() - began
-            note(f"{LOOPBACK}: {channels}, atoll-host", _of_flows(ours, wall_s))
-            note(f"{LOOPBACK}: {channels}, naive", _of_flows(naive, wall_s))
+            note(f"{LOOPBACK}: {channels}, atoll-host", _of_flows(ours.flows, ours.longest_wait_s, wall_s))
+            note(f"{LOOPBACK}: {channels}, naive", _of_flows(naive.flows, naive.longest_wait_s, wall_s))
         for number, case in enumerate(cases(quick=quick)):
             if case.group in groups and case.clock in clocks:
                 began = time.monotonic()
@@ -119,7 +124,7 @@ def measure(groups: Sequence[str], clocks: Sequence[str], file: Path | None, *, 
     return known
 
 
-def _of_flows(flows: list[int], wall_s: float) -> Outcome:
+def _of_flows(flows: list[int], longest_wait_s: float, wall_s: float) -> Outcome:
     return Outcome(
         channels=len(flows),
         seconds=None,
@@ -134,11 +139,12 @@ def _of_flows(flows: list[int], wall_s: float) -> Outcome:
         core=None,
         failed=0,
         wall_s=wall_s,
+        longest_wait_s=longest_wait_s,
     )
 
 
 def _of_finding(trial: Trial, found: Finding, wall_s: float) -> Outcome:
-    plain = asdict(_of_flows(found.flows, wall_s))
+    plain = asdict(_of_flows(found.flows, found.longest_wait_s, wall_s))
     plain |= {
         "seconds": trial.seconds,
         "served": found.served,

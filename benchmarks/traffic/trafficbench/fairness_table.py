@@ -12,7 +12,15 @@ def tables(known: Mapping[str, Outcome], machine: Mapping[str, str]) -> str:
     parts = [
         f"Flows of 10 kB, equal RTTs; {where}.",
         _table(
-            ["channels, client", "where", "flows a channel", "channels without any", "Jain's index", "link used"],
+            [
+                "channels, client",
+                "where",
+                "flows a channel",
+                "channels without any",
+                "Jain's index",
+                "longest wait",
+                "link used",
+            ],
             [
                 [name, "loopback" if group == LOOPBACK else f"MEO link, {one.seconds} s of virtual time", *_shares(one)]
                 for group in (LOOPBACK, SHARES)
@@ -28,6 +36,7 @@ def tables(known: Mapping[str, Outcome], machine: Mapping[str, str]) -> str:
                 "packets lost",
                 "flows a channel",
                 "Jain's index",
+                "longest wait",
                 "of a core",
                 "wall",
             ],
@@ -42,7 +51,7 @@ def _of(known: Mapping[str, Outcome], group: str) -> Iterable[tuple[str, Outcome
 
 
 def _shares(one: Outcome) -> list[str]:
-    return [f"{one.least} to {one.most}", str(one.starved), f"{one.jain:.5f}", _percent(one.utilisation)]
+    return [f"{one.least} to {one.most}", str(one.starved), f"{one.jain:.5f}", _wait(one), _percent(one.utilisation)]
 
 
 def _sustained(name: str, one: Outcome) -> list[str]:
@@ -54,9 +63,14 @@ def _sustained(name: str, one: Outcome) -> list[str]:
         _percent(one.lost),
         f"{one.least} to {one.most}",
         f"{one.jain:.3f}",
+        _wait(one),
         _percent(one.core),
         f"{one.wall_s:.0f} s",
     ]
+
+
+def _wait(one: Outcome) -> str:
+    return "" if one.longest_wait_s is None else f"{one.longest_wait_s * 1e3:.1f} ms"
 
 
 def _percent(share: float | None, digits: int = 1) -> str:

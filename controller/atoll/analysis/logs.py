@@ -4,6 +4,7 @@
 Logs that were cut give shorter tables, missing ones empty tables.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -99,22 +100,49 @@ def transfer_done(logs: Path) -> dict[str, Any] | None:
     return found[-1] if found else None
 
 
-def load_fairness(logs: Path) -> float | None:
-    """The least of the clients' Jain indices over their channels' service turns; None when no channel was served."""
+@dataclass(frozen=True, slots=True)
+class Service:
+    """How the clients served their channels; None: no channel was served, or the run is older than the figure."""
+
+    fairness: float | None  # Jain's index over what channels completed of what they asked for, the least of the clients
+    longest_wait_ns: int | None  # of a ready channel, the most of the clients
+
+
+def load_service(logs: Path) -> Service:
+    """What the clients said at their end; of clients that measured no waits nothing: their index could only be 1."""
     found = [
-        float(line["fairness"])
+        line
         for path in sorted(logs.glob("load-*.out"))
         for line in read_json_lines(path)
-        if line.get("type") == "done" and line.get("fairness") is not None and line.get("channels_served") != 0
+        if line.get("type") == "done" and line.get("longest_wait_ns") is not None and line.get("channels_served") != 0
     ]
-    return min(found, default=None)
+    indices = [float(line["fairness"]) for line in found if line.get("fairness") is not None]
+    return Service(min(indices, default=None), max((int(line["longest_wait_ns"]) for line in found), default=None))
 
 
-def capture_counts(logs: Path, name: str) -> tuple[int | None, int | None]:
-    """Packets that a capture says it wrote and that its ring had no room for (logs/capture-<name>.out).
+def ping_accounts(logs: Path) -> tuple[int | None, int | None]:
+    """Pings of the series that were refused by the kernel, and answered ones with a stamp that is not the kernel's.
 
-    A capture that was killed said so up to a second before; one that said nothing gives None.
+    None where the job did not say: it was killed, or is older.
     """
+    ends = [line["targets"].values() for line in read_json_lines(logs / "ping.out") if line.get("type") == "done"]
+    said = [target for target in (ends[-1] if ends else ()) if "unsent" in target]
+    if not said:
+        return None, None
+    return sum(int(target["unsent"]) for target in said), sum(int(target["unstamped"]) for target in said)
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureCounts:
+    """What a capture said of itself; None: it did not say."""
+
+    captured: int | None  # packets that it wrote
+    dropped: int | None  # that its ring had no room for
+    unchecked: int | None  # written, without the checksum that their sender left to hardware
+
+
+def capture_counts(logs: Path, name: str) -> CaptureCounts:
+    """The last counts in logs/capture-<name>.out. A capture that was killed said so up to a second before."""
     found = [line for line in read_json_lines(logs / f"capture-{name}.out") if line.get("type") in ("counters", "done")]
     last: dict[str, Any] = found[-1] if found else {}
-    return last.get("captured_packets"), last.get("dropped_packets")
+    return CaptureCounts(last.get("captured_packets"), last.get("dropped_packets"), last.get("unchecked_packets"))

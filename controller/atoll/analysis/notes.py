@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from atoll.analysis.facts import Facts
 from atoll.analysis.loss_agreement import Stretch, compared_links
 from atoll.analysis.observables import Pings
+from atoll.analysis.summary import Summary
 from atoll.analysis.tables import ARRIVED, Tables
+from atoll.model.counted import counted
 
 
 def notes(facts: Facts, tables: Tables, pings: Pings, found: Sequence[Stretch]) -> list[str]:
@@ -14,6 +16,26 @@ def notes(facts: Facts, tables: Tables, pings: Pings, found: Sequence[Stretch]) 
     if facts.window is None:
         return []  # the reasons say that nothing was measured, and where it ended
     return [*_arrivals(facts, tables), *_links(facts, tables, found), *_latency(facts, pings), *_idle(facts)]
+
+
+def accounts(summary: Summary) -> Iterator[str]:
+    """What pings and captures counted that their figures must be read with."""
+    if summary["ping_unsent"]:
+        yield (
+            f"the kernel refused to send {counted(summary['ping_unsent'], 'ping')} of the series: no route, or no room "
+            "in a queue of its own host; they count as lost"
+        )
+    if summary["ping_unstamped"]:
+        yield (
+            f"{counted(summary['ping_unstamped'], 'answered ping')} had a stamp that is not the kernel's: RTT and "
+            "sojourn include the time that the pinging program waited for a processor"
+        )
+    for name, capture in summary["captures"].items():
+        if capture["unchecked"]:
+            yield (
+                f"capture {name} holds {counted(capture['unchecked'], 'frame')} whose checksum their sender left to "
+                "hardware: offloads are on there, and its packets may be larger than those on the wire"
+            )
 
 
 def _arrivals(facts: Facts, tables: Tables) -> Iterator[str]:

@@ -128,7 +128,6 @@ class Pings:
     sent: int
     lost: int
     rtt_max_ns: int | None
-    last_ns: int | None  # when the last one that was answered was sent
 
 
 def pings(tables: Tables, window: Window | None) -> Pings:
@@ -138,10 +137,7 @@ def pings(tables: Tables, window: Window | None) -> Pings:
         sent_within = pl.col("sent_ns").is_between(window.start_ns, window.end_ns, closed="left")
         rows = rows.filter(sent_within | pl.col("sent_ns").is_null())  # a lost ping may not say when it was sent
     found = rows.select(
-        sent=pl.len(),
-        lost=pl.col("rtt_ns").is_null().sum(),
-        rtt_max_ns=pl.col("rtt_ns").max(),
-        last_ns=pl.col("sent_ns").filter(pl.col("rtt_ns").is_not_null()).max(),
+        sent=pl.len(), lost=pl.col("rtt_ns").is_null().sum(), rtt_max_ns=pl.col("rtt_ns").max()
     ).collect()
     return Pings(**found.row(0, named=True))
 
@@ -173,9 +169,18 @@ def channel_flows(tables: Tables) -> ChannelFlows:
 
 
 def concurrent_max(tables: Tables) -> int | None:
-    """The most TCP flows of the channels' port open at the end of a 100 ms window at the arrival capture."""
+    """The most connections of the channels open at the end of a 100 ms window at the arrival capture."""
     found = tables.scan("concurrent").select(pl.col("open").max()).collect().item()
     return None if found is None else int(found)
+
+
+def connections(tables: Tables, facts: Facts) -> int | None:
+    """TCP connections of the channels, however they ended, that the arrival capture saw."""
+    if tables.arrival is None:
+        return None
+    port = facts.experiment.traffic.port
+    ours = (pl.col("capture") == tables.arrival) & (pl.col("protocol") == "tcp") & (pl.col("sport") == port)
+    return int(tables.scan("flows").filter(ours).select(pl.len()).collect().item())
 
 
 def volumes(tables: Tables, hosts: tuple[Host, ...]) -> dict[str, Volume]:
@@ -194,8 +199,6 @@ def volumes(tables: Tables, hosts: tuple[Host, ...]) -> dict[str, Volume]:
             share=rows[host.name]["goodput_bytes"] / everything if everything else 0.0,
             first_s=since_start(rows[host.name]["first_ns"]),
             last_s=since_start(rows[host.name]["last_ns"]),
-            payload_first_s=since_start(rows[host.name]["payload_first_ns"]),
-            payload_last_s=since_start(rows[host.name]["payload_last_ns"]),
         )
         for host in hosts
     }
@@ -264,11 +267,12 @@ def capture_quality(tables: Tables, facts: Facts, logs: Path) -> dict[str, Captu
     """How complete each planned capture is, by the capture tool's and the decoder's account."""
     quality: dict[str, Capture] = {}
     for point in facts.plan.captures:
-        captured, dropped = capture_counts(logs, point.name)
+        said = capture_counts(logs, point.name)
         decoded = tables.decoded.get(point.name)
         quality[point.name] = Capture(
-            captured=captured,
-            dropped=dropped,
+            captured=said.captured,
+            dropped=said.dropped,
+            unchecked=said.unchecked,
             decoded=decoded.packets if decoded else None,
             other_frames=decoded.other_frames if decoded else 0,
             truncated=bool(decoded and decoded.truncated),

@@ -4,25 +4,16 @@
 None stands for "not measured" (no tap, no transfer, cut short). Loss, queue, utilisation and rate are those of the
 island-bound direction. Queue and utilisation count what the link's rate counts (IP bytes, or Ethernet frames); all
 other bytes are IP bytes.
+
+A flow is one direction of a connection. Flows are counted towards the island: each connection of a channel is one.
 """
 
 from typing import TypedDict
 
-from atoll.analysis.clocks import ClockFigures
 from atoll.analysis.loss_agreement import Payload, Stretch
 from atoll.analysis.lost_outside import LostOutside
 from atoll.analysis.start import StartFigures
 from atoll.analysis.udp import UdpFigures
-
-
-class LimitFigures(TypedDict):
-    """The bounds of the verdict that the experiment set (atoll.model.experiment.Limits)."""
-
-    lateness_p99_ms: float
-    stall_ms: float
-    stalled_share: float
-    lateness_of_rtt: float
-    failed_flows: float
 
 
 class TerrestrialRtt(TypedDict):
@@ -38,6 +29,7 @@ class Capture(TypedDict):
 
     captured: int | None  # packets, as the capture counts them; None: it did not say
     dropped: int | None  # that its ring had no room for; None: it did not say
+    unchecked: int | None  # of the captured, without the checksum that their sender left to hardware; None: likewise
     decoded: int | None  # packets in the file; None: there is no file
     other_frames: int  # not IPv4
     truncated: bool
@@ -50,8 +42,6 @@ class Volume(TypedDict):
     share: float  # of its role's total
     first_s: float | None  # from the start of the measurement; None: never seen
     last_s: float | None
-    payload_first_s: float | None  # likewise, of new TCP payload
-    payload_last_s: float | None
 
 
 class LinkFigures(TypedDict):
@@ -104,9 +94,8 @@ class ChangeFigures(TypedDict):
 class Summary(TypedDict):
     """summary.json."""
 
-    verdict: str  # atoll.analysis.findings.Verdict
+    verdict: str  # "valid" or "invalid"
     reasons: list[str]  # why it is invalid
-    caveats: list[str]  # figures beyond a bound that the results must be read with
     notes: list[str]  # what could not be measured or judged, and why
     experiment: str
     run_dir: str
@@ -118,8 +107,6 @@ class Summary(TypedDict):
     planned_s: float
     overhead_s: float | None  # wall time beyond the measurement
     drained: bool
-    limits: LimitFigures
-    clocks: ClockFigures | None  # None: the measurement did not end, or an older version made the run
     # latency
     terrestrial_rtt_ms: dict[str, TerrestrialRtt]
     base_rtt_ms: float | None
@@ -128,10 +115,8 @@ class Summary(TypedDict):
     sojourn_bound_ms: float | None  # 8Q/R
     ping_sent: int
     ping_lost: int
-    ping_planned: int | None  # within the measurement; None: no ping series
-    ping_last_s: float | None  # when the last one that was answered was sent, from the start of the measurement
-    ping_path_loss: float | None  # share of packets that the links of the ping series dropped, both directions
-    base_rtt_shortest_ms: float | None  # of all paths, as configured
+    ping_unsent: int | None  # refused by the kernel of the host that pings, and so lost; None: the job did not say
+    ping_unstamped: int | None  # answered, with a stamp that is not the kernel's; None: likewise
     # link and queue
     bottleneck: str | None  # the slowest link's box; queue_max_bytes, utilisation and idle_s are its
     links: dict[str, LinkFigures]
@@ -140,8 +125,6 @@ class Summary(TypedDict):
     scheduled_windows_over_rate: int | None
     lateness_max_ms: float | None  # of link and delay boxes
     lateness_p99_ms: float | None
-    stalls: int | None  # of link and delay boxes; None: lateness was not measured
-    stalled_s: float | None  # how long all stalls together lasted
     overloaded: list[str]  # boxes that lost packets at their own sockets
     oversize_packets: int  # larger than the MTU, refused by links and delay boxes
     unknown_vlan_packets: int  # frames of no class, lost in delay boxes
@@ -168,17 +151,18 @@ class Summary(TypedDict):
     channels: int
     placement: dict[str, int]  # channels of each client
     start: StartFigures | None  # None: no client said when it began
-    flows_completed: int
-    flows_cut: int
+    connections: int | None  # of the channels, however they ended, at the arrival capture; None: there is none
+    flows_completed: int  # of the channels: all that was asked for came
+    flows_cut: int  # by the end of the run
     flows_failed: int
-    mean_flow_bytes: float | None
-    concurrent_flows_max: int | None
-    fairness: float | None  # Jain's index over the channels' service turns, the least of the clients
+    mean_flow_bytes: float | None  # TCP payload of the completed
+    concurrent_flows_max: int | None  # connections of the channels open at the end of a 100 ms window
+    fairness: float | None  # Jain's index over what channels completed of what they asked for, the least of the clients
+    longest_wait_ms: float | None  # of a ready channel for its service, the most of the clients
     servers: dict[str, Volume]
     clients: dict[str, Volume]
     # transfer
     transfer_bytes: int | None  # asked for
-    transfer_room_s: float | None  # from its start to the end of the measurement, as planned
     transfer_received_bytes: int | None
     transfer_complete: bool | None
     transfer_s: float | None

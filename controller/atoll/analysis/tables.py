@@ -10,10 +10,9 @@ throughput          capture, window, to_island, packets, ip_bytes, tcp_payload_b
 flows               capture, flow, protocol (tcp or udp), server, sport (the server's), client, first_ns, last_ns, and
                     of the island-bound direction packets, ip_bytes, tcp_payload_bytes, goodput_bytes (of UDP, of which
                     nothing is sent twice, all payload); ended: the client has acknowledged the server's FIN
-concurrent          window, open (the channels' TCP flows at its end, from their first packet to the server's last
-                    payload or FIN), receiving (those with payload within it)
-volume              host, role, packets, ip_bytes, goodput_bytes, first_ns, last_ns, payload_first_ns,
-                    payload_last_ns (of new TCP payload): island-bound at the arrival capture
+concurrent          window, open (connections of the channels at its end, from their first packet to the last new
+                    payload of the server or its first FIN), receiving (those with payload within it)
+volume              host, role, packets, ip_bytes, goodput_bytes, first_ns, last_ns: island-bound at the arrival capture
 pings               target, seq, sent_ns, rtt_ns (null: lost)
 boxes               box, part (direction or VLAN id), t_ns, the box's counters: sums since its start, maxima of 100 ms
 channel_flows       client, chain (that carried it when it began) and the columns of the clients' flow logs
@@ -238,9 +237,14 @@ def _concurrent(tables: Tables, facts: Facts) -> pl.LazyFrame:
     port = facts.experiment.traffic.port
     channel = (pl.col("proto") == TCP) & ((pl.col("sport") == port) | (pl.col("dport") == port))
     packets = tables.packets(tables.arrival).filter(channel)
-    # What follows the server's last word only closes the connection: the channel has begun its next flow by then.
-    heard = (pl.col("to_island") == 1) & ((pl.col("payload_bytes") > 0) | (pl.col("tcp_flags") & _FIN != 0))
-    spans = packets.group_by("flow").agg(first=window.min(), last=pl.coalesce(window.filter(heard).max(), window.max()))
+    # Once all payload and the FIN have come, the channel begins its next flow. What follows on the old connection only
+    # closes it, or repeats what came: the server had not heard of that yet.
+    bound = pl.col("to_island") == 1
+    last = pl.max_horizontal(
+        window.filter(bound & (pl.col("new_payload_bytes") > 0)).max(),
+        window.filter(bound & (pl.col("tcp_flags") & _FIN != 0)).min(),
+    )
+    spans = packets.group_by("flow").agg(first=window.min(), last=pl.coalesce(last, window.max()))
     opened = spans.group_by(window="first").agg(change=pl.len().cast(pl.Int64))
     closed = spans.group_by(window="last").agg(change=-pl.len().cast(pl.Int64))
     changes = pl.concat([opened, closed]).group_by("window").agg(pl.col("change").sum())
@@ -294,11 +298,11 @@ def _channel_flows(run: RunDir, facts: Facts) -> pl.LazyFrame:
 
 def _volume(tables: Tables, facts: Facts) -> pl.LazyFrame:
     if tables.arrival is None:
-        times = ("first_ns", "last_ns", "payload_first_ns", "payload_last_ns")
-        return _empty("packets", "ip_bytes", "goodput_bytes", *times).with_columns(host=pl.lit(""), role=pl.lit(""))
+        return _empty("packets", "ip_bytes", "goodput_bytes", "first_ns", "last_ns").with_columns(
+            host=pl.lit(""), role=pl.lit("")
+        )
     names = _host_names(facts)
     packets = tables.packets(tables.arrival).filter(pl.col("to_island") == 1)
-    payload = (pl.col("proto") == TCP) & (pl.col("new_payload_bytes") > 0)
     sides = pl.concat([packets.with_columns(address="src"), packets.with_columns(address="dst")])
     seen = sides.group_by("address").agg(
         packets=pl.len().cast(pl.Int64),
@@ -306,8 +310,6 @@ def _volume(tables: Tables, facts: Facts) -> pl.LazyFrame:
         goodput_bytes=pl.col("new_payload_bytes").filter(pl.col("proto") == TCP).cast(pl.Int64).sum(),
         first_ns=pl.col("t_ns").min(),
         last_ns=pl.col("t_ns").max(),
-        payload_first_ns=pl.col("t_ns").filter(payload).min(),
-        payload_last_ns=pl.col("t_ns").filter(payload).max(),
     )
     hosts = pl.LazyFrame(
         {

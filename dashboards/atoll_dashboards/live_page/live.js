@@ -228,7 +228,6 @@ export class Live {
       verdict: whole ? (event.verdict ?? "not analysed") : event.state,
       broken: whole ? null : (event.message ?? ""),
       reasons: event.reasons ?? [],
-      caveats: event.caveats ?? [],
     });
   }
 

@@ -6,11 +6,10 @@ use crate::engine::Program;
 use crate::error::{BadConfiguration, Refusal};
 use crate::frame::{Lengths, with_tag};
 use crate::kernel_departures::Entrusted;
-use crate::ports::{Held, Outgoing};
-use crate::punctuality::Punctuality;
-use crate::report::{ClassCounters, ClassMeasurement, DelayBox, Doubtful};
+use crate::ports::Outgoing;
+use crate::report::{ClassCounters, ClassMeasurement, DelayBox, Lateness};
 use crate::request::Change;
-use link_model::{ConfigError, DelayLine, LinkChange, SplitMix64};
+use link_model::{ConfigError, DelayLine, Histogram, LinkChange, SplitMix64};
 use netio::frame::Received;
 
 const TRUNK: usize = 0;
@@ -23,13 +22,11 @@ pub(crate) struct DelayProgram {
     classes: Vec<Class>,
     unknown_vlan_packets: u64,
     oversize_packets: u64,
-    doubtful: Doubtful,
     /// Since the last mark.
     overloaded: bool,
     /// At the last mark.
     unknown_vlan_packets_before: u64,
     oversize_packets_before: u64,
-    doubtful_before: Doubtful,
 }
 
 impl DelayProgram {
@@ -45,7 +42,7 @@ impl DelayProgram {
                     line: DelayLine::new(class.settings(), random)?,
                     sums: ClassCounters::default(),
                     before: ClassCounters::default(),
-                    punctuality: Punctuality::new(config.stall_from_ns),
+                    lateness: Histogram::default(),
                     entrusted: Entrusted::default(),
                 })
             })
@@ -56,11 +53,9 @@ impl DelayProgram {
             classes,
             unknown_vlan_packets: 0,
             oversize_packets: 0,
-            doubtful: Doubtful::default(),
             overloaded: false,
             unknown_vlan_packets_before: 0,
             oversize_packets_before: 0,
-            doubtful_before: Doubtful::default(),
         })
     }
 }
@@ -96,17 +91,9 @@ impl Program for DelayProgram {
         let bytes = lengths.counted(Counted::Ip);
         class.sums.in_packets += 1;
         class.sums.in_bytes += u64::from(bytes);
-        self.doubtful.no_checksum_packets += u64::from(received.checksum_missing);
-        let earliest_ns = class.line.last_arrival_ns();
-        let held = Held {
-            frame: with_tag(received.frame, received.vlan),
-            clamped_ns: class.punctuality.arrived(now, earliest_ns),
-        };
-        class.line.offer(now, bytes, held);
-    }
-
-    fn unstamped(&mut self, _port: usize) {
-        self.doubtful.unstamped_packets += 1;
+        class
+            .line
+            .offer(now, bytes, with_tag(received.frame, received.vlan));
     }
 
     fn next_departure(&self) -> Option<u64> {
@@ -128,15 +115,17 @@ impl Program for DelayProgram {
             port: TRUNK,
             scheduled_ns: departure.scheduled_ns,
             bytes: departure.bytes,
-            held: departure.packet,
+            frame: departure.packet,
         })
     }
 
     fn sent(&mut self, outgoing: &Outgoing, now: u64) {
         let class = &mut self.classes[outgoing.line];
+        let lateness_ns = now.saturating_sub(outgoing.scheduled_ns);
         class.sums.out_packets += 1;
         class.sums.out_bytes += u64::from(outgoing.bytes);
-        class.punctuality.departed(outgoing.due_ns(), now);
+        class.sums.lateness_max_ns = class.sums.lateness_max_ns.max(lateness_ns);
+        class.lateness.record(lateness_ns);
         if outgoing.scheduled_ns > now {
             class.entrusted.push(outgoing.scheduled_ns, outgoing.bytes);
         }
@@ -146,8 +135,7 @@ impl Program for DelayProgram {
         self.overloaded = true;
     }
 
-    fn not_received(&mut self, _port: usize, packets: u64) {
-        self.doubtful.unread_packets += packets;
+    fn not_received(&mut self, _port: usize) {
         self.overloaded = true;
     }
 
@@ -182,7 +170,6 @@ impl Program for DelayProgram {
                 .collect(),
             unknown_vlan_packets: self.unknown_vlan_packets,
             oversize_packets: self.oversize_packets,
-            doubtful: self.doubtful,
             overloaded: self.overloaded,
         }
     }
@@ -194,7 +181,6 @@ impl Program for DelayProgram {
         );
         let oversize_before =
             std::mem::replace(&mut self.oversize_packets_before, self.oversize_packets);
-        let doubtful_before = std::mem::replace(&mut self.doubtful_before, self.doubtful);
         DelayBox {
             classes: self
                 .classes
@@ -203,7 +189,6 @@ impl Program for DelayProgram {
                 .collect(),
             unknown_vlan_packets: self.unknown_vlan_packets - unknown_before,
             oversize_packets: self.oversize_packets - oversize_before,
-            doubtful: self.doubtful.since(&doubtful_before),
             overloaded: std::mem::take(&mut self.overloaded),
         }
     }
@@ -213,18 +198,19 @@ impl Program for DelayProgram {
 #[derive(Debug)]
 struct Class {
     vlan: u16,
-    line: DelayLine<Held>,
-    punctuality: Punctuality,
-    /// Since the start, with what was entrusted counted as out, without timing.
+    line: DelayLine<Vec<u8>>,
+    /// Since the start, with what was entrusted counted as out; the maximum since the last counters.
     sums: ClassCounters,
     /// At the last mark.
     before: ClassCounters,
+    /// Since the last mark.
+    lateness: Histogram,
     /// Left the line, but the kernel still has them.
     entrusted: Entrusted,
 }
 
 impl Class {
-    /// Since the start, as of `now`, without timing.
+    /// Since the start, as of `now`; the maximum since the last counters.
     fn sums_at(&mut self, now: u64) -> ClassCounters {
         let entrusted = self.entrusted.held(now);
         ClassCounters {
@@ -236,16 +222,15 @@ impl Class {
     }
 
     fn counters(&mut self, now: u64) -> ClassCounters {
-        ClassCounters {
-            timing: self.punctuality.timing(),
-            ..self.sums_at(now)
-        }
+        let counters = self.sums_at(now);
+        self.sums.lateness_max_ns = 0;
+        counters
     }
 
     fn measurement(&mut self, now: u64) -> ClassMeasurement {
         let after = self.sums_at(now);
         let before = std::mem::replace(&mut self.before, after);
-        let (timing, lateness) = self.punctuality.measurement();
+        let lateness = std::mem::take(&mut self.lateness);
         ClassMeasurement {
             counters: ClassCounters {
                 in_packets: after.in_packets - before.in_packets,
@@ -253,9 +238,9 @@ impl Class {
                 out_packets: after.out_packets - before.out_packets,
                 out_bytes: after.out_bytes - before.out_bytes,
                 held_packets: after.held_packets,
-                timing,
+                lateness_max_ns: lateness.max_ns(),
             },
-            lateness,
+            lateness: Lateness::from(&lateness),
         }
     }
 }

@@ -27,7 +27,6 @@ mod link;
 mod output;
 mod pace;
 mod ports;
-mod punctuality;
 mod report;
 mod request;
 

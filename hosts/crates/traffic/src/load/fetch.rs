@@ -3,6 +3,7 @@
 
 use super::READ_BYTES;
 use super::flow_log::{Entry, Outcome};
+use super::turns::Token;
 use crate::clock::realtime_ns;
 use crate::events::Events;
 use crate::socket::connect;
@@ -20,6 +21,10 @@ pub struct Fetch {
     stream: TcpStream,
     /// What the log will say of it.
     pub entry: Entry,
+    /// The index of its channel.
+    pub channel: usize,
+    /// When it was begun, monotonic.
+    pub begun_ns: u64,
     low_water: bool,
 }
 
@@ -38,15 +43,18 @@ impl Fetch {
     /// As of [`connect`].
     pub fn begin(
         entry: Entry,
+        begun_ns: u64,
         control: Option<&str>,
         events: &Events,
-        token: u64,
+        token: Token,
     ) -> io::Result<Self> {
         let stream = connect(entry.server, control)?;
-        events.add(&stream, token, EventFlags::OUT)?;
+        events.add(&stream, token.number(), EventFlags::OUT)?;
         Ok(Self {
             stream,
             entry,
+            channel: token.channel(),
+            begun_ns,
             low_water: false,
         })
     }

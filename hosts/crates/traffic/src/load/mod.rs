@@ -12,6 +12,7 @@ mod config;
 mod fetch;
 mod flow_log;
 mod population;
+mod shares;
 mod turns;
 
 use crate::clock::{SECOND_NS, monotonic_at, monotonic_ns, realtime_ns};
@@ -41,9 +42,11 @@ enum Message {
     Done {
         #[serde(flatten)]
         counters: Counters,
-        fairness: f64,
+        fairness: Option<f64>,
         channels_served: usize,
+        longest_wait_ns: u64,
         longest_turn_ns: u64,
+        latest_begin_ns: u64,
     },
 }
 
@@ -81,7 +84,6 @@ pub fn load(config: &LoadConfig) -> Result<(), Failure> {
         population: Population::new(config, sizes, log)?,
         events,
         turns: Turns::new(config.channels.len()),
-        longest_turn_ns: 0,
     };
     client.run()?;
     say(&client.done())
@@ -92,7 +94,6 @@ struct Client<'a> {
     population: Population<'a>,
     events: Events,
     turns: Turns,
-    longest_turn_ns: u64,
 }
 
 impl Client<'_> {
@@ -108,7 +109,6 @@ impl Client<'_> {
             t_ns: realtime_ns(),
         })?;
         self.population.start(start_ns);
-        self.population.begin_due(&self.events, monotonic_ns())?;
         self.work(&mut ready, start_ns)?;
         self.population.cut()
     }
@@ -126,17 +126,18 @@ impl Client<'_> {
             if wake == Wake::Stop || turn_ns >= end_ns {
                 return Ok(());
             }
-            self.turns.take(ready, |token, flags| {
-                self.population.service(&self.events, token, flags)
-            })?;
+            self.turns
+                .take(ready, turn_ns, monotonic_ns, |token, flags| {
+                    self.population.service(&self.events, token, flags)
+                })?;
             let now_ns = monotonic_ns();
-            self.longest_turn_ns = self.longest_turn_ns.max(now_ns - turn_ns);
             self.population.begin_due(&self.events, now_ns)?;
             if now_ns >= tick_ns {
                 tick_ns = now_ns + SECOND_NS;
                 self.population.flush()?;
                 say(&Message::Counters(self.population.counters()))?;
             }
+            self.turns.over(monotonic_ns());
         }
     }
 
@@ -157,9 +158,11 @@ impl Client<'_> {
         }
         Message::Done {
             counters,
-            fairness: self.turns.fairness(),
+            fairness: self.population.fairness(),
             channels_served: self.turns.served_channels(),
-            longest_turn_ns: self.longest_turn_ns,
+            longest_wait_ns: self.turns.longest_wait_ns(monotonic_ns()),
+            longest_turn_ns: self.turns.longest_turn_ns(),
+            latest_begin_ns: self.population.latest_begin_ns(),
         }
     }
 }
@@ -195,9 +198,11 @@ mod tests {
         };
         let done = Message::Done {
             counters,
-            fairness: 1.0,
+            fairness: Some(0.998),
             channels_served: 3,
+            longest_wait_ns: 3_100_000,
             longest_turn_ns: 2_500_000,
+            latest_begin_ns: 80_000,
         };
         assert_said("load", "load", &done);
     }

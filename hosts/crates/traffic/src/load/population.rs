@@ -5,6 +5,7 @@ use super::channel::Channel;
 use super::config::LoadConfig;
 use super::fetch::{Fetch, Step};
 use super::flow_log::{Entry, FlowLog, Outcome};
+use super::shares::Shares;
 use super::turns::Token;
 use super::{Counters, READ_BYTES};
 use crate::clock::{monotonic_ns, realtime_ns};
@@ -17,6 +18,9 @@ use rustix::event::epoll::EventFlags;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+/// Flows begun in one turn at most, so that a turn's length is bounded: beginning one takes some 30 us.
+const BEGUN_PER_TURN: usize = 64;
+
 /// The channels, named by their index here.
 pub struct Population<'a> {
     config: &'a LoadConfig,
@@ -28,6 +32,8 @@ pub struct Population<'a> {
     /// (monotonic time, channel) of flows that are to begin.
     due: BinaryHeap<Reverse<(u64, usize)>>,
     log: FlowLog,
+    shares: Shares,
+    latest_begin_ns: u64,
     buffer: Vec<u8>,
     completed: u64,
     failed: u64,
@@ -50,6 +56,8 @@ impl<'a> Population<'a> {
             flows: Slots::new(),
             due: BinaryHeap::new(),
             log,
+            shares: Shares::new(config.channels.len()),
+            latest_begin_ns: 0,
             buffer: vec![0; READ_BYTES],
             completed: 0,
             failed: 0,
@@ -75,16 +83,21 @@ impl<'a> Population<'a> {
         self.due.peek().map(|Reverse((due_ns, _))| *due_ns)
     }
 
-    /// Begin the flows that are due at `now_ns` of the monotonic clock.
+    /// Begin the flows that are due at `now_ns` of the monotonic clock, the earliest first; those beyond
+    /// [`BEGUN_PER_TURN`] stay due.
     ///
     /// # Errors
     /// If the flow log cannot be written. A flow that fails at once is no error, but logged.
     pub fn begin_due(&mut self, events: &Events, now_ns: u64) -> Result<(), Failure> {
-        while let Some(&Reverse((due_ns, index))) = self.due.peek() {
+        for _ in 0..BEGUN_PER_TURN {
+            let Some(&Reverse((due_ns, index))) = self.due.peek() else {
+                break;
+            };
             if due_ns > now_ns {
                 break;
             }
             self.due.pop();
+            self.latest_begin_ns = self.latest_begin_ns.max(now_ns - due_ns);
             self.begin(events, index)?;
             if self.config.is_open_loop() {
                 let wait_ns = self.channels[index].wait_ns(self.config);
@@ -118,10 +131,10 @@ impl<'a> Population<'a> {
             Err(error) if is_not_ready(&error) => return Ok(()),
             Err(error) => Outcome::Failed(errno_name(&error)),
         };
-        let Some(Fetch { entry, .. }) = self.flows.remove(token.slot()) else {
+        let Some(fetch) = self.flows.remove(token.slot()) else {
             return Ok(());
         };
-        if self.ended(entry, &outcome, token.channel())? {
+        if self.ended(fetch.entry, fetch.begun_ns, &outcome, token.channel())? {
             self.begin(events, token.channel())?;
         }
         Ok(())
@@ -132,10 +145,17 @@ impl<'a> Population<'a> {
     /// # Errors
     /// As of [`Population::begin_due`].
     pub fn cut(&mut self) -> Result<(), Failure> {
-        let end_ns = realtime_ns();
-        for Fetch { entry, .. } in self.flows.all() {
-            let entry = Entry { end_ns, ..*entry };
+        let (end_ns, now_ns) = (realtime_ns(), monotonic_ns());
+        for fetch in self.flows.all() {
+            let entry = Entry {
+                end_ns,
+                ..fetch.entry
+            };
             self.log.append(&entry, &Outcome::Cut)?;
+            let came = entry.received_bytes as f64 / entry.size_bytes as f64;
+            let spent_ns = now_ns.saturating_sub(fetch.begun_ns);
+            self.shares
+                .ended(fetch.channel, entry.size_bytes, came as f32, spent_ns);
         }
         self.log.flush()
     }
@@ -159,25 +179,45 @@ impl<'a> Population<'a> {
         }
     }
 
+    /// How evenly the channels got on ([`Shares::fairness`]), once [`Population::cut`] was called.
+    pub fn fairness(&self) -> Option<f64> {
+        self.shares.fairness()
+    }
+
+    /// How much later than due the latest flow was begun.
+    pub fn latest_begin_ns(&self) -> u64 {
+        self.latest_begin_ns
+    }
+
     fn begin(&mut self, events: &Events, index: usize) -> Result<(), Failure> {
         let entry = self.channels[index].next(self.config, &self.sizes, realtime_ns());
-        let token = Token::new(index, self.flows.next());
-        match Fetch::begin(entry, self.control, events, token.number()) {
+        let (token, begun_ns) = (Token::new(index, self.flows.next()), monotonic_ns());
+        match Fetch::begin(entry, begun_ns, self.control, events, token) {
             Ok(fetch) => self.flows.insert(fetch),
             Err(error) => {
                 let outcome = Outcome::Failed(errno_name(&error));
-                self.ended(entry, &outcome, index)?;
+                self.ended(entry, begun_ns, &outcome, index)?;
             }
         }
         Ok(())
     }
 
     /// Log a flow that has ended; whether the channel's next one begins at once.
-    fn ended(&mut self, entry: Entry, outcome: &Outcome, index: usize) -> Result<bool, Failure> {
-        let end_ns = realtime_ns();
+    fn ended(
+        &mut self,
+        entry: Entry,
+        begun_ns: u64,
+        outcome: &Outcome,
+        index: usize,
+    ) -> Result<bool, Failure> {
+        let (end_ns, now_ns) = (realtime_ns(), monotonic_ns());
         self.log.append(&Entry { end_ns, ..entry }, outcome)?;
         let channel = &mut self.channels[index];
-        let least_ns = if *outcome == Outcome::Completed {
+        let is_complete = *outcome == Outcome::Completed;
+        let spent_ns = now_ns.saturating_sub(begun_ns);
+        let came = if is_complete { 1.0 } else { 0.0 };
+        self.shares.ended(index, entry.size_bytes, came, spent_ns);
+        let least_ns = if is_complete {
             self.completed += 1;
             channel.succeeded();
             0
@@ -190,8 +230,8 @@ impl<'a> Population<'a> {
         }
         let wait_ns = channel.wait_ns(self.config).max(least_ns);
         if wait_ns > 0 {
-            let due_ns = monotonic_ns().saturating_add(wait_ns);
-            self.due.push(Reverse((due_ns, index)));
+            self.due
+                .push(Reverse((now_ns.saturating_add(wait_ns), index)));
         }
         Ok(wait_ns == 0)
     }

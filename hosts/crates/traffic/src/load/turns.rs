@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whose turn it is: every ready channel, once, before any channel again.
+//! The order of service: every ready flow once before any flow again, and how long flows waited for it.
 //!
-//! A client that goes through its sockets in the order of their descriptors, and starts over when one was served,
-//! starves channels above some twenty: finished flows free low descriptors, which new flows take at once. Here
-//! one look at the kernel reports *every* channel that is ready, in the order in which they became so, and each
-//! gets one service of bounded size before the next look. How long a channel waits is bounded by the
-//! number of channels, whatever its descriptor. (An open loop's channel has a service for each of its flows.)
+//! A client that serves its sockets in the order of their descriptors, and starts over after each, starves channels
+//! above some twenty: finished flows free low descriptors, which new flows take at once. Here one look at the kernel
+//! reports *every* flow that is ready, in the order in which they became so, and each gets one service of bounded
+//! size before the next look. The wait of a flow is bounded by the number of flows, whatever its descriptor.
 //!
-//! The figure that shows it is Jain's index J = (sum x)^2 / (n * sum x^2) over the channels that ever were ready,
-//! where x is a channel's share of turns: the turns in which it was served, divided by the turns that found it
-//! ready. Dividing by readiness takes the demand out, which differs from channel to channel by decades under
-//! heavy-tailed flow sizes. J is 1 when all are treated alike and m / n when m of n are served and the others
-//! starve. Source: Jain, Chiu, Hawe, DEC TR-301, 1984.
+//! The wait of a ready flow begins when the look before the one that reported it was over, or with the flow's last
+//! service if that was later: it may have become ready at any time since. The time inside the kernel's call is left
+//! out, as a client with nothing to do sleeps there. The wait ends with the service; that of a flow which is reported
+//! and never served lasts until the end.
 
 use crate::failure::Failure;
 use rustix::event::epoll::{Event, EventFlags};
@@ -42,71 +40,116 @@ impl Token {
     }
 }
 
-/// Counts of one channel.
-#[derive(Clone, Copy, Debug, Default)]
-struct Count {
-    ready: u64,
-    served: u64,
+/// Not ready, as far as was reported.
+const IDLE: u64 = u64::MAX;
+
+/// A flow's place.
+#[derive(Clone, Copy, Debug)]
+struct Flow {
+    /// Since when it has been ready and not served, or [`IDLE`].
+    ready_ns: u64,
+    /// When it was last served.
+    served_ns: u64,
 }
 
-/// The turns of a number of channels.
+/// The turns of a number of channels. All instants are monotonic.
 #[derive(Debug)]
 pub struct Turns {
-    counts: Vec<Count>,
+    served: Vec<bool>,
+    flows: Vec<Flow>,
+    /// When the turn in progress began: the kernel's report.
+    began_ns: u64,
+    /// How long the turn before lasted.
+    before_ns: u64,
+    longest_turn_ns: u64,
+    longest_wait_ns: u64,
 }
 
 impl Turns {
-    /// For channels 0 to `channels` - 1.
+    /// Of channels 0 to `channels` - 1.
     pub fn new(channels: usize) -> Self {
         Self {
-            counts: vec![Count::default(); channels],
+            served: vec![false; channels],
+            flows: Vec::new(),
+            began_ns: 0,
+            before_ns: 0,
+            longest_turn_ns: 0,
+            longest_wait_ns: 0,
         }
     }
 
-    /// One turn: `serve` every flow of `ready` once.
+    /// A turn begins: `serve` every flow of `ready`, reported at `now_ns`, once. `clock` gives the time.
     ///
     /// # Errors
     /// The first of `serve`, which ends the turn.
     pub fn take(
         &mut self,
         ready: &[Event],
+        now_ns: u64,
+        clock: impl Fn() -> u64,
         mut serve: impl FnMut(Token, EventFlags) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        self.saw(ready);
+        self.saw(ready, now_ns);
         for event in ready {
             let token = Token(event.data.u64());
             serve(token, event.flags)?;
-            self.counts[token.channel()].served += 1;
+            self.was_served(token, clock());
         }
         Ok(())
     }
 
-    fn saw(&mut self, ready: &[Event]) {
+    /// The turn is over, with all that is done before the next look.
+    pub fn over(&mut self, now_ns: u64) {
+        self.before_ns = now_ns.saturating_sub(self.began_ns);
+        self.longest_turn_ns = self.longest_turn_ns.max(self.before_ns);
+    }
+
+    fn saw(&mut self, ready: &[Event], now_ns: u64) {
+        self.began_ns = now_ns;
+        let since_ns = now_ns.saturating_sub(self.before_ns);
         for event in ready {
-            self.counts[Token(event.data.u64()).channel()].ready += 1;
+            let slot = Token(event.data.u64()).slot();
+            if slot >= self.flows.len() {
+                let none = Flow {
+                    ready_ns: IDLE,
+                    served_ns: 0,
+                };
+                self.flows.resize(slot + 1, none);
+            }
+            let flow = &mut self.flows[slot];
+            if flow.ready_ns == IDLE {
+                flow.ready_ns = since_ns.max(flow.served_ns);
+            }
         }
     }
 
-    /// Jain's index over the channels' shares of turns; 1 if none was ever ready.
-    pub fn fairness(&self) -> f64 {
-        let shares = self
-            .counts
-            .iter()
-            .filter(|count| count.ready > 0)
-            .map(|count| count.served as f64 / count.ready as f64);
-        let (number, sum, squares) = shares.fold((0.0, 0.0, 0.0), |(number, sum, squares), x| {
-            (number + 1.0, sum + x, squares + x * x)
-        });
-        if squares > 0.0 {
-            sum * sum / (number * squares)
-        } else {
-            1.0
-        }
+    fn was_served(&mut self, token: Token, now_ns: u64) {
+        self.served[token.channel()] = true;
+        let flow = &mut self.flows[token.slot()];
+        self.longest_wait_ns = self
+            .longest_wait_ns
+            .max(now_ns.saturating_sub(flow.ready_ns));
+        *flow = Flow {
+            ready_ns: IDLE,
+            served_ns: now_ns,
+        };
+    }
+
+    /// The longest that a ready flow has waited for its service, those that still wait at `now_ns` included.
+    pub fn longest_wait_ns(&self, now_ns: u64) -> u64 {
+        let waiting = self.flows.iter().map(|flow| flow.ready_ns).min();
+        let still_ns = waiting.map_or(0, |since_ns| now_ns.saturating_sub(since_ns));
+        self.longest_wait_ns.max(still_ns)
+    }
+
+    /// The longest turn.
+    pub fn longest_turn_ns(&self) -> u64 {
+        self.longest_turn_ns
     }
 
     /// How many channels were served at all.
     pub fn served_channels(&self) -> usize {
-        self.counts.iter().filter(|count| count.served > 0).count()
+        self.served.iter().filter(|served| **served).count()
     }
 }
 
@@ -114,12 +157,14 @@ impl Turns {
 mod tests {
     use super::*;
     use crate::events::Events;
+    use std::cell::Cell;
     use std::io::{Read, Write};
     use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
     const CHANNELS: usize = 40;
     const SERVICES: u64 = 400;
     const BYTES_PER_SERVICE: usize = 64;
+    const SERVICE_NS: u64 = 1000;
 
     /// Sockets that stay ready through all services of a test, with the loop that watches them.
     fn contended() -> (Events, Vec<TcpStream>, Vec<TcpStream>) {
@@ -147,63 +192,75 @@ mod tests {
     }
 
     #[test]
-    fn every_ready_channel_gets_its_turn() {
+    fn every_ready_flow_is_served_within_two_turns() {
         let (mut events, _senders, receivers) = contended();
         let mut turns = Turns::new(CHANNELS);
         let mut ready = Vec::with_capacity(CHANNELS + 8);
+        let now_ns = Cell::new(SERVICE_NS);
         for _ in 0..SERVICES / CHANNELS as u64 {
             events.wait(&mut ready, None).unwrap();
+            let serve = |token: Token, _| {
+                read_some(&receivers[token.channel()]);
+                now_ns.set(now_ns.get() + SERVICE_NS);
+                Ok(())
+            };
             turns
-                .take(&ready, |token, _| {
-                    read_some(&receivers[token.channel()]);
-                    Ok(())
-                })
+                .take(&ready, now_ns.get(), || now_ns.get(), serve)
                 .unwrap();
+            turns.over(now_ns.get());
         }
+        let turn_ns = CHANNELS as u64 * SERVICE_NS;
         assert_eq!(turns.served_channels(), CHANNELS);
-        assert!(turns.fairness() > 0.999, "{}", turns.fairness());
-        assert!(
-            turns
-                .counts
-                .iter()
-                .all(|count| count.served == SERVICES / CHANNELS as u64)
-        );
+        assert_eq!(turns.longest_turn_ns(), turn_ns);
+        assert_eq!(turns.longest_wait_ns(now_ns.get()), turn_ns);
     }
 
     #[test]
-    fn descriptor_order_starves_and_the_figure_shows_it() {
+    fn descriptor_order_starves_and_the_longest_wait_is_the_whole_time() {
         let (mut events, _senders, receivers) = contended();
         let mut turns = Turns::new(CHANNELS);
         let mut ready = Vec::with_capacity(CHANNELS + 8);
-        for _ in 0..SERVICES {
+        for service in 1..=SERVICES {
             events.wait(&mut ready, None).unwrap();
-            turns.saw(&ready);
+            turns.saw(&ready, service * SERVICE_NS);
             let lowest = ready
                 .iter()
-                .map(|event| Token(event.data.u64()).channel())
-                .min()
+                .map(|event| Token(event.data.u64()))
+                .min_by_key(|token| token.channel())
                 .unwrap();
-            read_some(&receivers[lowest]);
-            turns.counts[lowest].served += 1;
+            read_some(&receivers[lowest.channel()]);
+            turns.was_served(lowest, (service + 1) * SERVICE_NS);
+            turns.over((service + 1) * SERVICE_NS);
         }
+        let now_ns = (SERVICES + 1) * SERVICE_NS;
         assert_eq!(turns.served_channels(), 1);
-        assert!(turns.fairness() < 0.05, "{}", turns.fairness());
+        assert_eq!(turns.longest_wait_ns(now_ns), SERVICES * SERVICE_NS);
+    }
+
+    fn event(slot: usize) -> Event {
+        Event {
+            flags: EventFlags::IN,
+            data: rustix::event::epoll::EventData::new_u64(Token::new(0, slot).number()),
+        }
     }
 
     #[test]
-    fn demand_does_not_count_as_unfairness() {
-        let counts = vec![
-            Count {
-                ready: 1000,
-                served: 1000,
-            },
-            Count {
-                ready: 3,
-                served: 3,
-            },
-            Count::default(),
-        ];
-        assert!((Turns { counts }.fairness() - 1.0).abs() < 1e-12);
-        assert!((Turns::new(3).fairness() - 1.0).abs() < 1e-12);
+    fn what_keeps_the_client_from_looking_counts_as_waiting_and_sleeping_does_not() {
+        let mut turns = Turns::new(1);
+        let at = |now_ns: u64| move || now_ns;
+        turns.take(&[], 1000, at(1000), |_, _| Ok(())).unwrap();
+        turns.over(1700); // flows that were due were begun
+        // The kernel's call took 50,000 ns.
+        turns
+            .take(&[event(0)], 51_700, at(51_800), |_, _| Ok(()))
+            .unwrap();
+        assert_eq!(turns.longest_wait_ns(51_800), 800);
+        turns.over(52_000);
+        // Ready again: at the earliest since it was served.
+        turns
+            .take(&[event(0), event(1)], 52_000, at(52_010), |_, _| Ok(()))
+            .unwrap();
+        assert_eq!(turns.longest_wait_ns(52_010), 800);
+        assert_eq!(turns.longest_turn_ns(), 700);
     }
 }
