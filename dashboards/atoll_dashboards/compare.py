@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from atoll.analysis.findings import Verdict
 from atoll.analysis.summary import Summary
 from atoll.model.errors import RunError, UsageError
 from atoll.model.wording import suggest
@@ -69,6 +70,7 @@ class Comparison:
     seeds: tuple[str, ...]
     verdicts: tuple[str, ...]
     reasons: tuple[tuple[str, ...], ...]  # why a run is invalid
+    caveats: tuple[tuple[str, ...], ...]  # what a run's figures must be read with
     likeness: Likeness
     figures: tuple[Figure, ...]
     groups: tuple[Group, ...]  # every run is in one of them
@@ -80,11 +82,18 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """For ``--json``; ``origins`` holds what is alike, too, ``unlike`` names those that are not."""
-        runs = zip(self.runs, self.seeds, self.verdicts, self.reasons, strict=True)
+        runs = zip(self.runs, self.seeds, self.verdicts, self.reasons, self.caveats, strict=True)
         return {
             "runs": [
-                {"number": number, "run_dir": run, "seed": int(seed), "verdict": verdict, "reasons": list(reasons)}
-                for number, (run, seed, verdict, reasons) in enumerate(runs, start=1)
+                {
+                    "number": number,
+                    "run_dir": run,
+                    "seed": int(seed),
+                    "verdict": verdict,
+                    "reasons": list(reasons),
+                    "caveats": list(caveats),
+                }
+                for number, (run, seed, verdict, reasons, caveats) in enumerate(runs, start=1)
             ],
             "unlike": [name for name, _ in self.likeness.unlike],
             "origins": {name: list(texts) for name, texts in self.likeness.origins},
@@ -176,11 +185,12 @@ def compare(runs: Sequence[RunDir], wanted: Sequence[str] = ()) -> Comparison:
         seeds=tuple(str(each["experiment"]["seed"]) for each in manifests),
         verdicts=tuple(summary["verdict"] for summary in summaries),
         reasons=tuple(tuple(summary["reasons"]) for summary in summaries),
+        caveats=tuple(tuple(summary.get("caveats", ())) for summary in summaries),
         likeness=alike,
         figures=tuple(each for each in asked if wanted or any(found is not None for found in each.values)),
         groups=group(
             alike.kinds,
-            [summary["verdict"] == "valid" for summary in summaries],
+            [summary["verdict"] != Verdict.INVALID for summary in summaries],
             list(zip((summary["seed"] for summary in summaries), *(each.values for each in figures), strict=True)),
         ),
     )

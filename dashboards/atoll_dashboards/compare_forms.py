@@ -26,7 +26,8 @@ def markdown(comparison: "Comparison") -> str:
     for run in listed(comparison):
         group = f"{run.group}, " if run.group else ""
         seed = f", seed {run.seed}" if run.seed else ""
-        lines += [f"- {group}{run.number} `{run.label}`{seed}: {run.verdict}", *(f"  - {why}" for why in run.reasons)]
+        lines.append(f"- {group}{run.number} `{run.label}`{seed}: {run.verdict}")
+        lines += [f"  - {why}" for why in run.reasons or run.caveats]
     lines.append("")
     if told := unlike(comparison):
         lines += ["Not alike:", ""]

@@ -79,6 +79,7 @@ class ListedRun:
     seed: str  # empty where it is the same for all
     verdict: str
     reasons: tuple[str, ...]
+    caveats: tuple[str, ...]
 
 
 def listed(comparison: "Comparison") -> list[ListedRun]:
@@ -88,9 +89,9 @@ def listed(comparison: "Comparison") -> list[ListedRun]:
     letter = {run: each.name for each in comparison.groups for run in each.runs} if comparison.sampled else {}
     seeds = comparison.seeds if _many_seeds(comparison) else ("",) * len(paths)
     return [
-        ListedRun(by_number([run]), letter.get(run, ""), os.path.relpath(path, common), seed, verdict, reasons)
-        for run, (path, seed, verdict, reasons) in enumerate(
-            zip(paths, seeds, comparison.verdicts, comparison.reasons, strict=True)
+        ListedRun(by_number([run]), letter.get(run, ""), os.path.relpath(path, common), seed, verdict, reasons, caveats)
+        for run, (path, seed, verdict, reasons, caveats) in enumerate(
+            zip(paths, seeds, comparison.verdicts, comparison.reasons, comparison.caveats, strict=True)
         )
     ]
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from atoll.analysis.findings import Verdict
 from atoll_dashboards.compare_sheets import (
     Cell,
     Sheet,
@@ -35,6 +36,7 @@ _PIPED = 100  # characters a line where nobody's terminal says
 _WIDEST_NAME = 34  # longer keys are folded
 _WIDEST_TEXT = 24  # of a setting that stands in a column
 _GAP = 2  # between columns
+_STYLES = {Verdict.VALID: "", Verdict.CAVEATS: "yellow", Verdict.INVALID: "red"}
 
 
 def print_comparison(comparison: "Comparison", *, each_run: bool = False) -> None:
@@ -81,7 +83,7 @@ def _runs_table(comparison: "Comparison") -> "RenderableType":
     runs = listed(comparison)
     grid = Table.grid(padding=(0, _GAP, 0, 0))
     for run in runs:
-        said = Text("; ".join((run.verdict, *run.reasons)), style="" if run.verdict == "valid" else "red")
+        said = Text("; ".join((run.verdict, *(run.reasons or run.caveats))), style=_STYLES[Verdict(run.verdict)])
         seed = [f"seed {run.seed}"] if run.seed else []
         grid.add_row(f"  {run.group}  {run.number}" if run.group else f"  {run.number}", run.label, *seed, said)
     for column in grid.columns:

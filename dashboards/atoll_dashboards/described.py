@@ -28,7 +28,10 @@ _NAMES: dict[type[Any], tuple[str, ...]] = {
     Trunk: ("a", "b"),
     **dict.fromkeys((Switch, Host, ChainBox, DelayBox, LatencyClass, Tap, Chain), ("name",)),
 }  # the fields by which the parts of a list are called; in keys, so that they are no settings themselves
-_SHARES = frozenset({"good_to_bad", "bad_to_good", "loss_good", "loss_bad", "correlation", "probability"})
+_SHARES = frozenset(
+    {"good_to_bad", "bad_to_good", "loss_good", "loss_bad", "correlation", "probability"}
+    | {"stalled_share", "lateness_of_rtt", "failed_flows"}
+)
 _KEYS = {"think": "think_time", "schedule": "changes"}  # where the model has another name than descriptions
 _KINDS: dict[type[Any], str] = {Codel: "codel", Red: "red"}  # keys between aqm and its parts
 _DIGITS = 8  # of a SHA-256

@@ -140,7 +140,7 @@ def satellite_link() -> Dashboard:
                 "Lateness",
                 "ns",
                 (link.level("lateness_max_ns", "max"), "$tag_box $tag_direction"),
-                what="the latest departure behind its schedule; beyond 5 ms a run is not valid",
+                what="the latest departure behind its schedule; more than 5 ms is a stall",
                 every=_LINK_EVERY,
                 span=WIDTH,
             ),

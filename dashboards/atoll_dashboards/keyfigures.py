@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from atoll.analysis.start import START_SPREAD_MS
 from atoll.analysis.summary import Summary
 from atoll.analysis.verdict import losses_agree
+from atoll.model.counted import counted
 from atoll.model.units import Rate, Size
 from atoll_dashboards.text import NOT_MEASURED, count, figure, octets, percent
 
@@ -56,7 +57,7 @@ def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
         KeyFigure(
             "lateness at most",
             figure(summary["lateness_max_ms"], "ms"),
-            f"p99 {figure(summary['lateness_p99_ms'], 'ms')}",
+            f"p99 {figure(summary['lateness_p99_ms'], 'ms')}{_stalls(summary)}",
         ),
     )
     asked = {"transfer": summary["transfer_bytes"], "UDP received": summary.get("udp")}
@@ -80,6 +81,11 @@ def _start(summary: Summary) -> tuple[str, str]:
     sure = "" if clocks is None else f", clocks known to ± {figure(clocks, 'ms')}"
     late = f"p50 {figure(start['late_p50_ms'], 'ms')}, at most {figure(start['late_max_ms'], 'ms')} late"
     return f"{figure(start['spread_ms'], 'ms')}", f"apart, bound {START_SPREAD_MS:g} ms; {late}{sure}"
+
+
+def _stalls(summary: Summary) -> str:
+    stalls = summary.get("stalls")  # absent from what older versions analysed
+    return f"; {counted(stalls, 'stall')}, {figure((summary['stalled_s'] or 0.0) * 1e3, 'ms')} in all" if stalls else ""
 
 
 def _losses(summary: Summary) -> str:

@@ -3,14 +3,18 @@
 
 from typing import TYPE_CHECKING, Any, cast
 
+from atoll.analysis.findings import Verdict
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from atoll.analysis.summary import Summary
 
+_COLOURS = {Verdict.VALID: "green", Verdict.CAVEATS: "yellow", Verdict.INVALID: "red"}
+
 
 def summary_text(summary: dict[str, Any]) -> "RenderableType":
-    """Verdict with its reasons, key figures, and each server's terrestrial RTT; no wider than 100 columns."""
+    """Verdict, reasons, caveats, key figures, and each server's terrestrial RTT; no wider than 100 columns."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -19,19 +23,20 @@ def summary_text(summary: dict[str, Any]) -> "RenderableType":
     from atoll_dashboards.text import figure
 
     run = cast("Summary", summary)
-    valid = run["verdict"] == "valid"
     head = Text.assemble(
         (run["experiment"], "bold"),
         ("  seed ", "dim"),
         str(run["seed"]),
         "  ",
-        (run["verdict"], "bold green" if valid else "bold red"),
+        (run["verdict"], f"bold {_COLOURS[Verdict(run['verdict'])]}"),
     )
     remarks = Table.grid(padding=(0, 1))
     remarks.add_column(width=3, justify="right")
     remarks.add_column()
     for reason in run["reasons"]:
         remarks.add_row("•", Text(reason, style="red"))
+    for each in run.get("caveats", ()):  # absent from what older versions analysed
+        remarks.add_row("•", Text(each, style="yellow"))
     for note in run["notes"]:
         remarks.add_row("•", Text(note, style="dim"))
     figures = Table(box=None, show_header=False, padding=(0, 2, 0, 0))

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from atoll.analysis.findings import grave
 from atoll.analysis.logs import load_service, transfer_done
-from atoll.analysis.udp import rate_not_kept, udp_figures
+from atoll.analysis.udp import judge_udp, udp_figures
 from atoll.control import probe_jobs
 from atoll.control.jobs import jobs
 from atoll.model.load import load_experiment
@@ -86,8 +87,8 @@ def test_what_udp_came_to_is_read_from_the_last_words_of_both_ends(project: Path
     assert (found["sent_packets"], found["received_packets"], found["lost_packets"]) == (2, 5, -3)
     assert (found["jitter_ms"], found["reordered_packets"], found["flows_completed"]) == (0.0, 1, 1)
     assert found["sent_mbit_s"] == 0.024
-    assert rate_not_kept(found) == ["UDP was sent at 0.024 Mbit/s, asked for 0.008 Mbit/s ± 1%"]
-    assert rate_not_kept({**found, "sent_mbit_s": 0.00799}) == []
+    assert list(judge_udp(found)) == [grave("UDP was sent at 0.024 Mbit/s, asked for 0.008 Mbit/s ± 1%")]
+    assert list(judge_udp({**found, "sent_mbit_s": 0.00799})) == []
     assert udp_figures(udp, 1.0, tmp_path / "nothing")["sent_mbit_s"] is None
 
 

@@ -3,10 +3,11 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from atoll.analysis.lost_outside import lost_outside, outside_remarks
+from atoll.analysis.lost_outside import judge_lost_outside, lost_outside
 from atoll.experiment.lost_outside import Look, risen
 from tests.lab.agent_lab import machines
 
@@ -67,6 +68,12 @@ send(17, struct.pack("!HHHHI", 5002, 5001, 12, 0, 4711), 6, damage=1)
 )
 
 
+def told(found: dict[str, Any]) -> list[str]:
+    """The caveats on what the hosts' sockets counted."""
+    lost = lost_outside({"lost_outside": {**found, "machines": {}}}, ())
+    return [finding.text for finding in judge_lost_outside(lost, blamed=False)]
+
+
 async def test_what_sockets_have_no_room_for_is_told_of_their_host(tmp_path: Path) -> None:
     """Datagrams beyond a receive buffer, connections beyond a listen queue; nothing of a host where all is well."""
     async with machines(tmp_path) as lab:
@@ -81,7 +88,7 @@ async def test_what_sockets_have_no_room_for_is_told_of_their_host(tmp_path: Pat
     counted = found["hosts"]["full"]
     assert 0 < counted["udp.receive_buffer_errors"] == counted["udp.in_errors"] < SENT
     assert 0 < counted["tcp.listen_drops"] < CALLS
-    listening, receiving = outside_remarks(lost_outside({"lost_outside": {**found, "machines": {}}}, ()), blamed=False)
+    listening, receiving = told(found)
     assert "the listen queue being full (full " in listening
     assert "a socket's receive buffer being full (full " in receiving
 
@@ -100,6 +107,6 @@ async def test_a_checksum_that_is_wrong_is_damage_and_a_syn_sent_again_is_none(t
     assert errors[1] - errors[0] == REPEATED
     found = risen(begin, end, None)
     assert found["hosts"] == {"wrong": {"tcp.checksum_errors": 2, "udp.checksum_errors": 1, "udp.in_errors": 1}}
-    segments, datagrams = outside_remarks(lost_outside({"lost_outside": {**found, "machines": {}}}, ()), blamed=False)
+    segments, datagrams = told(found)
     assert segments.startswith("2 TCP segments were damaged, a checksum being wrong (wrong 2): ")
     assert datagrams.startswith("1 datagram was damaged, a checksum being wrong (wrong 1): ")

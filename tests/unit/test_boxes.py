@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from atoll.analysis.boxes import lateness_p99_ns, measurements
+from atoll.analysis.boxes import Stalls, lateness_p99_ns, measurements, stalls
 
 
 def figures(**changes: Any) -> dict[str, Any]:
@@ -103,3 +103,34 @@ def test_what_the_kernel_does_not_measure_is_unknown_rather_than_zero() -> None:
     assert lateness_p99_ns([measured]) is None
     (engine,) = measurements([mark("begin", box="delay"), mark("end", box="delay")])
     assert lateness_p99_ns([measured, engine]) == lateness_p99_ns([engine])
+
+
+def late(box: str, t_ms: int, **parts_ms: float) -> dict[str, Any]:
+    """A counters line with the largest lateness of each part in the 100 ms before it."""
+    parts = {name: {"lateness_max_ns": int(ms * 1e6)} for name, ms in parts_ms.items()}
+    return {"type": "counters", "box": box, "t_ns": t_ms * 10**6, **parts}
+
+
+def marked(*boxes: str, name: str) -> list[dict[str, Any]]:
+    return [{"type": "mark", "box": box, "mark": name} for box in boxes]
+
+
+def test_a_stall_that_several_boxes_saw_is_one_as_long_as_the_longest() -> None:
+    lines = [
+        late("sat", 50, to_island=90.0),  # before the measurement
+        *marked("sat", "delay", name="begin"),
+        late("sat", 1000, to_island=9.0, to_world=10.5),
+        late("delay", 1040, to_island=8.0),
+        late("sat", 1100, to_island=4.9),
+        late("sat", 5000, to_island=6.0),
+        late("sat", 5090, to_island=7.0),
+        *marked("sat", "delay", name="end"),
+        late("sat", 9000, to_island=90.0),
+    ]
+    assert stalls(lines, 5_000_000) == Stalls(3, 23_500_000)
+    assert stalls(lines, 10_000_000) == Stalls(1, 10_500_000)
+
+
+def test_boxes_that_measure_no_lateness_have_no_stalls_to_tell_of() -> None:
+    counted = {"type": "counters", "box": "sat", "t_ns": 1, "to_island": {"in_packets": 1}}
+    assert stalls([*marked("sat", name="begin"), counted, *marked("sat", name="end")], 5_000_000) is None

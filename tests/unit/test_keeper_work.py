@@ -14,7 +14,7 @@ from atoll.keeper.work import Bench
     [
         (
             {"run_dir": "runs/geo/1", "summary": {"verdict": "invalid", "reasons": ["late"], "figures": 1}},
-            {"verdict": "invalid", "reasons": ["late"]},
+            {"verdict": "invalid", "reasons": ["late"], "caveats": []},
         ),
         ({"run_dir": "runs/geo/1", "summary": None}, {}),
         ({"changes": 3}, {}),

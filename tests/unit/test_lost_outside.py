@@ -7,9 +7,17 @@ from typing import Any, cast
 
 import pytest
 
-from atoll.analysis.lost_outside import Backlog, LostOutside, SwitchPort, likely_causes, lost_outside, outside_remarks
+from atoll.analysis.lost_outside import (
+    Backlog,
+    LostOutside,
+    SwitchPort,
+    judge_lost_outside,
+    likely_causes,
+    lost_outside,
+    outside_notes,
+)
 from atoll.analysis.summary import Summary
-from atoll.analysis.verdict import judge, remarks
+from atoll.analysis.verdict import judge
 from atoll.experiment.lost_outside import Look, risen
 from atoll.model.measurements import EMULATION
 from atoll.model.network import PortRef
@@ -22,6 +30,21 @@ CAUSE = (
 )
 PLACES = frozenset({"rack-1", "s1/2", "s1/10"})  # between the captures
 WHOLE_CHECKSUMS = "look for offloads that leave checksums to hardware, and for whatever changes packets on their way"
+
+
+def outside_remarks(lost: LostOutside | None, *, blamed: bool) -> list[str]:
+    """Caveats, then notes."""
+    return [*(finding.text for finding in judge_lost_outside(lost, blamed=blamed)), *outside_notes(lost)]
+
+
+def reasons(summary: Summary) -> list[str]:
+    return [finding.text for finding in judge(summary) if finding.grave]
+
+
+def remarks(summary: Summary) -> list[str]:
+    """Caveats of the whole summary, then notes."""
+    caveats = [finding.text for finding in judge(summary) if not finding.grave]
+    return [*caveats, *outside_notes(summary.get("lost_outside"))]
 
 
 @pytest.fixture
@@ -167,26 +190,26 @@ def summary(on_cables: int | None, by_link: int) -> Summary:
     """A valid run whose machine dropped packets; captures show a loss of 4711 bytes."""
     backlog = Backlog(dropped_packets=312, on_cables_packets=on_cables, limit_packets=1000)
     lost = LostOutside(machines={EMULATION: backlog}, hosts={}, ports={}, uncounted={}, beside=[])
-    return cast("Summary", {**VALID, "start": None, "loss_bytes_link": by_link, "lost_outside": lost})
+    return cast("Summary", {**VALID, "loss_bytes_link": by_link, "lost_outside": lost})
 
 
 def test_captures_and_link_that_disagree_have_a_likely_cause() -> None:
     """It stands in the reason, and not once more in the notes."""
-    (reason,) = judge(summary(310, 4000))
+    (reason,) = reasons(summary(310, 4000))
     differ = "captures show a loss of 4711 bytes, the link counted 4000; they must be equal"
     assert reason == f"{differ}; likely cause: {CAUSE}"
     assert remarks(summary(310, 4000)) == []
 
 
-def test_captures_and_link_that_agree_make_it_a_remark() -> None:
+def test_captures_and_link_that_agree_make_it_a_caveat() -> None:
     """What was lost beside the taps makes no run invalid by itself."""
-    assert judge(summary(310, 4711)) == []
+    assert reasons(summary(310, 4711)) == []
     assert remarks(summary(310, 4711)) == [CAUSE]
 
 
 def test_another_programs_packets_are_blamed_for_nothing() -> None:
     """None of the laboratory's cables lost one: the machine's count is told, the difference remains unexplained."""
-    (reason,) = judge(summary(0, 4000))
+    (reason,) = reasons(summary(0, 4000))
     assert reason.endswith("they must be equal")
     (remark,) = remarks(summary(0, 4000))
     assert "312 packets that waited for a processor, none of them on the laboratory's own cables; " in remark
@@ -296,7 +319,7 @@ def test_captures_and_link_that_disagree_may_be_the_switches() -> None:
     ports = {"s1/1": SwitchPort(dropped_packets=4744, receive_buffer_bytes=212_992)}
     lost = LostOutside(machines={}, hosts={}, ports=ports, uncounted={}, beside=[])
     disagree = cast("Summary", {**summary(0, 4000), "lost_outside": lost})
-    (reason,) = judge(disagree)
+    (reason,) = reasons(disagree)
     assert (
         "; they must be equal; likely cause: 4744 packets were lost at Open vSwitch's own sockets (s1/1 4744), "
         in reason
@@ -311,5 +334,5 @@ def test_a_run_of_before_is_judged_as_it_was() -> None:
     assert lost_outside({"lost_outside": without_ports}, PLACES) == LostOutside(
         machines={}, hosts={}, ports={}, uncounted={}, beside=[]
     )
-    assert judge(cast("Summary", VALID)) == []
-    assert remarks(cast("Summary", {**VALID, "start": None})) == []
+    assert reasons(cast("Summary", VALID)) == []
+    assert remarks(cast("Summary", VALID)) == []

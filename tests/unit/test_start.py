@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from atoll.analysis.facts import read_facts
-from atoll.analysis.start import START_SPREAD_MS, StartFigures, start_figures, start_remarks
+from atoll.analysis.start import START_SPREAD_MS, StartFigures, judge_start, silent_starts, start_figures
 from atoll.control.traffic_jobs import load_jobs
 from atoll.experiment.starting import lead_ns, told
 from atoll.model.codec import to_json
@@ -68,15 +68,15 @@ def test_a_run_that_agreed_on_no_instant_has_no_figures(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("last_ms", "words"), [(START_SPREAD_MS, 0), (START_SPREAD_MS + 0.1, 1)])
 def test_more_than_the_bound_is_told_with_who_was_first_and_last(tmp_path: Path, last_ms: float, words: int) -> None:
-    found = start_remarks(figures(tmp_path, {"i1": 5, "i2": 0, "i3": last_ms, "i4": 1}, EVENT))
+    found = list(judge_start(figures(tmp_path, {"i1": 5, "i2": 0, "i3": last_ms, "i4": 1}, EVENT)))
     assert len(found) == words
-    assert all("50.1 ms apart, bound 50 ms: i2 first, i3 last, 50.1 ms late" in line for line in found)
+    assert all("50.1 ms apart, bound 50 ms: i2 first, i3 last, 50.1 ms late" in each.text for each in found)
+    assert not any(each.grave for each in found)
 
 
 def test_a_client_that_never_began_is_named(tmp_path: Path) -> None:
-    assert start_remarks(figures(tmp_path, {"i1": 0, "i4": 0}, EVENT)) == [
-        "i2, i3 did not say when the load began there"
-    ]
+    found = figures(tmp_path, {"i1": 0, "i4": 0}, EVENT)
+    assert silent_starts(found) == ["i2, i3 did not say when the load began there"]
 
 
 def test_the_instant_is_further_ahead_the_more_programs_there_are_to_start() -> None:

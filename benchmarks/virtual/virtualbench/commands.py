@@ -87,7 +87,7 @@ def timed(case: Case) -> dict[str, Any]:
             load_s=round(steps["stop"] - steps["measure"], 2),
             record_s=round(host["wall_s"] - steps["stop"], 2),
             analysis_s=round(wall_s - host["wall_s"], 2),
-            valid=summary["verdict"] == "valid",
+            valid=summary["verdict"] != "invalid",
             revision=str(manifest["revision"]),
         )
     )

@@ -116,6 +116,56 @@ def _part(name: str, figures: list[Mapping[str, Any]]) -> Part:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Stalls:
+    """Times in which a box sent nothing although packets were due."""
+
+    count: int
+    total_ns: int
+
+
+_COUNTERS_EVERY_NS = 100_000_000  # docs/contracts.md, "link"
+
+
+def stalls(lines: Iterable[Mapping[str, Any]], limit_ns: int) -> Stalls | None:
+    """The stalls of all boxes between the marks; None where no box measures lateness.
+
+    A counters line whose largest lateness is beyond the limit ends a stall of that length. What several boxes say of
+    the same 100 ms is one stall of the machine, as long as the longest of them.
+    """
+    measured = False
+    between: set[str] = set()  # boxes whose measurement is going on
+    late: list[tuple[int, str, int]] = []
+    for line in lines:
+        box, latest_ns = str(line.get("box", "")), _latest_ns(line)
+        if line.get("type") == "mark":
+            (between.discard if line.get("mark") == "end" else between.add)(box)
+        elif line.get("type") == "counters" and box in between and latest_ns is not None:
+            measured = True
+            late += [(int(line["t_ns"]), box, latest_ns)] if latest_ns > limit_ns else []
+    return _one_a_time(sorted(late)) if measured else None
+
+
+def _one_a_time(late: list[tuple[int, str, int]]) -> Stalls:
+    """``late``: instant, box and lateness of counters lines, ascending."""
+    lengths: list[int] = []
+    first_ns = 0
+    boxes: set[str] = set()
+    for t_ns, box, latest_ns in late:
+        if not lengths or box in boxes or t_ns - first_ns >= _COUNTERS_EVERY_NS:
+            lengths.append(0)
+            first_ns = t_ns
+            boxes.clear()
+        lengths[-1] = max(lengths[-1], latest_ns)
+        boxes.add(box)
+    return Stalls(len(lengths), sum(lengths))
+
+
+def _latest_ns(line: Mapping[str, Any]) -> int | None:
+    told = [int(figures["lateness_max_ns"]) for _, figures in parts(line) if "lateness_max_ns" in figures]
+    return max(told, default=None)
+
+
 def lateness_p99_ns(measured: Iterable[Measurement]) -> int | None:
     """The worst p99 of lateness among link directions and delay boxes; None without any packet.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from atoll.analysis.boxes import Measurement, Part, measurements
+from atoll.analysis.boxes import Measurement, Part, Stalls, measurements, stalls
 from atoll.analysis.changes import Change, Standing, changes, standing
 from atoll.model.codec import from_json
 from atoll.model.errors import RunDirError
@@ -41,6 +41,7 @@ class Facts:
     events: tuple[Mapping[str, Any], ...]
     window: Window | None  # None: nothing was measured
     measurements: tuple[Measurement, ...]  # of link and delay boxes, from mark "begin" to mark "end"
+    stalls: Stalls | None  # of these boxes; None: they measured no lateness
     changes: tuple[Change, ...] = ()  # what became of the scheduled ones
 
     @property
@@ -231,6 +232,7 @@ def read_facts(run: RunDir) -> Facts:
         events=events,
         window=_window(events, run.logs, lines),
         measurements=measurements(lines),
+        stalls=stalls(lines, experiment.limits.stall.ns),
         changes=changes(experiment, events),
     )
 

@@ -11,6 +11,7 @@ none of this makes a run invalid by itself.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, TypedDict
 
+from atoll.analysis.findings import Finding, caveat
 from atoll.model.counted import counted, were
 from atoll.model.measurements import EMULATION
 
@@ -110,17 +111,29 @@ def likely_causes(lost: LostOutside | None) -> list[str]:
     return [*waited, *_at_ports({port: found for port, found in lost["ports"].items() if port not in _beside(lost)})]
 
 
-def outside_remarks(lost: LostOutside | None, *, blamed: bool) -> list[str]:
-    """What was dropped and what is unknown, a sentence each; ``blamed``: the likely causes are told elsewhere."""
+def judge_lost_outside(lost: LostOutside | None, *, blamed: bool) -> Iterator[Finding]:
+    """What was dropped, bound 0 packets; ``blamed``: another finding names the likely causes."""
+    if lost is None:
+        return
+    machines, ports = lost["machines"], lost["ports"]
+    for name in machines:
+        if _on_cables(machines[name]) and not (blamed and _may_be_blamed(name, lost)):
+            yield caveat(_waited(name, machines[name], lost))
+    shown = {port: found for port, found in ports.items() if not blamed or port in _beside(lost)}
+    yield from map(caveat, (*_at_ports(shown), *_at_sockets(lost["hosts"])))
+
+
+def outside_notes(lost: LostOutside | None) -> list[str]:
+    """What was dropped of others' packets, and what is unknown, a sentence each."""
     if lost is None:
         return []
-    machines, ports = lost["machines"], lost["ports"]
-    return [
-        *(_waited(name, machines[name], lost) for name in machines if not (blamed and _may_be_blamed(name, lost))),
-        *_at_ports({port: found for port, found in ports.items() if not blamed or port in _beside(lost)}),
-        *_at_sockets(lost["hosts"]),
-        *_unknown(lost["uncounted"]),
-    ]
+    others = {name: found for name, found in lost["machines"].items() if not _on_cables(found)}
+    return [*(_waited(name, found, lost) for name, found in others.items()), *_unknown(lost["uncounted"])]
+
+
+def _on_cables(backlog: Backlog) -> bool:
+    """Whether packets of the laboratory can be among those dropped."""
+    return backlog["on_cables_packets"] != 0
 
 
 def _beside(lost: LostOutside) -> Collection[str]:
@@ -129,7 +142,7 @@ def _beside(lost: LostOutside) -> Collection[str]:
 
 def _may_be_blamed(machine: str, lost: LostOutside) -> bool:
     """Whether packets that a capture lacks can be among what it dropped: the count is the machine's, whoever sent."""
-    return machine not in _beside(lost) and lost["machines"][machine]["on_cables_packets"] != 0
+    return machine not in _beside(lost) and _on_cables(lost["machines"][machine])
 
 
 def _waited(name: str, backlog: Backlog, lost: LostOutside) -> str:

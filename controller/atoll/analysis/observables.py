@@ -128,6 +128,7 @@ class Pings:
     sent: int
     lost: int
     rtt_max_ns: int | None
+    last_ns: int | None  # when the last one that was answered was sent
 
 
 def pings(tables: Tables, window: Window | None) -> Pings:
@@ -137,7 +138,10 @@ def pings(tables: Tables, window: Window | None) -> Pings:
         sent_within = pl.col("sent_ns").is_between(window.start_ns, window.end_ns, closed="left")
         rows = rows.filter(sent_within | pl.col("sent_ns").is_null())  # a lost ping may not say when it was sent
     found = rows.select(
-        sent=pl.len(), lost=pl.col("rtt_ns").is_null().sum(), rtt_max_ns=pl.col("rtt_ns").max()
+        sent=pl.len(),
+        lost=pl.col("rtt_ns").is_null().sum(),
+        rtt_max_ns=pl.col("rtt_ns").max(),
+        last_ns=pl.col("sent_ns").filter(pl.col("rtt_ns").is_not_null()).max(),
     ).collect()
     return Pings(**found.row(0, named=True))
 
@@ -199,6 +203,8 @@ def volumes(tables: Tables, hosts: tuple[Host, ...]) -> dict[str, Volume]:
             share=rows[host.name]["goodput_bytes"] / everything if everything else 0.0,
             first_s=since_start(rows[host.name]["first_ns"]),
             last_s=since_start(rows[host.name]["last_ns"]),
+            payload_first_s=since_start(rows[host.name]["payload_first_ns"]),
+            payload_last_s=since_start(rows[host.name]["payload_last_ns"]),
         )
         for host in hosts
     }

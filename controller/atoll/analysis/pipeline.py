@@ -1,25 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run directory in, summary.json and tables out. Works on cancelled runs too: what is there is analysed."""
 
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from atoll.analysis import observables as seen
 from atoll.analysis.boxes import lateness_p99_ns
 from atoll.analysis.chains import chain_figures, change_figures
+from atoll.analysis.clocks import clock_figures
 from atoll.analysis.conservation import dropped_bytes, payload, stretches
 from atoll.analysis.facts import Facts, cut_short, read_facts
+from atoll.analysis.findings import Verdict, verdict_of
 from atoll.analysis.logs import Service, load_service, ping_accounts, transfer_done
-from atoll.analysis.lost_outside import lost_outside
+from atoll.analysis.lost_outside import lost_outside, outside_notes
 from atoll.analysis.notes import accounts, notes
 from atoll.analysis.probes import most_bytes, of_changes
-from atoll.analysis.start import start_figures
-from atoll.analysis.summary import LinkFigures, Summary, TerrestrialRtt
+from atoll.analysis.start import silent_starts, start_figures
+from atoll.analysis.summary import LimitFigures, LinkFigures, Summary, TerrestrialRtt
 from atoll.analysis.tables import Tables, build_tables, traffic_hosts
 from atoll.analysis.udp import udp_figures
-from atoll.analysis.verdict import judge, remarks
-from atoll.model.experiment import Link
-from atoll.model.plan import Backend
+from atoll.analysis.verdict import judge
+from atoll.model.experiment import Limits, Link
+from atoll.model.plan import Backend, Phase
 from atoll.model.tc import NO_SLACK, TIMER_SLACK, bucket_bytes
 from atoll.rundir import RunDir
 
@@ -57,8 +60,9 @@ def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
     unsent, unstamped = ping_accounts(logs)
     p99_ns = lateness_p99_ns(facts.measurements)
     summary = Summary(
-        verdict="invalid",
+        verdict=Verdict.INVALID,
         reasons=[],
+        caveats=[],
         notes=notes(facts, tables, pings, compared),
         experiment=facts.experiment.name,
         run_dir=facts.run_dir,
@@ -70,6 +74,8 @@ def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
         planned_s=facts.experiment.duration.s,
         overhead_s=facts.manifest.get("overhead_s"),
         drained=bool(facts.of_type("drained")),
+        limits=_limits(facts.experiment.limits),
+        clocks=clock_figures(facts),
         terrestrial_rtt_ms=_terrestrial(facts),
         base_rtt_ms=base_rtt_ms,
         rtt_max_ms=rtt_max_ms,
@@ -79,6 +85,10 @@ def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
         sojourn_bound_ms=_sojourn_bound_ms(facts),
         ping_sent=pings.sent,
         ping_lost=pings.lost,
+        ping_planned=_pings_planned(facts),
+        ping_last_s=(pings.last_ns - tables.origin_ns) / 1e9 if pings.last_ns is not None else None,
+        ping_path_loss=_ping_path_loss(facts),
+        base_rtt_shortest_ms=min((check.rtt_ns / 1e6 for check in facts.plan.checks), default=None),
         ping_unsent=unsent,
         ping_unstamped=unstamped,
         bottleneck=bottleneck.box if bottleneck else None,
@@ -88,6 +98,8 @@ def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
         scheduled_windows_over_rate=_sum(link["scheduled_windows_over_rate"] for link in links.values()),
         lateness_max_ms=facts.lateness_max_ns / 1e6 if facts.lateness_max_ns is not None else None,
         lateness_p99_ms=p99_ns / 1e6 if p99_ns is not None else None,
+        stalls=facts.stalls.count if facts.stalls else None,
+        stalled_s=facts.stalls.total_ns / 1e9 if facts.stalls else None,
         overloaded=[m.box for m in facts.measurements if m.overloaded],
         oversize_packets=sum(m.oversize_packets for m in facts.measurements),
         unknown_vlan_packets=sum(m.unknown_vlan_packets for m in facts.measurements),
@@ -127,10 +139,22 @@ def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
         captures=seen.capture_quality(tables, facts, logs),
         whistles=dict(seen.whistles(tables, facts)),
     )
-    summary["reasons"] = judge(summary)
-    summary["notes"] += [*accounts(summary), *remarks(summary)]
-    summary["verdict"] = "invalid" if summary["reasons"] else "valid"
+    findings = judge(summary)
+    summary["reasons"] = [finding.text for finding in findings if finding.grave]
+    summary["caveats"] = [finding.text for finding in findings if not finding.grave]
+    summary["verdict"] = verdict_of(findings)
+    summary["notes"] += [*accounts(summary), *silent_starts(summary["start"]), *outside_notes(summary["lost_outside"])]
     return summary
+
+
+def _limits(limits: Limits) -> LimitFigures:
+    return LimitFigures(
+        lateness_p99_ms=limits.lateness_p99.ms,
+        stall_ms=limits.stall.ms,
+        stalled_share=limits.stalled_share,
+        lateness_of_rtt=limits.lateness_of_rtt,
+        failed_flows=limits.failed_flows,
+    )
 
 
 def _link_figures(facts: Facts, tables: Tables, link: Link) -> LinkFigures:
@@ -187,11 +211,29 @@ def _transfer(facts: Facts, tables: Tables, logs: Path) -> dict[str, Any]:
             seconds = captured[1] if complete else None
     return {
         "transfer_bytes": asked.size.bytes if asked else None,
+        "transfer_room_s": facts.experiment.duration.s - asked.start.s if asked else None,
         "transfer_received_bytes": received,
         "transfer_complete": complete,
         "transfer_s": seconds,
         "transfer_mbit_s": seen.mbit_s(received, seconds) if received and seconds else None,
     }
+
+
+def _pings_planned(facts: Facts) -> int | None:
+    if not any(job.phase is Phase.PING for job in facts.plan.jobs):
+        return None
+    return -(-facts.experiment.duration.ns // facts.experiment.ping.interval.ns)
+
+
+def _ping_path_loss(facts: Facts) -> float | None:
+    """The largest of the ways that the ping series had."""
+    return max((1 - prod(_passed(facts, link) for link in way) for way in facts.ping_links), default=None)
+
+
+def _passed(facts: Facts, link: Link) -> float:
+    """The share of packets that came through a link, there and back."""
+    parts = [part for m in facts.measurements if m.box == link.box for part in m.parts if part.in_packets]
+    return prod(1 - part.dropped_packets / part.in_packets for part in parts)
 
 
 def _utilisation(facts: Facts, tables: Tables, link: Link) -> float | None:

@@ -7,10 +7,11 @@ from statistics import median
 from typing import Any, TypedDict
 
 from atoll.analysis.facts import Facts, is_load
+from atoll.analysis.findings import Finding, caveat
 from atoll.rundir.rundir import read_json_lines
 
 START_SPREAD_MS = 50.0
-"""The most that may lie between the first client's start and the last one's without a word beside the verdict."""
+"""The most that may lie between the first client's start and the last one's without a caveat."""
 
 
 class StartFigures(TypedDict):
@@ -49,22 +50,22 @@ def start_figures(facts: Facts, logs: Path) -> StartFigures | None:
     )
 
 
-def start_remarks(start: StartFigures | None) -> list[str]:
-    """What a run's figures must be read with, if its clients did not begin together."""
-    if start is None:
-        return []
-    remarks: list[str] = []
-    if start["spread_ms"] > START_SPREAD_MS:
+def judge_start(start: StartFigures | None) -> Iterator[Finding]:
+    """Clients that did not begin together."""
+    if start is not None and start["spread_ms"] > START_SPREAD_MS:
         late = start["hosts"]
         first, last = min(late, key=lambda host: late[host]), max(late, key=lambda host: late[host])
         apart = f"{start['spread_ms']:.1f} ms apart"
-        remarks.append(
+        yield caveat(
             f"clients began {apart}, bound {START_SPREAD_MS:g} ms: {first} first, {last} last, "
             f"{late[last]:.1f} ms late; the load's first moments are not those of a common start"
         )
-    if start["silent"]:
-        remarks.append(f"{', '.join(start['silent'])} did not say when the load began there")
-    return remarks
+
+
+def silent_starts(start: StartFigures | None) -> list[str]:
+    """The note on clients whose start is unknown, if there are any."""
+    silent = start["silent"] if start else []
+    return [f"{', '.join(silent)} did not say when the load began there"] if silent else []
 
 
 def _began(facts: Facts, logs: Path) -> Iterator[tuple[str, int | None]]:

@@ -10,10 +10,21 @@ A flow is one direction of a connection. Flows are counted towards the island: e
 
 from typing import TypedDict
 
+from atoll.analysis.clocks import ClockFigures
 from atoll.analysis.loss_agreement import Payload, Stretch
 from atoll.analysis.lost_outside import LostOutside
 from atoll.analysis.start import StartFigures
 from atoll.analysis.udp import UdpFigures
+
+
+class LimitFigures(TypedDict):
+    """The bounds of the verdict that the experiment set (atoll.model.experiment.Limits)."""
+
+    lateness_p99_ms: float
+    stall_ms: float
+    stalled_share: float
+    lateness_of_rtt: float
+    failed_flows: float
 
 
 class TerrestrialRtt(TypedDict):
@@ -42,6 +53,8 @@ class Volume(TypedDict):
     share: float  # of its role's total
     first_s: float | None  # from the start of the measurement; None: never seen
     last_s: float | None
+    payload_first_s: float | None  # likewise, of new TCP payload
+    payload_last_s: float | None
 
 
 class LinkFigures(TypedDict):
@@ -94,8 +107,9 @@ class ChangeFigures(TypedDict):
 class Summary(TypedDict):
     """summary.json."""
 
-    verdict: str  # "valid" or "invalid"
+    verdict: str  # atoll.analysis.findings.Verdict
     reasons: list[str]  # why it is invalid
+    caveats: list[str]  # figures beyond a bound that the results must be read with
     notes: list[str]  # what could not be measured or judged, and why
     experiment: str
     run_dir: str
@@ -107,6 +121,8 @@ class Summary(TypedDict):
     planned_s: float
     overhead_s: float | None  # wall time beyond the measurement
     drained: bool
+    limits: LimitFigures
+    clocks: ClockFigures | None  # None: the measurement did not end, or an older version made the run
     # latency
     terrestrial_rtt_ms: dict[str, TerrestrialRtt]
     base_rtt_ms: float | None
@@ -115,6 +131,10 @@ class Summary(TypedDict):
     sojourn_bound_ms: float | None  # 8Q/R
     ping_sent: int
     ping_lost: int
+    ping_planned: int | None  # within the measurement; None: no ping series
+    ping_last_s: float | None  # when the last one that was answered was sent, from the start of the measurement
+    ping_path_loss: float | None  # share of packets that the links of the ping series dropped, both directions
+    base_rtt_shortest_ms: float | None  # of all paths, as configured
     ping_unsent: int | None  # refused by the kernel of the host that pings, and so lost; None: the job did not say
     ping_unstamped: int | None  # answered, with a stamp that is not the kernel's; None: likewise
     # link and queue
@@ -125,6 +145,8 @@ class Summary(TypedDict):
     scheduled_windows_over_rate: int | None
     lateness_max_ms: float | None  # of link and delay boxes
     lateness_p99_ms: float | None
+    stalls: int | None  # of link and delay boxes; None: lateness was not measured
+    stalled_s: float | None  # how long all stalls together lasted
     overloaded: list[str]  # boxes that lost packets at their own sockets
     oversize_packets: int  # larger than the MTU, refused by links and delay boxes
     unknown_vlan_packets: int  # frames of no class, lost in delay boxes
@@ -163,6 +185,7 @@ class Summary(TypedDict):
     clients: dict[str, Volume]
     # transfer
     transfer_bytes: int | None  # asked for
+    transfer_room_s: float | None  # from its start to the end of the measurement, as planned
     transfer_received_bytes: int | None
     transfer_complete: bool | None
     transfer_s: float | None

@@ -12,7 +12,8 @@ flows               capture, flow, protocol (tcp or udp), server, sport (the ser
                     nothing is sent twice, all payload); ended: the client has acknowledged the server's FIN
 concurrent          window, open (connections of the channels at its end, from their first packet to the last new
                     payload of the server or its first FIN), receiving (those with payload within it)
-volume              host, role, packets, ip_bytes, goodput_bytes, first_ns, last_ns: island-bound at the arrival capture
+volume              host, role, packets, ip_bytes, goodput_bytes, first_ns, last_ns, payload_first_ns,
+                    payload_last_ns (of new TCP payload): island-bound at the arrival capture
 pings               target, seq, sent_ns, rtt_ns (null: lost)
 boxes               box, part (direction or VLAN id), t_ns, the box's counters: sums since its start, maxima of 100 ms
 channel_flows       client, chain (that carried it when it began) and the columns of the clients' flow logs
@@ -298,11 +299,11 @@ def _channel_flows(run: RunDir, facts: Facts) -> pl.LazyFrame:
 
 def _volume(tables: Tables, facts: Facts) -> pl.LazyFrame:
     if tables.arrival is None:
-        return _empty("packets", "ip_bytes", "goodput_bytes", "first_ns", "last_ns").with_columns(
-            host=pl.lit(""), role=pl.lit("")
-        )
+        times = ("first_ns", "last_ns", "payload_first_ns", "payload_last_ns")
+        return _empty("packets", "ip_bytes", "goodput_bytes", *times).with_columns(host=pl.lit(""), role=pl.lit(""))
     names = _host_names(facts)
     packets = tables.packets(tables.arrival).filter(pl.col("to_island") == 1)
+    payload = (pl.col("proto") == TCP) & (pl.col("new_payload_bytes") > 0)
     sides = pl.concat([packets.with_columns(address="src"), packets.with_columns(address="dst")])
     seen = sides.group_by("address").agg(
         packets=pl.len().cast(pl.Int64),
@@ -310,6 +311,8 @@ def _volume(tables: Tables, facts: Facts) -> pl.LazyFrame:
         goodput_bytes=pl.col("new_payload_bytes").filter(pl.col("proto") == TCP).cast(pl.Int64).sum(),
         first_ns=pl.col("t_ns").min(),
         last_ns=pl.col("t_ns").max(),
+        payload_first_ns=pl.col("t_ns").filter(payload).min(),
+        payload_last_ns=pl.col("t_ns").filter(payload).max(),
     )
     hosts = pl.LazyFrame(
         {

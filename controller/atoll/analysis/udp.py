@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What became of the UDP traffic, by the last words of its two ends."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypedDict
 
+from atoll.analysis.findings import Finding, grave
 from atoll.model.traffic import UdpTraffic
 from atoll.rundir.rundir import read_json_lines
 
@@ -47,14 +49,15 @@ def udp_figures(udp: UdpTraffic, seconds: float, logs: Path) -> UdpFigures:
     )
 
 
-def rate_not_kept(udp: UdpFigures) -> list[str]:
-    """The reason why the run is invalid, if the sender did not keep its rate."""
+def judge_udp(udp: UdpFigures | None) -> Iterator[Finding]:
+    """A sender that did not keep its rate."""
+    if udp is None:
+        return
     sent, asked = udp["sent_mbit_s"], udp["rate_bit_s"] / 1e6
     if sent is None:
-        return ["the UDP sender did not say what it sent"]
-    if abs(sent / asked - 1) <= RATE_TOLERANCE:
-        return []
-    return [f"UDP was sent at {sent:.3f} Mbit/s, asked for {asked:g} Mbit/s ± {RATE_TOLERANCE:.0%}"]
+        yield grave("the UDP sender did not say what it sent")
+    elif abs(sent / asked - 1) > RATE_TOLERANCE:
+        yield grave(f"UDP was sent at {sent:.3f} Mbit/s, asked for {asked:g} Mbit/s ± {RATE_TOLERANCE:.0%}")
 
 
 def _done(path: Path) -> dict[str, Any]:

@@ -1,44 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
 """Is this run's result to be trusted? Judged from the summary alone, so that anyone can judge again."""
 
-from atoll.analysis.loss_agreement import compared_links, disagreements
-from atoll.analysis.lost_outside import likely_causes, outside_remarks
-from atoll.analysis.start import start_remarks
-from atoll.analysis.summary import Summary
-from atoll.analysis.udp import rate_not_kept
-from atoll.model.counted import counted
+from collections.abc import Iterator
 
-LATENESS_MAX_MS = 5.0
-LATENESS_P99_MS = 1.0
-"""Departures later than this distort the queue's dynamics (design.md, "Link engine")."""
+from atoll.analysis.asked import judge_asked
+from atoll.analysis.clocks import judge_clocks
+from atoll.analysis.findings import Finding, grave
+from atoll.analysis.loss_agreement import compared_links, disagreements
+from atoll.analysis.lost_outside import judge_lost_outside, likely_causes
+from atoll.analysis.start import judge_start
+from atoll.analysis.summary import LimitFigures, Summary
+from atoll.analysis.udp import judge_udp
+from atoll.model.counted import counted
+from atoll.model.experiment import USUAL_LIMITS
+
 CHANGE_LATENESS_MS = 250.0
 """A change that late makes runs of one experiment differ by more than their traffic does."""
 
 # A window is short of its plan by start-up jitter only, not by a client that was stopped.
 _LEAST_OF_PLANNED = 0.99
-# Servers are drawn at random: (1 - 1/n)^20n < 2.1e-9 for a server to stay unseen.
-_CHANNELS_PER_CLIENT = 2
-_FLOWS_PER_SERVER = 20
 
 
-def judge(summary: Summary) -> list[str]:
-    """The reasons for which a run is invalid, each naming a figure and its bound; none: it is valid."""
+def judge(summary: Summary) -> list[Finding]:
+    """Every figure beyond its bound; no finding: the run is valid."""
+    losses = _losses(summary)
     return [
-        *_cut_short(summary),
-        *_latency(summary),
-        *_boxes(summary),
-        *_captures(summary),
-        *_changes(summary),
-        *_losses(summary),
-        *_presence(summary),
-        *(rate_not_kept(udp) if (udp := summary.get("udp")) else ()),
+        *map(grave, (*_cut_short(summary), *_latency(summary))),
+        *_lateness(summary),
+        *map(grave, (*_boxes(summary), *_captures(summary), *_changes(summary), *losses)),
+        *judge_asked(summary),
+        *judge_udp(summary.get("udp")),
+        *judge_clocks(summary.get("clocks")),
+        *judge_start(summary["start"]),
+        *judge_lost_outside(summary.get("lost_outside"), blamed=bool(losses)),
     ]
-
-
-def remarks(summary: Summary) -> list[str]:
-    """What a run's figures must be read with, whether it is valid or not, each naming a figure and its bound."""
-    blamed = bool(_losses(summary))
-    return [*start_remarks(summary["start"]), *outside_remarks(summary.get("lost_outside"), blamed=blamed)]
 
 
 def _cut_short(summary: Summary) -> list[str]:
@@ -61,15 +56,41 @@ def _latency(summary: Summary) -> list[str]:
     ]
 
 
+def _lateness(summary: Summary) -> Iterator[Finding]:
+    """Departures later than scheduled, by their effect: they distort queues, and RTTs by as much as they are late."""
+    limits = summary.get("limits") or _USUAL  # absent from what older versions analysed
+    latest, p99, stalls = summary["lateness_max_ms"], summary["lateness_p99_ms"], summary.get("stalls") or 0
+    if p99 is not None and p99 > limits["lateness_p99_ms"]:
+        yield grave(
+            f"1 % of departures were later than {p99:.2f} ms, bound {limits['lateness_p99_ms']:g} ms: "
+            "the machine was too busy"
+        )
+    rtt_ms = summary.get("base_rtt_shortest_ms") or 0.0
+    late_bound = max(limits["stall_ms"], limits["lateness_of_rtt"] * rtt_ms)
+    if latest is not None and latest > late_bound:
+        yield grave(f"a departure was {latest:.2f} ms late, bound {late_bound:g} ms: the machine was too busy")
+    if not stalls:
+        return
+    stalled_ms = (summary.get("stalled_s") or 0.0) * 1e3
+    bound_ms = limits["stalled_share"] * (summary["duration_s"] or 0.0) * 1e3
+    yield Finding(
+        f"{counted(stalls, 'stall')} of departures, together {stalled_ms:.2f} ms, bound {bound_ms:g} ms; "
+        f"the latest departure was {latest or 0.0:.2f} ms late, bound {late_bound:g} ms",
+        grave=stalled_ms > bound_ms,
+    )
+
+
+_USUAL = LimitFigures(
+    lateness_p99_ms=USUAL_LIMITS.lateness_p99.ms,
+    stall_ms=USUAL_LIMITS.stall.ms,
+    stalled_share=USUAL_LIMITS.stalled_share,
+    lateness_of_rtt=USUAL_LIMITS.lateness_of_rtt,
+    failed_flows=USUAL_LIMITS.failed_flows,
+)
+
+
 def _boxes(summary: Summary) -> list[str]:
     reasons: list[str] = []
-    latest, p99 = summary["lateness_max_ms"], summary["lateness_p99_ms"]
-    if latest is not None and latest > LATENESS_MAX_MS:
-        reasons.append(f"a departure was {latest:.2f} ms late, bound {LATENESS_MAX_MS:g} ms: the machine was too busy")
-    if p99 is not None and p99 > LATENESS_P99_MS:
-        reasons.append(
-            f"1 % of departures were later than {p99:.2f} ms, bound {LATENESS_P99_MS:g} ms: the machine was too busy"
-        )
     reasons += [f"{box} lost packets at its own socket: the machine was too busy" for box in summary["overloaded"]]
     if summary["oversize_packets"]:
         reasons.append(
@@ -159,21 +180,3 @@ def _losses(summary: Summary) -> list[str]:
     undrained = "" if summary["drained"] else " (the link had not drained when the captures ended)"
     causes = "".join(f"; likely cause: {cause}" for cause in likely_causes(summary.get("lost_outside")))
     return [*differ[:-1], differ[-1] + undrained + causes]
-
-
-def _presence(summary: Summary) -> list[str]:
-    channels = summary["placement"]
-    silent_clients = [
-        name
-        for name, volume in summary["clients"].items()
-        if not volume["goodput_bytes"] and channels.get(name, 0) >= _CHANNELS_PER_CLIENT
-    ]
-    silent_servers = [name for name, volume in summary["servers"].items() if not volume["goodput_bytes"]]
-    reasons: list[str] = []
-    if silent_clients:
-        had = sum(channels[name] for name in silent_clients)
-        reasons.append(f"no TCP payload reached {', '.join(silent_clients)}, in spite of {had} channels")
-    if silent_servers and summary["flows_completed"] > _FLOWS_PER_SERVER * len(summary["servers"]):
-        flows = summary["flows_completed"]
-        reasons.append(f"no TCP payload came from {', '.join(silent_servers)} though {flows} flows completed")
-    return reasons

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The verbs, one a station of the way from description to report. Each one's work is in a module of its own.
 
-Exit codes: 0 done (a run: valid), 1 failed, 2 bad input, 3 completed but invalid, 130 interrupted (docs/exit-codes.md).
+Exit codes: 0 done (a run: valid, with caveats or without), 1 failed, 2 bad input, 3 completed but invalid,
+130 interrupted (docs/exit-codes.md).
 """
 
 import sys

@@ -11,6 +11,8 @@ from typing import Any
 from rich.console import Console
 from rich.status import Status
 
+from atoll.analysis.findings import Verdict
+
 EXIT_INVALID = 3
 _STEPS = {
     "keeper": "starting the process that holds the lab",
@@ -181,7 +183,7 @@ def tell(
         print_summary(summary)
         print(f"report: {report}")
         tell_link(grafana)
-    return 0 if summary["verdict"] == "valid" else EXIT_INVALID
+    return EXIT_INVALID if summary["verdict"] == Verdict.INVALID else 0
 
 
 def tell_link(grafana: str | None, before: str = "") -> None:

@@ -41,7 +41,7 @@ Told = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A run in short. ``began_t_ns``: by the wall clock; ``verdict`` None: not analysed (yet); ``reasons``: of that.
+    """A run in short. ``began_t_ns``: by the wall clock; ``verdict`` None: not analysed (yet).
 
     ``outcome``: the manifest's; a run that was killed is ``finished``, although that says that it is running.
     """
@@ -53,6 +53,7 @@ class Head:
     duration_s: float
     verdict: str | None
     reasons: list[str]
+    caveats: list[str]
     outcome: str
     finished: bool
 
@@ -109,7 +110,7 @@ class Replay:
     def head(self) -> Head:
         """The run in short."""
         facts = self._read_facts()
-        verdict, reasons = self._judged()
+        verdict, reasons, caveats = self._judged()
         return Head(
             id=self.id,
             experiment=facts.experiment,
@@ -118,6 +119,7 @@ class Replay:
             duration_s=facts.duration_s,
             verdict=verdict,
             reasons=reasons,
+            caveats=caveats,
             outcome=facts.outcome,
             finished=not self.growing(),
         )
@@ -187,13 +189,14 @@ class Replay:
             self._facts = (state, _Facts.of(self._dir.manifest(), self._dir.path))
         return self._facts[1]
 
-    def _judged(self) -> tuple[str | None, list[str]]:
-        """Its verdict and the reasons for it."""
+    def _judged(self) -> tuple[str | None, list[str], list[str]]:
+        """Its verdict, the reasons why it is invalid, and the caveats."""
         try:
             summary = self._dir.summary()
-            return str(summary["verdict"]), [str(reason) for reason in summary.get("reasons", ())]
+            reasons, caveats = ([str(text) for text in summary.get(key, ())] for key in ("reasons", "caveats"))
+            return str(summary["verdict"]), reasons, caveats
         except (AtollError, json.JSONDecodeError, KeyError, OSError):
-            return None, []
+            return None, [], []
 
 
 class Replays:

@@ -102,8 +102,9 @@ class ReplayHead(Told):
     place: str
     began_t_ns: int = Field(description="By the wall clock, ns since 1970.")
     duration_s: float = Field(description="Of the load, as the experiment has it.")
-    verdict: str | None = Field(description="None: not analysed.")
+    verdict: str | None = Field(description="`valid`, `valid with caveats` or `invalid`; None: not analysed.")
     reasons: list[str] = Field(description="Why it is invalid; none if it is valid, or not analysed.")
+    caveats: list[str] = Field(description="Figures beyond a bound that its results must be read with.")
     outcome: str = Field(
         description="`running`, `completed`, `cancelled at step STEP` or `failed at step STEP: why`; "
         "of a run that was killed `running`, although it is finished."

@@ -15,7 +15,7 @@ Emit = Callable[[Line], None]
 Work = Callable[[Emit], Awaitable[Line]]
 
 _SAMPLES = frozenset({"live"})  # lines that are figures of the moment
-_JUDGED = ("verdict", "reasons")  # of a run's summary
+_JUDGED = ("verdict", "reasons", "caveats")  # of a run's summary
 _NOTED = frozenset({"swap"})  # lines of which the testbed itself tells the events
 
 
@@ -73,7 +73,7 @@ class Bench:
         except BaseException as error:
             self._events.add("work", what=what, about=about, state="failed", message=str(error))
             raise
-        judged = {key: result["summary"][key] for key in _JUDGED} if result.get("summary") else {}
+        judged = {key: result["summary"].get(key, []) for key in _JUDGED} if result.get("summary") else {}
         self._events.add("work", what=what, about=about, state="end", **judged)
         return result
 

@@ -287,6 +287,24 @@ USUAL_CAPTURES = CaptureSettings(Size(96), Size(16 * 10**6))
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """The bounds of the verdict that an experiment may set: a run beyond one of them is invalid.
+
+    A stall is a time in which a link or delay box sent nothing although packets were due; it lasts as long as its
+    latest departure was late.
+    """
+
+    lateness_p99: Duration  # of departures from link and delay boxes
+    stall: Duration  # a departure later than this ends a stall
+    stalled_share: float  # of the measured time, all stalls together
+    lateness_of_rtt: float  # any departure, as a share of the shortest base RTT; ``stall`` where that is longer
+    failed_flows: float  # share of the channels' flows
+
+
+USUAL_LIMITS = Limits(Duration(10**6), Duration(5 * 10**6), 0.001, 0.1, 0.1)
+
+
+@dataclass(frozen=True, slots=True)
 class Version:
     """What is steered where from an instant of the run on, until the next version."""
 
@@ -321,6 +339,7 @@ class Experiment:
     schedule: tuple[Version, ...] = ()
     udp: UdpTraffic | None = None
     captures: CaptureSettings = USUAL_CAPTURES
+    limits: Limits = USUAL_LIMITS
 
     @property
     def versions(self) -> tuple[Version, ...]:

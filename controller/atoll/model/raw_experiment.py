@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PlainValidator, WithJsonSchema
 
 from atoll.model.errors import shown
-from atoll.model.experiment import USUAL_CAPTURES, Counted, Protocol
-from atoll.model.raw import Between, Key, Name, Network, Raw
+from atoll.model.experiment import USUAL_CAPTURES, USUAL_LIMITS, Counted, Protocol
+from atoll.model.raw import Between, Key, Name, Network, Raw, Share
 from atoll.model.raw_link import RawDirection
 from atoll.model.raw_traffic import RawTraffic, RawUdp
 from atoll.model.units import Duration, Size
@@ -22,6 +22,8 @@ PingInterval = Annotated[Duration, Between(Duration, "1 ms", "1 h")]
 TransferSize = Annotated[Size, Between(Size, "1 B", "1000 GB")]
 BufferSize = Annotated[Size, Between(Size, "4096 B", "1 GB")]
 SnapLength = Annotated[Size, Between(Size, "64 B", "65535 B")]
+LatenessLimit = Annotated[Duration, Between(Duration, "1 us", "1 h")]
+ShareLimit = Annotated[float, Share()]
 RingSize = Annotated[Size, Between(Size, "1048576 B", "1 GB")]
 
 _CONGESTION_CONTROL = re.compile(r"[a-z][a-z0-9_]{0,14}")  # TCP_CA_NAME_MAX is 16 with the terminating zero
@@ -141,6 +143,36 @@ class RawCaptures(Raw):
     )
 
 
+class RawLimits(Raw):
+    """Bounds of the verdict: a run beyond one of them is invalid."""
+
+    lateness_p99: LatenessLimit = Field(
+        default=USUAL_LIMITS.lateness_p99,
+        description="Lateness that 99 % of the departures from links and delay boxes stay within; default 1 ms.",
+        examples=["1 ms"],
+    )
+    stall: LatenessLimit = Field(
+        default=USUAL_LIMITS.stall,
+        description="Lateness from which a departure counts as the end of a stall; default 5 ms.",
+        examples=["5 ms"],
+    )
+    stalled_share: ShareLimit = Field(
+        default=USUAL_LIMITS.stalled_share,
+        description="Share of the measured time that all stalls together may cover; default 0.1 %.",
+        examples=["0.1 %"],
+    )
+    lateness_of_rtt: ShareLimit = Field(
+        default=USUAL_LIMITS.lateness_of_rtt,
+        description="Share of the shortest base RTT that the lateness of any departure may be; default 10 %.",
+        examples=["10 %"],
+    )
+    failed_flows: ShareLimit = Field(
+        default=USUAL_LIMITS.failed_flows,
+        description="Share of the channels' flows that may fail; default 10 %.",
+        examples=["10 %"],
+    )
+
+
 class RawTcp(Raw):
     """TCP settings of the hosts, pinned for the run."""
 
@@ -203,6 +235,9 @@ class RawExperiment(Raw):
     )
     tcp: RawTcp = Field(
         default=RawTcp(), description="TCP settings of the hosts.", examples=["{congestion_control: cubic}"]
+    )
+    limits: RawLimits = Field(
+        default=RawLimits(), description="Bounds of the verdict.", examples=["{stalled_share: 0.1 %}"]
     )
 
     @classmethod

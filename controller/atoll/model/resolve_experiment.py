@@ -14,6 +14,7 @@ from atoll.model.errors import Mistake
 from atoll.model.experiment import (
     CaptureSettings,
     Experiment,
+    Limits,
     Link,
     PingSeries,
     TcpSettings,
@@ -101,6 +102,13 @@ class _Resolver:
                 raw.tcp.buffer_max,
                 tuple(raw.tcp.servers.items()),
                 line(("tcp", "buffer_max")),
+            ),
+            limits=Limits(
+                raw.limits.lateness_p99,
+                raw.limits.stall,
+                raw.limits.stalled_share,
+                raw.limits.lateness_of_rtt,
+                raw.limits.failed_flows,
             ),
             branches=versions[0].branches,
             schedule=versions if raw.changes else (),

@@ -27,10 +27,10 @@ const DESCRIBED = {
   }),
   work: (event) => ({
     text: `${event.what} ${event.about}: ${event.verdict ? judged(event) : (WORK[event.state] ?? event.state)}${why(event)}`,
-    grave: event.state === "failed" || (event.verdict ?? "valid") !== "valid",
+    grave: event.state === "failed" || event.verdict === "invalid",
   }),
   progress: (event) => event.text,
-  verdict: (event) => ({ text: `verdict: ${judged(event)}`, grave: event.verdict !== "valid" }),
+  verdict: (event) => ({ text: `verdict: ${judged(event)}`, grave: event.verdict === "invalid" }),
   start: (event) => {
     const clocks = Object.keys(event.clocks ?? {}).length;
     const compared = clocks ? `, ${things(clocks, "clock")} compared` : "";
@@ -90,8 +90,11 @@ export const isCancelled = (event) => event.message === "cancelled";
 
 const why = (event) => (event.message ? `: ${event.message}` : "");
 
-/** A verdict with its reasons, as far as they are told. */
-const judged = ({ verdict, reasons }) => [verdict, ...(reasons?.length ? [reasons.join("; ")] : [])].join(": ");
+/** A verdict with its reasons, of a valid run its caveats, as far as they are told. */
+function judged({ verdict, reasons, caveats }) {
+  const because = reasons?.length ? reasons : (caveats ?? []);
+  return [verdict, ...(because.length ? [because.join("; ")] : [])].join(": ");
+}
 
 function swap(event) {
   if (event.state === "stage") return `swap: ${event.text ?? `${event.subject} ${event.stage}`}`;

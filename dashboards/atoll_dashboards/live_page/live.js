@@ -228,6 +228,7 @@ export class Live {
       verdict: whole ? (event.verdict ?? "not analysed") : event.state,
       broken: whole ? null : (event.message ?? ""),
       reasons: event.reasons ?? [],
+      caveats: event.caveats ?? [],
     });
   }
 

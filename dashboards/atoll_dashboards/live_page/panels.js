@@ -24,8 +24,8 @@ export const STEPS = [
 ];
 
 /**
- * `run`: {id, step, elapsed_s, duration_s, verdict, state, broken, reasons}, or null; `broken`: why it ended before its time;
- * `reasons`: of its verdict, if it is invalid.
+ * `run`: {id, step, elapsed_s, duration_s, verdict, state, broken, reasons, caveats}, or null; `broken`: why it ended before its time;
+ * `reasons`: of its verdict, if it is invalid; `caveats`: figures beyond a bound.
  */
 export function showRun(place, run) {
   const { title, bar, steps, text, why } = parts(place);
@@ -42,7 +42,12 @@ export function showRun(place, run) {
   });
   say(text, run ? progressOf(run) : "");
   text.className = `run-text ${run?.broken != null ? "broken" : (run?.verdict ?? "")}`;
-  say(why, run?.broken || (run?.reasons?.length ? ["invalid because", ...run.reasons].join("\n") : ""));
+  say(why, run?.broken || judgement(run));
+}
+
+function judgement(run) {
+  if (run?.reasons?.length) return ["invalid because", ...run.reasons].join("\n");
+  return run?.caveats?.length ? ["caveats", ...run.caveats].join("\n") : "";
 }
 
 const TITLES = { done: "done", now: "going on", broken: "here it ended", "not-reached": "not reached" };

@@ -108,13 +108,14 @@ export class Replay {
       state: over ? "ended" : "running",
       broken: over ? (endingOf(this.told).why ?? null) : null,
       reasons: this.told.reasons ?? [],
+      caveats: this.told.caveats ?? [],
     };
   }
 
   /** What happened, in the end how it was judged: that is no event of a run, as it can be made anew. */
   get events() {
-    const { events, verdict, reasons, to_ns: t_ns } = this.told;
-    return verdict ? [...events, { type: "verdict", t_ns, verdict, reasons }] : events;
+    const { events, verdict, reasons, caveats, to_ns: t_ns } = this.told;
+    return verdict ? [...events, { type: "verdict", t_ns, verdict, reasons, caveats }] : events;
   }
 
   /** All points; of a run that is being made until it is over: a stream that is cut is taken up again. */

@@ -25,6 +25,8 @@ pub(crate) struct LinkConfig {
     pub(crate) spin_ns: Option<u64>,
     /// By default what suits the clock.
     pub(crate) departures: Option<Departures>,
+    /// Lateness from which a departure is a stall.
+    pub(crate) stall_from_ns: Option<u64>,
 }
 
 /// Who sees to it that a frame leaves when it is due.
@@ -59,6 +61,7 @@ pub(crate) struct DelayConfig {
     pub(crate) classes: Vec<ClassConfig>,
     pub(crate) spin_ns: Option<u64>,
     pub(crate) departures: Option<Departures>,
+    pub(crate) stall_from_ns: Option<u64>,
 }
 
 /// A latency class.

@@ -6,10 +6,11 @@ use crate::engine::Program;
 use crate::error::{BadConfiguration, Refusal};
 use crate::frame::{Lengths, with_tag};
 use crate::kernel_departures::Entrusted;
-use crate::ports::Outgoing;
-use crate::report::{ClassCounters, ClassMeasurement, DelayBox, Lateness};
+use crate::ports::{Held, Outgoing};
+use crate::punctuality::Punctuality;
+use crate::report::{ClassCounters, ClassMeasurement, DelayBox, Doubtful};
 use crate::request::Change;
-use link_model::{ConfigError, DelayLine, Histogram, LinkChange, SplitMix64};
+use link_model::{ConfigError, DelayLine, LinkChange, SplitMix64};
 use netio::frame::Received;
 
 const TRUNK: usize = 0;
@@ -22,11 +23,13 @@ pub(crate) struct DelayProgram {
     classes: Vec<Class>,
     unknown_vlan_packets: u64,
     oversize_packets: u64,
+    doubtful: Doubtful,
     /// Since the last mark.
     overloaded: bool,
     /// At the last mark.
     unknown_vlan_packets_before: u64,
     oversize_packets_before: u64,
+    doubtful_before: Doubtful,
 }
 
 impl DelayProgram {
@@ -42,7 +45,7 @@ impl DelayProgram {
                     line: DelayLine::new(class.settings(), random)?,
                     sums: ClassCounters::default(),
                     before: ClassCounters::default(),
-                    lateness: Histogram::default(),
+                    punctuality: Punctuality::new(config.stall_from_ns),
                     entrusted: Entrusted::default(),
                 })
             })
@@ -53,9 +56,11 @@ impl DelayProgram {
             classes,
             unknown_vlan_packets: 0,
             oversize_packets: 0,
+            doubtful: Doubtful::default(),
             overloaded: false,
             unknown_vlan_packets_before: 0,
             oversize_packets_before: 0,
+            doubtful_before: Doubtful::default(),
         })
     }
 }
@@ -91,9 +96,17 @@ impl Program for DelayProgram {
         let bytes = lengths.counted(Counted::Ip);
         class.sums.in_packets += 1;
         class.sums.in_bytes += u64::from(bytes);
-        class
-            .line
-            .offer(now, bytes, with_tag(received.frame, received.vlan));
+        self.doubtful.no_checksum_packets += u64::from(received.checksum_missing);
+        let earliest_ns = class.line.last_arrival_ns();
+        let held = Held {
+            frame: with_tag(received.frame, received.vlan),
+            clamped_ns: class.punctuality.arrived(now, earliest_ns),
+        };
+        class.line.offer(now, bytes, held);
+    }
+
+    fn unstamped(&mut self, _port: usize) {
+        self.doubtful.unstamped_packets += 1;
     }
 
     fn next_departure(&self) -> Option<u64> {
@@ -115,17 +128,15 @@ impl Program for DelayProgram {
             port: TRUNK,
             scheduled_ns: departure.scheduled_ns,
             bytes: departure.bytes,
-            frame: departure.packet,
+            held: departure.packet,
         })
     }
 
     fn sent(&mut self, outgoing: &Outgoing, now: u64) {
         let class = &mut self.classes[outgoing.line];
-        let lateness_ns = now.saturating_sub(outgoing.scheduled_ns);
         class.sums.out_packets += 1;
         class.sums.out_bytes += u64::from(outgoing.bytes);
-        class.sums.lateness_max_ns = class.sums.lateness_max_ns.max(lateness_ns);
-        class.lateness.record(lateness_ns);
+        class.punctuality.departed(outgoing.due_ns(), now);
         if outgoing.scheduled_ns > now {
             class.entrusted.push(outgoing.scheduled_ns, outgoing.bytes);
         }
@@ -135,7 +146,8 @@ impl Program for DelayProgram {
         self.overloaded = true;
     }
 
-    fn not_received(&mut self, _port: usize) {
+    fn not_received(&mut self, _port: usize, packets: u64) {
+        self.doubtful.unread_packets += packets;
         self.overloaded = true;
     }
 
@@ -170,6 +182,7 @@ impl Program for DelayProgram {
                 .collect(),
             unknown_vlan_packets: self.unknown_vlan_packets,
             oversize_packets: self.oversize_packets,
+            doubtful: self.doubtful,
             overloaded: self.overloaded,
         }
     }
@@ -181,6 +194,7 @@ impl Program for DelayProgram {
         );
         let oversize_before =
             std::mem::replace(&mut self.oversize_packets_before, self.oversize_packets);
+        let doubtful_before = std::mem::replace(&mut self.doubtful_before, self.doubtful);
         DelayBox {
             classes: self
                 .classes
@@ -189,6 +203,7 @@ impl Program for DelayProgram {
                 .collect(),
             unknown_vlan_packets: self.unknown_vlan_packets - unknown_before,
             oversize_packets: self.oversize_packets - oversize_before,
+            doubtful: self.doubtful.since(&doubtful_before),
             overloaded: std::mem::take(&mut self.overloaded),
         }
     }
@@ -198,19 +213,18 @@ impl Program for DelayProgram {
 #[derive(Debug)]
 struct Class {
     vlan: u16,
-    line: DelayLine<Vec<u8>>,
-    /// Since the start, with what was entrusted counted as out; the maximum since the last counters.
+    line: DelayLine<Held>,
+    punctuality: Punctuality,
+    /// Since the start, with what was entrusted counted as out, without timing.
     sums: ClassCounters,
     /// At the last mark.
     before: ClassCounters,
-    /// Since the last mark.
-    lateness: Histogram,
     /// Left the line, but the kernel still has them.
     entrusted: Entrusted,
 }
 
 impl Class {
-    /// Since the start, as of `now`; the maximum since the last counters.
+    /// Since the start, as of `now`, without timing.
     fn sums_at(&mut self, now: u64) -> ClassCounters {
         let entrusted = self.entrusted.held(now);
         ClassCounters {
@@ -222,15 +236,16 @@ impl Class {
     }
 
     fn counters(&mut self, now: u64) -> ClassCounters {
-        let counters = self.sums_at(now);
-        self.sums.lateness_max_ns = 0;
-        counters
+        ClassCounters {
+            timing: self.punctuality.timing(),
+            ..self.sums_at(now)
+        }
     }
 
     fn measurement(&mut self, now: u64) -> ClassMeasurement {
         let after = self.sums_at(now);
         let before = std::mem::replace(&mut self.before, after);
-        let lateness = std::mem::take(&mut self.lateness);
+        let (timing, lateness) = self.punctuality.measurement();
         ClassMeasurement {
             counters: ClassCounters {
                 in_packets: after.in_packets - before.in_packets,
@@ -238,9 +253,9 @@ impl Class {
                 out_packets: after.out_packets - before.out_packets,
                 out_bytes: after.out_bytes - before.out_bytes,
                 held_packets: after.held_packets,
-                lateness_max_ns: lateness.max_ns(),
+                timing,
             },
-            lateness: Lateness::from(&lateness),
+            lateness,
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::control::Control;
 use crate::error::{EngineError, Refusal};
 use crate::output::Output;
 use crate::pace::{Pace, Waking};
-use crate::ports::{Arrivals, Outgoing, Port};
+use crate::ports::{Arrivals, Instant, Outgoing, Port};
 use crate::request::{Change, Request};
 use link_report::{Answer, Line, Op};
 use netio::frame::Received;
@@ -44,6 +44,8 @@ pub(crate) trait Program {
     fn shortest_delay_ns(&self) -> u64;
     /// A frame arrived on `port` at `now`.
     fn arrival(&mut self, port: usize, now: u64, received: &Received<'_>);
+    /// The instant of an arrival on `port` is unknown: it is the one at which the frame was read.
+    fn unstamped(&mut self, port: usize);
     /// When the next frame is due.
     fn next_departure(&self) -> Option<u64>;
     /// The next frame, if it was due at or before `now`.
@@ -52,8 +54,8 @@ pub(crate) trait Program {
     fn sent(&mut self, outgoing: &Outgoing, now: u64);
     /// The interface would not take `outgoing`.
     fn not_sent(&mut self, outgoing: &Outgoing);
-    /// Frames that arrived on `port` were lost before they could be counted.
-    fn not_received(&mut self, port: usize);
+    /// Frames that arrived on `port` were lost before they could be counted: so many as far as that is known.
+    fn not_received(&mut self, port: usize, packets: u64);
     /// Change settings.
     fn set(&mut self, now: u64, change: &Change) -> Result<(), Refusal>;
     /// Time 0 of the traces is `now`.
@@ -210,20 +212,51 @@ impl<P: Program> Engine<P> {
         due_ns.map_or(u64::MAX, |due| due.saturating_sub(early_ns))
     }
 
-    /// Take in what has arrived at `begin` or since.
+    /// Take in a batch of what has arrived at `begin` or since on each port.
     fn receive(&mut self, begin: u64) -> Arrivals {
+        self.update_offset();
+        let ports = 0..self.ports.len();
+        let arrivals = ports.map(|number| self.receive_from(number, begin));
+        arrivals.max().unwrap_or(Arrivals::None)
+    }
+
+    /// Take in all that has arrived before `until_ns`, and send what is due meanwhile.
+    ///
+    /// A ring can hold far more than a batch when this thread was kept off the processor: what is done at `until_ns`
+    /// must find all of it in the model, or its arrivals could only be taken for later ones.
+    fn drain(&mut self, until_ns: u64) {
+        self.update_offset();
+        loop {
+            let mut waiting = false;
+            for number in 0..self.ports.len() {
+                let more = self.receive_from(number, until_ns) == Arrivals::More;
+                waiting |= more && self.ports[number].last_arrival_ns() < until_ns;
+            }
+            if !waiting {
+                return;
+            }
+            self.send_due();
+        }
+    }
+
+    fn update_offset(&mut self) {
         if !self.clock_is_virtual {
             self.offset.update(); // nobody steps a virtual clock
         }
-        let (program, offset) = (&mut self.program, &self.offset);
-        let mut most = Arrivals::None;
-        for (number, port) in self.ports.iter_mut().enumerate() {
-            let arrivals = port.receive(offset, begin, |now, received| {
-                program.arrival(number, now, received);
-            });
-            most = most.max(arrivals);
-        }
-        most
+    }
+
+    fn receive_from(&mut self, number: usize, begin: u64) -> Arrivals {
+        let program = &mut self.program;
+        self.ports[number].receive(&self.offset, begin, |instant, received| {
+            let now = match instant {
+                Instant::Stamped(now) => now,
+                Instant::Read(now) => {
+                    program.unstamped(number);
+                    now
+                }
+            };
+            program.arrival(number, now, received);
+        })
     }
 
     /// Send a batch of what is due, those of one port together; returns the time.
@@ -260,7 +293,7 @@ impl<P: Program> Engine<P> {
     fn answer(&mut self, request: Request) -> io::Result<Line<P::Counters, P::Measurement>> {
         // What arrived before the request is not subject to it.
         let now = monotonic_ns();
-        self.receive(now);
+        self.drain(now);
         self.count_lost()?;
         Ok(obey(&mut self.program, request, now, real_time_ns()))
     }
@@ -268,15 +301,16 @@ impl<P: Program> Engine<P> {
     /// Take in what has arrived and measure.
     fn measurement(&mut self) -> io::Result<(u64, P::Measurement)> {
         let known_ns = monotonic_ns();
-        self.receive(known_ns);
+        self.drain(known_ns);
         self.count_lost()?;
         Ok((real_time_ns(), self.program.measurement(known_ns)))
     }
 
     fn count_lost(&mut self) -> io::Result<()> {
         for (number, port) in self.ports.iter().enumerate() {
-            if port.take_lost()? {
-                self.program.not_received(number);
+            let lost = port.take_lost()?;
+            if lost > 0 {
+                self.program.not_received(number, lost);
             }
         }
         Ok(())
@@ -285,7 +319,7 @@ impl<P: Program> Engine<P> {
     fn check_ports(&mut self) -> Result<(), EngineError> {
         for (number, port) in self.ports.iter().enumerate() {
             if port.was_down()? {
-                self.program.not_received(number);
+                self.program.not_received(number, 0);
             }
         }
         Ok(())

@@ -27,6 +27,7 @@ mod link;
 mod output;
 mod pace;
 mod ports;
+mod punctuality;
 mod report;
 mod request;
 

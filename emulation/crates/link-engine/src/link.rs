@@ -6,10 +6,13 @@ use crate::engine::Program;
 use crate::error::{BadConfiguration, Refusal};
 use crate::frame::{Lengths, with_tag};
 use crate::kernel_departures::Entrusted;
-use crate::ports::Outgoing;
-use crate::report::{DirectionCounters, DirectionMeasurement, DroppedByCause, Lateness, buckets};
+use crate::ports::{Held, Outgoing};
+use crate::punctuality::Punctuality;
+use crate::report::{
+    DirectionCounters, DirectionMeasurement, Doubtful, DroppedByCause, Timing, buckets,
+};
 use crate::request::{Change, Towards};
-use link_model::{ConfigError, Count, Histogram, Link, LinkSettings, SplitMix64};
+use link_model::{ConfigError, Count, Link, SplitMix64};
 use link_report::Directions;
 use netio::frame::Received;
 
@@ -33,8 +36,8 @@ impl LinkProgram {
             counts: config.counts,
             mtu: config.mtu,
             directions: [
-                Direction::new(&config.to_island, SplitMix64::new(config.seed, 0), now)?,
-                Direction::new(&config.to_world, SplitMix64::new(config.seed, 1), now)?,
+                Direction::new(config, Towards::Island, now)?,
+                Direction::new(config, Towards::World, now)?,
             ],
         })
     }
@@ -47,7 +50,7 @@ impl LinkProgram {
             port: WORLD + ISLAND - from,
             scheduled_ns: departure.scheduled_ns,
             bytes: departure.bytes,
-            frame: departure.packet,
+            held: departure.packet,
         })
     }
 
@@ -76,10 +79,19 @@ impl Program for LinkProgram {
             direction.oversize_packets += 1;
             return;
         }
-        let frame = with_tag(received.frame, received.vlan);
+        direction.doubtful.no_checksum_packets += u64::from(received.checksum_missing);
+        let earliest_ns = direction.link.last_arrival_ns();
+        let held = Held {
+            frame: with_tag(received.frame, received.vlan),
+            clamped_ns: direction.punctuality.arrived(now, earliest_ns),
+        };
         direction
             .link
-            .offer(now, lengths.counted(self.counts), frame);
+            .offer(now, lengths.counted(self.counts), held);
+    }
+
+    fn unstamped(&mut self, port: usize) {
+        self.directions[port].doubtful.unstamped_packets += 1;
     }
 
     fn next_departure(&self) -> Option<u64> {
@@ -104,9 +116,7 @@ impl Program for LinkProgram {
 
     fn sent(&mut self, outgoing: &Outgoing, now: u64) {
         let direction = &mut self.directions[outgoing.line];
-        let lateness_ns = now.saturating_sub(outgoing.scheduled_ns);
-        direction.lateness_max_ns = direction.lateness_max_ns.max(lateness_ns);
-        direction.lateness.record(lateness_ns);
+        direction.punctuality.departed(outgoing.due_ns(), now);
         if outgoing.scheduled_ns > now {
             direction
                 .entrusted
@@ -120,7 +130,8 @@ impl Program for LinkProgram {
         direction.overloaded = true;
     }
 
-    fn not_received(&mut self, port: usize) {
+    fn not_received(&mut self, port: usize, packets: u64) {
+        self.directions[port].doubtful.unread_packets += packets;
         self.directions[port].overloaded = true;
     }
 
@@ -156,17 +167,17 @@ impl Program for LinkProgram {
 /// A link and what the engine knows of it beyond the model.
 #[derive(Debug)]
 struct Direction {
-    link: Link<Vec<u8>>,
+    link: Link<Held>,
+    punctuality: Punctuality,
+    doubtful: Doubtful,
     oversize_packets: u64,
     /// Left the model, but the interface would not take them.
     unsent: Count,
     /// Left the model, but the kernel still has them.
     entrusted: Entrusted,
-    /// Maxima since the last counters.
+    /// Since the last counters.
     queue_max_bytes: u64,
-    lateness_max_ns: u64,
     /// Since the last mark.
-    lateness: Histogram,
     measured_queue_max_bytes: u64,
     overloaded: bool,
     /// At the last mark.
@@ -175,19 +186,19 @@ struct Direction {
 }
 
 impl Direction {
-    fn new(
-        settings: &LinkSettings,
-        random: SplitMix64,
-        now: u64,
-    ) -> Result<Self, BadConfiguration> {
+    fn new(config: &LinkConfig, towards: Towards, now: u64) -> Result<Self, BadConfiguration> {
+        let (settings, stream) = match towards {
+            Towards::Island => (&config.to_island, 0),
+            Towards::World => (&config.to_world, 1),
+        };
         Ok(Self {
-            link: Link::new(settings, random, now)?,
+            link: Link::new(settings, SplitMix64::new(config.seed, stream), now)?,
+            punctuality: Punctuality::new(config.stall_from_ns),
+            doubtful: Doubtful::default(),
             oversize_packets: 0,
             unsent: Count::default(),
             entrusted: Entrusted::default(),
             queue_max_bytes: 0,
-            lateness_max_ns: 0,
-            lateness: Histogram::default(),
             measured_queue_max_bytes: 0,
             overloaded: false,
             before: DirectionCounters::default(),
@@ -199,7 +210,7 @@ impl Direction {
         self.take_queue_peak(now);
         DirectionCounters {
             queue_max_bytes: std::mem::take(&mut self.queue_max_bytes),
-            lateness_max_ns: std::mem::take(&mut self.lateness_max_ns),
+            timing: self.punctuality.timing(),
             ..self.sums(now)
         }
     }
@@ -208,7 +219,7 @@ impl Direction {
         self.take_queue_peak(now);
         let after = self.sums(now);
         let before = std::mem::replace(&mut self.before, after);
-        let lateness = std::mem::take(&mut self.lateness);
+        let (timing, lateness) = self.punctuality.measurement();
         let sojourn = self.link.take_sojourn();
         let over_rate = self.link.windows_over_rate();
         DirectionMeasurement {
@@ -217,11 +228,13 @@ impl Direction {
                     &mut self.measured_queue_max_bytes,
                     after.queue_bytes,
                 ),
-                lateness_max_ns: lateness.max_ns(),
+                timing,
                 ..after.since(&before)
             },
-            lateness: Lateness::from(&lateness),
+            lateness,
             sojourn_max_ns: sojourn.max_ns(),
+            sojourn_count: sojourn.count(),
+            sojourn_sum_ns: sojourn.sum_ns(),
             sojourn_histogram: buckets(&sojourn),
             scheduled_windows_over_rate: over_rate
                 - std::mem::replace(&mut self.windows_over_rate_before, over_rate),
@@ -229,7 +242,7 @@ impl Direction {
         }
     }
 
-    /// Since the start, with maxima left 0.
+    /// Since the start, with maxima left 0 and without timing.
     fn sums(&mut self, now: u64) -> DirectionCounters {
         // First, since they serve the transmitter, which can drop packets.
         let queue_bytes = self.link.queue_bytes(now);
@@ -250,7 +263,10 @@ impl Direction {
             queue_max_bytes: 0,
             held_packets: self.link.held_packets() + entrusted.packets,
             idle_ns,
-            lateness_max_ns: 0,
+            lost_after_packets: totals.lost_after.packets,
+            lost_after_bytes: totals.lost_after.bytes,
+            timing: Timing::default(),
+            doubtful: self.doubtful,
         }
     }
 
@@ -266,22 +282,123 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
+    const FRAME: Received<'_> = Received {
+        real_time_ns: 0,
+        wire_bytes: 1014,
+        frame: &[0; 1014],
+        vlan: None,
+        checksum_missing: false,
+    };
 
-    #[test]
-    fn what_was_left_to_the_kernel_is_held_until_it_is_due() {
-        let direction = r#"{"rate_bit_s":8000000,"delay_ns":20000000,"queue_bytes":30000}"#;
+    /// 1 ms for 1000 bytes, then 20 ms; with `more` keys in each direction.
+    fn program(more: &str) -> LinkProgram {
+        let direction =
+            format!(r#"{{"rate_bit_s":8000000,"delay_ns":20000000,"queue_bytes":30000{more}}}"#);
         let line = format!(
             r#"{{"world":"w","island":"i","mtu":1500,"seed":1,"to_island":{direction},"to_world":{direction}}}"#
         );
-        let mut program = LinkProgram::new(&LinkConfig::parse(&line).unwrap(), 0).unwrap();
-        let received = Received {
-            real_time_ns: 0,
-            wire_bytes: 1014,
-            frame: &[0; 1014],
-            vlan: None,
-            checksum_missing: false,
+        LinkProgram::new(&LinkConfig::parse(&line).unwrap(), 0).unwrap()
+    }
+
+    fn send_all(program: &mut LinkProgram) {
+        while let Some(outgoing) = program.pop_due(u64::MAX) {
+            program.sent(&outgoing, outgoing.scheduled_ns);
+        }
+    }
+
+    #[test]
+    fn an_arrival_that_is_known_too_late_makes_its_packet_late() {
+        let mut program = program("");
+        let change = r#"{"op":"set","id":1,"direction":"to_island","rate_bit_s":4000000}"#;
+        let Ok(crate::request::Request::Set(change)) = crate::request::parse(change) else {
+            panic!("not understood");
         };
-        program.arrival(WORLD, 0, &received);
+        program.set(50 * MS, &change).unwrap();
+        // It was in the ring by then: it should have been sent at the rate before, and 47 ms earlier.
+        program.arrival(WORLD, 3 * MS, &FRAME);
+        send_all(&mut program);
+        let measured = program.measurement(100 * MS).to_island.counters.timing;
+        assert_eq!(
+            (measured.clamped_packets, measured.clamped_max_ns),
+            (1, 47 * MS)
+        );
+        assert_eq!(
+            (
+                measured.lateness_max_ns,
+                measured.stall_count,
+                measured.stall_ns
+            ),
+            (47 * MS, 1, 47 * MS)
+        );
+    }
+
+    #[test]
+    fn what_the_ring_did_not_deliver_as_it_should_is_counted_by_direction() {
+        let mut program = program("");
+        let unfinished = Received {
+            checksum_missing: true,
+            ..FRAME
+        };
+        program.unstamped(ISLAND);
+        program.arrival(ISLAND, 0, &unfinished);
+        program.arrival(ISLAND, 0, &FRAME);
+        program.not_received(ISLAND, 5);
+        let expected = Doubtful {
+            unread_packets: 5,
+            unstamped_packets: 1,
+            no_checksum_packets: 1,
+        };
+        assert_eq!(program.counters(MS).to_world.doubtful, expected);
+        let measured = program.measurement(MS);
+        assert_eq!(measured.to_world.counters.doubtful, expected);
+        assert_eq!(measured.to_island.counters.doubtful, Doubtful::default());
+        let measured = program.measurement(2 * MS);
+        assert_eq!(measured.to_world.counters.doubtful, Doubtful::default());
+        assert_eq!(
+            program.counters(MS).to_world.doubtful,
+            expected,
+            "since the start"
+        );
+    }
+
+    #[test]
+    fn a_packet_lost_at_the_receiver_has_used_queue_and_transmitter() {
+        let mut lossy = program(r#","loss":{"kind":"trace","lost":[true,false]}"#);
+        let mut before =
+            program(r#","loss":{"kind":"trace","lost":[true,false],"where":"before"}"#);
+        let mut found = [&mut lossy, &mut before].map(|program| {
+            for _ in 0..4 {
+                program.arrival(WORLD, 0, &FRAME);
+            }
+            send_all(program);
+            program.measurement(100 * MS).to_island
+        });
+        for measured in &mut found {
+            let counters = measured.counters;
+            assert_eq!((counters.in_packets, counters.out_packets), (4, 2));
+            assert_eq!(
+                (counters.dropped_packets, counters.dropped_bytes),
+                (2, 2000)
+            );
+        }
+        let used = found.map(|measured| {
+            let sojourn = (measured.sojourn_count, measured.sojourn_sum_ns / MS);
+            let counters = measured.counters;
+            (
+                counters.lost_after_bytes,
+                counters.idle_ns / MS,
+                sojourn,
+                measured.sojourn_max_ns / MS,
+            )
+        });
+        assert_eq!(used[0], (2000, 96, (4, 1 + 2 + 3 + 4), 4));
+        assert_eq!(used[1], (0, 98, (2, 1 + 2), 2));
+    }
+
+    #[test]
+    fn what_was_left_to_the_kernel_is_held_until_it_is_due() {
+        let mut program = program("");
+        program.arrival(WORLD, 0, &FRAME);
         let outgoing = program.pop_due(21 * MS).unwrap();
         assert_eq!(outgoing.scheduled_ns, 21 * MS);
         program.sent(&outgoing, 15 * MS);
@@ -299,7 +416,7 @@ mod tests {
         assert_eq!(
             (
                 measured.counters.out_bytes,
-                measured.counters.lateness_max_ns
+                measured.counters.timing.lateness_max_ns
             ),
             (1000, 0)
         );

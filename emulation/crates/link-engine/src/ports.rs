@@ -24,6 +24,23 @@ pub(crate) enum Arrivals {
     More,
 }
 
+/// When a frame arrived.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Instant {
+    /// By the kernel's stamp.
+    Stamped(u64),
+    /// When it was read: the stamp fits no clock.
+    Read(u64),
+}
+
+/// A frame that waits in the model.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) frame: Vec<u8>,
+    /// By how much later than its stamp says it is taken to have arrived.
+    pub(crate) clamped_ns: u64,
+}
+
 /// A frame on its way out.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
@@ -34,7 +51,14 @@ pub(crate) struct Outgoing {
     pub(crate) scheduled_ns: u64,
     /// Bytes it counts for.
     pub(crate) bytes: u32,
-    pub(crate) frame: Vec<u8>,
+    pub(crate) held: Held,
+}
+
+impl Outgoing {
+    /// When it should leave: as scheduled, and earlier where the schedule is of an arrival that was moved.
+    pub(crate) fn due_ns(&self) -> u64 {
+        self.scheduled_ns - self.held.clamped_ns
+    }
 }
 
 /// One interface.
@@ -43,6 +67,8 @@ pub(crate) struct Port {
     socket: PacketSocket,
     /// When it was last seen that nothing was waiting here.
     empty_ns: u64,
+    /// When the last frame arrived that was taken.
+    last_arrival_ns: u64,
     warned_of_checksums: bool,
     /// If the kernel sees to departures here.
     fair_queue: Option<FairQueue>,
@@ -66,6 +92,7 @@ impl Port {
         Ok(Self {
             socket,
             empty_ns: monotonic_ns(),
+            last_arrival_ns: 0,
             warned_of_checksums: false,
             fair_queue: None,
         })
@@ -91,20 +118,26 @@ impl Port {
         &mut self,
         offset: &RealTimeOffset,
         begin: u64,
-        mut take: impl FnMut(u64, &Received<'_>),
+        mut take: impl FnMut(Instant, &Received<'_>),
     ) -> Arrivals {
         let empty_ns = self.empty_ns;
         let mut now = begin;
+        let mut last_arrival_ns = self.last_arrival_ns;
         let mut without_checksum = false;
         let count = self.socket.receive(RECEIVE_BATCH, |received| {
             let arrival = |now| offset.arrival_ns(received.real_time_ns, empty_ns, now);
-            let arrival_ns = arrival(now).unwrap_or_else(|| {
+            let stamp_ns = arrival(now).or_else(|| {
                 now = monotonic_ns(); // it may have arrived meanwhile
-                arrival(now).unwrap_or(now)
+                arrival(now)
             });
-            take(arrival_ns, received);
+            last_arrival_ns = stamp_ns.unwrap_or(now);
+            take(
+                stamp_ns.map_or(Instant::Read(now), Instant::Stamped),
+                received,
+            );
             without_checksum |= received.checksum_missing;
         });
+        self.last_arrival_ns = last_arrival_ns;
         if without_checksum && !self.warned_of_checksums {
             self.warned_of_checksums = true;
             eprintln!(
@@ -124,23 +157,29 @@ impl Port {
         }
     }
 
+    /// When the last frame arrived of those that [`Port::receive`] has handed over.
+    pub(crate) fn last_arrival_ns(&self) -> u64 {
+        self.last_arrival_ns
+    }
+
     /// Send up to [`SEND_BATCH`] frames in order, or give them to the kernel to do so. Returns how many were sent or
     /// given; the next one after those was refused and is lost.
     pub(crate) fn send(&self, frames: &[Outgoing]) -> usize {
         let frames = frames.iter().take(SEND_BATCH);
         let sent = if self.fair_queue.is_some() {
             self.socket
-                .send_at(frames.map(|each| (each.scheduled_ns, each.frame.as_slice())))
+                .send_at(frames.map(|each| (each.scheduled_ns, each.held.frame.as_slice())))
         } else {
-            self.socket.send(frames.map(|each| each.frame.as_slice()))
+            self.socket
+                .send(frames.map(|each| each.held.frame.as_slice()))
         };
         // The cause is a full queue or an interface that is down, both of which count as overload.
         sent.unwrap_or(0)
     }
 
-    /// Whether frames that arrived since the last call were lost because the ring was full.
-    pub(crate) fn take_lost(&self) -> io::Result<bool> {
-        Ok(self.socket.take_lost()? > 0)
+    /// Frames that were lost since the last call because the ring was full.
+    pub(crate) fn take_lost(&self) -> io::Result<u64> {
+        self.socket.take_lost()
     }
 
     /// After polling said that the socket failed: whether the interface has been down.

@@ -25,7 +25,46 @@ pub(crate) struct DirectionCounters {
     pub(crate) queue_max_bytes: u64,
     pub(crate) held_packets: u64,
     pub(crate) idle_ns: u64,
+    pub(crate) lost_after_packets: u64,
+    pub(crate) lost_after_bytes: u64,
+    #[serde(flatten)]
+    pub(crate) timing: Timing,
+    #[serde(flatten)]
+    pub(crate) doubtful: Doubtful,
+}
+
+/// When packets came and left: sums, and maxima of an interval.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Timing {
     pub(crate) lateness_max_ns: u64,
+    /// Taken to have arrived later than their stamps say.
+    pub(crate) clamped_packets: u64,
+    pub(crate) clamped_max_ns: u64,
+    pub(crate) stall_count: u64,
+    pub(crate) stall_ns: u64,
+}
+
+/// Frames that the receive ring did not deliver as it should: sums.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[expect(clippy::struct_field_names, reason = "the contract's names")]
+pub(crate) struct Doubtful {
+    /// The ring was full.
+    pub(crate) unread_packets: u64,
+    /// Their stamps fit no clock.
+    pub(crate) unstamped_packets: u64,
+    /// Their senders left the checksum to hardware.
+    pub(crate) no_checksum_packets: u64,
+}
+
+impl Doubtful {
+    /// Sums since `before`.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        Self {
+            unread_packets: self.unread_packets - before.unread_packets,
+            unstamped_packets: self.unstamped_packets - before.unstamped_packets,
+            no_checksum_packets: self.no_checksum_packets - before.no_checksum_packets,
+        }
+    }
 }
 
 /// What `dropped_packets` and `dropped_bytes` are the sums of, in the order of [`CAUSES`].
@@ -73,7 +112,7 @@ impl Serialize for DroppedByCause {
 }
 
 impl DirectionCounters {
-    /// Sums since `before`; gauges as they are, maxima 0.
+    /// Sums since `before`; gauges as they are, maxima 0, no timing.
     pub(crate) fn since(&self, before: &Self) -> Self {
         Self {
             in_packets: self.in_packets - before.in_packets,
@@ -89,7 +128,10 @@ impl DirectionCounters {
             held_packets: self.held_packets,
             // Arrivals that are read late can begin in time that was counted as idle.
             idle_ns: self.idle_ns.saturating_sub(before.idle_ns),
-            lateness_max_ns: 0,
+            lost_after_packets: self.lost_after_packets - before.lost_after_packets,
+            lost_after_bytes: self.lost_after_bytes - before.lost_after_bytes,
+            timing: Timing::default(),
+            doubtful: self.doubtful.since(&before.doubtful),
         }
     }
 }
@@ -102,6 +144,8 @@ pub(crate) struct DirectionMeasurement {
     #[serde(flatten)]
     pub(crate) lateness: Lateness,
     pub(crate) sojourn_max_ns: u64,
+    pub(crate) sojourn_count: u64,
+    pub(crate) sojourn_sum_ns: u64,
     pub(crate) sojourn_histogram: Buckets,
     pub(crate) scheduled_windows_over_rate: u64,
     pub(crate) overloaded: bool,
@@ -121,10 +165,12 @@ pub(crate) struct DelayBox<T> {
     pub(crate) classes: BTreeMap<u16, T>,
     pub(crate) unknown_vlan_packets: u64,
     pub(crate) oversize_packets: u64,
+    #[serde(flatten)]
+    pub(crate) doubtful: Doubtful,
     pub(crate) overloaded: bool,
 }
 
-/// One class: sums and a gauge, and the maximum of an interval.
+/// One class: sums and a gauge, and the maxima of an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct ClassCounters {
     pub(crate) in_packets: u64,
@@ -132,7 +178,8 @@ pub(crate) struct ClassCounters {
     pub(crate) out_packets: u64,
     pub(crate) out_bytes: u64,
     pub(crate) held_packets: u64,
-    pub(crate) lateness_max_ns: u64,
+    #[serde(flatten)]
+    pub(crate) timing: Timing,
 }
 
 /// One class between two marks.

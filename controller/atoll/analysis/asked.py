@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether all was measured that was asked for: flows of every client and server, pings, the transfer."""
+
+import math
+from collections.abc import Iterator
+
+from atoll.analysis.findings import Finding, caveat, grave
+from atoll.analysis.presence import FALSE_ALARM, Silence, silences
+from atoll.analysis.summary import Summary
+from atoll.model.counted import counted
+from atoll.model.experiment import USUAL_LIMITS
+
+FAILED_FLOWS_NOTICED = 0.01
+PINGS_LEAST = 0.9
+"""Share of the planned pings that must have been sent."""
+
+# What a transfer has at least that must have begun.
+_THREE_SYNS_S = 7.0  # three lost ones in succession, RFC 6298
+_LEAST_RTTS = 10  # where the round trip is long
+
+# Servers are drawn at random: (1 - 1/n)^20n < 2.1e-9 for a server to stay unseen.
+_CHANNELS_PER_CLIENT = 2
+_FLOWS_PER_SERVER = 20
+
+
+def judge_asked(summary: Summary) -> Iterator[Finding]:
+    """What is missing of what was asked for; of a run without a measurement nothing, that is a finding already."""
+    if summary["duration_s"] is None:
+        return
+    yield from _never_seen(summary)
+    yield from map(grave, (_silent(summary, silence) for silence in silences(summary)))
+    yield from _failed_flows(summary)
+    yield from _pings(summary)
+    if summary["cut_short"] is None:
+        yield from _transfer(summary)
+
+
+def _never_seen(summary: Summary) -> Iterator[Finding]:
+    channels = summary["placement"]
+    silent_clients = [
+        name
+        for name, volume in summary["clients"].items()
+        if not volume["goodput_bytes"] and channels.get(name, 0) >= _CHANNELS_PER_CLIENT
+    ]
+    silent_servers = [name for name, volume in summary["servers"].items() if not volume["goodput_bytes"]]
+    if silent_clients:
+        had = sum(channels[name] for name in silent_clients)
+        yield grave(f"no TCP payload reached {', '.join(silent_clients)}, in spite of {had} channels")
+    if silent_servers and summary["flows_completed"] > _FLOWS_PER_SERVER * len(summary["servers"]):
+        flows = summary["flows_completed"]
+        yield grave(f"no TCP payload came from {', '.join(silent_servers)} though {flows} flows completed")
+
+
+def _silent(summary: Summary, silence: Silence) -> str:
+    what = "reached" if silence.host in summary["clients"] else "came from"
+    when = "before" if silence.before else "after"
+    return (
+        f"no TCP payload {what} {silence.host} {when} {silence.at_s:.1f} s of {summary['duration_s']:g} s, though "
+        f"{silence.flows:.0f} flows were to be expected then: by chance in less than {FALSE_ALARM:.0e} of all runs"
+    )
+
+
+def _failed_flows(summary: Summary) -> Iterator[Finding]:
+    """A change may reset the connections of boxes that it takes traffic from: one a channel and change is granted."""
+    flows = summary["flows_completed"] + summary["flows_cut"] + summary["flows_failed"]
+    failed = summary["flows_failed"] - summary["channels"] * len(summary["changes"])
+    if failed <= FAILED_FLOWS_NOTICED * flows:
+        return
+    limits = summary.get("limits")
+    bound = limits["failed_flows"] if limits else USUAL_LIMITS.failed_flows
+    share = failed / flows
+    yield Finding(
+        f"{summary['flows_failed']} of {counted(flows, 'flow')} failed, bound {bound:.3g} of all flows",
+        grave=share > bound,
+    )
+
+
+def _pings(summary: Summary) -> Iterator[Finding]:
+    sent, lost, planned = summary["ping_sent"], summary["ping_lost"], summary.get("ping_planned")
+    if planned and sent < PINGS_LEAST * planned - 1 and summary["cut_short"] is None:
+        yield grave(f"{sent} of {counted(planned, 'ping')} were sent, bound {PINGS_LEAST:.0%}")
+    path_loss = summary.get("ping_path_loss") or 0.0
+    # Losses come in bursts, and a link's loss is of bytes that TCP sends at other times: twice the share is granted.
+    granted = min(1.0, 2 * path_loss + 0.01)
+    if _is_beyond(lost, sent, granted):
+        yield Finding(
+            f"{lost} of {counted(sent, 'ping')} were lost, the links of their way dropped {path_loss:.2%} of all "
+            f"packets, bound {granted:.2%}",
+            grave=lost == sent,
+        )
+
+
+def _is_beyond(found: int, of: int, share: float) -> bool:
+    """Whether so many of ``of`` independent events are too many for their probability ``share``.
+
+    By the Chernoff bound on the tail of the binomial distribution, with probability FALSE_ALARM of being wrong.
+    """
+    if not of or found <= share * of:
+        return False
+    rest = 1 - found / of
+    divergence = found / of * math.log(found / of / share) + (rest * math.log(rest / (1 - share)) if rest else 0.0)
+    return of * divergence > -math.log(FALSE_ALARM)
+
+
+def _transfer(summary: Summary) -> Iterator[Finding]:
+    """A transfer that began and had not enough time is a matter of the experiment; one that did not begin is none."""
+    asked, received = summary["transfer_bytes"], summary["transfer_received_bytes"]
+    if asked is None or summary["transfer_complete"]:
+        return
+    size, room_s = counted(asked, "byte"), summary.get("transfer_room_s")
+    base_rtt_s = (summary["base_rtt_ms"] or 0.0) / 1e3
+    within = "" if room_s is None else f" within {room_s:g} s"
+    if received is None:
+        yield grave(f"a transfer of {size} was asked for, and nothing is known of it")
+    elif not received and (room_s is None or room_s > max(_THREE_SYNS_S, _LEAST_RTTS * base_rtt_s)):
+        yield grave(f"no byte of the transfer arrived{within}, asked for: {size}")
+    else:
+        yield caveat(f"the transfer was not finished{within}: {received} of {size} arrived")
