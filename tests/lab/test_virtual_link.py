@@ -159,6 +159,23 @@ def test_every_packet_is_accounted_for(passages: Passages, name: str, kind: str)
     )
 
 
+@pytest.mark.parametrize(("kind", "late_ns"), ENGINES)
+def test_frames_that_wait_to_be_read_arrived_before_a_change_a_mark_and_the_end(
+    found: dict[str, Any], kind: str, late_ns: int
+) -> None:
+    """All of them, however many: none is taken for one that arrived when it was read."""
+    waited = found["waiting"][kind]
+    assert waited["changed"]["ok"]
+    delays = [after - before for before, after in zip(waited["sent"], waited["arrived"], strict=True)]
+    # 1000 frames of 46 bytes last 37 us.
+    assert max(delays) <= 20_000_000 + 40_000 + late_ns + 1000 * TICK_NS
+    assert [waited[mark]["in_packets"] for mark in ("mark", "next_mark", "done")] == [1001] * 3
+    for mark in ("mark", "next_mark", "done"):
+        counted = waited[mark]
+        assert (counted["clamped_packets"], counted["clamped_max_ns"], counted["unstamped_packets"]) == (0, 0, 0)
+        assert (counted["unread_packets"], counted["no_checksum_packets"], counted["stall_count"]) == (0, 0, 0)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_delay_classes_delay_by_exactly_their_own(found: dict[str, Any], kind: str) -> None:
     for vlan, rtt in CLASSES.items():

@@ -32,6 +32,8 @@ _HEADER = b"\x02\0\0\0\0\x02\x02\0\0\0\0\x01"
 
 DIRECTION = LinkDirection(Rate.parse("8 Mbit/s"), Duration.parse("20 ms"), Size.parse("30 kB"))
 FAST = replace(DIRECTION, rate=Rate.parse("320 Mbit/s"), queue=Size.parse("2 MB"))
+# A frame, after which the engine leaves what comes in the ring for 4 ms, and 1000 at once 0.5 ms later.
+_WAITING = ((0, 46), *((500_000, 46) for _ in range(1000)))
 KINDS = ("tc", "engine", "kernel")  # of links: the kernel's, ours, ours with departures left to the kernel
 
 
@@ -78,6 +80,32 @@ def classes(kind: str) -> dict[int, list[int]]:
             arrived = dict(_arrivals(port))
             took[vlan] = [arrived[number] - instant for number, instant in enumerate(sent)]
     return took
+
+
+def backlog(kind: str) -> dict[str, Any]:
+    """Far more frames than the engine reads at once wait in its ring when a change, a mark and the end come.
+
+    The link is so fast that all are in propagation when the delay changes.
+    """
+    one_way = {"rate_bit_s": 10**10, "delay_ns": 20_000_000, "queue_bytes": 2_000_000}
+    config = {"world": "sat-w", "island": "sat-i", **_engine(kind), "to_island": one_way, "to_world": one_way}
+    with _box("link", config) as box, _stamped("island", "island0") as sink:
+        sent = _send(_WAITING)
+        time.sleep(0.0005)
+        _tell(box, {"op": "set", "id": 1, "direction": "to_island", "delay_ns": 60_000_000})
+        changed = _line(box, "set")
+        time.sleep(1)
+        arrived = dict(_arrivals(sink))
+        found = {"sent": sent, "arrived": [arrived.get(number) for number in range(len(sent))]}
+        found |= {"changed": changed, "mark": _mark(box)}
+        _send(_WAITING)
+        time.sleep(0.0005)
+        found["next_mark"] = _mark(box)
+        time.sleep(1)
+        _mark(box)
+        _send(_WAITING)
+        time.sleep(0.0005)
+        return {**found, "done": _end(box)["to_island"]}
 
 
 def _send(packets: tuple[tuple[int, int], ...]) -> list[int]:
@@ -127,8 +155,8 @@ def _box(subcommand: str, config: dict[str, Any]) -> Generator[subprocess.Popen[
         _tell(process, config)
         _line(process, "ready")
         yield process
-        process.stdin.close()
-        _line(process, "done")
+        if not process.stdin.closed:
+            _end(process)
 
 
 def tc_link(direction: LinkDirection) -> TcSettings:
@@ -167,6 +195,12 @@ def _mark(box: subprocess.Popen[str]) -> dict[str, Any]:
     return _line(box, "mark")["to_island"]
 
 
+def _end(box: subprocess.Popen[str]) -> dict[str, Any]:
+    assert box.stdin is not None
+    box.stdin.close()
+    return _line(box, "done")
+
+
 def _tell(box: subprocess.Popen[str], message: dict[str, Any]) -> None:
     assert box.stdin is not None
     box.stdin.write(json.dumps(message) + "\n")
@@ -188,7 +222,8 @@ def main() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1)  # trains leave to the nanosecond
     furnish()
     links = {name: {kind: measure(kind, train) for kind in KINDS} for name, train in trains().items()}
-    print(json.dumps({"links": links, "classes": {kind: classes(kind) for kind in KINDS}}))
+    waiting = {kind: backlog(kind) for kind in ("engine", "kernel")}
+    print(json.dumps({"links": links, "classes": {kind: classes(kind) for kind in KINDS}, "waiting": waiting}))
 
 
 if __name__ == "__main__":

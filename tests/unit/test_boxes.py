@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from atoll.analysis.boxes import Stalls, lateness_p99_ns, measurements, stalls
+from atoll.analysis.boxes import Lost, Sojourn, Stalls, lateness_p99_ns, measurements, stalls
 
 
 def figures(**changes: Any) -> dict[str, Any]:
@@ -103,6 +103,45 @@ def test_what_the_kernel_does_not_measure_is_unknown_rather_than_zero() -> None:
     assert lateness_p99_ns([measured]) is None
     (engine,) = measurements([mark("begin", box="delay"), mark("end", box="delay")])
     assert lateness_p99_ns([measured, engine]) == lateness_p99_ns([engine])
+
+
+def test_losses_are_put_together_by_cause() -> None:
+    first = figures(dropped_queue_packets=3, dropped_queue_bytes=4500, dropped_loss_packets=1, lost_after_bytes=40)
+    (found,) = measurements([mark("begin"), mark("swap", to_island=first), mark("end", to_island=first)])
+    (part,) = found.parts
+    assert part.losses == {"queue": Lost(6, 9000), "loss": Lost(2, None)}
+    assert part.lost_after_bytes == 80
+
+
+def test_the_sojourn_of_several_marks_is_that_of_all_their_packets() -> None:
+    first = figures(
+        sojourn_max_ns=9_500, sojourn_count=3, sojourn_sum_ns=11_500, sojourn_histogram=[[1_000, 2], [9_999, 1]]
+    )
+    then = figures(sojourn_max_ns=2_000, sojourn_count=1, sojourn_sum_ns=2_000, sojourn_histogram=[[2_047, 1]])
+    (found,) = measurements([mark("begin"), mark("swap", to_island=first), mark("end", to_island=then)])
+    assert found.parts[0].sojourn == Sojourn(13_500 / 4, 1_000, 9_500, 9_500, 9_500)
+
+
+def test_boxes_of_older_versions_and_of_tc_say_less() -> None:
+    (found,) = measurements([mark("begin"), mark("end")])
+    part = found.parts[0]
+    assert (part.losses, part.lost_after_bytes, part.sojourn, part.clamped_packets) == ({}, None, None, 0)
+    assert (found.unread_packets, found.unstamped_packets, found.no_checksum_packets) == (0, 0, 0)
+    summed = figures(sojourn_max_ns=5, sojourn_histogram=[[7, 2]])
+    (found,) = measurements([mark("begin"), mark("end", to_island=summed)])
+    assert found.parts[0].sojourn == Sojourn(None, 5, 5, 5, 5)
+
+
+def test_doubtful_frames_are_counted_by_box_whether_it_or_its_directions_say_so() -> None:
+    link = mark(
+        "end",
+        to_island=figures(unread_packets=2, clamped_packets=4, clamped_max_ns=7),
+        to_world=figures(unread_packets=3),
+    )
+    delay = {**mark("end", box="delay"), "unread_packets": 5, "unstamped_packets": 6, "no_checksum_packets": 7}
+    sat, box = measurements([mark("begin"), mark("begin", box="delay"), link, delay])
+    assert (sat.unread_packets, sat.parts[0].clamped_packets, sat.parts[0].clamped_max_ns) == (5, 4, 7)
+    assert (box.unread_packets, box.unstamped_packets, box.no_checksum_packets) == (5, 6, 7)
 
 
 def late(box: str, t_ms: int, **parts_ms: float) -> dict[str, Any]:

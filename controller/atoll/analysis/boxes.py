@@ -3,11 +3,34 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 Histogram = tuple[tuple[int, int], ...]
 """(upper bound of the bucket in ns, packets in it), ascending."""
+
+
+CAUSES = ("queue", "loss", "aqm", "blocked", "unsent")
+"""Of losses: the queue was full, the model of loss, the AQM, a blockage, an interface that took no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """What was lost for one cause; None: not counted."""
+
+    packets: int
+    bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sojourn:
+    """Time in a queue and being serialised, of all packets; percentiles at most 1/16 too long."""
+
+    mean_ns: float | None  # None: an older version did not sum it
+    p50_ns: int
+    p95_ns: int
+    p99_ns: int
+    max_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +54,11 @@ class Part:
     lateness_max_ns: int | None  # None: the kernel's tc, which does not measure it
     lateness_p99_ns: int  # the largest, when several marks lie between
     lateness_histogram: Histogram
+    losses: Mapping[str, Lost] = field(default_factory=dict[str, Lost])  # by cause, those that the box tells apart
+    lost_after_bytes: int | None = None  # of what was dropped: lost after it had used the link; None: not counted
+    clamped_packets: int = 0  # taken to have arrived later than they did, which their lateness includes
+    clamped_max_ns: int = 0
+    sojourn: Sojourn | None = None  # None: not measured, or nothing was sent
 
     @property
     def is_direction(self) -> bool:
@@ -47,6 +75,9 @@ class Measurement:
     overloaded: bool  # it lost packets at its own sockets
     oversize_packets: int  # larger than the MTU, refused
     unknown_vlan_packets: int  # of no class of a delay box, lost
+    unread_packets: int = 0  # lost by its own full sockets
+    unstamped_packets: int = 0  # taken to have arrived when they were read
+    no_checksum_packets: int = 0  # of senders that leave it to hardware; receivers discard them
 
 
 _SUMS = (
@@ -58,6 +89,13 @@ _SUMS = (
     "dropped_bytes",
     "idle_ns",
     "scheduled_windows_over_rate",
+)
+_OF_A_BOX = (
+    "oversize_packets",
+    "unknown_vlan_packets",
+    "unread_packets",
+    "unstamped_packets",
+    "no_checksum_packets",
 )
 _MAXIMA = ("queue_max_bytes", "sojourn_max_ns", "lateness_p99_ns")
 _ABOVE_ALL = 2**63 - 1
@@ -99,8 +137,7 @@ def _measurement(box: str, marks: list[Mapping[str, Any]]) -> Measurement:
             _part(name, [found for mark in marks for of, found in parts(mark) if of == name]) for name in names
         ),
         overloaded=any(bool(figures.get("overloaded")) for figures in said),
-        oversize_packets=sum(int(figures.get("oversize_packets", 0)) for figures in said),
-        unknown_vlan_packets=sum(int(figures.get("unknown_vlan_packets", 0)) for figures in said),
+        **{counter: sum(int(figures.get(counter, 0)) for figures in said) for counter in _OF_A_BOX},
     )
 
 
@@ -113,7 +150,33 @@ def _part(name: str, figures: list[Mapping[str, Any]]) -> Part:
             (int(figure["lateness_max_ns"]) for figure in figures if "lateness_max_ns" in figure), default=None
         ),
         lateness_histogram=_sum_of(figure.get("lateness_histogram") or () for figure in figures),
+        losses={cause: lost for cause in CAUSES if (lost := _lost(cause, figures)) is not None},
+        lost_after_bytes=_known_sum("lost_after_bytes", figures),
+        clamped_packets=_known_sum("clamped_packets", figures) or 0,
+        clamped_max_ns=max(int(figure.get("clamped_max_ns", 0)) for figure in figures),
+        sojourn=_sojourn(figures),
     )
+
+
+def _lost(cause: str, figures: list[Mapping[str, Any]]) -> Lost | None:
+    packets = _known_sum(f"dropped_{cause}_packets", figures)
+    return None if packets is None else Lost(packets, _known_sum(f"dropped_{cause}_bytes", figures))
+
+
+def _known_sum(counter: str, figures: list[Mapping[str, Any]]) -> int | None:
+    """None where one of the marks lacks it."""
+    known = [figure.get(counter) for figure in figures]
+    return None if None in known else sum(int(each) for each in known if each is not None)
+
+
+def _sojourn(figures: list[Mapping[str, Any]]) -> Sojourn | None:
+    histogram = _sum_of(figure.get("sojourn_histogram") or () for figure in figures)
+    if not histogram:
+        return None
+    longest = max(int(figure.get("sojourn_max_ns", 0)) for figure in figures)
+    count, total = _known_sum("sojourn_count", figures), _known_sum("sojourn_sum_ns", figures)
+    p50, p95, p99 = (min(_quantile(histogram, percent), longest) for percent in (50, 95, 99))
+    return Sojourn(total / count if count and total is not None else None, p50, p95, p99, longest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,13 +246,18 @@ def _p99(group: list[Part]) -> int:
     # The histograms' answer is rounded up to a bucket's bound; no p99 of the whole exceeds the largest of its parts.
     largest = max(part.lateness_p99_ns for part in group)
     histogram = _sum_of(part.lateness_histogram for part in group)
+    return min(_quantile(histogram, 99), largest) if histogram else largest
+
+
+def _quantile(histogram: Histogram, percent: int) -> int:
+    """The upper bound of the bucket below which so many of 100 lie; the histogram is not empty."""
     total = sum(count for _, count in histogram)
     below = 0
     for upper, count in histogram:
         below += count
-        if 100 * below >= 99 * total:
-            return min(upper, largest)
-    return largest
+        if 100 * below >= percent * total:
+            return upper
+    return histogram[-1][0]
 
 
 def _sum_of(histograms: Iterable[Iterable[Any]]) -> Histogram:

@@ -26,6 +26,7 @@ _COUNTERS = (
     "queue_max_bytes",
     "held_packets",
     "idle_ns",
+    "lost_after_bytes",
     "lateness_max_ns",
 )
 _BOXES = {"box": pl.String, "part": pl.String, "t_ns": pl.Int64, **dict.fromkeys(_COUNTERS, pl.Int64)}

@@ -15,7 +15,13 @@ def notes(facts: Facts, tables: Tables, pings: Pings, found: Sequence[Stretch]) 
     """The notes, one line each; ``found``: the parts of the chains whose loss captures show."""
     if facts.window is None:
         return []  # the reasons say that nothing was measured, and where it ended
-    return [*_arrivals(facts, tables), *_links(facts, tables, found), *_latency(facts, pings), *_idle(facts)]
+    return [
+        *_arrivals(facts, tables),
+        *_links(facts, tables, found),
+        *_boxes(facts),
+        *_latency(facts, pings),
+        *_idle(facts),
+    ]
 
 
 def accounts(summary: Summary) -> Iterator[str]:
@@ -73,6 +79,27 @@ def _links(facts: Facts, tables: Tables, found: Sequence[Stretch]) -> Iterator[s
         yield "a link followed a trace: utilisation is of its highest rate, sojourn above the RTT it began with"
     if facts.in_virtual_time:
         yield "virtual time: the clock stands still while a machine computes, so no departure can be late"
+
+
+def _boxes(facts: Facts) -> Iterator[str]:
+    """Frames whose arrival a box knows only roughly, and those that no receiver will accept."""
+    for box in facts.measurements:
+        if box.unread_packets:
+            yield f"{box.box} lost {counted(box.unread_packets, 'packet')} at its own socket, in no other count"
+        if box.unstamped_packets:
+            packets = counted(box.unstamped_packets, "packet")
+            yield f"{packets} reached {box.box} without a usable receive stamp: they count as arrived when it read them"
+        clamped = [part for part in box.parts if part.clamped_packets]
+        if clamped:
+            packets = counted(sum(part.clamped_packets for part in clamped), "packet")
+            latest_ms = max(part.clamped_max_ns for part in clamped) / 1e6
+            yield f"{box.box} knew of {packets} too late, at most by {latest_ms:.3f} ms, which their lateness includes"
+        if box.no_checksum_packets:
+            packets = counted(box.no_checksum_packets, "packet")
+            yield (
+                f"{packets} reached {box.box} without checksum, which their receivers discard: switch checksum offload "
+                "off where they are sent (ethtool -K INTERFACE tx off)"
+            )
 
 
 def _latency(facts: Facts, pings: Pings) -> Iterator[str]:

@@ -79,21 +79,20 @@ def windows_over_rate(tables: Tables, link: Link, lateness_max_ns: int, bucket_b
 
 
 def sent_by_link(tables: Tables, link: Link, window: Window) -> int | None:
-    """Counted bytes that left the link towards the island within the measurement.
+    """Counted bytes that the link carried towards the island within the measurement, lost at the receiver or not.
 
-    From the capture at its output port, or without one from the box's own counters (to 100 ms at both ends).
+    What left it is that of the capture at its output port, or without one that of the box's own counters (to 100 ms at
+    both ends), as is what was lost after it had used the link.
     """
+    counted = in_window(tables, link.box, window).select(
+        pl.col(name).max() - pl.col(name).min() for name in ("out_bytes", "lost_after_bytes")
+    )
+    sent, lost = counted.collect().row(0)
     seen = totals(tables, f"link-{link.box}", window)
     if seen is not None:
         extra = seen.packets * ETHERNET_HEADER_BYTES if link.counts is Counted.ETHERNET else 0
-        return seen.ip_bytes + extra
-    sent = (
-        in_window(tables, link.box, window)
-        .select(pl.col("out_bytes").max() - pl.col("out_bytes").min())
-        .collect()
-        .item()
-    )
-    return None if sent is None else int(sent)
+        sent = seen.ip_bytes + extra
+    return None if sent is None else int(sent) + int(lost or 0)
 
 
 def in_window(tables: Tables, box: str, window: Window) -> pl.LazyFrame:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from atoll.analysis import observables as seen
-from atoll.analysis.boxes import lateness_p99_ns
+from atoll.analysis.boxes import Sojourn, lateness_p99_ns
 from atoll.analysis.chains import chain_figures, change_figures
 from atoll.analysis.clocks import clock_figures
 from atoll.analysis.conservation import dropped_bytes, payload, stretches
@@ -17,7 +17,14 @@ from atoll.analysis.lost_outside import lost_outside, outside_notes
 from atoll.analysis.notes import accounts, notes
 from atoll.analysis.probes import most_bytes, of_changes
 from atoll.analysis.start import silent_starts, start_figures
-from atoll.analysis.summary import LimitFigures, LinkFigures, Summary, TerrestrialRtt
+from atoll.analysis.summary import (
+    LimitFigures,
+    LinkFigures,
+    LostFigures,
+    SojournFigures,
+    Summary,
+    TerrestrialRtt,
+)
 from atoll.analysis.tables import Tables, build_tables, traffic_hosts
 from atoll.analysis.udp import udp_figures
 from atoll.analysis.verdict import judge
@@ -103,6 +110,11 @@ def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
         overloaded=[m.box for m in facts.measurements if m.overloaded],
         oversize_packets=sum(m.oversize_packets for m in facts.measurements),
         unknown_vlan_packets=sum(m.unknown_vlan_packets for m in facts.measurements),
+        unread_packets=sum(m.unread_packets for m in facts.measurements),
+        unstamped_packets=sum(m.unstamped_packets for m in facts.measurements),
+        no_checksum_packets=sum(m.no_checksum_packets for m in facts.measurements),
+        clamped_packets=sum(part.clamped_packets for m in facts.measurements for part in m.parts),
+        clamped_max_ms=max((part.clamped_max_ns / 1e6 for m in facts.measurements for part in m.parts), default=0.0),
         idle_s=slowest["idle_s"] if slowest else None,
         queue_full_s=slowest["queue_full_s"] if slowest else None,
         chains=chain_figures(tables, facts) if facts.has_branches else {},
@@ -170,6 +182,10 @@ def _link_figures(facts: Facts, tables: Tables, link: Link) -> LinkFigures:
         queue_max_bytes=measured.queue_max_bytes if measured else None,
         loss_bytes=dropped_bytes(facts, link),
         loss_fraction=measured.dropped_packets / measured.in_packets if measured and measured.in_packets else None,
+        losses={cause: LostFigures(packets=lost.packets, bytes=lost.bytes) for cause, lost in measured.losses.items()}
+        if measured
+        else {},
+        sojourn=_sojourn(measured.sojourn) if measured and measured.sojourn else None,
         idle_s=seen.idle_s(tables, link, facts.window) if facts.window else None,
         queue_full_s=seen.queue_full_s(tables, link, facts.window) if facts.window else None,
         windows_over_rate=None
@@ -177,6 +193,16 @@ def _link_figures(facts: Facts, tables: Tables, link: Link) -> LinkFigures:
         else seen.windows_over_rate(tables, link, facts.lateness_max_ns or 0, bucket),
         scheduled_windows_over_rate=measured.scheduled_windows_over_rate if measured else None,
         utilisation=_utilisation(facts, tables, link),
+    )
+
+
+def _sojourn(measured: Sojourn) -> SojournFigures:
+    return SojournFigures(
+        mean_ms=None if measured.mean_ns is None else measured.mean_ns / 1e6,
+        p50_ms=measured.p50_ns / 1e6,
+        p95_ms=measured.p95_ns / 1e6,
+        p99_ms=measured.p99_ns / 1e6,
+        max_ms=measured.max_ns / 1e6,
     )
 
 

@@ -57,6 +57,23 @@ class Volume(TypedDict):
     payload_last_s: float | None
 
 
+class LostFigures(TypedDict):
+    """What a link lost for one cause; None: it counts no bytes of that."""
+
+    packets: int
+    bytes: int | None  # as the link counts them
+
+
+class SojournFigures(TypedDict):
+    """Time of all packets in a queue and being serialised; percentiles at most 1/16 too long."""
+
+    mean_ms: float | None
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+    max_ms: float
+
+
 class LinkFigures(TypedDict):
     """One satellite link, island-bound, between the marks."""
 
@@ -64,7 +81,9 @@ class LinkFigures(TypedDict):
     rate_bit_s: int
     queue_bytes: int
     queue_max_bytes: int | None
-    loss_bytes: int | None  # IP bytes dropped at the queue
+    loss_bytes: int | None  # IP bytes dropped, whatever the cause
+    losses: dict[str, LostFigures]  # by cause (atoll.analysis.boxes.CAUSES), those that the backend tells apart
+    sojourn: SojournFigures | None  # None: the backend does not measure it, or nothing was sent
     loss_fraction: float | None  # packets dropped of those that came
     idle_s: float | None  # the link had nothing to send
     queue_full_s: float | None  # 100 ms intervals in which a full-size packet would at some instant not have fitted
@@ -150,6 +169,11 @@ class Summary(TypedDict):
     overloaded: list[str]  # boxes that lost packets at their own sockets
     oversize_packets: int  # larger than the MTU, refused by links and delay boxes
     unknown_vlan_packets: int  # frames of no class, lost in delay boxes
+    unread_packets: int  # lost at the boxes' own sockets
+    unstamped_packets: int  # taken to have arrived when a box read them
+    no_checksum_packets: int  # of senders that leave checksums to hardware: receivers discard them
+    clamped_packets: int  # known to a box too late for their instants; their lateness counts from these
+    clamped_max_ms: float
     idle_s: float | None
     queue_full_s: float | None
     # chains

@@ -57,6 +57,20 @@ _CAUSES = {
 }
 
 
+_TIMING = (
+    Figure("lateness_max_ns", "ns", "the latest departure since the point before, behind its schedule"),
+    Figure("clamped_packets", "packets", f"known too late to be taken for arrivals of their own instants; {_SUM}"),
+    Figure("clamped_max_ns", "ns", "how late the latest of them was taken to arrive, since the point before"),
+    Figure("stall_count", "stalls", f"times in which nothing left that was due for more than 5 ms; {_SUM}"),
+    Figure("stall_ns", "ns", f"how long these lasted; {_SUM}"),
+)
+_DOUBTFUL = (
+    Figure("unread_packets", "packets", f"lost by the box's full socket; {_SUM}"),
+    Figure("unstamped_packets", "packets", f"without a usable receive stamp; {_SUM}"),
+    Figure("no_checksum_packets", "packets", f"sent with checksum offload, receivers discard them; {_SUM}"),
+)
+
+
 def _both_ways(since: str) -> tuple[Figure, ...]:
     """What interfaces and ports count."""
     return tuple(
@@ -94,7 +108,10 @@ MEASUREMENTS = (
             Figure("queue_max_bytes", "bytes", "the most that waited since the point before"),
             Figure("held_packets", "packets", "within the link now: waiting, being serialised, propagating"),
             Figure("idle_ns", "ns", f"the transmitter had nothing to send; {_SUM}"),
-            Figure("lateness_max_ns", "ns", "the latest departure since the point before, behind its schedule"),
+            Figure("lost_after_packets", "packets", f"dropped after they had used the link; {_SUM}"),
+            Figure("lost_after_bytes", "bytes", f"dropped after they had used the link; {_SUM}"),
+            *_TIMING,
+            *_DOUBTFUL,
         ),
     ),
     Measurement(
@@ -120,7 +137,7 @@ MEASUREMENTS = (
             Figure("out_packets", "packets", f"sent on; {_SUM}"),
             Figure("out_bytes", "bytes", f"sent on; {_SUM}"),
             Figure("held_packets", "packets", "being delayed now"),
-            Figure("lateness_max_ns", "ns", "the latest departure since the point before, behind its schedule"),
+            *_TIMING,
         ),
     ),
     Measurement(
@@ -131,6 +148,7 @@ MEASUREMENTS = (
         (
             Figure("unknown_vlan_packets", "packets", f"of no class, discarded; {_SUM}"),
             Figure("oversize_packets", "packets", f"longer than the MTU, discarded; {_SUM}"),
+            *_DOUBTFUL,
         ),
     ),
     Measurement(
