@@ -173,3 +173,22 @@ def test_a_stall_that_several_boxes_saw_is_one_as_long_as_the_longest() -> None:
 def test_boxes_that_measure_no_lateness_have_no_stalls_to_tell_of() -> None:
     counted = {"type": "counters", "box": "sat", "t_ns": 1, "to_island": {"in_packets": 1}}
     assert stalls([*marked("sat", name="begin"), counted, *marked("sat", name="end")], 5_000_000) is None
+
+
+def stalled(t_ms: int, **stalled_ms: float) -> dict[str, Any]:
+    parts = {name: {"lateness_max_ns": 40_000_000, "stall_ns": int(ms * 1e6)} for name, ms in stalled_ms.items()}
+    return {"type": "counters", "box": "sat", "t_ns": t_ms * 10**6, **parts}
+
+
+def test_boxes_that_add_up_their_stalls_are_believed() -> None:
+    """Twice 20 ms within 100 ms are 40; what left late after a stall is no other one."""
+    lines = [
+        stalled(900, to_island=70, to_world=0),  # before the measurement
+        *marked("sat", name="begin"),
+        stalled(1000, to_island=110, to_world=20),
+        stalled(1100, to_island=110, to_world=20),
+        stalled(5000, to_island=110, to_world=26),
+        *marked("sat", name="end"),
+        stalled(9000, to_island=500, to_world=26),
+    ]
+    assert stalls(lines, 5_000_000) == Stalls(2, 46_000_000)

@@ -270,3 +270,12 @@ def test_changes_as_text(geo: tuple[Network, Experiment]) -> None:
     entry = make_plan(*geo).flows[0]
     assert changes_text([Change(ChangeAction.ADD, entry, "missing on sw-c")]) == f"add    {entry} (missing on sw-c)"
     assert changes_text([]) == "nothing to change: the switches hold the plan"
+
+
+def test_boxes_count_stalls_from_the_experiment_s_limit_on(geo: tuple[Network, Experiment]) -> None:
+    """Said only where it is not theirs, so that plans stay as they were."""
+    network, experiment = geo
+    stricter = replace(experiment, limits=replace(experiment.limits, stall=Duration(2_000_000)))
+    for asked, expected in ((experiment, None), (stricter, 2_000_000)):
+        jobs = {job.name: job.config or {} for job in make_plan(network, asked).jobs}
+        assert [jobs[name].get("stall_from_ns") for name in ("link-sat", "delay-delay")] == [expected] * 2

@@ -193,40 +193,52 @@ _COUNTERS_EVERY_NS = 100_000_000  # docs/contracts.md, "link"
 def stalls(lines: Iterable[Mapping[str, Any]], limit_ns: int) -> Stalls | None:
     """The stalls of all boxes between the marks; None where no box measures lateness.
 
-    A counters line whose largest lateness is beyond the limit ends a stall of that length. What several boxes say of
-    the same 100 ms is one stall of the machine, as long as the longest of them.
+    Boxes add up their own stalls. Of boxes of older versions, a counters line whose largest lateness is beyond the
+    limit ends a stall of that length. What several boxes say of the same 100 ms is one stall of the machine, as long
+    as the longest of them.
     """
     measured = False
     between: set[str] = set()  # boxes whose measurement is going on
+    before: dict[tuple[str, str], int] = {}  # sum of the stalls of a part
     late: list[tuple[int, str, int]] = []
     for line in lines:
-        box, latest_ns = str(line.get("box", "")), _latest_ns(line)
+        box = str(line.get("box", ""))
         if line.get("type") == "mark":
             (between.discard if line.get("mark") == "end" else between.add)(box)
-        elif line.get("type") == "counters" and box in between and latest_ns is not None:
-            measured = True
-            late += [(int(line["t_ns"]), box, latest_ns)] if latest_ns > limit_ns else []
+        elif line.get("type") == "counters":
+            lengths = [_stalled_ns(box, name, figures, before, limit_ns) for name, figures in parts(line)]
+            known = [length for length in lengths if length is not None]
+            if known and box in between:
+                measured = True
+                late += [(int(line["t_ns"]), box, max(known))] if any(known) else []
     return _one_a_time(sorted(late)) if measured else None
 
 
+def _stalled_ns(
+    box: str, name: str, figures: Mapping[str, Any], before: dict[tuple[str, str], int], limit_ns: int
+) -> int | None:
+    """For how long a part has stalled since its counters before; None: it does not measure lateness."""
+    if "stall_ns" in figures:
+        total, known = int(figures["stall_ns"]), before.get((box, name), 0)
+        before[box, name] = total
+        return total - known
+    latest = figures.get("lateness_max_ns")
+    return None if latest is None else int(latest) * (int(latest) > limit_ns)
+
+
 def _one_a_time(late: list[tuple[int, str, int]]) -> Stalls:
-    """``late``: instant, box and lateness of counters lines, ascending."""
+    """``late``: instant, box and length of what its counters lines show, ascending."""
     lengths: list[int] = []
     first_ns = 0
     boxes: set[str] = set()
-    for t_ns, box, latest_ns in late:
+    for t_ns, box, length_ns in late:
         if not lengths or box in boxes or t_ns - first_ns >= _COUNTERS_EVERY_NS:
             lengths.append(0)
             first_ns = t_ns
             boxes.clear()
-        lengths[-1] = max(lengths[-1], latest_ns)
+        lengths[-1] = max(lengths[-1], length_ns)
         boxes.add(box)
     return Stalls(len(lengths), sum(lengths))
-
-
-def _latest_ns(line: Mapping[str, Any]) -> int | None:
-    told = [int(figures["lateness_max_ns"]) for _, figures in parts(line) if "lateness_max_ns" in figures]
-    return max(told, default=None)
 
 
 def lateness_p99_ns(measured: Iterable[Measurement]) -> int | None:

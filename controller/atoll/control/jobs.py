@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from atoll.control.job_limits import MODEST
 from atoll.control.link_config import direction_config
 from atoll.control.traffic_jobs import host_job, load_jobs, specials, udp_jobs
-from atoll.model.experiment import CaptureSettings, Experiment, Link, Transfer
+from atoll.model.experiment import USUAL_LIMITS, CaptureSettings, Experiment, Link, Transfer
 from atoll.model.network import ChainBox, DelayBox, Host, HostRole, Network, Program
 from atoll.model.plan import Backend, CapturePoint, JobSpec, Phase
 from atoll.model.tc import TIMER_SLACK, TcSettings, delay_settings, link_settings
@@ -150,6 +150,7 @@ def _link(network: Network, experiment: Experiment, link: Link) -> JobSpec:
         "seed": _seed(experiment, f"link-{box.name}"),
         "to_island": direction_config(link.to_island),
         "to_world": direction_config(link.to_world),
+        **_stall_limit(experiment),
     }
     return host_job(f"link-{box.name}", box.name, Phase.SERVICE, "link", config)
 
@@ -157,7 +158,14 @@ def _link(network: Network, experiment: Experiment, link: Link) -> JobSpec:
 def _delay(experiment: Experiment, box: DelayBox) -> JobSpec:
     known = [{"vlan": each.vlan, "delay_ns": each.rtt.ns // 2, "jitter_ns": each.jitter.ns} for each in box.classes]
     config = {"trunk": box.trunk.name, "mtu": _MTU, "seed": _seed(experiment, f"delay-{box.name}"), "classes": known}
+    config |= _stall_limit(experiment)
     return host_job(f"delay-{box.name}", box.name, Phase.SERVICE, "delay", config)
+
+
+def _stall_limit(experiment: Experiment) -> dict[str, int]:
+    """What the boxes count as a stall, where that is not what they do unasked."""
+    stall = experiment.limits.stall
+    return {} if stall == USUAL_LIMITS.stall else {"stall_from_ns": stall.ns}
 
 
 def _seed(experiment: Experiment, job: str) -> int:

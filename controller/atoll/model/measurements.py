@@ -61,7 +61,9 @@ _TIMING = (
     Figure("lateness_max_ns", "ns", "the latest departure since the point before, behind its schedule"),
     Figure("clamped_packets", "packets", f"known too late to be taken for arrivals of their own instants; {_SUM}"),
     Figure("clamped_max_ns", "ns", "how late the latest of them was taken to arrive, since the point before"),
-    Figure("stall_count", "stalls", f"times in which nothing left that was due for more than 5 ms; {_SUM}"),
+    Figure(
+        "stall_count", "stalls", f"times in which nothing left that was due, each longer than `limits.stall`; {_SUM}"
+    ),
     Figure("stall_ns", "ns", f"how long these lasted; {_SUM}"),
 )
 _DOUBTFUL = (
@@ -234,6 +236,7 @@ MEASUREMENTS = (
             Figure("captured_packets", "packets", "in the file or on their way there"),
             Figure("captured_bytes", "bytes", "their bytes on the wire"),
             Figure("dropped_packets", "packets", "the kernel had no room for: the capture is not whole"),
+            Figure("unchecked_packets", "packets", "without checksum: their senders left it to hardware"),
         ),
     ),
     Measurement(
