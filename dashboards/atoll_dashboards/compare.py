@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from atoll.analysis.findings import Verdict
+from atoll.analysis.losses import CAUSES
 from atoll.analysis.summary import Summary
 from atoll.model.errors import RunError, UsageError
 from atoll.model.wording import suggest
@@ -187,13 +188,18 @@ def compare(runs: Sequence[RunDir], wanted: Sequence[str] = ()) -> Comparison:
         reasons=tuple(tuple(summary["reasons"]) for summary in summaries),
         caveats=tuple(tuple(summary.get("caveats", ())) for summary in summaries),
         likeness=alike,
-        figures=tuple(each for each in asked if wanted or any(found is not None for found in each.values)),
+        figures=tuple(each for each in asked if wanted or _worth_showing(each)),
         groups=group(
             alike.kinds,
             [summary["verdict"] != Verdict.INVALID for summary in summaries],
             list(zip((summary["seed"] for summary in summaries), *(each.values for each in figures), strict=True)),
         ),
     )
+
+
+def _worth_showing(each: Figure) -> bool:
+    """Whether any run measured it; of losses by cause: had one."""
+    return any(each.values) if each.name in LOSSES else any(found is not None for found in each.values)
 
 
 def _measured(read: "_Read", run: RunDir, summary: Summary) -> float | None:
@@ -241,10 +247,37 @@ def _longest_wait_ms(summary: Summary) -> float | None:
     return summary.get("longest_wait_ms")
 
 
+def _of_slowest(summary: Summary, name: str) -> dict[str, Any]:
+    """Figures of the slowest link by the name of their part; empty where it was not measured, or not known yet."""
+    link = cast("dict[str, Any]", summary["links"].get(summary["bottleneck"] or "") or {})
+    return cast("dict[str, Any]", link.get(name) or {})
+
+
+def _queue_sojourn(figure: str) -> _Read:
+    """How long packets were in the queue of the slowest link; None where the backend does not measure it."""
+    return lambda summary: _of_slowest(summary, "sojourn").get(figure)
+
+
+_UNKNOWN = {"packets": None}
+
+
+def _lost(cause: str) -> _Read:
+    """Packets that the slowest link lost for a cause; None where the backend does not tell it."""
+    return lambda summary: _of_slowest(summary, "losses").get(cause, _UNKNOWN)["packets"]
+
+
+LOSSES: dict[str, tuple[str, int, _Read]] = {
+    f"lost, {words}": ("packets", 0, _lost(cause)) for cause, words in CAUSES.items()
+}
+"""Of these, causes for which no run lost anything are left out."""
+
 FIGURES: dict[str, tuple[str, int, _Read]] = {
     "base RTT": ("ms", 3, lambda s: s["base_rtt_ms"]),
     "terrestrial RTT off by": ("ms", 3, _terrestrial_error_ms),
-    "sojourn at most": ("ms", 2, lambda s: s["sojourn_max_ms"]),
+    "queue sojourn mean": ("ms", 2, _queue_sojourn("mean_ms")),
+    **{f"queue sojourn p{percent}": ("ms", 2, _queue_sojourn(f"p{percent}_ms")) for percent in (50, 95, 99)},
+    "queue sojourn at most": ("ms", 2, _queue_sojourn("max_ms")),
+    "largest ping sojourn": ("ms", 2, lambda s: s["sojourn_max_ms"]),
     "sojourn bound": ("ms", 2, lambda s: s["sojourn_bound_ms"]),
     "queue at most": ("kB", 2, lambda s: _scaled(s["queue_max_bytes"], 1e3)),
     "queue full": ("s", 1, lambda s: s["queue_full_s"]),
@@ -252,6 +285,7 @@ FIGURES: dict[str, tuple[str, int, _Read]] = {
     "throughput": ("Mbit/s", 3, lambda s: s["throughput_mbit_s"]),
     "utilisation": ("%", 2, lambda s: _percent(s["utilisation"])),
     "loss": ("%", 3, lambda s: _percent(s["loss_fraction"])),
+    **LOSSES,
     "bytes lost": ("kB", 1, lambda s: _scaled(s["loss_bytes_link"], 1e3)),
     "pings lost": ("", 0, lambda s: s["ping_lost"] if s["ping_sent"] else None),
     "flows completed": ("", 0, lambda s: s["flows_completed"] if s["channels"] else None),

@@ -3,8 +3,9 @@
 
 from dataclasses import dataclass
 
+from atoll.analysis.losses import CAUSES
 from atoll.analysis.start import START_SPREAD_MS
-from atoll.analysis.summary import Summary
+from atoll.analysis.summary import LinkFigures, Summary
 from atoll.analysis.verdict import losses_agree
 from atoll.model.counted import counted
 from atoll.model.units import Rate, Size
@@ -21,7 +22,7 @@ class KeyFigure:
 
 
 def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
-    """The key figures of a run; what was not measured shows a dash."""
+    """The key figures of a run. Those that were not measured are left out, but for what the experiment asked for."""
     link = summary["links"].get(summary["bottleneck"] or "")
     which = f" ({summary['bottleneck']})" if len(summary["links"]) > 1 else ""
     rate = f"of {Rate(link['rate_bit_s'])}{which}" if link else ""
@@ -30,12 +31,14 @@ def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
         KeyFigure("throughput", figure(summary["throughput_mbit_s"], "Mbit/s"), "IP bytes reaching the island"),
         KeyFigure("utilisation", percent(summary["utilisation"]), rate),
         KeyFigure("loss at the link", percent(summary["loss_fraction"], 2), _losses(summary)),
+        *_causes(link),
         KeyFigure(
             "queue at most",
             octets(summary["queue_max_bytes"]),
             f"of {Size(link['queue_bytes'])}{which}" if link else "",
         ),
-        KeyFigure("sojourn at most", figure(summary["sojourn_max_ms"], "ms", 1), _bound(summary)),
+        *_queue_sojourn(link),
+        KeyFigure("largest ping sojourn", figure(summary["sojourn_max_ms"], "ms", 1), _bound(summary)),
         KeyFigure(
             "base RTT",
             figure(summary["base_rtt_ms"], "ms", 1),
@@ -43,12 +46,9 @@ def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
             if summary["ping_sent"]
             else "",
         ),
-        KeyFigure("queue full / idle", _full_idle(summary), "seconds full, seconds with nothing to send"),
-        KeyFigure(
-            "flows completed",
-            count(summary["flows_completed"]),
-            f"to the island, one each connection; mean {octets(summary['mean_flow_bytes'])}",
-        ),
+        KeyFigure("queue full", figure(summary["queue_full_s"], "s", 1), "a full-size packet would not have fitted"),
+        KeyFigure("link idle", figure(summary["idle_s"], "s", 1), "nothing to send"),
+        *_flows(summary),
         KeyFigure("transfer", figure(summary["transfer_s"], "s"), _transfer(summary)),
         *_changes(summary),
         KeyFigure("UDP received", *_udp(summary)),
@@ -60,8 +60,40 @@ def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
             f"p99 {figure(summary['lateness_p99_ms'], 'ms')}{_stalls(summary)}",
         ),
     )
-    asked = {"transfer": summary["transfer_bytes"], "UDP received": summary.get("udp")}
-    return tuple(f for f in figures if f.text != NOT_MEASURED or asked.get(f.name, True))
+    asked = {
+        "goodput": True,
+        "loss at the link": bool(summary["links"]),
+        "transfer": summary["transfer_bytes"],
+        "UDP received": summary.get("udp"),
+    }
+    return tuple(each for each in figures if each.text != NOT_MEASURED or asked.get(each.name))
+
+
+def _queue_sojourn(link: LinkFigures | None) -> tuple[KeyFigure, ...]:
+    """Of all packets of the link, where the backend measures it."""
+    told = link.get("sojourn") if link else None  # absent from what older versions analysed
+    if told is None:
+        return ()
+    p50, p95, p99 = (figure(told[percentile], "", 1) for percentile in ("p50_ms", "p95_ms", "p99_ms"))
+    mean = "" if told["mean_ms"] is None else f"mean {figure(told['mean_ms'], '', 1)}, "
+    beside = f"at most, of all packets; {mean}p50 {p50}, p95 {p95}, p99 {p99}"
+    return (KeyFigure("queue sojourn", figure(told["max_ms"], "ms", 1), beside),)
+
+
+def _causes(link: LinkFigures | None) -> tuple[KeyFigure, ...]:
+    """Packets that the link lost, by cause, if it lost any and the backend tells causes apart."""
+    lost = {cause: each["packets"] for cause, each in (link.get("losses") or {}).items()} if link else {}
+    told = ", ".join(f"{CAUSES[cause]} {count(packets)}" for cause, packets in lost.items() if packets)
+    return (KeyFigure("packets lost", count(sum(lost.values())), told),) if told else ()
+
+
+def _flows(summary: Summary) -> tuple[KeyFigure, ...]:
+    """None without channels."""
+    if not summary["channels"]:
+        return ()
+    completed = summary["flows_completed"]
+    mean = f"; mean {octets(summary['mean_flow_bytes'])}" if completed else ""
+    return (KeyFigure("flows completed", count(completed), f"to the island, one each connection{mean}"),)
 
 
 def _changes(summary: Summary) -> tuple[KeyFigure, ...]:
@@ -101,12 +133,6 @@ def _losses(summary: Summary) -> str:
 def _bound(summary: Summary) -> str:
     bound = summary["sojourn_bound_ms"]
     return "" if bound is None else f"8Q/R = {figure(bound, 'ms', 1)}"
-
-
-def _full_idle(summary: Summary) -> str:
-    if summary["queue_full_s"] is None and summary["idle_s"] is None:
-        return NOT_MEASURED
-    return f"{figure(summary['queue_full_s'], '', 1)} / {figure(summary['idle_s'], 's', 1)}"
 
 
 def _udp(summary: Summary) -> tuple[str, str]:

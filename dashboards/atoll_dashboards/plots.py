@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
+from atoll.analysis.losses import CAUSES
 from atoll.analysis.summary import Volume
 from atoll.model.experiment import LinkDirection
 from atoll_dashboards.look import (
@@ -163,19 +164,25 @@ def queue(sources: Sources) -> Figure | None:
 
 
 def loss(sources: Sources) -> Figure | None:
-    """Packets the full queue refused, per 100 ms."""
+    """Packets that the link lost, per 100 ms, by cause: one upon the other."""
     link = sources.bottleneck
-    counters = sources.link_counters(link.box) if link else None
-    if counters is None or counters.is_empty():
+    ends_s, by_cause = sources.drops(link) if link else ([], {})
+    if not ends_s:
         return None
-    dropped = counters["dropped_packets"].fill_null(0).to_numpy()
     figure, (axes,) = time_figure(2.3)
+    t_s, height = np.array(ends_s) - WINDOW_S / 2, np.zeros(len(ends_s))
     # Lines: bars as narrow as their windows are less than a pixel in a long run, and take as long as the rest.
-    some = dropped > 0
-    axes.vlines(counters["t_s"].to_numpy()[some] - WINDOW_S / 2, 0, dropped[some], color=VERMILLION, linewidth=1.0)
+    for cause, packets in by_cause.items():
+        lost = np.array(packets)
+        some = lost > 0
+        label, colour = CAUSES.get(cause, "cause unknown"), _CAUSES.get(cause, GREY)
+        axes.vlines(t_s[some], height[some], (height + lost)[some], color=colour, linewidth=1.0, label=label)
+        height += lost
     axes.set_ylabel("packets per 100 ms")
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
-    _time_axis(axes, sources, max(1.0, float(dropped.max(initial=0))))
+    _time_axis(axes, sources, max(1.0, float(height.max(initial=0))))
+    if by_cause:
+        key(axes)
     return figure
 
 
@@ -331,6 +338,7 @@ def volumes(sources: Sources) -> Figure | None:
     return figure
 
 
+_CAUSES = {"queue": VERMILLION, "random": PURPLE, "trace": BROWN, "aqm": BLUE, "sockets": INK}
 _CHAINS = (BLUE, ORANGE, GREEN, PURPLE, SKY, BROWN)
 
 PLOTS = (
@@ -357,7 +365,14 @@ PLOTS = (
         queue,
         over_time=True,
     ),
-    Plot("loss", "Loss", "Island-bound packets that this queue refused, when it was full.", loss, over_time=True),
+    Plot(
+        "loss",
+        "Loss",
+        "Island-bound packets that this link lost, by cause, one upon the other. A full queue refuses packets; random "
+        "losses and those of a trace happen behind the transmitter, unless the experiment has them before the queue.",
+        loss,
+        over_time=True,
+    ),
     Plot(
         "other-links",
         "Other links",

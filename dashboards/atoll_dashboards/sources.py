@@ -8,6 +8,8 @@ from typing import Any, cast
 
 import polars as pl
 
+from atoll.analysis.boxes import CAUSES
+from atoll.analysis.losses import cause_of
 from atoll.analysis.summary import Summary
 from atoll.analysis.tables import WINDOW_NS
 from atoll.model.codec import from_json
@@ -68,19 +70,36 @@ class Sources:
         )
 
     def link_counters(self, box: str) -> pl.DataFrame:
-        """t_s, queue_bytes, queue_max_bytes, dropped_packets and dropped_bytes (of each interval), island-bound."""
+        """t_s, queue_bytes, queue_max_bytes, and what was dropped in each interval, by cause, too; island-bound."""
+        causes = [f"dropped_{cause}_packets" for cause in CAUSES]
         return (
             self.table("boxes")
             .filter((pl.col("box") == box) & (pl.col("part") == "to_island"))
             .select(
                 "queue_bytes",
                 "queue_max_bytes",
-                pl.col("dropped_packets", "dropped_bytes").diff().clip(0),
+                pl.col("dropped_packets", "dropped_bytes", *causes).diff().clip(0),
                 t_s=self.since_start("t_ns"),
             )
             .filter(pl.col("t_s").is_between(0, self.seconds + WINDOW_S))
             .collect()
         )
+
+    def drops(self, link: Link) -> tuple[list[float], dict[str, list[int]]]:
+        """Packets that a link lost on the way to the island: the ends of intervals (s), and by cause how many in each.
+
+        Causes of which there was no loss are left out; what no cause is known of is ``unknown``.
+        """
+        counters = self.link_counters(link.box)
+        found: dict[str, list[int]] = {}
+        for counter in CAUSES:
+            packets = counters[f"dropped_{counter}_packets"].fill_null(0).to_list()
+            cause = cause_of(counter, link.to_island)
+            found[cause] = [a + b for a, b in zip(found.get(cause, [0] * len(packets)), packets, strict=True)]
+        known = [sum(each) for each in zip(*found.values(), strict=True)]
+        all_of_them = counters["dropped_packets"].fill_null(0).to_list()
+        found["unknown"] = [max(0, a - b) for a, b in zip(all_of_them, known, strict=True)]
+        return counters["t_s"].to_list(), {cause: packets for cause, packets in found.items() if any(packets)}
 
     def sojourns(self) -> pl.DataFrame:
         """t_s (when sent) and sojourn_ms of every ping answered; without a base RTT, sojourn_ms is the RTT."""

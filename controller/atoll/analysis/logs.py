@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from atoll.analysis.boxes import parts
+from atoll.analysis.boxes import CAUSES, parts
 from atoll.rundir.rundir import read_json_lines
 
 _PINGS = {"target": pl.String, "seq": pl.Int64, "sent_ns": pl.Int64, "rtt_ns": pl.Int64}
@@ -28,6 +28,7 @@ _COUNTERS = (
     "idle_ns",
     "lost_after_bytes",
     "lateness_max_ns",
+    *(f"dropped_{cause}_{unit}" for cause in CAUSES for unit in ("packets", "bytes")),
 )
 _BOXES = {"box": pl.String, "part": pl.String, "t_ns": pl.Int64, **dict.fromkeys(_COUNTERS, pl.Int64)}
 _UDP: dict[str, type[pl.DataType]] = dict.fromkeys(

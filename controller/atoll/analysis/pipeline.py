@@ -13,6 +13,7 @@ from atoll.analysis.conservation import dropped_bytes, payload, stretches
 from atoll.analysis.facts import Facts, cut_short, read_facts
 from atoll.analysis.findings import Verdict, verdict_of
 from atoll.analysis.logs import Service, load_service, ping_accounts, transfer_done
+from atoll.analysis.losses import by_cause
 from atoll.analysis.lost_outside import lost_outside, outside_notes
 from atoll.analysis.notes import accounts, notes
 from atoll.analysis.probes import most_bytes, of_changes
@@ -20,7 +21,6 @@ from atoll.analysis.start import silent_starts, start_figures
 from atoll.analysis.summary import (
     LimitFigures,
     LinkFigures,
-    LostFigures,
     SojournFigures,
     Summary,
     TerrestrialRtt,
@@ -182,9 +182,7 @@ def _link_figures(facts: Facts, tables: Tables, link: Link) -> LinkFigures:
         queue_max_bytes=measured.queue_max_bytes if measured else None,
         loss_bytes=dropped_bytes(facts, link),
         loss_fraction=measured.dropped_packets / measured.in_packets if measured and measured.in_packets else None,
-        losses={cause: LostFigures(packets=lost.packets, bytes=lost.bytes) for cause, lost in measured.losses.items()}
-        if measured
-        else {},
+        losses=by_cause(measured.losses, link.to_island) if measured else {},
         sojourn=_sojourn(measured.sojourn) if measured and measured.sojourn else None,
         idle_s=seen.idle_s(tables, link, facts.window) if facts.window else None,
         queue_full_s=seen.queue_full_s(tables, link, facts.window) if facts.window else None,

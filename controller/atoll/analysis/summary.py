@@ -12,6 +12,7 @@ from typing import TypedDict
 
 from atoll.analysis.clocks import ClockFigures
 from atoll.analysis.loss_agreement import Payload, Stretch
+from atoll.analysis.losses import LostFigures
 from atoll.analysis.lost_outside import LostOutside
 from atoll.analysis.start import StartFigures
 from atoll.analysis.udp import UdpFigures
@@ -57,13 +58,6 @@ class Volume(TypedDict):
     payload_last_s: float | None
 
 
-class LostFigures(TypedDict):
-    """What a link lost for one cause; None: it counts no bytes of that."""
-
-    packets: int
-    bytes: int | None  # as the link counts them
-
-
 class SojournFigures(TypedDict):
     """Time of all packets in a queue and being serialised; percentiles at most 1/16 too long."""
 
@@ -82,7 +76,7 @@ class LinkFigures(TypedDict):
     queue_bytes: int
     queue_max_bytes: int | None
     loss_bytes: int | None  # IP bytes dropped, whatever the cause
-    losses: dict[str, LostFigures]  # by cause (atoll.analysis.boxes.CAUSES), those that the backend tells apart
+    losses: dict[str, LostFigures]  # by cause (atoll.analysis.losses.CAUSES), those that the backend tells apart
     sojourn: SojournFigures | None  # None: the backend does not measure it, or nothing was sent
     loss_fraction: float | None  # packets dropped of those that came
     idle_s: float | None  # the link had nothing to send
@@ -146,7 +140,7 @@ class Summary(TypedDict):
     terrestrial_rtt_ms: dict[str, TerrestrialRtt]
     base_rtt_ms: float | None
     rtt_max_ms: float | None
-    sojourn_max_ms: float | None
+    sojourn_max_ms: float | None  # the largest that a ping had; of all packets: links
     sojourn_bound_ms: float | None  # 8Q/R
     ping_sent: int
     ping_lost: int
