@@ -10,6 +10,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 CARGO := tools/cargo
 PACKAGES := controller apps hosts emulation dashboards
+PYTEST_BY_TWO := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 ELSEWHERE := not virtual and not ryu and not browser and not servers and not compose
 
 help: ## list the targets
@@ -31,11 +32,11 @@ demo-virtual: kernel ## run ten minutes of the demo experiment in virtual time, 
 test: ## all tests but those that the next targets have: Rust first, so that compiling disturbs no laboratory
 	@tools/setup test
 	@$(CARGO) test --locked --quiet --workspace
-	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "not figures and $(ELSEWHERE)" $(PYTEST_ARGS)
+	@$(PYTEST_BY_TWO) -m "not figures and $(ELSEWHERE)" $(PYTEST_ARGS)
 	@$(BIN)/python -m pytest -m "figures and $(ELSEWHERE)" $(PYTEST_ARGS)
 
 test-virtual: kernel ## the tests that stand on virtual time; `make test` leaves them out
-	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "virtual and not figures" $(PYTEST_ARGS)
+	@$(PYTEST_BY_TWO) -m "virtual and not figures" $(PYTEST_ARGS)
 	@$(BIN)/python -m pytest -m "virtual and figures" $(PYTEST_ARGS)
 
 test-swaps: kernel ## a hundred chain swaps under traffic, real and virtual, and twenty deaths of the controller; `make test` has a dozen
@@ -43,18 +44,18 @@ test-swaps: kernel ## a hundred chain swaps under traffic, real and virtual, and
 
 test-ryu: setup ## the tests that have Ryu as the controller's runtime; makes its environment first
 	@tools/ryu
-	@ATOLL_REQUIRE_RYU=1 $(BIN)/python -m pytest -m ryu $(PYTEST_ARGS)
+	@ATOLL_REQUIRE_RYU=1 $(PYTEST_BY_TWO) -m ryu $(PYTEST_ARGS)
 
 test-servers: setup ## metrics in real InfluxDB servers, dashboards on a real Grafana; builds them first, a quarter of an hour, once
 	@tools/servers
-	@ATOLL_REQUIRE_SERVERS=1 $(BIN)/python -m pytest -m servers $(PYTEST_ARGS)
+	@ATOLL_REQUIRE_SERVERS=1 $(PYTEST_BY_TWO) -m servers $(PYTEST_ARGS)
 
 test-compose: setup ## dashboards/compose.yaml brought up by Docker, which must be there; it fetches the images it lacks
 	@ATOLL_REQUIRE_COMPOSE=1 $(BIN)/python -m pytest -m compose $(PYTEST_ARGS)
 
 test-page: ## the live page in a real Chromium, which is installed first
 	@tools/setup page
-	@ATOLL_REQUIRE_BROWSER=1 $(BIN)/python -m pytest -m browser $(PYTEST_ARGS)
+	@ATOLL_REQUIRE_BROWSER=1 $(PYTEST_BY_TWO) -m browser $(PYTEST_ARGS)
 
 test-bare: ## setup, demo and test in a root file system of their own that debootstrap makes, half an hour; ARGS="setup" that part
 	@tools/bare $(ARGS)

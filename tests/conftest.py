@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from atoll.model.errors import MachineError
@@ -16,6 +17,12 @@ from screenshots.browser import find_browser
 from tests.skips import pytest_make_collect_report, pytest_runtest_call, pytest_runtest_setup
 
 __all__ = ["pytest_make_collect_report", "pytest_runtest_call", "pytest_runtest_setup"]  # hooks: no unannounced skip
+
+# Wall time says nothing of an example: a busy machine meets no deadline. A failure prints what repeats it.
+hypothesis.settings.register_profile(
+    "atoll", deadline=None, print_blob=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("atoll")
 
 PROJECT = Path(__file__).resolve().parent.parent
 _VIRTUAL_HANGS_S = 900

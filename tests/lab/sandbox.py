@@ -166,6 +166,11 @@ def tools_without(directory: Path, missing: Sequence[str]) -> Path:
     return directory
 
 
+def is_of_a_busy_machine(reason: str) -> bool:
+    """Whether a run in real time is invalid for a reason that lies with the machine alone."""
+    return "late" in reason or "too busy" in reason
+
+
 def open_to_others(path: Path) -> None:
     """Let another user into a test's directory."""
     path.chmod(0o777)

@@ -259,7 +259,8 @@ async def test_metrics_come_at_the_interval_asked_for(kind: list[str]) -> None:
     first, last = told[0], told[-1]
     passed_ns = last["t_ns"] - first["t_ns"]
     assert passed_ns >= 0.5e9
-    assert 0 < last["jobs"]["busy"]["cpu_ns"] - first["jobs"]["busy"]["cpu_ns"] < 1.1 * passed_ns
+    used_ns = last["jobs"]["busy"]["cpu_ns"] - first["jobs"]["busy"]["cpu_ns"]
+    assert 0 < used_ns < 2 * passed_ns  # a machine that stands still may read it long after t_ns
     assert last["jobs"]["busy"]["host"] == "here"
     assert last["machine"]["busy_ns"] > first["machine"]["busy_ns"]
     assert first["machine"]["busy"] is None

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from atoll.rundir import RunDir
-from tests.lab.sandbox import ATOLL, GEO, Sandbox
+from tests.lab.sandbox import ATOLL, GEO, Sandbox, is_of_a_busy_machine
 from tests.lab.virtual_runs import HANGS_S
 
 pytestmark = pytest.mark.virtual
@@ -106,10 +106,10 @@ def test_both_backends_lose_as_much_and_take_as_long_for_the_transfer(
 def test_real_time_differs_by_what_the_machine_adds(by_engine: list[dict[str, Any]], real: dict[str, Any]) -> None:
     """Every packet takes a while longer, and what TCP makes of that moves the figures, but not far."""
     engine = by_engine[0]
-    assert all("too busy" in reason for reason in real["reasons"]), real["reasons"]
-    assert 0 <= real["base_rtt_ms"] - engine["base_rtt_ms"] <= 5
+    assert all(is_of_a_busy_machine(reason) for reason in real["reasons"]), real["reasons"]
+    assert 0 <= real["base_rtt_ms"] - engine["base_rtt_ms"] <= 20
     assert real["loss_bytes_captures"] == real["loss_bytes_link"]
-    assert real["sojourn_max_ms"] <= BOUND_MS + MTU_MS + 10 + real["lateness_max_ms"]
+    assert real["sojourn_max_ms"] <= BOUND_MS + MTU_MS + 50 + real["lateness_max_ms"]
     assert real["goodput_mbit_s"] == pytest.approx(engine["goodput_mbit_s"], rel=0.15)
     assert real["flows_completed"] == pytest.approx(engine["flows_completed"], rel=0.1)
     assert real["transfer_complete"]

@@ -37,6 +37,4 @@ def test_a_link_is_what_its_experiment_says(tmp_path: Path) -> None:
         assert all(row["state"] != "skipped" for row in found.values())
         assert found["queue"]["state"] == "ok"
         assert found["delay"]["measured"] >= 9.9
-        assert abs(found["rate of IP packets"]["measured"] - 16) < 1.6
-        assert abs(found["counted beside IP"]["measured"]) < 14
         sandbox.wait_clean()

@@ -21,6 +21,7 @@ CHAIN = "document.querySelector('#chain').textContent"
 CHAIN_LABEL = "document.querySelector('#chain svg').getAttribute('aria-label')"
 LOG = "document.querySelector('#log').textContent"
 VERDICT = "document.querySelector('#run .run-text').textContent"
+JUDGED = f"/^(valid|valid with caveats|invalid)$/.test({VERDICT})"
 DIALOG = "document.querySelector('dialog[open]')"
 CONFIRM = "dialog[open] button.primary"
 
@@ -82,7 +83,7 @@ def live(stage: Stage) -> Iterator[Page]:
     """The page on a lab that is up. Afterwards: no script has failed, and nothing was asked of anybody else."""
     stage.up()
     page = stage.open()
-    page.wait(f"{STATE} === 'live'", 30)
+    page.wait(f"{STATE} === 'live'")
     yield page
     assert page.complaints == []
     assert [url for url in page.requests if not url.startswith((SITE, "data:", "blob:"))] == []
@@ -108,13 +109,13 @@ def test_a_lab_that_is_up_is_drawn_and_its_link_figures_go_on(live: Page) -> Non
     assert live.value("document.querySelector('#chart-rate .beside').textContent") == "0\u00a0% of 16\u00a0Mbit/s"
     assert live.value("document.querySelectorAll('#chart-rate canvas').length") == 1
     assert live.value("[...document.querySelectorAll('#hosts .host')].length") == 15
-    assert "quick stands: tap-w \u2192 sat \u2192 tap-i" in live.value(LOG)
+    live.wait(f"{LOG}.includes('quick stands: tap-w \u2192 sat \u2192 tap-i')")
 
 
 def test_the_token_leaves_the_address_and_stays_with_the_page(live: Page) -> None:
     assert live.value("location.hash") == ""
     live.call("Page.reload")
-    live.wait(f"{STATE} === 'live'", 30)
+    live.wait(f"{STATE} === 'live'")
 
 
 def test_without_a_token_it_is_asked_for_once_and_a_wrong_one_is_refused(stage: Stage) -> None:
@@ -127,7 +128,7 @@ def test_without_a_token_it_is_asked_for_once_and_a_wrong_one_is_refused(stage: 
     token = stage.url.partition("token=")[2]
     page.value(f"document.querySelector('dialog[open] input').value = {json.dumps(token)}")
     submit(page)
-    page.wait(f"{STATE} === 'live'", 30)
+    page.wait(f"{STATE} === 'live'")
     page.close()
 
 
@@ -136,15 +137,15 @@ def test_a_run_is_started_from_the_page_watched_and_judged(live: Page) -> None:
     live.value(f"{DIALOG}.querySelector('input[type=text]').value = '4 s'")
     submit(live)
     live.wait(f"!{DIALOG}")
-    live.wait("document.querySelector('#run .run-id').textContent.startsWith('quick-')", 20)
+    live.wait("document.querySelector('#run .run-id').textContent.startsWith('quick-')")
     live.wait("document.querySelector('#run-stop').hidden === false")
-    live.wait(f"{VERDICT} in {{valid: 1, invalid: 1}}", 90)
-    assert live.value("document.querySelector('#run-stop').hidden")
+    live.wait(JUDGED, 90)
+    live.wait("document.querySelector('#run-stop').hidden")
     for plot in ("rate", "goodput", "flows"):
         figures = f"document.querySelector('#chart-{plot} .canvas').getAttribute('aria-label')"
         assert live.value(figures)
-    assert live.value("document.querySelector('#run progress').value") == 1
-    assert f"run quick: {live.value(VERDICT)}" in live.value(LOG)
+    live.wait("document.querySelector('#run progress').value === 1")
+    live.wait(f"{LOG}.includes('run quick: ' + {VERDICT})")
 
 
 def test_in_a_run_chains_and_latencies_are_barred_and_a_page_opened_late_shows_what_it_missed(
@@ -154,7 +155,7 @@ def test_in_a_run_chains_and_latencies_are_barred_and_a_page_opened_late_shows_w
     live.click("#run-start")
     live.value(f"{DIALOG}.querySelector('input[type=text]').value = '14 s'")
     submit(live)
-    live.wait("document.querySelector('#chain-change').getAttribute('aria-disabled') === 'true'", 20)
+    live.wait("document.querySelector('#chain-change').getAttribute('aria-disabled') === 'true'")
     reason = live.wait("document.querySelector('#barred').textContent")
     assert reason.startswith("run quick is going on")
     for button in ("#chain-change", "#latency-change", "#servers tr button"):
@@ -166,17 +167,17 @@ def test_in_a_run_chains_and_latencies_are_barred_and_a_page_opened_late_shows_w
         ]
         live.click(button)
         assert not live.value(f"Boolean({DIALOG})")
-    live.wait("/0:0[7-9]/.test(document.querySelector('#run .run-text').textContent)", 60)
+    live.wait("/0:(0[7-9]|1)/.test(document.querySelector('#run .run-text').textContent)")
     late = stage.open()
-    late.wait(f"{STATE} === 'live'", 30)
-    late.wait("Number.parseFloat(document.querySelector('#chart-goodput .figure').textContent) > 0", 20)
+    late.wait(f"{STATE} === 'live'")
+    late.wait("Number.parseFloat(document.querySelector('#chart-goodput .figure').textContent) > 0")
     late.point("#chart-rate .u-over", 0.9)  # six seconds ago: before the page was opened
-    late.wait("Number.isFinite(Number.parseFloat(document.querySelector('#chart-rate .figure').textContent))", 5)
+    late.wait("Number.isFinite(Number.parseFloat(document.querySelector('#chart-rate .figure').textContent))")
     late.point("#chart-rate .u-over", 0.01)  # a minute ago: before the run
-    late.wait("document.querySelector('#chart-rate .figure').textContent === '\u2013'", 5)
-    late.wait(f"{VERDICT} in {{valid: 1, invalid: 1}}", 90)  # the other one is not drawn while it is behind this
+    late.wait("document.querySelector('#chart-rate .figure').textContent === '\u2013'")
+    late.wait(JUDGED, 90)  # the other one is not drawn while it is behind this
     late.wait("document.querySelector('#chain-change').getAttribute('aria-disabled') === null")
-    assert late.value("document.querySelector('#barred').hidden")
+    late.wait("document.querySelector('#barred').hidden")
     why = late.value("document.querySelector('#run .run-why').textContent")
     assert why.startswith("invalid because\n") == (late.value(VERDICT) == "invalid")
     assert late.complaints == []
@@ -187,10 +188,10 @@ def test_a_run_is_stopped_from_the_page(live: Page) -> None:
     live.click("#run-start")
     live.value(f"{DIALOG}.querySelector('input[type=text]').value = '100 s'")
     submit(live)
-    live.wait("document.querySelector('#run-stop').hidden === false", 20)
+    live.wait("document.querySelector('#run-stop').hidden === false")
     live.click("#run-stop")
     submit(live)
-    live.wait(f"{VERDICT}.startsWith('cancelled at ')", 30)
+    live.wait(f"{VERDICT}.startsWith('cancelled at ')")
     assert live.value("document.querySelector('#run li.broken').nextElementSibling.className") == "not-reached"
 
 
@@ -202,7 +203,7 @@ def test_a_chain_is_changed_after_its_changes_were_shown(live: Page) -> None:
     live.wait(f"{DIALOG}.querySelectorAll('.changes li').length > 0")
     assert live.value(CHAIN_LABEL) == "main: world, tap-w, sat, tap-i, island"
     submit(live)
-    live.wait(f"!{DIALOG}", 60)
+    live.wait(f"!{DIALOG}")
     live.wait(f"{CHAIN_LABEL} === 'main: world, tap-w, sat, island'")
 
 
@@ -225,7 +226,7 @@ def test_the_latency_of_a_server_is_changed_from_its_row(live: Page) -> None:
     submit(live)
     live.wait(f"{DIALOG}.querySelectorAll('.changes li').length > 0")
     submit(live)
-    live.wait(f"!{DIALOG}", 60)
+    live.wait(f"!{DIALOG}")
     live.wait(f"{row}.querySelector('td').textContent === 'rtt-90' && {row}.querySelector('.n').textContent === '90'")
 
 
@@ -262,18 +263,18 @@ def test_a_narrow_window_shows_everything_in_one_column(live: Page) -> None:
 def test_a_keeper_that_dies_is_told_and_the_next_lab_is_found_by_itself(stage: Stage) -> None:
     stage.up()
     page = stage.open()
-    page.wait(f"{STATE} === 'live'", 30)
+    page.wait(f"{STATE} === 'live'")
     keeper = stage.sandbox.find("atoll.keeper")
     assert keeper is not None
     stage.sandbox.kill(keeper)
-    page.wait(f"{STATE} === 'lab ended'", 10)
+    page.wait(f"{STATE} === 'lab ended'")
     assert "The lab ended at" in page.wait("document.querySelector('#banner').textContent")
     page.wait("document.querySelector('#chain-change').disabled")
     stage.atoll("up", QUICK)
-    page.wait(f"{STATE} === 'live'", 15)
-    assert page.value("document.querySelector('#banner').hidden")
+    page.wait(f"{STATE} === 'live'")
+    page.wait("document.querySelector('#banner').hidden")
     stage.down()
-    page.wait(f"{STATE} === 'lab ended'", 10)
+    page.wait(f"{STATE} === 'lab ended'")
     done = stage.sandbox.run("env", f"HOME={stage.sandbox.directory}", ATOLL, "run", QUICK, "--duration", "3 s")
     assert done.returncode in (0, 3), done.stderr
     away = ("status of 503", "status of 409", "WebSocket")  # no keeper, no lab yet, the socket that broke
@@ -288,11 +289,11 @@ def test_a_run_with_a_lab_of_its_own_stays_in_sight_with_its_verdict(stage: Stag
     page.wait(f"{STATE} === 'no lab'")
     done = stage.sandbox.run("env", f"HOME={stage.sandbox.directory}", ATOLL, "run", QUICK, "--duration", "3 s")
     assert done.returncode in (0, 3), done.stderr
-    page.wait(f"{STATE} === 'lab ended'", 10)
+    page.wait(f"{STATE} === 'lab ended'")
     assert page.value("document.querySelector('#run .run-id').textContent").startswith("quick-")
-    verdict = "invalid" if done.returncode else "valid"
-    assert page.value(VERDICT) == verdict
-    assert f"run quick: {verdict}" in page.value(LOG)
+    verdict = page.value(VERDICT)
+    assert verdict in (("invalid",) if done.returncode else ("valid", "valid with caveats"))
+    page.wait(f"{LOG}.includes('run quick: {verdict}')")
     page.close()
 
 
@@ -300,16 +301,16 @@ def test_silence_is_counted_and_stays_in_the_plots_as_a_gap(stage: Stage) -> Non
     """The keeper stands still for a while: its connection is there, but nothing comes."""
     stage.up()
     page = stage.open()
-    page.wait(f"{STATE} === 'live'", 30)
+    page.wait(f"{STATE} === 'live'")
     keeper = stage.sandbox.find("atoll.keeper")
     assert keeper is not None
     stage.sandbox.kill(keeper, signal.SIGSTOP)
     try:
-        page.wait(f"{STATE} === 'no data for 4 s'", 20)
+        page.wait(f"/no data for [1-9]\\d* s/.test({STATE})")  # each of them is there for a second only
     finally:
         stage.sandbox.kill(keeper, signal.SIGCONT)
-    page.wait(f"{STATE} === 'live'", 10)
-    assert page.value("document.querySelector('#announced').textContent") == "live"
+    page.wait(f"{STATE} === 'live'")
+    page.wait("document.querySelector('#announced').textContent === 'live'")
     assert page.complaints == []
     page.close()
 
@@ -325,14 +326,14 @@ def test_before_the_first_lab_the_page_says_that_none_is_up(stage: Stage) -> Non
 def test_a_finished_run_is_replayed_with_the_same_plots(stage: Stage) -> None:
     run = stage.run_directory()
     page = stage.open(fragment=f"{stage.url.partition('#')[2]}&run=quick-{run.name}")
-    page.wait(f"{STATE} === 'replay'", 30)
+    page.wait(f"{STATE} === 'replay'")
     assert page.value("location.hash") == f"#run=quick-{run.name}"
     verdict = json.loads((run / "summary.json").read_text())["verdict"]
     assert page.value("document.querySelector('#where').textContent").endswith(f", {verdict}")
     page.wait("Number.parseFloat(document.querySelector('#chart-goodput .figure').textContent) > 0")
     slide(page, 1.5)
     page.wait(f"{VERDICT}.startsWith('measure')")
-    assert page.wait("Number(document.querySelector('#chart-flows .figure').textContent)") == 12
+    assert page.wait("Number(document.querySelector('#chart-flows .figure').textContent)") <= 12  # one a channel
     page.press(" ")
     page.wait("Number(document.querySelector('#position').value) > 2")
     page.press("End")
@@ -344,31 +345,31 @@ def test_a_finished_run_is_replayed_with_the_same_plots(stage: Stage) -> None:
 def test_a_run_that_is_being_made_is_followed_to_its_end(live: Page, stage: Stage) -> None:
     """Its steps come into the log as they are taken, and it is not said to be loading all the while."""
     live.click("#run-start")
-    live.value(f"{DIALOG}.querySelector('input[type=text]').value = '6 s'")
+    live.value(f"{DIALOG}.querySelector('input[type=text]').value = '12 s'")  # the other page is there before it ends
     submit(live)
     run = "document.querySelector('#run .run-id').textContent"
     before = live.value(run)
-    live.wait(f"{run}.startsWith('quick-') && {run} !== {json.dumps(before)}", 20)
+    live.wait(f"{run}.startsWith('quick-') && {run} !== {json.dumps(before)}")
     page = stage.open(fragment=f"{stage.url.partition('#')[2]}&run={live.value(run)}")
-    page.wait(f"{STATE} === 'replay' && {VERDICT}.startsWith('measure') && {LOG}.includes('step measure')", 60)
+    page.wait(f"{STATE} === 'replay' && {VERDICT}.startsWith('measure') && {LOG}.includes('step measure')")
     assert "outcome" not in page.value(LOG)
-    page.wait(f"{LOG}.includes('outcome: completed')", 60)
+    page.wait(f"{LOG}.includes('outcome: completed')")
     assert page.complaints == []
     page.close()
-    live.wait(f"{VERDICT} in {{valid: 1, invalid: 1}}", 60)
+    live.wait(JUDGED)
 
 
 def test_a_run_is_chosen_from_the_list_and_left_again(stage: Stage) -> None:
     run = stage.run_directory()
     stage.up()
     page = stage.open()
-    page.wait(f"{STATE} === 'live'", 30)
+    page.wait(f"{STATE} === 'live'")
     page.press("r")
     page.wait(f"{DIALOG}.textContent.includes({json.dumps(run.name)})")
     page.click("dialog[open] .replays button")
-    page.wait(f"{STATE} === 'replay'", 30)
+    page.wait(f"{STATE} === 'replay'")
     page.click("#replay-leave")
-    page.wait(f"{STATE} === 'live'", 30)
+    page.wait(f"{STATE} === 'live'")
     page.close()
 
 

@@ -46,7 +46,7 @@ def test_probes_of_every_protocol_prove_a_whole_path(said: Said, protocol: str) 
     assert found["lost"] is None
     assert len(found["rtts_ns"]) == found["sent"] == 5
     assert found["rtt_ns"] == RTT_NS
-    assert RTT_NS - 200_000 < min(found["rtts_ns"]) < RTT_NS + 100_000_000
+    assert min(found["rtts_ns"]) > RTT_NS - 200_000  # how much longer on a busy machine, nobody knows
     for station in found["stations"]:
         assert (station["counted"] or 0) >= 5 or station["seen"] == 5, station
     seen = {station["hop"]["name"] for station in found["stations"] if station["seen"] == 5}
@@ -54,10 +54,11 @@ def test_probes_of_every_protocol_prove_a_whole_path(said: Said, protocol: str) 
 
 
 def test_times_along_the_way_are_those_of_the_boxes(said: Said) -> None:
-    """The link's delay lies between the station before it and the one behind it."""
+    """The link's delay lies between the station before it and the one behind it; nothing arrives before its time."""
     after = {station["hop"]["name"]: station["after_ns"] for station in said["icmp"]["stations"]}
-    assert 100_000_000 <= after["tap-w"] - after["delay"] < 150_000_000, "half of the class's RTT"
-    assert 10_000_000 <= after["tap-i"] - after["sat"] < 60_000_000
+    assert after["tap-w"] - after["delay"] >= 100_000_000, "half of the class's RTT"
+    assert after["tap-i"] - after["sat"] >= 10_000_000
+    assert min(said["icmp"]["rtts_ns"]) >= after["tap-i"] - after["delay"], "within the round trip"
 
 
 def test_a_missing_entry_is_where_probes_are_lost(said: Said) -> None:
@@ -133,7 +134,11 @@ def test_the_verb_proves_the_lab_that_is_up(tmp_path: Path) -> None:
         assert up.returncode == 0, up.stderr
         good = sandbox.run(ATOLL, "trace", QUICK, "w1", "i1", "--live", "--probes", "3")
         assert good.returncode == 0, good.stderr + good.stdout
-        assert re.match(r"tcp from w1 to i1 takes chain main: proven, 3 of 3 probes answered after 2\d\d", good.stdout)
+        answered = re.match(
+            r"tcp from w1 to i1 takes chain main: proven, 3 of 3 probes answered after ([\d.]+) ", good.stdout
+        )
+        assert answered, good.stdout
+        assert float(answered[1]) >= RTT_NS / 1e6 - 0.2
         told = sandbox.run(ATOLL, "trace", QUICK, "i1", "w1", "--live", "--json")
         assert json.loads(told.stdout)["proven"] is True
         other = sandbox.run(ATOLL, "trace", ROOT / "examples/geo.yaml", "w1", "i1", "--live")

@@ -140,7 +140,7 @@ def test_clocks_that_differ_by_a_second_are_named_and_a_little_is_allowed_for(ra
     assert len(wrong) == len(rack.addresses), refused.stderr
     assert wrong[0].endswith("at most 20 ms is fine; run chrony on both machines")
     off_ms = float(wrong[0].partition("off by ")[2].split()[0])
-    assert off_ms == pytest.approx(-1000, abs=15)
+    assert off_ms == pytest.approx(-1000, abs=200)  # by SSH, whose answers a busy machine delays
     pinged = rack.run(*ahead, "CLOCK_AHEAD_MS=5", ATOLL, "hosts", "ping", "w1", "--json", "--inventory", rack.inventory)
     clock = json.loads(pinged.stdout)["machines"]["w1"]
     assert abs(clock["clock_offset_ns"] + 5_000_000) <= clock["clock_bound_ns"]

@@ -105,14 +105,15 @@ def test_every_verb_of_a_lab_that_is_up(rack: Rack) -> None:
 
 
 def test_links_are_calibrated_on_a_lab_of_its_own(rack: Rack) -> None:
-    """The rack is taken for the test and let go; every figure is there, the delay is the one configured."""
+    """The rack is taken for the test and let go; every figure is there; no packet is early, none too many."""
     before = rack.states()
     words = ["link", "calibrate", EXPERIMENT, "--direction", "to_island", "--seconds", "0.5", "--json"]
     done = rack.run("env", f"ATOLL_INVENTORY={rack.inventory}", ATOLL, *words)
     assert done.returncode in (0, 1), done.stderr  # a busy machine may spoil a figure
     rows = {row["name"]: row for row in json.loads(done.stdout)["rows"]}
-    assert rows["delay"]["measured"] == pytest.approx(20, abs=5)
-    assert rows["rate of IP packets"]["measured"] == pytest.approx(16, rel=0.1)
+    # Exact in virtual time (test_virtual_calibration.py); a busy machine adds to the one and takes from the other.
+    assert rows["delay"]["measured"] > 19.9
+    assert rows["rate of IP packets"]["measured"] < 17
     assert rack.states() == before
 
 
@@ -133,7 +134,8 @@ def test_a_run_takes_the_rack_and_its_metrics_say_so(rack: Rack) -> None:
     manifest = json.loads((made[0] / "manifest.json").read_text())
     assert (manifest["place"], manifest["inventory"]) == ("hardware", str(rack.inventory))
     summary = json.loads((made[0] / "summary.json").read_text())
-    assert summary["udp"]["sent_mbit_s"] == pytest.approx(1, rel=0.02)
+    # A sender that gets no CPU at the end of these 3 s sends less; to 1 %: test_virtual_loads.py.
+    assert 0.5 < summary["udp"]["sent_mbit_s"] < 1.1
     assert summary["udp"]["received_packets"] > 0
     spool = subprocess.run(["zstdcat", made[0] / "metrics.lp.zst"], capture_output=True, text=True, check=True).stdout
     assert {"link", "switch_port", "flow_entries", "ping", "load"} <= {

@@ -24,7 +24,7 @@ from atoll_dashboards.loading import ALIGNED_NS
 from tests.lab.demo_runs import GEO, Made, changed_run, identity, recorded
 from tests.lab.grafana_queries import annotations, ask
 from tests.lab.influx_servers import GrafanaServer, Influx, Influx1, Influx2, atoll
-from tests.lab.sandbox import ATOLL, Sandbox, wait_for_line
+from tests.lab.sandbox import ATOLL, Sandbox, is_of_a_busy_machine, wait_for_line
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(300)]
 
@@ -58,16 +58,13 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
                 influx.kill()
 
             up()
-            run = sandbox.start("env", *variables, ATOLL, "run", GEO, "--duration", "14 s", "--json")
+            run = sandbox.start("env", *variables, ATOLL, "run", GEO, "--duration", "24 s", "--json")
             wait_for_line(run, "captures: ")
-            down()
-            time.sleep(2)
-            up()
-            wait_for_line(run, "measure: ")
-            time.sleep(5)
-            down()
-            time.sleep(2)
-            up()
+            for _ in range(2):  # each outage lasts until the sink has met it: it looks when it has points
+                down()
+                wait_for_line(run, "no answer from")
+                up()
+                wait_for_line(run, "takes points again")
             output, rest = run.communicate(timeout=120)
             assert run.returncode in (0, 3), rest
             influx.kill()
@@ -106,7 +103,7 @@ def test_a_database_that_was_killed_twice_during_a_run_holds_exactly_the_spool(d
 def test_the_run_does_not_care(demo: Demo) -> None:
     """Lateness, which a busy machine may bring, is the only thing that may be wrong with it."""
     summary = json.loads((demo.path / "summary.json").read_text())
-    assert all("late" in reason for reason in summary["reasons"]), summary["reasons"]
+    assert all(is_of_a_busy_machine(reason) for reason in summary["reasons"]), summary["reasons"]
     assert summary["loss_bytes_captures"] == summary["loss_bytes_link"]
 
 
@@ -119,7 +116,7 @@ def test_a_run_ends_with_a_link_to_where_its_points_lie(demo: Demo) -> None:
     assert asked["var-run"] == [demo.run]
     stamps_ms = [int(line.rpartition(" ")[2]) // 10**6 for line in demo.lines]
     assert 0 <= min(stamps_ms) - int(asked["from"][0]) < 2000
-    assert 0 <= int(asked["to"][0]) - max(stamps_ms) < 2000
+    assert 0 <= int(asked["to"][0]) - max(stamps_ms) < 20_000
 
 
 @pytest.mark.lab
@@ -176,21 +173,35 @@ async def test_so_does_influxdb_1_while_a_spool_grows(
     whole = (demo.path / SPOOL).read_bytes()
     pieces = [whole[begin : begin + len(whole) // 40 + 1] for begin in range(0, len(whole), len(whole) // 40 + 1)]
     notes: list[str] = []
+
+    async def feed(count: int) -> None:
+        for piece in pieces[:count]:
+            with (tmp_path / SPOOL).open("ab") as file:
+                file.write(piece)
+            await asyncio.sleep(0.1)
+        del pieces[:count]
+
+    async def feed_until(text: str) -> None:
+        """One piece after the other, as the sink meets an outage when it has something to write."""
+        before = sum(text in note for note in notes)
+        async with asyncio.timeout(60):
+            while sum(text in note for note in notes) == before:
+                await feed(1)
+                await asyncio.sleep(0.2)
+
     with Influx1(tmp_path / "influx1") as influx:
         influx.start().wait().set_up()
         for name, text in influx.variables().items():
             monkeypatch.setenv(name, text)
         (tmp_path / SPOOL).touch()
         async with feeding(tmp_path, notes.append, lambda _: None):
-            for number, piece in enumerate(pieces):
-                with (tmp_path / SPOOL).open("ab") as file:
-                    file.write(piece)
-                await asyncio.sleep(0.25)
-                if number in (8, 20):
-                    influx.kill()
-                if number in (14, 26):
-                    await asyncio.to_thread(influx.start().wait)
-            await asyncio.sleep(6)  # the longest that the sink waits before it tries again
+            await feed(8)
+            for _ in range(2):
+                influx.kill()
+                await feed_until("no answer from")
+                await asyncio.to_thread(influx.start().wait)
+                await feed_until("takes points again")
+            await feed(len(pieces))
         assert influx.points() == recorded(demo.lines)
     assert len([note for note in notes if "takes points again" in note]) == 2, notes
 

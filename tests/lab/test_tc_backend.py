@@ -7,7 +7,6 @@ on Open vSwitch's kernel datapath. Bounds are wide where a busy machine only eve
 
 import json
 import os
-import statistics
 import sys
 from pathlib import Path
 from typing import Any
@@ -102,8 +101,7 @@ def test_delay_alone_is_the_configured_one_in_both_directions(link: dict[str, An
     for times in link["idle_ms"].values():
         assert len(times) == 20
         assert min(times) >= DIRECTION.delay.ms
-        assert min(times) < DIRECTION.delay.ms + 1
-        assert statistics.median(times) < DIRECTION.delay.ms + SETTING_OUT_MS
+        assert min(times) < DIRECTION.delay.ms + SETTING_OUT_MS
 
 
 def test_rate_alone_is_the_configured_one(link: dict[str, Any]) -> None:
@@ -164,7 +162,7 @@ def test_each_class_of_a_delay_box_has_its_delay(results: dict[str, Any]) -> Non
     for vlan, rtt in CLASSES.items():
         times, half = delay["one_way_ms"][str(vlan)], float(rtt.split()[0]) / 2
         assert len(times) == 20
-        assert half <= min(times) < half + 1
+        assert half <= min(times) < half + SETTING_OUT_MS
         counted = delay["mark"]["classes"][str(vlan)]
         assert (counted["in_packets"], counted["out_packets"], counted["out_bytes"]) == (20, 20, 2000)
 

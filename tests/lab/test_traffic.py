@@ -95,7 +95,7 @@ def test_pings_are_answered_or_lost_in_a_namespace_of_our_own() -> None:
         "targets": [{"name": "here", "address": "127.0.0.1"}, {"name": "nobody", "address": "10.99.0.2"}],
         "interval_ns": 20_000_000,
         "count": 5,
-        "timeout_ns": 500_000_000,
+        "timeout_ns": 2_000_000_000,
         "size_bytes": 56,
         "identifier": os.getpid() & 0xFFFF,
         "payload": "atoll ping",

@@ -108,14 +108,17 @@ def test_shipped_experiments_are_told_whole(paths: list[Path]) -> None:
 
 @given(st.sampled_from(SHIPPED), st.integers(0, 2**32), st.integers(1, 5))
 @settings(max_examples=60, deadline=None)
+@example(ROOT / "examples/switching.yaml", 277817219, 3)  # the names of chains, which no text has
+@example(ROOT / "examples/switching.yaml", 145476, 2)
 def test_what_was_changed_is_unlike_and_nothing_else(path: Path, seed: int, changes: int) -> None:
     """In a setting that differs in part, the rest of it is told as alike."""
     network, experiment = shipped(path.name)
     of_network, of_experiment = places(network), places(experiment)
-    random, changed = Random(seed), (network, experiment)
+    random, changed, moved = Random(seed), (network, experiment), set[str]()
     for _ in range(changes):
         of, which = random.choice([(of_network, 0), (of_experiment, 1)])
         place = random.choice(of)
+        moved.add(".".join(["lab"] * (which == 0) + ["changes" if part == "schedule" else str(part) for part in place]))
         changed = tuple(otherwise(each, place) if number == which else each for number, each in enumerate(changed))
     other_network, other = cast("tuple[Network, Experiment]", changed)
     found = likeness([manifest(network, experiment), manifest(other_network, other)])
@@ -123,7 +126,10 @@ def test_what_was_changed_is_unlike_and_nothing_else(path: Path, seed: int, chan
     was, then = texts(network, experiment), texts(other_network, other)
     for each in found.described:
         below = {key for key in (*was, *then) if f"{key}.".startswith(f"{each.key}.")}
-        assert each.alike == all(was.get(key) == then.get(key) for key in below), each.key
+        reads_alike = all(was.get(key) == then.get(key) for key in below)
+        # A thing told as a whole, such as a chain, holds more than its text says: a digest then tells two apart.
+        digests = all(", SHA-256 " in text for text in each.texts) and any(key.startswith(each.key) for key in moved)
+        assert each.alike == (reads_alike and not digests), each.key
 
 
 def texts(network: Network, experiment: Experiment) -> dict[str, str]:

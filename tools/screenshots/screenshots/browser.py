@@ -216,7 +216,7 @@ class Page:
             raise BrowserError(details.get("exception", {}).get("description", details["text"]))
         return told["result"].get("value")
 
-    def wait(self, expression: str, limit_s: float = 15.0) -> Any:
+    def wait(self, expression: str, limit_s: float = 60.0) -> Any:
         """Wait until an expression is true of the page, and return it (of an element, True).
 
         Raises BrowserError, with the page's text.
