@@ -16,7 +16,7 @@ from atoll.model.codec import to_json
 from atoll.model.experiment import Bernoulli, BitError, Chain, Codel, Experiment, Link, LossTrace, Red, Trace, Where
 from atoll.model.flow_sizes import FlowSizes
 from atoll.model.network import ChainBox, DelayBox, Host, LatencyClass, PortRef, Switch, Tap, Trunk
-from atoll.model.traffic import Traffic, UdpTraffic
+from atoll.model.traffic import SizesCount, Traffic, UdpTraffic
 from atoll.model.units import Duration, Rate, Size
 from atoll_dashboards.text import NOT_MEASURED
 
@@ -108,7 +108,9 @@ def _parts(thing: Any) -> Mapping[str, Any] | None:
     told = [each.name for each in fields(thing) if each.compare and each.name not in _NAMES.get(type(thing), ())]
     held: dict[str, Any] = {_KEYS.get(name, name): getattr(thing, name) for name in told}
     if isinstance(thing, (Traffic, UdpTraffic)):
-        held["flow_sizes"] = _FlowSizes(thing.flow_sizes, held.pop("sizes"))
+        of_ip = held.pop("sizes_count", None) is SizesCount.IP
+        said = f"{thing.flow_sizes} (IP bytes)" if of_ip else thing.flow_sizes
+        held["flow_sizes"] = _FlowSizes(said, held.pop("sizes"))
     if isinstance(thing, Experiment):  # its first version is told by the experiment's own chain and latency
         held["changes"] = held["changes"][1:]
     return {name: _Share(part) if name in _SHARES else part for name, part in held.items()}

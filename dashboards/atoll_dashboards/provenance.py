@@ -21,7 +21,7 @@ from atoll.model.experiment import (
     Red,
     Where,
 )
-from atoll.model.traffic import Traffic
+from atoll.model.traffic import SizesCount, Traffic
 from atoll.model.versions import version_differences
 
 Row = tuple[str, str]
@@ -91,7 +91,8 @@ def origin(manifest: Mapping[str, Any]) -> list[Row]:
 
 
 def _load(traffic: Traffic) -> str:
-    parts = [counted(traffic.channels, "channel"), f"flow sizes: {traffic.flow_sizes}"]
+    of_ip = " (IP bytes)" if traffic.sizes_count is SizesCount.IP else ""
+    parts = [counted(traffic.channels, "channel"), f"flow sizes: {traffic.flow_sizes}{of_ip}"]
     if traffic.pro_rate:
         parts.append(f"below {traffic.pro_rate} pro-rated")
     if traffic.flows_per_s is not None:

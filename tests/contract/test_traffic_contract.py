@@ -62,7 +62,7 @@ def test_the_probes_of_a_calibration_have_the_shape_of_an_example(project: Path)
 
 LOADS = (
     "traffic={channels: 20, flow_sizes: 10 kB, think_time: 2 s, write_rate: 2 Mbit/s}",
-    "traffic={channels: 20, pro_rate: 200 B, think_time: {mean: 2 s, distribution: exponential}}",
+    "traffic={channels: 20, flow_sizes: {counts: ip}, think_time: {mean: 2 s, distribution: exponential}}",
     "traffic={channels: 20, flow_sizes: 40 kB, flows_per_s: 50}",
 )
 

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from tests.lab.sandbox import ATOLL, QUICK, ROOT
@@ -47,6 +48,22 @@ def test_udp_keeps_its_rate_and_an_open_loop_its_arrivals(tmp_path: Path) -> Non
     rows = flows(path)
     assert {row["size_bytes"] for row in rows} == {"5000"}
     assert 150 < len(rows) < 250, "200 are expected, with a standard deviation of 14"
+
+
+def test_flows_of_recorded_sizes_have_that_many_ip_bytes(tmp_path: Path) -> None:
+    """From server to client, as a flow record has them: 10 kB with all headers, where nothing is sent twice."""
+    path, summary = run(tmp_path, "traffic={channels: 6, flow_sizes: {distribution: 10 kB, counts: ip}}")
+    assert {row["size_bytes"] for row in flows(path)} == {"9420"}
+    carried: list[int] = (
+        pl.scan_parquet(path / "tables" / "flows.parquet")
+        .filter(pl.col("capture") == "world", pl.col("sport") == 5001, pl.col("tcp_payload_bytes") == 9420, "ended")
+        .select("ip_bytes")
+        .collect()["ip_bytes"]
+        .to_list()
+    )
+    assert len(carried) >= summary["flows_completed"] - 6 > 0
+    assert max(carried) == 10_000
+    assert min(carried) >= 10_000 - 2 * 52, "an acknowledgement or the FIN may leave with payload"
 
 
 def test_the_example_has_the_loads_it_describes(tmp_path: Path) -> None:

@@ -12,9 +12,11 @@ from atoll.control.doubts import doubts
 from atoll.control.plan import make_plan
 from atoll.model.errors import DescriptionError
 from atoll.model.experiment import Counted, Experiment
+from atoll.model.flow_sizes import published
 from atoll.model.load import load_any, load_experiment, load_lab
 from atoll.model.network import Network
 from atoll.model.plan import Phase
+from atoll.model.traffic import LEAST_IP_BYTES, SizesCount
 from atoll.model.units import Duration, Rate, Size
 
 
@@ -140,9 +142,12 @@ MISTAKES = [
     ("lab: lab.yaml", "lab: nowhere.yaml", "lab:", "lab: nowhere.yaml: there is no such file; the path is relative to this file"),
     ("lab: lab.yaml", "lab: e.yaml", "lab:", "lab: e.yaml is an experiment; name the file of a lab"),
     ("lab: lab.yaml", "lab: ''", "lab:", "lab: .: is a directory; give a YAML file; the path is relative to this file"),
-    ("flow_sizes: published", "flow_sizes: publishd", "publishd", "traffic: flow_sizes: unknown distribution 'publishd'; did you mean 'published'? write published, a size such as '10 kB', or a file"),
-    ("flow_sizes: published", "flow_sizes: 10 kb", "10 kb", "traffic: flow_sizes: '10 kb' is not a size; did you mean 10 kB?"),
+    ("flow_sizes: published", "flow_sizes: publishd", "publishd", "traffic: flow_sizes: distribution: unknown distribution 'publishd'; did you mean 'published'? write published, a size such as '10 kB', or a file"),
+    ("flow_sizes: published", "flow_sizes: 10 kb", "10 kb", "traffic: flow_sizes: distribution: '10 kb' is not a size; did you mean 10 kB?"),
     ("flow_sizes: published", "flow_sizes: nowhere.csv", "nowhere", "traffic: flow_sizes: nowhere.csv: there is no such file; the path is relative to this file"),
+    ("flow_sizes: published", "flow_sizes: {distribution: published, counts: tcp}", "counts: tcp", "traffic: flow_sizes: counts: unknown counts 'tcp'; known counts: payload, ip"),
+    ("flow_sizes: published", "flow_sizes: {distribution: 100 B, counts: ip}", "counts: ip", "traffic: flow_sizes: the largest flow, 100 B, is less than a connection has, 269 B of IP bytes"),
+    ("flow_sizes: published", "flow_sizes: {counts: ip}, pro_rate: 200 B", "pro_rate", "traffic: pro_rate: 200 B is less than a connection has; write at least 269 B of IP bytes"),
     ("flow_sizes: published", "pro_rate: 2 MB", "pro_rate", "traffic: pro_rate: '2 MB' is too large; it must be at most 1 MB"),
     ("flow_sizes: published", "flow_sizes: 100 B, pro_rate: 200 B", "pro_rate", "traffic: pro_rate: 200 B exceeds the largest flow, 100 B; lower it"),
     ("flow_sizes: published", "think_time: {mean: 2 s, distribution: normal}", "normal", "traffic: think_time: distribution: unknown distribution 'normal'; known distributions: constant, exponential"),
@@ -341,3 +346,13 @@ def test_captures_are_as_the_experiment_asks(load, text):
     assert mistakes_of(load, text + "captures: {snap: 20 B}\n")[0].endswith(
         "'20 B' is too small; it must be at least 64 B"
     )
+
+
+def test_recorded_sizes_are_ip_bytes_of_which_the_smallest_are_put_together(load, text):
+    _, asked = load(edited(text, ("flow_sizes: published", "flow_sizes: {distribution: published, counts: ip}")))
+    found = asked.traffic
+    assert (found.flow_sizes, found.sizes_count) == ("published", SizesCount.IP)
+    assert found.pro_rate == Size(LEAST_IP_BYTES)
+    assert found.distribution == published().pro_rated(LEAST_IP_BYTES)
+    as_before = load(text)[1].traffic
+    assert (as_before.sizes_count, as_before.pro_rate, as_before.sizes) == (SizesCount.PAYLOAD, None, None)

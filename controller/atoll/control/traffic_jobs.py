@@ -8,7 +8,7 @@ from atoll.model.experiment import Experiment
 from atoll.model.network import Host, HostRole, Network
 from atoll.model.placement import Placement, deal
 from atoll.model.plan import UNLIMITED, JobLimits, JobSpec, Phase
-from atoll.model.traffic import Traffic
+from atoll.model.traffic import SizesCount, Traffic
 
 _UDP_HEADERS_BYTES = 20 + 8  # IPv4, RFC 791, and UDP, RFC 768
 
@@ -35,6 +35,7 @@ def load_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
             "channels": list(channels),
             "servers": list(listening.values()),
             "flow_sizes": traffic.distribution.config,
+            **({"counts": traffic.sizes_count.value} if traffic.sizes_count is not SizesCount.PAYLOAD else {}),
             **_pace(traffic),
             "start_at_ns": 0,
             "duration_ns": experiment.duration.ns,

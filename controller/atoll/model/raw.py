@@ -64,7 +64,8 @@ class ShortForm(Raw):
         whole = handler.resolve_ref_schema(handler(core))
         short = whole["properties"][cls._SHORT]
         pattern = next((form["pattern"] for form in (short, *short.get("anyOf", ())) if "pattern" in form), None)
-        return {"anyOf": [{"type": "string", "pattern": pattern}, whole]}
+        text = {"type": "string"} | ({"pattern": pattern} if pattern else {})
+        return {"anyOf": [text, whole]}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 from atoll.model.errors import shown
 from atoll.model.flow_sizes import PUBLISHED
 from atoll.model.raw import Between, Raw, ShortForm
-from atoll.model.traffic import ThinkTime
+from atoll.model.traffic import SizesCount, ThinkTime
 from atoll.model.units import Duration, Rate, Size
 from atoll.model.wording import nearest
 
@@ -68,14 +68,32 @@ class RawThink(ShortForm):
     )
 
 
+class RawFlowSizes(ShortForm):
+    """What flow sizes are drawn from; text stands for {distribution: text}."""
+
+    _SHORT: ClassVar[str] = "distribution"
+
+    distribution: FlowSizesText = Field(
+        default=PUBLISHED,
+        description="What flow sizes are drawn from: published, one size, or a file relative to this one.",
+        examples=["published", "10 kB", "sizes.csv"],
+    )
+    counts: SizesCount = Field(
+        default=SizesCount.PAYLOAD,
+        strict=False,
+        description="What the sizes are: TCP payload, or the IP bytes of a recorded flow, headers included.",
+        examples=["ip"],
+    )
+
+
 class RawTraffic(Raw):
     """The load."""
 
     channels: int = Field(ge=0, le=100_000, description="Channels over all island clients; 0: no load.", examples=[20])
-    flow_sizes: FlowSizesText = Field(
-        default=PUBLISHED,
-        description="What flow sizes are drawn from: published, one size, or a file relative to this one.",
-        examples=["published", "10 kB", "sizes.csv"],
+    flow_sizes: RawFlowSizes = Field(
+        default=RawFlowSizes(),
+        description="What flow sizes are drawn from, and what they count: text, or a mapping.",
+        examples=["published", "10 kB", "{distribution: sizes.csv, counts: ip}"],
     )
     pro_rate: LeastSize | None = Field(
         default=None,

@@ -6,30 +6,41 @@ from atoll.model.document import Document, Place
 from atoll.model.errors import Mistake
 from atoll.model.flow_sizes import PUBLISHED, FlowSizes, fixed, published
 from atoll.model.raw_traffic import RawTraffic, RawUdp
-from atoll.model.traffic import Think, Traffic, UdpTraffic
+from atoll.model.traffic import LEAST_IP_BYTES, SizesCount, Think, Traffic, UdpTraffic
 from atoll.model.units import Size
 from atoll.model.wording import call
 
 
 def resolve_traffic(raw: RawTraffic, document: Document, beside: Beside) -> tuple[Traffic, tuple[Mistake, ...]]:
     """The channels' load, and its mistakes: there, or in the file it names."""
-    sizes, mistakes = _sizes(raw.flow_sizes, ("traffic", "flow_sizes"), document, beside)
-    if raw.pro_rate and sizes.max_bytes < raw.pro_rate.bytes:
-        place = ("traffic", "pro_rate")
+    asked = raw.flow_sizes
+    sizes, mistakes = _sizes(asked.distribution, ("traffic", "flow_sizes"), document, beside)
+    of_ip = asked.counts is SizesCount.IP
+    pro_rate = raw.pro_rate or (Size(LEAST_IP_BYTES) if of_ip else None)
+    place = ("traffic", "pro_rate" if raw.pro_rate else "flow_sizes")
+    if of_ip and pro_rate and pro_rate.bytes < LEAST_IP_BYTES:
+        text = f"{call(place)}: {pro_rate} is less than a connection has; write at least {LEAST_IP_BYTES} B of IP bytes"
+        mistakes = (*mistakes, document.mistake(place, text))
+    elif pro_rate and sizes.max_bytes < pro_rate.bytes:
         most = Size(sizes.max_bytes)
-        wrong = document.mistake(place, f"{call(place)}: {raw.pro_rate} exceeds the largest flow, {most}; lower it")
-        mistakes = (*mistakes, wrong)
-    elif raw.pro_rate:
-        sizes = sizes.pro_rated(raw.pro_rate.bytes)
+        text = (
+            f"{call(place)}: {pro_rate} exceeds the largest flow, {most}; lower it"
+            if raw.pro_rate
+            else f"{call(place)}: the largest flow, {most}, is less than a connection has, {pro_rate} of IP bytes"
+        )
+        mistakes = (*mistakes, document.mistake(place, text))
+    elif pro_rate:
+        sizes = sizes.pro_rated(pro_rate.bytes)
     traffic = Traffic(
         raw.channels,
-        raw.flow_sizes,
+        asked.distribution,
         raw.port,
         sizes=None if sizes.config == PUBLISHED else sizes,
-        pro_rate=raw.pro_rate,
+        pro_rate=pro_rate,
         think=Think(raw.think_time.mean, raw.think_time.distribution) if raw.think_time else None,
         flows_per_s=raw.flows_per_s,
         write_rate=raw.write_rate,
+        sizes_count=asked.counts,
     )
     return traffic, mistakes
 

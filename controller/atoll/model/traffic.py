@@ -8,6 +8,18 @@ from atoll.model.flow_sizes import FlowSizes, published
 from atoll.model.units import Duration, Rate, Size
 
 
+class SizesCount(StrEnum):
+    """What the sizes of a flow-size distribution are."""
+
+    PAYLOAD = "payload"  # TCP payload: what a client asks for
+    IP = "ip"  # IP bytes of the flow from server to client
+
+
+LEAST_IP_BYTES = 269
+"""IP bytes of the smallest flow of a connection, one byte of payload with all packets that only open, acknowledge or
+close (hosts/crates/flow-sizes, headers.rs)."""
+
+
 class ThinkTime(StrEnum):
     """How long a channel pauses between its flows."""
 
@@ -39,6 +51,7 @@ class Traffic:
     think: Think | None = None
     flows_per_s: float | None = None
     write_rate: Rate | None = None  # the most that a server sends by one connection
+    sizes_count: SizesCount = SizesCount.PAYLOAD
 
     @property
     def distribution(self) -> FlowSizes:

@@ -10,17 +10,19 @@
 
 mod distribution;
 mod exponential;
+mod headers;
 mod mix;
 
 pub use distribution::{Distribution, Invalid, Knot, UnknownDistribution};
 pub use exponential::exponential_ns;
+pub use headers::payload_bytes;
 
 /// What one flow is: where from, how much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
     /// Index into the list of servers.
     pub server: usize,
-    /// Bytes the client asks for, at least 1.
+    /// As drawn, at least 1: the bytes that the client asks for, or IP bytes ([`payload_bytes`]).
     pub size_bytes: u64,
 }
 

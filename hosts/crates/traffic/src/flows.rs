@@ -2,7 +2,7 @@
 //! Prints the flows a seed draws, to compare a run's flow log with.
 
 use crate::failure::Failure;
-use crate::sizes::FlowSizes;
+use crate::sizes::{Counts, FlowSizes};
 use clap::Parser;
 use flow_sizes::{Distribution, draw};
 use std::io::{self, BufWriter, Write};
@@ -29,6 +29,9 @@ struct Arguments {
     /// Flow-size distribution: its name, or as JSON in a job's configuration
     #[arg(long, default_value = "published", value_parser = distribution)]
     sizes: Distribution,
+    /// What those sizes count; printed is the payload that a client asks for
+    #[arg(long, value_enum, default_value_t)]
+    counts: Counts,
 }
 
 fn distribution(text: &str) -> Result<Distribution, String> {
@@ -61,6 +64,7 @@ fn print(arguments: &Arguments, mut output: impl Write) -> io::Result<()> {
         count,
         servers,
         sizes,
+        counts,
     } = arguments;
     writeln!(output, "channel,flow,server_index,size_bytes")?;
     for number in 0..*count {
@@ -68,7 +72,8 @@ fn print(arguments: &Arguments, mut output: impl Write) -> io::Result<()> {
         writeln!(
             output,
             "{channel},{number},{},{}",
-            flow.server, flow.size_bytes
+            flow.server,
+            counts.payload_bytes(flow.size_bytes)
         )?;
     }
     output.flush()
@@ -87,6 +92,21 @@ mod tests {
         assert_eq!(
             output,
             b"channel,flow,server_index,size_bytes\n0,0,5,250\n0,1,3,124\n"
+        );
+    }
+
+    #[test]
+    fn of_ip_bytes_the_payload_is_printed() {
+        let line = "atoll-host --seed 1 --channel 1 --count 1 --servers 6 --counts ip";
+        let mut output = Vec::new();
+        print(
+            &Arguments::try_parse_from(line.split(' ')).unwrap(),
+            &mut output,
+        )
+        .unwrap();
+        assert_eq!(
+            output,
+            b"channel,flow,server_index,size_bytes\n1,0,4,338\n" // 606 less 268
         );
     }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A flow-size distribution as a configuration names it: `"published"`, or its knots.
 
+use clap::ValueEnum;
 use flow_sizes::{Distribution, Knot};
 use serde::Deserialize;
 
@@ -31,6 +32,27 @@ pub enum Table {
         /// Up to probability 1.
         knots: Vec<(u64, u64)>,
     },
+}
+
+/// What the sizes of a distribution count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Counts {
+    /// TCP payload: what a client asks for.
+    #[default]
+    Payload,
+    /// IP bytes of the flow from server to client, as flow records have them.
+    Ip,
+}
+
+impl Counts {
+    /// The TCP payload of a flow of `size_bytes`.
+    pub const fn payload_bytes(self, size_bytes: u64) -> u64 {
+        match self {
+            Self::Payload => size_bytes,
+            Self::Ip => flow_sizes::payload_bytes(size_bytes),
+        }
+    }
 }
 
 impl FlowSizes {

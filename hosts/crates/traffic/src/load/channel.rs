@@ -37,7 +37,7 @@ impl Channel {
             channel: self.number,
             flow: self.next_flow,
             server: config.servers[flow.server],
-            size_bytes: flow.size_bytes,
+            size_bytes: config.counts.payload_bytes(flow.size_bytes),
             received_bytes: 0,
             start_ns,
             connected_ns: None,
@@ -83,6 +83,27 @@ const fn back_off_ns(failures_in_a_row: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contract::configurations;
+    use crate::sizes::Counts;
+
+    #[test]
+    fn sizes_of_ip_bytes_are_asked_for_less_headers_and_drawn_alike() {
+        let configs: Vec<LoadConfig> = configurations("load", &["counts", "pace"]);
+        let counted = configs.iter().find(|config| config.counts == Counts::Ip);
+        let ip = counted.unwrap().clone();
+        let payload = LoadConfig {
+            counts: Counts::Payload,
+            ..ip.clone()
+        };
+        let sizes = ip.validated().unwrap();
+        let first = |config| Channel::new(3).next(config, &sizes, 0);
+        let drawn = first(&payload);
+        assert_eq!(first(&ip).server, drawn.server);
+        assert_eq!(
+            first(&ip).size_bytes,
+            flow_sizes::payload_bytes(drawn.size_bytes)
+        );
+    }
 
     #[test]
     fn back_off_doubles_up_to_its_bound_and_begins_anew() {

@@ -2,7 +2,7 @@
 //! What `atoll-host load` is told.
 
 use crate::failure::Failure;
-use crate::sizes::FlowSizes;
+use crate::sizes::{Counts, FlowSizes};
 use flow_sizes::{Distribution, exponential_ns};
 use serde::Deserialize;
 use std::collections::HashSet;
@@ -21,6 +21,9 @@ pub struct LoadConfig {
     pub servers: Vec<SocketAddr>,
     /// The flow-size distribution.
     pub flow_sizes: FlowSizes,
+    /// What its sizes count.
+    #[serde(default)]
+    pub counts: Counts,
     /// When flows begin; absent: each as soon as the one before it on the channel is over.
     #[serde(default)]
     pub pace: Option<Pace>,
@@ -105,7 +108,7 @@ mod tests {
 
     #[test]
     fn configurations_that_cannot_work_are_refused() {
-        let configs: Vec<LoadConfig> = configurations("load", &["pace"]);
+        let configs: Vec<LoadConfig> = configurations("load", &["counts", "pace"]);
         assert!(configs.iter().all(|config| config.validated().is_ok()));
         let good = configs[0].clone();
         for (bad, message) in [
@@ -154,7 +157,7 @@ mod tests {
 
     #[test]
     fn waits_are_those_of_the_pace() {
-        let good = configurations::<LoadConfig>("load", &["pace"]).remove(0);
+        let good = configurations::<LoadConfig>("load", &["counts", "pace"]).remove(0);
         let mean_ns = 1_000_000_000;
         let paced = |pace| {
             let config = LoadConfig {
