@@ -90,9 +90,13 @@ exec "$0" ping
 
 @pytest.mark.lab
 def test_pings_are_answered_or_lost_in_a_namespace_of_our_own() -> None:
-    """As root of a user namespace: loopback answers every ping, the host that is not there none."""
+    """As root of a user namespace: loopback answers every ping, an absent host none; without a route none is sent."""
     config = {
-        "targets": [{"name": "here", "address": "127.0.0.1"}, {"name": "nobody", "address": "10.99.0.2"}],
+        "targets": [
+            {"name": "here", "address": "127.0.0.1"},
+            {"name": "nobody", "address": "10.99.0.2"},
+            {"name": "nowhere", "address": "192.0.2.1"},
+        ],
         "interval_ns": 20_000_000,
         "count": 5,
         "timeout_ns": 2_000_000_000,
@@ -109,11 +113,15 @@ def test_pings_are_answered_or_lost_in_a_namespace_of_our_own() -> None:
     replies = [message for message in messages if message["type"] == "reply"]
     lost = [message for message in messages if message["type"] == "lost"]
     assert [(reply["target"], reply["seq"]) for reply in replies] == [("here", seq) for seq in range(5)]
-    assert [(ping["target"], ping["seq"]) for ping in lost] == [("nobody", seq) for seq in range(5)]
+    assert {(ping["target"], ping["seq"]) for ping in lost} == {
+        (name, n) for name in ("nobody", "nowhere") for n in range(5)
+    }
     assert all(0 < reply["rtt_ns"] < config["timeout_ns"] for reply in replies)
     sent = [reply["sent_ns"] for reply in replies]
     assert all(earlier < later for earlier, later in pairwise(sent))
-    here, nobody = (messages[-1]["targets"][name] for name in ("here", "nobody"))
+    here, nobody, nowhere = (messages[-1]["targets"][name] for name in ("here", "nobody", "nowhere"))
+    assert (here["unsent"], nobody["unsent"], nowhere["unsent"]) == (0, 0, 5)
+    assert (here["unstamped"], nowhere["sent"], nowhere["received"]) == (0, 5, 0)
     assert (here["sent"], here["received"], nobody["sent"], nobody["received"]) == (5, 5, 5, 0)
     assert here["rtt_min_ns"] <= here["rtt_median_ns"] <= here["rtt_max_ns"]
     assert nobody["rtt_median_ns"] is None
