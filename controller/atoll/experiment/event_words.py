@@ -62,6 +62,7 @@ def _swap(told: _Told) -> str:
 
 _WORDS: dict[str, Callable[[_Told], str]] = {
     "applied": lambda told: counted(told["changes"], "change"),
+    "clocks": lambda told: f"compared; this machine's was set by {told['step_ns'] / 1e6:g} ms meanwhile",
     "change": lambda told: str(told["change"]),
     "start": _start,
     "swap": _swap,

@@ -137,18 +137,24 @@ class HardwarePlace:
 
         Raises LabError with a line for each clock that is too far off.
         """
+        clocks = await self.measure_clocks()
+        if wrong := [line for name, clock in clocks.items() for line in clock_off(name, clock)]:
+            raise LabError("\n".join(wrong))
+        for name, clock in clocks.items():
+            self._reached[name].clock = clock
+            self._machines[name] = replace(self._machines[name], clock_offset_ns=clock.known_ns)
+        return clocks
+
+    async def measure_clocks(self) -> Mapping[str, ClockOffset]:
+        """Ask a few machines at a time. Raises LabError when one ends."""
         turn = asyncio.Semaphore(_CLOCKS_AT_ONCE)
 
-        async def ask(one: _Reached) -> None:
+        async def ask(one: _Reached) -> ClockOffset:
             async with turn:
-                one.clock = await clock_offset(one.agent)
+                return await clock_offset(one.agent)
 
-        await asyncio.gather(*(ask(one) for one in self._reached.values()))
-        if wrong := [line for name, one in self._reached.items() for line in clock_off(name, one.clock)]:
-            raise LabError("\n".join(wrong))
-        for name, one in self._reached.items():
-            self._machines[name] = replace(self._machines[name], clock_offset_ns=one.clock.known_ns)
-        return {name: one.clock for name, one in self._reached.items()}
+        found = await asyncio.gather(*(ask(one) for one in self._reached.values()))
+        return dict(zip(self._reached, found, strict=True))
 
     async def directory(self, machine: str, run: Path) -> Path:
         """The machine's own directory for the files of a run. Raises LabError."""

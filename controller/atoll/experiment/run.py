@@ -21,6 +21,7 @@ from atoll.experiment.lost_outside import look, own_limit, risen
 from atoll.experiment.metering import OnPoints
 from atoll.experiment.pinning import pinned_tcp
 from atoll.experiment.recording import Recording, describe_lab
+from atoll.experiment.run_clock import RunClock
 from atoll.experiment.run_jobs import RunJobs
 from atoll.experiment.scheduled import carry_out
 from atoll.experiment.starting import lead_ns, told
@@ -133,10 +134,10 @@ class Run:
             async with self._step("servers"):
                 await self._jobs.start_all(Phase.SERVER, Phase.TRANSFER_SERVER)
             async with self._step("clients"):
-                begin_ns = await self._start_clients()
-            async with self._step("measure"), self._changes(begin_ns):
-                await self._start_traces(begin_ns)
-                await self._wait_for_end(begin_ns)
+                clock, begin_ns = await self._start_clients()
+            async with self._step("measure"), self._changes(clock, begin_ns):
+                await self._start_traces(clock, begin_ns)
+                await self._wait_for_end(clock, begin_ns)
             async with self._step("stop"):
                 await self._end_load()
             async with self._step("drain"):
@@ -199,35 +200,36 @@ class Run:
         for point in points:
             await self._jobs.start(self._jobs.named(f"capture-{point.name}"))
 
-    async def _start_clients(self) -> int:
+    async def _start_clients(self) -> tuple[RunClock, int]:
         transfer = self._experiment.transfer
         after_ns = {Phase.CLIENT: 0, Phase.PING: 0, Phase.TRANSFER: transfer.start.ns if transfer else 0}
         later = [(spec, after_ns[spec.phase]) for spec in self._jobs.of(*after_ns)]
         later.append((self._jobs.named("whistle-start"), 0))
         clocks = await self._testbed.place.compare_clocks()
-        begin_ns = time.time_ns() + lead_ns(len(later))
+        clock = RunClock(clocks)
+        begin_ns = clock.now_ns() + lead_ns(len(later))
         self._dir.event("start", time.time_ns(), **told(begin_ns, clocks))
-        await self._jobs.start_at([(spec, begin_ns + ns) for spec, ns in later])
-        late_ns = time.time_ns() - begin_ns
+        await self._jobs.start_at([(spec, begin_ns + ns) for spec, ns in later], clock)
+        late_ns = clock.now_ns() - begin_ns
         if late_ns > 0:
             msg = f"the clients were not ready in time: {late_ns / 1e6:.0f} ms late; the machine is too busy"
             raise RunError(msg)
-        return begin_ns
+        return clock, begin_ns
 
-    async def _start_traces(self, begin_ns: int) -> None:
+    async def _start_traces(self, clock: RunClock, begin_ns: int) -> None:
         """Links that follow a trace begin it with the load."""
         if not any(way.trace for link in self._experiment.links for way in (link.to_island, link.to_world)):
             return
-        await asyncio.sleep(max(0, begin_ns - time.time_ns()) / 1e9)
+        await clock.sleep_until(begin_ns)
         boxes = await self._testbed.start_traces()
         self._dir.event("trace_start", time.time_ns(), boxes=boxes)
 
     @contextlib.asynccontextmanager
-    async def _changes(self, begin_ns: int) -> AsyncGenerator[None]:
+    async def _changes(self, clock: RunClock, begin_ns: int) -> AsyncGenerator[None]:
         """Meanwhile the scheduled changes are carried out; the last one ends before this does."""
         backend, record = self._backend, self._dir.event
         work = asyncio.create_task(
-            carry_out(self._testbed, self._experiment, backend, self._schedule, begin_ns, record)
+            carry_out(self._testbed, self._experiment, backend, self._schedule, begin_ns, clock, record)
         )
         try:
             yield
@@ -237,14 +239,18 @@ class Run:
             with contextlib.suppress(asyncio.CancelledError, AtollError):
                 await work
 
-    async def _wait_for_end(self, begin_ns: int) -> None:
+    async def _wait_for_end(self, clock: RunClock, begin_ns: int) -> None:
         end_ns = begin_ns + self._experiment.duration.ns
         self._recording.measurement_begins()
-        while (left_ns := end_ns - time.time_ns()) > 0:
+        while (left_ns := end_ns - clock.now_ns()) > 0:
             await asyncio.sleep(min(0.5, left_ns / 1e9))
-            self._recording.live(begin_ns, time.time_ns())
-            self._jobs.raise_for_failed()
+            clock.look()
+            now_ns = clock.now_ns()
+            self._recording.live(begin_ns, now_ns)
+            self._jobs.raise_for_failed(left_ns=end_ns - now_ns)
+        self._jobs.raise_for_missing()
         self._dir.event("window", time.time_ns(), start_ns=begin_ns, end_ns=end_ns)
+        self._dir.event("clocks", time.time_ns(), **clock.told(await self._testbed.place.measure_clocks()))
 
     async def _end_load(self) -> None:
         await self._jobs.stop(Phase.CLIENT, Phase.TRANSFER)

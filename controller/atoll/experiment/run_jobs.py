@@ -3,10 +3,11 @@
 
 import asyncio
 import contextlib
-import time
 from pathlib import Path
 
+from atoll.analysis.facts import is_load
 from atoll.experiment.recording import Recording
+from atoll.experiment.run_clock import RunClock
 from atoll.experiment.testbed import Testbed, with_start
 from atoll.model.errors import LabError, RunError
 from atoll.model.plan import JobSpec, Phase
@@ -15,6 +16,7 @@ from atoll_hosts.agent import Job
 _STOP_GRACE_S = 3.0
 _READY_TIMEOUT_S = 10.0
 _REPORT_TIMEOUT_S = 30.0
+_END_TOLERANCE_NS = 200_000_000  # channels end of their own accord when the measurement does
 
 
 class RunJobs:
@@ -27,7 +29,7 @@ class RunJobs:
         self._directory = directory
         self._specs: dict[str, JobSpec] = {}
         self._started: dict[str, Job] = {}
-        self._to_come: list[asyncio.Task[None]] = []
+        self._to_come: dict[str, asyncio.Task[None]] = {}
 
     def plan(self, specs: tuple[JobSpec, ...]) -> None:
         """Have these from now on; nothing is started yet."""
@@ -52,27 +54,44 @@ class RunJobs:
         """Start the jobs of some phases, all at once. Raises LabError."""
         await asyncio.gather(*(self.start(spec) for spec in self.of(*phases)))
 
-    async def start_at(self, instants: list[tuple[JobSpec, int]]) -> None:
-        """Have each job begin at its instant (CLOCK_REALTIME, ns): our own programs are told it, and wait for it.
+    async def start_at(self, instants: list[tuple[JobSpec, int]], clock: RunClock) -> None:
+        """Have each job begin at its instant by the run's clock (ns): our own programs are told it, and wait for it.
 
         A foreign program (iperf3) knows of no instant to begin at: it is started at that instant. Raises LabError.
         """
         await asyncio.gather(
             *(self.start(with_start(spec, at_ns)) for spec, at_ns in instants if spec.config is not None)
         )
-        self._to_come += [
-            asyncio.create_task(self._start_later(spec, at_ns)) for spec, at_ns in instants if spec.config is None
-        ]
+        for spec, at_ns in instants:
+            if spec.config is None:
+                self._to_come[spec.name] = asyncio.create_task(self._start_later(spec, at_ns, clock))
 
-    async def _start_later(self, spec: JobSpec, at_ns: int) -> None:
-        await asyncio.sleep(max(0, at_ns - time.time_ns()) / 1e9)
+    async def _start_later(self, spec: JobSpec, at_ns: int, clock: RunClock) -> None:
+        await clock.sleep_until(at_ns)
         await self.start(spec)
 
-    def raise_for_failed(self) -> None:
-        """RunError when a job has ended otherwise than well."""
+    def raise_for_failed(self, *, left_ns: int) -> None:
+        """RunError when a job could not be started, has ended otherwise than well, or while it was still needed.
+
+        ``left_ns``: how much of the measurement is to come.
+        """
+        for name, task in self._to_come.items():
+            if task.done() and (error := task.exception()) is not None:
+                raise RunError(f"{name} could not be started: {error}") from error
         for name, job in self._started.items():
-            if job.exit is not None and job.exit.code != 0:
+            if job.exit is None:
+                continue
+            if job.exit.code != 0:
                 raise _failure(name, job)
+            if left_ns > _END_TOLERANCE_NS and _lasts(self._specs[name]):
+                left = f"{left_ns / 1e9:.1f} s before the end of the measurement"
+                raise RunError(f"{name} ended too early, {left}: {job.exit_text()}")
+
+    def raise_for_missing(self) -> None:
+        """RunError when a job that was to begin during the measurement has not been started by its end."""
+        missing = [name for name, task in self._to_come.items() if not task.done()]
+        if missing:
+            raise RunError(f"{', '.join(missing)}: not started by the end of the measurement; the machine is too busy")
 
     async def stop(self, *phases: Phase) -> None:
         """Stop the jobs of one phase after the other; how they end is not asked. Raises LabError."""
@@ -98,12 +117,18 @@ class RunJobs:
 
     async def end(self) -> None:
         """After whatever happened: the load first, then the captures, so that they are complete."""
-        for task in self._to_come:
+        for task in self._to_come.values():
             task.cancel()
+        await asyncio.gather(*self._to_come.values(), return_exceptions=True)  # what failed is told elsewhere
         captures = [self._started[spec.name] for spec in self.of(Phase.CAPTURE) if spec.name in self._started]
         load = [job for job in self._started.values() if job not in captures]
         for jobs in (load, captures):
             await asyncio.gather(*(_end(job) for job in jobs if job.exit is None))
+
+
+def _lasts(spec: JobSpec) -> bool:
+    """Whether a job has to go on until the measurement ends: a UDP sender may have sent its last packet before."""
+    return spec.phase in (Phase.SERVER, Phase.PING, Phase.CAPTURE) or is_load(spec)
 
 
 def _failure(name: str, job: Job) -> RunError:

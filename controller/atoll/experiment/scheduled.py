@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scheduled changes of a run, carried out at their instants and written down (docs/contracts.md, its events)."""
 
-import asyncio
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from atoll.control.schedule import Scheduled
+from atoll.experiment.run_clock import RunClock
 from atoll.experiment.testbed import Testbed
 from atoll.model.errors import AtollError, LabError, PlanError
 from atoll.model.experiment import Experiment
@@ -23,9 +23,10 @@ async def carry_out(
     backend: Backend,
     schedule: Sequence[Scheduled],
     begin_ns: int,
+    clock: RunClock,
     record: Record,
 ) -> None:
-    """Make every change at its instant; ``begin_ns``: when the load begins (CLOCK_REALTIME).
+    """Make every change at its instant; ``begin_ns``: when the load begins, by the run's clock.
 
     After one that failed the version before it stands, and those behind it, which were planned from where it would
     have led, are not attempted: the events say so. Raises RunError when an event cannot be written.
@@ -33,7 +34,7 @@ async def carry_out(
     versions = experiment.versions
     for each, before in zip(schedule, versions, strict=False):
         due_ns = begin_ns + each.version.at.ns
-        await asyncio.sleep(max(0, due_ns - time.time_ns()) / 1e9)
+        await clock.sleep_until(due_ns)
         what = list(version_differences(before, each.version))
         record("change", time.time_ns(), change=each.number, state="begin", planned_ns=due_ns, what=what)
         try:

@@ -67,6 +67,10 @@ const DESCRIBED = {
   base_rtt: (event) => `base RTT ${settingMs(event.rtt_ns)}`,
   terrestrial: (event) =>
     `${event.server}: terrestrial RTT ${settingMs(event.measured_ns)}, configured ${settingMs(event.configured_ns)}`,
+  clocks: (event) => ({
+    text: `clocks compared; this machine's was set by ${(event.step_ns / 1e6).toFixed(3)} ms during the measurement`,
+    grave: Math.abs(event.step_ns) > 5e6,
+  }),
   drained: () => "the link has drained",
   outcome: (event) => ({
     text: `outcome: ${event.outcome.replace(/: .*/s, "")}`, // the reason is that of the step
