@@ -31,7 +31,11 @@ def overview() -> Dashboard:
         "A run at a glance: the link, what the island gets of it, and what has happened.",
         [
             figure(
-                "Link, island-bound", "bps", island.rate("out_bytes", _BITS), what="sent by the link", every=_LINK_EVERY
+                "Link, island-bound",
+                "bps",
+                island.rate("out_bytes", _BITS),
+                what="came through the link",
+                every=_LINK_EVERY,
             ),
             figure(
                 "Queue, most", "bytes", island.level("queue_max_bytes", "max"), what="island-bound", every=_LINK_EVERY
@@ -47,7 +51,7 @@ def overview() -> Dashboard:
                 "bps",
                 (link.rate("out_bytes", _BITS), "$tag_box $tag_direction"),
                 (config.level("rate_bit_s", "last"), "$tag_box configured"),
-                what="what the link sends, beside what it is configured to; IP bytes",
+                what="what comes through the link, and its configured rate; IP bytes",
                 every=_LINK_EVERY,
             ),
             plot(
@@ -92,9 +96,9 @@ def satellite_link() -> Dashboard:
             plot(
                 "Rate",
                 "bps",
-                (link.rate("out_bytes", _BITS), "$tag_box $tag_direction sent"),
+                (link.rate("out_bytes", _BITS), "$tag_box $tag_direction came through"),
                 (config.level("rate_bit_s", "last"), "$tag_box $tag_direction configured"),
-                what="IP bytes sent in a second, and what the link is configured to",
+                what="IP bytes a second that came through, lost ones not included, and the configured rate",
                 every=_LINK_EVERY,
             ),
             plot(

@@ -32,6 +32,7 @@ def write_report(run: RunDir) -> Path:
 def page(sources: "Sources") -> str:
     """The page itself."""
     from atoll.analysis.loss_agreement import proofs
+    from atoll.analysis.losses import CAUSES
     from atoll_dashboards import provenance
     from atoll_dashboards.keyfigures import key_figures
     from atoll_dashboards.pages import rendered
@@ -42,6 +43,12 @@ def page(sources: "Sources") -> str:
         title=sources.experiment.name,
         asked=provenance.in_one_line(sources.experiment),
         proofs=proofs(sources.summary.get("stretches", ()), sources.summary.get("payload")),
+        losses=[
+            (name, CAUSES[cause], lost)
+            for name, link in sources.summary["links"].items()
+            for cause, lost in (link.get("losses") or {}).items()  # absent from what older versions analysed
+            if lost["packets"]
+        ],
         figures=key_figures(sources.summary),
         plots=_drawn(sources),
         settings=provenance.settings(sources.experiment),
