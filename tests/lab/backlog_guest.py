@@ -18,7 +18,7 @@ from atoll.experiment.run import Run
 from atoll.experiment.testbed import Testbed
 from atoll.model.load import load_experiment
 from atoll.model.plan import Backend
-from atoll.model.tc import NO_SLACK
+from atoll.model.tc import VIRTUAL_SLACK
 
 LIMIT = Path("/proc/sys/net/core/netdev_max_backlog")
 
@@ -32,7 +32,7 @@ async def main(path: Path, runs: Path, limit: str) -> None:
         if progress.get("type") == "step":
             LIMIT.write_text(limit if progress["step"] == "measure" else ample)
 
-    testbed = await Testbed.start(network, lambda _: None, slack=NO_SLACK)
+    testbed = await Testbed.start(network, lambda _: None, slack=VIRTUAL_SLACK)
     run_dir = create_run(runs, network, experiment, Backend.ENGINE, "virtual", time.time_ns())
     await Run(testbed, experiment, run_dir, set_limit, Backend.ENGINE).measure(time.time_ns())
     # What is lost on the laboratory's own loopback interface, which carries its control channels, is lost on no cable.

@@ -15,13 +15,13 @@ from atoll.experiment.run import Run
 from atoll.experiment.testbed import Testbed
 from atoll.model.load import load_experiment
 from atoll.model.plan import Backend
-from atoll.model.tc import NO_SLACK
+from atoll.model.tc import VIRTUAL_SLACK
 
 
 async def main(path: Path, runs: Path) -> None:
     """The lab is the kernel's and ends with it."""
     network, experiment = load_experiment(path)
-    testbed = await Testbed.start(network, lambda _: None, slack=NO_SLACK)
+    testbed = await Testbed.start(network, lambda _: None, slack=VIRTUAL_SLACK)
     made: list[str] = []
     for _ in range(2):
         run_dir = create_run(runs, network, experiment, Backend.ENGINE, "virtual", time.time_ns())

@@ -18,7 +18,7 @@ from atoll.experiment.testbed import Testbed
 from atoll.model.codec import to_json
 from atoll.model.experiment import Experiment, LinkDirection
 from atoll.model.load import load_experiment
-from atoll.model.tc import NO_SLACK
+from atoll.model.tc import VIRTUAL_SLACK
 from atoll.model.units import Duration, Rate, Size
 
 
@@ -42,7 +42,7 @@ def narrowed(experiment: Experiment) -> Experiment:
 async def main(path: Path) -> None:
     """Calibrate against the experiment, with the experiment applied and with the narrowed one."""
     network, experiment = load_experiment(path)
-    testbed = await Testbed.start(network, lambda _: None, slack=NO_SLACK)
+    testbed = await Testbed.start(network, lambda _: None, slack=VIRTUAL_SLACK)
     said: dict[str, Any] = {}
     for name, applied in (("as described", experiment), ("narrowed", narrowed(experiment))):
         await testbed.apply(applied)

@@ -33,7 +33,7 @@ from atoll.model.layout import HOME, Layout
 from atoll.model.load import load_experiment
 from atoll.model.network import Network
 from atoll.model.plan import Backend, Phase, Plan
-from atoll.model.tc import NO_SLACK, TIMER_SLACK
+from atoll.model.tc import TIMER_SLACK, VIRTUAL_SLACK
 from atoll_hosts.agent import Job
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "swaps"
@@ -288,7 +288,7 @@ async def main(out: Path, options: Options) -> None:
     """Write captures and facts.json."""
     reconcile._RESTARTS = 10**6  # it is killed more often than would be right anywhere else
     network, experiment = load_experiment(DATA / "experiment.yaml")
-    testbed = await Testbed.start(network, lambda _: None, slack=NO_SLACK if options.virtual else TIMER_SLACK)
+    testbed = await Testbed.start(network, lambda _: None, slack=VIRTUAL_SLACK if options.virtual else TIMER_SLACK)
     try:
         facts = await Trial(testbed, out, options).run(experiment)
         (out / "facts.json").write_text(json.dumps(facts), encoding="utf-8")

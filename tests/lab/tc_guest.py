@@ -20,8 +20,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from atoll.model.experiment import Bernoulli, Counted, Distribution, Jitter, Link, LinkDirection
-from atoll.model.network import BoxKind, ChainBox, DelayBox, Interface, LatencyClass, PortRef
+from atoll.model.box_kind import BoxKind
+from atoll.model.experiment import Bernoulli, Counted, Distribution, Jitter, Link, LinkDirection, Where
+from atoll.model.network import ChainBox, DelayBox, Interface, LatencyClass, PortRef
 from atoll.model.tc import TcSettings, delay_settings, link_settings
 from atoll.model.units import Duration, Rate, Size
 from atoll_hosts.binary import find_binary
@@ -218,9 +219,9 @@ def link_results(world: Side, island: Side) -> dict[str, Any]:
 
 
 def impaired_results(world: Side, island: Side) -> dict[str, Any]:
-    """A link that loses and jitters, counted as Ethernet frames."""
+    """A link that loses before its queue and jitters, counted as Ethernet frames."""
     jitter = Jitter(Distribution.UNIFORM, Duration.parse("10 ms"))
-    lossy = replace(DIRECTION, rate=Rate.parse("100 Mbit/s"), loss=Bernoulli(0.2), jitter=jitter)
+    lossy = replace(DIRECTION, rate=Rate.parse("100 Mbit/s"), loss=Bernoulli(0.2, Where.BEFORE), jitter=jitter)
     box = Box(_settings(replace(LINK, to_island=lossy, counts=Counted.ETHERNET)).config)
     box.mark()
     arrived: list[int] = []

@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import json
 import random
+import re
 import socket
 import struct
 import subprocess
@@ -17,14 +18,16 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from atoll.model.experiment import Counted, Link, LinkDirection
-from atoll.model.network import BoxKind, ChainBox, Interface, PortRef
-from atoll.model.tc import MTU, NO_SLACK, TcSettings, delay_settings, link_settings
+from atoll.control.link_config import direction_config
+from atoll.model.box_kind import BoxKind
+from atoll.model.experiment import Bernoulli, Counted, Link, LinkDirection
+from atoll.model.network import ChainBox, Interface, PortRef
+from atoll.model.tc import MTU, VIRTUAL_SLACK, TcSettings, delay_settings, link_settings
 from atoll.model.units import Duration, Rate, Size
 from atoll_hosts.binary import find_binary
 from tests.lab.tc_guest import CLASSES, delay_box, furnish, inside
 
-_PR_SET_TIMERSLACK = 29  # linux/prctl.h
+PR_SET_TIMERSLACK = 29  # linux/prctl.h
 _SO_TIMESTAMPNS = 35  # asm-generic/socket.h
 _SO_RCVBUFFORCE = 33
 _ETHERTYPE = 0x88B5  # for experiments (IEEE Std 802)
@@ -46,7 +49,7 @@ class Train:
 
 
 def trains() -> dict[str, Train]:
-    """One of every size that never fills the queue, one of full-size packets that does, and a fast one."""
+    """One of every size that never fills the queue, the same with losses, one that fills the queue, a fast one."""
     draw = random.Random(1)
     mixed: list[tuple[int, int]] = []
     at_ns = 0
@@ -55,29 +58,35 @@ def trains() -> dict[str, Train]:
         mixed.append((at_ns, draw.choice((46, 100, 576, 1500))))
     full = tuple((number * 1_100_000, MTU) for number in range(400))  # 1500 bytes last 1.5 ms
     fast = tuple((number // 8 * 280_000, MTU) for number in range(2000))  # bursts of eight, 343 Mbit/s
-    return {"mixed": Train(DIRECTION, tuple(mixed)), "full": Train(DIRECTION, full), "fast": Train(FAST, fast)}
+    lossy = replace(DIRECTION, loss=Bernoulli(0.3))
+    return {
+        "mixed": Train(DIRECTION, tuple(mixed)),
+        "lossy": Train(lossy, tuple(mixed)),
+        "full": Train(DIRECTION, full),
+        "fast": Train(FAST, fast),
+    }
 
 
 def measure(kind: str, train: Train) -> dict[str, Any]:
     """A train through a link."""
-    with _link(kind, train.direction) as box, _stamped("island", "island0") as sink:
-        sent = _send(train.packets)
+    with _link(kind, train.direction) as box, stamped("island", "island0") as sink:
+        sent = send(train.packets)
         time.sleep(1)
-        arrived = dict(_arrivals(sink))
-        return {"sent": sent, "arrived": [arrived.get(number) for number in range(len(sent))], "mark": _mark(box)}
+        arrived = dict(arrivals(sink))
+        return {"sent": sent, "arrived": [arrived.get(number) for number in range(len(sent))], "mark": mark(box)}
 
 
 def classes(kind: str) -> dict[int, list[int]]:
     """By VLAN, how long frames took there and back through a delay box (ns): twenty, one after the other."""
     took: dict[int, list[int]] = {}
-    with _delay_box(kind), _stamped("trunk", "trunk0") as port:
+    with _delay_box(kind), stamped("trunk", "trunk0") as port:
         for vlan in CLASSES:
             sent: list[int] = []
             for number in range(20):
                 sent.append(time.time_ns())
                 port.send(_HEADER + struct.pack("!HHHI", 0x8100, vlan, _ETHERTYPE, number) + bytes(96))
                 time.sleep(0.1)
-            arrived = dict(_arrivals(port))
+            arrived = dict(arrivals(port))
             took[vlan] = [arrived[number] - instant for number, instant in enumerate(sent)]
     return took
 
@@ -89,26 +98,40 @@ def backlog(kind: str) -> dict[str, Any]:
     """
     one_way = {"rate_bit_s": 10**10, "delay_ns": 20_000_000, "queue_bytes": 2_000_000}
     config = {"world": "sat-w", "island": "sat-i", **_engine(kind), "to_island": one_way, "to_world": one_way}
-    with _box("link", config) as box, _stamped("island", "island0") as sink:
-        sent = _send(_WAITING)
+    with running_box("link", config) as box, stamped("island", "island0") as sink:
+        sent = send(_WAITING)
         time.sleep(0.0005)
         _tell(box, {"op": "set", "id": 1, "direction": "to_island", "delay_ns": 60_000_000})
         changed = _line(box, "set")
         time.sleep(1)
-        arrived = dict(_arrivals(sink))
+        arrived = dict(arrivals(sink))
         found = {"sent": sent, "arrived": [arrived.get(number) for number in range(len(sent))]}
-        found |= {"changed": changed, "mark": _mark(box)}
-        _send(_WAITING)
+        found |= {"changed": changed, "mark": mark(box)}
+        send(_WAITING)
         time.sleep(0.0005)
-        found["next_mark"] = _mark(box)
+        found["next_mark"] = mark(box)
         time.sleep(1)
-        _mark(box)
-        _send(_WAITING)
+        mark(box)
+        send(_WAITING)
         time.sleep(0.0005)
         return {**found, "done": _end(box)["to_island"]}
 
 
-def _send(packets: tuple[tuple[int, int], ...]) -> list[int]:
+def overloads(direction: LinkDirection) -> list[bool]:
+    """Whether a link of tc's whose netem has room for two packets was overloaded: by a train, and after it."""
+    settings = tc_link(direction).config
+    limit = settings["link"]["to_island"]["delay"]["limit_packets"]
+    config = json.loads(re.sub(rf"\b{limit}\b", "2", json.dumps(settings)))
+    with running_box("tc", config) as box:
+        send(trains()["full"].packets[:40])
+        time.sleep(0.1)
+        by_train = mark(box)["overloaded"]
+        time.sleep(0.1)
+        return [by_train, mark(box)["overloaded"]]
+
+
+def send(packets: tuple[tuple[int, int], ...]) -> list[int]:
+    """Packets by how long after the start they are sent (ns), and their bytes; returns when they were."""
     with inside("world"), socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as port:
         port.bind(("world0", 0))
         begin_ns = time.time_ns() + 100_000_000
@@ -123,7 +146,7 @@ def _send(packets: tuple[tuple[int, int], ...]) -> list[int]:
 
 
 @contextlib.contextmanager
-def _stamped(namespace: str, interface: str) -> Generator[socket.socket]:
+def stamped(namespace: str, interface: str) -> Generator[socket.socket]:
     """A port that receives every frame with the kernel's stamp."""
     with inside(namespace):
         port = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
@@ -135,7 +158,7 @@ def _stamped(namespace: str, interface: str) -> Generator[socket.socket]:
         yield port
 
 
-def _arrivals(port: socket.socket) -> Iterator[tuple[int, int]]:
+def arrivals(port: socket.socket) -> Iterator[tuple[int, int]]:
     """Number and stamp of what has arrived and was not sent from here."""
     with contextlib.suppress(BlockingIOError):
         while True:
@@ -148,9 +171,10 @@ def _arrivals(port: socket.socket) -> Iterator[tuple[int, int]]:
 
 
 @contextlib.contextmanager
-def _box(subcommand: str, config: dict[str, Any]) -> Generator[subprocess.Popen[str]]:
-    argv = ["ip", "netns", "exec", "box", str(find_binary()), subcommand]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+def running_box(subcommand: str, config: dict[str, Any]) -> Generator[subprocess.Popen[str]]:
+    """``atoll-host SUBCOMMAND`` between the machines. Raises RuntimeError with what it said if it ends too early."""
+    argv, pipe = ["ip", "netns", "exec", "box", str(find_binary()), subcommand], subprocess.PIPE
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
         assert process.stdin is not None
         _tell(process, config)
         _line(process, "ready")
@@ -163,34 +187,31 @@ def tc_link(direction: LinkDirection) -> TcSettings:
     """A link of the kernel's, with this direction both ways."""
     world, island = (Interface(name, "02:a7:00:00:00:01", PortRef("s", 1)) for name in ("sat-w", "sat-i"))
     box = ChainBox("sat", BoxKind.LINK, world, island)
-    return link_settings(box, Link("sat", direction, direction, Counted.IP), NO_SLACK)
+    return link_settings(box, Link("sat", direction, direction, Counted.IP), VIRTUAL_SLACK)
 
 
 def _link(kind: str, direction: LinkDirection) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
     if kind == "tc":
-        return _box("tc", tc_link(direction).config)
-    one_way = {
-        "rate_bit_s": direction.rate.bit_s,
-        "delay_ns": direction.delay.ns,
-        "queue_bytes": direction.queue.bytes,
-    }
+        return running_box("tc", tc_link(direction).config)
+    one_way = direction_config(direction)
     ends = {"world": "sat-w", "island": "sat-i"}
-    return _box("link", {**ends, **_engine(kind), "to_island": one_way, "to_world": one_way})
+    return running_box("link", {**ends, **_engine(kind), "to_island": one_way, "to_world": one_way})
 
 
 def _delay_box(kind: str) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
     box = delay_box()
     if kind == "tc":
-        return _box("tc", delay_settings(box).config)
+        return running_box("tc", delay_settings(box).config)
     known = [{"vlan": each.vlan, "delay_ns": each.rtt.ns // 2} for each in box.classes]
-    return _box("delay", {"trunk": box.trunk.name, **_engine(kind), "classes": known})
+    return running_box("delay", {"trunk": box.trunk.name, **_engine(kind), "classes": known})
 
 
 def _engine(kind: str) -> dict[str, Any]:
     return {"mtu": MTU, "seed": 1, "departures": kind}
 
 
-def _mark(box: subprocess.Popen[str]) -> dict[str, Any]:
+def mark(box: subprocess.Popen[str]) -> dict[str, Any]:
+    """What has passed to the island since the mark before."""
     _tell(box, {"op": "mark", "id": 1})
     return _line(box, "mark")["to_island"]
 
@@ -209,21 +230,24 @@ def _tell(box: subprocess.Popen[str], message: dict[str, Any]) -> None:
 
 def _line(box: subprocess.Popen[str], kind: str) -> dict[str, Any]:
     assert box.stdout is not None
+    assert box.stderr is not None
     for line in box.stdout:
         message = json.loads(line)
         if message["type"] == kind:
             return message
-    msg = f"ended without {kind}"
+    msg = f"ended without {kind}: {box.stderr.read()}"
     raise RuntimeError(msg)
 
 
 def main() -> None:
     """Measure, and write what was found."""
-    ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1)  # trains leave to the nanosecond
+    ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1)  # trains leave to the nanosecond
     furnish()
     links = {name: {kind: measure(kind, train) for kind in KINDS} for name, train in trains().items()}
     waiting = {kind: backlog(kind) for kind in ("engine", "kernel")}
-    print(json.dumps({"links": links, "classes": {kind: classes(kind) for kind in KINDS}, "waiting": waiting}))
+    overloaded = {name: overloads(train.direction) for name, train in trains().items() if name in ("mixed", "lossy")}
+    found = {"links": links, "classes": {kind: classes(kind) for kind in KINDS}, "waiting": waiting}
+    print(json.dumps({**found, "overloaded": overloaded}))
 
 
 if __name__ == "__main__":

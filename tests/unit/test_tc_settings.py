@@ -3,15 +3,18 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from atoll.control.plan import make_plan, plan_sha256
+from atoll.model.box_kind import BoxKind
 from atoll.model.errors import PlanError
 from atoll.model.experiment import (
     Bernoulli,
+    BitError,
     Codel,
     Counted,
     Distribution,
@@ -23,11 +26,21 @@ from atoll.model.experiment import (
     LossTrace,
     Trace,
     TraceRow,
+    Where,
 )
 from atoll.model.load import load_experiment
-from atoll.model.network import BoxKind, ChainBox, Interface, Network, PortRef
+from atoll.model.network import ChainBox, Interface, Network, PortRef
 from atoll.model.plan import Backend, Phase
-from atoll.model.tc import Qdisc, TcSettings, delay_settings, link_settings
+from atoll.model.tc import (
+    TIMER_SLACK,
+    VIRTUAL_SLACK,
+    Qdisc,
+    TcSettings,
+    bucket_bytes,
+    delay_settings,
+    inexact,
+    link_settings,
+)
 from atoll.model.units import Duration, Rate, Size
 
 SAT = ChainBox(
@@ -58,7 +71,7 @@ def test_rate_and_queue_come_before_the_delay_and_on_another_device() -> None:
     lines = settings().setup["tc"]
     ip_bytes = "stab linklayer ethernet overhead -14"
     assert lines[:2] == [
-        f"qdisc add dev ifb-to-island root handle 1: {ip_bytes} tbf rate 16000000bit burst 3552 limit 100000",
+        f"qdisc add dev ifb-to-island root handle 1: {ip_bytes} tbf rate 16000000bit burst 3541 limit 100000",
         f"qdisc add dev sat-i root handle 1: {ip_bytes} netem limit 26000 delay 250000.000us",
     ]
     redirect = "protocol all prio 1 matchall action mirred egress redirect dev"
@@ -87,7 +100,7 @@ def test_ethernet_bytes_are_what_tbf_counts_by_itself() -> None:
     queue=st.integers(1500, 4 * 10**9),
 )
 def test_netem_has_room_for_the_bandwidth_delay_product_twice_over(rate: int, delay_ns: int, queue: int) -> None:
-    direction = LinkDirection(Rate(rate), Duration(delay_ns), Size(queue), loss=Bernoulli(0.1))
+    direction = LinkDirection(Rate(rate), Duration(delay_ns), Size(queue), loss=Bernoulli(0.1, Where.BEFORE))
     found = settings(direction)
     full_size_under_way = rate * delay_ns / 8e9 / 1500
     assert qdisc(found, "sat-i", "netem").options["limit"] >= min(2 * full_size_under_way, 2**31 - 1)
@@ -96,18 +109,45 @@ def test_netem_has_room_for_the_bandwidth_delay_product_twice_over(rate: int, de
 
 @given(rate=st.integers(10**3, 10**11), slack_ns=st.integers(0, 10**8))
 def test_the_bucket_holds_a_packet_and_what_a_late_timer_leaves(rate: int, slack_ns: int) -> None:
-    link = Link("sat", replace(GEO, rate=Rate(rate)), GEO, Counted.IP)
-    bucket = qdisc(link_settings(SAT, link, Duration(slack_ns)), "ifb-to-island", "tbf").options["burst"]
-    least, microseconds = 1540 + rate * slack_ns / 8e9, 8e6 * bucket / rate
-    assert least - 1 <= bucket <= least + 8 * rate / 8e6 + 1
-    assert microseconds - 8 * round(microseconds / 8) <= 8e6 / rate, "tc shows it as it is asked for"
+    """However the kernel rounds the time in which the rate fills it: to ns, then to ticks of 64 ns (sch_tbf.c)."""
+    direction = replace(GEO, rate=Rate(rate))
+    bucket = bucket_bytes(Rate(rate), Duration(slack_ns))
+    tbf = qdisc(link_settings(SAT, Link("sat", direction, GEO, Counted.IP), Duration(slack_ns)), "ifb-to-island", "tbf")
+    assert f"burst {bucket} " in tbf.words
+    least = 1540 + rate * slack_ns / 8e9
+    assert least <= bucket <= least * (1 + 1e-9) + 2 * 64 * rate / 8e9 + 1
+    kept = kernel_ticks(rate // 8, bucket)
+    assert kept <= tbf.options["burst_raw"] <= kept + 1
+    assert 64 * kept * rate / 8e9 >= least * (1 - 1e-9)
 
 
-def test_loss_is_above_the_queue_so_that_what_is_lost_takes_no_room() -> None:
+def kernel_ticks(bytes_s: int, burst: int) -> int:
+    """psched_ratecfg_precompute__() and psched_l2t_ns() of the kernel, then PSCHED_NS2TICKS()."""
+    factor, shift = 10**9, 0
+    while True:
+        mult = factor // bytes_s
+        if mult & 1 << 31 or factor & 1 << 63:
+            return (burst * mult >> shift) >> 6
+        factor, shift = factor << 1, shift + 1
+
+
+def test_what_is_lost_at_the_receiver_has_passed_queue_and_rate() -> None:
     found = settings(replace(GEO, loss=Bernoulli(0.001)))
+    delay = qdisc(found, "sat-i", "netem")
+    assert delay.words == "limit 26000 delay 250000.000us loss 0.1000000000%"
+    assert delay.options["loss-random"] == {"loss": 0.001}
+    assert qdisc(found, "ifb-to-island", "tbf").parent is None
+    counted = found.config["link"]["to_island"]
+    assert counted["loss"] == {"dev": "sat-i", "handle": "1:"}
+    assert counted["delay"] == {"dev": "sat-i", "handle": "1:", "limit_packets": 26000}
+
+
+def test_loss_before_the_queue_is_above_it_so_that_what_is_lost_takes_no_room() -> None:
+    found = settings(replace(GEO, loss=Bernoulli(0.001, Where.BEFORE)))
     loss, queue = qdisc(found, "ifb-to-island", "netem"), qdisc(found, "ifb-to-island", "tbf")
     assert (loss.parent, queue.parent) == (None, "1:1")
     assert loss.words.endswith("loss 0.1000000000%")
+    assert "loss" not in qdisc(found, "sat-i", "netem").words
     assert found.config["link"]["to_island"]["loss"] == {"dev": "ifb-to-island", "handle": "1:"}
     assert found.config["link"]["to_world"]["loss"] is None
 
@@ -115,7 +155,7 @@ def test_loss_is_above_the_queue_so_that_what_is_lost_takes_no_room() -> None:
 def test_a_gilbert_elliott_channel_is_told_in_netems_order() -> None:
     """tc-netem(8): gemodel p r 1-h 1-k, where 1-h is the loss in the bad state and 1-k that in the good one."""
     found = settings(replace(GEO, loss=GilbertElliott(0.001, 0.2, loss_good=0.0, loss_bad=0.5)))
-    words = qdisc(found, "ifb-to-island", "netem").words
+    words = qdisc(found, "sat-i", "netem").words
     assert words.endswith("loss gemodel 0.1000000000% 20.0000000000% 50.0000000000% 0.0000000000%")
 
 
@@ -144,8 +184,33 @@ def test_everything_tc_cannot_do_is_refused_at_once_each_with_its_place() -> Non
         f"links.sat.to_island.{name}" for name in ("queue_packets", "jitter", "loss", "aqm", "trace")
     ]
     assert all("--backend engine" in line for line in lines)
-    with pytest.raises(PlanError, match="correlation"):
-        settings(replace(GEO, jitter=Jitter(Distribution.UNIFORM, Duration.parse("5 ms"), correlation=0.5)))
+
+
+@pytest.mark.parametrize(
+    ("beyond", "reason"),
+    [
+        ({"jitter": Jitter(Distribution.UNIFORM, Duration.parse("5 ms"), correlation=0.5)}, "correlation"),
+        ({"jitter": Jitter(Distribution.UNIFORM, Duration.parse("3 s"))}, r"2\.147 s at most"),
+        ({"loss": Bernoulli(1e-10)}, r"at least 2\.3e-10"),
+        ({"loss": BitError(1e-7)}, "packets of any length alike"),
+    ],
+)
+def test_what_netem_cannot_do_is_refused_in_one_line(beyond: dict[str, Any], reason: str) -> None:
+    with pytest.raises(PlanError, match=f"^links.sat.to_island.*{reason}.*use --backend engine$"):
+        settings(replace(GEO, **beyond))
+
+
+def test_a_class_that_jitters_too_far_is_refused(geo: tuple[Network, Experiment]) -> None:
+    box = geo[0].delay_boxes[0]
+    far = replace(box.classes[0], rtt=Duration.parse("9 s"), jitter=Duration.parse("3 s"))
+    with pytest.raises(PlanError, match=rf"class {far.name}: the tc backend cannot.*2\.147 s at most"):
+        delay_settings(replace(box, classes=(far, *box.classes[1:])))
+
+
+def test_a_loss_of_nothing_and_a_delay_that_tc_does_not_show_are_not_looked_for() -> None:
+    delay = qdisc(settings(replace(GEO, delay=Duration(1), loss=Bernoulli(0))), "sat-i", "netem")
+    assert delay.words == "limit 1000 delay 0.001us loss 0.0000000000%"
+    assert delay.options == {"limit": 1000}
 
 
 def test_undoing_names_every_interface_and_every_device_that_was_made() -> None:
@@ -183,3 +248,11 @@ def test_the_backend_changes_the_boxes_and_nothing_else(geo: tuple[Network, Expe
     assert [job for job in engine.jobs if job.name not in boxes] == [
         job for job in kernel.jobs if job.name not in boxes
     ]
+
+
+def test_a_bucket_that_is_filled_for_late_timers_is_said_and_who_does_without() -> None:
+    links = [Link("sat", GEO, GEO, Counted.IP)]
+    first, _ = inexact(links, TIMER_SLACK)
+    assert first.startswith("links.sat.to_island: after a pause tc sends up to 3.541 kB at once")
+    assert first.endswith("--backend engine and --on virtual send a packet")
+    assert not [*inexact(links, VIRTUAL_SLACK)]

@@ -24,7 +24,10 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Sojourn:
-    """Time in a queue and being serialised, of all packets; percentiles at most 1/16 too long."""
+    """Time in a queue and being serialised, of all packets; percentiles at most 1/16 too long.
+
+    Of the kernel's tc: the time that its queue takes to empty, by samples 20 ms apart.
+    """
 
     mean_ns: float | None  # None: an older version did not sum it
     p50_ns: int

@@ -30,7 +30,7 @@ from atoll.analysis.udp import udp_figures
 from atoll.analysis.verdict import judge
 from atoll.model.experiment import Limits, Link
 from atoll.model.plan import Backend, Phase
-from atoll.model.tc import NO_SLACK, TIMER_SLACK, bucket_bytes
+from atoll.model.tc import TIMER_SLACK, VIRTUAL_SLACK, bucket_bytes
 from atoll.rundir import RunDir
 
 # A server's terrestrial part is right within 0.5 ms, the lab's own processing, and 2 % of itself.
@@ -173,7 +173,7 @@ def _link_figures(facts: Facts, tables: Tables, link: Link) -> LinkFigures:
     measured = facts.to_island(link)
     # How much a late departure can push from one window into the next is unknown where lateness is not measured.
     unbounded = measured is not None and measured.lateness_max_ns is None and not facts.in_virtual_time
-    slack = NO_SLACK if facts.in_virtual_time else TIMER_SLACK
+    slack = VIRTUAL_SLACK if facts.in_virtual_time else TIMER_SLACK
     bucket = bucket_bytes(link.to_island.rate, slack) if facts.manifest.get("backend") == Backend.TC else 0
     return LinkFigures(
         chains=list(dict.fromkeys(chain.name for chain in facts.experiment.ever_chains if link.box in chain.hops)),

@@ -59,7 +59,7 @@ class Volume(TypedDict):
 
 
 class SojournFigures(TypedDict):
-    """Time of all packets in a queue and being serialised; percentiles at most 1/16 too long."""
+    """Time of all packets in a queue and being serialised (``boxes.Sojourn``); percentiles at most 1/16 too long."""
 
     mean_ms: float | None
     p50_ms: float

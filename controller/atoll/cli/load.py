@@ -18,7 +18,7 @@ from atoll.model.places import HARDWARE, MININET, VIRTUAL
 from atoll.model.plan import Backend
 from atoll.model.raw_experiment import LONGEST_RUN, SHORTEST_RUN
 from atoll.model.resolve_inventory import load_inventory
-from atoll.model.tc import NO_SLACK, TIMER_SLACK
+from atoll.model.tc import TIMER_SLACK, VIRTUAL_SLACK
 from atoll.model.units import Duration
 from atoll.model.wording import suggest
 from atoll_emulation.backends import missing_for_tc
@@ -152,7 +152,7 @@ def mean_rack(inventory: Path | None, *, moved: bool = False) -> None:
 
 def place_slack(place: str) -> Duration:
     """How late timers may be in a place."""
-    return NO_SLACK if place == VIRTUAL else TIMER_SLACK
+    return VIRTUAL_SLACK if place == VIRTUAL else TIMER_SLACK
 
 
 def refuse(wrong: bool, message: str) -> None:

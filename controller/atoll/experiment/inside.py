@@ -18,7 +18,7 @@ from atoll.experiment.request import read_request
 from atoll.experiment.run import Run
 from atoll.experiment.testbed import Testbed
 from atoll.model.errors import AtollError
-from atoll.model.tc import NO_SLACK
+from atoll.model.tc import VIRTUAL_SLACK
 from atoll.rundir import RunDir
 from atoll.rundir.files import Appender
 from atoll_emulation.congestion import permit_everywhere
@@ -51,7 +51,9 @@ async def measure(directory: Path) -> int:
         started_ns = time.time_ns()
         permit_everywhere()
         network, experiment, backend = read_request(run_dir)
-        testbed = await Testbed.start(network, lambda text: emit({"type": "progress", "text": text}), slack=NO_SLACK)
+        testbed = await Testbed.start(
+            network, lambda text: emit({"type": "progress", "text": text}), slack=VIRTUAL_SLACK
+        )
         await Run(testbed, experiment, run_dir, emit_and_pace, backend).measure(started_ns)
     except AtollError as error:
         emit({"type": "error", "message": str(error), "exit_code": error.exit_code})

@@ -3,9 +3,9 @@
 
 A link, per direction; the other one is its mirror image:
 
-    world ──ingress: mirred──> island ──egress: mirred──> ifb [loss, queue and rate: netem, tbf]
+    world ──ingress: mirred──> island ──egress: mirred──> ifb [queue and rate: tbf]
                                island <──────────────────┘
-                               island [delay: netem] ──> wire
+                               island [loss and delay: netem] ──> wire
 
 Rate first, delay on the next hop. Chained on one device the two pass a ping test and a throughput test and fail both
 together, since netem's clock then starts when tbf fetches a packet. ``ifb`` gives the frame back to the interface it
@@ -13,25 +13,40 @@ was redirected from, past the filters, so nothing is bridged or routed and no fr
 
 A delay box: frames return by the trunk they came in on, through an HTB whose leaves, one a class, are netem.
 
+A loss ``where: before`` is a netem above the tbf.
+
 tbf counts what it is given, an Ethernet frame; ``stab overhead -14`` makes that the IP packet.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from atoll.model.errors import PlanError
-from atoll.model.experiment import Bernoulli, Counted, Distribution, GilbertElliott, Jitter, Link, LinkDirection
+from atoll.model.experiment import (
+    Bernoulli,
+    Counted,
+    Distribution,
+    GilbertElliott,
+    Jitter,
+    Link,
+    LinkDirection,
+    Loss,
+    Where,
+)
 from atoll.model.network import ChainBox, DelayBox
 from atoll.model.units import Duration, Rate, Size
 
 MTU = 1500
 _ETHERNET_HEADER = 14
 _BUCKET_BYTES = 1540  # one full-size packet with an inner VLAN tag, Ethernet header counted or not, and some to spare
-_BUCKET_STEP_US = 8  # tc keeps a bucket as a time in ticks of 64 ns and shows whole microseconds: both hold these
+_TICK_NS = 64  # the kernel shows a bucket as the ticks in which the rate fills it (PSCHED_SHIFT, linux/pkt_sched.h)
 _SHORTEST_PACKET = 20  # IP header alone
 _SPARE_PACKETS = 1000
 _MOST_PACKETS = 2**31 - 1
+_MOST_JITTER = Duration(2**31 - 1)  # sch_netem.c, tabledist()
+_LONG_JITTER = f"netem's jitter is {_MOST_JITTER.s:.3f} s at most"
+_LEAST_SHARE = 2**-32  # netem compares 32 random bits
 _IN_ORDER = Rate(100 * 10**9)  # netem sends no packet before the one ahead of it only where it also has a rate
 _UNSHAPED = "100gbit"  # rate of an HTB class that is there to be chosen, not to shape
 
@@ -40,8 +55,8 @@ TIMER_SLACK = Duration(1_000_000)
 
 A bucket of one packet loses what its timer is late: 14 % of 16 Mbit/s, measured in User-Mode Linux.
 """
-NO_SLACK = Duration(0)
-"""In virtual time no timer is late: the bucket holds one packet, and the link is exact to it."""
+VIRTUAL_SLACK = Duration(1000)
+"""In virtual time a timer is late by ticks of its clock (256 ns) and the shortest time it takes (500 ns) at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +130,8 @@ class TcSettings:
 
 def link_settings(box: ChainBox, link: Link, slack: Duration = TIMER_SLACK) -> TcSettings:
     """A satellite link. Raises PlanError naming everything the kernel's qdiscs cannot do."""
-    refused = [*_refusals(link, "to_island", link.to_island), *_refusals(link, "to_world", link.to_world)]
-    if refused:
-        raise PlanError("\n".join(refused))
+    if refused := engine_only([link]):
+        raise PlanError("\n".join(_refusal(place, reason) for place, reason in refused.items()))
     ends = (box.world.name, box.island.name)
     ways = (
         ("to_island", link.to_island, ends[0], ends[1]),
@@ -134,9 +148,10 @@ def link_settings(box: ChainBox, link: Link, slack: Duration = TIMER_SLACK) -> T
         counters[name] = {
             "in": {"dev": ends[1] if name == "to_world" else ends[0], "parent": "ffff:fff2", "pref": 1},
             "in_header_bytes": 0 if ip_bytes else _ETHERNET_HEADER,
-            "loss": _reference(queue[0]) if len(queue) > 1 else None,
+            "loss": _lossy(direction, queue[0], delay),
             "queue": _reference(queue[-1]),
-            "delay": _reference(delay),
+            "rate_bit_s": direction.rate.bit_s,
+            "delay": _reference(delay) | {"limit_packets": delay.options["limit"]},
         }
     commands += [Command(f"qdisc add dev {end} clsact") for end in ends]
     for name, _, into, out in ways:
@@ -148,7 +163,12 @@ def link_settings(box: ChainBox, link: Link, slack: Duration = TIMER_SLACK) -> T
 
 
 def delay_settings(box: DelayBox) -> TcSettings:
-    """A delay box with all its classes; frames of other VLANs, and those of none, are dropped and counted."""
+    """A delay box with all its classes; frames of other VLANs, and those of none, are dropped and counted.
+
+    Raises PlanError naming every class that the kernel's qdiscs cannot do.
+    """
+    if refused := [known.name for known in box.classes if known.jitter > _MOST_JITTER]:
+        raise PlanError("\n".join(_refusal(f"delay box {box.name}: class {name}", _LONG_JITTER) for name in refused))
     trunk = box.trunk.name
     commands: list[Qdisc | Command] = [Qdisc(trunk, "1:", None, "htb", "", {}, ip_bytes=True)]
     arrivals: list[Command] = []
@@ -195,13 +215,20 @@ def _reference(qdisc: Qdisc) -> dict[str, str]:
     return {"dev": qdisc.dev, "handle": qdisc.handle}
 
 
-def _queue(ifb: str, direction: LinkDirection, slack: Duration, *, ip_bytes: bool) -> list[Qdisc]:
-    """Queue and rate last, loss before them if there is any."""
-    rate = direction.rate
-    bucket = bucket_bytes(rate, slack)
-    words = f"rate {rate.bit_s}bit burst {bucket} limit {direction.queue.bytes}"
-    options = {"rate": rate.bit_s // 8, "burst": bucket, "limit": direction.queue.bytes}
+def _lossy(direction: LinkDirection, before: Qdisc, after: Qdisc) -> dict[str, str] | None:
+    """The qdisc that loses by chance, if one does."""
     if direction.loss is None:
+        return None
+    return _reference(before if direction.loss.where is Where.BEFORE else after)
+
+
+def _queue(ifb: str, direction: LinkDirection, slack: Duration, *, ip_bytes: bool) -> list[Qdisc]:
+    """Queue and rate last, loss before them if there it is."""
+    bucket, rate = bucket_bytes(direction.rate, slack), direction.rate.bit_s // 8
+    words = f"rate {direction.rate.bit_s}bit burst {bucket} limit {direction.queue.bytes}"
+    # As many ticks as the kernel keeps, or one more: it rounds down to nanoseconds, then to ticks.
+    options = {"rate": rate, "burst_raw": bucket * 10**9 // (rate * _TICK_NS), "limit": direction.queue.bytes}
+    if direction.loss is None or direction.loss.where is Where.AFTER:
         return [Qdisc(ifb, "1:", None, "tbf", words, options, ip_bytes=ip_bytes)]
     loss_words, loss_options = _loss(direction)
     limit = _packets(direction.queue)  # netem counts what waits below it as its own
@@ -212,16 +239,16 @@ def _queue(ifb: str, direction: LinkDirection, slack: Duration, *, ip_bytes: boo
 
 
 def bucket_bytes(rate: Rate, slack: Duration = TIMER_SLACK) -> int:
-    """What may leave a link at once: a packet and what the rate gives in ``slack``, rounded up to what tc can keep."""
+    """What may leave a link at once: a packet, what the rate gives in ``slack``, and what the kernel rounds down."""
     work = _BUCKET_BYTES * 8 * 10**9 + rate.bit_s * slack.ns  # billionths of a bit
-    steps = -(-work // (rate.bit_s * _BUCKET_STEP_US * 1000))
-    return -(-rate.bit_s * steps * _BUCKET_STEP_US // (8 * 10**6))
+    ticks = 1 - (-work // (rate.bit_s * _TICK_NS))
+    return -(-rate.bit_s * ticks * _TICK_NS // (8 * 10**9))
 
 
 def _loss(direction: LinkDirection) -> tuple[str, dict[str, Any]]:
     match direction.loss:
-        case Bernoulli(probability):
-            return f"loss {_percent(probability)}", {"loss-random": {"loss": probability}}
+        case Bernoulli(probability):  # tc does not show a loss of nothing
+            return f"loss {_percent(probability)}", {"loss-random": {"loss": probability}} if probability else {}
         case GilbertElliott(p, r, loss_good, loss_bad):
             words = " ".join(_percent(share) for share in (p, r, loss_bad, loss_good))
             return f"loss gemodel {words}", {"loss-gemodel": {"p": p, "r": r, "1-h": loss_bad, "1-k": loss_good}}
@@ -235,6 +262,9 @@ def _percent(share: float) -> str:
 
 def _delay(dev: str, direction: LinkDirection, *, ip_bytes: bool) -> Qdisc:
     words, options = _delay_words(direction.delay, direction.jitter, direction.rate, reorder=direction.reorder)
+    if direction.loss and direction.loss.where is Where.AFTER:
+        loss_words, loss_options = _loss(direction)
+        words, options = f"{words} {loss_words}", options | loss_options
     return Qdisc(dev, "1:", None, "netem", words, options, ip_bytes=ip_bytes)
 
 
@@ -247,6 +277,7 @@ def _delay_words(
     words, options = f"limit {limit}", dict[str, Any](limit=limit)
     if delay.ns:
         words += f" delay {_microseconds(delay)}" + (f" {_microseconds(spread)}" if spread.ns else "")
+    if delay.ns >= _TICK_NS:  # tc shows no shorter one, though the kernel has it
         options["delay"] = {"delay": delay.s, "jitter": spread.s}
     if spread.ns and not reorder:
         words += f" rate {_IN_ORDER.bit_s}bit"
@@ -262,21 +293,41 @@ def _packets(held: Size) -> int:
     return min(held.bytes // _SHORTEST_PACKET + _SPARE_PACKETS, _MOST_PACKETS)
 
 
-def _refusals(link: Link, name: str, direction: LinkDirection) -> Iterator[str]:
-    """What tc cannot do, or cannot be seen to have done, a line each."""
-    reasons = {
-        "queue_packets": direction.queue_packets is not None and "tbf's queue counts bytes alone",
-        "jitter": direction.jitter is not None and _jitter_refusal(direction.jitter),
-        "loss": not isinstance(direction.loss, Bernoulli | GilbertElliott | None) and "netem loses by chance alone",
-        "aqm": direction.aqm is not None and "the kernel's AQMs are not those of the engine",
-        "trace": direction.trace is not None and "qdiscs keep their settings",
+def engine_only(links: Iterable[Link]) -> dict[str, str]:
+    """The settings of links that tc cannot do, or cannot be seen to have done, each with the reason."""
+    return {
+        f"links.{link.box}.{way}.{setting}": reason
+        for link in links
+        for way, direction in (("to_island", link.to_island), ("to_world", link.to_world))
+        for setting, reason in _reasons(direction).items()
+        if reason
     }
-    for setting, reason in reasons.items():
-        if reason:
-            yield (
-                f"links.{link.box}.{name}.{setting}: the tc backend cannot do that ({reason}); "
-                "remove it, or use --backend engine"
-            )
+
+
+def inexact(links: Iterable[Link], slack: Duration) -> Iterator[str]:
+    """A line for each direction that sends more than a packet at once, because timers may be late by ``slack``."""
+    for link in links:
+        for way, direction in (("to_island", link.to_island), ("to_world", link.to_world)):
+            bucket = Size(bucket_bytes(direction.rate, slack))
+            if slack > VIRTUAL_SLACK:
+                yield (
+                    f"links.{link.box}.{way}: after a pause tc sends up to {bucket} at once, a packet and {slack} of "
+                    "the rate, since timers are late in real time; --backend engine and --on virtual send a packet"
+                )
+
+
+def _reasons(direction: LinkDirection) -> dict[str, str | None]:
+    return {
+        "queue_packets": None if direction.queue_packets is None else "tbf's queue counts bytes alone",
+        "jitter": _jitter_refusal(direction.jitter) if direction.jitter else None,
+        "loss": _loss_refusal(direction.loss),
+        "aqm": "the kernel's AQMs are not those of the engine" if direction.aqm else None,
+        "trace": "qdiscs keep their settings" if direction.trace else None,
+    }
+
+
+def _refusal(place: str, reason: str) -> str:
+    return f"{place}: the tc backend cannot do that ({reason}); remove it, or use --backend engine"
 
 
 def _jitter_refusal(jitter: Jitter) -> str | None:
@@ -284,4 +335,12 @@ def _jitter_refusal(jitter: Jitter) -> str | None:
         return "netem does not say which distribution it holds, so it could not be verified"
     if jitter.correlation:
         return "netem's correlation narrows the distribution"
+    return _LONG_JITTER if jitter.amount > _MOST_JITTER else None
+
+
+def _loss_refusal(loss: Loss | None) -> str | None:
+    if not isinstance(loss, Bernoulli | GilbertElliott | None):
+        return "netem loses by chance alone, packets of any length alike"
+    if isinstance(loss, Bernoulli) and 0 < loss.probability < _LEAST_SHARE:
+        return f"netem loses at least {_LEAST_SHARE:.1e} of the packets"
     return None

@@ -5,6 +5,7 @@ use crate::error::BadConfiguration;
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 
 /// `atoll-host tc`.
 #[derive(Debug, Clone)]
@@ -80,10 +81,21 @@ pub(crate) struct Direction {
     pub(crate) arrivals: Filter,
     /// Bytes that belong to each packet besides.
     pub(crate) in_header_bytes: u64,
-    /// Drops at random; `queue` is below it, and its drops are counted here too.
+    /// Drops at random: `delay`, or one that `queue` is below, whose drops are counted here too.
     pub(crate) loss: Option<Qdisc>,
     pub(crate) queue: Qdisc,
-    pub(crate) delay: Qdisc,
+    /// At which the queue is emptied.
+    pub(crate) rate_bit_s: NonZeroU64,
+    pub(crate) delay: Limited,
+}
+
+/// A queueing discipline, and the most packets it holds.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Limited {
+    pub(crate) dev: String,
+    pub(crate) handle: Handle,
+    pub(crate) limit_packets: u64,
 }
 
 #[derive(Debug, Clone, Deserialize)]

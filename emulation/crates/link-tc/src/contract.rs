@@ -3,7 +3,10 @@
 
 use crate::config::{Config, Counted};
 use crate::input::Request;
-use crate::report::{ClassFigures, DelayFigures, DirectionFigures, Figures, Reporter};
+use crate::report::{
+    ClassFigures, DelayFigures, DirectionFigures, Figures, MeasuredDirection, Measurement, Reporter,
+};
+use link_model::Histogram;
 use link_report::{Directions, Op};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -35,22 +38,35 @@ fn what_is_planned_is_understood() {
 fn what_is_said_has_the_shape_of_the_examples() {
     let mut said = Vec::new();
     let mut reporter = Reporter::new(&mut said);
-    let link = || {
-        Figures::Link(Directions {
-            to_island: DirectionFigures::default(),
-            to_world: DirectionFigures::default(),
-        })
+    let figures = DirectionFigures {
+        dropped_queue_bytes: Some(0),
+        dropped_loss_bytes: Some(0),
+        ..DirectionFigures::default()
+    };
+    let counters = Directions {
+        to_island: figures,
+        to_world: figures,
+    };
+    let mut sojourns = Histogram::default();
+    sojourns.record(0);
+    let measured = Directions {
+        to_island: MeasuredDirection::new(figures, &sojourns),
+        to_world: MeasuredDirection::new(figures, &sojourns),
     };
     reporter.ready().unwrap();
-    reporter.counters(link()).unwrap();
-    reporter.mark(1, link()).unwrap();
+    reporter
+        .counters(Figures::Link(Box::new(counters)))
+        .unwrap();
+    reporter
+        .mark(1, Measurement::Link(Box::new(measured)))
+        .unwrap();
     let classes = BTreeMap::from([101, 102, 103].map(|vlan| (vlan, ClassFigures::default())));
     let delay = DelayFigures {
         classes,
         unknown_vlan_packets: 0,
         overloaded: false,
     };
-    reporter.mark(1, Figures::Delay(delay)).unwrap();
+    reporter.mark(1, Measurement::Delay(delay)).unwrap();
     reporter.refuse(Op::Set, 2).unwrap();
     let said: Vec<Value> = said
         .split(|&byte| byte == b'\n')
@@ -61,7 +77,7 @@ fn what_is_said_has_the_shape_of_the_examples() {
     assert_eq!(shapes(&said), shapes(&examples("tc")));
 }
 
-/// Names and types, numbers and truths as such.
+/// Names and types; numbers, truths and lists as such.
 fn shape(message: &Value) -> Value {
     match message {
         Value::Object(fields) => fields
@@ -70,6 +86,7 @@ fn shape(message: &Value) -> Value {
             .collect(),
         Value::Number(_) => Value::from(0),
         Value::Bool(_) => Value::from(false),
+        Value::Array(_) => Value::Array(Vec::new()),
         other => other.clone(),
     }
 }

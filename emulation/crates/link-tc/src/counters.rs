@@ -4,11 +4,17 @@
 use crate::attributes::Statistics;
 use crate::config::{self, Counted, Handle};
 use crate::error::TcError;
-use crate::report::{ClassFigures, DelayFigures, DirectionFigures, Figures};
+use crate::report::{
+    ClassFigures, DelayFigures, DirectionFigures, Figures, MeasuredDirection, Measurement,
+};
 use crate::rtnetlink::{Kernel, Qdiscs};
+use link_model::Histogram;
 use link_report::Directions;
 use netio::interface::Interface;
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+
+const NS_OF_BYTE_AT_BIT_S: u64 = 8_000_000_000;
 
 /// What is counted, with the counts of the last mark.
 #[derive(Debug)]
@@ -30,15 +36,36 @@ pub(crate) enum Counters {
 pub(crate) struct Direction {
     arrivals: Filter,
     header_bytes: u64,
-    loss: Option<Qdisc>,
+    loss: Loss,
     queue: Qdisc,
     delay: Qdisc,
+    /// The most packets that the delay holds.
+    limit_packets: u64,
     /// The most bytes in the queue, since the last line of counters and since the last mark.
     interval_max_bytes: u64,
     measurement_max_bytes: u64,
+    rate_bit_s: NonZeroU64,
+    /// How long what was in the queue would take to leave, at each look since the last mark.
+    sojourns: Histogram,
+    /// Whether the delay was found full since the last mark.
+    found_full: bool,
     /// Dropped bytes never become fewer, though counters read one after the other may say so.
-    dropped_bytes: u64,
+    dropped_before_bytes: u64,
+    lost_after_bytes: u64,
+    /// Packets that the delay had dropped for want of room, now and at the last mark.
+    refused: u64,
+    refused_marked: u64,
     marked: DirectionFigures,
+}
+
+/// Where a direction loses packets by chance.
+#[derive(Debug)]
+enum Loss {
+    None,
+    /// In a queueing discipline that the queue is below.
+    Before(Qdisc),
+    /// Where the delay is.
+    After,
 }
 
 /// One class of a delay box.
@@ -46,6 +73,9 @@ pub(crate) struct Direction {
 pub(crate) struct Class {
     qdisc: Qdisc,
     marked: ClassFigures,
+    /// Packets that there was no room for, now and at the last mark.
+    refused: u64,
+    refused_marked: u64,
 }
 
 /// A queueing discipline that was found.
@@ -81,6 +111,8 @@ impl Counters {
             let class = Class {
                 qdisc: Qdisc::new(qdisc)?,
                 marked: ClassFigures::default(),
+                refused: 0,
+                refused_marked: 0,
             };
             Ok((vlan, class))
         });
@@ -105,7 +137,9 @@ impl Counters {
         };
         let qdiscs = kernel.qdiscs()?;
         for direction in [to_island, to_world] {
-            direction.look(direction.queue.statistics(&qdiscs)?.backlog_bytes);
+            let queue = direction.queue.statistics(&qdiscs)?;
+            let delay = direction.delay.statistics(&qdiscs)?;
+            direction.look(&queue, &delay);
         }
         Ok(())
     }
@@ -131,28 +165,29 @@ impl Counters {
     ///
     /// # Errors
     /// When what is to be read is gone.
-    pub(crate) fn measurement(&mut self, kernel: &mut Kernel) -> Result<Figures, TcError> {
-        let mut figures = self.read(kernel)?;
-        match (self, &mut figures) {
+    pub(crate) fn measurement(&mut self, kernel: &mut Kernel) -> Result<Measurement, TcError> {
+        let figures = self.read(kernel)?;
+        Ok(match (self, figures) {
             (
                 Self::Link {
                     to_island,
                     to_world,
                 },
                 Figures::Link(now),
-            ) => {
-                now.to_island = to_island.measure(&now.to_island);
-                now.to_world = to_world.measure(&now.to_world);
-            }
+            ) => Measurement::Link(Box::new(Directions {
+                to_island: to_island.measure(&now.to_island),
+                to_world: to_world.measure(&now.to_world),
+            })),
             (
                 Self::Delay {
                     classes,
                     unknown_marked,
                     ..
                 },
-                Figures::Delay(now),
+                Figures::Delay(mut now),
             ) => {
                 for (vlan, class) in classes {
+                    class.refused_marked = class.refused;
                     if let Some(figures) = now.classes.get_mut(vlan) {
                         let marked = std::mem::replace(&mut class.marked, *figures);
                         *figures = figures.since(&marked);
@@ -160,14 +195,14 @@ impl Counters {
                 }
                 let unknown = std::mem::replace(unknown_marked, now.unknown_vlan_packets);
                 now.unknown_vlan_packets = now.unknown_vlan_packets.saturating_sub(unknown);
+                Measurement::Delay(now)
             }
             _ => unreachable!("a link's figures are a link's"),
-        }
-        Ok(figures)
+        })
     }
 
     fn read(&mut self, kernel: &mut Kernel) -> Result<Figures, TcError> {
-        // What arrived is read first: what is lost meanwhile is counted next time, never twice.
+        // In the order of passage: what is lost meanwhile is counted next time, never twice.
         match self {
             Self::Link {
                 to_island,
@@ -177,11 +212,18 @@ impl Counters {
                     to_island.arrivals.statistics(kernel)?,
                     to_world.arrivals.statistics(kernel)?,
                 );
-                let qdiscs = kernel.qdiscs()?;
-                Ok(Figures::Link(Directions {
-                    to_island: to_island.figures(&arrived.0, &qdiscs)?,
-                    to_world: to_world.figures(&arrived.1, &qdiscs)?,
-                }))
+                let queues = kernel.qdiscs()?;
+                let loses = |way: &Direction| matches!(way.loss, Loss::After);
+                let later = if loses(to_island) || loses(to_world) {
+                    Some(kernel.qdiscs()?)
+                } else {
+                    None
+                };
+                let delays = later.as_ref().unwrap_or(&queues);
+                Ok(Figures::Link(Box::new(Directions {
+                    to_island: to_island.figures(&arrived.0, &queues, delays)?,
+                    to_world: to_world.figures(&arrived.1, &queues, delays)?,
+                })))
             }
             Self::Delay {
                 classes, unknown, ..
@@ -192,7 +234,8 @@ impl Counters {
                 let mut overloaded = false;
                 for (vlan, class) in classes {
                     let counted = class.qdisc.statistics(&qdiscs)?;
-                    overloaded |= counted.drops > 0;
+                    class.refused = counted.drops;
+                    overloaded |= class.refused > class.refused_marked;
                     figures.insert(*vlan, ClassFigures::of(&counted));
                 }
                 Ok(Figures::Delay(DelayFigures {
@@ -207,71 +250,117 @@ impl Counters {
 
 impl Direction {
     fn new(config: &config::Direction) -> Result<Self, TcError> {
+        let delay = Qdisc::at(&config.delay.dev, config.delay.handle)?;
+        let loss = match &config.loss {
+            None => Loss::None,
+            Some(loss) => match Qdisc::new(loss)? {
+                after if after.key == delay.key => Loss::After,
+                before => Loss::Before(before),
+            },
+        };
         Ok(Self {
             arrivals: Filter::new(&config.arrivals)?,
             header_bytes: config.in_header_bytes,
-            loss: config.loss.as_ref().map(Qdisc::new).transpose()?,
+            loss,
             queue: Qdisc::new(&config.queue)?,
-            delay: Qdisc::new(&config.delay)?,
+            delay,
+            limit_packets: config.delay.limit_packets,
             interval_max_bytes: 0,
             measurement_max_bytes: 0,
-            dropped_bytes: 0,
+            rate_bit_s: config.rate_bit_s,
+            sojourns: Histogram::default(),
+            found_full: false,
+            dropped_before_bytes: 0,
+            lost_after_bytes: 0,
+            refused: 0,
+            refused_marked: 0,
             marked: DirectionFigures::default(),
         })
     }
 
-    fn look(&mut self, queue_bytes: u64) {
-        self.interval_max_bytes = self.interval_max_bytes.max(queue_bytes);
-        self.measurement_max_bytes = self.measurement_max_bytes.max(queue_bytes);
+    fn look(&mut self, queue: &Statistics, delay: &Statistics) {
+        self.interval_max_bytes = self.interval_max_bytes.max(queue.backlog_bytes);
+        self.measurement_max_bytes = self.measurement_max_bytes.max(queue.backlog_bytes);
+        // Below 2^32 bytes, the kernel's counter, this does not overflow.
+        self.sojourns
+            .record(queue.backlog_bytes * NS_OF_BYTE_AT_BIT_S / self.rate_bit_s);
+        self.found_full |= delay.backlog_packets >= self.limit_packets;
     }
 
+    /// `queues` were read before `delays`, or both at once.
     fn figures(
         &mut self,
         arrived: &Statistics,
-        qdiscs: &Qdiscs,
+        queues: &Qdiscs,
+        delays: &Qdiscs,
     ) -> Result<DirectionFigures, TcError> {
-        let queue = self.queue.statistics(qdiscs)?;
-        let delay = self.delay.statistics(qdiscs)?;
-        let loss = match &self.loss {
-            Some(loss) => loss.statistics(qdiscs)?.drops.saturating_sub(queue.drops),
-            None => 0,
-        };
-        self.look(queue.backlog_bytes);
+        let queue = self.queue.statistics(queues)?;
+        let delay = self.delay.statistics(delays)?;
+        self.look(&queue, &delay);
         let in_bytes = arrived.bytes + self.header_bytes * arrived.packets;
         let passed = queue.bytes + queue.backlog_bytes;
-        // The kernel counts no bytes of what it drops: they are what arrived and neither left nor waits.
-        self.dropped_bytes = self.dropped_bytes.max(in_bytes.saturating_sub(passed));
+        // The kernel counts no bytes of what it drops: they are what came in and neither left nor waits.
+        let dropped_before_bytes = in_bytes.saturating_sub(passed);
+        self.dropped_before_bytes = self.dropped_before_bytes.max(dropped_before_bytes);
+        let (mut lost_before, mut lost_after) = (0, 0);
+        match &self.loss {
+            Loss::None => self.refused = delay.drops,
+            Loss::Before(loss) => {
+                lost_before = loss.statistics(queues)?.drops.saturating_sub(queue.drops);
+                self.refused = delay.drops;
+            }
+            Loss::After => {
+                lost_after = delay.drops;
+                let lost_bytes = queue
+                    .bytes
+                    .saturating_sub(delay.bytes + delay.backlog_bytes);
+                self.lost_after_bytes = self.lost_after_bytes.max(lost_bytes);
+            }
+        }
+        let by_cause = !matches!(self.loss, Loss::Before(_));
         Ok(DirectionFigures {
-            in_packets: queue.packets + queue.backlog_packets + queue.drops + loss,
-            in_bytes: self.dropped_bytes + passed,
+            in_packets: queue.packets + queue.backlog_packets + queue.drops + lost_before,
+            in_bytes: self.dropped_before_bytes + passed,
             out_packets: delay.packets,
             out_bytes: delay.bytes,
-            dropped_packets: queue.drops + loss + delay.drops,
-            dropped_bytes: self.dropped_bytes,
+            dropped_packets: queue.drops + lost_before + delay.drops,
+            dropped_bytes: self.dropped_before_bytes + self.lost_after_bytes,
             dropped_queue_packets: queue.drops,
-            dropped_loss_packets: loss,
+            dropped_queue_bytes: by_cause.then_some(self.dropped_before_bytes),
+            dropped_loss_packets: lost_before + lost_after,
+            dropped_loss_bytes: by_cause.then_some(self.lost_after_bytes),
+            lost_after_packets: lost_after,
+            lost_after_bytes: self.lost_after_bytes,
             queue_bytes: queue.backlog_bytes,
             queue_max_bytes: self.interval_max_bytes,
             held_packets: queue.backlog_packets + delay.backlog_packets,
-            overloaded: delay.drops > 0,
+            overloaded: self.found_full || self.refused > self.refused_marked,
         })
     }
 
-    fn measure(&mut self, now: &DirectionFigures) -> DirectionFigures {
+    fn measure(&mut self, now: &DirectionFigures) -> MeasuredDirection {
         let marked = std::mem::replace(&mut self.marked, *now);
         let most = std::mem::replace(&mut self.measurement_max_bytes, now.queue_bytes);
-        DirectionFigures {
+        self.found_full = false;
+        self.refused_marked = self.refused;
+        let sojourns = std::mem::take(&mut self.sojourns);
+        let figures = DirectionFigures {
             queue_max_bytes: most,
             ..now.since(&marked)
-        }
+        };
+        MeasuredDirection::new(figures, &sojourns)
     }
 }
 
 impl Qdisc {
     fn new(config: &config::Qdisc) -> Result<Self, TcError> {
+        Self::at(&config.dev, config.handle)
+    }
+
+    fn at(dev: &str, handle: Handle) -> Result<Self, TcError> {
         Ok(Self {
-            dev: config.dev.clone(),
-            key: (index(&config.dev)?, config.handle),
+            dev: dev.to_owned(),
+            key: (index(dev)?, handle),
         })
     }
 

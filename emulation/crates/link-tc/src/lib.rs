@@ -11,7 +11,7 @@
 //! ```
 //!
 //! The kernel knows less than the engine: neither how late a packet left nor how long each one waited. Its
-//! queue is looked at every 20 ms, so its maximum is that of those looks.
+//! queue is looked at every 20 ms, so its maximum and its sojourn times are those of these looks.
 
 mod attributes;
 mod config;

@@ -4,6 +4,7 @@
 
 use crate::attributes::Statistics;
 use crate::error::TcError;
+use link_model::Histogram;
 use link_report::{Answer, Directions, Line, Op};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
@@ -17,8 +18,39 @@ const ENGINE_ONLY: &str =
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Figures {
-    Link(Directions<DirectionFigures>),
+    Link(Box<Directions<DirectionFigures>>),
     Delay(DelayFigures),
+}
+
+/// What a box counted since the last mark.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(crate) enum Measurement {
+    Link(Box<Directions<MeasuredDirection>>),
+    Delay(DelayFigures),
+}
+
+/// One direction since the last mark, with how long its queue was by the looks at it.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct MeasuredDirection {
+    #[serde(flatten)]
+    figures: DirectionFigures,
+    sojourn_max_ns: u64,
+    sojourn_count: u64,
+    sojourn_sum_ns: u64,
+    sojourn_histogram: Vec<(u64, u64)>,
+}
+
+impl MeasuredDirection {
+    pub(crate) fn new(figures: DirectionFigures, sojourns: &Histogram) -> Self {
+        Self {
+            figures,
+            sojourn_max_ns: sojourns.max_ns(),
+            sojourn_count: sojourns.count(),
+            sojourn_sum_ns: sojourns.sum_ns(),
+            sojourn_histogram: sojourns.non_empty().collect(),
+        }
+    }
 }
 
 /// One direction: sums, and gauges of now.
@@ -31,11 +63,18 @@ pub(crate) struct DirectionFigures {
     pub(crate) dropped_packets: u64,
     pub(crate) dropped_bytes: u64,
     pub(crate) dropped_queue_packets: u64,
+    /// Unknown, as are those of losses, where packets are lost before the queue: the kernel counts both together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) dropped_queue_bytes: Option<u64>,
     pub(crate) dropped_loss_packets: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) dropped_loss_bytes: Option<u64>,
+    pub(crate) lost_after_packets: u64,
+    pub(crate) lost_after_bytes: u64,
     pub(crate) queue_bytes: u64,
     pub(crate) queue_max_bytes: u64,
     pub(crate) held_packets: u64,
-    /// The delay's netem was full, which is to be impossible.
+    /// The delay's netem was full since the last mark, which is to be impossible.
     pub(crate) overloaded: bool,
 }
 
@@ -43,6 +82,8 @@ impl DirectionFigures {
     /// Sums less those of an earlier time; gauges stay. Sums that the kernel gave us one after the other can be
     /// a packet short of each other.
     pub(crate) fn since(&self, marked: &Self) -> Self {
+        let difference =
+            |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then.unwrap_or(0)));
         Self {
             in_packets: self.in_packets.saturating_sub(marked.in_packets),
             in_bytes: self.in_bytes.saturating_sub(marked.in_bytes),
@@ -53,9 +94,17 @@ impl DirectionFigures {
             dropped_queue_packets: self
                 .dropped_queue_packets
                 .saturating_sub(marked.dropped_queue_packets),
+            dropped_queue_bytes: difference(self.dropped_queue_bytes, marked.dropped_queue_bytes),
             dropped_loss_packets: self
                 .dropped_loss_packets
                 .saturating_sub(marked.dropped_loss_packets),
+            dropped_loss_bytes: difference(self.dropped_loss_bytes, marked.dropped_loss_bytes),
+            lost_after_packets: self
+                .lost_after_packets
+                .saturating_sub(marked.lost_after_packets),
+            lost_after_bytes: self
+                .lost_after_bytes
+                .saturating_sub(marked.lost_after_bytes),
             ..*self
         }
     }
@@ -123,7 +172,7 @@ impl<W: Write> Reporter<W> {
         self.line(&Line::Counters { t_ns, counters })
     }
 
-    pub(crate) fn mark(&mut self, id: u64, measurement: Figures) -> Result<(), TcError> {
+    pub(crate) fn mark(&mut self, id: u64, measurement: Measurement) -> Result<(), TcError> {
         let t_ns = now_ns();
         self.line(&Line::Mark {
             id,
@@ -132,7 +181,7 @@ impl<W: Write> Reporter<W> {
         })
     }
 
-    pub(crate) fn done(&mut self, measurement: Figures) -> Result<(), TcError> {
+    pub(crate) fn done(&mut self, measurement: Measurement) -> Result<(), TcError> {
         let t_ns = now_ns();
         self.line(&Line::Done { t_ns, measurement })
     }
@@ -143,7 +192,7 @@ impl<W: Write> Reporter<W> {
         self.line(&Line::answer(op, answer))
     }
 
-    fn line(&mut self, line: &Line<Figures, Figures>) -> Result<(), TcError> {
+    fn line(&mut self, line: &Line<Figures, Measurement>) -> Result<(), TcError> {
         let mut text = serde_json::to_vec(line).map_err(std::io::Error::from)?;
         text.push(b'\n');
         self.output.write_all(&text)?;
