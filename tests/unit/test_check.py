@@ -52,7 +52,7 @@ def test_json_is_one_object(project, tmp_path, monkeypatch, capsys):
     assert [(one["file"], one["line"]) for one in told["mistakes"]] == [("lab.yaml", 22)]
     monkeypatch.chdir(project)
     assert check([Path("examples/geo.yaml")], as_json=True) == 0
-    assert json.loads(capsys.readouterr().out) == {"ok": True, "mistakes": [], "warnings": []}
+    assert json.loads(capsys.readouterr().out) == {"ok": True, "mistakes": [], "warnings": [], "engine_only": {}}
 
 
 def test_checking_loads_nothing_heavy_and_touches_nothing(project):
@@ -82,3 +82,17 @@ def test_an_inventory_is_told_apart_from_a_lab(project: Path, monkeypatch: pytes
 def test_figures_of_one_are_in_the_singular(project: Path) -> None:
     network, one = load_experiment(project / "examples/geo.yaml", ["traffic.channels=1"])
     assert summary(network, one).endswith("; 1 channel, 1 min")
+
+
+def test_what_only_the_engine_can_play_is_named(
+    project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (project / "examples/geo.yaml").read_text().replace("../emulation", f"{project}/emulation")
+    impaired = tmp_path / "impaired.yaml"
+    impaired.write_text(text.replace("queue: 100 kB", "queue: 100 kB, loss: {bit_error: 1e-7}", 1))
+    assert check([impaired], as_json=False) == 0
+    said = capsys.readouterr().out
+    assert "links.sat.to_island.loss: needs --backend engine, also with --on virtual (netem loses by chance" in said
+    check([impaired], as_json=True)
+    (places,) = json.loads(capsys.readouterr().out)["engine_only"].values()
+    assert list(places) == ["links.sat.to_island.loss"]

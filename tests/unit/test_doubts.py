@@ -13,7 +13,8 @@ from atoll.cli.warning import warn
 from atoll.control.doubts import doubts
 from atoll.model.errors import DescriptionError
 from atoll.model.load import load_experiment
-from atoll.model.units import Duration
+from atoll.model.plan import Backend
+from atoll.model.units import Duration, Rate
 
 SMALL_BUFFERS = (
     "tcp: buffer_max: 1.399999 MB is less than the bandwidth-delay product, 16 Mbit/s x 700 ms = 1.4 MB, "
@@ -149,3 +150,15 @@ def test_taps_where_captures_prove_less_are_warned_of(tmp_path: Path, project: P
     (tmp_path / "geo.yaml").write_text(experiment)
     found = doubts(*load_experiment(tmp_path / "geo.yaml", [f"chain={chain}"]))
     assert [doubt.message for doubt in found] == ([f"chain: {message}"] if message else [])
+
+
+def test_a_rate_beyond_what_the_engine_was_measured_at_is_warned_of_but_not_with_tc(project: Path) -> None:
+    network, experiment = load_experiment(project / "examples/geo.yaml", ["tcp.buffer_max=1 GB"])
+    (link,) = experiment.links
+    fast = replace(link, to_island=replace(link.to_island, rate=Rate.parse("2.5 Gbit/s")))
+    experiment = replace(experiment, links=(fast,))
+    (doubt,) = doubts(network, experiment, Backend.ENGINE)
+    assert doubts(network, experiment) == (doubt,)
+    assert "2.5 Gbit/s is more than the 1 Gbit/s up to which the engine was measured in real time" in doubt.message
+    assert doubt.message.endswith("--backend tc and --on virtual take up to 10 Gbit/s")
+    assert doubts(network, experiment, Backend.TC) == ()

@@ -32,12 +32,14 @@ def check(
     from atoll.control.doubts import doubts
     from atoll.model.document import label  # pydantic and ruamel.yaml take 0.1 s: --help does without
     from atoll.model.load import load_any
+    from atoll.model.tc import engine_only
 
     right: dict[str, str] = {}
     labs: dict[str, Network] = {}
     experiments: list[Experiment] = []
     mistakes: dict[Mistake, None] = {}  # an ordered set
     warnings: dict[Mistake, None] = {}
+    engine_alone: dict[str, dict[str, str]] = {}
     for path in paths:
         try:
             network, experiment = load_any(path)
@@ -47,6 +49,8 @@ def check(
             mistakes |= dict.fromkeys(error.mistakes)
         else:
             right[label(path)] = summary(network, experiment)
+            if experiment and (alone := engine_only(experiment.links)):
+                engine_alone[label(path)] = alone
             experiments += [experiment] if experiment else []
             labs[network.file] = network
             (mistakes if strict else warnings).update(dict.fromkeys(doubts(network, experiment) if experiment else ()))
@@ -58,11 +62,13 @@ def check(
     found = _machine(experiments) if machine else None
     lacks = found.lacks if found else ()
     if as_json:
-        told = {"mistakes": mistakes_json(mistakes), "warnings": mistakes_json(warnings)}
+        told = {"mistakes": mistakes_json(mistakes), "warnings": mistakes_json(warnings), "engine_only": engine_alone}
         print(json.dumps({"ok": not (mistakes or lacks), **told, **(found.to_json() if found else {})}))
     else:
         for file, text in right.items():
             print(f"{file}: ok ({text})")
+            for place, reason in engine_alone.get(file, {}).items():
+                print(f"{file}: {place}: needs --backend engine, also with --on virtual ({reason})")
         if found:
             found.print_works()
         warned = [each.as_warning for each in warnings]

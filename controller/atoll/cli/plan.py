@@ -15,7 +15,7 @@ from atoll.model.codec import to_json
 from atoll.model.experiment import Experiment
 from atoll.model.network import Network
 from atoll.model.plan import Backend
-from atoll.model.tc import TIMER_SLACK
+from atoll.model.tc import TIMER_SLACK, inexact
 from atoll.model.units import Duration
 from atoll.switches.profiles import unverified
 
@@ -38,17 +38,19 @@ def print_plan(
     warnings = warn(doubts(*described, backend), strict=strict)
     plan = make_plan(*described, backend, slack=slack)
     schedule = plan_schedule(*described)
+    notes = [*inexact(described[1].links, slack)] if backend is Backend.TC else []
     if drawing is not None:
         written("--graph", drawing, graph(*described))
     if as_json:
         changes = [
             {"change": each.number, "at_ns": each.version.at.ns, "swap": to_json(each.swap)} for each in schedule
         ]
-        told = {"sha256": plan_sha256(plan), "plan": to_json(plan), "changes": changes, "warnings": warnings}
+        told = {"sha256": plan_sha256(plan), "plan": to_json(plan), "changes": changes}
+        told |= {"warnings": warnings, "notes": notes}
         print(json.dumps(told, indent=2))
     else:
         print(plan_text(plan))
         if schedule:
             print(f"\n{schedule_text(described[1], schedule)}")
-        for line in unverified(described[0]):
+        for line in (*unverified(described[0]), *notes):
             print(f"\n{line}")

@@ -15,7 +15,7 @@ from atoll.model.errors import Mistake
 from atoll.model.experiment import MAIN, Codel, Experiment, Link, LinkDirection
 from atoll.model.network import Network
 from atoll.model.plan import Backend
-from atoll.model.units import Duration
+from atoll.model.units import Duration, Rate
 from atoll.model.wording import call
 
 PING_IP_BYTES = 84  # IPv4 and ICMP headers and 56 bytes
@@ -23,6 +23,8 @@ MOST_PING_SHARE = 0.05
 """The most that pings may take of a link without being a load themselves."""
 _LONGEST_QUEUE_S = 2.0  # voice bears 0.3 s; the longest queue of the laboratory's own grid held 0.8 s
 _NS = 10**9
+ENGINE_MEASURED = Rate(10**9)
+"""1500-byte packets on two cores: docs/benchmarks.md, "throughput" of `make bench-link`."""
 
 
 def doubts(network: Network, experiment: Experiment, backend: Backend | None = None) -> tuple[Mistake, ...]:
@@ -159,6 +161,20 @@ def _unseen(network: Network, hops: tuple[str, ...]) -> tuple[list[str], list[st
     return list(unseen), places
 
 
+def _engine_rates(_: Network, experiment: Experiment, backend: Backend | None) -> Iterator[Mistake]:
+    """Rates beyond those at which the engine was measured."""
+    for link, name, direction in _directions(experiment):
+        if backend is not Backend.TC and direction.rate > ENGINE_MEASURED:
+            yield _doubt(
+                experiment,
+                link.line,
+                ("links", link.box, name, "rate"),
+                f"{direction.rate} is more than the {ENGINE_MEASURED} up to which the engine was measured in real time "
+                "(docs/benchmarks.md, throughput), and a run that the machine cannot keep up with is invalid; "
+                "--backend tc and --on virtual take up to 10 Gbit/s",
+            )
+
+
 _DOUBTS: tuple[Callable[[Network, Experiment, Backend | None], Iterator[Mistake]], ...] = (
     _buffers,
     _transfer,
@@ -166,6 +182,7 @@ _DOUBTS: tuple[Callable[[Network, Experiment, Backend | None], Iterator[Mistake]
     _queues,
     _codels,
     _udp,
+    _engine_rates,
     _taps,
 )
 
