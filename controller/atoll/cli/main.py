@@ -271,6 +271,9 @@ def run(
     no_metrics: Annotated[
         bool, typer.Option("--no-metrics", help="spool no metric points; in virtual time this is another sample")
     ] = False,
+    full_matrix: Annotated[
+        bool, typer.Option("--full-matrix", help="test every path before, of each pair of hosts, not one of each host")
+    ] = False,
     verify_repeat: Annotated[
         bool, typer.Option("--verify-repeat", help="on virtual: run twice and compare captures, tables and summary")
     ] = False,
@@ -309,6 +312,7 @@ def run(
             boxes,
             analyse=not no_analysis,
             metrics=not no_metrics,
+            full_matrix=full_matrix,
             twice=verify_repeat,
             strict=strict,
             as_json=json,
@@ -328,6 +332,7 @@ def run(
             keep=keep,
             analyse=not no_analysis,
             metrics=not no_metrics,
+            full_matrix=full_matrix,
             strict=strict,
             as_json=json,
         )

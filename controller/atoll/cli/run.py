@@ -38,6 +38,7 @@ def run_experiment(
     keep: bool,
     analyse: bool,
     metrics: bool,
+    full_matrix: bool,
     strict: bool,
     as_json: bool,
 ) -> int:
@@ -65,6 +66,7 @@ def run_experiment(
         grafana=grafana,
         analyse=analyse,
         metrics=metrics,
+        full_matrix=full_matrix,
         as_json=as_json,
     )
     return asyncio.run(verb.execute(keep=keep))
@@ -89,6 +91,7 @@ class _Verb:
         grafana: str,
         analyse: bool,
         metrics: bool,
+        full_matrix: bool,
         as_json: bool,
     ) -> None:
         self._asked = asked
@@ -100,6 +103,7 @@ class _Verb:
         self._grafana = grafana
         self._analyse = analyse
         self._metrics = metrics
+        self._full_matrix = full_matrix
         self._as_json = as_json
         self._show = LiveLine()
         self._run_dir: str | None = None
@@ -149,6 +153,7 @@ class _Verb:
             started_ns=str(self._started_ns),
             analyse=str(self._analyse).lower(),
             metrics=str(self._metrics).lower(),
+            full_matrix=str(self._full_matrix).lower(),
             influx=None if bring_up else settings_mark(),
         )
         if (link := done.get("grafana")) is not None:

@@ -36,6 +36,7 @@ def run_in_virtual_time(
     *,
     analyse: bool,
     metrics: bool,
+    full_matrix: bool,
     twice: bool,
     strict: bool,
     as_json: bool,
@@ -51,7 +52,7 @@ def run_in_virtual_time(
     now_ns = time.time_ns()
     runs = runs.resolve()
     run_dirs = [
-        create_run(runs, network, experiment, backend, VIRTUAL, now_ns, metrics=metrics)
+        create_run(runs, network, experiment, backend, VIRTUAL, now_ns, metrics=metrics, full_matrix=full_matrix)
         for _ in range(2 if twice else 1)
     ]
     verb = _Verb(run_dirs, kernel, experiment.duration.s, warnings, analyse=analyse)

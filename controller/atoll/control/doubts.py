@@ -8,6 +8,8 @@ impossible or contradicts itself is no doubt but a mistake, and belongs to ``ato
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
+from atoll.control.path_checks import MOST_PING_SHARE
+from atoll.control.probe_jobs import PING_PACKET
 from atoll.model.capacity import Steering, bandwidth_delay_product, bottleneck, longest_rtt
 from atoll.model.counted import listed
 from atoll.model.document import Place
@@ -18,9 +20,6 @@ from atoll.model.plan import Backend
 from atoll.model.units import Duration, Rate
 from atoll.model.wording import call
 
-PING_IP_BYTES = 84  # IPv4 and ICMP headers and 56 bytes
-MOST_PING_SHARE = 0.05
-"""The most that pings may take of a link without being a load themselves."""
 _LONGEST_QUEUE_S = 2.0  # voice bears 0.3 s; the longest queue of the laboratory's own grid held 0.8 s
 _NS = 10**9
 ENGINE_MEASURED = Rate(10**9)
@@ -77,7 +76,7 @@ def _pings(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[M
         message = f"{interval} is no less than the duration, {experiment.duration}; usual is 100 ms"
         yield _doubt(experiment, experiment.ping.line, place, message)
     for link, _name, direction in _directions(experiment):
-        share = 8 * PING_IP_BYTES * _NS / interval.ns / direction.rate.bit_s
+        share = 8 * PING_PACKET * _NS / interval.ns / direction.rate.bit_s
         if share > MOST_PING_SHARE:
             yield _doubt(
                 experiment,

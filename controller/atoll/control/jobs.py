@@ -12,7 +12,8 @@ from collections.abc import Iterator
 
 from atoll.control.job_limits import MODEST
 from atoll.control.link_config import direction_config
-from atoll.control.traffic_jobs import host_job, load_jobs, specials, udp_jobs
+from atoll.control.path_checks import check_jobs, path_checks
+from atoll.control.traffic_jobs import host_job, load_jobs, ping_job, specials, udp_jobs
 from atoll.model.experiment import USUAL_LIMITS, CaptureSettings, Experiment, Link, Transfer
 from atoll.model.network import ChainBox, DelayBox, Host, HostRole, Network, Program
 from atoll.model.plan import Backend, CapturePoint, JobSpec, Phase
@@ -20,17 +21,10 @@ from atoll.model.tc import TIMER_SLACK, TcSettings, delay_settings, link_setting
 from atoll.model.units import Duration
 
 _MTU = 1500
-_PING_BYTES = 56
-_PING_TIMEOUT_NS = 3_000_000_000  # far above any full queue: a later answer is a lost one
-_CHECK_COUNT = 10
-_CHECK_INTERVAL_NS = 50_000_000
-# Hosts that pinged in step would queue behind each other at the link, every time alike: each has a beat of its own.
-_CHECK_INTERVAL_STEP_NS = 3_700_000
 
 # ICMP identifiers tell the series apart in a capture.
 _PING_IDENTIFIER = 0xA701
 _WHISTLE_IDENTIFIERS = {"start": 0xA702, "end": 0xA703}
-_CHECK_IDENTIFIER = 0xA780
 
 
 def capture_points(network: Network, experiment: Experiment) -> tuple[CapturePoint, ...]:
@@ -77,7 +71,7 @@ def jobs(
     return (
         *_boxes(network, experiment, backend, slack),
         *_programs(network, experiment),
-        *_checks(network),
+        *check_jobs(network, experiment, path_checks(network, experiment)),
         *(_capture(point, experiment.captures) for point in capture_points(network, experiment)),
         *load_jobs(network, experiment),
         *udp_jobs(network, experiment),
@@ -173,22 +167,6 @@ def _seed(experiment: Experiment, job: str) -> int:
     return int.from_bytes(hashlib.sha256(f"{experiment.seed}/{job}".encode()).digest()[:7], "big") >> 3
 
 
-def _checks(network: Network) -> tuple[JobSpec, ...]:
-    return tuple(
-        _ping_job(
-            f"check-{host.name}",
-            host,
-            Phase.CHECK,
-            network.island_hosts,
-            identifier=_CHECK_IDENTIFIER + index,
-            payload="atoll check",
-            count=_CHECK_COUNT,
-            interval_ns=_CHECK_INTERVAL_NS + index * _CHECK_INTERVAL_STEP_NS,
-        )
-        for index, host in enumerate(network.world_hosts)
-    )
-
-
 def _capture(point: CapturePoint, settings: CaptureSettings) -> JobSpec:
     config = {
         "interface": point.interface,
@@ -208,7 +186,7 @@ def _captured(point: CapturePoint) -> str:
 def _whistles(network: Network) -> tuple[JobSpec, ...]:
     special = network.with_role(HostRole.ISLAND_SPECIAL)
     return tuple(
-        _ping_job(
+        ping_job(
             f"whistle-{when}",
             host,
             Phase.WHISTLE,
@@ -257,7 +235,7 @@ def _ping(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
     if ends is None:
         return ()
     world, island = ends
-    series = _ping_job(
+    series = ping_job(
         "ping",
         world,
         Phase.PING,
@@ -268,27 +246,3 @@ def _ping(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
         interval_ns=experiment.ping.interval.ns,
     )
     return (series,)
-
-
-def _ping_job(
-    name: str,
-    host: Host,
-    phase: Phase,
-    targets: tuple[Host, ...],
-    *,
-    identifier: int,
-    payload: str,
-    count: int | None,
-    interval_ns: int,
-) -> JobSpec:
-    config = {
-        "targets": [{"name": target.name, "address": str(target.address)} for target in targets],
-        "interval_ns": interval_ns,
-        "count": count,
-        "timeout_ns": _PING_TIMEOUT_NS,
-        "size_bytes": _PING_BYTES,
-        "identifier": identifier,
-        "payload": payload,
-        "start_at_ns": 0,
-    }
-    return host_job(name, host.name, phase, "ping", config, MODEST)

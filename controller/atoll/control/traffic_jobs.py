@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The jobs that make the load: world servers and island channels, UDP sender and receiver."""
+"""The jobs that make the load: world servers and island channels, UDP sender and receiver; and pings."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from atoll.control.job_limits import MODEST, of_client, of_server
@@ -10,6 +11,8 @@ from atoll.model.placement import Placement, deal
 from atoll.model.plan import UNLIMITED, JobLimits, JobSpec, Phase
 from atoll.model.traffic import SizesCount, Traffic
 
+_PING_BYTES = 56
+_PING_TIMEOUT_NS = 3_000_000_000  # far above any full queue: a later answer is a lost one
 _UDP_HEADERS_BYTES = 20 + 8  # IPv4, RFC 791, and UDP, RFC 768
 
 
@@ -105,3 +108,28 @@ def _pace(traffic: Traffic) -> dict[str, Any]:
     if traffic.think is not None:
         return {"pace": {"kind": traffic.think.distribution.value, "mean_ns": traffic.think.mean.ns}}
     return {}
+
+
+def ping_job(
+    name: str,
+    host: Host,
+    phase: Phase,
+    targets: Sequence[Host],
+    *,
+    identifier: int,
+    payload: str,
+    count: int | None,
+    interval_ns: int,
+) -> JobSpec:
+    """Pings from a host to others; ``interval_ns``: from one ping of a target to its next."""
+    config = {
+        "targets": [{"name": target.name, "address": str(target.address)} for target in targets],
+        "interval_ns": interval_ns,
+        "count": count,
+        "timeout_ns": _PING_TIMEOUT_NS,
+        "size_bytes": _PING_BYTES,
+        "identifier": identifier,
+        "payload": payload,
+        "start_at_ns": 0,
+    }
+    return host_job(name, host.name, phase, "ping", config, MODEST)

@@ -3,18 +3,19 @@
 
 import asyncio
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from atoll.experiment.testbed import Testbed
 from atoll.model.network import HostRole, Network
-from atoll.model.plan import PathCheck, Phase, Plan
+from atoll.model.plan import JobSpec, PathCheck, Phase, Plan
 
 # What the lab itself may add to a path: four software switches and as many process switches a direction.
 _PATH_ALLOWANCE_NS = 6_000_000
 # A delay may not be shorter than configured, but for the resolution of time stamps.
 _EARLY_ALLOWANCE_NS = 100_000
-# The terrestrial part of a server's RTT: its RTT less that of an undelayed server, so the lab's own part cancels.
+# Of the terrestrial part of an RTT, which is without what the lab itself adds.
 TERRESTRIAL_ALLOWANCE_NS = 500_000
 TERRESTRIAL_ALLOWANCE_RATIO = 0.02
 
@@ -23,20 +24,24 @@ Measured = dict[tuple[str, str], list[int]]
 
 
 async def measure_paths(testbed: Testbed, plan: Plan, run: Path) -> Measured:
-    """Ping every path of the plan, all at once; RTTs by path."""
+    """Ping every path of the plan; RTTs by path.
+
+    The hosts begin one after the other, so that pings of the first round are as far apart as those of all others.
+    """
     measured: Measured = {(check.src, check.dst): [] for check in plan.checks}
 
-    async def ping_from(name: str, host: str) -> None:
+    async def ping_from(turn: int, spec: JobSpec) -> None:
         def take(line: dict[str, Any]) -> None:
             if line.get("type") == "reply":
-                measured[host, line["target"]].append(line["rtt_ns"])
+                measured[spec.host, line["target"]].append(line["rtt_ns"])
 
-        spec = {spec.name: spec for spec in plan.jobs}[name]
+        interval_ns = (spec.config or {})["interval_ns"]
+        await asyncio.sleep(turn * interval_ns / len(plan.checks) / 1e9)
         job = await testbed.start_job(spec, run, on_line=take)
         await job.wait()
 
     checks = [spec for spec in plan.jobs if spec.phase is Phase.CHECK]
-    await asyncio.gather(*(ping_from(spec.name, spec.host) for spec in checks))
+    await asyncio.gather(*(ping_from(*each) for each in enumerate(checks)))
     return measured
 
 
@@ -81,16 +86,22 @@ def _judge_path(check: PathCheck, rtts: list[int]) -> str | None:
 
 
 def terrestrial(plan: Plan, measured: Measured, network: Network) -> list[tuple[str, int, int]]:
-    """(server, configured, measured) terrestrial RTT in ns.
+    """(world host, configured, measured) terrestrial RTT in ns, of every server and of whatever else is delayed.
 
-    Measured: the base RTT over every island host, less the undelayed special server's.
+    Measured: what the host's base RTT is beyond the links, less what the lab itself adds. That is the least that any
+    undelayed host's RTT is beyond the links; where every host is delayed, beyond links and latency.
     """
-    special = network.with_role(HostRole.WORLD_SPECIAL)[0].name
     configured = {check.src: check.terrestrial_rtt_ns for check in plan.checks}
-    jitter = {check.src: check.jitter_ns for check in plan.checks}
-    bases = {
-        src: base_rtt([rtt for each in plan.checks if each.src == src for rtt in measured[src, each.dst]], jitter_ns)
-        for src, jitter_ns in jitter.items()
-    }
-    servers = [host.name for host in network.with_role(HostRole.WORLD_SERVER)]
-    return [(server, configured[server], bases[server] - bases[special]) for server in servers]
+    beyond = {src: _beyond_links([each for each in plan.checks if each.src == src], measured) for src in configured}
+    undelayed = [src for src, rtt_ns in configured.items() if not rtt_ns]
+    lab_ns = min(beyond[src] - configured[src] for src in undelayed or configured)
+    servers = {host.name for host in network.with_role(HostRole.WORLD_SERVER)}
+    return [(src, rtt, beyond[src] - lab_ns) for src, rtt in configured.items() if rtt or src in servers]
+
+
+def _beyond_links(checks: Sequence[PathCheck], measured: Measured) -> int:
+    """The base RTT of a world host's paths less that of the links on each."""
+    rtts = [
+        rtt - (check.rtt_ns - check.terrestrial_rtt_ns) for check in checks for rtt in measured[check.src, check.dst]
+    ]
+    return base_rtt(rtts, max(check.jitter_ns for check in checks))

@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from atoll.control.path_checks import LONGEST_TEST_NS, pinging_ns
 from atoll.experiment.calibrate import brief
 from atoll.experiment.calibration import Row, State
 from atoll.experiment.checks import Measured, base_rtt, judge_paths, measure_paths, terrestrial
@@ -20,19 +21,21 @@ from atoll.model.plan import Plan
 from atoll.rundir import RunDir
 
 # A busy machine only ever adds to an RTT: pings are collected until the least of them is right, or was not five times.
-_PATH_ATTEMPTS = 5
+_PATH_ATTEMPTS = 5  # or as many as there is time for
 _LINK_ATTEMPTS = 3  # each of them fills the links anew
 _PATHS_TOLD = 10
 
 
-async def check_paths(testbed: Testbed, plan: Plan, run_dir: RunDir) -> int:
+async def check_paths(testbed: Testbed, plan: Plan, run_dir: RunDir, *, full_matrix: bool = False) -> int:
     """Ping every path of the plan until it is as configured; returns the base RTT between the special hosts in ns.
 
-    What was measured, and what was off at each attempt, become events. Raises RunError naming the paths that are off.
+    Attempts end after 30 s, but for those of a ``full_matrix``. What was measured, and what was off at each attempt,
+    become events. Raises RunError naming the paths that are off.
     """
     wrong: list[str] = []
     measured: Measured = {(check.src, check.dst): [] for check in plan.checks}
-    for attempt in range(1, _PATH_ATTEMPTS + 1):
+    attempts = _PATH_ATTEMPTS if full_matrix else max(1, min(_PATH_ATTEMPTS, LONGEST_TEST_NS // pinging_ns(plan)))
+    for attempt in range(1, attempts + 1):
         for path, rtts in (await measure_paths(testbed, plan, run_dir.path)).items():
             measured[path] += rtts
         wrong = judge_paths(plan, measured, testbed.network)

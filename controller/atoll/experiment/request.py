@@ -26,10 +26,12 @@ def create_run(
     now_ns: int,
     *,
     metrics: bool = True,
+    full_matrix: bool = False,
 ) -> RunDir:
     """A new run directory below ``runs`` with its request in the manifest. Raises RunError.
 
     ``now_ns``: CLOCK_REALTIME, ns since 1970; it names the directory. ``metrics``: whether points are to be spooled.
+    ``full_matrix``: whether the configuration test pings every pair of hosts.
     """
     run_dir = RunDir.create(runs, experiment.name, now_ns)
     run_dir.update_manifest(
@@ -38,6 +40,7 @@ def create_run(
             "place": place,
             "backend": backend,
             "metrics": metrics,
+            "full_matrix": full_matrix,
             "seed": experiment.seed,
             "experiment": to_json(experiment),
             "network": to_json(network),

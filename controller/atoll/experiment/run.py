@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from typing import Any
 
+from atoll.control.path_checks import pinging_ns, with_full_matrix
 from atoll.control.schedule import Scheduled, plan_schedule
 from atoll.experiment.configuration_test import check_links, check_paths
 from atoll.experiment.finish import compress_and_analyse
@@ -59,6 +60,7 @@ class Run:
         self._dir = run_dir
         self._progress = progress
         self._backend = backend
+        self._full_matrix: bool = run_dir.manifest().get("full_matrix", False)
         self._step_name = ""
         self._fed = Fed()
         self._schedule: tuple[Scheduled, ...] = ()
@@ -117,6 +119,8 @@ class Run:
         async with self._step("apply"):
             self._schedule = plan_schedule(self._testbed.network, self._experiment)
             plan, changes = await self._testbed.apply(self._experiment, self._backend, at_once=True)
+            if self._full_matrix:
+                plan = with_full_matrix(plan, self._testbed.network, self._experiment)
             self._jobs.plan(plan.jobs)
             self._dir.event("applied", time.time_ns(), changes=len(changes))
             await self._recording.plan(self._testbed, plan)
@@ -191,7 +195,9 @@ class Run:
     # Steps
 
     async def _check(self, plan: Plan) -> None:
-        base_ns = await check_paths(self._testbed, plan, self._dir)
+        if self._full_matrix:
+            self._note(f"full matrix: {len(plan.checks)} paths, pinged in {pinging_ns(plan) / 1e9:.0f} s")
+        base_ns = await check_paths(self._testbed, plan, self._dir, full_matrix=self._full_matrix)
         drained = partial(self._recording.drained, _CHECK_QUIET_S, _DRAIN_LIMIT_S)
         await check_links(self._testbed, self._experiment, base_ns, self._dir, drained)
 

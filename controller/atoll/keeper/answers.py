@@ -83,6 +83,9 @@ class Running(Describing):
     metrics: bool = Field(
         default=True, description="Spool metric points, and carry them into the database if one is set."
     )
+    full_matrix: bool = Field(
+        default=False, description="Ping every pair of hosts in the configuration test, not every host once."
+    )
     runs: str | None = Field(
         default=None,
         description="Only by the Unix socket: where run directories go; else `runs` where `atoll up` was given.",

@@ -168,7 +168,16 @@ async def post_run(keeper: Keeper, request: web.Request) -> web.StreamResponse:
     async def work(emit: Emit) -> Line:
         if asked.metrics and asked.influx is not None and (other := other_database(asked.influx)):
             emit({"type": "note", "message": other})
-        return await keeper.run(described, runs, started_ns, record, emit, analyse=asked.analyse, metrics=asked.metrics)
+        return await keeper.run(
+            described,
+            runs,
+            started_ns,
+            record,
+            emit,
+            analyse=asked.analyse,
+            metrics=asked.metrics,
+            full_matrix=asked.full_matrix,
+        )
 
     def begin(listen: Emit) -> asyncio.Task[Line]:
         record.task = keeper.bench.begin("run", described.experiment.name, work, listen)

@@ -181,12 +181,15 @@ class Keeper:
         *,
         analyse: bool,
         metrics: bool,
+        full_matrix: bool,
     ) -> Line:
         """Run an experiment; the answer has its directory, summary, and link if a database has taken its points."""
         testbed, _ = self.require_lab()
         experiment, backend = described.experiment, described.backend
         place, now_ns = testbed.place.name, time.time_ns()
-        run_dir = create_run(runs, testbed.network, experiment, backend, place, now_ns, metrics=metrics)
+        run_dir = create_run(
+            runs, testbed.network, experiment, backend, place, now_ns, metrics=metrics, full_matrix=full_matrix
+        )
         self.runs.add(record, str(run_dir.path), run_dir.path.name)
         self.replays.add(run_dir.path)
 

@@ -158,6 +158,12 @@ class LinkDirection:
     trace: Trace | None = None
 
     @property
+    def rate_at_start(self) -> Rate:
+        """The rate until the load begins."""
+        first = self.trace.rows[0].rate if self.trace else None
+        return first or self.rate
+
+    @property
     def delay_at_start(self) -> Duration:
         """The delay until the load begins."""
         first = self.trace.rows[0].delay if self.trace else None

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which paths the configuration test pings, how fast, and what round-trip time is expected of each. Pure.
+
+The cost grows with the number of hosts, not of pairs: every host is on a path, and so is every chain that pings take.
+That entries of other pairs work is proven by probe packets when a plan is applied (``atoll.control.cover``).
+"""
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from atoll.control.probe_jobs import PING_PACKET
+from atoll.control.traffic_jobs import ping_job
+from atoll.model.experiment import Chain, Counted, Experiment, Protocol
+from atoll.model.network import Host, HostRole, LatencyClass, Network
+from atoll.model.plan import JobSpec, PathCheck, Phase, Plan
+
+MOST_PING_SHARE = 0.05
+"""The most that pings may take of a link's direction, so that they do not see a queue that they make themselves."""
+LONGEST_TEST_NS = 30 * 10**9
+
+_NS = 10**9
+_ETHERNET_HEADER = 14
+_COUNT = 10
+_SHORTEST_INTERVAL_NS = 50_000_000  # from one ping of a path to its next
+_SHORTEST_SPACING_NS = 1_000_000  # from one ping to the next of any path: software switches carry these
+# Hosts that pinged in step would queue behind each other at the link, every time alike: each has a beat of its own.
+_INTERVAL_STEP_NS = 3_700_000
+_IDENTIFIER = 0xA780  # ICMP; a host's place among the world hosts is added
+
+
+def path_checks(network: Network, experiment: Experiment, *, full_matrix: bool = False) -> tuple[PathCheck, ...]:
+    """Paths from world hosts to island hosts, each with the round-trip time that its configuration adds up to.
+
+    Every host is on one of them, and so are the two special hosts and every chain that pings take; ``full_matrix``: all
+    pairs. Links that follow a trace are where it begins: the paths are tested before the load.
+    """
+    known = {each.name: each for box in network.delay_boxes for each in box.classes}
+    delayed: dict[str, LatencyClass] = {host: known[name] for host, name in experiment.latency}
+    by_chain = {chain.name: _link_rtt(experiment, chain) for chain in experiment.chains}
+    every = list(itertools.product(network.world_hosts, network.island_hosts))
+    wanted = None if full_matrix else set(_few(network, experiment))
+    checks: list[PathCheck] = []
+    for world, island in every:
+        if wanted is None or (world.name, island.name) in wanted:
+            latency = delayed.get(world.name)
+            terrestrial, shake = (latency.rtt.ns, 2 * latency.jitter.ns) if latency else (0, 0)
+            rtt, jitter = by_chain[_carrier(experiment, world, island).name]
+            checks.append(
+                PathCheck(world.name, island.name, str(island.address), rtt + terrestrial, terrestrial, jitter + shake)
+            )
+    return tuple(checks)
+
+
+def _few(network: Network, experiment: Experiment) -> Iterator[tuple[str, str]]:
+    """Pairs in turn, so that every host is in one; the special hosts; of each chain that none of these takes a pair."""
+    worlds, islands = network.world_hosts, network.island_hosts
+    if not (worlds and islands):
+        return
+    turns = range(max(len(worlds), len(islands)))
+    pairs = [(worlds[turn % len(worlds)], islands[turn % len(islands)]) for turn in turns]
+    pairs += itertools.product(network.with_role(HostRole.WORLD_SPECIAL), network.with_role(HostRole.ISLAND_SPECIAL))
+    met = {_carrier(experiment, *pair).name for pair in pairs}
+    for pair in itertools.product(worlds, islands) if len(met) < len(experiment.chains) else ():
+        if (chain := _carrier(experiment, *pair).name) not in met:
+            met.add(chain)
+            pairs.append(pair)
+    for world, island in pairs:
+        yield world.name, island.name
+
+
+def _carrier(experiment: Experiment, world: Host, island: Host) -> Chain:
+    return experiment.carrier(world.address, island.address, Protocol.ICMP)
+
+
+def _link_rtt(experiment: Experiment, chain: Chain) -> tuple[int, int]:
+    """The round-trip time of a chain's links, and the most by which their jitter can move it, in nanoseconds."""
+    links = [link for link in experiment.links if link.box in chain.hops]
+    ways = [way for link in links for way in (link.to_island, link.to_world)]
+    return sum(way.delay_at_start.ns for way in ways), sum(way.jitter.reach.ns for way in ways if way.jitter)
+
+
+def check_jobs(
+    network: Network, experiment: Experiment, checks: tuple[PathCheck, ...], *, full_matrix: bool = False
+) -> tuple[JobSpec, ...]:
+    """The pings of the checks, a job for each world host.
+
+    Together they take at most 5 % of the slowest link's direction and, but for ``full_matrix``, end within 30 s, with
+    fewer pings a path if need be. One ping a path may take longer on a link of a few kbit/s.
+    """
+    hosts = {host.name: host for host in network.hosts}
+    targets = {src: [hosts[check.dst] for check in group] for src, group in itertools.groupby(checks, lambda c: c.src)}
+    interval_ns = max(_SHORTEST_INTERVAL_NS, len(checks) * _spacing_ns(experiment))
+    longest_ns = interval_ns + _INTERVAL_STEP_NS * len(targets)
+    count = _COUNT if full_matrix else max(1, min(_COUNT, LONGEST_TEST_NS // longest_ns))
+    return tuple(
+        ping_job(
+            f"check-{host}",
+            hosts[host],
+            Phase.CHECK,
+            group,
+            identifier=_IDENTIFIER + index,
+            payload="atoll check",
+            count=count,
+            interval_ns=interval_ns + index * _INTERVAL_STEP_NS,
+        )
+        for index, (host, group) in enumerate(targets.items())
+    )
+
+
+def with_full_matrix(plan: Plan, network: Network, experiment: Experiment) -> Plan:
+    """The plan with every pair of a world host and an island host tested."""
+    checks = path_checks(network, experiment, full_matrix=True)
+    others = [job for job in plan.jobs if job.phase is not Phase.CHECK]
+    first = next((at for at, job in enumerate(plan.jobs) if job.phase is Phase.CHECK), len(others))
+    pings = check_jobs(network, experiment, checks, full_matrix=True)
+    return replace(plan, checks=checks, jobs=(*others[:first], *pings, *others[first:]))
+
+
+def pinging_ns(plan: Plan) -> int:
+    """How long all pings of a plan's test take, once."""
+    configs = [job.config or {} for job in plan.jobs if job.phase is Phase.CHECK]
+    slowest = max((config["count"] * config["interval_ns"] for config in configs), default=0)
+    return slowest + max((check.rtt_ns for check in plan.checks), default=0)
+
+
+def _spacing_ns(experiment: Experiment) -> int:
+    """Between any two pings: what leaves all of every link's directions but the pings' share to others."""
+    spacing = [
+        8 * size * _NS / (MOST_PING_SHARE * way.rate_at_start.bit_s)
+        for link in experiment.links
+        for way in (link.to_island, link.to_world)
+        for size in [PING_PACKET + (_ETHERNET_HEADER if link.counts is Counted.ETHERNET else 0)]
+    ]
+    return math.ceil(max([*spacing, _SHORTEST_SPACING_NS]))
