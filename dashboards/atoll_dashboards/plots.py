@@ -405,7 +405,7 @@ PLOTS = (
     Plot(
         "terrestrial",
         "Terrestrial latency",
-        "RTT of each server's path less that of an undelayed server, before the load; the tolerance is 0.5 ms + 2 %.",
+        "RTT of each server's path less that of the links and the lab's own, before the load; tolerance: 0.5 ms + 2 %.",
         terrestrial,
     ),
     Plot(

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run by test_virtual_calibration in the kernel for virtual time: a link calibrated twice against one experiment.
 
-First it is as that says, then it has half the rate, two thirds of the queue and twice the delay.
+First it is as that says, then it has half the rate, two thirds of the queue and twice the delay. At last it is as that
+says again, and the special server has a terrestrial latency of 50 ms.
 
-``python -m tests.lab.narrow_link EXPERIMENT`` prints the rows of both calibrations, and of the brief one.
+``python -m tests.lab.narrow_link EXPERIMENT`` prints the rows of all calibrations, and of the brief ones.
 """
 
 import asyncio
@@ -44,10 +45,16 @@ async def main(path: Path) -> None:
     network, experiment = load_experiment(path)
     testbed = await Testbed.start(network, lambda _: None, slack=VIRTUAL_SLACK)
     said: dict[str, Any] = {}
-    for name, applied in (("as described", experiment), ("narrowed", narrowed(experiment))):
+    delayed = replace(experiment, latency=(*experiment.latency, ("ws", "rtt-50")))
+    trials = {
+        "as described": (experiment, experiment),
+        "narrowed": (narrowed(experiment), experiment),
+        "delayed": (delayed, delayed),
+    }
+    for name, (applied, described) in trials.items():
         await testbed.apply(applied)
-        found = await calibrate(testbed, experiment, ["to_island"], 0.5, lambda _: None)
-        rows = await brief(testbed, experiment, found.base_rtt_ns)
+        found = await calibrate(testbed, described, ["to_island"], 0.5, lambda _: None)
+        rows = await brief(testbed, described, found.base_rtt_ns)
         said[name] = {"full": to_json(found.rows), "brief": to_json(rows)}
     print(json.dumps(said))
 

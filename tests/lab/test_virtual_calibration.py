@@ -41,6 +41,16 @@ def test_a_link_as_described_is_found_to_be_so(found: dict[str, dict[str, list[d
     assert 0 <= full["RTT under load"]["configured"] - measured["RTT under load"] <= 8 * MTU_KB / 16
 
 
+def test_the_special_servers_latency_is_no_delay_of_the_link(found: dict[str, dict[str, list[dict[str, Any]]]]) -> None:
+    """25 ms of its 50 on a one-way delay, all of them on an RTT under load."""
+    for rows in found["delayed"].values():
+        assert [row for row in rows if row["state"] != "ok"] == []
+    delayed, plain = (figures(found[name]["full"]) for name in ("delayed", "as described"))
+    assert delayed["delay"]["measured"] == pytest.approx(10, abs=0.005)
+    more_ms = delayed["RTT under load"]["configured"] - plain["RTT under load"]["configured"]
+    assert more_ms == pytest.approx(50, abs=0.02)
+
+
 def test_a_link_with_other_settings_is_found_out(found: dict[str, dict[str, list[dict[str, Any]]]]) -> None:
     """It has 8 Mbit/s and 20 kB and is 20 ms away: each figure of these is off, and says what it is instead."""
     full, brief = (figures(rows) for rows in found["narrowed"].values())

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.sandbox import ROOT
-from tests.lab.virtual_runs import atoll
+from tests.lab.virtual_runs import RESOLUTION_NS, atoll, said_inside
 
 pytestmark = pytest.mark.virtual
 
@@ -21,3 +21,15 @@ def test_every_path_of_the_full_laboratory_is_proven_and_its_clients_begin_toget
     assert len(summary["start"]["hosts"]) == 106
     assert summary["start"]["silent"] == []
     assert summary["start"]["spread_ms"] < 1
+
+
+def test_the_full_laboratory_passes_its_configuration_test_on_the_slowest_and_the_fastest_link(tmp_path: Path) -> None:
+    """GEO 8/2 and MEO 320/80 Mbit/s, at the first attempt, every path exact; the base RTT holds the server's 60 ms."""
+    for name, found in said_inside("tests.lab.scenarios_guest", tmp_path, "geo-8", "meo-320").items():
+        assert (found["off"], found["attempts"], found["paths"]) == ("", 1, 108), name
+        assert found["paths_s"] < 10, name
+        base_ns = {"geo": 560_000_000, "meo": 185_000_000}[name[:3]]
+        assert 0 <= found["base_rtt_ns"] - base_ns <= RESOLUTION_NS, name
+        assert 0 <= found["beyond_ns"] <= RESOLUTION_NS, name
+        assert found["terrestrial"].keys() == {*(f"w{n}" for n in range(1, 23)), "ws", "wh"}
+        assert all(abs(measured - told) <= RESOLUTION_NS for told, measured in found["terrestrial"].values()), name

@@ -37,6 +37,7 @@ from atoll.model.experiment import (
     Where,
 )
 from atoll.model.load import load_experiment
+from atoll.model.network import LatencyClass
 from atoll.model.units import Duration, Rate, Size
 
 MS = 1_000_000
@@ -70,6 +71,15 @@ def test_the_delay_of_a_chain_is_shared_among_its_links() -> None:
     row = delay_row(way(), [280 * MS], 30 * MS, PRECISE)
     assert row.state is State.OK
     assert row.measured == pytest.approx(249.958)
+
+
+def test_the_special_servers_latency_is_allowed_for() -> None:
+    """60 ms, 30 of them each way, with jitter of 3: packets take 280 ms, some of them 277."""
+    delayed = replace(way(), terrestrial=LatencyClass("rtt-60", 123, Duration(60 * MS), Duration(3 * MS)))
+    one_way = [(277 + step) * MS for step in range(7)]
+    assert delay_row(delayed, one_way, delayed.terrestrial_ns, PRECISE).state is State.OK
+    assert delay_row(delayed, [each - 30 * MS for each in one_way], 30 * MS, PRECISE).state is State.OFF
+    assert delayed.drain_ns == way().drain_ns + 33 * MS
 
 
 def test_jitter_is_told_from_none_and_from_twice_as_much() -> None:
@@ -201,8 +211,7 @@ def test_a_flood_that_did_not_reach_the_link_is_told_from_a_slow_link() -> None:
 
 
 def test_every_direction_of_a_shipped_experiment_is_tested(project: Path) -> None:
-    _, experiment = load_experiment(project / "examples" / "geo.yaml")
-    found = directions(experiment)
+    found = directions(*load_experiment(project / "examples" / "geo.yaml"))
     assert [(each.box, each.name, each.refused) for each in found] == [
         ("sat", "to_island", ""),
         ("sat", "to_world", ""),

@@ -111,8 +111,8 @@ def test_an_experiment_without_changes_is_its_only_version(project: Path) -> Non
             ["12: change 1: latency of 'w1': no delay box carries the latency class 'rtt-7'; did you mean 'rtt-5'?"],
         ),
         (
-            ["{at: 10 s, latency: {ws: rtt-5}}"],
-            ["12: change 1: latency of 'ws': the world-special host is never delayed; remove it"],
+            ["{at: 10 s, latency: {is: rtt-5}}"],
+            ["12: change 1: latency of 'is': an island-special has no terrestrial latency; give it to world hosts"],
         ),
         (["{at: soon, chain: [sat]}"], ["12: change 1: at: 'soon' is not a duration"]),
         (["{chain: [sat]}"], ["12: change 1: at is missing; add 'at: 20 s'"]),

@@ -29,7 +29,7 @@ class LimitFigures(TypedDict):
 
 
 class TerrestrialRtt(TypedDict):
-    """A server's terrestrial RTT: whole-path RTT less that of an undelayed server, milliseconds."""
+    """A server's terrestrial RTT: whole-path RTT less links and what the lab itself adds, milliseconds."""
 
     configured: float
     measured: float

@@ -24,10 +24,12 @@ from atoll.experiment.calibration import (
     steady_rate,
 )
 from atoll.experiment.direction import MTU, Direction
-from atoll.experiment.probes import Flood, flood, idle_rtts, one_way_delays
+from atoll.experiment.probes import Ends, Flood, flood, idle_rtts, one_way_delays
 from atoll.experiment.testbed import Testbed
 from atoll.model.errors import RunError
 from atoll.model.experiment import Experiment
+from atoll.model.network import Network
+from atoll_apps.edges import classes
 
 DIRECTIONS = ("to_island", "to_world")
 
@@ -43,7 +45,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """All rows, and what the lab itself adds to an RTT: the least idle one less the links' delays."""
+    """All rows, and what the lab itself adds to an RTT: the least idle one less all configured delays."""
 
     rows: tuple[Row, ...]
     base_rtt_ns: int
@@ -55,14 +57,20 @@ class Calibration:
         return tuple(row for row in self.rows if row.state is State.OFF)
 
 
-def directions(experiment: Experiment) -> tuple[Direction, ...]:
+def directions(network: Network, experiment: Experiment) -> tuple[Direction, ...]:
     """Every direction of every link, in the order of the description."""
+    held = classes(network, experiment).get(Ends.of(network).world.name)
     found: list[Direction] = []
     for name in DIRECTIONS:
         rates = {link.box: getattr(link, name).rate.bit_s for link in experiment.links}
         found += [
             Direction.of(
-                link.box, name, getattr(link, name), link.counts, narrower=min(rates.values()) < rates[link.box]
+                link.box,
+                name,
+                getattr(link, name),
+                link.counts,
+                narrower=min(rates.values()) < rates[link.box],
+                terrestrial=held and held[0],
             )
             for link in experiment.links
         ]
@@ -76,13 +84,13 @@ async def calibrate(
 
     The testbed holds the experiment, and nothing else uses it. Raises RunError, LabError.
     """
-    ways = directions(experiment)
+    ways = directions(testbed.network, experiment)
     say("idle path: pinging along it")
     rtts = await idle_rtts(testbed, max(_IDLE_PING_S, seconds / 2), _PING_INTERVAL_NS)
     if not rtts:
         msg = "no ping crossed the chain; is the lab's chain whole? `atoll run` says which paths are not"
         raise RunError(msg)
-    delays_ns = sum(way.settings.delay.ns for way in ways)
+    delays_ns = sum(way.settings.delay.ns for way in ways) + _terrestrial_rtt_ns(ways)
     lab_ns = max(0, min(rtts) - delays_ns)
     rows: list[Row] = []
     for way in ways:
@@ -97,8 +105,8 @@ async def _idle_rows(
     testbed: Testbed, way: Direction, others: Sequence[Direction], seconds: float, base_ns: int, say: Say
 ) -> list[Row]:
     say(f"{way.box} {way.name}: testing delay alone")
-    elsewhere = sum(other.settings.delay.ns for other in others)
-    jittery = any(other.settings.jitter for other in others)
+    elsewhere = sum(other.settings.delay.ns for other in others) + way.terrestrial_ns
+    jittery = way.shake_ns > 0 or any(other.settings.jitter for other in others)
 
     async def part() -> list[Row]:
         one_way = await one_way_delays(testbed, way, seconds, base_ns + _reach_ns([way, *others]))
@@ -159,7 +167,7 @@ async def brief(testbed: Testbed, experiment: Experiment, base_ns: int) -> tuple
 
     ``base_ns``: RTT of the idle path. What the lab cannot fill is not judged: it may be too busy for that.
     """
-    ways = directions(experiment)
+    ways = directions(testbed.network, experiment)
     rows: list[Row] = []
     for box in dict.fromkeys(way.box for way in ways):
         here = [way for way in ways if way.box == box]
@@ -196,7 +204,7 @@ def _too_long(way: Direction) -> str:
 
 def _steady(found: Flood, way: Direction) -> tuple[float, float] | None:
     received: list[Received] = found.received[way.name]
-    return steady_rate(received, found.begin_ns + way.settings.delay.ns + way.fill_ns // 3)
+    return steady_rate(received, found.begin_ns + way.settings.delay.ns + way.terrestrial_ns + way.fill_ns // 3)
 
 
 def _mark(found: Flood, way: Direction) -> dict[str, Any]:
@@ -220,4 +228,9 @@ def _excused(row: Row, note: str) -> Row:
 
 def _reach_ns(ways: Sequence[Direction]) -> int:
     """How far jitter may move one RTT."""
-    return sum(way.settings.jitter.reach.ns for way in ways if way.settings.jitter)
+    links = sum(way.settings.jitter.reach.ns for way in ways if way.settings.jitter)
+    return links + 2 * max((way.shake_ns for way in ways), default=0)
+
+
+def _terrestrial_rtt_ns(ways: Sequence[Direction]) -> int:
+    return max((2 * way.terrestrial_ns for way in ways), default=0)

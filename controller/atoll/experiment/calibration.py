@@ -96,14 +96,15 @@ def row_of(way: Direction, name: str, unit: str, configured: float) -> Row:
 def delay_row(way: Direction, one_way_ns: Sequence[int], others_ns: int, tolerance: Tolerance) -> Row:
     """The propagation delay: the least one-way delay of single packets, less their serialisation; median with jitter.
 
-    ``others_ns``: delays of the chain's other links. What a path takes beside its links is allowed for, not known.
+    ``others_ns``: delays of the chain's other links and of the world end. What a path takes beside these is allowed
+    for, not known.
     """
     row = row_of(way, "delay", "ms", way.settings.delay.ms)
     if not one_way_ns:
         return replace(row, state=State.OFF, why="no packet came through")
     own_ns = way.serialisation_ns(way.counted(PROBE_PACKET)) + others_ns
-    base = statistics.median(one_way_ns) if way.settings.jitter else min(one_way_ns)
-    spread = way.settings.jitter.amount.ns / 2 if way.settings.jitter else 0
+    base = statistics.median(one_way_ns) if way.settings.jitter or way.shake_ns else min(one_way_ns)
+    spread = ((way.settings.jitter.amount.ns if way.settings.jitter else 0) + way.shake_ns) / 2
     delay = way.settings.delay.ns
     high = delay + spread + tolerance.lab_ns + tolerance.lab_ratio * delay
     return row.judged((base - own_ns) / 1e6, (delay - spread - tolerance.early_ns) / 1e6, high / 1e6)
@@ -112,12 +113,12 @@ def delay_row(way: Direction, one_way_ns: Sequence[int], others_ns: int, toleran
 def jitter_row(way: Direction, one_way_ns: Sequence[int], *, others: bool, tolerance: Tolerance) -> Row:
     """The interquartile range of one-way delays, which a few late packets on a busy machine do not move.
 
-    ``others``: other links of the chain have jitter, too.
+    ``others``: other links of the chain, or the world end's latency, have jitter, too.
     """
     jitter = way.settings.jitter
     row = row_of(way, "jitter (interquartile)", "ms", quartiles_ns(way.settings) / 1e6)
     if others:
-        return skipped(row, "another link of the chain has jitter, too")
+        return skipped(row, "another link of the chain, or the terrestrial latency, has jitter, too")
     if jitter is not None and jitter.distribution is Distribution.PARETO:
         return skipped(row, "the spread of a Pareto distribution cannot be told from few packets")
     if jitter is not None and jitter.correlation > _MOST_CORRELATION:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from atoll.control.probe_jobs import PING_PACKET
 from atoll.model.experiment import Bernoulli, BitError, Counted, GilbertElliott, LinkDirection, Loss, LossTrace, Where
+from atoll.model.network import LatencyClass
 
 MTU = 1500
 ETHERNET_HEADER = 14
@@ -33,9 +34,19 @@ class Direction:
     settings: LinkDirection
     counts: Counted
     refused: str = ""  # why it cannot be flooded; empty when it can
+    terrestrial: LatencyClass | None = None  # of the host at the world end between which and the island it is tested
 
     @classmethod
-    def of(cls, box: str, name: str, settings: LinkDirection, counts: Counted, *, narrower: bool) -> "Direction":
+    def of(
+        cls,
+        box: str,
+        name: str,
+        settings: LinkDirection,
+        counts: Counted,
+        *,
+        narrower: bool,
+        terrestrial: LatencyClass | None = None,
+    ) -> "Direction":
         """``narrower``: some other link of the chain lets less through."""
         first = settings.trace.rows[0] if settings.trace else None
         if first is not None:
@@ -45,7 +56,17 @@ class Direction:
         refused = _refused(settings, narrower=narrower)
         if first is not None and first.blocked:
             refused = "its trace begins blocked"
-        return cls(box, name, settings, counts, refused)
+        return cls(box, name, settings, counts, refused, terrestrial)
+
+    @property
+    def terrestrial_ns(self) -> int:
+        """The terrestrial delay, one way."""
+        return self.terrestrial.rtt.ns // 2 if self.terrestrial else 0
+
+    @property
+    def shake_ns(self) -> int:
+        """By how much the terrestrial jitter moves a packet, one way."""
+        return self.terrestrial.jitter.ns if self.terrestrial else 0
 
     def counted(self, ip_bytes: int) -> int:
         """What a packet of so many IP bytes counts."""
@@ -82,7 +103,8 @@ class Direction:
     def drain_ns(self) -> int:
         """How long what a flood has left in the link takes to come out."""
         reach = self.settings.jitter.reach.ns if self.settings.jitter else 0
-        return int(self.serialisation_ns(self.queue_bytes + 2 * MTU)) + self.settings.delay.ns + reach
+        beside = self.terrestrial_ns + self.shake_ns
+        return int(self.serialisation_ns(self.queue_bytes + 2 * MTU)) + self.settings.delay.ns + reach + beside
 
     @property
     def small_packet(self) -> int:
@@ -93,7 +115,7 @@ class Direction:
     def probe_interval_ns(self) -> int:
         """Between packets on the idle link: far enough apart that none has to wait for a delayed one before it."""
         reach = self.settings.jitter.reach.ns if self.settings.jitter else 0
-        return max(5_000_000, 2 * reach)
+        return max(5_000_000, 2 * (reach + self.shake_ns))
 
 
 def _refused(settings: LinkDirection, *, narrower: bool) -> str:

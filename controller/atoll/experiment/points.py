@@ -81,10 +81,13 @@ def link_config_points(experiment: Experiment, t_ns: int) -> Iterator[Point]:
 
 
 def latency_config_points(network: Network, experiment: Experiment, t_ns: int) -> Iterator[Point]:
-    """What the terrestrial latencies of all world servers are configured to."""
+    """What the terrestrial latencies are configured to, of all world servers and of whatever else is ever delayed."""
     classes = {each.name: each for box in network.delay_boxes for each in box.classes}
     held = {server: classes[name] for server, name in experiment.latency}
-    for host in network.with_role(HostRole.WORLD_SERVER):
+    ever = {name for version in experiment.versions for name, _ in version.latency} | held.keys()
+    for host in network.world_hosts:
+        if host.role is not HostRole.WORLD_SERVER and host.name not in ever:
+            continue
         delay = held.get(host.name)
         configured = {"rtt_ns": delay.rtt.ns, "jitter_ns": delay.jitter.ns} if delay else {"rtt_ns": 0, "jitter_ns": 0}
         yield _point("latency_config", {"host": host.name}, configured, t_ns)

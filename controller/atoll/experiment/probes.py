@@ -26,7 +26,7 @@ _PING_TIMEOUT_NS = 3_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """The two hosts between which links are tested; their path is not delayed but by the links."""
+    """The two hosts between which links are tested."""
 
     world: Host
     island: Host
@@ -114,7 +114,7 @@ async def flood(
     Returns when all of it has left the links.
     """
     ends = Ends.of(testbed.network)
-    to_world_ns = sum(way.settings.delay.ns for way in ways if way.name == "to_world")
+    to_world_ns = sum(way.settings.delay.ns for way in ways if way.name == "to_world") + ways[0].terrestrial_ns
     await testbed.mark_boxes()
     begin = time.time_ns() + _LEAD_NS
     full = begin + max(way.fill_ns for way in ways)
@@ -159,9 +159,12 @@ def _until_back_ns(ways: Sequence[Direction]) -> int:
     """
     back = [way for way in ways if way.name == "to_world"]
     there = [way for way in ways if way.name == "to_island"]
-    if not back or not there:
-        return sum(way.settings.delay.ns for way in back)
-    return sum(way.settings.delay.ns + int(way.serialisation_ns(way.queue_bytes)) for way in there)
+    if not back:
+        return 0
+    terrestrial_ns = back[0].terrestrial_ns + back[0].shake_ns
+    if not there:
+        return terrestrial_ns + sum(way.settings.delay.ns for way in back)
+    return terrestrial_ns + sum(way.settings.delay.ns + int(way.serialisation_ns(way.queue_bytes)) for way in there)
 
 
 def _sender(ends: Ends, way: Direction, packet_bytes: int, begin_ns: int, duration_ns: int) -> JobSpec:

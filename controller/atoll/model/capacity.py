@@ -23,7 +23,7 @@ class Steering:
 
     hops: tuple[str, ...]  # boxes and taps of the network, from world to island
     links: tuple[Link, ...]
-    latency: tuple[tuple[str, str], ...]  # (world server, latency class)
+    latency: tuple[tuple[str, str], ...]  # (world host, latency class)
 
     @property
     def to_island(self) -> Rate:

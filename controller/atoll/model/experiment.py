@@ -336,7 +336,7 @@ class Experiment:
     duration: Duration
     chain: Chain
     links: tuple[Link, ...]
-    latency: tuple[tuple[str, str], ...]  # (world server, latency class), every server at most once
+    latency: tuple[tuple[str, str], ...]  # (world host, latency class), every host at most once
     traffic: Traffic
     transfer: Transfer | None
     ping: PingSeries

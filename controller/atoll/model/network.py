@@ -42,7 +42,7 @@ class HostRole(StrEnum):
     """What a host is there for."""
 
     WORLD_SERVER = "world-server"
-    WORLD_SPECIAL = "world-special"  # large transfer, ping series; its path is not delayed
+    WORLD_SPECIAL = "world-special"  # large transfer, ping series
     WORLD_WHISTLE = "world-whistle"
     ISLAND_CLIENT = "island-client"
     ISLAND_SPECIAL = "island-special"

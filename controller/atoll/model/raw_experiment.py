@@ -214,7 +214,7 @@ class RawExperiment(Raw):
     )
     latency: dict[Key, str] = Field(
         default={},
-        description="Latency class of each world server; one left out is not delayed.",
+        description="Latency class of each world host; one left out is not delayed.",
         examples=["{w1: rtt-5}"],
     )
     changes: list[RawChange] = Field(

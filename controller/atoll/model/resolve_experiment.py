@@ -162,14 +162,12 @@ class _Resolver:
     def check_latency_of(self, place: Place, name: str | None, lab: Lab, network: Network, classes: list[str]) -> None:
         roles = {host.name: host.role for host in network.hosts}
         server = str(place[-1])
-        role = roles.get(server, HostRole.WORLD_SERVER)
+        role = roles.get(server)
         if not lab.knows("hosts", server):
-            servers = [host.name for host in network.with_role(HostRole.WORLD_SERVER)]
-            self.wrong(place, f"unknown world server {server!r}; {suggest(server, servers, 'world servers')}")
-        elif role in (HostRole.WORLD_SPECIAL, HostRole.WORLD_WHISTLE):
-            self.wrong(place, f"the {role.value} host is never delayed; remove it")
-        elif role is not HostRole.WORLD_SERVER:
-            self.wrong(place, f"an {role.value} has no terrestrial latency; give it to world servers only")
+            hosts = [host.name for host in network.world_hosts]
+            self.wrong(place, f"unknown world host {server!r}; {suggest(server, hosts, 'world hosts')}")
+        elif role is not None and not role.is_world:
+            self.wrong(place, f"an {role.value} has no terrestrial latency; give it to world hosts only")
         if name is not None and name not in classes and lab.whole("delay_boxes"):
             self.wrong(place, f"no delay box carries the latency class {name!r}; {suggest(name, classes, 'classes')}")
 
