@@ -227,9 +227,9 @@ MISTAKES = [
     ("world: 10.10.0.0/16", "world: 10.10.0.1/16", "0.1/16", "networks: world: '10.10.0.1/16' is not written as a network; write '10.10.0.0/16'"),
     ("world: 10.10.0.0/16", "world: everything", "everything", "networks: world: 'everything' is not an IPv4 network; write address/prefix length, such as '10.10.0.0/16'"),
     # -- ports, numbers, quantities
-    ("port: sw-w1/1}", "port: sw-w1}", "sw-w1}", "host 'w1': port: 'sw-w1' is not a switch port; write switch/number, such as 'sw-c/11'"),
+    ("port: sw-w1/1}", "port: sw-w1}", "sw-w1}", "host 'w1': port: 'sw-w1' is not a switch port; write switch/number, such as 'sw-w1/1'"),
     ("port: sw-w1/1}", "port: sw-w1/65280}", "65280", "host 'w1': port: 'sw-w1/65280': OpenFlow ports have numbers from 1 to 65279"),
-    ("port: sw-w1/1}", "port: 1}", "port: 1}", "host 'w1': port: the number 1 is not a switch port, such as 'sw-c/11'; put it in quotes"),
+    ("port: sw-w1/1}", "port: 1}", "port: 1}", "host 'w1': port: the number 1 is not a switch port, such as 'sw-w1/1'; put it in quotes"),
     ("rtt-5: {vlan: 101,", "rtt-5: {vlan: 4095,", "4095", "delay box 'delay': class 'rtt-5': vlan: the number 4095 is not a whole number from 1 to 4094"),
     ("sw-i: {dpid: 4,", "sw-i: {dpid: true,", "true", "switch 'sw-i': dpid: true is not a whole number from 1 to 18446744073709551615"),
     ("sw-i: {dpid: 4,", "sw-i: {dpid: .nan,", "nan", "switch 'sw-i': dpid: the number nan is not a whole number from 1 to 18446744073709551615"),
@@ -273,8 +273,8 @@ MISTAKES = [
     ),
     ("from: sw-i/24, to: sw-c/3", "from: sw-c/30, to: sw-c/3", "sw-c/30", "trunk 3: both ends are on 'sw-c'; a trunk connects two switches"),
     # -- shapes
-    ("port: sw-w1/1}", "port: [sw-w1/1]}", "[sw-w1", "host 'w1': port: a list is not a switch port, such as 'sw-c/11'"),
-    ("port: sw-w1/1}", "port: }", "port: }", "host 'w1': port: nothing is not a switch port, such as 'sw-c/11'"),
+    ("port: sw-w1/1}", "port: [sw-w1/1]}", "[sw-w1", "host 'w1': port: a list is not a switch port, such as 'sw-w1/1'"),
+    ("port: sw-w1/1}", "port: }", "port: }", "host 'w1': port: nothing is not a switch port, such as 'sw-w1/1'"),
     (", port: sw-w1/1}", "}", "10.10.0.1}", "host 'w1': port is missing; add 'port: sw-w1/1'"),
     ("role: world-special, ip", "rol: world-special, ip", "rol:", "host 'ws': unknown key 'rol'; did you mean 'role'? known keys: capacity, interface, ip, mac, port, role"),
     ("name: island\n", "", "networks:", "name is missing; add 'name: island'"),
@@ -303,7 +303,7 @@ def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(load, text):
     )
     told = mistakes_of(load, wrong)
     lines = [int(mistake.split(":")[1]) for mistake in told]
-    words = ["10.10.0.0\n", "nvs", "fast", "10.10.0.3,", "island-specialist", "sw-d", "rtt-200"]
+    words = ["10.10.0.0\n", "nvs", "nvs", "fast", "10.10.0.3,", "island-specialist", "sw-d", "rtt-200"]
     assert lines == [line_of(wrong, word) for word in words]
 
 

@@ -1,23 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """A document read as a raw model, as far as it goes.
 
-One bad line must not hide the mistakes elsewhere. So what pydantic refuses is noted, taken out of the tree, and the
-rest read again, until it is accepted; names that were taken out still count as known (``Parsed.knows``).
+One bad line must not hide the mistakes elsewhere, nor one bad field those of its entry's other fields. So what pydantic
+refuses is noted and the rest read again, until it is accepted. What may be left out is taken out; an example stands in
+for what may not (``Parsed.reads``). Names that were taken out still count as known (``Parsed.knows``).
 """
 
 import copy
+import typing
 from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, cast
 
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from atoll.model.document import Document, Place
+from atoll.model.document import Document, Place, compose_document
 from atoll.model.errors import Mistake
 from atoll.model.raw import Raw
-from atoll.model.wording import suggest_key, word
+from atoll.model.wording import bare, field_at, suggest_key, word
 
 M = TypeVar("M", bound=Raw)
 
@@ -26,19 +29,38 @@ M = TypeVar("M", bound=Raw)
 class Parsed(Generic[M]):
     """What could be read of a document.
 
-    ``raw`` lacks what ``removed`` names; ``document`` is what ``raw`` was read from, with the lines of the file.
-    ``mistakes`` includes those of the YAML.
+    ``raw`` lacks entries and sections that ``removed`` names, and holds at ``unread`` what is not the file's;
+    ``document`` is what ``raw`` was read from, with the lines of the file. ``mistakes`` includes those of the YAML.
     """
 
     raw: M
     document: Document
     mistakes: tuple[Mistake, ...]
     removed: frozenset[Place]
+    unread: frozenset[Place]
     declared: dict[str, Any]  # the tree as written
 
     def whole(self, *sections: str) -> bool:
-        """Whether nothing had to be taken out of these sections: only then does absence mean anything."""
+        """Whether no entry had to be taken out of these sections: only then does absence mean anything."""
         return not any(place[0] in sections for place in self.removed)
+
+    def reads(self, *places: Place) -> bool:
+        """Whether ``raw`` has at all these places, and below them, what the file says."""
+        return not any(
+            one[: min(len(one), len(place))] == place[: min(len(one), len(place))]
+            for place in places
+            for one in (*self.unread, *(gone for gone in self.removed if len(gone) == 1))
+        )
+
+    def stands_in(self, place: Place) -> bool:
+        """Whether what ``raw`` has there is not the file's: nothing can be said of it."""
+        return any(place[:length] in self.unread for length in range(1, len(place) + 1))
+
+    def reads_all(self, section: str, key: str) -> bool:
+        """Whether this key of all entries of a section is what the file says."""
+        return self.whole(section) and not any(
+            place[0] == section and (key in place or len(place) < 3) for place in self.unread
+        )
 
     def names(self, section: str) -> tuple[str, ...]:
         """Names that a section declares, those of unreadable entries included."""
@@ -57,6 +79,7 @@ def parse(model: type[M], document: Document) -> Parsed[M] | None:
     reading = replace(document, tree=copy.deepcopy(document.tree), lines=dict(document.lines))
     found: list[Mistake] = []
     removed: set[Place] = set()
+    unread: set[Place] = set()
     first = True
     while True:
         try:
@@ -64,16 +87,21 @@ def parse(model: type[M], document: Document) -> Parsed[M] | None:
         except ValidationError as error:
             details = error.errors(include_url=False)
             if first:  # later rounds complain of what this function took out
-                found = [document.mistake(_place(one), word(model, one)) for one in _telling(model, details)]
+                found = [
+                    document.mistake(_place(one), word(model, one, document.tree)) for one in _telling(model, details)
+                ]
                 first = False
             gone: set[Place] = set()
             for place in sorted({_place(one) for one in details}, key=_order, reverse=True):
                 if not any(place[:length] in gone for length in range(1, len(place))):
-                    gone.add(_remove(model, reading, place))
+                    gone.add(_put_aside(model, reading, place, unread))
             reading = replace(reading, lines=_moved_up(reading.lines, gone))
-            removed |= gone
+            known = unread | {place for place in gone if not isinstance(place[-1], int)}
+            unread = set(_moved_up(dict.fromkeys(known, 0), gone))
+            removed |= {place for place in gone if _may_hold_names(model, place)}
         else:
-            return Parsed(raw, reading, (*document.mistakes, *found), frozenset(removed), document.tree)
+            mistakes = (*document.mistakes, *found)
+            return Parsed(raw, reading, mistakes, frozenset(removed), frozenset(unread), document.tree)
 
 
 def _place(error: ErrorDetails) -> Place:
@@ -90,17 +118,44 @@ def _telling(model: type[Raw], details: Sequence[ErrorDetails]) -> list[ErrorDet
     return [one for one in details if one["type"] != "missing" or _place(one) not in meant]
 
 
-def _remove(model: type[Raw], reading: Document, place: Place) -> Place:
-    """Take out what stands at ``place``, or around it if nothing does; the place that was taken out."""
+def _put_aside(model: type[Raw], reading: Document, place: Place, unread: Collection[Place]) -> Place:
+    """Take out what stands at ``place``, or have an example stand in for it; or for what is around it.
+
+    The place that was taken out or stood in for. ``unread``: where something stands in already, in vain.
+    """
     tree = cast("dict[str, Any]", reading.tree)
     container = _at(tree, place[:-1])
-    if _holds(container, place[-1]):
-        del container[place[-1]]
+    field = field_at(model, place)
+    if len(place) == 1 and (field is None or not field.is_required()):
+        del tree[str(place[0])]
         return place
     if len(place) == 1:
         tree[str(place[0])] = copy.deepcopy(model.stand_ins()[str(place[0])])
         return place
-    return _remove(model, reading, place[:-1])
+    if field is not None and field.is_required():
+        if isinstance(container, dict) and place not in unread and (example := _example(field)) is not None:
+            container[place[-1]] = example
+            return place
+    elif _holds(container, place[-1]):
+        del container[place[-1]]
+        return place
+    return _put_aside(model, reading, place[:-1], unread)
+
+
+def _example(field: FieldInfo) -> Any:
+    """What stands in for a required field: nothing in it if it holds entries, else its example."""
+    if (kind := typing.get_origin(bare(field.annotation))) in (dict, list):
+        return kind()
+    if not field.examples:
+        return None
+    example = field.examples[0]
+    return (compose_document(f"example: {example}", "").tree or {})["example"] if isinstance(example, str) else example
+
+
+def _may_hold_names(model: type[Raw], place: Place) -> bool:
+    """Whether what was put aside there may have declared or named something."""
+    field = field_at(model, place)
+    return len(place) == 1 or field is None or typing.get_origin(bare(field.annotation)) in (dict, list)
 
 
 def _at(tree: Any, place: Place) -> Any:

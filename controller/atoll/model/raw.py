@@ -24,6 +24,9 @@ from atoll.model.units import Duration, Rate, Size
 PORT_MAX = 65279  # OFPP_MAX of OpenFlow 1.3 is 0xffffff00; OVS and 1.0 hardware end at 0xfeff
 INTERFACE_NAME_MAX = 15  # IFNAMSIZ less the terminating zero, linux/if.h
 
+PORT_EXAMPLE = "sw-c/11"
+"""Of a switch that the lab need not have: the message that is told names one of the lab's."""
+
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
 _INTERFACE = re.compile(rf"[a-z][a-z0-9.-]{{0,{INTERFACE_NAME_MAX - 1}}}")
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
@@ -171,7 +174,7 @@ def _mac(text: str) -> str:
 def _port(text: str) -> PortRef:
     found = _PORT.fullmatch(text)
     if not found:
-        msg = f"{shown(text)} is not a switch port; write switch/number, such as 'sw-c/11'"
+        msg = f"{shown(text)} is not a switch port; write switch/number, such as '{PORT_EXAMPLE}'"
         raise ValueError(msg)
     number = int(found[2])
     if not 1 <= number <= PORT_MAX:
@@ -237,7 +240,7 @@ Mac = Annotated[
     _pattern("[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}"),
 ]
 Port = Annotated[
-    PortRef, PlainValidator(_text(_port, "a switch port", "sw-c/11")), _pattern("[a-z][a-z0-9-]*/[1-9][0-9]{0,4}")
+    PortRef, PlainValidator(_text(_port, "a switch port", PORT_EXAMPLE)), _pattern("[a-z][a-z0-9-]*/[1-9][0-9]{0,4}")
 ]
 Address = Annotated[
     IPv4Address,

@@ -23,7 +23,7 @@ def check_chains(parsed: Parsed[RawExperiment], lab: Lab, network: Network, wron
     told: set[tuple[Place, str]] = set()
     for version in described_versions(parsed.raw):
         since = f" (from {version.at} on)" if version.place else ""
-        found = [*_hop_mistakes(parsed, lab, network, version), *_branch_mistakes(parsed, network, version)]
+        found = [*_hop_mistakes(parsed, lab, network, version), *_branch_mistakes(parsed, lab, network, version)]
         for place, message in found:
             if (place, message) not in told:
                 wrong(place, message + (since if place[: len(version.place)] != version.place else ""))
@@ -41,9 +41,10 @@ def _hop_mistakes(
 def _check_hops(
     parsed: Parsed[RawExperiment], lab: Lab, network: Network, at: Place, hops: tuple[str, ...]
 ) -> Iterator[tuple[Place, str]]:
-    links = {box.name for box in network.boxes if box.is_link}
+    links = {box.name for box in network.boxes if box.is_link and lab.reads(("boxes", box.name, "kind"))}
     usable = (*lab.names("boxes"), *lab.names("taps"))
-    physical = {tap.name: tap for tap in network.taps if tap.physical}
+    cabled = lab.reads(("boxes",), ("taps",))
+    physical = {tap.name: tap for tap in network.taps if tap.physical and cabled}
     for index, hop in enumerate(hops):
         place: Place = (*at, index)
         if not (lab.knows("boxes", hop) or lab.knows("taps", hop)):
@@ -76,20 +77,22 @@ def _not_beside(network: Network, tap: Tap, hops: tuple[str, ...]) -> str | None
 
 
 def _branch_mistakes(
-    parsed: Parsed[RawExperiment], network: Network, version: Described
+    parsed: Parsed[RawExperiment], lab: Lab, network: Network, version: Described
 ) -> Iterator[tuple[Place, str]]:
     seen: dict[Carried, str] = {}
-    readable = parsed.whole("branches", "changes")
+    readable = parsed.whole("branches", "changes") and parsed.reads(("branches",), ("changes",))
     for name, (branch, at) in version.branches.items():
         place: Place = (*at, "carries")
         carries = Carried(branch.carries.world, branch.carries.island, branch.carries.protocol)
-        if carries == Carried() and readable:
+        if not parsed.reads(place):
+            continue
+        if carries == Carried():
             yield place, "it says nothing; name a world or island prefix or a protocol, the rest is carried by 'chain'"
         for end, prefix, around in (
             ("world", carries.world, network.world),
             ("island", carries.island, network.island),
         ):
-            if prefix and not prefix.subnet_of(around):
+            if prefix and lab.reads(("networks", end)) and not prefix.subnet_of(around):
                 yield (
                     (*place, end),
                     f"{prefix} is not within the lab's {end} network {around}; choose a part of that",
@@ -98,7 +101,7 @@ def _branch_mistakes(
         if first != name:
             line = parsed.document.line(version.branches[first][1])
             yield place, f"branch {first!r} (line {line}) carries the same; merge the two or let one carry less"
-    if version.branches and len(seen) == len(version.branches) and readable:
+    if version.branches and len(seen) == len(version.branches) and readable and lab.reads(("hosts",)):
         for name, message in _idle(resolve_version(parsed, version), network):
             yield (*version.branches[name][1], "carries") if name != MAIN else version.chain_at, message
 

@@ -90,8 +90,6 @@ def resolve_version(parsed: Parsed[RawExperiment], version: Described) -> Versio
 
 def check_changes(parsed: Parsed[RawExperiment], wrong: Wrong) -> None:
     """Tell ``wrong`` of changes out of order, after the end, of nothing, or of branches that do not stand."""
-    if not parsed.whole("changes"):
-        return
     for place, message in _mistakes(parsed):
         wrong(place, message)
 
@@ -100,16 +98,19 @@ def _mistakes(parsed: Parsed[RawExperiment]) -> Iterator[tuple[Place, str]]:
     raw, line = parsed.raw, parsed.document.line
     versions = described_versions(raw)
     for index, (change, before, after) in enumerate(zip(raw.changes, versions[:-1], versions[1:], strict=True)):
-        if parsed.whole("duration") and change.at >= raw.duration:
+        if parsed.reads(("duration",)) and change.at >= raw.duration:
             yield (*after.place, "at"), f"{change.at} is not before the end at {raw.duration}; make it earlier"
-        if before.place and change.at <= before.at:
+        ats = ((*before.place, "at"), (*after.place, "at"))
+        if before.place and change.at <= before.at and parsed.reads(*ats):
             first = f"{change.at} is not after change {index} at {before.at} (line {line(before.place)})"
             yield (*after.place, "at"), f"{first}; list them in order of time, merge those of one instant"
+        steering = ("chain", "branches", "latency", "changes")
         if change.chain is None and not change.branches and not change.latency:
-            yield after.place, "it changes nothing; name a chain, branches or latency"
-        elif before.steers == after.steers and parsed.whole("chain", "branches", "latency"):
+            if parsed.reads(after.place):
+                yield after.place, "it changes nothing; name a chain, branches or latency"
+        elif before.steers == after.steers and parsed.whole(*steering) and parsed.reads(*((key,) for key in steering)):
             yield after.place, "it changes nothing: all of this stands already; remove it"
         for name, branch in change.branches.items():
-            if branch is None and name not in before.branches and parsed.whole("branches"):
+            if branch is None and name not in before.branches and parsed.whole("branches", "changes"):
                 known = suggest(name, before.branches, "branches")
                 yield (*after.place, "branches", name), f"no branch {name!r} stands then; {known}"

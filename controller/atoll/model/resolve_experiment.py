@@ -63,13 +63,14 @@ class _Resolver:
         self.raw = parsed.raw
         self.mistakes: list[Mistake] = []
         self.links = tuple(self.resolve_links(beside))
-        self.traffic, wrong = resolve_traffic(self.raw.traffic, parsed.document, beside)
-        self.udp, also_wrong = resolve_udp(self.raw.udp, parsed.document, beside) if self.raw.udp else (None, ())
+        self.traffic, wrong = resolve_traffic(self.raw.traffic, parsed, beside)
+        self.udp, also_wrong = resolve_udp(self.raw.udp, parsed, beside) if self.raw.udp else (None, ())
         self.mistakes += (*wrong, *also_wrong)
 
     def wrong(self, place: Place, message: str) -> None:
-        words = call(place)
-        self.mistakes.append(self.parsed.document.mistake(place, f"{words}: {message}" if words else message))
+        if not self.parsed.stands_in(place):
+            words = call(place)
+            self.mistakes.append(self.parsed.document.mistake(place, f"{words}: {message}" if words else message))
 
     def experiment(self, lab: str) -> Experiment:
         raw, line = self.raw, self.parsed.document.line
@@ -119,14 +120,14 @@ class _Resolver:
         hops = hops_of(self.raw)
         for name in sorted(self.raw.links, key=lambda name: (*hops, name).index(name)):
             raw, document = self.raw.links[name], self.parsed.document
-            to_island, wrong = resolve_direction(raw.to_island, ("links", name, "to_island"), document, beside)
-            to_world, also_wrong = resolve_direction(raw.to_world, ("links", name, "to_world"), document, beside)
+            to_island, wrong = resolve_direction(raw.to_island, ("links", name, "to_island"), self.parsed, beside)
+            to_world, also_wrong = resolve_direction(raw.to_world, ("links", name, "to_world"), self.parsed, beside)
             self.mistakes += (*wrong, *also_wrong)
             yield Link(name, to_island, to_world, raw.counts, document.line(("links", name)))
 
     def check_times(self) -> None:
         transfer, duration = self.raw.transfer, self.raw.duration
-        if transfer and self.parsed.whole("duration") and transfer.start >= duration:
+        if transfer and self.parsed.reads(("duration",)) and transfer.start >= duration:
             self.wrong(("transfer", "start"), f"{transfer.start} is not before the end at {duration}; start it earlier")
         check_changes(self.parsed, self.wrong)
 
@@ -136,7 +137,7 @@ class _Resolver:
         self.check_latency(lab, network)
         self.check_servers(lab, network)
         self.check_roles(lab, network)
-        if lab.is_wired:
+        if lab.is_wired and self.parsed.reads(("links",)):
             self.check_capacity(lab, network)
 
     def check_links(self, lab: Lab, network: Network) -> None:
@@ -185,9 +186,10 @@ class _Resolver:
                 self.wrong(place, f"a host of role {roles[server].value} sends no load; name world servers only")
 
     def check_roles(self, lab: Lab, network: Network) -> None:
-        needed = _NEEDED | (_NEEDED_FOR_LOAD if self.raw.traffic.channels else {})
+        load = self.raw.traffic.channels > 0 and self.parsed.reads(("traffic", "channels"))
+        needed = _NEEDED | (_NEEDED_FOR_LOAD if load else {})
         for role, why in needed.items():
-            if not network.with_role(role) and lab.whole("hosts"):
+            if not network.with_role(role) and lab.parsed and lab.parsed.reads_all("hosts", "role"):
                 self.wrong(("lab",), f"{network.file} has no host with role {role.value}: {why}; add one")
 
     def check_capacity(self, lab: Lab, network: Network) -> None:

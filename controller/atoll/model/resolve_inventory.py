@@ -100,6 +100,8 @@ class _Resolver:
         macs: dict[str, str] = {}
         for machine in machines:
             access = machine.access
+            if not self.parsed.reads(("machines", machine.name)):
+                continue
             first = targets.setdefault((access.host, access.port, access.jump), machine.name)
             if first != machine.name:
                 both = f"{machine.name} and {first} are both {access}; a machine stands for one of the lab"
@@ -141,6 +143,8 @@ class _Resolver:
                 self.wrong(place, f"datapath id {dpid} is both {owner}'s and {switch.name}'s; correct one of them")
 
     def hold_slots(self, name: str, raw: RawMachine) -> None:
+        if not self.parsed.reads(("machines", name)):
+            return
         wanted = set(self.wanted[name])
         given = set(raw.interfaces) or (wanted if len(wanted) == 1 and raw.interface else set())
         place: Place = ("machines", name)

@@ -69,10 +69,15 @@ class Lab:
         """What a name stands for ("host", "delay box"), if anything."""
         return next((ENTRY[section] for section in _SECTIONS if name in self.names(section)), None)
 
+    def reads(self, *places: Place) -> bool:
+        """Whether all of this is what the file says."""
+        return self.parsed is not None and self.parsed.reads(*places)
+
     @property
     def is_wired(self) -> bool:
         """Whether everything in the lab is connected, so that ways through it can be computed."""
-        if self.network is None or not self.whole(*_SECTIONS, "trunks"):
+        sections = (*_SECTIONS, "trunks")
+        if self.network is None or not (self.whole(*sections) and self.reads(*((each,) for each in sections))):
             return False
         switches = {switch.name for switch in self.network.switches}
         interfaces = (interface for found in self.network.machines.values() for interface in found)
@@ -85,17 +90,23 @@ class Lab:
         return self.document.line(("trunks", index, "rate"))
 
 
-def _ports(raw: RawLab) -> Iterator[PortRef]:
-    """Every switch port a lab uses."""
-    for trunk in raw.trunks:
-        yield from (trunk.from_, trunk.to)
-    yield from (host.port for host in raw.hosts.values())
-    for box in raw.boxes.values():
-        for legs in (box, box.spare):
+def _ports(parsed: Parsed[RawLab]) -> Iterator[PortRef]:
+    """Every switch port a lab uses, as far as it could be read."""
+    raw = parsed.raw
+    ports: list[tuple[Place, PortRef]] = []
+    for index, trunk in enumerate(raw.trunks):
+        ports += [(("trunks", index, "from"), trunk.from_), (("trunks", index, "to"), trunk.to)]
+    ports += [(("hosts", name, "port"), host.port) for name, host in raw.hosts.items()]
+    for name, box in raw.boxes.items():
+        for legs, place in ((box, ()), (box.spare, ("spare",))):
             if legs:
-                yield from (legs.world.port, legs.island.port)
-    yield from (delay.trunk for delay in raw.delay_boxes.values())
-    yield from (tap.port for tap in raw.taps.values() if tap.port)
+                ports += [
+                    (("boxes", name, *place, side, "port"), leg.port)
+                    for side, leg in (("world", legs.world), ("island", legs.island))
+                ]
+    ports += [(("delay_boxes", name, "trunk"), delay.trunk) for name, delay in raw.delay_boxes.items()]
+    ports += [(("taps", name, "port"), tap.port) for name, tap in raw.taps.items() if tap.port]
+    return (port for place, port in ports if not parsed.stands_in(place))
 
 
 class _Resolver:
@@ -107,7 +118,7 @@ class _Resolver:
         self.mistakes: list[Mistake] = []
         self.taken: dict[tuple[str, object], Place] = {}
         self.default_macs: dict[str, Place] = {}
-        self.used_ports = frozenset(_ports(parsed.raw))
+        self.used_ports = frozenset(_ports(parsed))
         self.switch_numbers = {name: number for number, name in enumerate(parsed.names("switches"), start=1)}
 
     def resolve(self) -> Network:
@@ -133,10 +144,13 @@ class _Resolver:
         return network
 
     def wrong(self, place: Place, message: str) -> None:
-        self.mistakes.append(self.parsed.document.mistake(place, f"{call(place)}: {message}"))
+        if not self.parsed.stands_in(place):
+            self.mistakes.append(self.parsed.document.mistake(place, f"{call(place)}: {message}"))
 
     def take(self, what: str, thing: object, place: Place, remedy: str) -> None:
         """Note that ``place`` uses ``thing``, of which there is one."""
+        if self.parsed.stands_in(place):
+            return
         first = self.taken.setdefault((what, thing), place)
         if first != place:
             line = self.parsed.document.line(first)
@@ -181,6 +195,8 @@ class _Resolver:
         for index, raw in enumerate(self.raw.trunks):
             place: Place = ("trunks", index)
             known = [self.port(raw.from_, (*place, "from")), self.port(raw.to, (*place, "to"))]
+            if not self.parsed.reads((*place, "from"), (*place, "to")):
+                continue
             if raw.from_.switch == raw.to.switch:
                 self.wrong(place, f"both ends are on {raw.to.switch!r}; a trunk connects two switches")
             elif all(known):
@@ -197,8 +213,10 @@ class _Resolver:
                     (*place, "role"), f"host {first!r} (line {line}) already is the {raw.role.value}; there is one"
                 )
             self.take("address", raw.ip, (*place, "ip"), "give each host its own")
-            self.check_address(raw.ip, raw.role, (*place, "ip"))
-            if raw.capacity is not None and raw.role is not HostRole.ISLAND_CLIENT:
+            known = self.parsed.reads((*place, "role"))
+            if known:
+                self.check_address(raw.ip, raw.role, (*place, "ip"))
+            if known and raw.capacity is not None and raw.role is not HostRole.ISLAND_CLIENT:
                 self.wrong((*place, "capacity"), "only island clients have channels; remove it")
             interface = self.interface(place, raw.port, raw, f"{name}-eth0", name)
             yield Host(name, raw.role, raw.ip, interface, raw.capacity or 1.0)
@@ -219,8 +237,9 @@ class _Resolver:
             )
             declared = (raw.forwarding, raw.stateful, program, raw.conserves_packets)
             box = ChainBox(name, raw.kind, world, island, spare, *declared)
-            for key, message in unfit(box):
-                self.wrong((*place, key), message)
+            if self.parsed.reads(*((*place, key) for key in ("kind", "forwarding", "stateful", "program"))):
+                for key, message in unfit(box):
+                    self.wrong((*place, key), message)
             yield box
 
     def delay_boxes(self) -> Iterator[DelayBox]:
@@ -234,7 +253,7 @@ class _Resolver:
             here = (*place, "classes", name)
             self.take("class", name, here, "choose another name")
             self.take("VLAN id", raw.vlan, (*here, "vlan"), "give each class its own")
-            if 2 * raw.jitter.ns > raw.rtt.ns:
+            if 2 * raw.jitter.ns > raw.rtt.ns and self.parsed.reads((*here, "rtt")):
                 most = Duration(raw.rtt.ns // 2)
                 self.wrong((*here, "jitter"), f"{raw.jitter} exceeds the delay each way; at most half the rtt: {most}")
             yield LatencyClass(name, raw.vlan, raw.rtt, raw.jitter)
@@ -247,7 +266,7 @@ class _Resolver:
                 yield Tap(name, raw.host, self.interface(place, raw.port, raw, default, raw.host))
             elif raw.cable and not raw.port:
                 yield Tap(name, raw.host, self.physical(place, raw.cable, raw, default), physical=True)
-            else:
+            elif self.parsed.reads((*place, "port"), (*place, "cable")):
                 self.wrong(place, "write either port, where copies leave a switch, or cable, which a splitter sits in")
 
     def physical(self, place: Place, cable: PortRef, raw: RawTap, default: str) -> Interface:
@@ -263,14 +282,14 @@ class _Resolver:
         """An interface with defaults filled in; its name, MAC address and port are taken by ``place``."""
         name, key = raw.interface or default, "trunk" if place[0] == "delay_boxes" else "port"
         self.port(port, (*place, key))
-        if len(name) > INTERFACE_NAME_MAX:
+        if len(name) > INTERFACE_NAME_MAX and self.parsed.reads((*place, "interface")):
             would = f"its interface would be named {name!r}, longer than {INTERFACE_NAME_MAX} characters"
             self.wrong(place, f"{would}; shorten the name, or add 'interface: ...'")
         self.take(f"{machine}'s interface", name, (*place, "interface"), "give it another name")
         if raw.mac:
             self.take("MAC address", raw.mac, (*place, "mac"), "give each interface its own, or leave it out")
         mac = raw.mac or self.default_mac(port)
-        if not raw.mac:
+        if not raw.mac and self.parsed.reads((*place, "mac"), (*place, key)):
             self.default_macs[mac] = place
         return Interface(name, mac, port)
 
@@ -281,10 +300,11 @@ class _Resolver:
 
     def port(self, port: PortRef, place: Place) -> bool:
         """Take a switch port; whether the switch exists and could be read."""
-        if not self.parsed.knows("switches", port.switch):
+        if self.parsed.knows("switches", port.switch):
+            self.take("port", port, place, f"free is {self.free_port(port.switch)}")
+        else:
             known = suggest(port.switch, self.parsed.names("switches"), "switches")
             self.wrong(place, f"unknown switch {port.switch!r}; {known}")
-        self.take("port", port, place, f"free is {self.free_port(port.switch)}")
         return port.switch in self.raw.switches
 
     def free_port(self, switch: str) -> PortRef:
@@ -301,13 +321,13 @@ class _Resolver:
 
     def check_networks(self) -> None:
         world, island = self.raw.networks.world, self.raw.networks.island
-        if self.parsed.whole("networks") and world.overlaps(island):
+        if self.parsed.reads(("networks",)) and world.overlaps(island):
             self.wrong(("networks", "island"), f"{island} overlaps the world's {world}; choose networks that do not")
 
     def check_address(self, address: IPv4Address, role: HostRole, place: Place) -> None:
         end = "world" if role.is_world else "island"
         network = self.raw.networks.world if role.is_world else self.raw.networks.island
-        if not self.parsed.whole("networks"):
+        if not self.parsed.reads(("networks",)):
             return
         if address not in network:
             inside = network[1] if network.num_addresses > 1 else network[0]

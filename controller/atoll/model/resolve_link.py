@@ -4,7 +4,7 @@
 from dataclasses import replace
 
 from atoll.model.beside import Beside
-from atoll.model.document import Document, Place
+from atoll.model.document import Place
 from atoll.model.errors import Mistake
 from atoll.model.experiment import (
     Aqm,
@@ -19,15 +19,17 @@ from atoll.model.experiment import (
     Trace,
 )
 from atoll.model.lines import Read
+from atoll.model.parse import Parsed
+from atoll.model.raw_experiment import RawExperiment
 from atoll.model.raw_link import RawAqm, RawDirection, RawLoss
 from atoll.model.wording import call
 
 
 def resolve_direction(
-    raw: RawDirection, place: Place, document: Document, beside: Beside
+    raw: RawDirection, place: Place, parsed: Parsed[RawExperiment], beside: Beside
 ) -> tuple[LinkDirection, tuple[Mistake, ...]]:
     """The direction that stands at ``place`` of a document, and its mistakes: there, or in the files it names."""
-    resolver = _Resolver(place, document, beside)
+    resolver = _Resolver(place, parsed, beside)
     direction = LinkDirection(
         rate=raw.rate,
         delay=raw.delay,
@@ -44,9 +46,10 @@ def resolve_direction(
 
 
 class _Resolver:
-    def __init__(self, place: Place, document: Document, beside: Beside) -> None:
+    def __init__(self, place: Place, parsed: Parsed[RawExperiment], beside: Beside) -> None:
         self.place = place
-        self.document = document
+        self.parsed = parsed
+        self.document = parsed.document
         self.beside = beside
         self.mistakes: list[Mistake] = []
         self.trace_lines: tuple[int, ...] = ()
@@ -86,12 +89,16 @@ class _Resolver:
             else:
                 self.wrong(place, f"{mistake.file}: {mistake.message}; the path is relative to this file")
 
+    def reads(self, *keys: str) -> bool:
+        """Whether all of these are what the file says."""
+        return self.parsed.reads(*((*self.place, key) for key in keys))
+
     def check(self, direction: LinkDirection) -> None:
         least, _ = direction.delays
-        if direction.jitter and direction.jitter.amount > least:
+        if direction.jitter and direction.jitter.amount > least and self.reads("jitter", "delay", "trace"):
             what = "the delay" if least == direction.delay else "the least delay of the trace"
             self.wrong(("jitter",), f"{direction.jitter.amount} exceeds {what}; write at most {least}")
-        if isinstance(direction.aqm, Red):
+        if isinstance(direction.aqm, Red) and self.reads("aqm"):
             self.check_red(direction.aqm, direction)
         if direction.trace:
             self.check_trace(direction.trace, direction)
@@ -99,7 +106,7 @@ class _Resolver:
     def check_red(self, red: Red, direction: LinkDirection) -> None:
         if red.min >= red.max:
             self.wrong(("aqm", "red", "min"), f"{red.min} is not below max, {red.max}; lower it")
-        if red.max > direction.queue:
+        if red.max > direction.queue and self.reads("queue"):
             self.wrong(("aqm", "red", "max"), f"{red.max} exceeds the queue of {direction.queue}; lower it")
 
     def check_trace(self, trace: Trace, direction: LinkDirection) -> None:
@@ -107,7 +114,7 @@ class _Resolver:
         if first.blocked or first.loss == 1:
             self.in_trace(trace, 0, "nothing passes at t_s 0, so no path could be tested before the load; let it pass")
         fast = next((index for index, row in enumerate(trace.rows) if row.rate and row.rate > direction.rate), None)
-        if fast is not None:
+        if fast is not None and self.reads("rate"):
             most = max(row.rate for row in trace.rows if row.rate)
             line = self.document.line((*self.place, "rate"))
             allowed = f"rate is {direction.rate} ({self.document.file}:{line}), the most the link ever has"

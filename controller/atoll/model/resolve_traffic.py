@@ -5,20 +5,27 @@ from atoll.model.beside import Beside
 from atoll.model.document import Document, Place
 from atoll.model.errors import Mistake
 from atoll.model.flow_sizes import PUBLISHED, FlowSizes, fixed, published
+from atoll.model.parse import Parsed
+from atoll.model.raw_experiment import RawExperiment
 from atoll.model.raw_traffic import RawTraffic, RawUdp
 from atoll.model.traffic import LEAST_IP_BYTES, SizesCount, Think, Traffic, UdpTraffic
 from atoll.model.units import Size
 from atoll.model.wording import call
 
 
-def resolve_traffic(raw: RawTraffic, document: Document, beside: Beside) -> tuple[Traffic, tuple[Mistake, ...]]:
+def resolve_traffic(
+    raw: RawTraffic, parsed: Parsed[RawExperiment], beside: Beside
+) -> tuple[Traffic, tuple[Mistake, ...]]:
     """The channels' load, and its mistakes: there, or in the file it names."""
-    asked = raw.flow_sizes
+    document, asked = parsed.document, raw.flow_sizes
+    readable = parsed.reads(("traffic", "flow_sizes"), ("traffic", "pro_rate"))
     sizes, mistakes = _sizes(asked.distribution, ("traffic", "flow_sizes"), document, beside)
     of_ip = asked.counts is SizesCount.IP
     pro_rate = raw.pro_rate or (Size(LEAST_IP_BYTES) if of_ip else None)
     place = ("traffic", "pro_rate" if raw.pro_rate else "flow_sizes")
-    if of_ip and pro_rate and pro_rate.bytes < LEAST_IP_BYTES:
+    if not readable:
+        pass  # what was read need not fit what was not
+    elif of_ip and pro_rate and pro_rate.bytes < LEAST_IP_BYTES:
         text = f"{call(place)}: {pro_rate} is less than a connection has; write at least {LEAST_IP_BYTES} B of IP bytes"
         mistakes = (*mistakes, document.mistake(place, text))
     elif pro_rate and sizes.max_bytes < pro_rate.bytes:
@@ -45,8 +52,9 @@ def resolve_traffic(raw: RawTraffic, document: Document, beside: Beside) -> tupl
     return traffic, mistakes
 
 
-def resolve_udp(raw: RawUdp, document: Document, beside: Beside) -> tuple[UdpTraffic, tuple[Mistake, ...]]:
+def resolve_udp(raw: RawUdp, parsed: Parsed[RawExperiment], beside: Beside) -> tuple[UdpTraffic, tuple[Mistake, ...]]:
     """The UDP traffic, and its mistakes."""
+    document = parsed.document
     sizes, mistakes = _sizes(raw.flow_sizes, ("udp", "flow_sizes"), document, beside)
     drawn = None if sizes.config == PUBLISHED else sizes
     line = document.line(("udp", "rate"))

@@ -23,6 +23,11 @@ _OTHERWISE_CALLED = {
     "kbps": "kbit/s",
     "mbps": "Mbit/s",
     "gbps": "Gbit/s",
+    **{
+        f"{prefix}{bits}": f"{usual}bit/s"
+        for prefix, usual in (("", ""), ("k", "k"), ("m", "M"), ("g", "G"))
+        for bits in ("bits", "bits/s", "bit/sec", "b/s")
+    },
     "usec": "us",
     "msec": "ms",
     "sec": "s",
@@ -90,7 +95,7 @@ class _Quantity:
         """The unit that somebody calls otherwise, or writes in other letters; None when that is not sure."""
         usual = _OTHERWISE_CALLED.get(written, _OTHERWISE_CALLED.get(written.lower(), written))
         near = [unit for unit in cls.UNITS if unit.lower() == usual.lower()]
-        bytes_and_bits = "B" in written and "B" not in "".join(near)
+        bytes_and_bits = "B" in written and "bit" not in written.lower() and "B" not in "".join(near)
         return near[0] if len(near) == 1 and not bytes_and_bits else None
 
     def __str__(self) -> str:

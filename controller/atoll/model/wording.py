@@ -4,7 +4,7 @@
 import difflib
 import types
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any, Literal, cast
 
@@ -13,7 +13,8 @@ from pydantic_core import ErrorDetails
 
 from atoll.model.document import Place
 from atoll.model.errors import shown
-from atoll.model.raw import Raw
+from atoll.model.network import PortRef
+from atoll.model.raw import PORT_EXAMPLE, Raw
 
 ENTRY = {  # sections whose keys are names, and what one entry is called
     "switches": "switch",
@@ -31,38 +32,41 @@ ENTRY = {  # sections whose keys are names, and what one entry is called
 }
 _MOST_LISTED = 16
 _ALIKE = 0.6  # what difflib calls a close match
+_LEAST_BEGUN = 3  # letters
+_OTHERWISE_CALLED = {"kind": {"satellite": "link", "emulator": "link", "modem": "external"}}
 _LONGEST_LIKENED = 100  # characters; the comparison takes quadratic time
 
 
-def word(model: type[Raw], error: ErrorDetails) -> str:
-    """The message for one of pydantic's errors: what is wrong, what would be right."""
+def word(model: type[Raw], error: ErrorDetails, tree: Mapping[str, Any]) -> str:
+    """The message for one of pydantic's errors in a description: what is wrong, what would be right."""
     place = tuple(key for key in error["loc"] if key != "[key]")
     around = _prefix(call(place[:-1]))
     key, given = str(place[-1]) if place else "", error.get("input")
-    field = _field(model, place)
+    field = field_at(model, place)
     match error["type"]:
         case "missing":
-            return f"{around}{key} is missing; add {_example(key, field)}"
+            return f"{around}{key} is missing; add {_example(key, field, tree)}"
         case "extra_forbidden":
             known = sorted(_keys(_model_at(model, place[:-1])))
             return f"{around}unknown key {shown(key)}; {suggest(key, known, 'keys')}"
         case "value_error":
-            return f"{_prefix(call(place))}{cast(Any, error)['ctx']['error']}"
+            told = str(cast(Any, error)["ctx"]["error"])
+            return f"{_prefix(call(place))}{told.replace(PORT_EXAMPLE, _port_example(given, tree))}"
         case "enum" | "literal_error":
-            remedy = suggest(given, _choices(field), f"{key.rstrip('s')}s")
+            remedy = suggest(given, _choices(field), f"{key.rstrip('s')}s", also=_OTHERWISE_CALLED.get(key, {}))
             return f"{_prefix(call(place))}unknown {key} {shown(given)}; {remedy}"
         case "int_type" | "greater_than_equal" | "less_than_equal":
             return f"{_prefix(call(place))}{shown(given)} is not a whole number{_range(field)}"
         case "bool_type":
             return f"{_prefix(call(place))}{shown(given)} is neither true nor false; write one of them without quotes"
         case "string_type":
-            return f"{_prefix(call(place))}{shown(given)} where text belongs{_such_as(key, field)}"
+            return f"{_prefix(call(place))}{shown(given)} where text belongs{_such_as(key, field, tree)}"
         case "list_type":
-            return f"{_prefix(call(place))}{shown(given)} where a list belongs{_such_as(key, field)}"
+            return f"{_prefix(call(place))}{shown(given)} where a list belongs{_such_as(key, field, tree)}"
         case "dict_type" | "model_type" | "model_attributes_type":
-            return f"{_prefix(call(place))}{shown(given)} where keys belong{_such_as(key, field)}"
+            return f"{_prefix(call(place))}{shown(given)} where keys belong{_such_as(key, field, tree)}"
         case _:
-            return f"{_prefix(call(place))}{shown(given)} is not what belongs here{_such_as(key, field)}"
+            return f"{_prefix(call(place))}{shown(given)} is not what belongs here{_such_as(key, field, tree)}"
 
 
 def call(place: Place) -> str:
@@ -82,21 +86,33 @@ def call(place: Place) -> str:
     return ": ".join(words)
 
 
-def suggest(given: object, known: Iterable[str], what: str, most: int = _MOST_LISTED) -> str:
-    """The remedy for an unknown word: the nearest known one, and the first ``most`` of them."""
-    names = list(known)
+def suggest(
+    given: object, known: Iterable[str], what: str, most: int = _MOST_LISTED, also: Mapping[str, str] | None = None
+) -> str:
+    """The remedy for an unknown word: the nearest known one, and the first ``most`` of them.
+
+    ``also``: other words for some of the known ones.
+    """
+    names, others = list(known), also or {}
     if not names:
         return f"there are no known {what}"
-    near = nearest(str(given), names)
+    near = nearest(str(given), [*names, *others])
+    near = others.get(near, near) if near else None
     listed = ", ".join(names[:most]) + (", ..." if len(names) > most else "")
     return f"did you mean {shown(near)}? known {what}: {listed}" if near else f"known {what}: {listed}"
 
 
 def nearest(given: str, known: Iterable[str]) -> str | None:
     """The known word that ``given`` was probably meant to be, the first of several."""
-    likeness = {name: difflib.SequenceMatcher(None, given[:_LONGEST_LIKENED], name).ratio() for name in known}
+    likeness = {name: _likeness(given[:_LONGEST_LIKENED], name) for name in known}
     best = max(likeness, key=lambda name: likeness[name], default="")
     return best if likeness.get(best, 0) >= _ALIKE else None
+
+
+def _likeness(given: str, name: str) -> float:
+    """From 0 to 1. A word that begins with a known one, or that a known one begins with, is likely that."""
+    begun = min(len(given), len(name)) >= _LEAST_BEGUN and (given.startswith(name) or name.startswith(given))
+    return max(difflib.SequenceMatcher(None, given, name).ratio(), _ALIKE if begun else 0)
 
 
 def suggest_key(model: type[Raw], place: Place) -> str | None:
@@ -115,7 +131,8 @@ def _keys(model: type[Raw] | None) -> dict[str, FieldInfo]:
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
-def _field(model: type[Raw], place: Place) -> FieldInfo | None:
+def field_at(model: type[Raw], place: Place) -> FieldInfo | None:
+    """The field that stands at ``place``; None for an entry under a name or in a list, and for an unknown key."""
     owner = _model_at(model, place[:-1])
     return _keys(owner).get(str(place[-1])) if place else None
 
@@ -126,21 +143,21 @@ def _model_at(model: type[Raw], place: Place) -> type[Raw] | None:
     for key in place:
         if isinstance(at, type) and issubclass(at, Raw):
             field = _keys(at).get(str(key))
-            at = _bare(field.annotation) if field else None
+            at = bare(field.annotation) if field else None
         else:  # an entry of dict[str, X] or list[X]
-            at = _bare(typing.get_args(at)[-1]) if typing.get_args(at) else None
+            at = bare(typing.get_args(at)[-1]) if typing.get_args(at) else None
     return at if isinstance(at, type) and issubclass(at, Raw) else None
 
 
-def _bare(hint: Any) -> Any:
-    """``X`` of ``X | None``."""
+def bare(hint: Any) -> Any:
+    """The type ``X`` of ``X | None``."""
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         return next(member for member in typing.get_args(hint) if member is not type(None))
     return hint
 
 
 def _choices(field: FieldInfo | None) -> list[str]:
-    hint = _bare(field.annotation) if field else None
+    hint = bare(field.annotation) if field else None
     if isinstance(hint, type) and issubclass(hint, Enum):
         return [str(member.value) for member in hint]
     return [str(choice) for choice in typing.get_args(hint)] if typing.get_origin(hint) is Literal else []
@@ -154,9 +171,18 @@ def _range(field: FieldInfo | None) -> str:
     return f" from {low} to {high}" if low is not None and high is not None else ""
 
 
-def _example(key: str, field: FieldInfo | None) -> str:
+def _example(key: str, field: FieldInfo | None, tree: Mapping[str, Any]) -> str:
+    if field and bare(field.annotation) is PortRef:
+        return f"'{key}: {_port_example('', tree)}'"
     return f"'{key}: {field.examples[0]}'" if field and field.examples else f"'{key}: ...'"
 
 
-def _such_as(key: str, field: FieldInfo | None) -> str:
-    return f", such as {_example(key, field)}" if field and field.examples else ""
+def _such_as(key: str, field: FieldInfo | None, tree: Mapping[str, Any]) -> str:
+    return f", such as {_example(key, field, tree)}" if field and field.examples else ""
+
+
+def _port_example(given: object, tree: Mapping[str, Any]) -> str:
+    """A port of a switch of this lab, of the one that is meant if that can be told."""
+    switches: object = tree.get("switches")
+    names = [str(name) for name in cast("dict[Any, Any]", switches)] if isinstance(switches, dict) else []
+    return f"{nearest(str(given).partition('/')[0], names) or names[0]}/1" if names else PORT_EXAMPLE
