@@ -144,8 +144,11 @@ def _put_aside(model: type[Raw], reading: Document, place: Place, unread: Collec
 
 def _example(field: FieldInfo) -> Any:
     """What stands in for a required field: nothing in it if it holds entries, else its example."""
-    if (kind := typing.get_origin(bare(field.annotation))) in (dict, list):
-        return kind()
+    kind = typing.get_origin(bare(field.annotation))
+    if kind is dict:
+        return {}
+    if kind is list:
+        return []
     if not field.examples:
         return None
     example = field.examples[0]
