@@ -18,9 +18,10 @@ from typing import Any
 
 from atoll.experiment.connections import Connections
 from atoll.experiment.testbed import Testbed
+from atoll.model.box_kind import BoxKind, Forwarding
 from atoll.model.experiment import Experiment
 from atoll.model.load import load_experiment
-from atoll.model.network import BoxKind, ChainBox, Forwarding, Network, Program
+from atoll.model.network import ChainBox, Network, Program
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "swaps"
 _SPLITTER = Path(__file__).with_name("splitter.py")

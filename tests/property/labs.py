@@ -8,6 +8,7 @@ from ipaddress import IPv4Address, IPv4Network
 
 from hypothesis import strategies as st
 
+from atoll.model.box_kind import BoxKind, Forwarding
 from atoll.model.experiment import (
     MAIN,
     Carried,
@@ -22,10 +23,8 @@ from atoll.model.experiment import (
     Transfer,
 )
 from atoll.model.network import (
-    BoxKind,
     ChainBox,
     DelayBox,
-    Forwarding,
     Host,
     HostRole,
     Interface,

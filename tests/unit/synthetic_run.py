@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 
 from atoll.control.jobs import capture_points
 from atoll.control.traffic_jobs import placement
+from atoll.model.box_kind import BoxKind
 from atoll.model.codec import to_json
 from atoll.model.experiment import (
     Chain,
@@ -25,17 +26,7 @@ from atoll.model.experiment import (
     TcpSettings,
     Transfer,
 )
-from atoll.model.network import (
-    BoxKind,
-    ChainBox,
-    Host,
-    HostRole,
-    Interface,
-    Network,
-    PortRef,
-    Switch,
-    Tap,
-)
+from atoll.model.network import ChainBox, Host, HostRole, Interface, Network, PortRef, Switch, Tap
 from atoll.model.plan import PathCheck, Plan
 from atoll.model.traffic import Traffic
 from atoll.model.units import Duration, Rate, Size

@@ -12,8 +12,9 @@ import pytest
 
 from atoll.analysis import analyse
 from atoll.analysis.changes import changes, standing
+from atoll.model.box_kind import BoxKind
 from atoll.model.experiment import MAIN, Carried, Chain, Experiment, Protocol, Version
-from atoll.model.network import BoxKind, ChainBox, Interface, Network, PortRef, Tap
+from atoll.model.network import ChainBox, Interface, Network, PortRef, Tap
 from atoll.model.units import Duration, Rate
 from atoll.rundir import RunDir
 from atoll_dashboards.report import write_report

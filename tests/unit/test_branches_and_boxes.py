@@ -11,10 +11,11 @@ import pytest
 from atoll.control.hosts import host_settings
 from atoll.control.jobs import capture_points
 from atoll.control.plan import make_plan
+from atoll.model.box_kind import BoxKind
 from atoll.model.errors import DescriptionError, LabError
 from atoll.model.experiment import Carried, Experiment, Protocol
 from atoll.model.load import load_experiment
-from atoll.model.network import BoxKind, Network, PortRef
+from atoll.model.network import Network, PortRef
 from atoll.model.plan import Phase
 from atoll_emulation.topo import LabTopo
 

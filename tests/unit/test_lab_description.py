@@ -9,9 +9,10 @@ from ipaddress import IPv4Address, IPv4Network
 
 import pytest
 
+from atoll.model.box_kind import BoxKind
 from atoll.model.errors import DescriptionError
 from atoll.model.load import load_lab
-from atoll.model.network import BoxKind, HostRole, Network, PortRef
+from atoll.model.network import HostRole, Network, PortRef
 from atoll.model.units import Duration, Rate
 
 

@@ -10,11 +10,12 @@ import pytest
 
 from atoll.control.plan import make_plan
 from atoll.control.swap import SLACK_NS, StageKind, Subject, Swap, chain_drain_ns, plan_swap
+from atoll.model.box_kind import BoxKind, Forwarding
 from atoll.model.errors import PlanError
 from atoll.model.experiment import Carried, Chain, Experiment, Protocol, Trace, TraceRow
 from atoll.model.layout import HOME
 from atoll.model.load import load_experiment
-from atoll.model.network import BoxKind, Forwarding, Network
+from atoll.model.network import Network
 from atoll.model.units import Duration, Rate
 
 WHOLE = ("tap-1", "pep-w", "tap-2", "coder-w", "tap-3", "sat", "tap-4", "coder-i", "pep-i", "tap-5")

@@ -19,11 +19,11 @@ from atoll.control.reconcile import Reconciler
 from atoll.control.swap import Stage, StageKind, Swap, plan_swap
 from atoll.control.swapping import Hooks, StageReport, Swapping, moves_of
 from atoll.control.walk import Frame, Reached, Tables
+from atoll.model.box_kind import BoxKind
 from atoll.model.errors import LabError
 from atoll.model.experiment import Carried, Chain, Experiment, Protocol
 from atoll.model.layout import HOME
 from atoll.model.network import (
-    BoxKind,
     ChainBox,
     DelayBox,
     HostRole,

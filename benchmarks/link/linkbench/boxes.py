@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from atoll.model import tc
+from atoll.model.box_kind import BoxKind
 from atoll.model.errors import LabError
 from atoll.model.experiment import Counted, Link, LinkDirection
-from atoll.model.network import BoxKind, ChainBox, Interface, PortRef
+from atoll.model.network import ChainBox, Interface, PortRef
 from atoll.model.units import Duration, Rate, Size
 from atoll_hosts.binary import find_binary
 from linkbench.place import BOX_PORTS, TRUNK, address
