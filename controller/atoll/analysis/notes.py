@@ -9,6 +9,7 @@ from atoll.analysis.observables import Pings
 from atoll.analysis.summary import Summary
 from atoll.analysis.tables import ARRIVED, Tables
 from atoll.model.counted import counted
+from atoll.model.network import HostRole
 
 
 def notes(facts: Facts, tables: Tables, pings: Pings, found: Sequence[Stretch]) -> list[str]:
@@ -109,6 +110,10 @@ def _latency(facts: Facts, pings: Pings) -> Iterator[str]:
         yield "no ping was recorded in the measurement: queue sojourn times are unknown"
     if len(facts.ping_links) > 1:
         yield "the ping series changed links: sojourn times are above the RTT it began with"
+    special = {host.name for host in facts.network.with_role(HostRole.WORLD_SPECIAL)}
+    held = {tuple(pair for pair in each.version.latency if pair[0] in special) for each in facts.standing}
+    if len(held) > 1:
+        yield "the special server's latency changed: sojourn times are above the RTT that the ping series began with"
 
 
 def _idle(facts: Facts) -> Iterator[str]:

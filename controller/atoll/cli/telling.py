@@ -20,7 +20,7 @@ _STEPS = {
     "controller and agent": "starting both inside the lab",
     "virtual kernel": "starting it; its clock stands still while anything computes",
     "apply": "bringing switches, hosts and boxes to the plan",
-    "check": "pinging along every path, then filling the links for a moment",
+    "check": "pinging along paths of every host, then filling the links for a moment",
     "settings": "pinning TCP on the hosts",
     "captures": "starting them, the island's side first",
     "servers": "starting what sends",
