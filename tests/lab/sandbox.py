@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 ATOLL = ROOT / ".venv" / "bin" / "atoll"
 PYTHON = ROOT / ".venv" / "bin" / "python"
@@ -38,6 +40,8 @@ class Sandbox:
     def __init__(
         self, directory: Path, *, user: tuple[int, int] | None = None, jail: Path | None = None, setup: str = ":"
     ) -> None:
+        if user is not None and not all(path.stat().st_mode & 0o005 == 0o005 for path in (ROOT, *ROOT.parents)):
+            pytest.skip(f"other users cannot read the checkout, {ROOT}")
         self.directory = directory
         self._user = user
         self._jail = jail
