@@ -94,9 +94,14 @@ struct Received {
     first_byte_ns: Option<i64>,
     /// When the last byte came.
     end_ns: Option<i64>,
-    /// From the beginning of the connection to the last byte.
+    /// From the beginning of the connection to the last byte, by the monotonic clock.
     seconds: Option<f64>,
     rate_bit_s: Option<f64>,
+    /// The same two instants (monotonic): the real-time clock may be set meanwhile.
+    #[serde(skip)]
+    monotonic_start_ns: u64,
+    #[serde(skip)]
+    monotonic_end_ns: u64,
 }
 
 /// Run one end of a transfer until it is complete or the word to stop comes.
@@ -227,6 +232,7 @@ fn receive_all(
     received: &mut Received,
 ) -> Result<Ended, Failure> {
     received.start_ns = Some(realtime_ns());
+    received.monotonic_start_ns = monotonic_ns();
     let stream = match connect(config.connect, config.congestion_control.as_deref()) {
         Ok(stream) => stream,
         Err(error) => return Ok(Ended::Broken(error)),
@@ -282,6 +288,7 @@ impl Receiver {
         received.received_bytes += count as u64;
         received.first_byte_ns.get_or_insert(now_ns);
         received.end_ns = Some(now_ns);
+        received.monotonic_end_ns = monotonic_ns();
         if received.received_bytes > size_bytes {
             return Err(io::Error::other("the sender sends more than was agreed"));
         }
@@ -306,10 +313,11 @@ impl Receiver {
 
 impl Received {
     fn conclude(&mut self) {
-        let Some((start_ns, end_ns)) = self.start_ns.zip(self.end_ns) else {
+        if self.end_ns.is_none() {
             return;
-        };
-        let seconds = (end_ns - start_ns) as f64 / SECOND_NS as f64;
+        }
+        let spent_ns = self.monotonic_end_ns - self.monotonic_start_ns;
+        let seconds = spent_ns as f64 / SECOND_NS as f64;
         self.seconds = Some(seconds);
         self.rate_bit_s = (seconds > 0.0).then(|| 8.0 * self.received_bytes as f64 / seconds);
     }
@@ -365,9 +373,27 @@ mod tests {
             complete: true,
             first_byte_ns: Some(1_795_254_142_000_000_000),
             end_ns: Some(1_795_254_149_000_000_000),
+            monotonic_start_ns: 5 * SECOND_NS,
+            monotonic_end_ns: 13 * SECOND_NS,
             ..nothing
         };
         everything.conclude();
         assert_said("transfer", "receive", &everything);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_meanwhile_does_not_change_what_a_transfer_took() {
+        let start_ns = 1_795_254_141_000_000_000;
+        let mut received = Received {
+            received_bytes: 10_000_000,
+            start_ns: Some(start_ns),
+            end_ns: Some(start_ns - 20_000_000_000),
+            monotonic_start_ns: SECOND_NS,
+            monotonic_end_ns: 9 * SECOND_NS,
+            ..Received::default()
+        };
+        received.conclude();
+        assert_eq!(received.seconds, Some(8.0));
+        assert_eq!(received.rate_bit_s, Some(10_000_000.0));
     }
 }
