@@ -21,7 +21,7 @@ from atoll.experiment.testbed import Testbed
 from atoll.model.errors import AtollError
 from atoll.model.load import load_experiment
 from atoll.model.plan import Backend
-from atoll.model.tc import NO_SLACK
+from atoll.model.tc import VIRTUAL_SLACK
 from tests.lab.sandbox import QUICK
 
 AFTER_S = 6.0
@@ -80,7 +80,7 @@ DISTURBANCES: dict[str, tuple[float, Callable[[Testbed], Awaitable[None]]]] = {
 async def main(runs: Path, wanted: list[str]) -> None:
     """The lab is the kernel's and ends with it."""
     network, experiment = load_experiment(QUICK, SETTINGS)
-    testbed = await Testbed.start(network, lambda _: None, slack=NO_SLACK)
+    testbed = await Testbed.start(network, lambda _: None, slack=VIRTUAL_SLACK)
     made: dict[str, Any] = {}
     for name in wanted or DISTURBANCES:
         after_s, disturb = DISTURBANCES[name]

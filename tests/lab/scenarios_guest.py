@@ -19,7 +19,7 @@ from atoll.model.errors import RunError
 from atoll.model.experiment import Experiment
 from atoll.model.load import load_experiment
 from atoll.model.plan import Backend
-from atoll.model.tc import NO_SLACK
+from atoll.model.tc import VIRTUAL_SLACK
 from atoll.model.units import Duration, Rate, Size
 from atoll.rundir import RunDir
 
@@ -78,7 +78,7 @@ async def test(testbed: Testbed, experiment: Experiment) -> dict[str, Any]:
 async def main() -> None:
     """Print what was found."""
     network, experiment = load_experiment(ROOT / "examples/laboratory.yaml")
-    testbed = await Testbed.start(network, lambda _: None, slack=NO_SLACK)
+    testbed = await Testbed.start(network, lambda _: None, slack=VIRTUAL_SLACK)
     try:
         print(json.dumps({name: await test(testbed, at(experiment, name)) for name in sys.argv[1:]}))
     finally:
