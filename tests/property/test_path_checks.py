@@ -9,12 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from atoll.control.path_checks import LONGEST_TEST_NS, check_jobs, path_checks, pinging_ns, with_full_matrix
+from atoll.control.path_checks import (
+    LONGEST_TEST_NS,
+    check_jobs,
+    path_checks,
+    pinged_again,
+    pinging_ns,
+    with_full_matrix,
+)
 from atoll.control.plan import make_plan
 from atoll.control.probe_jobs import PING_PACKET
 from atoll.model.experiment import Experiment, Protocol
 from atoll.model.load import load_experiment
 from atoll.model.network import Network
+from atoll.model.plan import Phase
 from atoll.model.units import Rate
 from tests.property.labs import experiments, laboratories
 
@@ -101,3 +109,23 @@ def test_a_slow_link_is_tested_by_fewer_pings_within_the_same_time() -> None:
     plan = make_plan(network, at_rates(experiment, Rate(10**6), Rate(256_000)))
     assert {(job.config or {})["count"] for job in plan.jobs if job.name.startswith("check-")} == {5}
     assert pinging_ns(plan) <= LONGEST_TEST_NS + max(check.rtt_ns for check in plan.checks)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(10_000, 10**10), st.integers(1, 30 * 10**9), st.integers(1, 4), st.data())
+def test_what_is_pinged_again_keeps_to_the_share_and_to_the_time_left(
+    rate: int, left_ns: int, attempts: int, data: st.DataObject
+) -> None:
+    network, experiment = load_experiment(LABORATORY)
+    plan = make_plan(network, at_rates(experiment, Rate(rate), Rate(rate)))
+    every = [(check.src, check.dst) for check in plan.checks]
+    paths = data.draw(st.sets(st.sampled_from(every), min_size=1))
+    again = pinged_again(plan, paths, left_ns, attempts=attempts)
+    if again is None:
+        return
+    configs = [(job.host, job.config or {}) for job in again.jobs if job.phase is Phase.CHECK]
+    assert {(host, target["name"]) for host, config in configs for target in config["targets"]} == paths
+    assert {(check.src, check.dst) for check in again.checks} == paths
+    assert pinging_ns(again) <= left_ns
+    taken = sum(8 * PING_PACKET * len(config["targets"]) * 1e9 / config["interval_ns"] for _, config in configs)
+    assert taken <= 0.05 * rate

@@ -3,8 +3,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
+import pytest
+
+from atoll.control.plan import make_plan
 from atoll.experiment.checks import judge_paths
+from atoll.model.load import load_experiment
 from atoll.model.network import Network
 from atoll.model.plan import PathCheck, Plan
 from tests.unit.synthetic_run import RTTS_MS, experiment, network, plan
@@ -24,7 +29,7 @@ def judged(rtts_ms: Mapping[str, Sequence[float]], undelayed: Sequence[float] = 
         (check.src, check.dst): [round(ms * 1e6) for ms in rtts_ms.get(check.src, [check.rtt_ns / 1e6])]
         for check in asked.checks
     }
-    return judge_paths(asked, measured, lab)
+    return [off.message for off in judge_paths(asked, measured, lab)]
 
 
 def test_a_path_without_an_answer_names_the_command_that_shows_where_packets_end() -> None:
@@ -52,3 +57,34 @@ def test_every_path_that_is_off_has_a_line() -> None:
     wrong = judged({"w1": [], "w3": [900.0, 905.0]})
     assert len(wrong) == 2
     assert wrong[1] == "w3 -> is (10.20.1.1): RTT 900.00 ms, expected 550 ms (allowed 549.90 to 567.00)"
+
+
+@pytest.mark.parametrize(("counts", "packet_bytes"), [("ip", 84), ("ethernet", 98)])
+def test_a_ping_may_take_as_long_as_its_bytes_take_on_the_link(project: Path, counts: str, packet_bytes: int) -> None:
+    """At 64 kbit/s an 84-byte ping takes 10.5 ms; a token bucket lets it pass at once."""
+    settings = [
+        "links.sat.to_island.rate=256 kbit/s",
+        "links.sat.to_world.rate=64 kbit/s",
+        f"links.sat.counts={counts}",
+    ]
+    described, asked = load_experiment(project / "examples/geo.yaml", settings)
+    planned = make_plan(described, asked)
+    serialised_ns = 8 * packet_bytes * 10**9 // 64_000 + 8 * packet_bytes * 10**9 // 256_000
+    assert {check.serialisation_ns for check in planned.checks} == {serialised_ns}
+
+    def off(beyond_ns: int) -> int:
+        rtts = {(check.src, check.dst): [check.rtt_ns + beyond_ns] for check in planned.checks}
+        return len(judge_paths(planned, rtts, described))
+
+    assert off(0) == 0
+    assert off(serialised_ns + 15_900_000) == 0, "6 ms and 2 % of 500 ms more"
+    assert off(serialised_ns + 21_000_000) == len(planned.checks)
+
+
+def test_a_server_that_is_off_is_tested_again_with_the_hosts_that_it_is_held_against() -> None:
+    lab: Network = network()
+    asked: Plan = plan(experiment(), lab, ())
+    asked = replace(asked, checks=(*asked.checks, PathCheck("ws", "is", "10.20.1.1", 500 * 10**6, 0, 0)))
+    measured = {(c.src, c.dst): [c.rtt_ns + (3_000_000 if c.src == "w3" else 0)] for c in asked.checks}
+    (off,) = judge_paths(asked, measured, lab)
+    assert {src for src, _ in off.paths} == {"w3", "ws"}

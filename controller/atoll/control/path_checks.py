@@ -7,7 +7,7 @@ That entries of other pairs work is proven by probe packets when a plan is appli
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from atoll.control.probe_jobs import PING_PACKET
@@ -39,6 +39,7 @@ def path_checks(network: Network, experiment: Experiment, *, full_matrix: bool =
     known = {each.name: each for box in network.delay_boxes for each in box.classes}
     delayed: dict[str, LatencyClass] = {host: known[name] for host, name in experiment.latency}
     by_chain = {chain.name: _link_rtt(experiment, chain) for chain in experiment.chains}
+    serialised = {chain.name: math.ceil(sum(_ping_ns(experiment, chain.hops))) for chain in experiment.chains}
     every = list(itertools.product(network.world_hosts, network.island_hosts))
     wanted = None if full_matrix else set(_few(network, experiment))
     checks: list[PathCheck] = []
@@ -46,9 +47,18 @@ def path_checks(network: Network, experiment: Experiment, *, full_matrix: bool =
         if wanted is None or (world.name, island.name) in wanted:
             latency = delayed.get(world.name)
             terrestrial, shake = (latency.rtt.ns, 2 * latency.jitter.ns) if latency else (0, 0)
-            rtt, jitter = by_chain[_carrier(experiment, world, island).name]
+            chain = _carrier(experiment, world, island).name
+            rtt, jitter = by_chain[chain]
             checks.append(
-                PathCheck(world.name, island.name, str(island.address), rtt + terrestrial, terrestrial, jitter + shake)
+                PathCheck(
+                    world.name,
+                    island.name,
+                    str(island.address),
+                    rtt + terrestrial,
+                    terrestrial,
+                    jitter + shake,
+                    serialised[chain],
+                )
             )
     return tuple(checks)
 
@@ -118,6 +128,35 @@ def with_full_matrix(plan: Plan, network: Network, experiment: Experiment) -> Pl
     return replace(plan, checks=checks, jobs=(*others[:first], *pings, *others[first:]))
 
 
+def pinged_again(plan: Plan, paths: Collection[tuple[str, str]], left_ns: int | None, *, attempts: int) -> Plan | None:
+    """The plan with these paths only, pinged at no higher rate in all.
+
+    ``left_ns``: the time left for this many attempts, None if that is not bounded. Returns None when no attempt is left
+    and when a ping of each path does not fit in that time.
+    """
+    if not attempts:
+        return None
+    checks = tuple(check for check in plan.checks if (check.src, check.dst) in paths)
+    configs = [job.config or {} for job in plan.jobs if job.phase is Phase.CHECK]
+    shortest_ns = min(config["interval_ns"] for config in configs)
+    interval_ns = max(_SHORTEST_INTERVAL_NS, len(checks) * math.ceil(shortest_ns / len(plan.checks)))
+    longest_ns = interval_ns + _INTERVAL_STEP_NS * len(configs)
+    longest_ns += max(check.rtt_ns for check in checks)
+    if left_ns is not None and left_ns < longest_ns:
+        return None
+    count = _COUNT if left_ns is None else max(1, min(_COUNT, left_ns // attempts // longest_ns))
+    jobs: list[JobSpec] = []
+    for job in plan.jobs:
+        config = job.config or {}
+        if job.phase is not Phase.CHECK:
+            jobs.append(job)
+        elif targets := [target for target in config["targets"] if (job.host, target["name"]) in paths]:
+            beat_ns = interval_ns + config["interval_ns"] - shortest_ns
+            config = {**config, "targets": targets, "count": count, "interval_ns": beat_ns}
+            jobs.append(replace(job, config=config))
+    return replace(plan, checks=checks, jobs=tuple(jobs))
+
+
 def pinging_ns(plan: Plan) -> int:
     """How long all pings of a plan's test take, once."""
     configs = [job.config or {} for job in plan.jobs if job.phase is Phase.CHECK]
@@ -127,10 +166,16 @@ def pinging_ns(plan: Plan) -> int:
 
 def _spacing_ns(experiment: Experiment) -> int:
     """Between any two pings: what leaves all of every link's directions but the pings' share to others."""
-    spacing = [
-        8 * size * _NS / (MOST_PING_SHARE * way.rate_at_start.bit_s)
+    boxes = [link.box for link in experiment.links]
+    return math.ceil(max([each / MOST_PING_SHARE for each in _ping_ns(experiment, boxes)] + [_SHORTEST_SPACING_NS]))
+
+
+def _ping_ns(experiment: Experiment, boxes: Collection[str]) -> list[float]:
+    """How long a ping takes to serialise, on each direction of the links that play these boxes."""
+    return [
+        8 * size * _NS / way.rate_at_start.bit_s
         for link in experiment.links
-        for way in (link.to_island, link.to_world)
+        if link.box in boxes
         for size in [PING_PACKET + (_ETHERNET_HEADER if link.counts is Counted.ETHERNET else 0)]
+        for way in (link.to_island, link.to_world)
     ]
-    return math.ceil(max([*spacing, _SHORTEST_SPACING_NS]))

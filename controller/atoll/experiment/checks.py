@@ -4,6 +4,7 @@
 import asyncio
 import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -53,19 +54,33 @@ def base_rtt(rtts: list[int], jitter_ns: int) -> int:
     return int(statistics.median(rtts)) if jitter_ns else min(rtts)
 
 
-def judge_paths(plan: Plan, measured: Measured, network: Network) -> list[str]:
-    """What is off, a sentence a path or server; empty when every path is as configured."""
-    wrong = [message for check in plan.checks if (message := _judge_path(check, measured[check.src, check.dst]))]
+@dataclass(frozen=True, slots=True)
+class Off:
+    """What is not as configured, in a sentence, and the paths whose pings show it."""
+
+    message: str
+    paths: frozenset[tuple[str, str]]
+
+
+def judge_paths(plan: Plan, measured: Measured, network: Network) -> list[Off]:
+    """The paths that are off, else the servers; empty when every path is as configured."""
+    wrong = [
+        Off(message, frozenset({(check.src, check.dst)}))
+        for check in plan.checks
+        if (message := _judge_path(check, measured[check.src, check.dst]))
+    ]
     if wrong:
         return wrong
     for server, configured_ns, measured_ns in terrestrial(plan, measured, network):
         jitter_ns = max(check.jitter_ns for check in plan.checks if check.src == server)
         allowed_ns = TERRESTRIAL_ALLOWANCE_NS + TERRESTRIAL_ALLOWANCE_RATIO * configured_ns + jitter_ns
         if abs(measured_ns - configured_ns) > allowed_ns:
-            wrong.append(
+            message = (
                 f"{server}: terrestrial RTT {measured_ns / 1e6:.2f} ms, configured {configured_ns / 1e6:g} ms; "
                 f"allowed is a difference of {allowed_ns / 1e6:.2f} ms"
             )
+            sources = {server, *_references(plan)}
+            wrong.append(Off(message, frozenset(path for path in measured if path[0] in sources)))
     return wrong
 
 
@@ -78,7 +93,7 @@ def _judge_path(check: PathCheck, rtts: list[int]) -> str | None:
         return f"{where}: no answer; expected an RTT of {check.rtt_ns / 1e6:g} ms; {look}"
     rtt = base_rtt(rtts, check.jitter_ns)
     low = check.rtt_ns - check.jitter_ns - _EARLY_ALLOWANCE_NS
-    high = check.rtt_ns + check.jitter_ns + _PATH_ALLOWANCE_NS + 0.02 * check.rtt_ns
+    high = check.rtt_ns + check.serialisation_ns + check.jitter_ns + _PATH_ALLOWANCE_NS + 0.02 * check.rtt_ns
     if low <= rtt <= high:
         return None
     allowed = f"{low / 1e6:.2f} to {high / 1e6:.2f}"
@@ -93,10 +108,15 @@ def terrestrial(plan: Plan, measured: Measured, network: Network) -> list[tuple[
     """
     configured = {check.src: check.terrestrial_rtt_ns for check in plan.checks}
     beyond = {src: _beyond_links([each for each in plan.checks if each.src == src], measured) for src in configured}
-    undelayed = [src for src, rtt_ns in configured.items() if not rtt_ns]
-    lab_ns = min(beyond[src] - configured[src] for src in undelayed or configured)
+    lab_ns = min(beyond[src] - configured[src] for src in _references(plan))
     servers = {host.name for host in network.with_role(HostRole.WORLD_SERVER)}
     return [(src, rtt, beyond[src] - lab_ns) for src, rtt in configured.items() if rtt or src in servers]
+
+
+def _references(plan: Plan) -> list[str]:
+    """The world hosts that show what the lab itself adds: those without latency, or all."""
+    configured = {check.src: check.terrestrial_rtt_ns for check in plan.checks}
+    return [src for src, rtt_ns in configured.items() if not rtt_ns] or list(configured)
 
 
 def _beyond_links(checks: Sequence[PathCheck], measured: Measured) -> int:

@@ -8,10 +8,10 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from atoll.control.path_checks import LONGEST_TEST_NS, pinging_ns
+from atoll.control.path_checks import LONGEST_TEST_NS, pinged_again
 from atoll.experiment.calibrate import brief
 from atoll.experiment.calibration import Row, State
-from atoll.experiment.checks import Measured, base_rtt, judge_paths, measure_paths, terrestrial
+from atoll.experiment.checks import Measured, Off, base_rtt, judge_paths, measure_paths, terrestrial
 from atoll.experiment.testbed import Testbed
 from atoll.model.codec import to_json
 from atoll.model.errors import RunError
@@ -21,7 +21,7 @@ from atoll.model.plan import Plan
 from atoll.rundir import RunDir
 
 # A busy machine only ever adds to an RTT: pings are collected until the least of them is right, or was not five times.
-_PATH_ATTEMPTS = 5  # or as many as there is time for
+_PATH_ATTEMPTS = 5  # or as many as there is time for: from the second on, of what is off
 _LINK_ATTEMPTS = 3  # each of them fills the links anew
 _PATHS_TOLD = 10
 
@@ -29,22 +29,29 @@ _PATHS_TOLD = 10
 async def check_paths(testbed: Testbed, plan: Plan, run_dir: RunDir, *, full_matrix: bool = False) -> int:
     """Ping every path of the plan until it is as configured; returns the base RTT between the special hosts in ns.
 
-    Attempts end after 30 s, but for those of a ``full_matrix``. What was measured, and what was off at each attempt,
-    become events. Raises RunError naming the paths that are off.
+    Later attempts ping what is off, and share what is left of 30 s, but for those of a ``full_matrix``. What was
+    measured, and what was off at each attempt, become events. Raises RunError naming the paths that are off.
     """
-    wrong: list[str] = []
+    began_ns = time.monotonic_ns()
+    wrong: list[Off] = []
     measured: Measured = {(check.src, check.dst): [] for check in plan.checks}
-    attempts = _PATH_ATTEMPTS if full_matrix else max(1, min(_PATH_ATTEMPTS, LONGEST_TEST_NS // pinging_ns(plan)))
-    for attempt in range(1, attempts + 1):
-        for path, rtts in (await measure_paths(testbed, plan, run_dir.path)).items():
+    asked: Plan | None = plan
+    for attempt in range(1, _PATH_ATTEMPTS + 1):
+        for path, rtts in (await measure_paths(testbed, asked, run_dir.path)).items():
             measured[path] += rtts
         wrong = judge_paths(plan, measured, testbed.network)
-        for message in wrong:
-            run_dir.event("check_off", time.time_ns(), attempt=attempt, message=message)
+        for off in wrong:
+            run_dir.event("check_off", time.time_ns(), attempt=attempt, message=off.message)
         if not wrong:
             return _record(plan, measured, testbed.network, run_dir)
+        paths = frozenset[tuple[str, str]]().union(*(off.paths for off in wrong))
+        left_ns = None if full_matrix else LONGEST_TEST_NS - (time.monotonic_ns() - began_ns)
+        asked = pinged_again(plan, paths, left_ns, attempts=_PATH_ATTEMPTS - attempt)
+        if asked is None:
+            break
     more = f"\n... and {len(wrong) - _PATHS_TOLD} more paths" if len(wrong) > _PATHS_TOLD else ""
-    raise RunError("the configuration test failed; nothing was started\n" + "\n".join(wrong[:_PATHS_TOLD]) + more)
+    lines = "\n".join(off.message for off in wrong[:_PATHS_TOLD])
+    raise RunError(f"the configuration test failed; nothing was started\n{lines}{more}")
 
 
 async def check_links(

@@ -108,6 +108,7 @@ class PathCheck:
     rtt_ns: int  # links + latency class, both directions
     terrestrial_rtt_ns: int
     jitter_ns: int  # the most by which both directions' jitter can move one RTT
+    serialisation_ns: int = 0  # of a ping on all links, both directions; a token bucket lets one packet pass at once
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The configuration test's attempts on a slow link: what is off is pinged again, within the time that is left."""
+
+import asyncio
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from atoll.control.path_checks import LONGEST_TEST_NS, pinging_ns
+from atoll.control.plan import make_plan
+from atoll.experiment import configuration_test
+from atoll.experiment.checks import Measured
+from atoll.experiment.configuration_test import check_paths
+from atoll.experiment.testbed import Testbed
+from atoll.model.errors import RunError
+from atoll.model.load import load_experiment
+from atoll.model.plan import Phase, Plan
+from atoll.rundir import RunDir
+
+LABORATORY = Path(__file__).parents[2] / "examples/laboratory.yaml"
+
+
+@dataclass
+class Link:
+    """A link that loses pings and their answers at random, and the clock by which they are sent."""
+
+    loss: float
+    chance: random.Random
+    now_ns: int = 0
+    attempts: int = 0
+
+    async def ping(self, _: Testbed, plan: Plan, __: Path) -> Measured:
+        self.attempts += 1
+        self.now_ns += pinging_ns(plan)
+        measured: Measured = {(check.src, check.dst): [] for check in plan.checks}
+        expected = {(check.src, check.dst): check.rtt_ns + 2_000_000 for check in plan.checks}
+        for job in plan.jobs:
+            config: dict[str, Any] = job.config or {}
+            for target in config["targets"] if job.phase is Phase.CHECK else ():
+                path = (job.host, target["name"])
+                answered = sum(self.chance.random() > self.loss for _ in range(config["count"]))
+                measured[path] = [expected[path]] * answered
+        return measured
+
+
+def run_test(link: Link, rate: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = [f"links.sat.to_{end}.rate={rate}" for end in ("island", "world")]
+    network, experiment = load_experiment(LABORATORY, settings)
+    monkeypatch.setattr(configuration_test, "measure_paths", link.ping)
+    clock = SimpleNamespace(monotonic_ns=lambda: link.now_ns, time_ns=lambda: 10**18 + link.now_ns)
+    monkeypatch.setattr(configuration_test, "time", clock)
+    testbed = cast(Testbed, SimpleNamespace(network=network))
+    asyncio.run(check_paths(testbed, make_plan(network, experiment), RunDir.create(directory, "slow", 0)))
+
+
+@pytest.mark.parametrize("rate", ["64 kbit/s", "128 kbit/s", "1 Mbit/s", "16 Mbit/s"])
+@pytest.mark.parametrize("seed", range(5))
+def test_random_loss_on_a_slow_link_does_not_fail_the_test(
+    rate: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1 % each way: of 108 paths with one ping each, about two have no answer."""
+    link = Link(0.02, random.Random(seed))
+    run_test(link, rate, tmp_path, monkeypatch)
+    assert link.now_ns <= LONGEST_TEST_NS
+
+
+def test_a_path_without_answers_is_found_within_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    link = Link(1, random.Random(1))
+    with pytest.raises(RunError, match="and 98 more paths"):
+        run_test(link, "64 kbit/s", tmp_path, monkeypatch)
+    assert link.attempts == 1, "a second would take longer than there is time"
+    assert link.now_ns <= LONGEST_TEST_NS
