@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from atoll.cli.check import check
+from atoll.cli.plan import print_plan
 from atoll.cli.warning import warn
 from atoll.control.doubts import doubts
 from atoll.model.errors import DescriptionError
 from atoll.model.load import load_experiment
+from atoll.model.places import MININET, VIRTUAL
 from atoll.model.plan import Backend
 from atoll.model.units import Duration, Rate
 
@@ -162,3 +164,17 @@ def test_a_rate_beyond_what_the_engine_was_measured_at_is_warned_of_but_not_with
     assert "2.5 Gbit/s is more than the 1 Gbit/s up to which the engine was measured in real time" in doubt.message
     assert doubt.message.endswith("--backend tc and --on virtual take up to 10 Gbit/s")
     assert doubts(network, experiment, Backend.TC) == ()
+    assert doubts(network, experiment, Backend.ENGINE, real_time=False) == ()
+
+
+def test_plan_does_not_recommend_virtual_time_to_those_who_asked_for_it(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    network, experiment = load_experiment(project / "examples/geo.yaml", ["tcp.buffer_max=1 GB"])
+    (link,) = experiment.links
+    fast = replace(link, to_island=replace(link.to_island, rate=Rate.parse("2.5 Gbit/s")))
+    described = network, replace(experiment, links=(fast,))
+    with pytest.raises(DescriptionError, match="--on virtual take up to 10 Gbit/s"):
+        print_plan(described, Backend.ENGINE, MININET, as_json=True, strict=True)
+    print_plan(described, Backend.ENGINE, VIRTUAL, as_json=True, strict=True)
+    assert json.loads(capsys.readouterr().out)["warnings"] == []

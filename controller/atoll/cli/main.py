@@ -153,13 +153,13 @@ def plan(
     strict: Strict = False,
 ) -> None:
     """Print what an experiment asks of switches, boxes and hosts."""
-    from atoll.cli.load import experiment_with, place_backend, place_of, place_slack, standing_on
+    from atoll.cli.load import experiment_with, place_backend, place_of, standing_on
     from atoll.cli.plan import print_plan
 
     place = place_of(on, inventory)
     boxes = place_backend(place, backend)
     described = standing_on(place, inventory, experiment_with(experiment, seed, duration, settings or ()))
-    print_plan(described, boxes, place_slack(place), as_json=json, strict=strict, drawing=graph)
+    print_plan(described, boxes, place, as_json=json, strict=strict, drawing=graph)
 
 
 @app.command(

@@ -4,6 +4,7 @@
 import json
 from pathlib import Path
 
+from atoll.cli.load import place_slack
 from atoll.cli.output_files import require_ending, written
 from atoll.cli.warning import warn
 from atoll.control.doubts import doubts
@@ -14,28 +15,29 @@ from atoll.control.show import plan_text, schedule_text
 from atoll.model.codec import to_json
 from atoll.model.experiment import Experiment
 from atoll.model.network import Network
+from atoll.model.places import MININET, VIRTUAL
 from atoll.model.plan import Backend
-from atoll.model.tc import TIMER_SLACK, inexact
-from atoll.model.units import Duration
+from atoll.model.tc import inexact
 from atoll.switches.profiles import unverified
 
 
 def print_plan(
     described: tuple[Network, Experiment],
     backend: Backend,
-    slack: Duration = TIMER_SLACK,
+    place: str = MININET,
     *,
     as_json: bool,
     strict: bool = False,
     drawing: Path | None = None,
 ) -> None:
-    """`atoll plan` where timers may be late by ``slack``; with ``drawing``, lab and chains go to that file as SVG.
+    """`atoll plan` for a place; with ``drawing``, lab and chains go to that file as SVG.
 
     Raises PlanError, DescriptionError for a scheduled change that cannot be carried out, or UsageError for a drawing
     that is not to be SVG or cannot be written.
     """
     require_ending("--graph", drawing, [".svg"])
-    warnings = warn(doubts(*described, backend), strict=strict)
+    slack = place_slack(place)
+    warnings = warn(doubts(*described, backend, real_time=place != VIRTUAL), strict=strict)
     plan = make_plan(*described, backend, slack=slack)
     schedule = plan_schedule(*described)
     notes = [*inexact(described[1].links, slack)] if backend is Backend.TC else []

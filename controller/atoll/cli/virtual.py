@@ -44,7 +44,7 @@ def run_in_virtual_time(
     """`atoll run --on virtual`; returns the exit code."""
     network, experiment = described
     require_writable(runs)
-    warnings = warn(doubts(network, experiment, backend), strict=strict)
+    warnings = warn(doubts(network, experiment, backend, real_time=False), strict=strict)
     require_controls(experiment, offered_by_virtual_kernel())
     make_plan(network, experiment, backend)  # refuses now what this backend cannot play,
     plan_schedule(network, experiment)  # and changes that could not be carried out

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an experiment asks for that is possible and probably not meant: warnings, which `--strict` makes mistakes. Pure.
 
-A function of :data:`_DOUBTS` yields one kind of them, each as a Mistake: what is doubtful, then what is usual. What is
-impossible or contradicts itself is no doubt but a mistake, and belongs to ``atoll.model.resolve_*``.
+A function of :data:`_DOUBTS` or :data:`_REAL_TIME_DOUBTS` yields one kind of them, each as a Mistake: what is doubtful,
+then what is usual. What is impossible or contradicts itself is no doubt but a mistake, and belongs to
+``atoll.model.resolve_*``.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,9 +27,12 @@ ENGINE_MEASURED = Rate(10**9)
 """1500-byte packets on two cores: docs/benchmarks.md, "throughput" of `make bench-link`."""
 
 
-def doubts(network: Network, experiment: Experiment, backend: Backend | None = None) -> tuple[Mistake, ...]:
+def doubts(
+    network: Network, experiment: Experiment, backend: Backend | None = None, *, real_time: bool = True
+) -> tuple[Mistake, ...]:
     """Everything doubtful, in the order of the file. ``backend``: what plays the links, where that is decided."""
-    found = {doubt for kind in _DOUBTS for doubt in kind(network, experiment, backend)}
+    kinds = (*_DOUBTS, *(_REAL_TIME_DOUBTS if real_time else ()))
+    found = {doubt for kind in kinds for doubt in kind(network, experiment, backend)}
     return tuple(sorted(found))
 
 
@@ -174,16 +178,17 @@ def _engine_rates(_: Network, experiment: Experiment, backend: Backend | None) -
             )
 
 
-_DOUBTS: tuple[Callable[[Network, Experiment, Backend | None], Iterator[Mistake]], ...] = (
+_Kind = Callable[[Network, Experiment, Backend | None], Iterator[Mistake]]
+_DOUBTS: tuple[_Kind, ...] = (
     _buffers,
     _transfer,
     _pings,
     _queues,
     _codels,
     _udp,
-    _engine_rates,
     _taps,
 )
+_REAL_TIME_DOUBTS: tuple[_Kind, ...] = (_engine_rates,)
 
 
 def _directions(experiment: Experiment) -> Iterator[tuple[Link, str, LinkDirection]]:
