@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from atoll.control.path_checks import MOST_PING_SHARE
 from atoll.experiment.calibration import (
     PRECISE,
     ROUGH,
@@ -23,7 +24,7 @@ from atoll.experiment.calibration import (
     skipped,
     steady_rate,
 )
-from atoll.experiment.direction import MTU, Direction
+from atoll.experiment.direction import MTU, PROBE_PACKET, Direction
 from atoll.experiment.probes import Ends, Flood, flood, idle_rtts, one_way_delays
 from atoll.experiment.testbed import Testbed
 from atoll.model.errors import RunError
@@ -38,6 +39,7 @@ DIRECTIONS = ("to_island", "to_world")
 _PING_INTERVAL_NS = 19_937_000
 _IDLE_PING_S = 0.5
 _BRIEF_S = 0.3  # with full queues
+_LEAST_PACKETS = 8  # or for as long as these take to serialise
 _BRIEF_LONGEST_NS = 1_000_000_000  # a queue that holds more than a second is not filled before every run
 
 Say = Callable[[str], None]
@@ -183,12 +185,16 @@ async def brief(testbed: Testbed, experiment: Experiment, base_ns: int) -> tuple
 async def _brief_rows(
     testbed: Testbed, ways: Sequence[Direction], judged: Sequence[Direction], base_ns: int, tolerance: Tolerance
 ) -> list[Row]:
-    found = await flood(testbed, judged, _BRIEF_S, packet_bytes=MTU, ping_interval_ns=_PING_INTERVAL_NS // 2)
+    seconds = max(_BRIEF_S, *(way.serialisation_ns(_LEAST_PACKETS * MTU) / 1e9 for way in judged))
+    interval_ns = _PING_INTERVAL_NS // 2
+    found = rated = await flood(testbed, judged, seconds, packet_bytes=MTU, ping_interval_ns=interval_ns)
+    if any(way.serialisation_ns(way.counted(PROBE_PACKET)) > MOST_PING_SHARE * interval_ns for way in judged):
+        # What pings take of a slow link is missing from the rate of the flood.
+        rated = await flood(testbed, judged, seconds, packet_bytes=MTU, ping_interval_ns=None)
     rows: list[Row] = []
     for way in judged:
-        note = _note(found, way)
-        each = [queue_row(way, _mark(found, way)), rate_row(way, _steady(found, way), tolerance)]
-        rows += [_excused(row, note) for row in each]
+        rows.append(_excused(queue_row(way, _mark(found, way)), _note(found, way)))
+        rows.append(_excused(rate_row(way, _steady(rated, way), tolerance), _note(rated, way)))
     note = next((text for way in judged if (text := _note(found, way))), "")
     rows.append(_excused(loaded_row(judged, found.loaded_rtts(judged), base_ns, _reach_ns(ways), tolerance), note))
     return rows
