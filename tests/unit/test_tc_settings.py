@@ -192,6 +192,7 @@ def test_everything_tc_cannot_do_is_refused_at_once_each_with_its_place() -> Non
         ({"jitter": Jitter(Distribution.UNIFORM, Duration.parse("5 ms"), correlation=0.5)}, "correlation"),
         ({"jitter": Jitter(Distribution.UNIFORM, Duration.parse("3 s"))}, r"2\.147 s at most"),
         ({"loss": Bernoulli(1e-10)}, r"at least 2\.3e-10"),
+        ({"loss": GilbertElliott(1e-10, 0.5)}, r"at least 2\.3e-10"),
         ({"loss": BitError(1e-7)}, "packets of any length alike"),
     ],
 )

@@ -341,6 +341,11 @@ def _jitter_refusal(jitter: Jitter) -> str | None:
 def _loss_refusal(loss: Loss | None) -> str | None:
     if not isinstance(loss, Bernoulli | GilbertElliott | None):
         return "netem loses by chance alone, packets of any length alike"
-    if isinstance(loss, Bernoulli) and 0 < loss.probability < _LEAST_SHARE:
+    shares = (
+        (loss.good_to_bad, loss.bad_to_good, loss.loss_good, loss.loss_bad)
+        if isinstance(loss, GilbertElliott)
+        else (loss.probability if loss else 0.0,)
+    )
+    if any(0 < share < _LEAST_SHARE for share in shares):
         return f"netem loses at least {_LEAST_SHARE:.1e} of the packets"
     return None

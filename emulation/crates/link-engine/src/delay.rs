@@ -151,7 +151,7 @@ impl Program for DelayProgram {
         self.overloaded = true;
     }
 
-    fn set(&mut self, _now: u64, change: &Change) -> Result<(), Refusal> {
+    fn set(&mut self, now: u64, change: &Change) -> Result<(), Refusal> {
         let vlan = change.vlan.ok_or(Refusal::NoVlan)?;
         let class = self.classes.iter_mut().find(|class| class.vlan == vlan);
         let class = class.ok_or(Refusal::UnknownVlan(vlan))?;
@@ -164,7 +164,7 @@ impl Program for DelayProgram {
         if change.direction.is_some() || settings != only_delay {
             return Err(Refusal::NotOfClass);
         }
-        class.line.set_delay(delay_ns)?;
+        class.line.set_delay(now, delay_ns)?;
         self.shortest_delay_ns = shortest_delay_ns(&self.classes);
         Ok(())
     }

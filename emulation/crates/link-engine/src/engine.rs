@@ -292,18 +292,18 @@ impl<P: Program> Engine<P> {
     /// Do what is asked.
     fn answer(&mut self, request: Request) -> io::Result<Line<P::Counters, P::Measurement>> {
         // What arrived before the request is not subject to it.
-        let now = monotonic_ns();
+        let (now, t_ns) = (monotonic_ns(), real_time_ns());
         self.drain(now);
         self.count_lost()?;
-        Ok(obey(&mut self.program, request, now, real_time_ns()))
+        Ok(obey(&mut self.program, request, now, t_ns))
     }
 
     /// Take in what has arrived and measure.
     fn measurement(&mut self) -> io::Result<(u64, P::Measurement)> {
-        let known_ns = monotonic_ns();
+        let (known_ns, t_ns) = (monotonic_ns(), real_time_ns());
         self.drain(known_ns);
         self.count_lost()?;
-        Ok((real_time_ns(), self.program.measurement(known_ns)))
+        Ok((t_ns, self.program.measurement(known_ns)))
     }
 
     fn count_lost(&mut self) -> io::Result<()> {

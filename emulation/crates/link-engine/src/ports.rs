@@ -130,7 +130,7 @@ impl Port {
                 now = monotonic_ns(); // it may have arrived meanwhile
                 arrival(now)
             });
-            last_arrival_ns = stamp_ns.unwrap_or(now);
+            last_arrival_ns = stamp_ns.unwrap_or(last_arrival_ns);
             take(
                 stamp_ns.map_or(Instant::Read(now), Instant::Stamped),
                 received,

@@ -101,9 +101,10 @@ impl Punctuality {
 struct Stalls {
     from_ns: u64,
     count: u64,
+    /// Of all of them, each from when its first packet was due to its latest departure.
     total_ns: u64,
     /// Of the last one.
-    length_ns: u64,
+    begin_ns: u64,
     end_ns: u64,
 }
 
@@ -113,22 +114,22 @@ impl Stalls {
             from_ns,
             count: 0,
             total_ns: 0,
-            length_ns: 0,
+            begin_ns: 0,
             end_ns: 0,
         }
     }
 
     fn departed(&mut self, due_ns: u64, now: u64) {
-        let lateness_ns = now.saturating_sub(due_ns);
-        if lateness_ns <= self.from_ns {
+        if now.saturating_sub(due_ns) <= self.from_ns {
             return;
         }
         if due_ns >= self.end_ns {
             self.count += 1;
-            self.length_ns = 0;
+            self.begin_ns = due_ns;
+            self.end_ns = due_ns;
         }
-        self.total_ns += lateness_ns.saturating_sub(self.length_ns);
-        self.length_ns = self.length_ns.max(lateness_ns);
+        self.total_ns += self.begin_ns.saturating_sub(due_ns) + now.saturating_sub(self.end_ns);
+        self.begin_ns = self.begin_ns.min(due_ns);
         self.end_ns = self.end_ns.max(now);
     }
 }
@@ -154,11 +155,17 @@ mod tests {
     }
 
     #[test]
-    fn all_that_waited_through_a_stall_is_one_stall_as_long_as_the_latest_was_late() {
-        // The engine was off the processor from 10 to 60 ms.
-        assert_eq!(stalls(&[(10, 60), (20, 60), (50, 61), (57, 61)]), (1, 50));
+    fn all_that_waited_through_a_stall_is_one_stall() {
+        // The engine was off the processor from 10 to 60 ms, and had caught up at 61 ms.
+        assert_eq!(stalls(&[(10, 60), (20, 60), (50, 61), (57, 61)]), (1, 51));
         // With reordering a later departure can have been due before the first.
         assert_eq!(stalls(&[(20, 60), (10, 61)]), (1, 51));
+    }
+
+    #[test]
+    fn a_backlog_that_stays_is_a_stall_as_long_as_it_stays() {
+        let late: Vec<(u64, u64)> = (0..500).map(|ms| (ms, ms + 6)).collect();
+        assert_eq!(stalls(&late), (1, 505));
     }
 
     #[test]

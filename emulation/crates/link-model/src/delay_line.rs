@@ -35,23 +35,28 @@ impl<P> DelayLine<P> {
             .push(self.last_arrival_ns, delay_ns, bytes, packet)
     }
 
-    /// An arrival before this instant is taken for one at it: that of the last arrival.
+    /// An arrival before this instant is taken for one at it: that of the last arrival or change.
     #[must_use]
     pub fn last_arrival_ns(&self) -> Nanoseconds {
         self.last_arrival_ns
     }
 
-    /// Delay what is offered from now on by `delay_ns`. What is under way arrives as it would have.
+    /// Delay what is offered from `now` on by `delay_ns`. What is under way arrives as it would have.
     ///
     /// # Errors
     /// When it is out of its range; the delay is then as before.
-    pub fn set_delay(&mut self, delay_ns: Nanoseconds) -> Result<(), ConfigError> {
+    pub fn set_delay(
+        &mut self,
+        now: Nanoseconds,
+        delay_ns: Nanoseconds,
+    ) -> Result<(), ConfigError> {
         let settings = DelaySettings {
             delay_ns,
             ..self.settings
         };
         settings.check()?;
         self.settings = settings;
+        self.last_arrival_ns = self.last_arrival_ns.max(now);
         Ok(())
     }
 
@@ -76,5 +81,18 @@ impl<P> DelayLine<P> {
     #[must_use]
     pub fn held_packets(&self) -> u64 {
         self.flight.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_that_is_known_after_a_change_does_not_leave_by_the_delay_before() {
+        let settings = DelaySettings::uniform(5_000_000, 0);
+        let mut line = DelayLine::new(settings, SplitMix64::new(1, 0)).unwrap();
+        line.set_delay(10_000_000, 1_000_000).unwrap();
+        assert_eq!(line.offer(9_999_000, 1500, ()), 11_000_000);
     }
 }

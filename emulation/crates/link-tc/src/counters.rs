@@ -50,8 +50,8 @@ pub(crate) struct Direction {
     /// Whether the delay was found full since the last mark.
     found_full: bool,
     /// Dropped bytes never become fewer, though counters read one after the other may say so.
-    dropped_before_bytes: u64,
-    lost_after_bytes: u64,
+    dropped_before: DroppedBytes,
+    lost_after: DroppedBytes,
     /// Packets that the delay had dropped for want of room, now and at the last mark.
     refused: u64,
     refused_marked: u64,
@@ -270,8 +270,8 @@ impl Direction {
             rate_bit_s: config.rate_bit_s,
             sojourns: Histogram::default(),
             found_full: false,
-            dropped_before_bytes: 0,
-            lost_after_bytes: 0,
+            dropped_before: DroppedBytes::default(),
+            lost_after: DroppedBytes::default(),
             refused: 0,
             refused_marked: 0,
             marked: DirectionFigures::default(),
@@ -281,9 +281,10 @@ impl Direction {
     fn look(&mut self, queue: &Statistics, delay: &Statistics) {
         self.interval_max_bytes = self.interval_max_bytes.max(queue.backlog_bytes);
         self.measurement_max_bytes = self.measurement_max_bytes.max(queue.backlog_bytes);
-        // Below 2^32 bytes, the kernel's counter, this does not overflow.
+        let sojourn_ns = u128::from(queue.backlog_bytes) * u128::from(NS_OF_BYTE_AT_BIT_S)
+            / u128::from(self.rate_bit_s.get());
         self.sojourns
-            .record(queue.backlog_bytes * NS_OF_BYTE_AT_BIT_S / self.rate_bit_s);
+            .record(u64::try_from(sojourn_ns).unwrap_or(u64::MAX));
         self.found_full |= delay.backlog_packets >= self.limit_packets;
     }
 
@@ -300,8 +301,7 @@ impl Direction {
         let in_bytes = arrived.bytes + self.header_bytes * arrived.packets;
         let passed = queue.bytes + queue.backlog_bytes;
         // The kernel counts no bytes of what it drops: they are what came in and neither left nor waits.
-        let dropped_before_bytes = in_bytes.saturating_sub(passed);
-        self.dropped_before_bytes = self.dropped_before_bytes.max(dropped_before_bytes);
+        let missing_bytes = in_bytes.saturating_sub(passed);
         let (mut lost_before, mut lost_after) = (0, 0);
         match &self.loss {
             Loss::None => self.refused = delay.drops,
@@ -314,23 +314,26 @@ impl Direction {
                 let lost_bytes = queue
                     .bytes
                     .saturating_sub(delay.bytes + delay.backlog_bytes);
-                self.lost_after_bytes = self.lost_after_bytes.max(lost_bytes);
+                self.lost_after.update(delay.drops, lost_bytes);
             }
         }
+        let dropped_before = queue.drops + lost_before;
+        self.dropped_before.update(dropped_before, missing_bytes);
+        let (before_bytes, after_bytes) = (self.dropped_before.bytes, self.lost_after.bytes);
         let by_cause = !matches!(self.loss, Loss::Before(_));
         Ok(DirectionFigures {
-            in_packets: queue.packets + queue.backlog_packets + queue.drops + lost_before,
-            in_bytes: self.dropped_before_bytes + passed,
+            in_packets: queue.packets + queue.backlog_packets + dropped_before,
+            in_bytes: before_bytes + passed,
             out_packets: delay.packets,
             out_bytes: delay.bytes,
-            dropped_packets: queue.drops + lost_before + delay.drops,
-            dropped_bytes: self.dropped_before_bytes + self.lost_after_bytes,
+            dropped_packets: dropped_before + delay.drops,
+            dropped_bytes: before_bytes + after_bytes,
             dropped_queue_packets: queue.drops,
-            dropped_queue_bytes: by_cause.then_some(self.dropped_before_bytes),
+            dropped_queue_bytes: by_cause.then_some(before_bytes),
             dropped_loss_packets: lost_before + lost_after,
-            dropped_loss_bytes: by_cause.then_some(self.lost_after_bytes),
+            dropped_loss_bytes: by_cause.then_some(after_bytes),
             lost_after_packets: lost_after,
-            lost_after_bytes: self.lost_after_bytes,
+            lost_after_bytes: after_bytes,
             queue_bytes: queue.backlog_bytes,
             queue_max_bytes: self.interval_max_bytes,
             held_packets: queue.backlog_packets + delay.backlog_packets,
@@ -349,6 +352,28 @@ impl Direction {
             ..now.since(&marked)
         };
         MeasuredDirection::new(figures, &sojourns)
+    }
+}
+
+/// Bytes of dropped packets, which the kernel does not count: what came and neither left nor waits.
+///
+/// A packet on its way from one counter to the next is also missing when they are read; it is so no longer at the next
+/// reading. So without a new drop the bytes only become fewer.
+#[derive(Debug, Default)]
+struct DroppedBytes {
+    packets: u64,
+    bytes: u64,
+}
+
+impl DroppedBytes {
+    /// `packets` have been dropped so far, and `missing_bytes` are missing now.
+    fn update(&mut self, packets: u64, missing_bytes: u64) {
+        self.bytes = if packets > self.packets {
+            self.bytes.max(missing_bytes)
+        } else {
+            self.bytes.min(missing_bytes)
+        };
+        self.packets = packets;
     }
 }
 
@@ -397,4 +422,19 @@ fn index(dev: &str) -> Result<u32, TcError> {
         what: "anything".to_owned(),
     })?;
     Ok(found.index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_between_two_counters_is_not_taken_for_dropped() {
+        let mut dropped = DroppedBytes::default();
+        dropped.update(0, 1500); // one is on its way
+        assert_eq!(dropped.bytes, 0);
+        dropped.update(1, 3000); // one is dropped while another is on its way
+        dropped.update(1, 1500);
+        assert_eq!(dropped.bytes, 1500);
+    }
 }

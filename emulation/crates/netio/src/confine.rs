@@ -34,8 +34,8 @@ static AUTOGROUP_EVERY: libc::timespec = libc::timespec {
     tv_nsec: 100_000_000,
 };
 
-/// How many times that is tried: jobs that start together wait for each other.
-const AUTOGROUP_TRIES: usize = 100;
+/// How many times that is tried. Jobs that start together wait for each other, and the starter waits for each.
+const AUTOGROUP_TRIES: usize = 5;
 
 /// Bind what `command` starts. Niceness is that of the session's autogroup, too, where the child leads a session by
 /// then: call this after [`crate::process::configure_child`]. Limits of one number hold hard and soft; signals of limits write no core files.
@@ -73,7 +73,7 @@ pub fn confine(command: &mut Command, confinement: Confinement) {
 
 /// Give the session's autogroup this niceness, too (sched(7), "The autogroup feature"): where there are autogroups, the
 /// niceness of a process counts only within its session. Nothing where there are none, where they cannot be set (/proc is
-/// read-only), or where the session, and so the autogroup, is others' too.
+/// read-only, others use up what the unprivileged may set), or where the session, and so the autogroup, is others' too.
 fn set_autogroup_nice(nice: &[u8]) -> io::Result<()> {
     // SAFETY: both only return numbers.
     if unsafe { libc::getsid(0) != libc::getpid() } {
@@ -102,7 +102,8 @@ fn set_autogroup_nice(nice: &[u8]) -> io::Result<()> {
         // SAFETY: the time is valid, and nothing is to be left of it.
         unsafe { libc::nanosleep(&raw const AUTOGROUP_EVERY, std::ptr::null_mut()) };
     }
-    Err(io::Error::from_raw_os_error(libc::EAGAIN))
+    // SAFETY: the descriptor is ours.
+    check(unsafe { libc::close(file) })
 }
 
 #[cfg(target_env = "gnu")]

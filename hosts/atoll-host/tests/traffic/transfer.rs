@@ -21,8 +21,9 @@ fn a_transfer_is_timed_by_its_receiver() {
     );
     let instants = ["start_ns", "first_byte_ns", "end_ns"].map(|name| done[name].as_i64().unwrap());
     assert!(instants.is_sorted());
-    let seconds = (instants[2] - instants[0]) as f64 / 1e9;
-    assert!((done["seconds"].as_f64().unwrap() - seconds).abs() < 1e-9);
+    // Instants are of the real-time clock, seconds of the monotonic one, which is read a moment later.
+    let seconds = done["seconds"].as_f64().unwrap();
+    assert!((seconds - (instants[2] - instants[0]) as f64 / 1e9).abs() < 0.05);
     assert!((done["rate_bit_s"].as_f64().unwrap() * seconds / 160e6 - 1.0).abs() < 1e-9);
     assert_eq!(
         sender.next_of("done"),

@@ -228,6 +228,7 @@ impl<'a> Population<'a> {
         if self.config.is_open_loop() {
             return Ok(false);
         }
+        self.shares.held_back(index, least_ns);
         let wait_ns = channel.wait_ns(self.config).max(least_ns);
         if wait_ns > 0 {
             self.due

@@ -12,7 +12,7 @@
 //!
 //! which is 1 when its flows took as long as flows of their size do, 1/2 when they took twice as long, and 0 when it
 //! completed nothing. A flow that the end of the run cuts off counts by the share of its bytes that came, a failed one
-//! as nothing; both take time. The index is J = (sum x)^2 / (n * sum x^2) over the channels that began a flow: 1 when all
+//! as nothing; both take time, and so does the pause after a failure, of its channel. The index is J = (sum x)^2 / (n * sum x^2) over the channels that began a flow: 1 when all
 //! got on alike, and m / n when m of n did and the others starved. Source: Jain, Chiu, Hawe, DEC TR-301, 1984.
 
 /// Powers of two below the largest size that a distribution may hold, 2^53 bytes.
@@ -55,6 +55,11 @@ impl Shares {
         share.completed[class] += completed;
         share.spent_ns += spent_ns;
         self.spent_ns[class] += spent_ns;
+    }
+
+    /// `channel` waits `pause_ns` before its next flow because one has failed.
+    pub fn held_back(&mut self, channel: usize, pause_ns: u64) {
+        self.channels[channel].spent_ns += pause_ns;
     }
 
     /// Jain's index; None if no channel completed anything.
