@@ -225,7 +225,8 @@ def test_the_delay_trunk_must_carry_both_directions_each_way(load, text, lab):
     slow = edited(lab, ("rate: 1 Gbit/s\n    classes", "rate: 19.9 Mbit/s\n    classes"))
     assert mistakes_of(load, text, slow) == [
         f"e.yaml:{line_of(text, '  sat:')}: link 'sat': the trunk of delay box 'delay' (19.9 Mbit/s, lab.yaml:{line_of(slow, '19.9')}) is too "
-        "slow: each way it carries 16 Mbit/s to the island + 4 Mbit/s to the world = 20 Mbit/s; raise its rate to that"
+        "slow: each way it carries 16 Mbit/s to the island + 4 Mbit/s to the world = 20 Mbit/s; "
+        "write 'rate: 20 Mbit/s' there, or lower the link's"
     ]
     load(text, slow.replace("19.9", "20"))
     undelayed = text[: text.index("latency:")] + text[text.index("traffic:") :]
@@ -236,7 +237,7 @@ def test_trunks_between_switches_must_carry_the_link(load, text, lab):
     slow = edited(lab, ("from: sw-i/24, to: sw-c/3, rate: 1 Gbit/s", "from: sw-i/24, to: sw-c/3, rate: 15 Mbit/s"))
     assert mistakes_of(load, text, slow) == [
         f"e.yaml:{line_of(text, '  sat:')}: link 'sat': trunk sw-i/24 - sw-c/3 (15 Mbit/s, lab.yaml:{line_of(slow, '15 Mbit')}) is too slow: "
-        "16 Mbit/s leave sw-c by it; raise its rate to that"
+        "16 Mbit/s leave sw-c by it; write 'rate: 16 Mbit/s' there, or lower the link's"
     ]
     load(text, slow.replace("15 Mbit/s", "16 Mbit/s"))
 

@@ -208,14 +208,14 @@ class _Resolver:
                     place,
                     f"the trunk of delay box {loaded.box.name!r} ({loaded.box.rate}, {where}) is too slow: each way it "
                     f"carries {loaded.to_island} to the island + {loaded.to_world} to the world = {loaded.load}; "
-                    "raise its rate to that",
+                    f"write 'rate: {loaded.load}' there, or lower the link's",
                 )
         for loaded in trunk_loads(network, steerings):
             if loaded.load > loaded.trunk.rate:
                 line = lab.trunk_line(loaded.trunk)
                 trunk = f"trunk {loaded.trunk.a} - {loaded.trunk.b} ({loaded.trunk.rate}, {lab.document.file}:{line})"
                 out = f"{loaded.load} leave {loaded.out.switch} by it"
-                self.wrong(place, f"{trunk} is too slow: {out}; raise its rate to that")
+                self.wrong(place, f"{trunk} is too slow: {out}; write 'rate: {loaded.load}' there, or lower the link's")
 
     def steerings(self, network: Network, version: Version) -> Iterator[Steering]:
         """Each chain that links bound, as far as its hops are known."""
