@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from atoll.analysis import analyse
+from atoll.analysis.paths import blocked_s
 from atoll.model.codec import from_json, to_json
 from atoll.model.experiment import Experiment, Trace, TraceRow
 from atoll.model.units import Duration, Rate
@@ -42,3 +43,20 @@ def test_the_report_names_the_trace() -> None:
     rows = dict(settings(replace(asked, links=(link,))))
     assert rows["sat, to the world"].endswith("drop-tail queue 100 kB, from the load on as in rain.csv")
     assert rows["sat, to the island"] == "16 Mbit/s, 250 ms one way, drop-tail queue 100 kB"
+
+
+def test_planned_blockages_are_known_to_the_verdict(tmp_path: Path) -> None:
+    run = simulate(tmp_path, seconds=4)
+    experiment = from_json(Experiment, run.manifest()["experiment"])
+    rows = (
+        TraceRow(Duration(0)),
+        TraceRow(Duration(10**9), blocked=True),
+        TraceRow(Duration(2 * 10**9), delay=Duration(100 * 10**6)),
+    )
+    link = replace(experiment.links[0], to_island=replace(experiment.links[0].to_island, trace=Trace("cut.csv", rows)))
+    cut = replace(experiment, links=(link,))
+    run.update_manifest({"experiment": to_json(cut)})
+    summary = analyse(run, find_binary())
+    assert summary["ping_blocked_share"] == 0.25
+    assert summary["base_rtt_shortest_ms"] == 350.0, "without any latency class, while the trace has its least delay"
+    assert blocked_s(cut.links, 0.5, 2.2) == ((1.5, 2.2),)

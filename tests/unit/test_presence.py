@@ -1,130 +1,190 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients and servers that fall silent are found; those that chance, few channels or long flows explain are not."""
+"""Clients and servers that fall silent are found; what lost packets, large flows and blockages explain is not."""
 
 import random
-from typing import Any, cast
+from dataclasses import dataclass, field, replace
 
 import pytest
 
-from atoll.analysis.presence import silences
-from atoll.analysis.summary import Summary
+from atoll.analysis.presence import Begun, Seen, judged, silences, tries
 
 NAMES = tuple("123456")
+ALL = Seen(0.6, 59.8)
+RTT_S = 0.75
+TIMEOUT_S = 3 * RTT_S
 
 
-def volume(first_s: float | None, last_s: float | None) -> dict[str, Any]:
-    return {"goodput_bytes": 1, "payload_first_s": first_s, "payload_last_s": last_s}
+@dataclass(frozen=True)
+class Run:
+    """Six clients with four channels each, six servers, 60 s on a GEO link, all seen to the end."""
+
+    servers: dict[str, Seen] = field(default_factory=lambda: {f"w{name}": ALL for name in NAMES})
+    clients: dict[str, Seen] = field(default_factory=lambda: {f"i{name}": ALL for name in NAMES})
+    channels: dict[str, int] = field(default_factory=lambda: {f"i{name}": 4 for name in NAMES})
+    begun: tuple[Begun, ...] = ()
+    end_s: float = 60.0
+    loss: float = 0.002
+    idle_s: float = 0.0
+
+    def found(self) -> tuple[list[str], list[str]]:
+        """Hosts that are silent for sure, and those that are noticed."""
+        found = silences(
+            self.servers, self.clients, self.channels, self.begun, self.end_s, TIMEOUT_S, self.idle_s, self.loss
+        )
+        said = judged(found, len(self.clients), self.loss)
+        return [each["host"] for each, sure in said if sure], [each["host"] for each, sure in said if not sure]
 
 
-def clients(**others: dict[str, Any]) -> dict[str, Any]:
-    return {**{f"i{name}": volume(0.6, 59.8) for name in NAMES}, **others}
+def flow(client: str, channel: int, server: str, start_s: float, end_s: float = 60.0, **changes: object) -> Begun:
+    plain = Begun(client, channel, server, start_s, end_s, received_bytes=0, failed=False)
+    return replace(plain, **changes)  # pyright: ignore[reportArgumentType]
 
 
-def summary(**changes: Any) -> Summary:
-    """Six clients with 20 channels, six servers, 60 s on a GEO link, all seen to the end."""
-    whole = {
-        "duration_s": 60.0,
-        "placement": {f"i{name}": 4 if name in "12" else 3 for name in NAMES},
-        "clients": clients(),
-        "servers": {f"w{name}": volume(0.6, 59.8) for name in NAMES},
-        "flows_completed": 400,
-        "base_rtt_ms": 500.0,
-        "sojourn_bound_ms": 50.0,
-        "terrestrial_rtt_ms": {},
-        "ping_last_s": 59.9,
-    }
-    return cast("Summary", {**whole, **changes})
+def clients(**others: Seen) -> dict[str, Seen]:
+    return {**{f"i{name}": ALL for name in NAMES}, **others}
 
 
-def silent(**changes: Any) -> list[str]:
-    return [each.host for each in silences(summary(**changes))]
+def servers(**others: Seen) -> dict[str, Seen]:
+    return {**{f"w{name}": ALL for name in NAMES}, **others}
+
+
+ONE_EACH = {f"i{name}": 1 for name in NAMES}
+ENDED = {f"i{name}": Seen(0.6, 4.0 + int(name)) for name in "23456"}
 
 
 def test_a_run_in_which_all_were_seen_to_the_end_has_no_silence() -> None:
-    assert silent() == []
+    assert Run().found() == ([], [])
 
 
-def test_five_of_six_clients_that_fell_silent_after_a_few_seconds_are_named() -> None:
-    """Although the one that is left completes few flows: the rate is that of the channels while they were seen."""
-    ended = {f"i{name}": volume(0.6, 4.0 + int(name)) for name in "23456"}
-    assert silent(clients=clients(**ended), flows_completed=64) == ["i2", "i3", "i4", "i5", "i6"]
+@pytest.mark.parametrize("loss", [0.002, 0.01, 0.02])
+@pytest.mark.parametrize("channels", [1, 4])
+def test_five_of_six_clients_that_fell_silent_after_a_few_seconds_are_named(channels: int, loss: float) -> None:
+    """With one channel each and more losses none of them is proven alone: they count together."""
+    run = Run(clients=clients(**ENDED), channels=dict.fromkeys(ONE_EACH, channels), loss=loss)
+    assert run.found() == (["i2", "i3", "i4", "i5", "i6"], [])
 
 
 def test_a_client_that_began_late_is_named() -> None:
-    (found,) = silences(summary(clients=clients(i3=volume(40.0, 59.8))))
-    assert (found.host, found.before, found.at_s) == ("i3", True, 40.0)
-    assert found.flows == pytest.approx(39.4 * 3 * 400 / (59.2 * 17 + 19.8 * 3), rel=0.1)
+    assert Run(clients=clients(i3=Seen(40.0, 59.8))).found() == (["i3"], [])
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+def test_a_client_that_was_never_seen_is_named_and_in_a_short_run_noticed(channels: int) -> None:
+    run = Run(clients=clients(i3=Seen(None, None)), channels={**ONE_EACH, "i3": channels})
+    assert run.found() == (["i3"], [])
+    shown = {name: Seen(0.6, 4.9) for name in ONE_EACH}
+    short = replace(run, clients={**shown, "i3": Seen(None, None)}, servers={}, end_s=5.0)
+    assert short.found() == ([], ["i3"])
+    assert replace(short, channels={**ONE_EACH, "i3": 0}).found() == ([], [])
+
+
+def test_the_only_channel_of_a_lossy_link_is_a_caveat() -> None:
+    run = Run(clients=clients(i3=Seen(0.6, 20.0)), channels=ONE_EACH, loss=0.02)
+    assert run.found() == ([], ["i3"])
 
 
 def test_a_server_that_stopped_is_named_although_all_channels_got_stuck_at_it() -> None:
-    servers = {f"w{name}": volume(0.6, 28.0 + int(name)) for name in NAMES} | {"w1": volume(0.6, 10.0)}
-    stuck = {f"i{name}": volume(0.6, 34.0) for name in NAMES}
-    assert silent(servers=servers, clients=stuck, flows_completed=180, ping_last_s=34.0) == ["w1"]
+    begun = tuple(flow(f"i{name}", channel, "w1", 12.0 + channel) for name in NAMES for channel in range(4))
+    stuck = dict.fromkeys(ONE_EACH, Seen(0.6, 34.0))
+    others = {f"w{name}": Seen(0.6, 28.0 + int(name)) for name in NAMES} | {"w1": Seen(0.6, 10.0)}
+    assert Run(servers=others, clients=stuck, begun=begun).found() == (["w1"], [])
+
+
+def test_a_server_that_nothing_was_asked_of_is_not_silent() -> None:
+    """In a closed loop all channels may be in large flows of others."""
+    assert Run(servers=servers(w1=Seen(0.6, 10.0))).found() == ([], [])
+    assert Run(servers=servers(w1=Seen(30.0, 59.0))).found() == ([], [])
+
+
+def test_a_server_that_refuses_connections_is_silent() -> None:
+    begun = tuple(flow(f"i{name}", 0, "w1", t_s, t_s + 0.6, failed=True) for name in NAMES for t_s in (20.0, 40.0))
+    waits = (flow("i1", 1, "w1", 12.0), flow("i2", 1, "w1", 12.0), flow("i3", 1, "w1", 12.0))
+    assert Run(servers=servers(w1=Seen(0.6, 10.0)), begun=(*begun, *waits)).found() == (["w1"], [])
+
+
+def test_a_broken_client_is_no_witness_against_a_server() -> None:
+    waits = tuple(flow("i2", channel, "w1", 51.0) for channel in range(4))
+    late = Run(servers=servers(w1=Seen(0.6, 50.5)), clients=clients(i2=Seen(0.6, 10.0)), begun=waits)
+    assert late.found() == (["i2"], [])
+
+
+def test_nothing_is_asked_of_a_channel_that_pauses() -> None:
+    assert Run(clients=clients(i3=Seen(0.6, 20.0)), idle_s=36.0).found() == ([], [])
 
 
 def test_that_nothing_arrives_while_pings_do_is_a_silence_of_all() -> None:
     """Where pings end with the flows, the link carried nothing."""
-    stuck = {f"i{name}": volume(0.6, 30.0) for name in NAMES}
-    assert silent(clients=stuck, servers={}) == list(stuck)
-    assert silent(clients=stuck, servers={}, ping_last_s=30.5) == []
+    stuck = dict.fromkeys(ONE_EACH, Seen(0.6, 30.0))
+    assert Run(clients=stuck, servers={}).found() == (list(stuck), [])
+    assert Run(clients=stuck, servers={}, end_s=30.5).found() == ([], [])
 
 
-ONE_EACH = {f"i{name}": 1 for name in NAMES}
+def test_a_planned_outage_and_what_tcp_waits_after_it_are_no_silence() -> None:
+    """Blocked to 30 s, and so silent to 50 s: the tries follow each other twice as far apart."""
+    cut = Seen(0.6, 10.2, ((10.0, 30.0),))
+    assert Run(clients=dict.fromkeys(ONE_EACH, cut), servers={}).found() == ([], [])
+    others = clients(i3=Seen(0.6, 10.2, ((10.0, 60.0),)))
+    assert Run(clients=others).found() == ([], [])
+    long_after = Run(clients=dict.fromkeys(ONE_EACH, cut), servers={}, end_s=600.0)
+    assert long_after.found() == (list(ONE_EACH), [])
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"duration_s": 5.0, "flows_completed": 33, "clients": {f"i{name}": volume(0.6, 4.9) for name in NAMES}},
-        {"flows_completed": 20},  # long flows
-        {"placement": ONE_EACH, "flows_completed": 60},  # few channels
-    ],
-)
-def test_short_runs_few_channels_and_long_flows_are_no_silence(changes: dict[str, Any]) -> None:
-    """i3 is not seen behind 2 s in any of them."""
-    seen = {**changes.get("clients", clients()), "i3": volume(0.6, 2.0)}
-    assert silent(**{**changes, "clients": seen}) == []
+def test_tries_go_on_as_they_were_timed_from_the_begin_of_a_blockage() -> None:
+    assert tries(0.0, 15.0, (), 1.0) == 4
+    assert tries(0.0, 14.9, (), 1.0) == 3
+    assert tries(0.0, 15.0, ((0.0, 6.0),), 1.0) == 1
+    assert tries(8.0, 15.0, ((0.0, 6.0),), 1.0) == 0
+    assert tries(20.0, 35.0, ((0.0, 6.0),), 1.0) == 4
 
 
-def test_what_older_versions_analysed_tells_nothing() -> None:
-    assert silent(clients={"i3": {"goodput_bytes": 1}}, servers={}) == []
-    assert silent(clients={}, servers={}) == []
+@pytest.mark.parametrize(("channels", "rate_bit_s", "duration_s"), [(4, 2e6, 600.0), (8, 2e6, 600.0), (20, 16e6, 60.0)])
+@pytest.mark.parametrize("loss", [0.0, 0.01, 0.05])
+def test_closed_loops_of_heavy_tailed_flows_raise_no_alarm(
+    channels: int, rate_bit_s: float, duration_s: float, loss: float
+) -> None:
+    """At the level of flows: sizes by a Pareto distribution of infinite mean, each try lost as packets are."""
+    for seed in range(200):
+        assert _simulated(seed, channels, rate_bit_s, duration_s, loss).found()[0] == [], seed
 
 
-def test_random_loads_raise_no_false_alarm() -> None:
-    """Flows of random lengths, every fifth of which waits for timeouts: none of 1000 runs is found silent."""
-    draw = random.Random(1)
-    for _ in range(1000):
-        mean_s, duration_s = draw.choice((0.3, 2.0, 10.0)), draw.choice((5.0, 60.0, 120.0))
-        placement = {f"i{name}": draw.randint(1, 4) for name in NAMES}
-        channels = {name: [_channel(draw, mean_s, duration_s) for _ in range(n)] for name, n in placement.items()}
-        seen = {name: volume(0.6, max(last for last, _ in each)) for name, each in channels.items()}
-        completed = sum(count for each in channels.values() for _, count in each)
-        assert (
-            silent(
-                placement=placement,
-                clients=seen,
-                servers={},
-                duration_s=duration_s,
-                flows_completed=completed,
-                ping_last_s=duration_s,
-            )
-            == []
-        )
+def _simulated(seed: int, channels: int, rate_bit_s: float, duration_s: float, loss: float) -> Run:
+    draw = random.Random(seed)
+    payload: dict[str, list[float]] = {}
+    begun: list[Begun] = []
+    placed = {f"i{name}": 0 for name in NAMES}
+    for channel in range(channels):
+        client = f"i{NAMES[channel % len(NAMES)]}"
+        placed[client] += 1
+        t_s = 0.0
+        while t_s < duration_s:
+            server, start_s = f"w{draw.choice(NAMES)}", t_s
+            octets = 500 * draw.paretovariate(0.9)
+            t_s += _lost_s(draw, loss) + 2 * RTT_S
+            received = t_s < duration_s
+            # What is on its way comes in pieces, before each of which tries may be lost.
+            while t_s < duration_s:
+                payload.setdefault(client, []).append(t_s)
+                payload.setdefault(server, []).append(t_s)
+                if octets <= 0:
+                    break
+                piece_s = min(8 * octets * channels / rate_bit_s, 1.0)
+                octets -= piece_s * rate_bit_s / 8 / channels + 1
+                t_s += piece_s + _lost_s(draw, loss)
+            begun.append(flow(client, channel, server, start_s, min(t_s, duration_s), received_bytes=int(received)))
+    seen = {name: Seen(min(times), max(times)) for name, times in payload.items()}
+    return Run(
+        servers={f"w{name}": seen.get(f"w{name}", Seen(None, None)) for name in NAMES},
+        clients={name: seen.get(name, Seen(None, None)) for name, count in placed.items() if count},
+        channels=placed,
+        begun=tuple(begun),
+        end_s=duration_s,
+        loss=loss,
+    )
 
 
-def _channel(draw: random.Random, mean_s: float, duration_s: float) -> tuple[float, int]:
-    """When a channel was last seen, and how many flows it completed."""
-    t_s, last_s, completed = 0.6, 0.6, 0
-    while True:
-        for _ in range(2):  # halves of a flow
-            t_s += draw.expovariate(2 / mean_s)
-            if t_s >= duration_s:
-                return duration_s, completed
-            last_s, wait_s = t_s, 1.0
-            while draw.random() < (0.1 if wait_s == 1.0 else 0.05):
-                t_s += wait_s
-                wait_s *= 2
-            if t_s >= duration_s:
-                return last_s, completed
-        completed += 1
+def _lost_s(draw: random.Random, loss: float) -> float:
+    wait_s, lost_s = 1.0, 0.0
+    while draw.random() < 2 * loss:
+        lost_s += wait_s
+        wait_s *= 2
+    return lost_s

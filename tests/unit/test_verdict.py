@@ -14,6 +14,16 @@ SEEN = {"first_s": 0.1, "last_s": 60.0, "payload_first_s": 0.6, "payload_last_s"
 VOLUME = {"goodput_bytes": 1000, "share": 0.5, **SEEN}
 CHANGE = {"number": 1, "planned_s": 1.0, "lateness_ms": 0.1, "duration_s": 1.0, "failure": None}
 CAPTURE = {"captured": 100, "dropped": 0, "decoded": 98, "other_frames": 2, "truncated": False}
+SILENCE = {
+    "host": "i2",
+    "is_client": True,
+    "never": False,
+    "from_s": 20.0,
+    "to_s": 60.0,
+    "waiting": 2,
+    "tries": 8,
+    "successive": 4,
+}
 VALID: dict[str, Any] = {
     "cut_short": None,
     "duration_s": 60.0,
@@ -44,6 +54,8 @@ VALID: dict[str, Any] = {
     "ping_planned": 600,
     "ping_last_s": 59.9,
     "ping_path_loss": 0.002,
+    "path_loss": 0.002,
+    "silences": [],
     "transfer_bytes": 10_000_000,
     "transfer_room_s": 50.0,
     "transfer_received_bytes": 10_000_000,
@@ -137,7 +149,20 @@ def test_a_run_at_all_its_bounds_is_valid() -> None:
         (("captures.island.decoded", None), "capture island is missing"),
         (("whistles.island.start", False), "capture island does not hold the start whistle"),
         (("whistles.world.end", False), "capture world does not hold the end whistle"),
-        (("clients.i2.goodput_bytes", 0), "no TCP payload reached i2, in spite of 2 channels"),
+        (
+            ("silences", [SILENCE]),
+            (
+                "no TCP payload reached i2 from 20.0 s to 60.0 s, though 2 channels waited, the longest for 4 "
+                "timeouts: by chance in less than 1e-06 of all runs"
+            ),
+        ),
+        (
+            ("silences", [{**SILENCE, "host": "w1", "is_client": False, "waiting": 3}]),
+            (
+                "no TCP payload came from w1 from 20.0 s to 60.0 s, though 3 flows waited, the longest for 4 "
+                "timeouts: by chance in less than 1e-06 of all runs"
+            ),
+        ),
         (("servers.w1.goodput_bytes", 0), "no TCP payload came from w1 though 41 flows completed"),
     ],
 )
@@ -153,7 +178,6 @@ def test_a_loss_that_differs_because_the_link_had_not_drained_says_so() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        [("clients.i2.goodput_bytes", 0), ("placement.i2", 1)],
         [("servers.w1.goodput_bytes", 0), ("flows_completed", 40)],
         [("servers", {}), ("clients", {})],
         [("loss_bytes_captures", None)],
@@ -234,6 +258,18 @@ def test_what_was_asked_for_and_not_measured_makes_a_run_invalid(changes: list[t
     [
         ([("flows_failed", 1)], "1 of 46 flows failed, bound 0.1"),
         ([("ping_lost", 60)], "60 of 540 pings were lost"),
+        (
+            [("ping_lost", 200), ("ping_blocked_share", 0.1)],
+            "dropped 0.20% of all packets and were blocked for 10.00% of the time, bound 11.40%",
+        ),
+        (
+            [("silences", [{**SILENCE, "never": True, "from_s": 0.6, "to_s": 5.0, "tries": 1, "successive": 1}])],
+            (
+                "no TCP payload reached i2 from 0.6 s to 5.0 s, though 2 channels waited, the longest for 1 timeout: "
+                "too short to judge"
+            ),
+        ),
+        ([("silences", [{**SILENCE, "tries": 4}]), ("path_loss", 0.02)], "by chance in 1.0e-04 of all runs"),
         ([("transfer_received_bytes", 4711), ("transfer_complete", False)], "4711 of 10000000 bytes arrived"),
         (
             [("transfer_received_bytes", 0), ("transfer_complete", False), ("transfer_room_s", 5.0)],
@@ -257,6 +293,7 @@ def test_what_can_be_read_with_its_figure_is_a_caveat(changes: list[tuple[str, A
         ],
         [("ping_sent", 2), ("ping_lost", 2), ("ping_planned", 2)],  # two of two are lost by chance
         [("ping_lost", 540), ("ping_path_loss", 0.6)],  # an outage is no fault of the run
+        [("ping_lost", 60), ("ping_blocked_share", 0.1)],  # likewise, while TCP sent little
         [("clocks", None)],
         [("transfer_bytes", None), ("transfer_complete", None), ("transfer_received_bytes", None)],
     ],

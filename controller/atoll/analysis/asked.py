@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator
 
 from atoll.analysis.findings import Finding, caveat, grave
-from atoll.analysis.presence import FALSE_ALARM, Silence, silences
+from atoll.analysis.presence import FALSE_ALARM, SilenceFigures, judged, probability
 from atoll.analysis.summary import Summary
 from atoll.model.counted import counted
 from atoll.model.experiment import USUAL_LIMITS
@@ -19,7 +19,6 @@ _THREE_SYNS_S = 7.0  # three lost ones in succession, RFC 6298
 _LEAST_RTTS = 10  # where the round trip is long
 
 # Servers are drawn at random: (1 - 1/n)^20n < 2.1e-9 for a server to stay unseen.
-_CHANNELS_PER_CLIENT = 2
 _FLOWS_PER_SERVER = 20
 
 
@@ -28,7 +27,7 @@ def judge_asked(summary: Summary) -> Iterator[Finding]:
     if summary["duration_s"] is None:
         return
     yield from _never_seen(summary)
-    yield from map(grave, (_silent(summary, silence) for silence in silences(summary)))
+    yield from _silent(summary)
     yield from _failed_flows(summary)
     yield from _pings(summary)
     if summary["cut_short"] is None:
@@ -36,28 +35,28 @@ def judge_asked(summary: Summary) -> Iterator[Finding]:
 
 
 def _never_seen(summary: Summary) -> Iterator[Finding]:
-    channels = summary["placement"]
-    silent_clients = [
-        name
-        for name, volume in summary["clients"].items()
-        if not volume["goodput_bytes"] and channels.get(name, 0) >= _CHANNELS_PER_CLIENT
-    ]
     silent_servers = [name for name, volume in summary["servers"].items() if not volume["goodput_bytes"]]
-    if silent_clients:
-        had = sum(channels[name] for name in silent_clients)
-        yield grave(f"no TCP payload reached {', '.join(silent_clients)}, in spite of {had} channels")
     if silent_servers and summary["flows_completed"] > _FLOWS_PER_SERVER * len(summary["servers"]):
         flows = summary["flows_completed"]
         yield grave(f"no TCP payload came from {', '.join(silent_servers)} though {flows} flows completed")
 
 
-def _silent(summary: Summary, silence: Silence) -> str:
-    what = "reached" if silence.host in summary["clients"] else "came from"
-    when = "before" if silence.before else "after"
-    return (
-        f"no TCP payload {what} {silence.host} {when} {silence.at_s:.1f} s of {summary['duration_s']:g} s, though "
-        f"{silence.flows:.0f} flows were to be expected then: by chance in less than {FALSE_ALARM:.0e} of all runs"
+def _silent(summary: Summary) -> Iterator[Finding]:
+    loss = summary.get("path_loss") or 0.0
+    for silence, sure in judged(summary.get("silences", ()), len(summary["clients"]), loss):
+        yield Finding(_silence(silence, loss, sure=sure), grave=sure)
+
+
+def _silence(silence: SilenceFigures, loss: float, *, sure: bool) -> str:
+    what, waiting = ("reached", "channel") if silence["is_client"] else ("came from", "flow")
+    words = (
+        f"no TCP payload {what} {silence['host']} from {silence['from_s']:.1f} s to {silence['to_s']:.1f} s, though "
+        f"{counted(silence['waiting'], waiting)} waited, the longest for {counted(silence['successive'], 'timeout')}"
     )
+    chance = probability(silence, loss)
+    if sure:
+        return f"{words}: by chance in less than {FALSE_ALARM:.0e} of all runs"
+    return f"{words}: too short to judge" if chance == 1 else f"{words}: by chance in {chance:.1e} of all runs"
 
 
 def _failed_flows(summary: Summary) -> Iterator[Finding]:
@@ -81,11 +80,12 @@ def _pings(summary: Summary) -> Iterator[Finding]:
         yield grave(f"{sent} of {counted(planned, 'ping')} were sent, bound {PINGS_LEAST:.0%}")
     path_loss = summary.get("ping_path_loss") or 0.0
     # Losses come in bursts, and a link's loss is of bytes that TCP sends at other times: twice the share is granted.
-    granted = min(1.0, 2 * path_loss + 0.01)
+    blocked = summary.get("ping_blocked_share") or 0.0
+    granted = min(1.0, 2 * path_loss + 0.01 + blocked)
     if _is_beyond(lost, sent, granted):
         yield Finding(
             f"{lost} of {counted(sent, 'ping')} were lost, the links of their way dropped {path_loss:.2%} of all "
-            f"packets, bound {granted:.2%}",
+            f"packets{f' and were blocked for {blocked:.2%} of the time' if blocked else ''}, bound {granted:.2%}",
             grave=lost == sent,
         )
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run directory in, summary.json and tables out. Works on cancelled runs too: what is there is analysed."""
 
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from atoll.analysis.logs import Service, load_service, ping_accounts, transfer_d
 from atoll.analysis.losses import by_cause
 from atoll.analysis.lost_outside import lost_outside, outside_notes
 from atoll.analysis.notes import accounts, notes
+from atoll.analysis.paths import base_rtts_ms
 from atoll.analysis.probes import most_bytes, of_changes
 from atoll.analysis.start import silent_starts, start_figures
 from atoll.analysis.summary import (
@@ -28,6 +28,7 @@ from atoll.analysis.summary import (
 from atoll.analysis.tables import Tables, build_tables, traffic_hosts
 from atoll.analysis.udp import udp_figures
 from atoll.analysis.verdict import judge
+from atoll.analysis.waiting import lost_on, path_loss, ping_blocked_share, silence_figures
 from atoll.model.experiment import Limits, Link
 from atoll.model.plan import Backend, Phase
 from atoll.model.tc import TIMER_SLACK, VIRTUAL_SLACK, bucket_bytes
@@ -62,7 +63,9 @@ def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
     base_rtt_ms = next((event["rtt_ns"] / 1e6 for event in facts.of_type("base_rtt")), None)
     rtt_max_ms = pings.rtt_max_ns / 1e6 if pings.rtt_max_ns is not None else None
     flows = seen.channel_flows(tables)
-    servers, clients = traffic_hosts(facts)
+    servers, clients = (seen.volumes(tables, hosts) for hosts in traffic_hosts(facts))
+    ping_last_s = (pings.last_ns - tables.origin_ns) / 1e9 if pings.last_ns is not None else None
+    rtts = base_rtts_ms(facts.network, facts.experiment)
     service = load_service(logs) if window else Service(None, None)
     unsent, unstamped = ping_accounts(logs)
     p99_ns = lateness_p99_ns(facts.measurements)
@@ -93,9 +96,10 @@ def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
         ping_sent=pings.sent,
         ping_lost=pings.lost,
         ping_planned=_pings_planned(facts),
-        ping_last_s=(pings.last_ns - tables.origin_ns) / 1e9 if pings.last_ns is not None else None,
+        ping_last_s=ping_last_s,
         ping_path_loss=_ping_path_loss(facts),
-        base_rtt_shortest_ms=min((check.rtt_ns / 1e6 for check in facts.plan.checks), default=None),
+        ping_blocked_share=ping_blocked_share(facts),
+        base_rtt_shortest_ms=rtts[0] if rtts else None,
         ping_unsent=unsent,
         ping_unstamped=unstamped,
         bottleneck=bottleneck.box if bottleneck else None,
@@ -142,8 +146,10 @@ def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
         concurrent_flows_max=seen.concurrent_max(tables),
         fairness=service.fairness,
         longest_wait_ms=service.longest_wait_ns / 1e6 if service.longest_wait_ns is not None else None,
-        servers=seen.volumes(tables, servers),
-        clients=seen.volumes(tables, clients),
+        servers=servers,
+        clients=clients,
+        silences=silence_figures(tables, facts, servers, clients, ping_last_s),
+        path_loss=path_loss(facts),
         **_transfer(facts, tables, logs),
         udp=udp_figures(facts.experiment.udp, facts.experiment.duration.s, logs)
         if facts.experiment.udp and window
@@ -251,13 +257,7 @@ def _pings_planned(facts: Facts) -> int | None:
 
 def _ping_path_loss(facts: Facts) -> float | None:
     """The largest of the ways that the ping series had."""
-    return max((1 - prod(_passed(facts, link) for link in way) for way in facts.ping_links), default=None)
-
-
-def _passed(facts: Facts, link: Link) -> float:
-    """The share of packets that came through a link, there and back."""
-    parts = [part for m in facts.measurements if m.box == link.box for part in m.parts if part.in_packets]
-    return prod(1 - part.dropped_packets / part.in_packets for part in parts)
+    return max((lost_on(facts, way, blocked=True) for way in facts.ping_links), default=None)
 
 
 def _utilisation(facts: Facts, tables: Tables, link: Link) -> float | None:

@@ -1,81 +1,193 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients and servers that fell silent during a run, as far as chance cannot explain it.
+"""Clients and servers that fell silent during a run, as far as lost packets cannot explain it.
 
-Flows are taken to begin as a Poisson process: of a client at a rate proportional to its channels, of a server at the
-same rate as of any other, as servers are drawn uniformly. The rate is that of the flows which completed while clients
-were seen. A host that is silent while n flows were to be expected is so by chance with probability exp(-n), if every
-flow is seen. A TCP connection may also be silent while it waits for timeouts, each twice as long as the one before
-(RFC 6298, 5.5); so a host is called silent only after more successive timeouts than its channels have by chance.
+A host is silent from its last new TCP payload to the end, or from the begin to its first. That alone proves nothing:
+all channels may be busy with large flows of others. What counts is what waited for the host meanwhile: the flows that
+clients began to a server, the channels of a client. Each of them tries again after timeouts, each twice as long as the
+one before (RFC 6298, 5.5), and remains without an answer by chance only if every try was lost.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
-from atoll.analysis.summary import Summary, Volume
+from atoll.analysis.paths import Interval
 
 FALSE_ALARM = 1e-6
 """Probability with which a host that works is called silent in a run."""
+NOTICED = 1e-3
+"""Below this probability, what cannot be judged is a caveat."""
 
-_LEAST_FLOWS = -math.log(FALSE_ALARM)
-# With one packet of ten lost, six losses in succession have the probability of FALSE_ALARM.
-_SUCCESSIVE_LOSSES = 6
-_LEAST_TIMEOUTS = 3
+# Losses come in bursts, in which all flows lose a try at once: so many tries must have had no answer.
+_LEAST_TRIES, _LEAST_TRIES_NOTICED = 3, 2
 _INITIAL_TIMEOUT_S = 1.0  # RFC 6298, 2.1
+_RTTS = 3  # a first timeout is SRTT + 4 RTTVAR = 3 RTTs, RFC 6298, 2.2
+
+
+class SilenceFigures(TypedDict):
+    """What waited for a host while nothing new of TCP came from or reached it."""
+
+    host: str
+    is_client: bool
+    never: bool  # it was silent through the whole run
+    from_s: float  # from the start of the measurement
+    to_s: float
+    waiting: int  # flows that were begun to a server, channels of a client
+    tries: int  # without an answer, of all of them
+    successive: int  # the most of one of them
 
 
 @dataclass(frozen=True, slots=True)
-class Silence:
-    """A host of which nothing was seen at the begin or the end of a run."""
+class Seen:
+    """When new TCP payload of a host was seen first and last, and when a link on its way was blocked."""
 
-    host: str
-    before: bool  # before its first payload rather than after its last one
-    at_s: float  # its first or last payload
-    flows: float  # to be expected in the time of its silence
-
-
-def silences(summary: Summary) -> Iterator[Silence]:
-    """The hosts that were silent too long to be so by chance."""
-    placed = {name: count for name, count in summary["placement"].items() if count}
-    seen_s = sum(count * _seen_s(summary["clients"].get(name)) for name, count in placed.items())
-    if seen_s <= 0:
-        return
-    per_channel_s = summary["flows_completed"] / seen_s
-    timeout_s = max(_INITIAL_TIMEOUT_S, 2 * _longest_rtt_s(summary))
-    for name, count in placed.items():
-        yield from _of(name, summary["clients"], count * per_channel_s, count, timeout_s, summary)
-    servers = summary["servers"]
-    channels = sum(placed.values())
-    for name in servers:
-        yield from _of(name, servers, channels * per_channel_s / len(servers), channels, timeout_s, summary)
+    first_s: float | None
+    last_s: float | None
+    blocked: tuple[Interval, ...] = ()
 
 
-def _of(
-    name: str, hosts: Mapping[str, Volume], flows_per_s: float, channels: int, timeout_s: float, summary: Summary
-) -> Iterator[Silence]:
-    first_s, last_s = _seen(hosts.get(name))
-    if first_s is None or last_s is None:
-        return  # never seen: the verdict has a rule for that
-    begin_s = min(first for first, _ in map(_seen, hosts.values()) if first is not None)
-    end_s = max(last for _, last in map(_seen, hosts.values()) if last is not None)
-    end_s = min(max(end_s, summary.get("ping_last_s") or 0.0), summary["duration_s"] or 0.0)
-    timeouts = max(_LEAST_TIMEOUTS, math.ceil(_SUCCESSIVE_LOSSES / channels))
-    least_s = timeout_s * (2**timeouts - 1)
-    for before, at_s, gap_s in ((True, first_s, first_s - begin_s), (False, last_s, end_s - last_s)):
-        if gap_s > least_s and gap_s * flows_per_s > _LEAST_FLOWS:
-            yield Silence(name, before, at_s, gap_s * flows_per_s)
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A flow as a client logged it, that got no payload or was open for longer than its server was seen."""
+
+    client: str
+    channel: int
+    server: str
+    start_s: float
+    end_s: float
+    received_bytes: int
+    failed: bool
 
 
-def _seen(volume: Volume | None) -> tuple[float | None, float | None]:
-    """When payload was first and last seen; of older analyses nothing is known."""
-    return (None, None) if volume is None else (volume.get("payload_first_s"), volume.get("payload_last_s"))
+def timeout_s(longest_rtt_ms: float) -> float:
+    """A connection's first timeout, at most."""
+    return max(_INITIAL_TIMEOUT_S, _RTTS * longest_rtt_ms / 1e3)
 
 
-def _seen_s(volume: Volume | None) -> float:
-    first_s, last_s = _seen(volume)
-    return 0.0 if first_s is None or last_s is None else last_s - first_s
+def tries(from_s: float, to_s: float, blocked: Iterable[Interval], first_timeout_s: float) -> int:
+    """How often a sender tried for certain, and could have been answered, with its path not blocked.
+
+    After a blockage a sender waits up to as long again: its tries go on as they were timed from the blockage's begin.
+    """
+
+    def after(instant_s: float) -> float:
+        return math.log2(max(0.0, instant_s - begin_s) / first_timeout_s + 1)
+
+    begin_s = free_s = from_s
+    for stop_s, go_s in blocked:
+        if stop_s < to_s and from_s < 2 * go_s - stop_s + first_timeout_s:
+            begin_s, free_s = min(begin_s, stop_s), max(free_s, min(go_s, to_s))
+    return max(0, math.floor(after(to_s)) - math.ceil(after(free_s)))
 
 
-def _longest_rtt_s(summary: Summary) -> float:
-    terrestrial_ms = max((rtt["configured"] for rtt in summary["terrestrial_rtt_ms"].values()), default=0.0)
-    return ((summary["base_rtt_ms"] or 0.0) + (summary["sojourn_bound_ms"] or 0.0) + terrestrial_ms) / 1e3
+def silences(
+    servers: Mapping[str, Seen],
+    clients: Mapping[str, Seen],
+    channels: Mapping[str, int],
+    begun: Sequence[Begun],
+    end_s: float,
+    first_timeout_s: float,
+    idle_s: float,
+    path_loss: float,
+) -> list[SilenceFigures]:
+    """The silences in which something was tried at least twice in succession, and hosts that were never seen.
+
+    ``end_s``: until when the lab is known to have carried packets; ``idle_s``: how long a channel may pause.
+    """
+    begin_s = min(
+        (seen.first_s for seen in (*servers.values(), *clients.values()) if seen.first_s is not None), default=0.0
+    )
+    alone = sum(count > 0 for count in channels.values()) == 1
+    found: list[SilenceFigures] = []
+
+    def add(host: str, seen: Seen, span: Interval, counts: list[int], *, is_client: bool) -> None:
+        longest, never = max(counts, default=0), seen.first_s is None
+        if longest >= _LEAST_TRIES_NOTICED or (never and is_client and counts):
+            found.append(SilenceFigures(
+                host=host, is_client=is_client, never=never, from_s=span[0], to_s=span[1],
+                waiting=len(counts), tries=sum(counts), successive=longest,
+            ))  # fmt: skip
+
+    for name, seen in servers.items():
+        for span in _spans(seen, begin_s, end_s):
+            waits = _waits(name, span, begun, alone=alone)
+            counts = [
+                max(flow.failed, tries(flow.start_s, min(flow.end_s, span[1]), seen.blocked, first_timeout_s))
+                for flow in waits
+            ]
+            add(name, seen, span, counts, is_client=False)
+    silent_servers = {each["host"] for each in found if probability(each, path_loss) < NOTICED}
+    for name, seen in clients.items():
+        for span in _spans(seen, begin_s, end_s):
+            stuck = {
+                flow.channel
+                for flow in begun
+                if flow.client == name and flow.server in silent_servers and flow.end_s > span[0]
+            }
+            count = tries(span[0] + idle_s, span[1], seen.blocked, first_timeout_s)
+            add(name, seen, span, [count] * max(0, channels.get(name, 0) - len(stuck)), is_client=True)
+    return found
+
+
+def _spans(seen: Seen, begin_s: float, end_s: float) -> list[Interval]:
+    if seen.first_s is None or seen.last_s is None:
+        return [(begin_s, end_s)]
+    return [(begin, end) for begin, end in ((begin_s, seen.first_s), (seen.last_s, end_s)) if begin < end]
+
+
+def _waits(server: str, span: Interval, begun: Sequence[Begun], *, alone: bool) -> list[Begun]:
+    """Flows to a server that waited in its silence, but for those of the client with the most.
+
+    A client that broke down waits for servers, too; it is no witness against one that no other client waits for.
+    """
+    waits = [
+        flow for flow in begun if flow.server == server and not flow.received_bytes and span[0] < flow.start_s < span[1]
+    ]
+    by_client = [[flow for flow in waits if flow.client == client] for client in {flow.client for flow in waits}]
+    if alone:
+        return waits
+    return [flow for group in sorted(by_client, key=len)[:-1] for flow in group]
+
+
+def probability(silence: SilenceFigures, path_loss: float) -> float:
+    """Of such a silence, at most; 1 if it is too short to be judged."""
+    return math.exp(-_evidence(silence, path_loss)) if silence["successive"] >= _LEAST_TRIES_NOTICED else 1.0
+
+
+def _evidence(silence: SilenceFigures, path_loss: float) -> float:
+    """Minus the logarithm of its probability.
+
+    Twice the share is granted for losses in bursts, and twice the probability, as another channel may have been within
+    a longer timeout already when the silence began.
+    """
+    lost = min(1.0, 2 * (2 * path_loss + 0.01))
+    return -math.log(lost) * silence["tries"]
+
+
+def judged(found: Sequence[SilenceFigures], clients: int, path_loss: float) -> list[tuple[SilenceFigures, bool]]:
+    """Silences that are not chance, with whether that is sure; several of the clients count together."""
+    sure = [
+        each
+        for each in found
+        if each["successive"] >= _LEAST_TRIES and _evidence(each, path_loss) > -math.log(FALSE_ALARM)
+    ]
+    noticed = [each for each in found if each not in sure and probability(each, path_loss) < NOTICED]
+    together = _together([each for each in noticed if each["is_client"]], clients, path_loss)
+    unjudged = [each for each in found if each["never"] and each not in sure and each not in noticed]
+    return [
+        (each, each in sure or each in together)
+        for each in found
+        if each in sure or each in noticed or each in unjudged
+    ]
+
+
+def _together(noticed: list[SilenceFigures], of: int, path_loss: float) -> list[SilenceFigures]:
+    """The most of them that are not silent at once by chance: Fisher's method, for any choice of so many."""
+    order = sorted(noticed, key=lambda each: -_evidence(each, path_loss))
+    for count in range(len(order), 1, -1):
+        total = sum(_evidence(each, path_loss) for each in order[:count])
+        tail = sum(math.exp(k * math.log(total) - math.lgamma(k + 1) - total) for k in range(count))
+        if math.comb(of, count) * tail < FALSE_ALARM:
+            return order[:count]
+    return []

@@ -14,6 +14,7 @@ from atoll.analysis.clocks import ClockFigures
 from atoll.analysis.loss_agreement import Payload, Stretch
 from atoll.analysis.losses import LostFigures
 from atoll.analysis.lost_outside import LostOutside
+from atoll.analysis.presence import SilenceFigures
 from atoll.analysis.start import StartFigures
 from atoll.analysis.udp import UdpFigures
 
@@ -147,6 +148,7 @@ class Summary(TypedDict):
     ping_planned: int | None  # within the measurement; None: no ping series
     ping_last_s: float | None  # when the last one that was answered was sent, from the start of the measurement
     ping_path_loss: float | None  # share of packets that the links of the ping series dropped, both directions
+    ping_blocked_share: float  # of the measured time, at most: a link of their way was blocked by its trace
     base_rtt_shortest_ms: float | None  # of all paths, as configured
     ping_unsent: int | None  # refused by the kernel of the host that pings, and so lost; None: the job did not say
     ping_unstamped: int | None  # answered, with a stamp that is not the kernel's; None: likewise
@@ -201,6 +203,8 @@ class Summary(TypedDict):
     longest_wait_ms: float | None  # of a ready channel for its service, the most of the clients
     servers: dict[str, Volume]
     clients: dict[str, Volume]
+    silences: list[SilenceFigures]  # of them, while something waited for them
+    path_loss: float  # the largest share of packets that the links of a chain lost, both directions, not while blocked
     # transfer
     transfer_bytes: int | None  # asked for
     transfer_room_s: float | None  # from its start to the end of the measurement, as planned
