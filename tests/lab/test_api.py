@@ -158,6 +158,21 @@ async def test_answers_have_the_shapes_that_the_document_promises(lab: Lab) -> N
     assert asked > 12
 
 
+@pytest.mark.parametrize("path", ["/v1/plan", "/v1/diff", "/v1/apply?dry_run=true"])
+async def test_doubtful_wishes_are_warned_of_and_refused_with_strict(lab: Lab, path: str) -> None:
+    doubtful = {"ping": {"interval": "1 ms"}}
+    status, answer = await lab.ask("POST", path, json=doubtful)
+    assert status == 200, answer
+    (warning,) = [each for each in answer["warnings"] if each["where"] == "ping.interval"]
+    assert "usual is at most 5%" in warning["message"]
+    before = await lab.tables()
+    strict = f"{path}{'&' if '?' in path else '?'}strict=true"
+    status, refusal = await lab.ask("POST", strict, json=doubtful)
+    assert status == 422, refusal
+    assert warning["message"] in json.dumps(refusal, ensure_ascii=False)
+    assert await lab.tables() == before
+
+
 WRONG: list[tuple[str, str, dict[str, Any], int]] = [
     ("POST", "/v1/apply", {"json": {"chain": ["tap-w", "sax"]}}, 422),
     ("POST", "/v1/apply", {"json": {"chain": ["tap-w", 5, None]}}, 422),
