@@ -355,3 +355,33 @@ def test_recorded_sizes_are_ip_bytes_of_which_the_smallest_are_put_together(load
     assert found.distribution == published().pro_rated(LEAST_IP_BYTES)
     as_before = load(text)[1].traffic
     assert (as_before.sizes_count, as_before.pro_rate, as_before.sizes) == (SizesCount.PAYLOAD, None, None)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "messages"),
+    [
+        (
+            "channels: 20,",
+            "channels: many, think_time: {mean: 1 s}, flows_per_s: 4,",
+            ["traffic: channels: 'many' is not", "traffic: think_time and flows_per_s say different things; keep one"],
+        ),
+        (
+            "queue: 100 kB}",
+            "queue: 100 kB, loss: {probability: 1 %, bit_error: 1e-7, where: outside}}",
+            [
+                "link 'sat': to_island: loss: where: unknown where 'outside'",
+                "link 'sat': to_island: loss: probability and bit_error say different things; keep one",
+            ],
+        ),
+        (
+            "queue: 100 kB}",
+            "queue: 100 kB, loss: {probability: much}}",
+            ["link 'sat': to_island: loss: probability: 'much' is not a share"],
+        ),
+    ],
+)
+def test_a_bad_field_does_not_hide_that_others_contradict_each_other(load, text, old, new, messages):
+    found = mistakes_of(load, text.replace(old, new, 1))
+    assert len(found) == len(messages), found
+    for message in messages:
+        assert any(message in line for line in found), found

@@ -19,7 +19,7 @@ from pydantic_core import ErrorDetails
 
 from atoll.model.document import Document, Place, compose_document
 from atoll.model.errors import Mistake
-from atoll.model.raw import Raw
+from atoll.model.raw import ContradictionError, Raw
 from atoll.model.wording import bare, field_at, suggest_key, word
 
 M = TypeVar("M", bound=Raw)
@@ -86,11 +86,10 @@ def parse(model: type[M], document: Document) -> Parsed[M] | None:
             raw = model.model_validate(reading.tree)
         except ValidationError as error:
             details = error.errors(include_url=False)
-            if first:  # later rounds complain of what this function took out
-                found = [
-                    document.mistake(_place(one), word(model, one, document.tree)) for one in _telling(model, details)
-                ]
-                first = False
+            # Later rounds complain of what this function took out, but for fields that contradict each other.
+            telling = _telling(model, details) if first else filter(_contradicts, details)
+            found += [reading.mistake(_place(one), word(model, one, document.tree)) for one in telling]
+            first = False
             gone: set[Place] = set()
             for place in sorted({_place(one) for one in details}, key=_order, reverse=True):
                 if not any(place[:length] in gone for length in range(1, len(place))):
@@ -116,6 +115,10 @@ def _telling(model: type[Raw], details: Sequence[ErrorDetails]) -> list[ErrorDet
     """The errors worth telling: a key that is missing because it is misspelt is told once, as the misspelling."""
     meant = {(*place[:-1], suggest_key(model, place)) for place in map(_place, details) if place}
     return [one for one in details if one["type"] != "missing" or _place(one) not in meant]
+
+
+def _contradicts(error: ErrorDetails) -> bool:
+    return isinstance(error.get("ctx", {}).get("error"), ContradictionError)
 
 
 def _put_aside(model: type[Raw], reading: Document, place: Place, unread: Collection[Place]) -> Place:

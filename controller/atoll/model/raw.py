@@ -41,6 +41,10 @@ _UNUSABLE = (
 )
 
 
+class ContradictionError(ValueError):
+    """Two fields that are there exclude each other: true whatever other fields of the mapping are."""
+
+
 class Raw(BaseModel):
     """Base of all raw mappings: no unknown keys, no conversion between YAML's types."""
 

@@ -13,7 +13,7 @@ from pydantic_core import CoreSchema
 
 from atoll.model.errors import shown
 from atoll.model.experiment import Distribution, Where
-from atoll.model.raw import Between, Raw, Share, ShortForm
+from atoll.model.raw import Between, ContradictionError, Raw, Share, ShortForm
 from atoll.model.units import Duration, Rate, Size
 from atoll.model.wording import suggest
 
@@ -114,7 +114,7 @@ class RawLoss(ShortForm):
         channel = [key for key in _GILBERT_ELLIOTT if getattr(self, key) is not None]
         if len(given) > 1:
             msg = f"{given[0]} and {given[1]} say different things; keep one of them"
-            raise ValueError(msg)
+            raise ContradictionError(msg)
         if not given:
             msg = "says nothing of what is lost; write 'loss: 0.1 %', or a mapping with bit_error, model or trace"
             raise ValueError(msg)

@@ -8,7 +8,7 @@ from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 
 from atoll.model.errors import shown
 from atoll.model.flow_sizes import PUBLISHED
-from atoll.model.raw import Between, Raw, ShortForm
+from atoll.model.raw import Between, ContradictionError, Raw, ShortForm
 from atoll.model.traffic import SizesCount, ThinkTime
 from atoll.model.units import Duration, Rate, Size
 from atoll.model.wording import nearest
@@ -121,10 +121,10 @@ class RawTraffic(Raw):
     def _one_loop(self) -> Self:
         if self.think_time and self.flows_per_s is not None:
             msg = "think_time and flows_per_s say different things; keep one of them"
-            raise ValueError(msg)
+            raise ContradictionError(msg)
         if self.flows_per_s is not None and self.channels == 0:
             msg = "flows_per_s begins flows, and 0 channels have none; write at least 1 channel"
-            raise ValueError(msg)
+            raise ContradictionError(msg)
         return self
 
 
