@@ -385,3 +385,14 @@ def test_a_bad_field_does_not_hide_that_others_contradict_each_other(load, text,
     assert len(found) == len(messages), found
     for message in messages:
         assert any(message in line for line in found), found
+
+
+def test_examples_in_messages_name_things_of_this_lab(load, text, lab):
+    """The chain of a lab whose link and taps have names of their own; of one without a link, none."""
+    own = re.sub(r"\bsat\b", "orbit", lab).replace("tap-w", "gate").replace("w1:", "rome:").replace("rtt-5:", "near:")
+    without = text[: text.index("chain:")] + text[text.index("links:") :]
+    found = mistakes_of(load, without.replace("latency:", "latency: 5\nx:", 1), own)
+    assert any("chain is missing; add 'chain: [gate, orbit, tap-i]'" in line for line in found), found
+    assert any("latency: the number 5 where keys belong, such as 'latency: {rome: near}'" in line for line in found)
+    linkless = mistakes_of(load, without, lab.replace("kind: link", "kind: external"))
+    assert any("chain is missing; add 'chain: ...'" in line for line in linkless), linkless

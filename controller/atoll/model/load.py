@@ -20,6 +20,7 @@ from atoll.model.raw_inventory import RawInventory
 from atoll.model.raw_lab import RawLab
 from atoll.model.resolve_experiment import resolve_experiment
 from atoll.model.resolve_lab import Lab
+from atoll.model.wording import lab_examples
 
 
 def load_lab(path: Path) -> Network:
@@ -59,7 +60,7 @@ def experiment_on(lab: Lab, document: Document, folder: Path) -> Experiment:
 
     The other files it names are read if they lie in ``folder`` or below.
     """
-    parsed = parse(RawExperiment, document)
+    parsed = parse(RawExperiment, document, lab_examples(lab.document.tree or {}))
     if parsed is None:
         raise DescriptionError(document.mistakes)
     return _resolved(parsed, lab, list(parsed.mistakes), Beside(folder, confined=True))[1]
@@ -102,13 +103,14 @@ def _resolve_lab(document: Document) -> Network:
 
 
 def _resolve_experiment(path: Path, document: Document) -> tuple[Network, Experiment]:
-    parsed = parse(RawExperiment, document)
+    named = (document.tree or {}).get("lab")
+    found = read_document(path.parent / named) if isinstance(named, str) else None
+    parsed = parse(RawExperiment, document, lab_examples((found and found.tree) or {}))
     if parsed is None:
         raise DescriptionError(document.mistakes)
     mistakes = list(parsed.mistakes)
     lab = None
-    if parsed.whole("lab"):
-        found = read_document(path.parent / parsed.raw.lab)
+    if found is not None and parsed.whole("lab"):
         if reason := _no_lab(found):
             mistakes.append(document.mistake(("lab",), f"lab: {reason}"))
         else:

@@ -11,6 +11,7 @@ import typing
 from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar, cast
 
 from pydantic import ValidationError
@@ -72,8 +73,11 @@ class Parsed(Generic[M]):
         return (section,) in self.removed or name in self.names(section)
 
 
-def parse(model: type[M], document: Document) -> Parsed[M] | None:
-    """Read ``document`` as ``model``; None when it has no tree, and its own mistakes say everything."""
+def parse(model: type[M], document: Document, examples: Mapping[str, str] = MappingProxyType({})) -> Parsed[M] | None:
+    """Read ``document`` as ``model``; None when it has no tree, and its own mistakes say everything.
+
+    ``examples``: by key, for messages, instead of those of the model.
+    """
     if document.tree is None:
         return None
     reading = replace(document, tree=copy.deepcopy(document.tree), lines=dict(document.lines))
@@ -88,7 +92,7 @@ def parse(model: type[M], document: Document) -> Parsed[M] | None:
             details = error.errors(include_url=False)
             # Later rounds complain of what this function took out, but for fields that contradict each other.
             telling = _telling(model, details) if first else filter(_contradicts, details)
-            found += [reading.mistake(_place(one), word(model, one, document.tree)) for one in telling]
+            found += [reading.mistake(_place(one), word(model, one, document.tree, examples)) for one in telling]
             first = False
             gone: set[Place] = set()
             for place in sorted({_place(one) for one in details}, key=_order, reverse=True):

@@ -6,6 +6,7 @@ import types
 import typing
 from collections.abc import Iterable, Mapping
 from enum import Enum
+from types import MappingProxyType
 from typing import Any, Literal, cast
 
 from pydantic.fields import FieldInfo
@@ -34,18 +35,24 @@ _MOST_LISTED = 16
 _ALIKE = 0.6  # what difflib calls a close match
 _LEAST_BEGUN = 3  # letters
 _OTHERWISE_CALLED = {"kind": {"satellite": "link", "emulator": "link", "modem": "external"}}
+_OF_THE_LAB = ("chain", "links", "branches", "changes", "latency", "servers")  # keys that name things of the lab
 _LONGEST_LIKENED = 100  # characters; the comparison takes quadratic time
 
 
-def word(model: type[Raw], error: ErrorDetails, tree: Mapping[str, Any]) -> str:
-    """The message for one of pydantic's errors in a description: what is wrong, what would be right."""
+def word(
+    model: type[Raw], error: ErrorDetails, tree: Mapping[str, Any], examples: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """The message for one of pydantic's errors in a description: what is wrong, what would be right.
+
+    ``examples``: by key, instead of those of the model.
+    """
     place = tuple(key for key in error["loc"] if key != "[key]")
     around = _prefix(call(place[:-1]))
     key, given = str(place[-1]) if place else "", error.get("input")
     field = field_at(model, place)
     match error["type"]:
         case "missing":
-            return f"{around}{key} is missing; add {_example(key, field, tree)}"
+            return f"{around}{key} is missing; add {_example(key, field, tree, examples)}"
         case "extra_forbidden":
             known = sorted(_keys(_model_at(model, place[:-1])))
             return f"{around}unknown key {shown(key)}; {suggest(key, known, 'keys')}"
@@ -60,13 +67,15 @@ def word(model: type[Raw], error: ErrorDetails, tree: Mapping[str, Any]) -> str:
         case "bool_type":
             return f"{_prefix(call(place))}{shown(given)} is neither true nor false; write one of them without quotes"
         case "string_type":
-            return f"{_prefix(call(place))}{shown(given)} where text belongs{_such_as(key, field, tree)}"
+            return f"{_prefix(call(place))}{shown(given)} where text belongs{_such_as(key, field, tree, examples)}"
         case "list_type":
-            return f"{_prefix(call(place))}{shown(given)} where a list belongs{_such_as(key, field, tree)}"
+            return f"{_prefix(call(place))}{shown(given)} where a list belongs{_such_as(key, field, tree, examples)}"
         case "dict_type" | "model_type" | "model_attributes_type":
-            return f"{_prefix(call(place))}{shown(given)} where keys belong{_such_as(key, field, tree)}"
+            return f"{_prefix(call(place))}{shown(given)} where keys belong{_such_as(key, field, tree, examples)}"
         case _:
-            return f"{_prefix(call(place))}{shown(given)} is not what belongs here{_such_as(key, field, tree)}"
+            return (
+                f"{_prefix(call(place))}{shown(given)} is not what belongs here{_such_as(key, field, tree, examples)}"
+            )
 
 
 def call(place: Place) -> str:
@@ -171,14 +180,45 @@ def _range(field: FieldInfo | None) -> str:
     return f" from {low} to {high}" if low is not None and high is not None else ""
 
 
-def _example(key: str, field: FieldInfo | None, tree: Mapping[str, Any]) -> str:
+def lab_examples(lab: Mapping[str, Any]) -> dict[str, str]:
+    """Examples of an experiment's keys that name things of its lab, as far as the tree of that lab has them."""
+    boxes, hosts, delays = (_entries(lab, section) for section in ("boxes", "hosts", "delay_boxes"))
+    link = next((name for name, box in boxes.items() if box.get("kind") == "link"), None)
+    server = next((name for name, host in hosts.items() if host.get("role") == "world-server"), None)
+    latency = next((name for box in delays.values() for name in _entries(box, "classes")), None)
+    found: dict[str, str] = dict.fromkeys(_OF_THE_LAB if lab else (), "...")
+    if link:
+        taps = list(_entries(lab, "taps"))
+        chain = f"[{', '.join([*taps[:1], link, *taps[1:][-1:]])}]"
+        settings = "{to_island: &d {rate: 16 Mbit/s, delay: 250 ms, queue: 100 kB}, to_world: *d}"
+        found |= {"chain": chain, "links": f"{{{link}: {settings}}}", "changes": f"[{{at: 20 s, chain: {chain}}}]"}
+        found["branches"] = f"{{other: {{carries: {{protocol: udp}}, chain: {chain}}}}}"
+    if server:
+        found["servers"] = f"{{{server}: hybla}}"
+    if server and latency:
+        found["latency"] = f"{{{server}: {latency}}}"
+    return found
+
+
+def _entries(tree: Mapping[str, Any], section: str) -> dict[str, dict[str, Any]]:
+    """The entries of a section by name, as they are written; what is no mapping has no keys."""
+    entries: object = tree.get(section)
+    named = cast("dict[Any, Any]", entries) if isinstance(entries, dict) else {}
+    return {
+        str(name): cast("dict[str, Any]", entry) if isinstance(entry, dict) else {} for name, entry in named.items()
+    }
+
+
+def _example(key: str, field: FieldInfo | None, tree: Mapping[str, Any], examples: Mapping[str, str]) -> str:
+    if key in examples:
+        return f"'{key}: {examples[key]}'"
     if field and bare(field.annotation) is PortRef:
         return f"'{key}: {_port_example('', tree)}'"
     return f"'{key}: {field.examples[0]}'" if field and field.examples else f"'{key}: ...'"
 
 
-def _such_as(key: str, field: FieldInfo | None, tree: Mapping[str, Any]) -> str:
-    return f", such as {_example(key, field, tree)}" if field and field.examples else ""
+def _such_as(key: str, field: FieldInfo | None, tree: Mapping[str, Any], examples: Mapping[str, str]) -> str:
+    return f", such as {_example(key, field, tree, examples)}" if field and field.examples else ""
 
 
 def _port_example(given: object, tree: Mapping[str, Any]) -> str:
