@@ -70,10 +70,15 @@ class Sources:
         )
 
     def link_counters(self, box: str) -> pl.DataFrame:
-        """t_s, queue_bytes, queue_max_bytes, and what was dropped in each interval, by cause, too; island-bound."""
+        """t_s, queue_bytes, queue_max_bytes, and what was dropped in each interval, by cause, too; island-bound.
+
+        Causes that the tables of an older version do not tell apart are null.
+        """
         causes = [f"dropped_{cause}_packets" for cause in CAUSES]
+        rows = self.table("boxes")
+        missing = [cause for cause in causes if cause not in rows.collect_schema().names()]
         return (
-            self.table("boxes")
+            rows.with_columns(pl.lit(None, pl.Int64).alias(cause) for cause in missing)
             .filter((pl.col("box") == box) & (pl.col("part") == "to_island"))
             .select(
                 "queue_bytes",

@@ -12,10 +12,16 @@ import polars as pl
 import pytest
 
 from atoll.analysis import analyse
+from atoll.analysis.facts import read_facts
+from atoll.analysis.observables import transfer_in_capture
 from atoll.analysis.records import RECORD, SCHEMA, scan_records
+from atoll.analysis.tables import Tables
+from atoll.model.box_kind import BoxKind
+from atoll.model.codec import from_json, to_json
 from atoll.model.errors import RunDirError
-from atoll.model.experiment import Chain
+from atoll.model.experiment import Chain, Experiment, Transfer, Version
 from atoll.model.traffic import Traffic
+from atoll.model.units import Duration, Size
 from atoll.rundir import RunDir
 from atoll_hosts.binary import find_binary
 from tests.unit.synthetic_run import (
@@ -371,6 +377,51 @@ def test_a_transfer_by_another_tool_is_measured_at_the_island(tmp_path: Path, bi
     assert summary["transfer_s"] == pytest.approx(
         by_receiver, abs=0.6
     )  # without the way back of the last acknowledgement
+
+
+def test_the_control_connection_of_iperf3_is_not_its_transfer(tmp_path: Path, binary: Path) -> None:
+    """It is the first one to the transfer's port."""
+    run = simulate(tmp_path, seconds=10)
+    asked = experiment(transfer=Transfer(Size(1_000_000), Duration(2 * 10**9), "iperf3", 5201))
+    run.update_manifest({"experiment": to_json(asked)})
+    (run.logs / "transfer-receive.out").unlink()
+    summary = analyse(run, binary)
+    assert summary["transfer_received_bytes"] == 0
+    assert summary["reasons"] == ["no byte of the transfer arrived within 8 s, asked for: 1000000 bytes"]
+    table = run.tables / "flows.parquet"
+    flows = pl.read_parquet(table)
+    control = flows.filter(pl.col("sport") == 5201).with_columns(
+        first_ns=pl.col("first_ns") - 10**8, goodput_bytes=pl.lit(300, pl.Int64)
+    )
+    pl.concat([control, flows]).write_parquet(table)
+    tables = Tables(run.tables, START_NS, {}, "island")
+    assert (transfer_in_capture(tables, read_facts(run)) or (0, 0))[0] == 1_000_000
+
+
+def test_only_flows_that_a_change_of_a_stateful_box_may_have_reset_are_granted(tmp_path: Path, binary: Path) -> None:
+    run = simulate(tmp_path, seconds=5)
+    header, *rows = (run.logs / "flows-i1.csv").read_text().splitlines()
+    asked = from_json(Experiment, run.manifest()["experiment"])
+    pep = replace(network().boxes[0], name="pep", kind=BoxKind.PROGRAM, stateful=True)
+    lab = replace(network(), boxes=(*network().boxes, pep))
+    with_pep = replace(asked.chain, hops=("tap-w", "sat", "pep", "tap-i"))
+    versions = [
+        Version(Duration(s * 10**9), chain, (), asked.latency) for s, chain in ((0, asked.chain), (2, with_pep))
+    ]
+    slower = replace(versions[1], at=Duration(4 * 10**9), latency=())
+    changed = replace(asked, schedule=(*versions, slower))
+    failed = [
+        f"90,{t_s},10.10.0.1:5001,1000,0,{START_NS + t_s * 10**8},,,{START_NS + t_s * 10**8 + 1},failed:ECONNRESET"
+        for t_s in (10, 21, 22, 41)
+    ]
+    (run.logs / "flows-i1.csv").write_text("\n".join([header, *rows, *failed]) + "\n")
+    run.update_manifest({"experiment": to_json(changed), "network": to_json(lab)})
+    for number, begin_s in ((1, 2), (2, 4)):
+        begin_ns = START_NS + begin_s * 10**9
+        run.event("change", begin_ns, change=number, state="begin", planned_ns=begin_ns)
+        run.event("change", begin_ns + 5 * 10**8, change=number, state="end", drain_ns=0)
+    summary = analyse(run, binary)
+    assert (summary["flows_failed"], summary["flows_failed_in_changes"]) == (4, 2)
 
 
 def test_what_a_capture_says_it_dropped_is_believed(tmp_path: Path, binary: Path) -> None:

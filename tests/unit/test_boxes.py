@@ -151,7 +151,7 @@ def late(box: str, t_ms: int, **parts_ms: float) -> dict[str, Any]:
 
 
 def marked(*boxes: str, name: str) -> list[dict[str, Any]]:
-    return [{"type": "mark", "box": box, "mark": name} for box in boxes]
+    return [{"type": "mark", "box": box, "mark": name, "t_ns": 0} for box in boxes]
 
 
 def test_a_stall_that_several_boxes_saw_is_one_as_long_as_the_longest() -> None:
@@ -166,13 +166,13 @@ def test_a_stall_that_several_boxes_saw_is_one_as_long_as_the_longest() -> None:
         *marked("sat", "delay", name="end"),
         late("sat", 9000, to_island=90.0),
     ]
-    assert stalls(lines, 5_000_000) == Stalls(3, 23_500_000)
-    assert stalls(lines, 10_000_000) == Stalls(1, 10_500_000)
+    assert stalls(lines, 5_000_000, None) == Stalls(3, 23_500_000)
+    assert stalls(lines, 10_000_000, None) == Stalls(1, 10_500_000)
 
 
 def test_boxes_that_measure_no_lateness_have_no_stalls_to_tell_of() -> None:
     counted = {"type": "counters", "box": "sat", "t_ns": 1, "to_island": {"in_packets": 1}}
-    assert stalls([*marked("sat", name="begin"), counted, *marked("sat", name="end")], 5_000_000) is None
+    assert stalls([*marked("sat", name="begin"), counted, *marked("sat", name="end")], 5_000_000, None) is None
 
 
 def stalled(t_ms: int, **stalled_ms: float) -> dict[str, Any]:
@@ -191,4 +191,45 @@ def test_boxes_that_add_up_their_stalls_are_believed() -> None:
         *marked("sat", name="end"),
         stalled(9000, to_island=500, to_world=26),
     ]
-    assert stalls(lines, 5_000_000) == Stalls(2, 46_000_000)
+    assert stalls(lines, 5_000_000, None) == Stalls(2, 46_000_000)
+
+
+def within(begin_ms: int, end_ms: int) -> tuple[int, int]:
+    return begin_ms * 10**6, end_ms * 10**6
+
+
+def test_only_stalls_within_the_measurement_count() -> None:
+    """Marks lie before the clients start and after the drain; a line tells of the 100 ms before it."""
+    lines = [
+        *marked("sat", name="begin"),
+        stalled(500, to_island=30),
+        stalled(1000, to_island=60),
+        stalled(1100, to_island=70),
+        stalled(2000, to_island=90),
+        stalled(2100, to_island=94),
+        stalled(2200, to_island=500),
+        *marked("sat", name="end"),
+    ]
+    assert stalls(lines, 5_000_000, within(1000, 2000)) == Stalls(3, 34_000_000)
+    old = [*marked("sat", name="begin"), late("sat", 500, to_island=9.0), late("sat", 1500, to_island=6.0)]
+    assert stalls(old, 5_000_000, within(1000, 2000)) == Stalls(1, 6_000_000)
+
+
+def test_the_last_instants_before_an_end_mark_count() -> None:
+    end = {**stalled(2060, to_island=47), "type": "mark", "mark": "end"}
+    lines = [stalled(900, to_island=5), *marked("sat", name="begin"), stalled(1990, to_island=45), end]
+    assert stalls(lines, 5_000_000, within(1000, 2000)) == Stalls(2, 47_000_000)
+    assert stalls([*lines[:-1], {**end, "t_ns": 5 * 10**9}], 5_000_000, within(1000, 2000)) == Stalls(1, 40_000_000)
+
+
+def test_a_box_that_restarted_begins_its_sums_at_0() -> None:
+    lines = [*marked("sat", name="begin"), stalled(1000, to_island=40), stalled(1500, to_island=7)]
+    assert stalls(lines, 5_000_000, within(0, 2000)) == Stalls(2, 47_000_000)
+
+
+def test_marks_that_are_named_by_their_id_bound_stalls_too_and_the_first_end_is_the_end() -> None:
+    marks = [{"type": "mark", "box": "sat", "id": name, "t_ns": 0} for name in ("begin", "end", "begin", "end")]
+    lines = [late("sat", 50, to_island=90.0), marks[0], late("sat", 1000, to_island=9.0), marks[1]]
+    assert stalls([*lines, marks[2], late("sat", 2000, to_island=9.0), marks[3]], 5_000_000, None) == Stalls(
+        1, 9_000_000
+    )

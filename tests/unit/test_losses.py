@@ -123,3 +123,13 @@ def test_a_link_that_says_nothing_of_causes_and_sojourn_has_neither(tmp_path: Pa
     assert not {"queue sojourn", "packets lost", "lateness at most", "link idle", "UDP received"} & set(names)
     figure = loss(read_sources(made))
     assert figure is not None
+
+
+def test_tables_of_versions_that_did_not_tell_losses_apart_are_shown(tmp_path: Path) -> None:
+    made = simulate(tmp_path, seconds=1)
+    analyse(made, find_binary())
+    table = made.tables / "boxes.parquet"
+    pl.read_parquet(table).select(pl.exclude("^dropped_.*_(packets|bytes)$")).write_parquet(table)
+    sources = read_sources(made)
+    assert sources.link_counters("sat")["dropped_aqm_packets"].null_count() > 0
+    assert loss(sources) is not None

@@ -234,7 +234,7 @@ def test_the_bounds_of_lateness_are_settings() -> None:
         ([("ping_sent", 538)], "538 of 600 pings were sent, bound 90%"),
         (
             [("transfer_received_bytes", None), ("transfer_complete", None)],
-            "a transfer of 10000000 bytes was asked for, and nothing is known of it",
+            "a transfer of 10000000 bytes was asked for within 50 s, and nothing is known of it",
         ),
         (
             [("transfer_received_bytes", 0), ("transfer_complete", False)],
@@ -257,6 +257,11 @@ def test_what_was_asked_for_and_not_measured_makes_a_run_invalid(changes: list[t
     ("changes", "words"),
     [
         ([("flows_failed", 1)], "1 of 46 flows failed, bound 0.1"),
+        ([("flows_failed", 4), ("changes", [CHANGE])], "4 of 49 flows failed"),
+        (
+            [("transfer_received_bytes", None), ("transfer_complete", None), ("transfer_room_s", 5.0)],
+            "a transfer of 10000000 bytes was asked for within 5 s, and nothing is known of it",
+        ),
         ([("ping_lost", 60)], "60 of 540 pings were lost"),
         (
             [("ping_lost", 200), ("ping_blocked_share", 0.1)],
@@ -287,10 +292,7 @@ def test_what_can_be_read_with_its_figure_is_a_caveat(changes: list[tuple[str, A
 @pytest.mark.parametrize(
     "changes",
     [
-        [
-            ("flows_failed", 4),
-            ("changes", [CHANGE]),
-        ],
+        [("flows_failed", 4), ("flows_failed_in_changes", 4), ("changes", [CHANGE])],
         [("ping_sent", 2), ("ping_lost", 2), ("ping_planned", 2)],  # two of two are lost by chance
         [("ping_lost", 540), ("ping_path_loss", 0.6)],  # an outage is no fault of the run
         [("ping_lost", 60), ("ping_blocked_share", 0.1)],  # likewise, while TCP sent little

@@ -60,9 +60,9 @@ def _silence(silence: SilenceFigures, loss: float, *, sure: bool) -> str:
 
 
 def _failed_flows(summary: Summary) -> Iterator[Finding]:
-    """A change may reset the connections of boxes that it takes traffic from: one a channel and change is granted."""
+    """A change may reset the connections of stateful boxes that it moves traffic from or to: these are granted."""
     flows = summary["flows_completed"] + summary["flows_cut"] + summary["flows_failed"]
-    failed = summary["flows_failed"] - summary["channels"] * len(summary["changes"])
+    failed = summary["flows_failed"] - (summary.get("flows_failed_in_changes") or 0)
     if failed <= FAILED_FLOWS_NOTICED * flows:
         return
     limits = summary.get("limits")
@@ -110,9 +110,10 @@ def _transfer(summary: Summary) -> Iterator[Finding]:
     size, room_s = counted(asked, "byte"), summary.get("transfer_room_s")
     base_rtt_s = (summary["base_rtt_ms"] or 0.0) / 1e3
     within = "" if room_s is None else f" within {room_s:g} s"
+    had_time = room_s is None or room_s > max(_THREE_SYNS_S, _LEAST_RTTS * base_rtt_s)
     if received is None:
-        yield grave(f"a transfer of {size} was asked for, and nothing is known of it")
-    elif not received and (room_s is None or room_s > max(_THREE_SYNS_S, _LEAST_RTTS * base_rtt_s)):
+        yield Finding(f"a transfer of {size} was asked for{within}, and nothing is known of it", grave=had_time)
+    elif not received and had_time:
         yield grave(f"no byte of the transfer arrived{within}, asked for: {size}")
     else:
         yield caveat(f"the transfer was not finished{within}: {received} of {size} arrived")

@@ -2,7 +2,7 @@
 """What link and delay boxes measured of themselves between two marks (docs/contracts.md, "link" and "delay")."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -110,19 +110,28 @@ def measurements(lines: Iterable[Mapping[str, Any]]) -> tuple[Measurement, ...]:
     A mark tells of the time since the one before it, so everything after "begin" up to "end" is put together.
     """
     marks: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    finished: list[str] = []
+    for box, name, line in _until_end(lines):
+        if name == "begin":
+            marks[box] = []
+        elif name is not None:
+            marks[box].append(line)
+        if name == "end":
+            finished.append(box)
+    return tuple(_measurement(box, found) for box, found in marks.items() if box in finished)
+
+
+def _until_end(lines: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
+    """Every box's lines up to its first mark "end", with the box and the name of the mark; None: another line."""
     finished: set[str] = set()
     for line in lines:
         box = str(line.get("box", ""))
-        if line.get("type") != "mark" or box in finished:
+        if box in finished:
             continue
-        name = line.get("mark", line.get("id"))
-        if name == "begin":
-            marks[box] = []
-            continue
-        marks[box].append(line)
+        name = line.get("mark", line.get("id")) if line.get("type") == "mark" else None
         if name == "end":
             finished.add(box)
-    return tuple(_measurement(box, found) for box, found in marks.items() if box in finished)
+        yield box, name, line
 
 
 def parts(line: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
@@ -193,38 +202,50 @@ class Stalls:
 _COUNTERS_EVERY_NS = 100_000_000  # docs/contracts.md, "link"
 
 
-def stalls(lines: Iterable[Mapping[str, Any]], limit_ns: int) -> Stalls | None:
-    """The stalls of all boxes between the marks; None where no box measures lateness.
+def stalls(lines: Iterable[Mapping[str, Any]], limit_ns: int, window_ns: tuple[int, int] | None) -> Stalls | None:
+    """The stalls of all boxes within the measurement (to 100 ms at both ends); None where no box measures lateness.
 
     Boxes add up their own stalls. Of boxes of older versions, a counters line whose largest lateness is beyond the
     limit ends a stall of that length. What several boxes say of the same 100 ms is one stall of the machine, as long
-    as the longest of them.
+    as the longest of them. Between the last counters line and a mark "end" soon after, the mark tells the rest.
     """
+    first_ns, last_ns = window_ns or (0, _ABOVE_ALL - _COUNTERS_EVERY_NS)
     measured = False
-    between: set[str] = set()  # boxes whose measurement is going on
-    before: dict[tuple[str, str], int] = {}  # sum of the stalls of a part
+    begun: set[str] = set()  # boxes with a mark "begin"
+    sums: dict[tuple[str, str], int] = {}  # of the stalls of a part since its box began
+    since_mark: dict[tuple[str, str], int] = defaultdict(int)
     late: list[tuple[int, str, int]] = []
-    for line in lines:
-        box = str(line.get("box", ""))
-        if line.get("type") == "mark":
-            (between.discard if line.get("mark") == "end" else between.add)(box)
-        elif line.get("type") == "counters":
-            lengths = [_stalled_ns(box, name, figures, before, limit_ns) for name, figures in parts(line)]
-            known = [length for length in lengths if length is not None]
-            if known and box in between:
-                measured = True
-                late += [(int(line["t_ns"]), box, max(known))] if any(known) else []
+    for box, name, line in _until_end(lines):
+        lengths: list[int | None] = []
+        if line.get("type") == "counters":
+            for part, figures in parts(line):
+                length = _stalled_ns((box, part), figures, sums, limit_ns)
+                since_mark[box, part] += length or 0
+                lengths.append(length)
+        elif name is not None:
+            begun.add(box)
+            rest = [
+                max(0, int(figures["stall_ns"]) - since_mark[box, part])
+                for part, figures in parts(line)
+                if "stall_ns" in figures
+            ]
+            lengths += rest if name == "end" else []
+            since_mark = defaultdict(int, {key: known for key, known in since_mark.items() if key[0] != box})
+        told = [length for length in lengths if length is not None]
+        if told and box in begun and first_ns < int(line["t_ns"]) <= last_ns + _COUNTERS_EVERY_NS:
+            measured = True
+            late += [(int(line["t_ns"]), box, max(told))] if any(told) else []
     return _one_a_time(sorted(late)) if measured else None
 
 
 def _stalled_ns(
-    box: str, name: str, figures: Mapping[str, Any], before: dict[tuple[str, str], int], limit_ns: int
+    part: tuple[str, str], figures: Mapping[str, Any], sums: dict[tuple[str, str], int], limit_ns: int
 ) -> int | None:
     """For how long a part has stalled since its counters before; None: it does not measure lateness."""
     if "stall_ns" in figures:
-        total, known = int(figures["stall_ns"]), before.get((box, name), 0)
-        before[box, name] = total
-        return total - known
+        total, before = int(figures["stall_ns"]), sums.get(part, 0)
+        sums[part] = total
+        return total - before if total >= before else total  # a box that restarted begins at 0
     latest = figures.get("lateness_max_ns")
     return None if latest is None else int(latest) * (int(latest) > limit_ns)
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The figures of single chains, where traffic is told apart by several, and of scheduled changes."""
 
+from itertools import pairwise
+
 import polars as pl
 
 from atoll.analysis import observables as seen
@@ -106,3 +108,24 @@ def change_figures(change: Change, facts: Facts) -> ChangeFigures:
         beyond_drain_ms=None if took_ns is None else (took_ns - change.drain_ns) / 1e6,
         failure=change.failure,
     )
+
+
+def flows_failed_in_changes(tables: Tables, facts: Facts) -> int:
+    """Flows that failed from the begin to the end of a change that moved traffic to or from stateful boxes.
+
+    A change resets one connection of a channel at most.
+    """
+    stateful = {box.name for box in facts.network.boxes if box.stateful}
+    failed = tables.scan("channel_flows").filter(pl.col("outcome").str.starts_with("failed"))
+    found = 0
+    for change, (before, after) in zip(facts.changes, pairwise(facts.experiment.versions), strict=True):
+        chains = {before.chain, *before.branches} ^ {after.chain, *after.branches}
+        if (
+            change.shifted_ns is None
+            or change.began_ns is None
+            or not any(stateful & {*chain.hops} for chain in chains)
+        ):
+            continue
+        within = failed.filter(pl.col("end_ns").is_between(change.began_ns, change.over_ns))
+        found += min(facts.experiment.traffic.channels, within.select(pl.len()).collect().item())
+    return found

@@ -223,6 +223,7 @@ def read_facts(run: RunDir) -> Facts:
         raise RunDirError(msg) from error
     lines = list(read_json_lines(run.path / "link.jsonl"))
     events = tuple(run.events())
+    window = _window(events, run.logs, lines)
     return Facts(
         run_dir=str(run.path),
         manifest=manifest,
@@ -230,9 +231,9 @@ def read_facts(run: RunDir) -> Facts:
         network=network,
         plan=plan,
         events=events,
-        window=_window(events, run.logs, lines),
+        window=window,
         measurements=measurements(lines),
-        stalls=stalls(lines, experiment.limits.stall.ns),
+        stalls=stalls(lines, experiment.limits.stall.ns, (window.start_ns, window.end_ns) if window else None),
         changes=changes(experiment, events),
     )
 

@@ -212,26 +212,26 @@ def volumes(tables: Tables, hosts: tuple[Host, ...]) -> dict[str, Volume]:
 def transfer_in_capture(tables: Tables, facts: Facts) -> tuple[int, float] | None:
     """The large transfer as the arrival capture saw it: bytes that arrived, seconds from its first to its last packet.
 
-    This is the figure to believe behind a connection-splitting PEP, and for iperf3. The flow is the largest one of the
-    transfer's port (iperf3 has a control connection besides).
+    This is the figure to believe behind a connection-splitting PEP, and for iperf3, whose first connection to the port
+    is for control alone. No byte arrived where there is no other; None: no such capture.
     """
     transfer = facts.experiment.transfer
     if transfer is None or tables.arrival is None:
         return None
+    control = 1 if transfer.tool == "iperf3" else 0
     flow = (
         tables.scan("flows")
         .filter(
-            (pl.col("capture") == tables.arrival)
-            & (pl.col("protocol") == "tcp")
-            & (pl.col("sport") == transfer.port)
-            & (pl.col("goodput_bytes") > 0)
+            (pl.col("capture") == tables.arrival) & (pl.col("protocol") == "tcp") & (pl.col("sport") == transfer.port)
         )
+        .sort("first_ns")
+        .slice(control)
         .sort("goodput_bytes", descending=True)
         .head(1)
         .collect()
     )
     if flow.is_empty():
-        return None
+        return 0, 0.0
     row = flow.row(0, named=True)
     return int(row["goodput_bytes"]), (row["last_ns"] - row["first_ns"]) / 1e9
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from atoll.analysis import observables as seen
 from atoll.analysis.boxes import Sojourn, lateness_p99_ns
-from atoll.analysis.chains import chain_figures, change_figures
+from atoll.analysis.chains import chain_figures, change_figures, flows_failed_in_changes
 from atoll.analysis.clocks import clock_figures
 from atoll.analysis.conservation import dropped_bytes, payload, stretches
 from atoll.analysis.facts import Facts, cut_short, read_facts
@@ -141,6 +141,7 @@ def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
         flows_completed=flows.completed,
         flows_cut=flows.cut,
         flows_failed=flows.failed,
+        flows_failed_in_changes=flows_failed_in_changes(tables, facts),
         mean_flow_bytes=flows.mean_bytes,
         connections=seen.connections(tables, facts),
         concurrent_flows_max=seen.concurrent_max(tables),

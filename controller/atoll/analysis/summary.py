@@ -197,6 +197,7 @@ class Summary(TypedDict):
     flows_completed: int  # of the channels: all that was asked for came
     flows_cut: int  # by the end of the run
     flows_failed: int
+    flows_failed_in_changes: int  # of these, while a change moved traffic to or from stateful boxes
     mean_flow_bytes: float | None  # TCP payload of the completed
     concurrent_flows_max: int | None  # connections of the channels open at the end of a 100 ms window
     fairness: float | None  # Jain's index over what channels completed of what they asked for, the least of the clients
