@@ -63,7 +63,7 @@ def test_new_boxes_are_installed_probed_and_turned_to(lab: tuple[Network, Experi
     assert stages(swap) == kinds
     _, probe, shift, drain, _ = swap.stages
     assert [each.entry for each in probe.probes] == list(shift.add)
-    assert len(shift.add) == 22 + 2 + 107  # classes, undelayed world hosts, island hosts
+    assert len(shift.add) == 22 + 1 + 107  # the servers' classes, that of both special hosts, island hosts
     assert {each.dst for each in probe.probes if each.src == "ws"} == {"pi1"}
     # 600 kB at 16 Mbit/s, to the world, and 250 ms
     assert drain.wait_ns == 300_000_000 + 250_000_000 + SLACK_NS
