@@ -62,7 +62,7 @@ def bring_up_to_date(clone: Path) -> None:
 
 
 def test_make_demo_virtual_needs_no_rights(tmp_path: Path) -> None:
-    """One command, and there is a valid run; the user owns it, and besides it nothing is left."""
+    """One command, and there is a run without a reason against it; the user owns it, and nothing else is left."""
     open_to_others(tmp_path)
     changed = ("git", "-C", ROOT, "status", "--short")
     with Sandbox(tmp_path, user=NOBODY, setup=plain_users_machine(tmp_path)) as sandbox:
@@ -74,6 +74,8 @@ def test_make_demo_virtual_needs_no_rights(tmp_path: Path) -> None:
         assert sandbox.run(*changed).stdout == before.stdout, "runs/ is ignored, and the rest is as it was"
     report = next(line for line in done.stdout.splitlines() if line.startswith("report: "))
     run = tmp_path / "clone" / Path(report.removeprefix("report: ")).parent.relative_to(ROOT)
-    assert json.loads((run / "summary.json").read_text())["verdict"] == "valid"
+    summary = json.loads((run / "summary.json").read_text())
+    assert (summary["verdict"], summary["reasons"]) == ("valid with caveats", [])
+    assert all("transfer" in caveat for caveat in summary["caveats"]), "which begins after 10 s"
     assert RunDir.open(run).manifest()["host"]["root"] is False
     assert {path.stat().st_uid for path in run.rglob("*")} == {NOBODY[0]}

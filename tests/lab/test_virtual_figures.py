@@ -33,6 +33,9 @@ TERRESTRIAL_MS = {"w1": 5, "w2": 20, "w3": 50, "w4": 90, "w5": 140, "w6": 200}
 # Ports of the chain switch, as in emulation/labs/island.yaml, of boxes that the chain leaves out.
 LEFT_OUT = {"11", "12", "13", "14", "17", "18", "19", "20"}
 
+ICMP = 1  # RFC 792
+WS = int(ip_address("10.10.1.1"))  # which sends the ping series
+
 # Enough of each packet to know it again further on; a retransmission is another packet.
 _KEY = ("src", "dst", "proto", "sport", "dport", "seq", "ip_id", "payload_bytes")
 
@@ -76,13 +79,15 @@ def test_terrestrial_latency_is_imposed_by_the_network(summary: dict[str, Any]) 
     assert {server: rtt["configured"] for server, rtt in summary["terrestrial_rtt_ms"].items()} == TERRESTRIAL_MS
 
 
-def test_the_queue_fills_and_the_pings_see_it(summary: dict[str, Any]) -> None:
-    """Ten pings a second need not meet its fullest moment; they never see more than a full queue."""
+def test_the_queue_fills_and_the_pings_see_it(summary: dict[str, Any], taps: tuple[Any, Any]) -> None:
+    """Ten pings a second may miss its fullest moment; a full queue may refuse one, and delays by what it holds."""
     assert summary["base_rtt_ms"] == pytest.approx(2 * DELAY_NS / 1e6, abs=RESOLUTION_NS / 1e6)
     assert summary["sojourn_bound_ms"] == FULL_QUEUE_NS / 1e6
     assert 0.9 * FULL_QUEUE_NS <= summary["sojourn_max_ms"] * 1e6 <= FULL_QUEUE_NS
     assert QUEUE_BYTES - MTU < summary["queue_max_bytes"] <= QUEUE_BYTES
-    assert (summary["ping_sent"], summary["ping_lost"]) == (200, 0)
+    series = [{*records[(records["proto"] == ICMP) & (records["src"] == WS)]["ip_id"].tolist()} for records in taps]
+    assert (summary["ping_sent"], summary["ping_lost"]) == (200, len(series[0] - series[1]))
+    assert summary["ping_lost"] <= 2
 
 
 def test_the_rate_is_never_exceeded(summary: dict[str, Any]) -> None:
@@ -108,8 +113,11 @@ def test_captures_and_the_link_count_the_same_packets_and_bytes(
 def test_no_packet_is_under_way_less_than_the_delay_nor_longer_than_with_a_full_queue(taps: tuple[Any, Any]) -> None:
     world, island = taps
     sent, arrived = (by_key(records[records["to_island"] == 1]) for records in taps)
+    for key in sent.keys() & arrived.keys():
+        if len(sent[key]) > 1:  # a repeated SYN-ACK is the same packet again, with the identification 0
+            del sent[key], arrived[key]
     assert set(arrived) <= set(sent), "what reached the island passed the world's tap before"
-    under_way = [instant - sent[key] for key, instant in arrived.items()]
+    under_way = [instant - sent[key][0] for key, (instant,) in arrived.items()]
     assert DELAY_NS <= min(under_way) <= DELAY_NS + RESOLUTION_NS
     assert DELAY_NS + 0.9 * FULL_QUEUE_NS <= max(under_way) <= DELAY_NS + FULL_QUEUE_NS
 
@@ -118,11 +126,12 @@ def test_no_packet_is_under_way_less_than_the_delay_nor_longer_than_with_a_full_
     assert DELAY_NS <= (back["t_ns"] - answers["t_ns"]).min() <= DELAY_NS + RESOLUTION_NS
 
 
-def by_key(records: Any) -> dict[tuple[int, ...], int]:
-    """Instants of packets, all of which are different."""
-    keys = records[list(_KEY)].tolist()
-    assert len(set(keys)) == len(keys)
-    return dict(zip(keys, records["t_ns"].tolist(), strict=True))
+def by_key(records: Any) -> dict[tuple[int, ...], list[int]]:
+    """Instants of packets by what tells them apart."""
+    found: dict[tuple[int, ...], list[int]] = {}
+    for key, t_ns in zip(records[list(_KEY)].tolist(), records["t_ns"].tolist(), strict=True):
+        found.setdefault(key, []).append(t_ns)
+    return found
 
 
 def test_the_wire_shows_every_server_at_both_taps(taps: tuple[Any, Any]) -> None:

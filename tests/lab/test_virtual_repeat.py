@@ -54,14 +54,14 @@ def test_runs_that_differ_are_told_with_the_first_difference(tmp_path: Path, med
     assert (summary["verdict"], summary["reasons"]) == ("valid", [])
     repeat = summary["repeat"]
     assert repeat["identical"] is False
-    assert repeat["first_difference"].startswith("captures/island.pcap: packet ")
+    assert repeat["first_difference"].startswith("captures/into-sat.pcap: packet "), "the first of the captures"
     assert {name for name, same in sameness(repeat).items() if not same} > {"captures/island.pcap", "summary.json"}
 
     told = in_words.result()
     assert told.returncode == EXIT_INVALID, told.stderr
     runs, first = told.stdout.splitlines()[-2:]
     assert runs.startswith("different: ")
-    assert " differ in captures/island.pcap, " in runs
+    assert " differ in captures/into-sat.pcap, " in runs
     assert first == f"first difference: {repeat['first_difference']}"
 
 
