@@ -133,7 +133,8 @@ def test_a_limit_in_packets_bounds_what_full_size_packets_fill() -> None:
 
 
 @pytest.mark.parametrize(
-    ("above_ms", "state"), [(50, State.OK), (49.3, State.OK), (50.7, State.OK), (25, State.OFF), (100, State.OFF)]
+    ("above_ms", "state"),
+    [(50, State.OK), (48.6, State.OK), (47.5, State.OFF), (50.7, State.OK), (25, State.OFF), (100, State.OFF)],
 )
 def test_an_rtt_tops_out_at_what_the_queue_holds(above_ms: float, state: State) -> None:
     """100 kB at 16 Mbit/s are 50 ms; netem chained with tbf would show seconds."""

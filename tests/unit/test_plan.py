@@ -20,7 +20,7 @@ from atoll.model.load import load_experiment
 from atoll.model.network import Network
 from atoll.model.plan import Phase, Plan
 from atoll.model.traffic import Traffic
-from atoll.model.units import Duration, Size
+from atoll.model.units import Duration, Rate, Size
 
 
 @pytest.fixture
@@ -279,3 +279,19 @@ def test_boxes_count_stalls_from_the_experiment_s_limit_on(geo: tuple[Network, E
     for asked, expected in ((experiment, None), (stricter, 2_000_000)):
         jobs = {job.name: job.config or {} for job in make_plan(network, asked).jobs}
         assert [jobs[name].get("stall_from_ns") for name in ("link-sat", "delay-delay")] == [expected] * 2
+
+
+def test_a_ping_is_lost_only_after_all_full_queues_could_have_let_it_pass(project: Path) -> None:
+    """Three seconds at least; a queue of 300 kB at 64 kbit/s holds a ping for 37.5 s."""
+    network, experiment = load_experiment(project / "examples/geo.yaml")
+    (link,) = experiment.links
+    slow = replace(link.to_island, rate=Rate(64_000), queue=Size(300_000))
+    slower = replace(experiment, links=(replace(link, to_island=slow),))
+
+    def timeout_s(wanted: Experiment) -> float:
+        (ping,) = (job for job in make_plan(network, wanted).jobs if job.phase is Phase.PING)
+        assert ping.config is not None
+        return ping.config["timeout_ns"] / 1e9
+
+    assert timeout_s(experiment) == 3
+    assert timeout_s(slower) == 37.5 + 0.2 + 0.5 + 1

@@ -228,7 +228,7 @@ def test_the_bounds_of_lateness_are_settings() -> None:
     [
         (
             [("flows_failed", 340), ("flows_completed", 60)],
-            "340 of 404 flows failed, bound 0.1 of all flows",
+            "340 of 404 flows failed, bound 10 %",
         ),
         ([("ping_lost", 540)], "540 of 540 pings were lost, the links of their way dropped 0.20% of all packets"),
         ([("ping_sent", 538)], "538 of 600 pings were sent, bound 90%"),
@@ -256,7 +256,7 @@ def test_what_was_asked_for_and_not_measured_makes_a_run_invalid(changes: list[t
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ([("flows_failed", 1)], "1 of 46 flows failed, bound 0.1"),
+        ([("flows_failed", 1)], "1 of 46 flows failed, bound 1 %"),
         ([("flows_failed", 4), ("changes", [CHANGE])], "4 of 49 flows failed"),
         (
             [("transfer_received_bytes", None), ("transfer_complete", None), ("transfer_room_s", 5.0)],

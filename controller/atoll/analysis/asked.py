@@ -66,11 +66,11 @@ def _failed_flows(summary: Summary) -> Iterator[Finding]:
     if failed <= FAILED_FLOWS_NOTICED * flows:
         return
     limits = summary.get("limits")
-    bound = limits["failed_flows"] if limits else USUAL_LIMITS.failed_flows
-    share = failed / flows
+    limit = limits["failed_flows"] if limits else USUAL_LIMITS.failed_flows
+    grave_share = failed > limit * flows
+    bound = limit if grave_share else FAILED_FLOWS_NOTICED
     yield Finding(
-        f"{summary['flows_failed']} of {counted(flows, 'flow')} failed, bound {bound:.3g} of all flows",
-        grave=share > bound,
+        f"{summary['flows_failed']} of {counted(flows, 'flow')} failed, bound {100 * bound:.3g} %", grave=grave_share
     )
 
 

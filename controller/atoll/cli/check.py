@@ -65,8 +65,10 @@ def check(
         told = {"mistakes": mistakes_json(mistakes), "warnings": mistakes_json(warnings), "engine_only": engine_alone}
         print(json.dumps({"ok": not (mistakes or lacks), **told, **(found.to_json() if found else {})}))
     else:
+        wrong = {each.file for each in mistakes}
         for file, text in right.items():
-            print(f"{file}: ok ({text})")
+            if file not in wrong:
+                print(f"{file}: ok ({text})")
             for place, reason in engine_alone.get(file, {}).items():
                 print(f"{file}: {place}: needs --backend engine, also with --on virtual ({reason})")
         if found:

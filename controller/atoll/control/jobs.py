@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from atoll.control.job_limits import MODEST
 from atoll.control.link_config import direction_config
 from atoll.control.path_checks import check_jobs, path_checks
-from atoll.control.traffic_jobs import host_job, load_jobs, ping_job, specials, udp_jobs
+from atoll.control.traffic_jobs import PING_TIMEOUT_NS, host_job, load_jobs, ping_job, specials, udp_jobs
 from atoll.model.experiment import USUAL_LIMITS, CaptureSettings, Experiment, Link, Transfer
 from atoll.model.network import ChainBox, DelayBox, Host, HostRole, Network, Program
 from atoll.model.plan import Backend, CapturePoint, JobSpec, Phase
@@ -24,6 +24,7 @@ _MTU = 1500
 
 # ICMP identifiers tell the series apart in a capture.
 _PING_IDENTIFIER = 0xA701
+_PING_SPARE_NS = 1_000_000_000  # terrestrial latency, jitter and the lab itself, beyond the links
 _WHISTLE_IDENTIFIERS = {"start": 0xA702, "end": 0xA703}
 
 
@@ -244,5 +245,12 @@ def _ping(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
         payload="atoll ping",
         count=None,
         interval_ns=experiment.ping.interval.ns,
+        timeout_ns=max(PING_TIMEOUT_NS, _longest_rtt_ns(experiment) + _PING_SPARE_NS),
     )
     return (series,)
+
+
+def _longest_rtt_ns(experiment: Experiment) -> int:
+    """Of a path through every link, with all queues full."""
+    ways = [way for link in experiment.links for way in (link.to_island, link.to_world)]
+    return sum(way.delays[1].ns + way.full_queue.ns for way in ways)

@@ -12,7 +12,7 @@ from atoll.model.plan import UNLIMITED, JobLimits, JobSpec, Phase
 from atoll.model.traffic import SizesCount, Traffic
 
 _PING_BYTES = 56
-_PING_TIMEOUT_NS = 3_000_000_000  # far above any full queue: a later answer is a lost one
+PING_TIMEOUT_NS = 3_000_000_000  # far above usual full queues: a later answer is a lost one
 _UDP_HEADERS_BYTES = 20 + 8  # IPv4, RFC 791, and UDP, RFC 768
 
 
@@ -120,13 +120,14 @@ def ping_job(
     payload: str,
     count: int | None,
     interval_ns: int,
+    timeout_ns: int = PING_TIMEOUT_NS,
 ) -> JobSpec:
     """Pings from a host to others; ``interval_ns``: from one ping of a target to its next."""
     config = {
         "targets": [{"name": target.name, "address": str(target.address)} for target in targets],
         "interval_ns": interval_ns,
         "count": count,
-        "timeout_ns": _PING_TIMEOUT_NS,
+        "timeout_ns": timeout_ns,
         "size_bytes": _PING_BYTES,
         "identifier": identifier,
         "payload": payload,

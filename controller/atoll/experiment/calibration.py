@@ -208,8 +208,9 @@ def queue_row(way: Direction, mark: dict[str, Any]) -> Row:
 def loaded_row(
     ways: Sequence[Direction], rtts_ns: Sequence[int], base_ns: int, jitter_ns: int, tolerance: Tolerance
 ) -> Row:
-    """The RTT across full queues: its median, between 8(Q-MTU)/R and 8(Q+MTU)/R above that of the idle path.
+    """The RTT across full queues: its median, between 8(Q-2MTU)/R and 8(Q+MTU)/R above that of the idle path.
 
+    A full queue has less than a packet's room; in tc's also the packet that is being sent takes room.
     ``ways``: the flooded directions; the first one's box stands in the row.
     """
     name = ways[0].name if len(ways) == 1 else "both"
@@ -220,7 +221,7 @@ def loaded_row(
         return skipped(row, "its AQM keeps the queue short")
     if len(rtts_ns) < 5:
         return replace(row, state=State.OFF, why="pings were not answered while the link was full")
-    low = base_ns + full_ns - packet_ns - jitter_ns - tolerance.early_ns - tolerance.loaded_ns / 4
+    low = base_ns + full_ns - 2 * packet_ns - jitter_ns - tolerance.early_ns - tolerance.loaded_ns / 4
     high = base_ns + full_ns + packet_ns + jitter_ns + tolerance.loaded_ns
     return row.judged(statistics.median(rtts_ns) / 1e6, low / 1e6, high / 1e6)
 

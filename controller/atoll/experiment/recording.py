@@ -146,8 +146,10 @@ class Recording:
     async def drained(self, quiet_s: float, limit_s: float) -> None:
         """Wait until nothing has entered any link for ``quiet_s`` and nothing is inside.
 
-        Raises RunError when that is not so after ``limit_s``.
+        Raises RunError when that is not so ``limit_s`` after the fullest queue has had its time to empty.
         """
+        links = self._experiment.links
+        limit_s += max((way.full_queue.s for link in links for way in (link.to_island, link.to_world)), default=0.0)
         deadline = time.monotonic() + limit_s
         seen, since = -1, time.monotonic()
         while time.monotonic() < deadline:

@@ -170,6 +170,12 @@ class LinkDirection:
         return self.delay if first is None else first
 
     @property
+    def full_queue(self) -> Duration:
+        """How long a full queue takes to empty, at the least rate that the direction ever has."""
+        rates = [self.rate, *(row.rate for row in (self.trace.rows if self.trace else ()) if row.rate)]
+        return Duration(8 * self.queue.bytes * 10**9 // min(rate.bit_s for rate in rates))
+
+    @property
     def delays(self) -> tuple[Duration, Duration]:
         """The least and the greatest delay the direction ever has."""
         found = [self.delay if row.delay is None else row.delay for row in self.trace.rows] if self.trace else []
