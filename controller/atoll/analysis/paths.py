@@ -29,9 +29,8 @@ def base_rtts_ms(network: Network, experiment: Experiment) -> tuple[float, float
 
 
 def _longest_ms(way: LinkDirection) -> float:
-    rates = [row.rate.bit_s for row in way.trace.rows if row.rate] if way.trace else []
     jitter_ns = way.jitter.reach.ns if way.jitter else 0
-    return (way.delays[1].ns + jitter_ns) / 1e6 + 8 * way.queue.bytes / min([way.rate.bit_s, *rates]) * 1e3
+    return (way.delays[1].ns + jitter_ns + way.full_queue.ns) / 1e6
 
 
 def carriers(
