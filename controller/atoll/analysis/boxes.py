@@ -176,7 +176,7 @@ def _lost(cause: str, figures: list[Mapping[str, Any]]) -> Lost | None:
 
 
 def _known_sum(counter: str, figures: list[Mapping[str, Any]]) -> int | None:
-    """None where one of the marks lacks it."""
+    """The sum over all marks; None if one of them does not have the counter."""
     known = [figure.get(counter) for figure in figures]
     return None if None in known else sum(int(each) for each in known if each is not None)
 
@@ -231,10 +231,10 @@ def stalls(lines: Iterable[Mapping[str, Any]], limit_ns: int, window_ns: tuple[i
             ]
             lengths += rest if name == "end" else []
             since_mark = defaultdict(int, {key: known for key, known in since_mark.items() if key[0] != box})
-        told = [length for length in lengths if length is not None]
-        if told and box in begun and first_ns < int(line["t_ns"]) <= last_ns + _COUNTERS_EVERY_NS:
+        known = [length for length in lengths if length is not None]
+        if known and box in begun and first_ns < int(line["t_ns"]) <= last_ns + _COUNTERS_EVERY_NS:
             measured = True
-            late += [(int(line["t_ns"]), box, max(told))] if any(told) else []
+            late += [(int(line["t_ns"]), box, max(known))] if any(known) else []
     return _one_a_time(sorted(late)) if measured else None
 
 
