@@ -5,7 +5,7 @@
 .NOTPARALLEL:
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: help setup kernel demo demo-virtual test test-virtual test-swaps test-ryu test-servers test-compose test-page test-bare dashboards screenshots lint fmt bench bench-controller bench-hosts bench-link bench-metrics bench-traffic bench-virtual release lock msrv clean
+.PHONY: help setup kernel demo demo-virtual test test-virtual test-swaps soak test-ryu test-servers test-compose test-page test-bare dashboards screenshots lint fmt bench bench-analysis bench-controller bench-hosts bench-link bench-metrics bench-planning bench-traffic bench-virtual release lock msrv clean
 
 BIN := .venv/bin
 CARGO := tools/cargo
@@ -19,10 +19,10 @@ help: ## list the targets
 setup: ## get what is missing (packages, Python, Rust) and build; a second one takes a second
 	@tools/setup
 
-demo: setup ## run the demo experiment (one minute on a GEO link) and print where its report is
-	@$(BIN)/atoll run examples/geo.yaml || { [ $$? -eq 3 ] && echo 'The run is complete but invalid, for the reasons above. A busy machine does not matter to: make demo-virtual'; }
+demo: setup ## run the demo experiment (one minute on a GEO link) and print where its report is; ON=mininet or virtual
+	@tools/demo $(ON)
 
-kernel: ## build the kernel for virtual time into ~/.cache; minutes, once
+kernel: ## build the kernel for virtual time, as root for every user; minutes, once; ATOLL_KERNEL=7.2 builds that release
 	@tools/setup kernel
 	@$(BIN)/atoll kernel build
 
@@ -39,8 +39,11 @@ test-virtual: kernel ## the tests that stand on virtual time; `make test` leaves
 	@$(PYTEST_BY_TWO) -m "virtual and not figures" $(PYTEST_ARGS)
 	@$(BIN)/python -m pytest -m "virtual and figures" $(PYTEST_ARGS)
 
-test-swaps: kernel ## a hundred chain swaps under traffic, real and virtual, and twenty deaths of the controller; `make test` has a dozen
+test-swaps: kernel ## a hundred chain swaps under traffic, real and virtual, and twenty deaths of the controller; `make test` has eight
 	@ATOLL_SWAPS=100 $(BIN)/python -m pytest -s tests/lab/test_swap_traffic.py tests/lab/test_virtual_swaps.py $(PYTEST_ARGS)
+
+soak: kernel ## random applies, runs, deaths of controller and switches; fails if anything grows; DURATION="8 h" ON=mininet SEED=2
+	@$(BIN)/python -m tests.lab.soak --duration "$(or $(DURATION),30 min)" --on $(or $(ON),virtual) --seed $(or $(SEED),1)
 
 test-ryu: setup ## the tests that have Ryu as the controller's runtime; makes its environment first
 	@tools/ryu
@@ -92,9 +95,15 @@ bench-controller: setup ## how soon ten to ten thousand entries are on a switch,
 bench-link: setup ## the link engine beside its peers, half an hour; ARGS="--quick" a minute, "--help"
 	@benchmarks/link/run $(ARGS)
 
+bench-analysis: setup ## memory and time of the analysis of runs of 1 h and 4 h; ARGS="--quick", "--help"
+	@benchmarks/analysis/run $(ARGS)
+
 bench-metrics: setup ## 100,000 points a second into a real InfluxDB; ARGS="--lateness" what metrics cost a run, "--quick", "--help"
 	@tools/servers influxd-2.7.12
 	@benchmarks/metrics/run $(ARGS)
+
+bench-planning: setup ## how long plans and swaps of up to a thousand hosts take, a minute; ARGS="--quick", "--help"
+	@benchmarks/planning/run $(ARGS)
 
 bench-virtual: kernel ## how long experiments in virtual time take, and two at once; ARGS="--quick", "--help"
 	@benchmarks/virtual/run $(ARGS)

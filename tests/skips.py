@@ -64,6 +64,8 @@ ALLOWED = (
     Allowed("tests/lab/", "is not built: make test-servers", always, "make test-servers builds the servers first"),
     Allowed("tests/", "no Docker Compose", always, "Docker is not a requirement"),
     Allowed("tests/lab/", "takes? root$", plain_user, "only root has machines with file systems of their own"),
+    Allowed("tests/unit/test_foreign_users", "takes root$", plain_user, "only root becomes another user"),
+    Allowed("tests/unit/test_kernel_build", "takes root$", plain_user, "only root builds for every user"),
     Allowed("tests/lab/", "other users cannot read the checkout", always, "a clone in /srv runs them"),
     Allowed("tests/lab/", "there is no (sshd|sudo)", without("openssh-server", "sudo"), "tests only"),
     Allowed("tests/lab/test_tc_", "User-Mode Linux", without("user-mode-linux", "busybox"), "tests only"),
@@ -84,8 +86,7 @@ def judge(test: str, reason: str) -> None:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
-    """Skips by marks and by fixtures."""
+def _judging(item: pytest.Item) -> Generator[None]:
     try:
         yield
     except pytest.skip.Exception as skip:
@@ -93,14 +94,8 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
         raise
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
-    """Skips by the tests themselves."""
-    try:
-        yield
-    except pytest.skip.Exception as skip:
-        judge(item.nodeid, str(skip))
-        raise
+pytest_runtest_setup = _judging  # skips by marks and by fixtures
+pytest_runtest_call = _judging  # skips by the tests themselves
 
 
 @pytest.hookimpl(wrapper=True)

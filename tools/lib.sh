@@ -35,10 +35,11 @@ explain() {
     fail "$1 cannot be fetched (${why%%$'\n'*}): the first set-up takes a network, a proxy or a mirror; run it again with one, and it goes on here"
 }
 
-# fetching WHAT COMMAND...: runs a command that may have to fetch WHAT. Its messages are shown when it is done.
+# fetching WHAT COMMAND...: says so and runs a command that may have to fetch WHAT. Its messages are shown when it is done.
 fetching() {
     local what=$1 log code=0
     shift
+    say "$what"
     log=$(mktemp)
     "$@" 2>"$log" || code=$?
     [ $code = 0 ] || explain "$what" "$log"

@@ -45,7 +45,8 @@ def alike(laid: Iterable[Laid]) -> Iterator[tuple[Laid, Laid]]:
     OpenFlow 1.3.5, 6.4: which of them applies is undefined.
     """
     for same in by_place(laid).values():
-        yield from overlapping(same, same, entry_of)
+        if len(same) > 1:  # most host ports have one entry a chain
+            yield from overlapping(same, same, entry_of)
 
 
 def tag_stretch(network: Network, layout: Layout, one: Laid, other: Laid, taken: frozenset[int]) -> Layout:

@@ -17,7 +17,7 @@ from atoll_apps.apart import Place, entry_of, fresh_vlan, in_words, place_of, wh
 from atoll_apps.laying import Laid
 from atoll_apps.legs import Stretch
 from atoll_apps.overlap import overlapping
-from atoll_apps.steering import Steering, steer
+from atoll_apps.steering import Layer, Steering, guarded
 from atoll_apps.versions import Turns, inherited, turns_of
 
 _NO_LOAD = "with no traffic to spare, `atoll apply EXPERIMENT --at-once` does it"
@@ -26,17 +26,17 @@ _NO_LOAD = "with no traffic to spare, `atoll apply EXPERIMENT --at-once` does it
 def steer_beside(network: Network, old: Experiment, standing: Steering, new: Experiment) -> tuple[Steering, Turns]:
     """The new version's steering and where packets turn to it; nothing else of the two meets.
 
-    Raises PlanError naming what cannot be told apart and the remedy, or as ``steer``.
+    Raises PlanError naming what cannot be told apart and the remedy, or as ``steering.steer``.
     """
-    search = _Search(network, standing.layout)
+    search, layer = _Search(network, standing.layout), Layer(network, new)
     layout = inherited(network, old, standing.layout, new)
     while True:
-        steering = steer(network, new, layout, standing.layout.vlans)
+        steering = layer.steer(layout, standing.layout.vlans)
         layout = steering.layout
         turns = turns_of(network, old, standing.layout, new, layout)
         clash = next(_clashes(standing.laid, steering.laid, turns), None)
         if clash is None:
-            return steering, turns
+            return guarded(new, steering), turns
         layout = search.resolved(layout, *clash)
 
 
@@ -54,7 +54,7 @@ def _by_place(laid: Iterable[Laid]) -> dict[Place, dict[str, list[Laid]]]:
     """What sends frames on, by place and chain."""
     places: dict[Place, dict[str, list[Laid]]] = defaultdict(lambda: defaultdict(list))
     for each in laid:
-        if each.entry.actions:  # guards come when the old version is gone, and go before the new one comes
+        if each.entry.actions:  # guards: the old version's go before the new one comes
             places[place_of(each.entry)][each.leg.stretch.chain].append(each)
     return places
 

@@ -20,13 +20,13 @@ def legs(network: Network, experiment: Experiment, route: Route) -> Iterator[Leg
     """The legs of world hosts that are not delayed, and those between chain and island."""
     yield from _undelayed(network, experiment, route)
     if route.passages:  # without boxes the world edge's legs reach the island hosts
-        yield from _island(network, route)
+        yield from _island(route)
 
 
 def _undelayed(network: Network, experiment: Experiment, route: Route) -> Iterator[Leg]:
-    edge = Edge(network, route)
+    edge = Edge(route)
     delayed = classes(network, experiment)
-    for host in route.world(network):
+    for host in route.world:
         if host.name not in delayed:
             yield Leg(
                 cookie=cookie(App.DELIVERY, 1, route=route.number),
@@ -62,9 +62,9 @@ def _undelayed(network: Network, experiment: Experiment, route: Route) -> Iterat
                 )
 
 
-def _island(network: Network, route: Route) -> Iterator[Leg]:
+def _island(route: Route) -> Iterator[Leg]:
     last, gap = route.passages[-1], len(route.passages)
-    hosts = route.island(network)
+    hosts = route.island
     for host in hosts:
         yield Leg(
             cookie=cookie(App.DELIVERY, 3, route=route.number),

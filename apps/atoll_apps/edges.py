@@ -3,7 +3,8 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from ipaddress import IPv4Network
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network
 
 from atoll.model.experiment import Experiment
 from atoll.model.layout import Direction
@@ -28,7 +29,6 @@ class Source:
 class Edge:
     """What delivery and latency connect world hosts with: the first box, or the island hosts if there is none."""
 
-    network: Network
     route: Route
 
     @property
@@ -54,39 +54,41 @@ class Edge:
         if self.route.passages:
             first = self.route.passages[0]
             return (Target(first.name, self.route.to_island.dst, first.legs.world.attached, first.vlan),)
-        senders = [host.name for host in hosts]
         return tuple(
             Target(island.name, address(island), island.interface.attached)
-            for island in self.network.island_hosts
-            if any((sender, island.name) in self.route.pairs for sender in senders)
+            for island in self.route.reached_from(host.name for host in hosts)
         )
 
     def takes_all(self, hosts: Iterable[Host]) -> bool:
         """Whether frames of these world hosts go wherever any island-bound frame of the chain goes."""
-        return bool(self.route.passages) or len(self.into(hosts)) == len(self.route.island(self.network))
+        return bool(self.route.passages) or len(self.into(hosts)) == len(self.route.island)
 
     @property
     def ends(self) -> tuple[str, ...]:
         """The switches where island-bound frames leave the world edge's stretch."""
         if self.route.passages:
             return (self.route.passages[0].legs.world.attached.switch,)
-        return tuple({host.interface.attached.switch: None for host in self.route.island(self.network)})
+        return tuple({host.interface.attached.switch: None for host in self.route.island})
 
     def sources(self) -> Iterator[Source]:
         """Where world-bound frames come from."""
-        hosts = self.route.world(self.network)
         if self.route.passages:
-            first = self.route.passages[0]
+            first, hosts = self.route.passages[0], self.route.world
             yield Source(first.name, first.legs.world.attached, self.route.to_world.src, first.vlan, first.name, hosts)
             return
-        for island in self.route.island(self.network):
-            known = tuple(host for host in hosts if (host.name, island.name) in self.route.pairs)
+        for island in self.route.island:
+            known = self.route.reached_by(island.name)
             yield Source(island.name, island.interface.attached, address(island), None, None, known)
 
 
 def address(host: Host) -> IPv4Network:
     """The host's address as a prefix of 32 bits."""
-    return IPv4Network(host.address)
+    return _prefix(host.address)
+
+
+@lru_cache(maxsize=65536)
+def _prefix(of: IPv4Address) -> IPv4Network:
+    return IPv4Network(of)
 
 
 def classes(network: Network, experiment: Experiment) -> dict[str, tuple[LatencyClass, DelayBox]]:

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from atoll.model.flow import FlowEntry
 from atoll_apps.apart import Place, place_of
 from atoll_apps.laying import Laid
 
@@ -16,7 +17,7 @@ from atoll_apps.laying import Laid
 def guards(laid: Iterable[Laid]) -> Iterator[Laid]:
     """An entry that drops, just below those of its chain, wherever another chain is lower at the same place."""
     lowest: dict[Place, int] = {}
-    wanted: dict[Place, dict[Laid, None]] = defaultdict(dict)
+    wanted: dict[Place, dict[FlowEntry, Laid]] = defaultdict(dict)
     for each in laid:
         entry, stream, place = each.entry, each.leg.stream, place_of(each.entry)
         lowest[place] = min(entry.priority, lowest.get(place, entry.priority))
@@ -24,6 +25,6 @@ def guards(laid: Iterable[Laid]) -> Iterator[Laid]:
             match = replace(entry.match, ipv4_dst=stream.dst)
             why = f"{each.leg.origin}: chain {each.leg.stretch.chain}, to no host of it"
             drop = replace(entry, match=match, actions=(), priority=entry.priority - 1, why=why)
-            wanted[place][replace(each, entry=drop)] = None
+            wanted[place][drop] = replace(each, entry=drop)
     for place, found in wanted.items():
-        yield from {each.entry: each for each in found if each.entry.priority > lowest[place]}.values()
+        yield from (each for each in found.values() if each.entry.priority > lowest[place])

@@ -18,8 +18,8 @@ from atoll_apps.route import Route
 
 def legs(network: Network, experiment: Experiment, route: Route) -> Iterator[Leg]:
     """The legs of delayed world hosts between the hosts and the world edge of a chain, in both directions."""
-    edge = Edge(network, route)
-    carried = {host.name: host for host in route.world(network)}
+    edge = Edge(route)
+    carried = {host.name: host for host in route.world}
     members: dict[str, list[Host]] = {}
     for name, (known, box) in classes(network, experiment).items():
         if host := carried.get(name):

@@ -108,11 +108,11 @@ def _ways(
     targets: tuple[Target, ...], switch: str, fabric: Fabric
 ) -> dict[tuple[int | None, Hop | None], tuple[Target, ...]]:
     """Targets by the tag they need and the trunk they are behind (None: they are on this switch)."""
-    ways: dict[tuple[int | None, Hop | None], tuple[Target, ...]] = {}
+    ways: dict[tuple[int | None, Hop | None], list[Target]] = {}
     for target in targets:
         hop = None if target.end.switch == switch else fabric.next_hop(switch, target.end.switch)
-        ways[target.push, hop] = (*ways.get((target.push, hop), ()), target)
-    return ways
+        ways.setdefault((target.push, hop), []).append(target)
+    return {way: tuple(behind) for way, behind in ways.items()}
 
 
 def _entries(leg: Leg, place: _Place, targets: tuple[Target, ...], actions: list[Action]) -> Iterator[Laid]:

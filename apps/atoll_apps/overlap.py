@@ -28,13 +28,29 @@ def overlapping(mine: Iterable[T], others: Iterable[T], entry_of: Callable[[T], 
                 yield from _meeting(ours, theirs, min(shape[1], other[1]), min(shape[2], other[2]), entry_of)
 
 
-def covers(one: Match, other: Match) -> bool:
-    """Whether every frame that ``other`` matches is matched by ``one`` (of the same port and VLAN condition)."""
-    return (
-        _within(other.ipv4_src, one.ipv4_src)
-        and _within(other.ipv4_dst, one.ipv4_dst)
-        and one.ip_proto in (None, other.ip_proto)
-    )
+def shadowed(items: Iterable[T], entry_of: Callable[[T], FlowEntry]) -> Iterator[tuple[T, T]]:
+    """Entries that no frame reaches, each with one of higher priority that matches all its frames.
+
+    All entries must be of one switch, ingress port and VLAN condition.
+    """
+    shapes = _by_shape(items, entry_of)
+    highest: dict[_Shape, dict[tuple[int, int], T]] = {}
+    for shape, alike in shapes.items():
+        there = highest[shape] = {}
+        for item in sorted(alike, key=lambda item: entry_of(item).priority):
+            there[_key(entry_of(item).match, *shape[1:])] = item
+    for shape, alike in shapes.items():
+        wider = [
+            (other, there)
+            for other, there in highest.items()
+            if other[0] in (None, shape[0]) and other[1] <= shape[1] and other[2] <= shape[2]
+        ]
+        for item in alike:
+            entry = entry_of(item)
+            found = (there.get(_key(entry.match, *other[1:])) for other, there in wider)
+            above = next((each for each in found if each and entry_of(each).priority > entry.priority), None)
+            if above is not None:
+                yield item, above
 
 
 def _meeting(
@@ -69,7 +85,3 @@ def _bits(prefix: IPv4Network | None, count: int) -> int:
 
 def _length(prefix: IPv4Network | None) -> int:
     return 0 if prefix is None else prefix.prefixlen
-
-
-def _within(inner: IPv4Network | None, outer: IPv4Network | None) -> bool:
-    return outer is None or (inner is not None and inner.subnet_of(outer))

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Routes: each chain of an experiment with what the apps ask of it: its boxes, its taps, its traffic."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Network
-from itertools import product
 
+from atoll.model.ends import Ends
 from atoll.model.experiment import Carried, Chain, Experiment, Protocol
 from atoll.model.layout import Direction, Layout
 from atoll.model.network import Host, Legs, Network, Tap
@@ -14,7 +15,7 @@ from atoll_apps.taps import taps_by_gap
 # all of them the table miss drops.
 PRIORITY = 1000
 
-Traffic = tuple[str, str, Protocol | None]  # world host, island host, protocol; None: any without a name
+Block = tuple[frozenset[str], frozenset[str]]  # names of world and of island hosts
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +40,19 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One chain. ``number`` is 0 for the one that carries the rest; ``pairs``: (world, island) hosts it carries for."""
+    """One chain. ``number`` is 0 for the one that carries the rest.
+
+    ``world``, ``island``: the hosts it carries for, in the order of the description. ``blocks``: between which of them,
+    each world host and each island host of a block.
+    """
 
     chain: str
     number: int
     passages: tuple[Passage, ...]
     gaps: tuple[tuple[Tap, ...], ...]  # taps before the first box, between boxes, behind the last
-    pairs: frozenset[tuple[str, str]]
+    world: tuple[Host, ...]
+    island: tuple[Host, ...]
+    blocks: tuple[Block, ...]
     to_island: Stream
     to_world: Stream
 
@@ -53,31 +60,29 @@ class Route:
         """A reason, with the chain's name unless it is the one that carries the rest."""
         return f"{words}, chain {self.chain}" if self.number else words
 
-    def world(self, network: Network) -> tuple[Host, ...]:
-        """The world hosts it carries for."""
-        names = {world for world, _ in self.pairs}
-        return tuple(host for host in network.world_hosts if host.name in names)
+    def reached_from(self, world: Iterable[str]) -> tuple[Host, ...]:
+        """The island hosts to which it carries packets of any of these world hosts."""
+        senders = frozenset(world)
+        return _named(self.island, (there for here, there in self.blocks if not here.isdisjoint(senders)))
 
-    def island(self, network: Network) -> tuple[Host, ...]:
-        """The island hosts it carries for."""
-        names = {island for _, island in self.pairs}
-        return tuple(host for host in network.island_hosts if host.name in names)
+    def reached_by(self, island: str) -> tuple[Host, ...]:
+        """The world hosts to which it carries packets of this island host."""
+        return _named(self.world, (here for here, there in self.blocks if island in there))
 
 
 def routes(network: Network, experiment: Experiment, layout: Layout) -> tuple[Route, ...]:
     """The routes of all chains: the one that carries the rest, then the others by name."""
-    carriers = carried(network, experiment)
+    blocks = _blocks(network, experiment)
     chains = (experiment.chain, *sorted(experiment.branches, key=lambda chain: chain.name))
-    pairs: dict[str, set[tuple[str, str]]] = {chain.name: set() for chain in chains}
-    for (world, island, _), chain in carriers.items():
-        pairs[chain].add((world, island))
     return tuple(
         Route(
             chain=chain.name,
             number=number,
             passages=_passages(network, chain, layout),
             gaps=taps_by_gap(network, chain),
-            pairs=frozenset(pairs[chain.name]),
+            world=_named(network.world_hosts, (world for world, _ in blocks[chain.name])),
+            island=_named(network.island_hosts, (island for _, island in blocks[chain.name])),
+            blocks=tuple(blocks[chain.name]),
             to_island=stream(network, chain.carries, Direction.TO_ISLAND),
             to_world=stream(network, chain.carries, Direction.TO_WORLD),
         )
@@ -85,16 +90,20 @@ def routes(network: Network, experiment: Experiment, layout: Layout) -> tuple[Ro
     )
 
 
-def carried(network: Network, experiment: Experiment) -> dict[Traffic, str]:
-    """The name of the chain that carries each kind of traffic between each two hosts."""
-    pairs = product(network.world_hosts, network.island_hosts)
-    if not any(chain.carries.protocol for chain in experiment.branches):
-        return {(w.name, i.name, None): experiment.carrier(w.address, i.address).name for w, i in pairs}
-    return {
-        (world.name, island.name, kind): experiment.carrier(world.address, island.address, kind).name
-        for world, island in pairs
-        for kind in (*Protocol, None)
-    }
+def _blocks(network: Network, experiment: Experiment) -> dict[str, list[Block]]:
+    """Between which hosts each chain carries packets of any protocol."""
+    found: dict[str, list[Block]] = {chain.name: [] for chain in experiment.chains}
+    for world, island in Ends(network, experiment).blocks():
+        block = frozenset(host.name for host in world), frozenset(host.name for host in island)
+        traffic = world[0].address, island[0].address
+        for name in {experiment.carrier(*traffic, kind).name for kind in (*Protocol, None)}:
+            found[name].append(block)
+    return found
+
+
+def _named(hosts: tuple[Host, ...], names: Iterable[frozenset[str]]) -> tuple[Host, ...]:
+    wanted = frozenset[str]().union(*names)
+    return tuple(host for host in hosts if host.name in wanted)
 
 
 def stream(network: Network, carries: Carried, direction: Direction) -> Stream:

@@ -2,7 +2,7 @@
 """Steering: the legs of all apps as one table a switch, or the reason why they cannot be."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain as joined
 
@@ -13,12 +13,12 @@ from atoll.model.layout import HOME, Layout
 from atoll.model.network import Network
 from atoll.model.paths import Fabric
 from atoll_apps import chain, delivery, latency
-from atoll_apps.apart import alike, place_of, tag_stretch, tap_vlans
+from atoll_apps.apart import alike, entry_of, place_of, tag_stretch, tap_vlans
 from atoll_apps.guards import guards
 from atoll_apps.laying import Laid, lay
 from atoll_apps.legs import App, Leg, Stretch
-from atoll_apps.overlap import covers
-from atoll_apps.route import routes
+from atoll_apps.overlap import shadowed
+from atoll_apps.route import Passage, Route, routes
 
 _NAMED = 2  # how many of an entry's reasons are spelt out
 _APPS = (delivery, latency, chain)
@@ -54,32 +54,74 @@ def steer(network: Network, experiment: Experiment, layout: Layout, taken: froze
 
     Given the layout that it returned, it returns the same. Raises PlanError as :func:`flow_entries`.
     """
-    fabric = Fabric.of(network)
-    legs: dict[Stretch, list[Leg]] = defaultdict(list)
-    for route in routes(network, experiment, layout):
-        if route.pairs:
-            for leg in joined.from_iterable(app.legs(network, experiment, route) for app in _APPS):
-                legs[leg.stretch].append(leg)
-    taps = tap_vlans(network)
-    laid = {stretch: _lay(found, fabric, layout, taps) for stretch, found in legs.items()}
-    while clash := next(alike(joined.from_iterable(laid.values())), None):
-        layout = tag_stretch(network, layout, *clash, taken)
-        tag = layout.gaps[-1]
-        stretch = Stretch(tag.chain, tag.direction, tag.gap)
-        laid[stretch] = _lay(legs[stretch], fabric, layout, taps)
-    every = tuple(joined.from_iterable(laid.values()))
-    if experiment.branches:
-        _refuse_shadowed(experiment, every)
-        every += tuple(guards(every))
-    return Steering(every, layout)
+    return guarded(experiment, Layer(network, experiment).steer(layout, taken))
 
 
-def _lay(legs: Iterable[Leg], fabric: Fabric, layout: Layout, taps: Mapping[str, int]) -> list[Laid]:
-    return [
-        laid
-        for leg in legs
-        for laid in lay(leg, fabric, layout.gap_vlan(leg.stretch.chain, leg.stretch.direction, leg.stretch.gap), taps)
-    ]
+def guarded(experiment: Experiment, steering: Steering) -> Steering:
+    """The steering with the guards of its branches. Raises PlanError for entries that no frame ever reaches."""
+    if not experiment.branches:
+        return steering
+    _refuse_shadowed(experiment, steering.laid)
+    return replace(steering, laid=(*steering.laid, *guards(steering.laid)))
+
+
+class Layer:
+    """Lays the legs of one experiment by one layout after the other; a search for a layout tries many.
+
+    What two layouts have in common is laid once: the legs of a chain whose boxes are passed alike, and their entries
+    where the tag on the trunks is the same, too.
+    """
+
+    def __init__(self, network: Network, experiment: Experiment) -> None:
+        self._network = network
+        self._experiment = experiment
+        self._fabric = Fabric.of(network)
+        self._taps = tap_vlans(network)
+        self._legs: dict[tuple[str, tuple[Passage, ...]], dict[Stretch, list[Leg]]] = {}
+        self._laid: dict[tuple[Stretch, int | None], tuple[list[Leg], list[Laid]]] = {}
+        self._apart: dict[str, list[list[Laid]]] = {}  # by chain, what was found to be told apart last
+
+    def steer(self, layout: Layout, taken: frozenset[int]) -> Steering:
+        """As :func:`steer`, without the guards, which only a whole plan needs."""
+        found: list[Laid] = []
+        for route in routes(self._network, self._experiment, layout):
+            legs = self._legs_of(route)
+            laid = {stretch: self._lay(stretch, each, layout) for stretch, each in legs.items()}
+            while clash := self._clash(route.chain, list(laid.values())):
+                layout = tag_stretch(self._network, layout, *clash, taken)
+                tag = layout.gaps[-1]
+                stretch = Stretch(tag.chain, tag.direction, tag.gap)
+                laid[stretch] = self._lay(stretch, legs[stretch], layout)
+            found += joined.from_iterable(laid.values())
+        return Steering(tuple(found), layout)
+
+    def _clash(self, chain: str, laid: list[list[Laid]]) -> tuple[Laid, Laid] | None:
+        """Two of a chain's entries that nothing tells apart."""
+        if self._apart.get(chain) == laid:
+            return None
+        clash = next(alike(joined.from_iterable(laid)), None)
+        if clash is None:
+            self._apart[chain] = laid
+        return clash
+
+    def _legs_of(self, route: Route) -> dict[Stretch, list[Leg]]:
+        """The legs of a chain by stretch. Of a route, only how it passes its boxes is the layout's."""
+        key = route.chain, route.passages
+        if key not in self._legs:
+            found: dict[Stretch, list[Leg]] = defaultdict(list)
+            for app in _APPS if route.blocks else ():
+                for leg in app.legs(self._network, self._experiment, route):
+                    found[leg.stretch].append(leg)
+            self._legs[key] = found
+        return self._legs[key]
+
+    def _lay(self, stretch: Stretch, legs: list[Leg], layout: Layout) -> list[Laid]:
+        carry = layout.gap_vlan(stretch.chain, stretch.direction, stretch.gap)
+        known, laid = self._laid.get((stretch, carry), ([], []))
+        if known != legs:
+            laid = [each for leg in legs for each in lay(leg, self._fabric, carry, self._taps)]
+            self._laid[stretch, carry] = legs, laid
+        return laid
 
 
 def _merge(same: list[FlowEntry]) -> FlowEntry:
@@ -102,16 +144,13 @@ def _refuse_shadowed(experiment: Experiment, laid: Iterable[Laid]) -> None:
 
 
 def _shadowed(same: list[Laid], lines: dict[str, str]) -> Iterator[str]:
-    for low in same:
-        for high in same:
-            if high.entry.priority > low.entry.priority and covers(high.entry.match, low.entry.match):
-                one, other = high.leg.stretch.chain, low.leg.stretch.chain
-                yield (
-                    f"{lines[other]}: entry '{low.entry.why}' of {_app(low)} on {low.entry.switch} is never reached: "
-                    f"chain {one!r} ({lines[one]}) takes all its frames by '{high.entry.why}' of {_app(high)}; "
-                    f"let {one!r} carry less, or {other!r} something else"
-                )
-                break
+    for low, high in shadowed(same, entry_of):
+        one, other = high.leg.stretch.chain, low.leg.stretch.chain
+        yield (
+            f"{lines[other]}: entry '{low.entry.why}' of {_app(low)} on {low.entry.switch} is never reached: "
+            f"chain {one!r} ({lines[one]}) takes all its frames by '{high.entry.why}' of {_app(high)}; "
+            f"let {one!r} carry less, or {other!r} something else"
+        )
 
 
 def _app(laid: Laid) -> str:

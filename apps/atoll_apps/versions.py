@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product, takewhile
 
+from atoll.model.ends import Ends
 from atoll.model.experiment import Chain, Experiment, Protocol
 from atoll.model.layout import BoxTag, Direction, GapTag, Layout
 from atoll.model.network import Network, Tap
@@ -76,8 +77,8 @@ def meeting_chains(network: Network, old: Experiment, new: Experiment) -> frozen
     if not (old.branches or new.branches):
         return frozenset({(old.chain.name, new.chain.name)})
     found: set[_Meeting] = set()
-    for world, island, kind in product(network.world_hosts, network.island_hosts, (*Protocol, None)):
-        traffic = world.address, island.address, kind
+    for (world, island), kind in product(Ends(network, old, new).blocks(), (*Protocol, None)):
+        traffic = world[0].address, island[0].address, kind
         one, other = old.carrier(*traffic), new.carrier(*traffic)
         for chain in new.chains:
             if chain.carries.precedence >= one.carries.precedence and chain.carries.takes(*traffic):

@@ -4,7 +4,7 @@
 Reads summaries and manifests only; the runs need not be of one experiment, laboratory, place or backend.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -18,8 +18,9 @@ from atoll.rundir import RunDir
 from atoll.rundir.rundir import COMPLETED, RUNNING
 from atoll_dashboards.likeness import Likeness, likeness
 from atoll_dashboards.over_seeds import LEAST_SAMPLES, Group, group, pairs
-from atoll_dashboards.text import figure
+from atoll_dashboards.text import decimals, figure
 
+RATE = "Mbit/s"
 _MOST_PERCENT = 1000  # beyond it a share says no more than the two figures do
 
 
@@ -29,7 +30,7 @@ class Figure:
 
     name: str
     unit: str
-    digits: int
+    digits: int  # after the point; a rate has more where it is small
     values: tuple[float | None, ...]
 
     @property
@@ -40,17 +41,23 @@ class Figure:
     @property
     def shown(self) -> tuple[float | None, ...]:
         """The values as exact as they are shown."""
-        return tuple(None if found is None else round(found, self.digits) for found in self.values)
+        return tuple(None if found is None else self._rounded(found) for found in self.values)
 
     def text(self, found: float | None) -> str:
         """A number as people read it, without its unit."""
-        return figure(found, "", self.digits)
+        return figure(found, "", self._decimals(found))
+
+    def _rounded(self, found: float) -> float:
+        return round(found, self._decimals(found))
+
+    def _decimals(self, found: float | None) -> int:
+        return decimals(found, self.digits) if self.unit == RATE else self.digits
 
     def difference(self, first: float | None, then: float | None) -> str:
         """Of what is shown: nobody should read that two equal numbers differ, or that two different ones are equal."""
         if first is None or then is None:
             return ""
-        first, then = round(first, self.digits), round(then, self.digits)
+        first, then = self._rounded(first), self._rounded(then)
         if not first:
             return ""
         if first == then:
@@ -164,10 +171,11 @@ def _nothing_to_compare(run: RunDir) -> str | None:
     return None
 
 
-def compare(runs: Sequence[RunDir], wanted: Sequence[str] = ()) -> Comparison:
+def compare(runs: Sequence[RunDir], wanted: Sequence[str] = (), *, mixed_kernels: bool = False) -> Comparison:
     """Put runs side by side; ``wanted``: names of the figures, all that any run measured if empty.
 
-    Raises RunError when a run was not analysed, UsageError when there is no such figure.
+    Raises RunError when a run was not analysed, UsageError when there is no such figure, or when runs in virtual time
+    had different kernels and ``mixed_kernels`` does not allow it.
     """
     for name in wanted:
         if name not in FIGURES:
@@ -180,6 +188,8 @@ def compare(runs: Sequence[RunDir], wanted: Sequence[str] = ()) -> Comparison:
     ]
     asked = [each for each in figures if each.name in (wanted or FIGURES)]
     manifests = [run.manifest() for run in runs]
+    if not mixed_kernels:
+        _refuse_mixed_kernels(runs, manifests)
     alike = likeness(manifests)
     return Comparison(
         runs=tuple(str(run.path) for run in runs),
@@ -195,6 +205,18 @@ def compare(runs: Sequence[RunDir], wanted: Sequence[str] = ()) -> Comparison:
             list(zip((summary["seed"] for summary in summaries), *(each.values for each in figures), strict=True)),
         ),
     )
+
+
+def _refuse_mixed_kernels(runs: Sequence[RunDir], manifests: Sequence[Mapping[str, Any]]) -> None:
+    """TCP and queueing disciplines differ between Linux releases, and would be taken for what is compared."""
+    first: dict[str, Path] = {}
+    for run, manifest in zip(runs, manifests, strict=True):
+        if "kernel" in (virtual := manifest.get("virtual", {})):
+            # Runs made before the mode was recorded had ptrace.
+            first.setdefault(f"Linux {virtual['kernel']} ({virtual.get('mode', 'ptrace')})", run.path)
+    if len(first) > 1:
+        kernels = ", ".join(f"{kernel} in {path}" for kernel, path in first.items())
+        raise UsageError(f"runs in virtual time on different kernels: {kernels}; --mixed-kernels compares them anyway")
 
 
 def _worth_showing(each: Figure) -> bool:
@@ -261,13 +283,15 @@ def _queue_sojourn(figure: str) -> _Read:
 _UNKNOWN = {"packets": None}
 
 
-def _lost(cause: str) -> _Read:
+def _lost(cause: str, direction: str) -> _Read:
     """Packets that the slowest link lost for a cause; None where the backend does not tell it."""
-    return lambda summary: _of_slowest(summary, "losses").get(cause, _UNKNOWN)["packets"]
+    return lambda summary: _of_slowest(summary, direction).get(cause, _UNKNOWN)["packets"]
 
 
 LOSSES: dict[str, tuple[str, int, _Read]] = {
-    f"lost, {words}": ("packets", 0, _lost(cause)) for cause, words in CAUSES.items()
+    f"{where}, {words}": ("packets", 0, _lost(cause, direction))
+    for direction, where in (("losses", "lost"), ("losses_to_world", "lost to the world"))
+    for cause, words in CAUSES.items()
 }
 """Of these, causes for which no run lost anything are left out."""
 
@@ -281,8 +305,8 @@ FIGURES: dict[str, tuple[str, int, _Read]] = {
     "sojourn bound": ("ms", 2, lambda s: s["sojourn_bound_ms"]),
     "queue at most": ("kB", 2, lambda s: _scaled(s["queue_max_bytes"], 1e3)),
     "queue full": ("s", 1, lambda s: s["queue_full_s"]),
-    "goodput": ("Mbit/s", 3, lambda s: s["goodput_mbit_s"]),
-    "throughput": ("Mbit/s", 3, lambda s: s["throughput_mbit_s"]),
+    "goodput": (RATE, 3, lambda s: s["goodput_mbit_s"]),
+    "throughput": (RATE, 3, lambda s: s["throughput_mbit_s"]),
     "utilisation": ("%", 2, lambda s: _percent(s["utilisation"])),
     "loss": ("%", 3, lambda s: _percent(s["loss_fraction"])),
     **LOSSES,
@@ -295,9 +319,9 @@ FIGURES: dict[str, tuple[str, int, _Read]] = {
     "longest wait of a channel": ("ms", 2, _longest_wait_ms),
     "transfer received": ("MB", 2, lambda s: _scaled(s["transfer_received_bytes"], 1e6)),
     "transfer time": ("s", 2, lambda s: s["transfer_s"]),
-    "transfer rate": ("Mbit/s", 3, lambda s: s["transfer_mbit_s"]),
-    "UDP sent": ("Mbit/s", 3, _udp("sent_mbit_s")),
-    "UDP received": ("Mbit/s", 3, _udp("received_mbit_s")),
+    "transfer rate": (RATE, 3, lambda s: s["transfer_mbit_s"]),
+    "UDP sent": (RATE, 3, _udp("sent_mbit_s")),
+    "UDP received": (RATE, 3, _udp("received_mbit_s")),
     "UDP lost": ("%", 3, lambda s: _percent(_udp("loss_fraction")(s))),
     "UDP out of order": ("", 0, _udp("reordered_packets")),
     "UDP jitter": ("ms", 3, _udp("jitter_ms")),

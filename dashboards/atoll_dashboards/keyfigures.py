@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The few figures by which a run is known, in the order in which a researcher asks for them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from atoll.analysis.losses import CAUSES
+from atoll.analysis.losses import CAUSES, LostFigures
 from atoll.analysis.start import START_SPREAD_MS
 from atoll.analysis.summary import LinkFigures, Summary
 from atoll.analysis.verdict import losses_agree
-from atoll.model.counted import counted
+from atoll.model.counted import counted, significant
 from atoll.model.units import Rate, Size
-from atoll_dashboards.text import NOT_MEASURED, count, figure, octets, percent
+from atoll_dashboards.text import NOT_MEASURED, count, figure, octets, percent, rate
+
+_SENDING = "; a packet being sent adds to it"  # it has left the queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +28,14 @@ def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
     """The key figures of a run. Those that were not measured are left out, but for what the experiment asked for."""
     link = summary["links"].get(summary["bottleneck"] or "")
     which = f" ({summary['bottleneck']})" if len(summary["links"]) > 1 else ""
-    rate = f"of {Rate(link['rate_bit_s'])}{which}" if link else ""
+    of_rate = f"of {Rate(link['rate_bit_s'])}{which}" if link else ""
     figures = (
-        KeyFigure("goodput", figure(summary["goodput_mbit_s"], "Mbit/s"), "new TCP payload reaching the island"),
-        KeyFigure("throughput", figure(summary["throughput_mbit_s"], "Mbit/s"), "IP bytes reaching the island"),
-        KeyFigure("utilisation", percent(summary["utilisation"]), rate),
-        KeyFigure("loss at the link", percent(summary["loss_fraction"], 2), _losses(summary)),
-        *_causes(link),
+        KeyFigure("goodput", rate(summary["goodput_mbit_s"]), "new TCP payload reaching the island"),
+        KeyFigure("throughput", rate(summary["throughput_mbit_s"]), "IP bytes reaching the island"),
+        KeyFigure("utilisation", percent(summary["utilisation"]), of_rate),
+        KeyFigure("loss to the island", percent(summary["loss_fraction"], 2), _losses(summary)),
+        *_causes("lost to the island", link.get("losses") if link else None),
+        *_causes("lost to the world", link.get("losses_to_world") if link else None),
         KeyFigure(
             "queue at most",
             octets(summary["queue_max_bytes"]),
@@ -62,7 +66,7 @@ def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
     )
     asked = {
         "goodput": True,
-        "loss at the link": bool(summary["links"]),
+        "loss to the island": bool(summary["links"]),
         "transfer": summary["transfer_bytes"],
         "UDP received": summary.get("udp"),
     }
@@ -70,21 +74,24 @@ def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
 
 
 def _queue_sojourn(link: LinkFigures | None) -> tuple[KeyFigure, ...]:
-    """Of all packets of the link, where the backend measures it."""
+    """Of all packets of the link, where the backend measures it; its bins are 1/16 wide."""
     told = link.get("sojourn") if link else None  # absent from what older versions analysed
     if told is None:
         return ()
-    p50, p95, p99 = (figure(told[percentile], "", 1) for percentile in ("p50_ms", "p95_ms", "p99_ms"))
+    p50, p95, p99 = (significant(told[percentile], 2) for percentile in ("p50_ms", "p95_ms", "p99_ms"))
     mean = "" if told["mean_ms"] is None else f"mean {figure(told['mean_ms'], '', 1)}, "
-    beside = f"at most, of all packets; {mean}p50 {p50}, p95 {p95}, p99 {p99}"
+    beside = f"at most, of all packets; {mean}to 6 %: p50 {p50}, p95 {p95}, p99 {p99}"
     return (KeyFigure("queue sojourn", figure(told["max_ms"], "ms", 1), beside),)
 
 
-def _causes(link: LinkFigures | None) -> tuple[KeyFigure, ...]:
-    """Packets that the link lost, by cause, if it lost any and the backend tells causes apart."""
-    lost = {cause: each["packets"] for cause, each in (link.get("losses") or {}).items()} if link else {}
+def _causes(name: str, losses: Mapping[str, LostFigures] | None) -> tuple[KeyFigure, ...]:
+    """Packets that the link lost in one direction, by cause, if it lost any and the backend tells causes apart.
+
+    ``losses`` None: an older version analysed the run.
+    """
+    lost = {cause: each["packets"] for cause, each in (losses or {}).items()}
     told = ", ".join(f"{CAUSES[cause]} {count(packets)}" for cause, packets in lost.items() if packets)
-    return (KeyFigure("packets lost", count(sum(lost.values())), told),) if told else ()
+    return (KeyFigure(name, count(sum(lost.values())), told),) if told else ()
 
 
 def _flows(summary: Summary) -> tuple[KeyFigure, ...]:
@@ -127,12 +134,21 @@ def _losses(summary: Summary) -> str:
     if by_captures is None:
         whose = "; captures agree" if losses_agree(summary) else " by the link's count"
         return f"{octets(by_link)}{whose}"
-    return f"{octets(by_link)}; captures {'agree' if losses_agree(summary) else f'say {octets(by_captures)}'}"
+    if losses_agree(summary):
+        return f"{octets(by_link)}; captures agree"
+    if by_captures < 0:
+        return f"{octets(by_link)}; captures show {octets(-by_captures)} more at the island"
+    return f"{octets(by_link)}; captures say {octets(by_captures)}"
 
 
 def _bound(summary: Summary) -> str:
     bound = summary["sojourn_bound_ms"]
-    return "" if bound is None else f"8Q/R = {figure(bound, 'ms', 1)}"
+    if bound is None:
+        return ""
+    to_island, to_world = summary.get("sojourn_bound_to_island_ms"), summary.get("sojourn_bound_to_world_ms")
+    if to_island is None or to_world is None:  # an older version knew the queues to the island alone
+        return f"8Q/R = {figure(bound, 'ms', 1)}{_SENDING}"
+    return f"8Q/R = {figure(to_island, '', 1)} to the island + {figure(to_world, '', 1)} back{_SENDING}"
 
 
 def _udp(summary: Summary) -> tuple[str, str]:
@@ -141,8 +157,8 @@ def _udp(summary: Summary) -> tuple[str, str]:
         return NOT_MEASURED, ""
     lost, jitter = percent(udp["loss_fraction"], 2), figure(udp["jitter_ms"], "ms")
     reordered = count(udp["reordered_packets"])
-    beside = f"of {figure(udp['sent_mbit_s'], 'Mbit/s')}; {lost} lost, jitter {jitter}, {reordered} out of order"
-    return figure(udp["received_mbit_s"], "Mbit/s"), beside
+    beside = f"of {rate(udp['sent_mbit_s'])}; {lost} lost, jitter {jitter}, {reordered} out of order"
+    return rate(udp["received_mbit_s"]), beside
 
 
 def _transfer(summary: Summary) -> str:

@@ -5,15 +5,17 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
+import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from atoll.analysis.losses import CAUSES
-from atoll.analysis.summary import Volume
-from atoll.model.experiment import LinkDirection
+from atoll.analysis.summary import Summary, Volume
+from atoll.model.experiment import Link, LinkDirection
 from atoll_dashboards.look import (
     BLUE,
     BROWN,
@@ -33,6 +35,7 @@ from atoll_dashboards.look import (
     time_figure,
 )
 from atoll_dashboards.sources import WINDOW_S, Sources
+from atoll_dashboards.thinning import cloud, extremes, share_points
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ def rates(sources: Sources) -> Figure | None:
     """Throughput and goodput per 100 ms against the link's rate."""
     if sources.summary["arrival"] is None:
         return None
-    frame = sources.rates()
+    frame = extremes(sources.rates(), "throughput", "goodput")
     t_s = frame["t_s"].to_numpy()
     figure, (axes,) = time_figure(3.1)
     axes.fill_between(
@@ -66,6 +69,7 @@ def rates(sources: Sources) -> Figure | None:
     )
     axes.step(t_s, frame["goodput"].to_numpy(), where="post", color=BLUE, linewidth=0.75, label="goodput")
     axes.set_ylabel("Mbit/s")
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=5))  # few digits: more of them leave no room for the label
     top = float(frame["throughput"].to_numpy().max(initial=0.0))
     link = sources.bottleneck
     if link is not None and not sources.other_links:
@@ -80,14 +84,16 @@ def chains(sources: Sources) -> Figure | None:
     found = sources.chain_rates()
     if not found:
         return None
+    tops = pl.DataFrame({f"{place}": top for place, top in enumerate(accumulate(found.values()))})
+    tops = extremes(tops.with_row_index("window"), *tops.columns)
     figure, (axes,) = time_figure(3.1)
-    t_s = sources.windows().collect()["t_s"].to_numpy()
+    t_s = tops["window"].to_numpy() * WINDOW_S
     height = np.zeros(len(t_s))
-    for place, (name, goodput) in enumerate(found.items()):
-        above = height + np.array(goodput)
+    for place, name in enumerate(found):
+        top = tops[f"{place}"].to_numpy()
         colour = _CHAINS[place % len(_CHAINS)]
-        axes.fill_between(t_s, height, above, step="post", color=colour, alpha=0.75, linewidth=0, label=name)
-        height = above
+        axes.fill_between(t_s, height, top, step="post", color=colour, alpha=0.75, linewidth=0, label=name)
+        height = top
     axes.set_ylabel("goodput (Mbit/s)")
     _time_axis(axes, sources, float(height.max(initial=0.0)))
     key(axes)
@@ -96,12 +102,12 @@ def chains(sources: Sources) -> Figure | None:
 
 def other_links(sources: Sources) -> Figure | None:
     """Queue and loss of the links beside the bottleneck, a row each."""
-    links = [link for link in sources.other_links if not sources.link_counters(link.box).is_empty()]
-    if not links:
+    found = [(link, _thinned(sources, link, "queue_max_bytes", "dropped_packets")) for link in sources.other_links]
+    known = [(link, counters) for link, counters in found if not counters.is_empty()]
+    if not known:
         return None
-    figure, rows = time_figure(0.9 + 1.7 * len(links), rows=len(links))
-    for axes, link in zip(rows, links, strict=True):
-        counters = sources.link_counters(link.box)
+    figure, rows = time_figure(0.9 + 1.7 * len(known), rows=len(known))
+    for axes, (link, counters) in zip(rows, known, strict=True):
         t_s = counters["t_s"].to_numpy() - WINDOW_S
         most = counters["queue_max_bytes"].to_numpy() / 1e3
         axes.fill_between(t_s, most, step="post", color=ORANGE, alpha=0.5, linewidth=0, label="queue, most in 100 ms")
@@ -118,9 +124,11 @@ def other_links(sources: Sources) -> Figure | None:
 def queue(sources: Sources) -> Figure | None:
     """Sojourn time of the pings above, bytes in the queue below: what the senders feel and what causes it."""
     link = sources.bottleneck
-    pings = sources.sojourns()
-    counters = sources.link_counters(link.box) if link else None
-    if link is None or counters is None or (pings.is_empty() and counters.is_empty()):
+    if link is None:
+        return None
+    pings = extremes(sources.sojourns(), "sojourn_ms")
+    counters = _thinned(sources, link, "queue_max_bytes", "queue_bytes")
+    if pings.is_empty() and counters.is_empty():
         return None
     figure, (above, below) = time_figure(4.6, rows=2)
     sojourn = pings["sojourn_ms"].to_numpy()
@@ -134,11 +142,9 @@ def queue(sources: Sources) -> Figure | None:
         label="ping RTT \N{MINUS SIGN} base RTT",
     )
     above.set_ylabel("queue sojourn (ms)")
-    limit_ms = sources.summary["sojourn_bound_ms"]
     top = float(sojourn.max(initial=0.0))
-    if limit_ms is not None:
-        at = f"at\n{link.to_island.rate}" if link.to_island.trace else f"\n{limit_ms:g} ms"
-        bound(above, limit_ms, f"8Q/R {at}")
+    for limit_ms, name in _sojourn_limits(sources.summary, top):
+        bound(above, limit_ms, f"{name}\n{limit_ms:g} ms")
         top = max(top, limit_ms)
     _time_axis(above, sources, top)
     key(above)
@@ -163,27 +169,53 @@ def queue(sources: Sources) -> Figure | None:
     return figure
 
 
+def _thinned(sources: Sources, link: Link, *columns: str) -> pl.DataFrame:
+    """These columns of a link's counters to the island."""
+    return extremes(sources.link_counters(link.box).select("t_s", *columns).collect(engine="streaming"), *columns)
+
+
+def _sojourn_limits(summary: Summary, largest_ms: float) -> list[tuple[float, str]]:
+    """What full queues towards the island add to an RTT; if more was added, also what those of both directions do."""
+    both_ms = summary["sojourn_bound_ms"]
+    to_island_ms = summary.get("sojourn_bound_to_island_ms", both_ms)  # an older version knew these alone
+    limits = [(to_island_ms, "8Q/R")]
+    if to_island_ms is not None and largest_ms > to_island_ms and both_ms != to_island_ms:
+        limits.append((both_ms, "both ways"))
+    return [(limit_ms, name) for limit_ms, name in limits if limit_ms is not None]
+
+
 def loss(sources: Sources) -> Figure | None:
-    """Packets that the link lost, per 100 ms, by cause: one upon the other."""
+    """Packets that the link lost, per 100 ms, stacked by cause; below, those on the way to the world, if any."""
     link = sources.bottleneck
-    ends_s, by_cause = sources.drops(link) if link else ([], {})
-    if not ends_s:
+    if link is None:
         return None
-    figure, (axes,) = time_figure(2.3)
-    t_s, height = np.array(ends_s) - WINDOW_S / 2, np.zeros(len(ends_s))
+    drops = {direction: sources.drops(link, direction) for direction in ("to_island", "to_world")}
+    if drops["to_island"].is_empty():
+        return None
+    shown = [direction for direction, lost in drops.items() if lost.width > 1 or direction == "to_island"]
+    figure, rows = time_figure(0.6 + 1.7 * len(shown), rows=len(shown))
+    for axes, direction in zip(rows, shown, strict=True):
+        _stack_losses(axes, sources, drops[direction])
+        axes.set_ylabel(f"lost {direction.replace('_', ' ')}")
+    return figure
+
+
+def _stack_losses(axes: Axes, sources: Sources, drops: pl.DataFrame) -> None:
+    causes = drops.columns[1:]
+    total = "of all causes"
+    drops = extremes(drops.with_columns(pl.sum_horizontal(causes).alias(total)), total, *causes) if causes else drops
+    t_s, height = drops["t_s"].to_numpy() - WINDOW_S / 2, np.zeros(len(drops))
     # Lines: bars as narrow as their windows are less than a pixel in a long run, and take as long as the rest.
-    for cause, packets in by_cause.items():
-        lost = np.array(packets)
+    for cause in causes:
+        lost = drops[cause].to_numpy()
         some = lost > 0
         label, colour = CAUSES.get(cause, "cause unknown"), _CAUSES.get(cause, GREY)
         axes.vlines(t_s[some], height[some], (height + lost)[some], color=colour, linewidth=1.0, label=label)
         height += lost
-    axes.set_ylabel("packets per 100 ms")
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
     _time_axis(axes, sources, max(1.0, float(height.max(initial=0))))
-    if by_cause:
+    if causes:
         key(axes)
-    return figure
 
 
 def udp(sources: Sources) -> Figure | None:
@@ -193,6 +225,7 @@ def udp(sources: Sources) -> Figure | None:
     if asked is None or frame.is_empty():
         return None
     told = frame["lost_packets"].null_count() == 0
+    frame = extremes(frame, "mbit_s", "lost_packets", "reordered_packets", "jitter_ms")
     figure, rows = time_figure(5.4 if told else 2.6, rows=3 if told else 1)
     t_s, mbit_s = frame["t_s"].to_numpy(), frame["mbit_s"].to_numpy()
     rows[0].fill_between(t_s, mbit_s, step="post", color=SKY, alpha=0.6, linewidth=0, label="received")
@@ -222,7 +255,7 @@ def concurrent(sources: Sources) -> Figure | None:
     """Connections open, and those receiving, per 100 ms."""
     if sources.summary["arrival"] is None:
         return None
-    frame = sources.concurrent()
+    frame = extremes(sources.concurrent(), "open", "receiving")
     t_s = frame["t_s"].to_numpy()
     figure, (axes,) = time_figure(2.6)
     axes.step(t_s, frame["open"].to_numpy(), where="post", color=GREY, linewidth=1.1, label="open")
@@ -274,10 +307,11 @@ def flows(sources: Sources) -> Figure | None:
     if frame.is_empty():
         return None
     size, seconds = frame["size_bytes"].to_numpy(), frame["seconds"].to_numpy()
+    drawn = cloud(size, seconds)
     figure, (axes, shares) = plain_figure(3.4, 2, (1.6, 1.0))
     axes.plot(
-        size,
-        seconds,
+        size[drawn],
+        seconds[drawn],
         "o",
         color=BLUE,
         alpha=0.35,
@@ -309,12 +343,12 @@ def flows(sources: Sources) -> Figure | None:
     axes.set_xlabel("flow size (bytes)")
     axes.set_ylabel("connect to last byte (s)")
     key(axes, 2)
+    order = np.sort(size)
+    kept = share_points(order)
     for column, colour, label in (("flows", BLUE, "of flows"), ("bytes", PURPLE, "of bytes")):
-        order = np.sort(size)
         weight = np.ones_like(order, dtype=float) if column == "flows" else order.astype(float)
-        shares.step(
-            order, 100 * np.cumsum(weight) / weight.sum(), where="post", color=colour, linewidth=1.4, label=label
-        )
+        share = (100 * np.cumsum(weight) / weight.sum())[kept]
+        shares.step(order[kept], share, where="post", color=colour, linewidth=1.4, label=label)
     shares.set_xscale("log")
     shares.set_ylim(0, 102)
     shares.set_xlabel("flow size (bytes)")
@@ -360,16 +394,19 @@ PLOTS = (
     Plot(
         "queue",
         "Queue of the satellite link",
-        "Above: RTT of the ping series less the base RTT measured before the load; a full queue of Q bytes at rate R "
-        "adds 8Q/R. Below: bytes waiting in the drop-tail queue.",
+        "Above: RTT of the ping series less the base RTT measured before the load; dashed: 8Q/R, what a full queue of "
+        "Q bytes to the island adds at rate R (the least of a trace), and, where pings also waited on their way back, "
+        "what full queues add both ways. Below: bytes waiting in the queue to the island.",
         queue,
         over_time=True,
     ),
     Plot(
         "loss",
         "Loss",
-        "Island-bound packets that this link lost, by cause, one upon the other. A full queue refuses packets; random "
-        "losses and those of a trace happen behind the transmitter, unless the experiment has them before the queue.",
+        "Packets that the slowest link lost in each 100 ms, stacked by cause; a second row shows those on the way to "
+        "the world, if there are any. Queue full: the packet did not fit into what was left of the queue. Random loss "
+        "and loss by trace: lost at the receiver, after the packet had used the link, unless the experiment says "
+        "\N{LEFT DOUBLE QUOTATION MARK}where: before\N{RIGHT DOUBLE QUOTATION MARK} (the queue).",
         loss,
         over_time=True,
     ),

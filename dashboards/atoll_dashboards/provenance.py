@@ -80,6 +80,7 @@ def origin(manifest: Mapping[str, Any]) -> list[Row]:
         ("switches", _joined("Open vSwitch", manifest.get("ovs"), manifest.get("datapath"), "datapath")),
         ("kernel", manifest.get("kernel")),
         ("CPUs", manifest.get("cpus")),
+        ("kernel's mode", manifest.get("virtual", {}).get("mode")),
         ("kernel built as", manifest.get("virtual", {}).get("build")),
         ("host", f"kernel {host['kernel']}, {host['wall_s']:.1f} s of wall time" if host else None),
         ("revision", manifest.get("revision")),

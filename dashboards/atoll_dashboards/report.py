@@ -44,9 +44,10 @@ def page(sources: "Sources") -> str:
         asked=provenance.in_one_line(sources.experiment),
         proofs=proofs(sources.summary.get("stretches", ()), sources.summary.get("payload")),
         losses=[
-            (name, CAUSES[cause], lost)
+            (name, direction, CAUSES[cause], lost)
             for name, link in sources.summary["links"].items()
-            for cause, lost in (link.get("losses") or {}).items()  # absent from what older versions analysed
+            for direction, losses in (("island", link.get("losses")), ("world", link.get("losses_to_world")))
+            for cause, lost in (losses or {}).items()  # absent from what older versions analysed
             if lost["packets"]
         ],
         figures=key_figures(sources.summary),

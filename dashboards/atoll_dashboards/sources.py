@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import polars as pl
 
 from atoll.analysis.boxes import CAUSES
@@ -17,6 +18,8 @@ from atoll.model.experiment import Experiment, Link
 from atoll.rundir import RunDir
 
 WINDOW_S = WINDOW_NS / 1e9
+MBIT_S = 8e-6 / WINDOW_S
+"""Bytes of a window as a rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,34 +46,28 @@ class Sources:
         """Seconds since the start of the measurement of an instant in ns."""
         return (pl.col(column) - self.summary["origin_ns"]) / 1e9
 
-    def windows(self) -> pl.LazyFrame:
-        """Every 100 ms window of the measurement: window, t_s (its beginning)."""
+    def in_windows(self, rows: pl.LazyFrame, *columns: str) -> pl.DataFrame:
+        """t_s (its beginning) and these columns for every 100 ms window of the measurement; 0 where there is no row."""
         count = max(1, round(self.seconds / WINDOW_S))
-        window = pl.int_range(count, dtype=pl.Int64)
-        return pl.LazyFrame({"window": range(count)}, schema={"window": pl.Int64}).select(
-            window=window, t_s=window * WINDOW_S
-        )
+        within = pl.col("window").is_between(0, count, closed="left")
+        found = rows.filter(within).select("window", *columns).collect(engine="streaming")
+        window = found["window"].to_numpy()
+        filled = {"t_s": np.arange(count) * WINDOW_S}
+        for column in columns:
+            filled[column] = np.zeros(count)
+            filled[column][window] = found[column]
+        return pl.DataFrame(filled)
 
     def rates(self) -> pl.DataFrame:
-        """t_s, throughput and goodput (Mbit/s) of the arrival capture, a row a window; without packets they are 0."""
+        """t_s, throughput and goodput (Mbit/s) of the arrival capture, a row a window."""
         seen = self.table("throughput").filter(
             (pl.col("capture") == (self.summary["arrival"] or "")) & pl.col("to_island")
         )
-        mbit_s = 8e-6 / WINDOW_S
-        return (
-            self.windows()
-            .join(seen, on="window", how="left")
-            .sort("window")
-            .select(
-                "t_s",
-                throughput=pl.col("ip_bytes").fill_null(0) * mbit_s,
-                goodput=pl.col("goodput_bytes").fill_null(0) * mbit_s,
-            )
-            .collect()
-        )
+        rates = seen.select("window", throughput=pl.col("ip_bytes") * MBIT_S, goodput=pl.col("goodput_bytes") * MBIT_S)
+        return self.in_windows(rates, "throughput", "goodput")
 
-    def link_counters(self, box: str) -> pl.DataFrame:
-        """t_s, queue_bytes, queue_max_bytes, and what was dropped in each interval, by cause, too; island-bound.
+    def link_counters(self, box: str, direction: str = "to_island") -> pl.LazyFrame:
+        """t_s, queue_bytes, queue_max_bytes, and the packets dropped in each interval, by cause, too, in one direction.
 
         Causes that the tables of an older version do not tell apart are null.
         """
@@ -79,32 +76,34 @@ class Sources:
         missing = [cause for cause in causes if cause not in rows.collect_schema().names()]
         return (
             rows.with_columns(pl.lit(None, pl.Int64).alias(cause) for cause in missing)
-            .filter((pl.col("box") == box) & (pl.col("part") == "to_island"))
+            .filter((pl.col("box") == box) & (pl.col("part") == direction))
             .select(
                 "queue_bytes",
                 "queue_max_bytes",
-                pl.col("dropped_packets", "dropped_bytes", *causes).diff().clip(0),
+                pl.col("dropped_packets", *causes).diff().clip(0),
                 t_s=self.since_start("t_ns"),
             )
             .filter(pl.col("t_s").is_between(0, self.seconds + WINDOW_S))
-            .collect()
         )
 
-    def drops(self, link: Link) -> tuple[list[float], dict[str, list[int]]]:
-        """Packets that a link lost on the way to the island: the ends of intervals (s), and by cause how many in each.
+    def drops(self, link: Link, direction: str = "to_island") -> pl.DataFrame:
+        """Packets that a link lost in one direction: t_s (the end of an interval) and a column for each cause.
 
         Causes of which there was no loss are left out; what no cause is known of is ``unknown``.
         """
-        counters = self.link_counters(link.box)
-        found: dict[str, list[int]] = {}
-        for counter in CAUSES:
-            packets = counters[f"dropped_{counter}_packets"].fill_null(0).to_list()
-            cause = cause_of(counter, link.to_island)
-            found[cause] = [a + b for a, b in zip(found.get(cause, [0] * len(packets)), packets, strict=True)]
-        known = [sum(each) for each in zip(*found.values(), strict=True)]
-        all_of_them = counters["dropped_packets"].fill_null(0).to_list()
-        found["unknown"] = [max(0, a - b) for a, b in zip(all_of_them, known, strict=True)]
-        return counters["t_s"].to_list(), {cause: packets for cause, packets in found.items() if any(packets)}
+        settings = link.to_island if direction == "to_island" else link.to_world
+        counters = self.link_counters(link.box, direction)
+        drops = counters.select("t_s", pl.col("dropped_packets").fill_null(0)).collect(engine="streaming")
+        unknown = drops.drop_in_place("dropped_packets")
+        for counter in CAUSES:  # one after the other: most of them lost nothing, and need not be kept
+            column = counters.select(pl.col(f"dropped_{counter}_packets").fill_null(0))
+            packets = column.collect(engine="streaming").to_series()
+            if packets.sum():
+                cause = cause_of(counter, settings)
+                drops = drops.with_columns((drops[cause] + packets if cause in drops else packets).alias(cause))
+                unknown -= packets
+        unknown = unknown.clip(0)
+        return drops.with_columns(unknown=unknown) if unknown.sum() else drops
 
     def sojourns(self) -> pl.DataFrame:
         """t_s (when sent) and sojourn_ms of every ping answered; without a base RTT, sojourn_ms is the RTT."""
@@ -114,33 +113,21 @@ class Sources:
             .filter(pl.col("rtt_ns").is_not_null())
             .select(t_s=self.since_start("sent_ns"), sojourn_ms=pl.col("rtt_ns") / 1e6 - base_ms)
             .filter(pl.col("t_s").is_between(0, self.seconds))
+            .collect(engine="streaming")
             .sort("t_s")
-            .collect()
         )
 
     def concurrent(self) -> pl.DataFrame:
         """t_s, open, receiving: connections of the channels, a row a window."""
-        return (
-            self.windows()
-            .join(self.table("concurrent"), on="window", how="left")
-            .sort("window")
-            .select("t_s", pl.col("open", "receiving").fill_null(0))
-            .collect()
-        )
+        return self.in_windows(self.table("concurrent"), "open", "receiving")
 
-    def chain_rates(self) -> dict[str, list[float]]:
+    def chain_rates(self) -> dict[str, pl.Series]:
         """Goodput (Mbit/s) of every chain at its arrival capture, window by window; empty if one carries all."""
         if not self.summary["chains"] or self.summary["arrival"] is None:
             return {}
-        mbit_s = 8e-6 / WINDOW_S
-        seen = self.table("chains")
+        rows = self.table("chains").with_columns(goodput=pl.col("goodput_bytes") * MBIT_S)
         return {
-            chain: self.windows()
-            .join(seen.filter(pl.col("chain") == chain), on="window", how="left")
-            .sort("window")
-            .select(goodput=pl.col("goodput_bytes").fill_null(0) * mbit_s)
-            .collect()["goodput"]
-            .to_list()
+            chain: self.in_windows(rows.filter(pl.col("chain") == chain), "goodput")["goodput"]
             for chain in self.summary["chains"]
         }
 
@@ -158,13 +145,13 @@ class Sources:
             .with_columns(counted - counted.shift(1, fill_value=0))
             .select(
                 t_s=self.since_start("t_ns") - WINDOW_S,
-                mbit_s=pl.col("bytes") * 8e-6 / WINDOW_S,
+                mbit_s=pl.col("bytes") * MBIT_S,
                 lost_packets="lost_packets",
                 reordered_packets="reordered_packets",
                 jitter_ms=pl.col("jitter_ns") / 1e6,
             )
             .filter(pl.col("t_s").is_between(-WINDOW_S, self.seconds + WINDOW_S))
-            .collect()
+            .collect(engine="streaming")
         )
 
     @property
@@ -174,13 +161,10 @@ class Sources:
 
     def channel_flows(self) -> pl.DataFrame:
         """size_bytes and seconds of every completed flow."""
-        return (
-            self.table("channel_flows")
-            .filter(pl.col("outcome") == "completed")
-            .select("size_bytes", seconds=(pl.col("end_ns") - pl.col("start_ns")) / 1e9)
-            .filter((pl.col("seconds") > 0) & (pl.col("size_bytes") > 0))
-            .collect()
-        )
+        took_ns = pl.col("end_ns") - pl.col("start_ns")
+        completed = (pl.col("outcome") == "completed") & (took_ns > 0) & (pl.col("size_bytes") > 0)
+        flows = self.table("channel_flows").filter(completed).select("size_bytes", seconds=took_ns / 1e9)
+        return flows.collect(engine="streaming")
 
     def table(self, name: str) -> pl.LazyFrame:
         """One table, lazily."""

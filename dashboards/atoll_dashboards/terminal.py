@@ -14,7 +14,7 @@ _COLOURS = {Verdict.VALID: "green", Verdict.CAVEATS: "yellow", Verdict.INVALID: 
 
 
 def summary_text(summary: dict[str, Any]) -> "RenderableType":
-    """Verdict, reasons, caveats, key figures, and each server's terrestrial RTT; no wider than 100 columns."""
+    """Verdict, reasons, caveats and notes, each marked as such, key figures, terrestrial RTTs; at most 100 columns."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -31,14 +31,16 @@ def summary_text(summary: dict[str, Any]) -> "RenderableType":
         (run["verdict"], f"bold {_COLOURS[Verdict(run['verdict'])]}"),
     )
     remarks = Table.grid(padding=(0, 1))
-    remarks.add_column(width=3, justify="right")
+    remarks.add_column(width=8, justify="right", no_wrap=True)
     remarks.add_column()
-    for reason in run["reasons"]:
-        remarks.add_row("•", Text(reason, style="red"))
-    for each in run.get("caveats", ()):  # absent from what older versions analysed
-        remarks.add_row("•", Text(each, style="yellow"))
-    for note in run["notes"]:
-        remarks.add_row("•", Text(note, style="dim"))
+    remarked = {
+        "reason": (run["reasons"], "red"),
+        "caveat": (run.get("caveats", ()), "yellow"),  # absent from what older versions analysed
+        "note": (run["notes"], "dim"),
+    }
+    for kind, (lines, style) in remarked.items():
+        for line in lines:
+            remarks.add_row(Text(kind, style=style), Text(line, style=style))
     figures = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     figures.add_column(style="dim", no_wrap=True)
     figures.add_column(justify="right", no_wrap=True)

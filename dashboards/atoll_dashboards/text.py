@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures as people read them: three or four digits, a unit, and a dash for what was not measured."""
 
+import math
+
+from atoll.model.counted import bit_rate
+
+_DIGITS = 3
 NOT_MEASURED = "\N{EN DASH}"
 
 
@@ -10,6 +15,11 @@ def figure(number: float | None, unit: str = "", digits: int = 2) -> str:
         return NOT_MEASURED
     text = f"{number:,.{digits}f}".replace(",", "\u202f")
     return f"{text}\u00a0{unit}" if unit else text
+
+
+def decimals(number: float | None, least: int) -> int:
+    """How many digits after the point show a number to three digits, as :func:`rate` does; ``least``: at least."""
+    return max(least, _DIGITS - 1 - math.floor(math.log10(abs(number)))) if number else least
 
 
 def count(number: float | None, unit: str = "") -> str:
@@ -25,6 +35,13 @@ def octets(number: float | None) -> str:
         if abs(number) >= factor:
             return figure(number / factor, unit)
     return figure(number, "B", 0)
+
+
+def rate(mbit_s: float | None) -> str:
+    """Megabits per second to three digits, in kbit/s where it is less than one: ``47.3 kbit/s``."""
+    if mbit_s is None:
+        return NOT_MEASURED
+    return bit_rate(1e6 * mbit_s).replace(" ", "\u00a0")
 
 
 def percent(share: float | None, digits: int = 1) -> str:

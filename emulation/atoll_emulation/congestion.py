@@ -89,8 +89,9 @@ def missing_controls(experiment: Experiment, offer: Offer, elsewhere: Offer | No
 
     ``elsewhere`` is what ``--on virtual`` has, if that is an alternative.
     """
-    from atoll.model.wording import suggest  # with pydantic: too heavy for a lab that starts, which names nothing wrong
+    from atoll.model.wording import nearest  # with pydantic: too heavy for a lab that starts, which names nothing wrong
 
+    others = elsewhere.usable if elsewhere else frozenset[str]()
     lacks: list[str] = []
     for control, keys in sorted(experiment.congestion_controls.items()):
         if control in offer.usable:
@@ -98,10 +99,11 @@ def missing_controls(experiment: Experiment, offer: Offer, elsewhere: Offer | No
         where = f"{experiment.file}: {', '.join(keys)}: congestion control {control!r}"
         if control in offer.unloaded:
             lacks.append(f"{where} is a module that is not loaded: modprobe tcp_{control} (as root)")
-        elif elsewhere is not None and control in elsewhere.usable:
-            lacks.append(f"{where} is not in {offer.kernel}, which has {offer}; --on virtual has it")
-        else:
-            everywhere = offer.usable | elsewhere.usable if elsewhere else offer.usable
-            known = suggest(control, sorted(everywhere), "ones", most=len(everywhere))
-            lacks.append(f"{where} is not in {offer.kernel}; {known}")
+            continue
+        line = f"{where} is not in {offer.kernel}, which has {offer}"
+        if control in others:
+            line += "; --on virtual has it"
+        elif meant := nearest(control, sorted(offer.usable | offer.unloaded | others)):
+            line += f"; did you mean {meant!r}?{' --on virtual has it' if meant in others - offer.usable else ''}"
+        lacks.append(line)
     return lacks

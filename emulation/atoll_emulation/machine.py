@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from atoll.model.errors import MachineError
+from atoll.model.units import Size
 from atoll_emulation import namespaces, ovs
 from atoll_emulation.backends import missing_for_tc
 from atoll_emulation.congestion import offered_here
 from atoll_emulation.mininet_path import find_mininet
+from atoll_emulation.programs import complete_path
 from atoll_emulation.uml.kernel import UmlKernel, find_virtual_kernel
 
 # tool: Debian package
@@ -33,6 +35,7 @@ TOOLS = {
     "setpriv": "util-linux",
 }
 _TUN = "/dev/net/tun"
+_MEMINFO = Path("/proc/meminfo")
 _APPARMOR = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 
 
@@ -63,6 +66,12 @@ def require_virtual_machine() -> UmlKernel:
     return kernel
 
 
+def free_memory(meminfo: Path = _MEMINFO) -> Size:
+    """The memory that programs could still have without swapping (proc_meminfo(5), MemAvailable)."""
+    lines = meminfo.read_text(encoding="ascii").splitlines()
+    return next(Size(1024 * int(line.split()[1])) for line in lines if line.startswith("MemAvailable:"))
+
+
 def missing_tools() -> list[str]:
     """A line for each Debian package that is not installed."""
     absent: dict[str, list[str]] = {}
@@ -77,11 +86,8 @@ def missing_tools() -> list[str]:
 
 
 def _complete_path() -> None:
-    """Debian keeps ``ip`` and Open vSwitch in sbin directories, which are not on a plain user's PATH."""
     if os.geteuid() != 0:
-        places = os.environ.get("PATH", os.defpath).split(os.pathsep)
-        sbin = [place for place in ("/usr/local/sbin", "/usr/sbin", "/sbin") if place not in places]
-        os.environ["PATH"] = os.pathsep.join([*places, *sbin])
+        os.environ["PATH"] = complete_path()
 
 
 def missing_namespaces() -> list[str]:

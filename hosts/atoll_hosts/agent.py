@@ -11,24 +11,32 @@ import asyncio
 import itertools
 import json
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from atoll.model.codec import to_json
-from atoll.model.errors import LabError
+from atoll.model.errors import LabError, plain
 from atoll.model.plan import UNLIMITED, HostSettings, JobLimits
-from atoll_hosts.job import Exit, Job, OnLine
+from atoll_hosts.job import Exit, Job, OnLine, OnOutput
 from atoll_hosts.lines import LineProcess, LineStream
+from atoll_hosts.shapes import ANSWERS, EXIT, HELLO, METRICS, cleaned, misfit, parsed
 from atoll_hosts.versions import LIMITS_AND_METRICS, SAMPLES, SPEAKS, Version, agreed, spoken, words
 
 # A line of a job may have 4 MiB (the agent cuts longer ones), each byte up to six as JSON.
 _LONGEST_MESSAGE = 32 << 20
 _HELLO_TIMEOUT_S = 10.0
+_LONGEST_REQUEST_S = 300.0  # a tool of the agent's may take 20 s, and requests wait for each other
 # The agent needs a second at most for its jobs, a moment for its settings.
 _CLOSE_TIMEOUT_S = 10.0
 
 _BEAT_EVERY_S = 1.0
+
+# Metrics come once a period, at once and at the end; those that were held up come together.
+_METRICS_AT_ONCE = 10
+_METRICS_PER_PERIOD = 2  # the clock of its machine may be a fast one
+
+_LONGEST_TEXT = 2000  # characters of what an agent says for people
 
 OpenStream = Callable[[Callable[[bytes], None], int], Awaitable[LineStream]]
 """Opens the stream to an agent; it gets what takes each line, and the longest line there may be. Raises LabError."""
@@ -63,6 +71,10 @@ class Agent:
         self._why: str | None = None  # ended by us, because
         self._remedy = ""  # of its being of another version
         self._on_metrics: OnMetrics | None = None
+        self._measured: dict[str, frozenset[str]] = {}  # interfaces by host, of those whose metrics were asked for
+        self._measured_every_s = 1.0
+        self._measured_since_s = 0.0
+        self._metrics_taken = 0
         self._machine: str | None = None  # whose errors name it: an agent in a lab of namespaces serves many
         self._hello: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
 
@@ -116,7 +128,7 @@ class Agent:
         common = agreed(SPEAKS, theirs)
         if common is None:
             await self.close()
-            version = hello.get("version", "")
+            version = plain(str(hello.get("version", "")), _LONGEST_TEXT)
             raise LabError(f"{what} {version} speaks protocol {words(theirs)}, this is {words(SPEAKS)}: {remedy}")
         self.protocol, self._remedy = common, remedy
         if common >= LIMITS_AND_METRICS:
@@ -135,7 +147,10 @@ class Agent:
     # Requests
 
     async def request(self, op: str, **fields: Any) -> dict[str, Any]:
-        """Ask for one operation; its answer. Raises LabError with the agent's words when it was refused."""
+        """Ask for one operation; its answer, of the shape that it has to have (:mod:`atoll_hosts.shapes`).
+
+        Raises LabError with the agent's words when it was refused.
+        """
         if self.closed.done() or self._closing:
             raise self._death()
         number = next(self._numbers)
@@ -143,9 +158,15 @@ class Agent:
         message = json.dumps({"id": number, "op": op, **fields}, separators=(",", ":"))
         try:
             self._write(message)
-            return await answer
+            async with asyncio.timeout(_LONGEST_REQUEST_S):
+                found = await answer
+        except TimeoutError:
+            raise LabError(self._named(f"its agent has not answered '{op}' within {_LONGEST_REQUEST_S:g} s")) from None
         finally:
             del self._waiting[number]
+        if wrong := misfit(found, ANSWERS.get(op, {}), "the answer"):
+            raise LabError(self._named(f"its agent's answer to '{op}' makes no sense: {wrong}"))
+        return found
 
     async def start_job(
         self,
@@ -157,19 +178,26 @@ class Agent:
         stdout: str | Path = "lines",
         stderr: str | Path = "lines",
         on_line: OnLine | None = None,
+        on_output: OnOutput | None = None,
         limits: JobLimits = UNLIMITED,
+        privileges: Sequence[str] | None = None,
+        directory: str | None = None,
     ) -> Job:
         """Start a job in a network namespace (None: the agent's own); ``config`` becomes its first line of input.
 
         Without a ``config`` its input is empty: for programs that are not of the family. ``stdout`` and ``stderr`` are
-        ``"lines"`` or files to append to. ``on_line`` gets each line of output that is a JSON object. ``limits``: what
-        it may use; an agent without them (:attr:`has_limits_and_metrics`) holds it to none. Raises LabError.
+        ``"lines"`` or files to append to. ``on_line`` gets each line of output that is a JSON object, ``on_output``
+        each line that becomes an event. ``limits``: what it may use; an agent without them
+        (:attr:`has_limits_and_metrics`) holds it to none. ``privileges``: the capabilities that it keeps; a program
+        that is not ours then runs as nobody (docs/privileges.md). None, or with an older agent: all of the agent's.
+        ``directory``: in which it runs; None: the agent's. Raises LabError.
         """
         if name in self._jobs:
             msg = f"job {name!r} is already running"
             raise LabError(msg)
+        user = "agent" if argv[0] == "atoll-host" else "nobody"
         # Known before it is asked for: its first lines may come before the answer does.
-        job = self._jobs[name] = Job(name, self.request, on_line)
+        job = self._jobs[name] = Job(name, self.request, on_line, on_output)
         try:
             answer = await self.request(
                 "start",
@@ -181,11 +209,14 @@ class Agent:
                 stdout=str(stdout),
                 stderr=str(stderr),
                 **({"limits": limits.asked} if self.has_limits_and_metrics else {}),
+                **({"privileges": list(privileges), "user": user} if privileges is not None else {}),
+                **({"directory": directory} if directory is not None else {}),
             )
         except BaseException:
             self._jobs.pop(name, None)
             raise
         job.pid = answer["pid"]
+        job.unheld = plain(str(answer["unheld"]), _LONGEST_TEXT) if "unheld" in answer else None
         return job
 
     async def set_host(self, settings: HostSettings, netns: str | None = None) -> dict[str, Any]:
@@ -217,6 +248,8 @@ class Agent:
             lacks = "which has no metrics and no limits of jobs"
             raise LabError(f"{self.name} speaks protocol {words([self.protocol])}, {lacks}: {self._remedy}")
         self._on_metrics = on_metrics
+        self._measured = {host: frozenset(interfaces) for host, _, interfaces in hosts}
+        self._measured_every_s, self._measured_since_s, self._metrics_taken = every_s, time.monotonic(), 0
         await self.request("measure", every_ns=round(every_s * 1e9), hosts=_asked(hosts))
 
     async def measure_no_more(self) -> None:
@@ -265,9 +298,12 @@ class Agent:
             self._stream.write(message.encode() + b"\n")
 
     def _take_line(self, line: bytes) -> None:
-        """Every line of the agent; ValueError and KeyError end it."""
+        """Every line of the agent; what cannot be made sense of raises, which ends it."""
         self._heard_s = time.monotonic()
-        self._take(json.loads(line))
+        message = parsed(line.decode())
+        if not isinstance(message, dict) or not isinstance(cast("dict[str, Any]", message).get("type"), str):
+            raise ValueError("a message without a type")  # noqa: TRY004 - it is of JSON, not of Python
+        self._take(cast("dict[str, Any]", message))
 
     async def _beat(self, silence_s: float) -> None:
         """Say every second that we are there; end the stream when the agent has not for ``silence_s``."""
@@ -284,7 +320,8 @@ class Agent:
         if self._why is not None:
             reason = self._why
         elif stream.broken is not None:
-            reason = f"the stream of {self.name} broke: {stream.broken}"
+            broke = f"{stream.broken}" if isinstance(stream.broken, ValueError) else repr(stream.broken)
+            reason = f"the stream of {self.name} broke: {plain(broke, _LONGEST_TEXT)}"
         elif self._closing:
             reason = f"{self.name} was closed"
         elif not self._hello.done():
@@ -299,31 +336,45 @@ class Agent:
                 if job := self._jobs.get(message["job"]):
                     job.take_line(message["stream"], message["line"])
             case "exit":
+                message = cleaned(_of_shape(message, EXIT))
                 if job := self._jobs.pop(message["job"], None):
                     job.take_exit(Exit(message["code"], message["signal"], message.get("exceeded")))
             case "metrics":
                 if self._on_metrics is not None:
-                    self._on_metrics(message)
+                    self._count_metrics()
+                    self._on_metrics(self._asked_for(_of_shape(message, METRICS)))
             case "answer":
                 self._take_answer(message)
-            case "beat":
-                pass
             case "hello":
-                self._hello.set_result(message)
-            case str():
-                pass  # of a later minor version
-            case unknown:
-                msg = f"unknown message {unknown!r}"
-                raise ValueError(msg)
+                self._hello.set_result(cleaned(_of_shape(message, HELLO)))
+            case _:
+                pass  # a beat, or of a later minor version
+
+    def _count_metrics(self) -> None:
+        """Raises ValueError when more messages have come than were asked for: each makes points in the run's spool."""
+        self._metrics_taken += 1
+        periods = (time.monotonic() - self._measured_since_s) / self._measured_every_s
+        if self._metrics_taken > _METRICS_AT_ONCE + _METRICS_PER_PERIOD * periods:
+            raise ValueError(f"metrics more often than every {self._measured_every_s:g} s")
+
+    def _asked_for(self, metrics: dict[str, Any]) -> dict[str, Any]:
+        """Leave out the hosts, interfaces and jobs that nobody asked for: an agent cannot make series of its own."""
+        hosts = {
+            host: {**found, "interfaces": _only(found["interfaces"], self._measured[host])}
+            for host, found in _only(metrics["hosts"], self._measured).items()
+        }
+        known = _only(metrics["jobs"], self._jobs)
+        jobs = {job: found for job, found in known.items() if found["host"] in (None, *hosts)}
+        return {**metrics, "hosts": hosts, "jobs": jobs}
 
     def _take_answer(self, message: dict[str, Any]) -> None:
         answer = self._waiting.get(message["id"])
         if answer is None or answer.done():
             return  # whoever asked was cancelled
         if message["ok"]:
-            answer.set_result(message)
+            answer.set_result(cleaned(message))
         else:
-            answer.set_exception(LabError(self._named(message["error"])))
+            answer.set_exception(LabError(self._named(plain(message["error"], _LONGEST_TEXT))))
 
     def _named(self, error: str) -> str:
         if self._machine is None or error.startswith(f"{self._machine}: "):
@@ -345,6 +396,17 @@ class Agent:
 
     def _death(self) -> LabError:
         return LabError(self.closed.result() if self.closed.done() else f"{self.name} is being closed")
+
+
+def _of_shape(message: dict[str, Any], shape: Any) -> dict[str, Any]:
+    """The message. Raises ValueError when it has another shape."""
+    if wrong := misfit(message, shape, f"{message['type']} message"):
+        raise ValueError(wrong)
+    return message
+
+
+def _only(figures: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
+    return {name: found for name, found in figures.items() if name in known}
 
 
 def _asked(hosts: Sequence[HostAsked]) -> list[dict[str, Any]]:

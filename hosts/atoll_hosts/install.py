@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bringing ``atoll-host`` to a machine: the one that fits its architecture, checked when it is there."""
 
+import asyncio
+import contextlib
 import hashlib
 import os
 import platform
+import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
 import asyncssh
 
-from atoll.model.errors import LabError, MachineError
+from atoll.model.errors import LabError, MachineError, plain, shown
 from atoll.model.inventory import Access
 from atoll_hosts.binary import find_binary
 
@@ -18,6 +21,9 @@ FOLDER = "ATOLL_HOST_BINARIES"
 """Environment variable: a directory with atoll-host-x86_64, atoll-host-aarch64 and atoll-host-armv7l."""
 
 _RELEASED = Path(__file__).resolve().parents[2] / "target" / "release-binaries"
+_ARCHITECTURE = re.compile(r"[A-Za-z0-9_]{1,32}")
+_MOST_OUTPUT_BYTES = 1 << 16
+_LONGEST_COMPLAINT = 500  # characters
 _CALLED = {"arm64": "aarch64", "armv8l": "armv7l", "amd64": "x86_64"}
 
 
@@ -65,6 +71,8 @@ async def install(
     disturbed. Raises LabError, MachineError.
     """
     found = (await run(connection, name, "uname -m")).strip()
+    if not _ARCHITECTURE.fullmatch(found):
+        raise LabError(f"{name}: `uname -m` says {shown(found)}, which is not an architecture")
     if arch is not None and found != arch:
         raise LabError(f"{name}: `uname -m` says {found}, the inventory {arch}; correct the inventory")
     try:
@@ -74,9 +82,9 @@ async def install(
     content = path.read_bytes()
     sha256 = hashlib.sha256(content).hexdigest()
     there = shlex.quote(access.binary)
-    held = await connection.run(f"sha256sum -- {there}", check=False)
-    if str(held.stdout or "").startswith(sha256):
-        return Installed(found, access.binary, sha256, 0)
+    with contextlib.suppress(LabError):  # there is none yet
+        if (await run(connection, name, f"sha256sum -- {there}")).startswith(sha256):
+            return Installed(found, access.binary, sha256, 0)
     folder, new = shlex.quote(str(Path(access.binary).parent)), shlex.quote(f"{access.binary}.new")
     await run(connection, name, f"mkdir -p -- {folder} && cat > {new} && chmod 755 {new}", content)
     if not (await run(connection, name, f"sha256sum -- {new}")).startswith(sha256):
@@ -91,12 +99,33 @@ async def install(
 
 
 async def run(connection: asyncssh.SSHClientConnection, name: str, command: str, content: bytes = b"") -> str:
-    """Run a command of the user's shell to its end; its output. Raises LabError with its complaint."""
-    done = await connection.run(command, input=content, encoding=None, check=False)
-    output = done.stdout if isinstance(done.stdout, bytes) else b""
+    """Run a command of the user's shell to its end; its output, which is short.
+
+    Raises LabError with its complaint, or when it says more than such a command can have to say.
+    """
+    what = f"{name}: {command.split(' ', 1)[0]}"
+    async with connection.create_process(command, encoding=None) as process:
+        with contextlib.suppress(BrokenPipeError):  # it may have ended already, without reading anything
+            process.stdin.write(content)
+            process.stdin.write_eof()
+        try:
+            output, complaint = await asyncio.gather(_all_of(process.stdout), _all_of(process.stderr))
+        except ValueError as error:
+            connection.abort()  # closing the channel alone would take what is still on its way
+            raise LabError(f"{what}: {error}") from None
+        done = await process.wait()
     if done.returncode != 0:
-        complaint = done.stderr.decode(errors="replace") if isinstance(done.stderr, bytes) else ""
-        lines = [line.strip() for line in complaint.splitlines() if line.strip()]
-        why = lines[-1] if lines else f"exit status {done.returncode}"
-        raise LabError(f"{name}: {command.split(' ', 1)[0]}: {why}")
+        lines = [line.strip() for line in complaint.decode(errors="replace").splitlines() if line.strip()]
+        raise LabError(f"{what}: {plain(lines[-1], _LONGEST_COMPLAINT) if lines else f'exit status {done.returncode}'}")
     return output.decode(errors="replace")
+
+
+async def _all_of(stream: "asyncssh.SSHReader[bytes]") -> bytes:
+    """What a program says until it ends. Raises ValueError when it is more than it may say."""
+    said = b""
+    while part := await stream.read(_MOST_OUTPUT_BYTES):
+        said += part
+        if len(said) > _MOST_OUTPUT_BYTES:
+            msg = f"it says more than {_MOST_OUTPUT_BYTES} bytes"
+            raise ValueError(msg)
+    return said

@@ -8,13 +8,18 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
-from atoll.model.errors import LabError
+from atoll.model.errors import LabError, plain
+from atoll_hosts.shapes import parsed
 
 OnLine = Callable[[dict[str, Any]], None]
+"""Takes a line of standard output that is a JSON object."""
+OnOutput = Callable[[str], None]
+"""Takes every line of standard output and standard error, as it was printed."""
 Request = Callable[..., Awaitable[dict[str, Any]]]
 
-# Enough of standard error to explain a failure.
-_STDERR_LINES = 5
+# Enough to explain a failure.
+_LAST_LINES = 5
+_LONGEST_SHOWN = 1000  # characters of a line
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +43,18 @@ class Exit:
 class Job:
     """A job started by :meth:`atoll_hosts.agent.Agent.start_job`."""
 
-    def __init__(self, name: str, request: Request, on_line: OnLine | None) -> None:
+    def __init__(self, name: str, request: Request, on_line: OnLine | None, on_output: OnOutput | None = None) -> None:
         self.name = name
         self.pid = 0
+        self.unheld: str | None = None
+        """The limit that it does not hold to although it was started, in words."""
         self.last: dict[str, Any] | None = None
         """The last line of standard output that was a JSON object."""
         self.exit: Exit | None = None
         self._request = request
         self._on_line = on_line
-        self._stderr: deque[str] = deque(maxlen=_STDERR_LINES)
+        self._on_output = on_output
+        self._words: deque[str] = deque(maxlen=_LAST_LINES)  # for people: standard error, and what is no JSON
         self._ready = asyncio.Event()
         self._ended: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
 
@@ -89,8 +97,8 @@ class Job:
         await self._request("input", job=self.name, text=json.dumps(message, separators=(",", ":")) + "\n")
 
     def exit_text(self) -> str:
-        """Why it ended, for people: the last lines of its standard error, else its exit status."""
-        said = "; ".join(line.strip() for line in self._stderr if line.strip())
+        """Why it ended, for people: the last lines that it printed for them, and its exit status."""
+        said = "; ".join(line.strip() for line in self._words if line.strip())
         ended = str(self.exit) if self.exit is not None else "still running"
         return f"{said} ({ended})" if said else ended
 
@@ -98,16 +106,12 @@ class Job:
 
     def take_line(self, stream: str, line: str) -> None:
         """A line of output."""
-        if stream == "stderr":
-            self._stderr.append(line)
+        if self._on_output is not None:
+            self._on_output(line)
+        message = _json_object(line) if stream == "stdout" else None
+        if message is None:
+            self._words.append(plain(line, _LONGEST_SHOWN))
             return
-        try:
-            parsed: Any = json.loads(line)
-        except ValueError:
-            return  # a foreign program's words
-        if not isinstance(parsed, dict):
-            return
-        message = cast("dict[str, Any]", parsed)
         self.last = message
         if message.get("type") == "ready":
             self._ready.set()
@@ -125,3 +129,11 @@ class Job:
         if not self._ended.done():
             self._ended.set_exception(LabError(f"{self.name}: {reason}"))
             self._ended.exception()  # retrieved: nobody may be waiting for it
+
+
+def _json_object(line: str) -> dict[str, Any] | None:
+    try:
+        said = parsed(line)
+    except ValueError:
+        return None
+    return cast("dict[str, Any]", said) if isinstance(said, dict) else None

@@ -41,7 +41,7 @@ class LineCutter:
     """Cuts chunks at newlines and hands on each line in the turn of the event loop that brought it."""
 
     def __init__(self, on_line: Callable[[bytes], None], longest: int) -> None:
-        """``on_line`` may raise ValueError or KeyError: ``broken`` then says why, and nothing more is handed on.
+        """What ``on_line`` raises breaks the stream: ``broken`` then says why, and nothing more is handed on.
 
         So it is when a line has more than ``longest`` bytes.
         """
@@ -62,7 +62,7 @@ class LineCutter:
                 for line in (bytes(self._partial), *lines):
                     self._on_line(line)
                 self._partial = bytearray(rest)
-        except (ValueError, KeyError) as error:
+        except Exception as error:  # noqa: BLE001 - a machine may say anything; it ends its own stream and nothing else
             self.broken = error
         if len(self._partial) > self._longest:
             self.broken = ValueError(f"a line of more than {self._longest} bytes")

@@ -8,7 +8,7 @@ from typing import Any
 
 from atoll.model.plan import UNLIMITED, HostSettings, JobLimits
 from atoll_hosts.agent import Agent
-from atoll_hosts.job import Job, OnLine
+from atoll_hosts.job import Job, OnLine, OnOutput
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,10 @@ class Machine:
         stdout: str | Path = "lines",
         stderr: str | Path = "lines",
         on_line: OnLine | None = None,
+        on_output: OnOutput | None = None,
         limits: JobLimits = UNLIMITED,
+        privileges: Sequence[str] | None = None,
+        directory: str | None = None,
     ) -> Job:
         """Start a job here, as :meth:`atoll_hosts.agent.Agent.start_job` does. Raises LabError."""
         return await self.agent.start_job(
@@ -41,7 +44,10 @@ class Machine:
             stdout=stdout,
             stderr=stderr,
             on_line=on_line,
+            on_output=on_output,
             limits=limits,
+            privileges=privileges,
+            directory=directory,
         )
 
     async def set(self, settings: HostSettings) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import asyncssh
 
-from atoll.model.errors import LabError
+from atoll.model.errors import LabError, plain
 from atoll.model.inventory import Access
 from atoll_hosts.agent import Agent
 from atoll_hosts.lines import LineCutter, LineStream
@@ -109,7 +109,7 @@ class SshLines(asyncssh.SSHClientSession[bytes]):
     def exit_signal_received(self, signal: str, core_dumped: bool, msg: str, lang: str) -> None:
         """A signal ended it."""
         del core_dumped, msg, lang
-        self._signal = f"signal {signal}"
+        self._signal = f"signal {plain(signal)}"
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The channel is closed, or the connection gone."""
@@ -123,7 +123,7 @@ class SshLines(asyncssh.SSHClientSession[bytes]):
             return f"no {self._access.binary} there; `atoll hosts install` brings it"
         if status == _NOT_EXECUTABLE:
             return f"{self._access.binary} cannot be executed there; `atoll hosts install` brings one that can"
-        lines = [line.strip() for line in self._stderr.decode(errors="replace").splitlines()]
+        lines = [plain(line.strip()) for line in self._stderr.decode(errors="replace").splitlines()]
         lines = [line for line in lines if not line.startswith(_SUDO_CHATTER)]
         if self._access.sudo and any(line.startswith(_NO_SUDO) for line in lines):
             return f"the user of {self._access} may not sudo without a password there; {_SUDOERS} lets it"

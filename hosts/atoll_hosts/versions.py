@@ -11,7 +11,7 @@ from typing import Any
 Version = tuple[int, int]
 """Major and minor. A major version is one language; a minor one adds to it what others may ignore."""
 
-SPEAKS: tuple[Version, ...] = ((1, 3),)
+SPEAKS: tuple[Version, ...] = ((1, 4),)
 """The highest minor version of each major one."""
 
 LIMITS_AND_METRICS: Version = (1, 1)

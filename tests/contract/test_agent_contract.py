@@ -71,6 +71,8 @@ async def test_client_and_agent_speak_as_the_contract_shows(project: Path, tmp_p
     await agent.read(None, sysctls=["net.ipv4.tcp_rmem"], interfaces=["w1-eth0"])
     await agent.unset_host("w1")
     await agent.sysctl(None, [("net.ipv4.tcp_ecn", "0")])
+    job = await agent.start_job("restricted", ["true"], privileges=["net-admin"], directory="/tmp")
+    assert (await job.wait()).code == 0
     echo = await agent.start_job("echo-w1", ["cat"], config={"type": "ready"})
     await echo.ready(READY_S)
     told: list[dict[str, Any]] = []

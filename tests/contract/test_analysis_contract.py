@@ -33,7 +33,7 @@ def log(folder: Path, name: str, lines: list[str]) -> Path:
 
 def test_every_ping_is_read_as_answered_or_lost(tmp_path: Path, project: Path) -> None:
     lines = said_by(project, "ping", "ping")
-    pings = ping_table(log(tmp_path, "ping.out", lines)).collect()
+    pings = ping_table(log(tmp_path, "ping.out", lines), tmp_path).collect()
     said = [json.loads(line) for line in lines]
     assert set(pings.filter(pings["rtt_ns"].is_not_null())["seq"]) == {s["seq"] for s in said if s["type"] == "reply"}
     assert set(pings.filter(pings["rtt_ns"].is_null())["seq"]) == {s["seq"] for s in said if s["type"] == "lost"}
@@ -53,11 +53,11 @@ def test_the_least_fair_client_and_the_longest_wait_stand_for_all(tmp_path: Path
     lines = said_by(project, "load", "load")
     log(tmp_path, "load-i1.out", lines)
     done = next(said for said in map(json.loads, lines) if said["type"] == "done")
-    assert load_service(tmp_path) == Service(done["fairness"], done["longest_wait_ns"])
+    assert load_service(tmp_path) == Service(done["fairness"], done["longest_wait_ns"], 1)
     log(tmp_path, "load-i2.out", ['{"type":"done","fairness":0.25,"longest_wait_ns":7000000000}'])
-    assert load_service(tmp_path) == Service(0.25, 7_000_000_000)
+    assert load_service(tmp_path) == Service(0.25, 7_000_000_000, 1)
     log(tmp_path, "load-i2.out", ['{"type":"done","fairness":null,"longest_wait_ns":5}'])
-    assert load_service(tmp_path) == Service(done["fairness"], done["longest_wait_ns"])
+    assert load_service(tmp_path) == Service(done["fairness"], done["longest_wait_ns"], 1)
 
 
 def test_an_index_that_could_only_be_1_is_no_figure(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_jobs_that_said_nothing_have_no_figures(tmp_path: Path) -> None:
     assert load_service(tmp_path) == Service(None, None)
     assert ping_accounts(tmp_path) == (None, None)
     assert transfer_done(tmp_path) is None
-    assert ping_table(tmp_path).collect().is_empty()
+    assert ping_table(tmp_path, tmp_path).collect().is_empty()
 
 
 @pytest.mark.parametrize(("box", "parts"), [("link", ["to_island", "to_world"]), ("delay", ["101", "102"])])
@@ -105,6 +105,6 @@ def test_a_box_is_read_as_it_speaks(tmp_path: Path, project: Path, box: str, par
         assert [list(bucket) for bucket in part.lateness_histogram] == figures[part.name]["lateness_histogram"]
     assert measured.unknown_vlan_packets == mark.get("unknown_vlan_packets", 0)
     lines = [json.dumps({**line, "box": box}) for line in said]
-    counters = box_table(log(tmp_path, "link.jsonl", lines) / "link.jsonl").collect()
+    counters = box_table(log(tmp_path, "link.jsonl", lines) / "link.jsonl", tmp_path).collect()
     assert counters["part"].to_list() == parts
     assert counters["in_packets"].null_count() == 0

@@ -42,8 +42,8 @@ def test_what_a_job_says_is_understood(examples: list[dict[str, Any]]) -> None:
             watch.take(machine, example["message"])
     assert watch.sent_ns == {(0, 1): 1795254139117395561}
     assert watch.seen == [
-        Seen("i1", "i1-eth0", 0, 0, answer=False, t_ns=1795254139367395561),
-        Seen("w1", "w1-eth0", 0, 1, answer=True, t_ns=1795254139617817984),
+        Seen("i1", "i1-eth0", None, 0, 0, answer=False, t_ns=1795254139367395561),
+        Seen("w1", "w1-eth0", 101, 0, 1, answer=True, t_ns=1795254139617817984),
     ]
     assert watch.arrived(0, "w1", answer=True)
     assert not watch.arrived(0, "w1", answer=False)

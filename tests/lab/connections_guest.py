@@ -22,6 +22,7 @@ from atoll.model.box_kind import BoxKind, Forwarding
 from atoll.model.experiment import Experiment
 from atoll.model.load import load_experiment
 from atoll.model.network import ChainBox, Network, Program
+from atoll.model.privilege import Privilege
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "swaps"
 _SPLITTER = Path(__file__).with_name("splitter.py")
@@ -93,7 +94,8 @@ class Pair:
 
 def with_proxy(network: Network) -> Network:
     """The lab with the proxy in the place of a router."""
-    program = Program((sys.executable, str(_SPLITTER), "{world}", "{island}"), (), ())
+    may = (Privilege.NET_ADMIN, Privilege.NET_RAW)  # a transparent socket, and a netfilter rule for it
+    program = Program((sys.executable, str(_SPLITTER), "{world}", "{island}"), privileges=may)
 
     def brought(box: ChainBox) -> ChainBox:
         if box.name != "r2":

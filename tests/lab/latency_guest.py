@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server's latency changed under traffic, up and down: ``python -m tests.lab.latency_guest`` in a sandbox.
+"""A server's latency changed under traffic, up and down: ``python -m tests.lab.latency_guest``, in virtual time.
 
 Prints, for each change, what its stages did and when, and the pings and UDP packets about it, as one JSON object.
 """
@@ -12,9 +12,11 @@ from typing import Any
 from atoll.experiment.testbed import Testbed
 from atoll.model.experiment import Experiment, LinkDirection
 from atoll.model.load import load_experiment
+from atoll.model.plan import Backend
+from atoll.model.tc import VIRTUAL_SLACK
 from atoll.model.units import Duration, Rate
 from atoll_hosts.job import Job
-from tests.lab.swap_guest import DATA, widen_switch_sockets
+from tests.lab.swap_guest import DATA
 
 PING_EVERY_NS = 10_000_000
 
@@ -28,8 +30,7 @@ class Trial:
 
     async def run(self, experiment: Experiment) -> dict[str, Any]:
         """The changes, each with its stages; what the jobs said."""
-        await self._testbed.apply(classed(experiment, "rtt-20"))
-        widen_switch_sockets()
+        await self._testbed.apply(classed(experiment, "rtt-20"), Backend.TC)
         listen = {"role": "receive", "listen": "10.20.0.1:5301", "each": True}
         receiver = await self._start("udp", "i1", "udp", listen)
         ping = {
@@ -62,7 +63,7 @@ class Trial:
             if event["state"] == "stage":
                 stages.append(event)
 
-        _, changes = await self._testbed.apply(classed(experiment, name), tell=tell)
+        _, changes = await self._testbed.apply(classed(experiment, name), Backend.TC, tell=tell)
         return {"to": name, "stages": stages, "changes": [str(change) for change in changes]}
 
     async def _start(self, name: str, machine: str, tool: str, config: dict[str, Any]) -> Job:
@@ -91,11 +92,8 @@ async def main() -> None:
 
     (link,) = experiment.links
     links = (replace(link, to_island=near(link.to_island), to_world=near(link.to_world)),)
-    testbed = await Testbed.start(network, lambda _: None)
-    try:
-        print(json.dumps(await Trial(testbed).run(replace(experiment, links=links))))
-    finally:
-        await testbed.stop()
+    testbed = await Testbed.start(network, lambda _: None, slack=VIRTUAL_SLACK)
+    print(json.dumps(await Trial(testbed).run(replace(experiment, links=links))))
 
 
 if __name__ == "__main__":

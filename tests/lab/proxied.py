@@ -8,7 +8,7 @@ from tests.lab.sandbox import ROOT
 
 _BOX = (
     "pep-w: {kind: program, forwarding: routed, stateful: true, world: sw-c/11, island: sw-c/12, DECLARED"
-    "program: {start: [PYTHON, PROGRAM, '{world}', '{island}', WORDS]}}"
+    "program: {start: [PYTHON, PROGRAM, '{world}', '{island}', WORDS], privileges: [net-admin, net-raw]}}"
 )
 _LINK = "to_island: {rate: 16 Mbit/s, delay: 10 ms, queue: 30 kB"
 

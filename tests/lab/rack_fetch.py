@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fetches a file from a machine of a rack, for tests: ``python rack_fetch.py INVENTORY MACHINE THERE HERE [BREAK]``.
+"""Fetches a file from a machine of a rack, for tests.
+
+``python rack_fetch.py INVENTORY MACHINE THERE SIZE HERE [BREAK]``
 
 With BREAK the connection is broken when so many bytes are here, once. Prints how often it connected.
 """
@@ -12,10 +14,11 @@ import asyncssh
 
 from atoll.model.resolve_inventory import load_inventory
 from atoll_hosts.fetch import fetch
+from atoll_hosts.offered import OfferedFile
 from atoll_hosts.ssh import Connections
 
 
-async def main(inventory: Path, machine: str, there: str, here: Path, break_at: int) -> None:
+async def main(inventory: Path, machine: str, file: OfferedFile, here: Path, break_at: int) -> None:
     target = load_inventory(inventory).machine(machine)
     connected: list[asyncssh.SSHClientConnection] = []
     async with Connections() as connections:
@@ -32,11 +35,12 @@ async def main(inventory: Path, machine: str, there: str, here: Path, break_at: 
             connected[-1].abort()
 
         cutting = asyncio.create_task(cut()) if break_at else None
-        await fetch(connect, machine, there, here, sudo=target.access.sudo)
+        await fetch(connect, machine, file, here, sudo=target.access.sudo)
         if cutting:
             cutting.cancel()
         connected[-1].abort()
     print(len(connected))
 
 
-asyncio.run(main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], Path(sys.argv[4]), int((*sys.argv, "0")[5])))
+offered = OfferedFile(sys.argv[3], sys.argv[3], int(sys.argv[4]))
+asyncio.run(main(Path(sys.argv[1]), sys.argv[2], offered, Path(sys.argv[5]), int((*sys.argv, "0")[6])))

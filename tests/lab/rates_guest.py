@@ -29,13 +29,15 @@ from tests.lab.virtual_link_guest import (
 )
 
 LISTED = (
+    "1 kbit/s", "1.2 kbit/s", "2.4 kbit/s", "9.6 kbit/s", "33.333 kbit/s",
     "64 kbit/s", "128 kbit/s", "1 Mbit/s", "2 Mbit/s", "8 Mbit/s", "16 Mbit/s", "30 Mbit/s", "60 Mbit/s", "75 Mbit/s",
     "133 Mbit/s", "150 Mbit/s", "300 Mbit/s", "320 Mbit/s", "350 Mbit/s", "622 Mbit/s", "900 Mbit/s", "1 Gbit/s",
-    "2.5 Gbit/s", "10 Gbit/s",
+    "2.5 Gbit/s", "10 Gbit/s", "25 Gbit/s", "40 Gbit/s", "100 Gbit/s",
 )  # fmt: skip
 _DRAWN = 45
 _FULL, _SMALLEST = 1500, 20  # bytes of a packet; the smallest is an IP header
 _MOST_FULL = 40  # full-size packets of a train
+_LONGEST_TRAIN_S = 10
 _LONGEST_QUEUE = 4 * 10**9
 
 
@@ -51,13 +53,13 @@ def settings() -> list[Setting]:
     """Rates that are named in lists, then any; queues of one packet, of a few, of any size."""
     draw = random.Random(14)
     rates = [Rate.parse(rate).bit_s for rate in LISTED]
-    rates += [round(10 ** draw.uniform(math.log10(64e3), 10)) for _ in range(_DRAWN)]
+    rates += [round(10 ** draw.uniform(3, 11)) for _ in range(_DRAWN)]
     found: list[Setting] = []
     for rate in rates:
         queue = draw.choice((_FULL, 2 * _FULL, 100_000, round(10 ** draw.uniform(4, math.log10(_LONGEST_QUEUE)))))
         delay = Duration(draw.choice((0, 1, 250_000_000, draw.randrange(10**9))))
         direction = LinkDirection(Rate(rate), delay, Size(queue))
-        full = min(queue // _FULL, _MOST_FULL)
+        full = min(queue // _FULL, _MOST_FULL, 1 + _LONGEST_TRAIN_S * rate // (8 * _FULL))
         found.append(Setting(direction, (_FULL, _SMALLEST, *[_FULL] * full)))
     return found
 

@@ -84,7 +84,7 @@ class Sandbox:
         """The command line that runs ``argv`` in the sandbox, in the test's directory."""
         enter = ["nsenter", "-t", str(self._init), "-p", "-n", "-m", "--"]
         enter += ["chroot", str(self._jail)] if self._jail else []
-        enter += ["env", "-C", str(self.directory)]
+        enter += ["env", "-C", str(self.directory), f"XDG_STATE_HOME={self.directory}/.local/state"]
         if self._user is not None:
             uid, gid = self._user
             enter += [f"HOME={self.directory}", "setpriv", "--reuid", str(uid), "--regid", str(gid), "--clear-groups"]

@@ -18,14 +18,16 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from atoll.control import reconcile
+from atoll.control import deletions, reconcile
 from atoll.control.apply import read_tables
 from atoll.control.diff import diff
 from atoll.control.swap import plan_swap
+from atoll.experiment import place
 from atoll.experiment.testbed import Testbed
 from atoll.model.errors import LabError, PlanError
 from atoll.model.experiment import Experiment
@@ -34,7 +36,9 @@ from atoll.model.load import load_experiment
 from atoll.model.network import Network
 from atoll.model.plan import Backend, Phase, Plan
 from atoll.model.tc import TIMER_SLACK, VIRTUAL_SLACK
+from atoll.switches.profiles import drivers, profile
 from atoll_hosts.agent import Job
+from tests.lab.lagging import LAGS_S, LaggingController
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "swaps"
 ROUTED = ("r1", "r2", "r3")
@@ -50,7 +54,12 @@ _PIDFD_GETFD = 438  # asm-generic/unistd.h
 
 @dataclass(frozen=True)
 class Options:
-    """``kill``: the controller is killed at a random moment of every swap. ``pause_s``: between swaps, up to twice."""
+    """``kill``: the controller is killed at a random moment of every swap. ``pause_s``: between swaps, up to twice.
+
+    ``lag_s``: how far the switches' data planes are behind their barriers at most, each of them anew in every
+    ``lag_every``th swap. ``lagging``: only this switch is behind, by ``lag_s``. ``chains``: what is swapped to in turn,
+    instead of random chains. ``share``: of the UDP streams' rates.
+    """
 
     swaps: int
     seed: int = 1
@@ -58,6 +67,11 @@ class Options:
     kill: bool = False
     virtual: bool = False
     pause_s: float = 0.2
+    lag_s: float = 0.0
+    lag_every: int = 1
+    lagging: str = ""
+    chains: Sequence[Sequence[str]] = ()
+    share: float = 1.0
 
 
 class Trial:
@@ -74,6 +88,7 @@ class Trial:
     async def run(self, experiment: Experiment) -> dict[str, Any]:
         """Everything; the facts that the proof needs."""
         testbed, backend = self._testbed, Backend(self._options.backend)
+        self._lag(0)
         await testbed.apply(experiment, backend)
         if not self._options.virtual:
             widen_switch_sockets()
@@ -86,19 +101,25 @@ class Trial:
         versions: list[dict[str, Any]] = [{"hops": experiment.chain.hops, "swap": None}]
         refused = 0
         while len(versions) <= self._options.swaps:
-            new = self._next(experiment, routed=len(versions) % 2 == 1)
+            chains = self._options.chains
+            hops = chains[(len(versions) - 1) % len(chains)] if chains else self._draw_hops(experiment, len(versions))
+            new = replace(experiment, chain=replace(experiment.chain, hops=tuple(hops)))
             try:
                 if not plan_swap(testbed.network, experiment, layout(testbed), new).stages:
                     continue  # taps in another order that ask for the same
             except PlanError:
                 refused += 1
                 continue
-            fact = await self._swap(new, backend)
+            lags_s = self._lag(len(versions))
+            fact = {**await self._swap(new, backend), "lags_s": lags_s}
             if fact["outcome"] == "new":
                 experiment = new
             versions.append({"hops": new.chain.hops, "swap": fact})
             await asyncio.sleep(self._draw.uniform(0, 2 * self._options.pause_s))
         await asyncio.sleep(1.0)
+        if isinstance(testbed.controller, LaggingController):
+            await testbed.controller.followed()
+            versions[-1]["swap"]["exact"] &= testbed.plan is not None and await self._holds(testbed.plan)
         sent = {way: await self._ended(job) for way, job in senders.items()}
         await asyncio.sleep(1.5)
         marks = await testbed.mark_boxes()
@@ -118,11 +139,11 @@ class Trial:
             "events": self._events,
         }
 
-    def _next(self, experiment: Experiment, *, routed: bool) -> Experiment:
+    def _draw_hops(self, experiment: Experiment, number: int) -> Sequence[str]:
         """Another chain: other routed boxes, or the same in the same order and taps and the link elsewhere."""
         hops = experiment.chain.hops
         boxes = [hop for hop in hops if hop in ROUTED]
-        while routed:
+        while number % 2:
             chosen = self._draw.sample(ROUTED, self._draw.randint(0, len(ROUTED)))
             if chosen != boxes:
                 boxes = chosen
@@ -134,17 +155,28 @@ class Trial:
                 if self._draw.random() < 0.7:
                     new.insert(self._draw.randint(0, len(new)), tap)
             if tuple(new) != hops:
-                return replace(experiment, chain=replace(experiment.chain, hops=tuple(new)))
+                return new
+
+    def _lag(self, number: int) -> list[float]:
+        """Let each switch lag by another time from now on, some of them by none; the times."""
+        lag_s = self._options.lag_s if number % self._options.lag_every == 0 else 0.0
+        lagging = self._options.lagging
+        for switch in self._testbed.network.switches if self._options.lag_s else ():
+            drawn_s = max(0.0, self._draw.uniform(-lag_s / 3, lag_s))
+            LAGS_S[switch.dpid] = drawn_s if not lagging else lag_s if switch.name == lagging else 0.0
+        return list(LAGS_S.values())
 
     async def _swap(self, new: Experiment, backend: Backend) -> dict[str, Any]:
         testbed, old = self._testbed, self._testbed.plan
         began_ns = time.time_ns()
         stages: dict[str, tuple[int, int]] = {}
+        texts: list[str] = []
         ends: dict[str, Any] = {}
 
         def tell(event: dict[str, Any]) -> None:
             if event["state"] == "stage":
                 stages[event["stage"]] = event["began_ns"], event["began_ns"] + event["duration_ns"]
+                texts.append(event["text"])
             if event["state"] == "end":
                 ends.update(event)
 
@@ -165,6 +197,7 @@ class Trial:
             "exact": exact,
             "killed_ns": killed_ns,
             "stages": stages,
+            "texts": texts,
             "beyond_drain_ns": ends.get("beyond_drain_ns"),
         }
 
@@ -220,7 +253,7 @@ class Trial:
         config = {
             "role": "send",
             "connect": f"{network.host(dst).address}:{UDP_PORTS[way]}",
-            "rate_bit_s": _RATES[way],
+            "rate_bit_s": int(_RATES[way] * self._options.share),
             "payload_bytes": 1472,
             "start_at_ns": 0,
             "duration_ns": 0,
@@ -286,6 +319,10 @@ def widen_switch_sockets() -> None:
 
 async def main(out: Path, options: Options) -> None:
     """Write captures and facts.json."""
+    if options.lag_s:
+        place.Controller = LaggingController  # pyright: ignore[reportPrivateImportUsage]
+        lagging = {driver: replace(profile(driver), lag_s=options.lag_s) for driver in drivers()}
+        deletions.profile = lagging.__getitem__  # pyright: ignore[reportPrivateImportUsage]
     reconcile._RESTARTS = 10**6  # it is killed more often than would be right anywhere else
     network, experiment = load_experiment(DATA / "experiment.yaml")
     testbed = await Testbed.start(network, lambda _: None, slack=VIRTUAL_SLACK if options.virtual else TIMER_SLACK)

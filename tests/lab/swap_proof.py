@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from tests.lab.swap_guest import ROUTED, UDP_PORTS
 
-SWAPS = int(os.environ.get("ATOLL_SWAPS", "12"))
+SWAPS = int(os.environ.get("ATOLL_SWAPS", "8"))
 """How many random ones each test makes: `make test-swaps` asks for a hundred."""
 
 _HEADER, _RECORD = 24, 16

@@ -17,7 +17,7 @@ import pytest
 from atoll.model.codec import to_json
 from atoll.model.errors import LabError
 from atoll.model.plan import HostSettings, InterfaceSettings
-from atoll_hosts.agent import Agent, Exit
+from atoll_hosts.agent import Agent, Exit, Job
 from atoll_hosts.binary import find_binary
 from tests.lab.agent_lab import ISLAND, READY_S, WORLD, Machines, alive, eventually, machines
 
@@ -149,12 +149,29 @@ async def test_what_a_job_leaves_in_its_group_ends_with_it(agent: Agent, tmp_pat
     await eventually(lambda: not alive(pid), "the child of an ended job is gone")
 
 
+async def test_a_daemon_ends_when_its_job_is_stopped_and_those_of_other_jobs_stay(agent: Agent, tmp_path: Path) -> None:
+    """Without control groups, too: it left its process group, its session and its parent, but not its job."""
+    began: dict[str, tuple[Job, int]] = {}
+    for name in ("stopped", "other"):
+        script = f"(setsid sh -c 'echo $$ > {tmp_path / name}; exec sleep 1000' &); exec sleep 1000"
+        job = await agent.start_job(name, ["sh", "-c", script])
+        began[name] = (job, await pid_in(tmp_path / name))
+    job, daemon = began["stopped"]
+    assert alive(daemon)
+    await job.stop(1.0)
+    await job.wait()
+    await eventually(lambda: not alive(daemon), "the daemon of the stopped job is gone")
+    job, daemon = began["other"]
+    assert alive(daemon)
+    assert alive(job.pid)
+
+
 # Ends
 
 
 def escaping(file: Path) -> list[str]:
-    """A program that leaves its session and parent, as daemons do, and notes its process id."""
-    return ["sh", "-c", f"(setsid sh -c 'echo $$ > {file}; exec sleep 1000' &)"]
+    """A program that leaves its session, its parent and its environment, and notes its process id."""
+    return ["sh", "-c", f"(env -i setsid sh -c 'echo $$ > {file}; exec sleep 1000' &)"]
 
 
 async def test_the_end_of_the_stream_ends_every_job_and_what_escaped(tmp_path: Path) -> None:

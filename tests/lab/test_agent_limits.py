@@ -48,10 +48,12 @@ both_kinds = pytest.mark.parametrize("kind", [WITH_GROUPS, WITHOUT], ids=["cgrou
 
 
 def daemon(file: Path) -> list[str]:
-    """A program that forks twice and leaves its session, as daemons do, notes its process id, and ends."""
+    """A program that forks twice and leaves its session, as daemons do, and ends once that has noted its process id."""
     script = f"""
 import os, time
 if os.fork():
+    while not (os.path.exists({str(file)!r}) and os.path.getsize({str(file)!r})):
+        time.sleep(0.01)
     os._exit(0)
 os.setsid()
 if os.fork():
@@ -64,8 +66,8 @@ time.sleep(1000)
 
 
 async def escaped(agent: Agent, file: Path) -> int:
-    """The process id of a daemon that outlived its job."""
-    job = await agent.start_job("daemon", daemon(file))
+    """The process id of a daemon that outlived its job, having cleared its environment."""
+    job = await agent.start_job("daemon", ["env", "-i", *daemon(file)])
     assert await job.wait() == Exit(0, None)
     await eventually(lambda: file.exists() and file.read_text().endswith("\n"), "the daemon runs")
     return int(file.read_text())
@@ -80,12 +82,24 @@ def groups_of(pid: int) -> list[Path]:
 # What escapes
 
 
-async def test_a_daemon_ends_with_the_job_that_made_it_where_there_are_control_groups(tmp_path: Path) -> None:
+@both_kinds
+async def test_a_daemon_ends_with_the_job_that_made_it(kind: list[str], tmp_path: Path) -> None:
     """It has a second, like everything a job leaves; the agent goes on."""
+    async with agent_of(kind) as agent:
+        job = await agent.start_job("daemon", daemon(tmp_path / "pid"))
+        assert await job.wait() == Exit(0, None)
+        pid = int((tmp_path / "pid").read_text())
+        await eventually(lambda: not alive(pid), "the daemon is gone")
+        assert (await (await agent.start_job("next", ["true"])).wait()).code == 0
+
+
+async def test_a_daemon_without_its_environment_ends_with_its_job_where_there_are_control_groups(
+    tmp_path: Path,
+) -> None:
+    """Nothing else tells whose it is."""
     async with agent_of(WITH_GROUPS) as agent:
         pid = await escaped(agent, tmp_path / "pid")
         await eventually(lambda: not alive(pid), "the daemon is gone")
-        assert (await (await agent.start_job("next", ["true"])).wait()).code == 0
 
 
 @both_kinds
@@ -182,6 +196,26 @@ async def test_a_job_that_takes_too_much_memory_fails_and_says_why(kind: list[st
         by_group = (await agent.describe())["limits"]["memory"] == "cgroup"
         said = "killed: memory limit 100 MB" if by_group else "exit status 1: memory limit 100 MB"
         assert str(ended) == said, job.exit_text()
+
+
+async def test_niceness_that_the_session_could_not_be_given_is_said() -> None:
+    """Where /proc is read-only, or others use up what plain users may set, it would count for little without a word."""
+    if not Path("/proc/self/autogroup").exists():
+        return  # this kernel does not group sessions: niceness counts
+    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    read_only = (
+        'mount --bind /proc /proc && mount -o remount,bind,ro /proc && exec "$1" agent --silence 60 --no-cgroups'
+    )
+    async with agent_of(["unshare", "--mount", *user, "sh", "-c", read_only, "sh"]) as agent:
+        said = {
+            nice: (await agent.start_job(f"nice-{nice}", ["sleep", "60"], limits=JobLimits(nice=nice))).unheld
+            for nice in (None, 0, 7)
+        }
+    assert said == {
+        None: None,
+        0: None,
+        7: "niceness 7 counts within its session only: that of the session is 0 and could not be set",
+    }
 
 
 async def test_bounds_that_end_nothing_hold_as_well() -> None:

@@ -136,6 +136,8 @@ async def test_an_entry_removed_by_hand_is_repaired_by_one_change(
         ("priority=9,in_port=3,vlan_tci=0x1000/0x1000,tcp,tcp_dst=80,actions=drop", "vlan_vid 4096/4096"),
         ("priority=9,in_port=3,reg1=5,actions=set_field:7->reg2,output:3", "in_port 3"),
         ("priority=2000,in_port=24,actions=drop", "priority 2000, port 24"),
+        ("table=5,priority=1000,in_port=3,actions=output:5", "priority 1000, table 5, in_port 3: port 5"),
+        ("table=7,priority=0,actions=NORMAL", "priority 0, table 7, any frame: port NORMAL"),
     ],
 )
 async def test_an_entry_added_by_hand_is_removed(
@@ -149,6 +151,49 @@ async def test_an_entry_added_by_hand_is_removed(
     assert (change.action, change.entry.switch) == (ChangeAction.DELETE, "sw-c")
     assert words in str(change)
     assert await apply_flows(controller, network, plan) == ()
+
+
+async def test_the_pipeline_between_other_tables_is_left_alone(
+    switches: Switches, controller: Controller, demo: tuple[Network, Plan]
+) -> None:
+    """Switches of several tables have table misses that lead from one to the next, and do not let them go."""
+    network, plan = demo
+    await apply_flows(controller, network, plan)
+    switches.ofctl("add-flow", "br3", "table=3,priority=0,actions=goto_table:4")
+    switches.ofctl("add-flow", "br3", "table=4,priority=0,actions=drop")
+    assert await apply_flows(controller, network, plan) == ()
+    switches.ofctl("del-flows", "br3", "table=3")
+    switches.ofctl("del-flows", "br3", "table=4")
+
+
+async def test_a_second_switch_with_a_known_datapath_id_is_not_believed(
+    switches: Switches, controller: Controller, demo: tuple[Network, Plan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is said once, what the first one holds is still what is read, and nothing is written to the second."""
+    network, plan = demo
+    await apply_flows(controller, network, plan)
+    before = await held(controller, network)
+    events: list[dict[str, Any]] = []
+    monkeypatch.setattr(controller, "on_event", events.append)
+    database = f"--db=unix:{switches.environment['OVS_RUNDIR']}/db.sock"
+    second = ["add-br", "br9", "--", "set", "bridge", "br9", "datapath_type=netdev", "protocols=OpenFlow13"]
+    switches.run("ovs-vsctl", database, *second, f"other-config:datapath-id={3:016x}")
+    try:
+        switches.connect(controller.port, "br9")
+        async with asyncio.timeout(CONNECT_S):
+            while not events:  # noqa: ASYNC110 - the test watches what a user's callback gets
+                await asyncio.sleep(0.05)
+        await asyncio.sleep(2.5)  # it tries again
+        assert [event["type"] for event in events] == ["error"]
+        assert events[0]["message"].startswith(
+            "a second switch with datapath id 3 connected from 127.0.0.1 and was refused; the first is at 127.0.0.1: "
+        )
+        assert await held(controller, network) == before
+        await apply_flows(controller, network, replace(plan, flows=()))
+        await apply_flows(controller, network, plan)
+        assert switches.ofctl("dump-flows", "br9").count("cookie=0xa7") == 0
+    finally:
+        switches.run("ovs-vsctl", database, "del-br", "br9")
 
 
 async def test_actions_changed_by_hand_are_put_right(

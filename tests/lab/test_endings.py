@@ -2,6 +2,7 @@
 """However a run ends, the machine is as it was and what was measured is kept."""
 
 import json
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -178,6 +179,25 @@ def test_a_lab_that_was_up_stays_up_when_a_run_on_it_is_killed(sandbox: Sandbox)
     assert json.loads(again.stdout)["changes"] == []
     assert sandbox.run(ATOLL, "down").returncode == 0
     sandbox.wait_clean()
+
+
+def test_status_says_why_a_lab_failed(sandbox: Sandbox) -> None:
+    """Also after its keeper has ended, with exit code 1; `atoll down` ends that."""
+    assert sandbox.run(ATOLL, "up", QUICK).returncode == 0
+    agent = sandbox.find("atoll-host", "agent")
+    assert agent is not None
+    sandbox.kill(agent)
+    sandbox.wait_clean()
+    status = sandbox.run(ATOLL, "status")
+    assert status.returncode == 1
+    assert re.fullmatch(
+        r"no lab is up; island failed at .*: the agent died; every job on every machine.*\n", status.stdout
+    )
+    told = json.loads(sandbox.run(ATOLL, "status", "--json").stdout)
+    assert (told["lab"], told["failure"]["lab"]) == (None, "island")
+    assert sandbox.run(ATOLL, "down").returncode == 0
+    status = sandbox.run(ATOLL, "status")
+    assert (status.returncode, status.stdout) == (0, "no lab is up\n")
 
 
 def test_keep_leaves_the_lab_up(sandbox: Sandbox) -> None:

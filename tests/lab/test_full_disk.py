@@ -102,12 +102,13 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     return Ended(run.returncode, told, left, files, later)
 
 
-def test_a_run_whose_disk_fills_up_ends_with_one_line(ended: Ended) -> None:
+def test_a_run_whose_disk_fills_up_ends_with_the_reason_and_where_its_results_are(ended: Ended) -> None:
     """It names the file and what to do; nothing of the lab stays."""
     assert ended.code == 1
-    last = ended.told.splitlines()[-1]
-    assert last.startswith("disk full: ")
-    assert last.endswith("could not be written; free space there, what was written before is kept")
+    why, where = ended.told.splitlines()[-2:]
+    assert why.startswith("disk full: ")
+    assert why.endswith("could not be written; free space there, what was written before is kept")
+    assert where.startswith("what was measured is in ")
     assert "Traceback" not in ended.told
     assert ended.left == []
 
@@ -130,3 +131,24 @@ def test_a_run_whose_disk_was_full_is_analysed_once_there_is_room(ended: Ended) 
     """And judged to be what it is."""
     assert ended.later.returncode == 0, ended.later.stderr
     assert "invalid" in ended.later.stdout
+
+
+def test_the_lab_that_is_up_holds_nothing_of_a_disk_that_was_full(tmp_path: Path) -> None:
+    """It can be unmounted while the lab is up, although the lab was brought up from a folder on it."""
+    small = tmp_path / "small"
+    small.mkdir()
+    with Sandbox(tmp_path, setup=f"mount -t tmpfs -o size=64m tmpfs {small}") as sandbox:
+        up = sandbox.run("env", "-C", small, ATOLL, "up", GEO)
+        assert up.returncode == 0, up.stderr
+        run = sandbox.start("env", "-C", small, ATOLL, "run", GEO, "--duration", "30 s", "--runs", small)
+        wait_for_line(run, "measure: ")
+        sandbox.run("sh", "-c", f"cat /dev/zero >{small}/filler")
+        _, told = run.communicate(timeout=60)
+        assert "disk full: " in told
+        holders = sandbox.run("sh", "-c", f"ls -l /proc/[0-9]*/cwd /proc/[0-9]*/fd/* 2>/dev/null | grep {small}")
+        assert holders.stdout == ""
+        unmounted = sandbox.run("umount", small)
+        assert unmounted.returncode == 0, unmounted.stderr
+        assert "geo" in sandbox.run(ATOLL, "status").stdout
+        down = sandbox.run(ATOLL, "down")
+        assert down.returncode == 0, down.stderr

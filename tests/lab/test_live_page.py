@@ -2,8 +2,10 @@
 """The live page in a real Chromium beside real labs: what a person sees who opens it, and what its buttons do."""
 
 import json
+import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ SITE = f"http://127.0.0.1:{PORT}/"
 STATE = "document.querySelector('#state').textContent"
 CHAIN = "document.querySelector('#chain').textContent"
 CHAIN_LABEL = "document.querySelector('#chain svg').getAttribute('aria-label')"
+BANNER = "document.querySelector('#banner').textContent"
 LOG = "document.querySelector('#log').textContent"
 VERDICT = "document.querySelector('#run .run-text').textContent"
 JUDGED = f"/^(valid|valid with caveats|invalid)$/.test({VERDICT})"
@@ -60,10 +63,28 @@ class Stage:
 
     def open(self, fragment: str | None = None, width: int = 1600, height: int = 900) -> Page:
         """The page; ``fragment`` instead of the token that belongs there."""
-        page = self.browser.page(width, height)
         address, _, own = self.url.partition("#")
-        page.go(f"{address}#{own if fragment is None else fragment}")
+        return self.open_at(f"{address}#{own if fragment is None else fragment}", width, height)
+
+    def open_at(self, url: str, width: int = 1600, height: int = 900) -> Page:
+        """The page of any `atoll watch`."""
+        page = self.browser.page(width, height)
+        page.go(url)
         return page
+
+    @contextmanager
+    def watch(self, port: int) -> Generator[str]:
+        """`atoll watch`; the page's address with its token. It is killed at the end."""
+        command = ("env", f"HOME={self.sandbox.directory}", ATOLL, "watch", "--listen", str(port), "--json")
+        process = self.sandbox.start(*command)
+        assert process.stdout is not None
+        try:
+            yield json.loads(process.stdout.readline())["url"]
+        finally:
+            pid = self.sandbox.find("watch", str(port))
+            assert pid is not None
+            self.sandbox.kill(pid)
+            process.communicate()
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +195,7 @@ def test_in_a_run_chains_and_latencies_are_barred_and_a_page_opened_late_shows_w
     late.point("#chart-rate .u-over", 0.9)  # six seconds ago: before the page was opened
     late.wait("Number.isFinite(Number.parseFloat(document.querySelector('#chart-rate .figure').textContent))")
     late.point("#chart-rate .u-over", 0.01)  # a minute ago: before the run
-    late.wait("document.querySelector('#chart-rate .figure').textContent === '\u2013'")
+    late.wait("document.querySelector('#chart-rate .figure').textContent === ''")
     late.wait(JUDGED, 90)  # the other one is not drawn while it is behind this
     late.wait("document.querySelector('#chain-change').getAttribute('aria-disabled') === null")
     late.wait("document.querySelector('#barred').hidden")
@@ -268,7 +289,7 @@ def test_a_keeper_that_dies_is_told_and_the_next_lab_is_found_by_itself(stage: S
     assert keeper is not None
     stage.sandbox.kill(keeper)
     page.wait(f"{STATE} === 'lab ended'")
-    assert "The lab ended at" in page.wait("document.querySelector('#banner').textContent")
+    assert "The lab ended at" in page.wait(BANNER)
     page.wait("document.querySelector('#chain-change').disabled")
     stage.atoll("up", QUICK)
     page.wait(f"{STATE} === 'live'")
@@ -278,6 +299,30 @@ def test_a_keeper_that_dies_is_told_and_the_next_lab_is_found_by_itself(stage: S
     done = stage.sandbox.run("env", f"HOME={stage.sandbox.directory}", ATOLL, "run", QUICK, "--duration", "3 s")
     assert done.returncode in (0, 3), done.stderr
     away = ("status of 503", "status of 409", "WebSocket")  # no keeper, no lab yet, the socket that broke
+    assert [line for line in page.complaints if not any(word in line for word in away)] == []
+    page.close()
+
+
+def test_a_page_that_nobody_serves_any_more_says_that_its_connection_was_lost(stage: Stage) -> None:
+    """The lab goes on, so nothing is said of its end; served again, the page shows it again."""
+    stage.up()
+    with stage.watch(PORT + 1) as url:
+        page = stage.open_at(url)
+        page.wait(f"{STATE} === 'live'")
+    page.wait(f"{STATE} === 'not connected'")
+    said = page.wait(f"/Nobody answers.*again in/.test({BANNER}) && {BANNER}")
+    assert re.fullmatch(
+        r"The connection was lost at \d\d:\d\d:\d\d: what is shown is from before\. "
+        r"Nobody answers at this address any more\. Looking again in [1-5] s\.",
+        said,
+    )
+    assert "lab ended" not in page.value(LOG)
+    page.wait(f"{LOG}.includes('the connection to the lab has ended')")
+    with stage.watch(PORT + 1):
+        page.wait(f"{STATE} === 'live'")
+        page.wait("document.querySelector('#banner').hidden")
+        page.wait(f"{LOG}.includes('connected again')")
+    away = ("ERR_CONNECTION_REFUSED", "WebSocket")
     assert [line for line in page.complaints if not any(word in line for word in away)] == []
     page.close()
 
@@ -319,7 +364,7 @@ def test_before_the_first_lab_the_page_says_that_none_is_up(stage: Stage) -> Non
     stage.down()
     page = stage.open()
     page.wait(f"{STATE} === 'no lab'")
-    assert "No lab is up" in page.value("document.querySelector('#banner').textContent")
+    assert "No lab is up" in page.value(BANNER)
     page.close()
 
 

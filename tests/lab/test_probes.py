@@ -80,14 +80,14 @@ def test_a_cut_cable_is_behind_the_box_that_saw_them_last(said: Said) -> None:
 def test_a_new_version_is_proven_before_traffic_takes_it(said: Said) -> None:
     """A probe for every entry at the edge, UDP for the chain that carries only that; nothing wrong, nothing said."""
     assert said["whole"] == ""
-    assert {"w1 -> i1, datagrams", "i1 -> w1, datagrams", "ws -> i1, main", "is -> w1, main"} <= set(said["probes"])
+    assert {"w1 -> i1, datagrams", "i1 -> w2, datagrams", "ws -> i5, main", "is -> w2, main"} <= set(said["probes"])
 
 
 def test_a_new_version_that_lacks_an_entry_is_found_out(said: Said) -> None:
     """One line: who, through which chain, by which entry, how far it came."""
     assert said["lacking"] == (
-        "probe ws -> i1 through chain main, sent by 'ws -> pep-w: not delayed' at sw-w1/10: sent 6 times, it did not "
-        "arrive at i1: last counted by 'ws -> pep-w: not delayed' at sw-c/1; sent on to pep-w; at sw-c/12 no entry "
+        "probe ws -> i5 through chain main, sent by 'ws -> pep-w: not delayed' at sw-w1/10: sent 6 times, it did not "
+        "arrive at i5: last counted by 'ws -> pep-w: not delayed' at sw-c/1; sent on to pep-w; at sw-c/12 no entry "
         "takes it; look at the table of sw-c, by `atoll switches entries sw-c`"
     )
 
@@ -95,7 +95,7 @@ def test_a_new_version_that_lacks_an_entry_is_found_out(said: Said) -> None:
 def test_a_wrong_port_is_found_out(said: Said) -> None:
     """Frames come to a switch that expects none."""
     assert re.fullmatch(
-        r"probe ws -> i1 through chain main, sent by .*: sent 6 times, it did not arrive at i1: last counted by "
+        r"probe ws -> i5 through chain main, sent by .*: sent 6 times, it did not arrive at i5: last counted by "
         r"'pep-w -> sat: chain, to island' at sw-c/12; at sw-w2/24 no entry takes it; look at the table of sw-w2, "
         r"by `atoll switches entries sw-w2`",
         said["wrong"],
@@ -105,7 +105,7 @@ def test_a_wrong_port_is_found_out(said: Said) -> None:
 def test_a_tap_without_its_copy_is_found_out(said: Said) -> None:
     """Though packets arrive."""
     assert said["blind"].startswith(
-        "probe ws -> i1 through chain main, sent by 'ws -> pep-w: not delayed' at sw-w1/10: it arrived at i1, but "
+        "probe ws -> i5 through chain main, sent by 'ws -> pep-w: not delayed' at sw-w1/10: it arrived at i5, but "
         "did not come to tap-w: "
     )
 

@@ -264,7 +264,8 @@ def test_a_file_is_fetched_whole_however_far_an_earlier_attempt_came(
     met.on("cap", "sh", "-c", "seq 2000000 >/root/numbers")
     here = tmp_path / "numbers"
     here.with_name("numbers.part").write_bytes(begun)
-    words = [ROOT / "tests" / "lab" / "rack_fetch.py", met.inventory, "cap", "/root/numbers", here, str(break_at)]
+    size = str(sum(len(f"{number}\n") for number in range(1, 2_000_001)))
+    words = [ROOT / "tests" / "lab" / "rack_fetch.py", met.inventory, "cap", "/root/numbers", size, here, str(break_at)]
     fetched = met.run(sys.executable, *words)
     assert fetched.returncode == 0, fetched.stderr
     assert int(fetched.stdout) == connections

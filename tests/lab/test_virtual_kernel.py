@@ -13,7 +13,7 @@ import pytest
 
 from atoll.model.errors import LabError
 from atoll_emulation.cores import claimed_core
-from atoll_emulation.uml.cache import cache_directory
+from atoll_emulation.uml.cache import kernel_status
 from atoll_emulation.uml.kernel import find_virtual_kernel
 from atoll_emulation.uml.run import Ended, VirtualClock, run_in_uml, start_in_uml
 from tests.lab import virtual_guest
@@ -185,7 +185,7 @@ def cache_for_others(tmp_path: Path) -> str:
     open_to_others(tmp_path)
     place = tmp_path / "cache" / "atoll" / "kernel"
     place.mkdir(parents=True)
-    return f"mount --bind {cache_directory()} {place}"
+    return f"mount --bind {kernel_status().directory.parent} {place}"
 
 
 def as_plain_user(sandbox: Sandbox, *command: str) -> subprocess.CompletedProcess[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links of the kernel's take any rate from 64 kbit/s to 10 Gbit/s, and keep to it, packet by packet."""
+"""Links of the kernel's take any rate from 1 kbit/s to 100 Gbit/s, and keep to it, packet by packet."""
 
 from fractions import Fraction
 from pathlib import Path

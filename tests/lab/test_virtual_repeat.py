@@ -24,6 +24,7 @@ MEDDLER = """  meddler:
     world: sw-c/30
     island: sw-c/31
     program:
+      privileges: [net-admin]
       start:
         - sh
         - -c

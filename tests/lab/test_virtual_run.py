@@ -24,7 +24,7 @@ from atoll.model.load import load_experiment
 from atoll.model.plan import Backend
 from atoll.rundir import RunDir
 from atoll_emulation.cores import claimed_core, usable_cores
-from atoll_emulation.uml.cache import cache_directory
+from atoll_emulation.uml.cache import kernel_status
 from atoll_emulation.uml.kernel import find_virtual_kernel
 from tests.lab.sandbox import ATOLL, NOBODY, QUICK, ROOT, Sandbox, open_to_others, wait_for_line
 from tests.lab.virtual_runs import HANGS_S, atoll
@@ -93,9 +93,9 @@ def test_another_seed_makes_another_run(twice: dict[str, Any], tmp_path: Path) -
     """The first difference is named, with what both runs have there."""
     done = atoll(tmp_path, *RUN, "--seed", "2", "--json")
     assert done.returncode == 0, done.stderr + done.stdout
-    comparison = compare_runs(
-        RunDir.open(Path(twice["run_dir"])), RunDir.open(Path(json.loads(done.stdout)["run_dir"]))
-    )
+    told = json.loads(done.stdout)
+    assert f"estimated wall time in virtual time: {told['estimated_wall_s']:.0f} s, to a factor" in done.stderr
+    comparison = compare_runs(RunDir.open(Path(twice["run_dir"])), RunDir.open(Path(told["run_dir"])))
     assert not comparison.identical
     assert comparison.first_difference is not None
     assert comparison.first_difference.startswith("captures/island.pcap: packet ")
@@ -143,7 +143,8 @@ def end_a_run(directory: Path, victim: str, number: signal.Signals) -> None:
     outcome = run_dir.manifest()["outcome"]
     if number is not signal.SIGKILL:
         assert process.returncode == 130
-        assert errors.splitlines()[-1] == f"cancelled; what was measured is in {run_dir.path}"
+        where = f"what was measured is in {run_dir.path}; `atoll report {run_dir.path}` reads it"
+        assert errors.splitlines()[-1] == f"cancelled; {where}"
         assert outcome == "cancelled at step measure"
     elif victim == "linux":
         assert process.returncode == 1
@@ -220,7 +221,7 @@ def kernel_of(pid: int) -> int:
     """The process of the kernel among the descendants of ``pid``; StopIteration without one."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     for child in map(int, children):
-        if b"time-travel" in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[1]:
+        if Path(f"/proc/{child}/comm").read_text() == "linux\n":
             return child
     return next(kernel_of(int(child)) for child in children)
 
@@ -234,7 +235,7 @@ def test_a_full_disk_is_one_clear_line(tmp_path: Path) -> None:
         sandbox.wait_clean()
     assert done.returncode == 1
     assert done.stdout == ""
-    assert "disk full" in done.stderr.splitlines()[-1]
+    assert "disk full" in done.stderr.splitlines()[-2]
     assert "/out/" not in done.stderr
     assert "world.pcap" in kept
 
@@ -285,7 +286,7 @@ def offer_kernels(directory: Path) -> str:
     """The shell command that shows this user's kernels in a cache that others may read, too."""
     cache = directory / "cache" / "atoll" / "kernel"
     cache.mkdir(parents=True)
-    return f"mount --bind {cache_directory()} {cache}"
+    return f"mount --bind {kernel_status().directory.parent} {cache}"
 
 
 @pytest.mark.parametrize(
@@ -311,7 +312,7 @@ def test_without_a_kernel_the_remedy_is_told(tmp_path: Path) -> None:
         [ATOLL, *RUN],
         check=False,
         cwd=tmp_path,
-        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path), "ATOLL_SHARED_KERNELS": str(tmp_path)},
         capture_output=True,
         text=True,
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A link of 64 kbit/s on the engine, where a ping takes 10.5 ms of it: the configuration test of all pairs of hosts."""
+"""Links of 64 kbit/s, where a ping takes 10.5 ms of them: the configuration test of all pairs of hosts; deep queues."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.sandbox import QUICK
-from tests.lab.virtual_runs import RESOLUTION_NS, atoll
+from tests.lab.virtual_runs import RESOLUTION_NS, atoll, run_virtually
 
 pytestmark = pytest.mark.virtual
 
@@ -40,3 +40,16 @@ def test_every_pair_of_hosts_passes_on_a_link_of_64_kbit_s(to_island: int, queue
     assert {row["state"] for row in rows.values()} == {"ok"}, rows
     assert rows["to_world", "rate of IP packets"]["measured"] == pytest.approx(0.064, rel=0.02)
     assert rows["to_island", "rate of IP packets"]["measured"] == pytest.approx(to_island / 1e6, rel=0.02)
+
+
+def test_pings_behind_a_deep_queue_are_answered_after_the_end_and_none_counts_as_lost(
+    project: Path, tmp_path: Path
+) -> None:
+    """At 64 kbit/s a queue of 300 kB holds half a minute of load; those under way at the end are waited for."""
+    settings = ("links.sat.to_island={rate: 64 kbit/s, delay: 250 ms, queue: 300 kB}", "transfer=")
+    words = [word for setting in settings for word in ("--set", setting)]
+    summary = run_virtually(tmp_path, "--duration", "40 s", *words, project / "examples/geo.yaml")
+    assert (summary["ping_sent"], summary["ping_lost"]) == (400, 0)
+    link = summary["links"]["sat"]
+    most_ms = 8e3 * link["queue_bytes"] / link["rate_bit_s"]
+    assert 10_000 < summary["sojourn_max_ms"] <= link["sojourn"]["max_ms"] + 100 <= most_ms

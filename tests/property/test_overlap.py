@@ -12,7 +12,7 @@ from atoll.model.codec import from_json, to_json
 from atoll.model.experiment import Experiment
 from atoll.model.flow import FlowEntry, Match, Output, Vlan
 from atoll.model.network import Network
-from atoll_apps.overlap import covers, overlapping
+from atoll_apps.overlap import overlapping, shadowed
 from tests.property.labs import experiments, laboratories
 
 
@@ -54,13 +54,25 @@ def test_every_pair_found_is_one_and_none_is_missed(mine: list[FlowEntry], other
     assert {one for one, _ in found} == {one for one in mine if any(ambiguous(one, other) for other in others)}
 
 
-@given(entries, entries)
-def test_what_covers_another_takes_all_of_its_frames(one: FlowEntry, other: FlowEntry) -> None:
-    """It overlaps it, and is covered by what covers it in turn."""
-    if covers(one.match, other.match):
-        assert ambiguous(one, replace(other, actions=()))
-        assert covers(replace(one.match, ipv4_src=None, ip_proto=None), other.match)
-    assert covers(one.match, one.match)
+def covers(one: FlowEntry, other: FlowEntry) -> bool:
+    """Whether one matches every frame that the other does."""
+    ends = ((one.match.ipv4_src, other.match.ipv4_src), (one.match.ipv4_dst, other.match.ipv4_dst))
+    within = all(outer is None or (inner is not None and inner.subnet_of(outer)) for outer, inner in ends)
+    return within and one.match.ip_proto in (None, other.match.ip_proto)
+
+
+@given(
+    st.lists(
+        st.builds(lambda entry, priority: replace(entry, priority=priority), entries, st.integers(1, 4)), max_size=8
+    )
+)
+def test_every_entry_that_is_never_reached_is_found(placed: list[FlowEntry]) -> None:
+    """Each with one that takes all its frames before it."""
+    found = list(shadowed(placed, lambda entry: entry))
+    assert all(covers(high, low) and high.priority > low.priority for low, high in found)
+    assert {low for low, _ in found} == {
+        low for low in placed if any(covers(high, low) and high.priority > low.priority for high in placed)
+    }
 
 
 @settings(max_examples=40, deadline=None)

@@ -2,16 +2,17 @@
 """Swaps, tried packet by packet on a model of the tables, in every state that a swap goes through."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import groupby, product
+from itertools import dropwhile, groupby, product
 
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from atoll.control.diff import diff
 from atoll.control.swap import Stage, StageKind, Swap, plan_swap
-from atoll.control.walk import Frame, Tables
+from atoll.control.swap_probes import Probe
+from atoll.control.walk import Frame, Matched, Tables
 from atoll.model.errors import PlanError
 from atoll.model.experiment import Experiment
 from atoll.model.flow import FlowEntry, Match
@@ -80,6 +81,49 @@ def test_every_packet_sees_the_old_version_or_the_new_one_in_every_state(case: C
                     assert path((*came_by, *model.seen(carried, at))) in allowed
         table = {_identity(entry): entry for entry in states[-1][1]}
     assert diff(flow_entries(network, case.new, case.swap.layout), table.values()) == ()
+
+
+@_quick
+@given(swaps())
+def test_probes_take_every_entry_at_which_packets_turn_and_every_new_one_behind_it(case: Case) -> None:
+    """Of all that some host's packets use: a switch may have any of its entries in hardware before any other."""
+    table = {_identity(entry): entry for entry in case.before}
+    for _, phase in groupby(case.swap.stages, key=lambda stage: stage.subject):
+        stages = {stage.kind: stage for stage in phase}
+        left = Tables(case.network, ())
+        for kind, stage in stages.items():
+            if kind is StageKind.SHIFT:
+                left = Tables(case.network, table.values(), strict=False)
+            table = {key: entry for key, entry in table.items() if entry not in stage.delete}
+            table |= {_identity(entry): entry for entry in stage.add}
+            if kind is StageKind.SHIFT:
+                after = Tables(case.network, table.values(), strict=False)
+                come, gone = set(stage.add), set(stage.delete)
+                probes = stages[StageKind.PROBE].probes if come else ()
+                new = come | (set(stages[StageKind.INSTALL].add) if StageKind.INSTALL in stages else set())
+                assert new & _used(case, after, come) <= _proven(case, after, come, probes)
+                assert come & _used(case, after, come) <= _proven(case, after, come, stage.probes)
+                assert gone & _used(case, left, gone) <= _proven(case, left, gone, stage.probes)
+
+
+def _used(case: Case, tables: Tables, turns: set[FlowEntry]) -> set[FlowEntry]:
+    """What packets between hosts take where they turn and behind."""
+    return {each for start, frame in _packets(case.network, case) for each in _behind(tables, frame, start, turns)}
+
+
+def _proven(case: Case, tables: Tables, turns: set[FlowEntry], probes: Iterable[Probe]) -> set[FlowEntry]:
+    """What probes take there."""
+    found: set[FlowEntry] = set()
+    for probe in probes:
+        src, dst = case.network.host(probe.src), case.network.host(probe.dst)
+        frame = Frame(src.address, dst.address, protocol=probe.protocol)
+        found.update(_behind(tables, frame, src.interface.attached, turns))
+    return found
+
+
+def _behind(tables: Tables, frame: Frame, start: PortRef, turns: set[FlowEntry]) -> Iterator[FlowEntry]:
+    steps = [step.entry for step in tables.walk(frame, start) if isinstance(step, Matched) and step.entry is not None]
+    return dropwhile(lambda entry: entry not in turns, steps)
 
 
 def _states(

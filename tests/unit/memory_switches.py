@@ -2,16 +2,19 @@
 """Switches in memory, behind the controller's interface: every flow-mod is looked at, and any of them may go wrong."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
 from atoll.model.errors import LabError
 from atoll.model.flow import FlowEntry, ForeignEntry, Match
 from atoll.model.network import Network
-from atoll.model.switch import Leftovers, SwitchDescription, SwitchFeatures
+from atoll.model.switch import Leftovers, SwitchDescription, SwitchFeatures, TableFeatures
 from atoll.openflow.client import Controller
+from atoll.switches.profiles import profile
 
 _Identity = tuple[int, Match]
+
+OVS = profile("ovs")
 
 
 @dataclass
@@ -25,13 +28,22 @@ class Fault:
 
 
 class MemorySwitches(Controller):
-    """The switches of a network. ``look`` is called after every flow-mod; ``log`` has them, True for what came."""
+    """The switches of a network. ``look`` is called after every flow-mod; ``log`` has them, True for what came.
 
-    def __init__(self, network: Network, look: Callable[[], None]) -> None:
+    ``room``: how many entries each table takes, 0 for any number. ``late``: switches that acknowledge and tell entries
+    which they do not forward by before ``follow``.
+    """
+
+    def __init__(self, network: Network, look: Callable[[], None], late: Collection[str] = (), room: int = 0) -> None:
+        self._room = room
         self.tables: dict[str, dict[_Identity, FlowEntry]] = {switch.name: {} for switch in network.switches}
+        self._hardware: dict[str, dict[_Identity, FlowEntry]] = {name: {} for name in self.tables}
+        self._late = late
+        self._waiting: list[tuple[FlowEntry, bool]] = []
         self.sent = 0
         self.log: list[tuple[bool, FlowEntry]] = []
         self.on_event = None
+        self._closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._names = {switch.dpid: switch.name for switch in network.switches}
         self._look = look
         self._fault: Fault | None = None
@@ -43,12 +55,25 @@ class MemorySwitches(Controller):
 
     @property
     def entries(self) -> tuple[FlowEntry, ...]:
-        """What all of them hold."""
+        """What all of them hold, as they tell it."""
         return tuple(entry for table in self.tables.values() for entry in table.values())
+
+    @property
+    def forwarding(self) -> tuple[FlowEntry, ...]:
+        """What all of them forward by."""
+        return tuple(entry for table in self._hardware.values() for entry in table.values())
+
+    def follow(self) -> None:
+        """Bring what the late ones forward by to what they hold, one flow-mod after the other."""
+        while self._waiting:
+            entry, come = self._waiting.pop(0)
+            self._put(self._hardware, entry, come=come)
+            self._look()
 
     async def features(self, dpid: int) -> SwitchFeatures:
         await self._reach(dpid)
-        return SwitchFeatures(SwitchDescription("", "", "", "", ""), ())
+        takes = TableFeatures(0, 0, "", self._room, tuple(sorted(OVS.matches)), (), tuple(sorted(OVS.actions)))
+        return SwitchFeatures(SwitchDescription("", "", "", "", ""), (takes,) if self._room else ())
 
     async def leftovers(self, dpid: int) -> Leftovers:
         await self._reach(dpid)
@@ -79,20 +104,32 @@ class MemorySwitches(Controller):
                     refused = entry
                 elif fault.call is not None:
                     fault.call()
-            if not hit or (fault is not None and fault.kind == "call"):
+            if come and self._is_full(entry):
+                refused = entry
+            elif not hit or (fault is not None and fault.kind == "call"):
                 self._carry_out(entry, come=come)
             self.log.append((come, entry))
             await asyncio.sleep(0)
         if refused is not None:
             raise LabError(f"switch {dpid} refused {refused}")
 
-    def _carry_out(self, entry: FlowEntry, *, come: bool) -> None:
+    def _is_full(self, entry: FlowEntry) -> bool:
         held = self.tables[entry.switch]
-        if come:
-            held[entry.priority, entry.match] = entry
+        return 0 < self._room <= len(held) and (entry.priority, entry.match) not in held
+
+    def _carry_out(self, entry: FlowEntry, *, come: bool) -> None:
+        self._put(self.tables, entry, come=come)
+        if entry.switch in self._late:
+            self._waiting.append((entry, come))
         else:
-            held.pop((entry.priority, entry.match), None)
+            self._put(self._hardware, entry, come=come)
         self._look()
+
+    def _put(self, tables: dict[str, dict[_Identity, FlowEntry]], entry: FlowEntry, *, come: bool) -> None:
+        if come:
+            tables[entry.switch][entry.priority, entry.match] = entry
+        else:
+            tables[entry.switch].pop((entry.priority, entry.match), None)
 
     async def _reach(self, dpid: int) -> None:
         await asyncio.sleep(0)

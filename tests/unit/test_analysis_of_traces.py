@@ -15,8 +15,8 @@ from atoll_dashboards.plots import PLOTS
 from atoll_dashboards.provenance import settings
 from atoll_dashboards.sources import read_sources
 from atoll_hosts.binary import find_binary
+from tests.unit.synthetic_run import begin, network, simulate
 from tests.unit.synthetic_run import experiment as synthetic_experiment
-from tests.unit.synthetic_run import simulate
 
 RAIN = Trace("rain.csv", (TraceRow(Duration(0)), TraceRow(Duration(10**9), rate=Rate(8_000_000))))
 
@@ -35,6 +35,19 @@ def test_what_refers_to_a_constant_link_is_said_to(tmp_path: Path) -> None:
     assert figure is not None
     (line,) = [line for line in figure.axes[0].get_lines() if line.get_label() == "rate of the link"]
     assert np.asarray(line.get_xydata()).tolist() == [[0, 16], [1, 8], [3, 8]], "as the trace has it, to the end"
+
+
+def test_a_run_on_a_slow_link_that_tc_played_says_how_much_rtts_are_too_short(tmp_path: Path) -> None:
+    asked = synthetic_experiment()
+    slow = replace(asked.links[0].to_world, rate=Rate(64_000))
+    run = begin(tmp_path, replace(asked, links=(replace(asked.links[0], to_world=slow),)), network())
+    said = (
+        "tc played sat: after a pause a packet leaves to the world without its serialisation, 187.5 ms for one of full "
+        "size; RTTs are too short by it"
+    )
+    for backend, expected in (("engine", False), ("tc", True)):
+        run.update_manifest({"backend": backend})
+        assert (said in analyse(run, find_binary())["notes"]) == expected
 
 
 def test_the_report_names_the_trace() -> None:

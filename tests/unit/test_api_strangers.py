@@ -9,7 +9,8 @@ import json
 import socket
 import stat
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -66,22 +67,30 @@ class Api:
         return answer
 
 
-@pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[Api]:
-    """A keeper without a lab that listens on loopback."""
-    unix = tmp_path / "keeper"
+@asynccontextmanager
+async def keeper_at(unix: Path) -> AsyncGenerator[Keeper]:
+    """A keeper without a lab that listens there."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(unix))
     listener.listen()
     keeper = Keeper(for_run=False)
     serving = asyncio.create_task(Server(keeper).serve(listener))
-    async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(unix))) as session:
-        asked = {"address": "0", "token": TOKEN}
-        async with session.post("http://keeper/v1/ports", json=asked) as response:
-            url = (await response.json())["url"]
-    yield Api(keeper, unix, int(url.rpartition(":")[2]))
+    yield keeper
     keeper.end.set()
     await asyncio.wait_for(serving, 10)
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncIterator[Api]:
+    """A keeper without a lab that also listens on loopback."""
+    unix = tmp_path / "keeper"
+    async with keeper_at(unix) as keeper:
+        async with (
+            aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(unix))) as session,
+            session.post("http://keeper/v1/ports", json={"address": "0", "token": TOKEN}) as response,
+        ):
+            url = (await response.json())["url"]
+        yield Api(keeper, unix, int(url.rpartition(":")[2]))
 
 
 async def test_every_request_over_tcp_needs_the_token(api: Api) -> None:

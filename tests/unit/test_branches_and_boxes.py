@@ -124,7 +124,7 @@ def test_a_tap_that_only_a_branch_passes_is_captured_by_its_name(load):
             "a: {carries: {island: 10.20.0.0/16}, chain: []}",
             "chain: nothing is left for it: 'a' takes all of it; remove one of them or let it carry less",
         ),
-        ("a: {chain: []}", "branch 'a': carries is missing; add 'carries: {island: 10.20.0.0/30}'"),
+        ("a: {chain: []}", "branch 'a': carries is missing; add 'carries: {protocol: udp}'"),
     ],
 )
 def test_a_branch_that_cannot_be_is_told_with_its_remedy(load, text, message):

@@ -108,7 +108,7 @@ def test_an_experiment_without_changes_is_its_only_version(project: Path) -> Non
         ),
         (
             ["{at: 10 s, latency: {w1: rtt-7}}"],
-            ["12: change 1: latency of 'w1': no delay box carries the latency class 'rtt-7'; did you mean 'rtt-5'?"],
+            ["12: change 1: latency of 'w1': no delay box carries the latency class 'rtt-7'; known classes: rtt-5"],
         ),
         (
             ["{at: 10 s, latency: {is: rtt-5}}"],

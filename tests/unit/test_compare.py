@@ -103,6 +103,22 @@ def test_runs_of_unlike_laboratories_seeds_chains_and_revisions_say_so(runs: lis
     )
 
 
+def test_runs_in_virtual_time_on_different_kernels_are_refused(tmp_path: Path, runs: list[RunDir]) -> None:
+    """A run that does not tell its mode was made when there was ptrace only; real time has no such kernel."""
+    old = {"place": "virtual", "virtual": {"kernel": "6.1.192-atoll"}}
+    same = {"place": "virtual", "virtual": {"kernel": "6.1.192-atoll", "mode": "ptrace"}}
+    other = {"place": "virtual", "virtual": {"kernel": "7.2.12-atoll", "mode": "seccomp"}}
+    first, second, third = (run_of(tmp_path / "runs", experiment(), each) for each in (old, same, other))
+    assert compare([first, second, runs[0]])
+    with pytest.raises(
+        UsageError,
+        match=r"^runs in virtual time on different kernels: Linux 6\.1\.192-atoll \(ptrace\) in \S+, "
+        r"Linux 7\.2\.12-atoll \(seccomp\) in \S+; --mixed-kernels compares them anyway$",
+    ):
+        compare([first, runs[0], third])
+    assert dict(compare([first, third], mixed_kernels=True).likeness.unlike)["kernel's mode"] == (DASH, "seccomp")
+
+
 def test_runs_with_metrics_and_without_are_not_alike(runs: list[RunDir], tmp_path: Path) -> None:
     """In virtual time they are two samples."""
     with_metrics, without = (run_of(tmp_path / str(flag), experiment(), {"metrics": flag}) for flag in (True, False))
@@ -198,6 +214,16 @@ def test_figures_stand_with_their_difference_from_the_first_run(runs: list[RunDi
 )
 def test_a_difference_is_that_of_the_numbers_that_are_shown(digits: int, first: float, then: float, told: str) -> None:
     assert Figure("base RTT", "ms", digits, (first, then)).difference(first, then) == told
+
+
+def test_a_slow_rate_has_as_many_digits_as_in_the_report() -> None:
+    """Of 47.3 kbit/s three digits after the point leave 0.047; a fast one keeps those three."""
+    goodput = Figure("goodput", "Mbit/s", 3, (0.0473, 0.0469))
+    assert [goodput.text(found) for found in (*goodput.values, 0.00012, 12.3456, 0.0, None)] == [
+        *("0.0473", "0.0469", "0.000120", "12.346", "0.000", DASH)
+    ]
+    assert goodput.difference(*goodput.values) == "-0.8%"
+    assert goodput.shown == goodput.values
 
 
 def test_a_run_that_an_older_version_analysed_is_named(runs: list[RunDir], tmp_path: Path) -> None:
@@ -329,7 +355,10 @@ def test_the_verb(runs: list[RunDir], tmp_path: Path) -> None:
     two = report(*paths)
     assert (two.returncode, two.stderr) == (2, "report: one run at a time; --compare puts several side by side\n")
     lonely = report(paths[0], "--figure", "goodput")
-    assert (lonely.returncode, lonely.stderr) == (2, "report: --figure, --out and --each belong to --compare\n")
+    assert (lonely.returncode, lonely.stderr) == (
+        2,
+        "report: --figure, --out, --each and --mixed-kernels belong to --compare\n",
+    )
 
 
 def test_runs_with_nothing_to_analyse_are_left_out_where_two_remain(

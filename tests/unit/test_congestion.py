@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 
 from atoll.cli.check import check
+from atoll.cli.plan import print_plan
 from atoll.model.errors import MachineError, PlanError
 from atoll.model.experiment import Experiment
 from atoll.model.load import load_experiment
+from atoll.model.places import VIRTUAL
+from atoll.model.plan import Backend
 from atoll_emulation.congestion import (
     Offer,
     missing_controls,
@@ -55,14 +58,25 @@ def test_a_module_that_a_plain_user_cannot_load_has_its_remedy(geo):
 
 def test_one_that_no_kernel_has_is_likened_to_one_that_there_is(geo):
     (told,) = missing_controls(naming(geo, "hybra"), HERE, offered_by_virtual_kernel())
-    assert "'hybra' is not in this kernel (6.18); did you mean 'hybla'?" in told
+    assert told.endswith(
+        "'hybra' is not in this kernel (6.18), which has bbr, cubic, reno; did you mean 'hybla'? --on virtual has it"
+    )
 
 
-def test_of_a_misspelt_one_all_known_ones_are_named(geo):
+def test_of_a_misspelt_one_all_that_the_kernel_has_are_named_and_no_others(geo):
     """They are what one chooses from, and no other command lists them."""
-    offer = offered_by_virtual_kernel()
-    (line,) = missing_controls(naming(geo, "cubik"), offer)
-    assert line.endswith(f"did you mean 'cubic'? known ones: {offer}")
+    virtual = offered_by_virtual_kernel()
+    (line,) = missing_controls(naming(geo, "cubik"), virtual)
+    assert line.endswith(f"'cubik' is not in the virtual kernel, which has {virtual}; did you mean 'cubic'?")
+    (line,) = missing_controls(naming(geo, "cubik"), HERE, virtual)
+    assert line.endswith("'cubik' is not in this kernel (6.18), which has bbr, cubic, reno; did you mean 'cubic'?")
+    (line,) = missing_controls(naming(geo, "qqq"), HERE, virtual)
+    assert line.endswith("'qqq' is not in this kernel (6.18), which has bbr, cubic, reno")
+
+
+def test_one_that_is_like_a_module_that_is_not_loaded_is_likened_to_it(geo):
+    (line,) = missing_controls(naming(geo, "vegaz"), HERE)
+    assert line.endswith("did you mean 'vegas'?")
 
 
 def test_the_virtual_kernel_has_what_linux_has():
@@ -95,6 +109,13 @@ def test_a_run_is_refused_before_anything_starts(geo):
         require_controls(naming(geo, "hybra"), virtual)
 
 
+def test_a_plan_for_virtual_time_refuses_what_its_kernel_has_not(project):
+    """Before anything is printed."""
+    described = load_experiment(project / "examples/geo.yaml", ["tcp.congestion_control=cubik"])
+    with pytest.raises(PlanError, match=r"'cubik' is not in the virtual kernel, .*; did you mean 'cubic'"):
+        print_plan(described, Backend.ENGINE, VIRTUAL, as_json=False)
+
+
 def test_one_that_another_kernel_has_or_that_could_be_loaded_is_what_the_machine_lacks(geo):
     """The word is right, then: nothing about the description would have to change elsewhere."""
     for control in ("hybla", "vegas"):
@@ -109,7 +130,9 @@ def test_check_compares_with_the_machine_only_when_asked_to(project, tmp_path, m
     (tmp_path / "e.yaml").write_text(text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     assert check([Path("e.yaml")], as_json=False) == 0
-    capsys.readouterr()
+    assert "e.yaml: ok (" in capsys.readouterr().out
+    assert check([Path("e.yaml")], as_json=False, machine=True) == 2
+    assert "e.yaml: ok (" not in capsys.readouterr().out
     assert check([Path("e.yaml")], as_json=True, machine=True) == 2
     found = json.loads(capsys.readouterr().out)
     assert found["ok"] is False

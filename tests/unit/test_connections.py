@@ -45,7 +45,8 @@ class OldKernel:
         self.asked: list[str] = []
         self.restarted: list[str] = []
 
-    async def start_job(self, name: str, argv: tuple[str, ...]) -> Any:
+    async def start_job(self, name: str, argv: tuple[str, ...], *, privileges: tuple[str, ...]) -> Any:
+        assert privileges == ("net-admin",)
         self.asked.append(argv[0])
 
         async def wait() -> Exit:

@@ -21,6 +21,7 @@ from tests.unit.synthetic_run import ACK, FIN, PORT, START_NS, PcapWriter, begin
 
 CAPTURES = ("world", "into-sat", "link-sat", "island")
 MS = 10**6
+HINT = "; if pep ends, splits, encodes, adds or loses packets, declare conserves_packets: false"
 Packet = tuple[
     int, int, int
 ]  # sequence number, payload, flags; a negative sequence number: the client's ACK of its negative
@@ -139,9 +140,21 @@ def test_a_box_that_is_said_to_conserve_packets_and_loses_one_is_named(tmp_path:
     sent, came = segments(3), segments(2)
     seen = {"world": sent, "into-sat": came, "link-sat": came[:1], "island": came[:1]}
     reasons, summary = judged(recorded(tmp_path, seen, dropped=1, conserves=True))
-    assert reasons == ["captures show a loss of 1040 bytes between world and into-sat (pep), bound 0"]
+    assert reasons == [f"captures show a loss of 1040 bytes between world and into-sat (pep), bound 0{HINT}"]
     assert summary["payload"] is None
     assert (summary["loss_bytes_captures"], summary["loss_bytes_link"]) == (2080, 1040)
+
+
+def test_the_reason_for_packets_that_a_box_adds_says_how_to_declare_it(tmp_path: Path) -> None:
+    sent, came = segments(2), segments(3)
+    seen = {"world": sent, "into-sat": came, "link-sat": came, "island": came}
+    summary = analyse(recorded(tmp_path, seen, conserves=True), find_binary())
+    (reason,) = [reason for reason in summary["reasons"] if "captured" in reason]
+    assert reason == (
+        "into-sat captured 1040 bytes more than world: packets were added between world and into-sat (pep), bound 0"
+        + HINT
+    )
+    assert not [reason for reason in summary["reasons"] if "a loss of -" in reason]
 
 
 def test_what_enters_a_link_is_captured_where_boxes_of_others_are_in_its_chain() -> None:

@@ -2,6 +2,7 @@
 """Doubtful wishes are warned of, not refused; ``--strict`` refuses them."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from atoll.cli.check import check
 from atoll.cli.plan import print_plan
 from atoll.cli.warning import warn
 from atoll.control.doubts import doubts
-from atoll.model.errors import DescriptionError
+from atoll.model.errors import DescriptionError, UsageError, shown
 from atoll.model.load import load_experiment
 from atoll.model.places import MININET, VIRTUAL
 from atoll.model.plan import Backend
@@ -25,7 +26,9 @@ SMALL_BUFFERS = (
 
 
 def warned(project: Path, *settings: str) -> list[str]:
-    return [doubt.message for doubt in doubts(*load_experiment(project / "examples/geo.yaml", settings))]
+    """What is warned of, without the settings that caused it."""
+    found = doubts(*load_experiment(project / "examples/geo.yaml", settings))
+    return [re.sub(r"^--set '.*?': ", "", doubt.message) for doubt in found]
 
 
 @pytest.mark.parametrize(
@@ -49,6 +52,13 @@ def warned(project: Path, *settings: str) -> list[str]:
             "link 'sat': to_world: queue: 1.1 MB at 4 Mbit/s delay packets by 2.2 s when full; usual is less than 2 s",
         ),
         (
+            ["links.sat.to_island.queue=1100 kB", "links.sat.to_island.trace=traces/geo-rain.csv"],
+            (
+                "link 'sat': to_island: queue: 1.1 MB at the least rate of its trace delay packets by 2.2 s when full; "
+                "usual is less than 2 s"
+            ),
+        ),
+        (
             ["links.sat.to_island.aqm=codel"],
             (
                 "link 'sat': to_island: aqm: an interval of 100 ms is less than the round-trip time, 700 ms; "
@@ -65,6 +75,97 @@ def test_a_doubtful_wish_is_possible_and_warned_of(project: Path, settings: list
     assert warned(project, *settings) == [message]
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            ["traffic={channels: 160, flow_sizes: 10 MB, write_rate: 1 Mbit/s}"],
+            "traffic: write_rate: 160 channels of at most 1 Mbit/s each ask for 158 Mbit/s, 9.9 times the",
+        ),
+        (
+            ["traffic={channels: 20, flow_sizes: 100 kB, flows_per_s: 200}"],
+            "traffic: flows_per_s: 200 flows a second of 100 kB in the mean ask for 160 Mbit/s, 10.0 times the",
+        ),
+        (
+            ["traffic={channels: 20, flow_sizes: 100 kB, flows_per_s: 190}", "udp={rate: 8 Mbit/s}"],
+            (
+                "traffic: flows_per_s: 190 flows a second of 100 kB in the mean and UDP ask for 160 Mbit/s, "
+                "10.0 times the"
+            ),
+        ),
+    ],
+)
+def test_a_link_that_is_asked_for_several_times_its_rate_is_warned_of(
+    project: Path, settings: list[str], message: str
+) -> None:
+    assert warned(project, "transfer=", *settings) == [f"{message} 16 Mbit/s of 'sat'; usual is less than 4 times"]
+
+
+BASE_SCENARIOS = [  # rate in Mbit/s, queue in kB, one-way delay in ms, the most channels
+    *((rate, queue, 250, 600) for rate, queue in ((8, 100), (16, 120), (32, 250), (64, 600))),
+    *((rate, queue, 62.5, 4000) for rate, queue in ((32, 200), (64, 400), (160, 1000), (320, 2000))),
+]
+
+
+@pytest.mark.parametrize(("rate", "queue", "delay", "channels"), BASE_SCENARIOS)
+@pytest.mark.parametrize("write_rate", ["", ", write_rate: 4 Mbit/s", ", think_time: 2 s, write_rate: 500 kbit/s"])
+def test_closed_loops_of_the_laboratory_overbook_nothing(
+    project: Path, rate: int, queue: int, delay: float, channels: int, write_rate: str
+) -> None:
+    """A channel waits for its flows: so many are usual there, a cap of each connection's rate included."""
+    link = f"{{rate: {rate} Mbit/s, delay: {delay} ms, queue: {queue} kB}}"
+    settings = [
+        f"links.sat={{to_island: {link}, to_world: {link}}}",
+        f"traffic={{channels: {channels}, flow_sizes: published{write_rate}}}",
+        f"udp={{rate: {rate / 8} Mbit/s}}",
+        "tcp.buffer_max=100 MB",
+        "duration=90 s",
+    ]
+    assert [line for line in warned(project, *settings) if "ask for" in line] == []
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        ("60 %", "60 % of the packets are lost; usual is less than 50 %"),
+        ("100 %", "100 % of the packets are lost; usual is less than 50 %"),
+        ("{bit_error: 1e-3}", "100 % of the packets are lost; usual is less than 50 %"),
+        (
+            "{model: gilbert-elliott, good_to_bad: 30 %, bad_to_good: 20 %}",
+            "60 % of the packets are lost; usual is less than 50 %",
+        ),
+        (
+            "{model: gilbert-elliott, good_to_bad: 0 %, bad_to_good: 20 %}",
+            "this gilbert-elliott channel loses no packet; usual is a good_to_bad and a loss_bad above 0 %",
+        ),
+        (
+            "{model: gilbert-elliott, good_to_bad: 1 %, bad_to_good: 20 %, loss_bad: 0 %}",
+            "this gilbert-elliott channel loses no packet; usual is a good_to_bad and a loss_bad above 0 %",
+        ),
+        ("49 %", None),
+        ("{model: gilbert-elliott, good_to_bad: 0 %, bad_to_good: 20 %, loss_good: 1 %}", None),
+    ],
+)
+def test_loss_of_most_packets_and_bursty_loss_of_none_are_warned_of(
+    project: Path, loss: str, words: str | None
+) -> None:
+    expected = [] if words is None else [f"link 'sat': to_island: loss: {words}"]
+    assert warned(project, f"links.sat.to_island.loss={loss}") == expected
+
+
+def test_slow_links_are_warned_of_where_tc_may_play_them(project: Path) -> None:
+    slow = ["links.sat.to_world={rate: 64 kbit/s, delay: 250 ms, queue: 10 kB}", "ping.interval=1 s"]
+    described = load_experiment(project / "examples/geo.yaml", slow)
+    (open_,), (tc,), engine = (doubts(*described, backend) for backend in (None, Backend.TC, Backend.ENGINE))
+    assert open_ == tc
+    assert tc.message.endswith(
+        "link 'sat': to_world: rate: a full-size packet takes 187.5 ms at 64 kbit/s; where tc plays the link, as on "
+        "virtual, a packet that comes after a pause leaves without this delay; --backend engine is exact"
+    )
+    assert engine == ()
+    assert warned(project, slow[0].replace("queue", "aqm: {codel: {interval: 1 s}}, queue"), slow[1]) == []
+
+
 def test_what_is_usual_is_not_warned_of(project: Path) -> None:
     assert warned(project) == []
     assert warned(project, "tcp.buffer_max=1.4 MB", "links.sat.to_island.aqm={codel: {interval: 700 ms}}") == []
@@ -74,6 +175,25 @@ def test_a_duration_of_the_command_line_counts(project: Path) -> None:
     network, experiment = load_experiment(project / "examples/geo.yaml")
     (doubt,) = doubts(network, replace(experiment, duration=Duration.parse("11 s")))
     assert "10 MB takes at least 5.0 s" in doubt.message
+
+
+@pytest.mark.parametrize(
+    ("setting", "begin"),
+    [
+        ("tcp.buffer_max=1399999 B", "tcp: buffer_max: "),
+        ("links.sat.to_world.rate=64 kbit/s", "link 'sat': to_world: queue: "),
+        ("links.sat.to_island={rate: 16 Mbit/s, delay: 9 s, queue: 100 kB}", "tcp: buffer_max: "),
+        ("duration=11 s", "transfer: size: "),
+        ("chain=[sat]", "chain: "),
+    ],
+)
+def test_a_warning_of_a_setting_of_the_command_line_names_it_and_no_line_of_the_file(
+    project: Path, setting: str, begin: str
+) -> None:
+    found = doubts(*load_experiment(project / "examples/geo.yaml", ["seed=2", setting]))
+    (said,) = [doubt for doubt in found if begin in doubt.message]
+    assert said.message.startswith(f"--set {shown(setting)}: {begin}")
+    assert said.line == 0
 
 
 def doubtful(project: Path, folder: Path) -> Path:
@@ -95,6 +215,20 @@ def test_check_warns_with_file_and_line_and_strict_refuses(
     assert err == f"e.yaml:{line}: warning: {SMALL_BUFFERS}\n"
     assert check([file], as_json=False, strict=True) == 2
     assert capsys.readouterr().err == f"e.yaml:{line}: {SMALL_BUFFERS}\n"
+
+
+def test_check_takes_settings_for_experiments_alone(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(project)
+    geo, lab = Path("examples/geo.yaml"), Path("emulation/labs/island.yaml")
+    setting = "tcp.buffer_max=1399999 B"
+    assert check([lab, geo], as_json=False, settings=[setting]) == 0
+    assert capsys.readouterr().err == f"examples/geo.yaml: warning: --set '{setting}': {SMALL_BUFFERS}\n"
+    assert check([geo], as_json=False, settings=["seed=x"]) == 2
+    assert capsys.readouterr().err.startswith("examples/geo.yaml: --set 'seed=x': seed: 'x' is not a whole number")
+    with pytest.raises(UsageError, match="no experiment"):
+        check([lab], as_json=False, settings=[setting])
 
 
 def test_json_has_warnings_beside_mistakes(
@@ -119,8 +253,9 @@ def test_json_has_warnings_beside_mistakes(
 
 def test_the_other_verbs_print_warnings_and_strict_refuses(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = doubts(*load_experiment(project / "examples/geo.yaml", ["tcp.buffer_max=1399999 B"]))
-    assert [each["message"] for each in warn(found, strict=False)] == [SMALL_BUFFERS]
-    assert f"warning: {SMALL_BUFFERS}\n" in capsys.readouterr().err
+    said = f"--set 'tcp.buffer_max=1399999 B': {SMALL_BUFFERS}"
+    assert [each["message"] for each in warn(found, strict=False)] == [said]
+    assert f"warning: {said}\n" in capsys.readouterr().err
     with pytest.raises(DescriptionError, match="bandwidth-delay product"):
         warn(found, strict=True)
     assert warn((), strict=True) == []
@@ -149,8 +284,9 @@ def test_taps_where_captures_prove_less_are_warned_of(tmp_path: Path, project: P
     program = "pep-w: {kind: program, forwarding: routed, program: {start: [pep]}, "
     (tmp_path / "lab.yaml").write_text(lab.replace(router + leg, program + leg))
     experiment = (project / "examples/geo.yaml").read_text().replace("../emulation/labs/island.yaml", "lab.yaml")
-    (tmp_path / "geo.yaml").write_text(experiment)
-    found = doubts(*load_experiment(tmp_path / "geo.yaml", [f"chain={chain}"]))
+    text = re.sub("^chain: .*", f"chain: {chain}", experiment, flags=re.MULTILINE)
+    (tmp_path / "geo.yaml").write_text(text)
+    found = doubts(*load_experiment(tmp_path / "geo.yaml"))
     assert [doubt.message for doubt in found] == ([f"chain: {message}"] if message else [])
 
 
@@ -162,9 +298,23 @@ def test_a_rate_beyond_what_the_engine_was_measured_at_is_warned_of_but_not_with
     (doubt,) = doubts(network, experiment, Backend.ENGINE)
     assert doubts(network, experiment) == (doubt,)
     assert "2.5 Gbit/s is more than the 1 Gbit/s up to which the engine was measured in real time" in doubt.message
-    assert doubt.message.endswith("--backend tc and --on virtual take up to 10 Gbit/s")
+    assert doubt.message.endswith("--backend tc and --on virtual take any rate")
     assert doubts(network, experiment, Backend.TC) == ()
-    assert doubts(network, experiment, Backend.ENGINE, real_time=False) == ()
+    assert doubts(network, experiment, Backend.ENGINE, place=VIRTUAL) == ()
+
+
+@pytest.mark.parametrize(
+    ("rate", "kept"), [("1234 bit/s", "1.232 kbit/s"), ("64001 bit/s", None), ("9.6 kbit/s", None)]
+)
+def test_a_rate_that_tc_takes_for_another_is_warned_of_but_not_with_the_engine(
+    project: Path, rate: str, kept: str | None
+) -> None:
+    slow = f"links.sat.to_world={{rate: {rate}, delay: 0 ms, queue: 1500 B}}"
+    network, experiment = load_experiment(project / "examples/geo.yaml", [slow, "ping.interval=1 min"])
+    for backend in (None, Backend.TC, Backend.ENGINE):
+        found = [doubt.message for doubt in doubts(network, experiment, backend) if "whole bytes" in doubt.message]
+        assert bool(found) == (kept is not None and backend is not Backend.ENGINE)
+        assert all(f"to_world: rate: 1.234 kbit/s become {kept} where tc" in message for message in found)
 
 
 def test_plan_does_not_recommend_virtual_time_to_those_who_asked_for_it(
@@ -174,7 +324,7 @@ def test_plan_does_not_recommend_virtual_time_to_those_who_asked_for_it(
     (link,) = experiment.links
     fast = replace(link, to_island=replace(link.to_island, rate=Rate.parse("2.5 Gbit/s")))
     described = network, replace(experiment, links=(fast,))
-    with pytest.raises(DescriptionError, match="--on virtual take up to 10 Gbit/s"):
+    with pytest.raises(DescriptionError, match="--on virtual take any rate"):
         print_plan(described, Backend.ENGINE, MININET, as_json=True, strict=True)
     print_plan(described, Backend.ENGINE, VIRTUAL, as_json=True, strict=True)
     assert json.loads(capsys.readouterr().out)["warnings"] == []

@@ -216,3 +216,19 @@ def test_the_table_has_every_code(project: Path) -> None:
     assert [line.split("|")[1].strip() for line in table.splitlines() if line.startswith("| ")][1:] == [
         *("0", "1", "2", "3", "130")
     ]
+
+
+def test_ctrl_c_while_the_program_is_being_loaded_is_one_line() -> None:
+    """Loading takes half a second, more on a busy machine."""
+    program = """
+import os, signal, sys
+from atoll.cli.entry import main
+class CtrlC:
+    def find_spec(self, name, path=None, target=None):
+        if name == "atoll.cli.main":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, CtrlC())
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")

@@ -127,10 +127,13 @@ SAT = "    to_island: {rate: 16 Mbit/s, delay: 250 ms, queue: 100 kB}"
 # What is replaced, by what, words on the line of the mistake, and the message; @words@ stands for a line of lab.yaml.
 MISTAKES = [
     # -- names
+    ("chain: [tap-w, sat,", "chain: [tap-w, sattelite,", "chain", "chain hop 2: unknown box or tap 'sattelite'; did you mean 'sat'? known boxes and taps: pep-w, coder-w, sat, coder-i, pep-i, tap-w, tap-i"),
+    ("\n  sat:", "\n  sta:", "  sta:", "link 'sta': unknown box 'sta'; did you mean 'sat'? known satellite emulators: sat"),
     ("chain: [tap-w, sat,", "chain: [tap-x, sat,", "chain", "chain hop 1: unknown box or tap 'tap-x'; did you mean 'tap-w'? known boxes and taps: pep-w, coder-w, sat, coder-i, pep-i, tap-w, tap-i"),
     ("chain: [tap-w, sat,", "chain: [w1, sat,", "chain", "chain hop 1: 'w1' is a host, and a chain holds boxes and taps; known boxes and taps: pep-w, coder-w, sat, coder-i, pep-i, tap-w, tap-i"),
     ("chain: [tap-w, sat,", "chain: [tap-i, sat,", "chain", "chain hop 3: 'tap-i' stands in the chain twice; keep one of them"),
-    ("  w1: rtt-5\n", "  w1: rtt-6\n", "rtt-6", "latency of 'w1': no delay box carries the latency class 'rtt-6'; did you mean 'rtt-5'? known classes: rtt-5, rtt-20, rtt-50, rtt-90, rtt-140, rtt-200"),
+    ("  w1: rtt-5\n", "  w1: rrt-5\n", "rrt-5", "latency of 'w1': no delay box carries the latency class 'rrt-5'; did you mean 'rtt-5'? known classes: rtt-5, rtt-20, rtt-50, rtt-90, rtt-140, rtt-200"),
+    ("  w1: rtt-5\n", "  w1: rtt-6\n", "rtt-6", "latency of 'w1': no delay box carries the latency class 'rtt-6'; known classes: rtt-5, rtt-20, rtt-50, rtt-90, rtt-140, rtt-200"),
     ("  w1: rtt-5\n", "  w9: rtt-5\n", "w9", "latency of 'w9': unknown world host 'w9'; known world hosts: w1, w2, w3, w4, w5, w6, ws, wh"),
     ("  w1: rtt-5\n", "  i1: rtt-5\n", "i1", "latency of 'i1': an island-client has no terrestrial latency; give it to world hosts only"),
     ("  w1: rtt-5\n", "  w1: [rtt-5]\n", "[rtt-5]", "latency of 'w1': a list where text belongs"),
@@ -240,6 +243,13 @@ def test_trunks_between_switches_must_carry_the_link(load, text, lab):
         "16 Mbit/s leave sw-c by it; write 'rate: 16 Mbit/s' there, or lower the link's"
     ]
     load(text, slow.replace("15 Mbit/s", "16 Mbit/s"))
+
+
+def test_a_trunk_too_slow_for_both_directions_is_one_mistake(load, text, lab):
+    """The greater rate is enough for both."""
+    slow = edited(lab, ("from: sw-i/24, to: sw-c/3, rate: 1 Gbit/s", "from: sw-i/24, to: sw-c/3, rate: 1 Mbit/s"))
+    (mistake,) = mistakes_of(load, text, slow)
+    assert mistake.endswith("16 Mbit/s leave sw-c by it; write 'rate: 16 Mbit/s' there, or lower the link's")
 
 
 def test_a_trunk_crossed_twice_carries_twice(load, text, lab):

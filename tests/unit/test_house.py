@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-LONGEST_MODULE = 500  # lines; past it a module has more than one subject
+LONGEST_MODULE = 800  # lines; past it a module has more than one subject
 FOLDERS = (
     "apps",
     "benchmarks",
@@ -30,7 +30,7 @@ def tracked(project: Path) -> list[Path]:
 
 
 def test_no_module_is_longer_than_a_reader_can_hold(tracked: list[Path]) -> None:
-    """Python and Rust modules end by line 500, unless their first lines say why not (`house: long`)."""
+    """Python and Rust modules end by line 800, unless their first lines say why not (`house: long`)."""
     too_long = {
         str(path): count
         for path in tracked

@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What those who watch a lab are told of a piece of work: that it begins, how it ends, and of a run what it came to."""
 
-from typing import Any
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from atoll.experiment.connections import Connections
 from atoll.keeper.events import EventLog
+from atoll.keeper.keeper import How, Keeper
 from atoll.keeper.work import Bench
+from atoll.model.errors import LabError
 
 
 @pytest.mark.parametrize(
@@ -33,3 +38,22 @@ async def test_the_end_of_a_run_that_was_analysed_says_its_verdict(
     told = [{key: event[key] for key in event if key not in ("seq", "t_ns")} for event in events.since(0)]
     begin = {"type": "work", "what": "run", "about": "geo", "state": "begin"}
     assert told == [begin, {**begin, "state": "end", **judged}]
+
+
+async def test_an_apply_that_fails_with_its_testbed_says_why_that_failed() -> None:
+    """Probes find no way through a box whose program has ended; the program's last words are the reason."""
+    failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def apply(*_: Any, **__: Any) -> None:
+        failed.set_result("program-relay ended unexpectedly: no such file (exit status 2)")
+        raise LabError("w1 -> i1: no probe came through")
+
+    keeper = Keeper(for_run=False)
+    testbed = SimpleNamespace(apply=apply, failed=failed, experiment=None)
+    keeper.require_lab = lambda: cast("Any", (testbed, None))
+    with pytest.raises(LabError, match=r"^program-relay ended unexpectedly: no such file"):
+        await keeper.apply(
+            cast("Any", SimpleNamespace(experiment=object(), backend=None)),
+            How(dry_run=False, at_once=True, connections=Connections()),
+            lambda _: None,
+        )

@@ -191,7 +191,7 @@ MISTAKES = [
     # -- unknown names
     (
         "port: sw-w1/1}", "port: sw-w7/1}", "port: sw-w7/1}",
-        "host 'w1': port: unknown switch 'sw-w7'; did you mean 'sw-w1'? known switches: sw-w1, sw-w2, sw-c, sw-i",
+        "host 'w1': port: unknown switch 'sw-w7'; known switches: sw-w1, sw-w2, sw-c, sw-i",
     ),
     (
         "trunk: sw-c/10", "trunk: chain/10", "trunk: chain/10",
@@ -274,7 +274,7 @@ MISTAKES = [
     ),
     ("from: sw-i/24, to: sw-c/3", "from: sw-c/30, to: sw-c/3", "sw-c/30", "trunk 3: both ends are on 'sw-c'; a trunk connects two switches"),
     # -- shapes
-    ("port: sw-w1/1}", "port: [sw-w1/1]}", "[sw-w1", "host 'w1': port: a list is not a switch port, such as 'sw-w1/1'"),
+    ("port: sw-w1/1}", "port: [sw-w1/1]}", "[sw-w1", "host 'w1': port: a list is not a switch port, such as 'sw-w1/4'"),
     ("port: sw-w1/1}", "port: }", "port: }", "host 'w1': port: nothing is not a switch port, such as 'sw-w1/1'"),
     (", port: sw-w1/1}", "}", "10.10.0.1}", "host 'w1': port is missing; add 'port: sw-w1/1'"),
     ("role: world-special, ip", "rol: world-special, ip", "rol:", "host 'ws': unknown key 'rol'; did you mean 'role'? known keys: capacity, interface, ip, mac, port, role"),
@@ -289,6 +289,54 @@ def test_a_mistake_is_told_once_with_its_line_and_its_remedy(load, text, old, ne
     wrong = edited(text, (old, new))
     message = re.sub("@([^@]+)@", lambda words: str(line_of(wrong, words[1])), message)
     assert mistakes_of(load, wrong) == [f"lab.yaml:{line_of(wrong, where)}: {message}"]
+
+
+OTHER_LAB = """\
+name: other
+networks: {world: 10.10.0.0/16, island: 10.20.0.0/16}
+switches: {main: {dpid: 1, driver: ovs}, side: {dpid: 2, driver: ovs}}
+trunks: [{from: main/1, to: side/1, rate: 1 Gbit/s}]
+hosts: {a: {role: world-server, ip: 10.10.0.1, port: main/2}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ("boxes: {p: {kind: link, island: side/2}}", "box 'p': world is missing; add 'world: main/3'"),
+        ("delay_boxes: {d: {rate: 1 Gbit/s, classes: {}}}", "delay box 'd': trunk is missing; add 'trunk: main/3'"),
+        (
+            "boxes: {p: {kind: router, world: main/3, island: side/2, spare: 1}}",
+            "box 'p': spare: the number 1 where keys belong, such as 'spare: {world: main/4, island: main/5}'",
+        ),
+        (
+            "boxes: 7",
+            "boxes: the number 7 where keys belong, such as 'boxes: {sat: {kind: link, world: main/3, island: main/4}}'",
+        ),
+        (
+            "delay_boxes: 7",
+            "delay_boxes: the number 7 where keys belong, such as 'delay_boxes: "
+            "{delay: {trunk: main/3, rate: 1 Gbit/s, classes: {rtt-20: {vlan: 102, rtt: 20 ms}}}}'",
+        ),
+        (
+            "taps: {t: {host: cap, port: sid/2, cable: 5}}",
+            "tap 't': cable: the number 5 is not a switch port, such as 'main/3'; put it in quotes",
+        ),
+        (
+            "taps: {t: {host: cap, port: side}}",
+            "tap 't': port: 'side' is not a switch port; write switch/number, such as 'side/2'",
+        ),
+    ],
+)
+def test_a_suggestion_names_free_ports_of_this_labs_switches(load, section, said):
+    assert said in [mistake.partition(": ")[2] for mistake in mistakes_of(load, f"{OTHER_LAB}{section}\n")]
+
+
+def test_an_example_of_a_trunk_connects_two_switches_of_this_lab(load):
+    wrong = OTHER_LAB.replace("trunks: [{from: main/1, to: side/1, rate: 1 Gbit/s}]", "trunks: 7")
+    assert mistakes_of(load, wrong) == [
+        "lab.yaml:4: trunks: the number 7 where a list belongs, such as 'trunks: [{from: main/1, to: side/1, rate: 1 Gbit/s}]'"
+    ]
 
 
 def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(load, text):

@@ -25,6 +25,7 @@ from atoll.model.experiment import (
     LinkDirection,
     LossTrace,
     Red,
+    Trace,
     TraceRow,
     Where,
 )
@@ -152,21 +153,26 @@ MISTAKES = [
     ("queue_packets: 0", "queue_packets: the number 0 is not a whole number from 1 to 1000000"),
     ("reorder: 1", "reorder: the number 1 is neither true nor false; write one of them without quotes"),
     ("loss: 100.1 %", "loss: probability: '100.1 %' is too large; it must be at most 100 %"),
-    ("loss: {}", "loss: says nothing of what is lost; write 'loss: 0.1 %', or a mapping with bit_error, model or trace"),
+    ("loss: {}", "loss: names no kind of loss; add one of probability, bit_error, model or trace, such as 'probability: 0.1 %'"),
     ("loss: {model: gilbert}", "loss: model: unknown model 'gilbert'; did you mean 'gilbert-elliott'? known models: gilbert-elliott"),
     ("loss: {model: gilbert-elliott, good_to_bad: 1 %}", "loss: bad_to_good is missing; add 'bad_to_good: 20 %'"),
+    ("loss: {model: gilbert-elliott}", "loss: good_to_bad and bad_to_good are missing; add 'good_to_bad: 0.1 %, bad_to_good: 20 %'"),
+    ("loss: {good_to_bad: 1 %, loss_bad: 1 %}", "loss: good_to_bad and loss_bad belong to a model; add 'model: gilbert-elliott' or remove them"),
+    ("loss: {bit_error: 1e-7, probability: 1 %, trace: x}", "loss: probability, bit_error and trace say different things; keep one of them"),
     ("loss: {good_to_bad: 1 %, probability: 1 %}", "loss: good_to_bad belongs to a model; add 'model: gilbert-elliott' or remove it"),
     ("loss: {probability: 1 %, trace: x}", "loss: probability and trace say different things; keep one of them"),
     ("loss: {bit_error: 0.1 %}", "loss: bit_error: '0.1 %' is not a bit error rate; write a number from 0 to 1, such as 1e-7"),
     ("loss: {bit_error: 2}", "loss: bit_error: the number 2 is not a bit error rate; write a number from 0 to 1, such as 1e-7"),
     ("loss: {bit_error: 1e-7, probability: 1 %}", "loss: probability and bit_error say different things; keep one of them"),
     ("loss: {probability: 1 %, where: befor}", "loss: where: unknown where 'befor'; did you mean 'before'? known wheres: after, before"),
-    ("loss: {where: before}", "loss: says nothing of what is lost; write 'loss: 0.1 %', or a mapping with bit_error, model or trace"),
+    ("loss: {where: before}", "loss: names no kind of loss; add one of probability, bit_error, model or trace, such as 'probability: 0.1 %'"),
     ("loss: {trace: x.txt}", "loss: trace: x.txt: there is no such file; the path is relative to this file"),
     ("aqm: fq", "aqm: unknown aqm 'fq'; known aqms: codel, red, drop-tail"),
     ("aqm: {red: {max: 90 kB}}", "aqm: red: min is missing; add 'min: 30 kB'"),
     ("aqm: {codel: {}, red: {min: 1 B, max: 2 B}}", "aqm: write one of codel and red, such as 'aqm: codel'"),
     ("aqm: {codel: {targt: 5 ms}}", "aqm: codel: unknown key 'targt'; did you mean 'target'? known keys: interval, target"),
+    ("aqm: {codel: {interval: 2 h}}", "aqm: codel: interval: '2 h' is too large; it must be at most 60 s"),
+    ("aqm: {codel: {target: 1 s}}", "aqm: codel: target 1 s exceeds interval 100 ms; lower it"),
     ("aqm: {red: {min: 90 kB, max: 90 kB}}", "aqm: red: min: 90 kB is not below max, 90 kB; lower it"),
     ("aqm: {red: {min: 30 kB, max: 101 kB}}", "aqm: red: max: 101 kB exceeds the queue of 100 kB; lower it"),
     ("aqm: {red: {min: 30 kB, max: 90 kB, weight: 0}}", "aqm: red: weight: the number 0 is not a weight; write a number above 0 and up to 1, such as 0.002"),
@@ -238,3 +244,11 @@ def test_a_trace_that_both_directions_follow_is_told_of_once(load):
 def test_a_trace_has_bounds(load):
     rows = "".join(f"{second},0\n" for second in range(50_001))
     assert "more than 50000 rows" in mistakes_of(load, "trace: t.csv", t_csv="t_s,loss\n" + rows)[0]
+
+
+def test_a_full_queue_empties_at_the_least_rate_of_a_trace_but_for_pauses():
+    rows = [(0, 16_000_000), (10, 2_000_000), (20, 0), (30, 8_000_000)]
+    trace = Trace("rain.csv", tuple(TraceRow(Duration(s * 10**9), Rate(rate)) for s, rate in rows))
+    way = LinkDirection(Rate(16_000_000), Duration(0), Size(100_000), trace=trace)
+    assert way.full_queue == Duration(400_000_000)
+    assert way.longest_pause == Duration(10 * 10**9)

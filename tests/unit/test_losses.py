@@ -9,11 +9,13 @@ import polars as pl
 import pytest
 
 from atoll.analysis import analyse
-from atoll.analysis.summary import Summary
+from atoll.analysis.summary import SojournFigures, Summary
+from atoll.model.counted import bit_rate
 from atoll.rundir import RunDir
 from atoll_dashboards.compare import compare
 from atoll_dashboards.keyfigures import key_figures
 from atoll_dashboards.plots import loss
+from atoll_dashboards.report import page
 from atoll_dashboards.sources import read_sources
 from atoll_hosts.binary import find_binary
 from tests.unit.synthetic_run import simulate
@@ -38,6 +40,8 @@ def with_losses(run: RunDir, loss_model: Any, **more: Any) -> RunDir:
         causes = {f"dropped_{cause}_packets": packets * share for cause, (packets, _) in BY_CAUSE.items()}
         causes |= {f"dropped_{cause}_bytes": octets * share for cause, (_, octets) in BY_CAUSE.items()}
         causes |= {"dropped_packets": 25 * share, "dropped_bytes": 37500 * share}
+        to_world = {"dropped_packets": 7 * share, "dropped_bytes": 280 * share}
+        line["to_world"] |= {**to_world, "dropped_loss_packets": 7 * share, "dropped_loss_bytes": 280 * share}
         line["to_island"] |= {**causes, "lost_after_bytes": 33000 * share, "lost_after_packets": 22 * share, **more}
     (run.path / "link.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return run
@@ -64,12 +68,28 @@ def test_summary_tables_and_report_tell_losses_by_cause(run: RunDir) -> None:
     boxes = pl.read_parquet(run.tables / "boxes.parquet").filter(pl.col("part") == "to_island")
     assert boxes["dropped_loss_packets"].max() == 20 * (len(boxes) // 10 + (len(boxes) % 10 > 0))
     shown = {known.name: known for known in key_figures(sources.summary)}
-    assert shown["packets lost"].beside == "queue full 3, random loss 20, loss by trace 2"
+    assert shown["lost to the island"].beside == "queue full 3, random loss 20, loss by trace 2"
     figure = loss(sources)
     assert figure is not None
     legend = figure.axes[0].get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == ["queue full", "random loss", "loss by trace"]
+
+
+def test_losses_to_the_world_are_reported_with_those_to_the_island(run: RunDir) -> None:
+    sources = read_sources(run)
+    link = sources.summary["links"]["sat"]
+    assert link["losses_to_world"] == {"random": {"packets": 7, "bytes": 280}}
+    assert link["loss_fraction_to_world"] == pytest.approx(7 * (link["loss_fraction"] or 0) / 25)
+    shown = {known.name: known for known in key_figures(sources.summary)}
+    assert (shown["lost to the world"].text, shown["lost to the world"].beside) == ("7", "random loss 7")
+    figure = loss(sources)
+    assert figure is not None
+    assert [axes.get_ylabel() for axes in figure.axes] == ["lost to island", "lost to world"]
+    (row,) = [words for words in page(sources).split("<tr>") if "<td>world</td>" in words]
+    assert "<td>random loss</td>" in row
+    found = {each.name: each.values for each in compare([run, run]).figures}
+    assert found["lost to the world, random loss"] == (7, 7)
 
 
 def test_losses_of_packet_after_packet_are_by_trace(tmp_path: Path) -> None:
@@ -94,8 +114,37 @@ def test_the_queue_has_figures_of_its_own_beside_the_largest_ping_sojourn(run: R
     told = {"mean_ms": 5.2, "p50_ms": 1.0, "p95_ms": 20.0, "p99_ms": 40.0, "max_ms": 60.0}
     assert summary["links"]["sat"]["sojourn"] == told
     shown = {known.name: known for known in key_figures(summary)}
-    assert shown["queue sojourn"].beside == "at most, of all packets; mean 5.2, p50 1.0, p95 20.0, p99 40.0"
-    assert shown["largest ping sojourn"].beside == "8Q/R = 50.0\u00a0ms"
+    assert shown["queue sojourn"].beside == "at most, of all packets; mean 5.2, to 6 %: p50 1.0, p95 20, p99 40"
+    assert (
+        shown["largest ping sojourn"].beside == "8Q/R = 50.0 to the island + 200.0 back; a packet being sent adds to it"
+    )
+
+
+def test_figures_of_a_slow_link_have_the_digits_that_are_known(run: RunDir) -> None:
+    """Percentiles are upper bounds of bins that are 1/16 wide."""
+    summary = cast("Summary", json.loads(json.dumps(run.summary())))
+    summary["goodput_mbit_s"], summary["throughput_mbit_s"] = 0.04731, 0.0
+    summary["links"]["sat"]["sojourn"] = SojournFigures(
+        mean_ms=700.25, p50_ms=805.306367, p95_ms=1342.17, p99_ms=1405.9, max_ms=1405.9
+    )
+    shown = {known.name: known for known in key_figures(summary)}
+    assert shown["goodput"].text == "47.3\u00a0kbit/s"
+    assert shown["throughput"].text == "0\u00a0bit/s"
+    assert shown["queue sojourn"].beside.endswith("mean 700.2, to 6 %: p50 810, p95 1300, p99 1400")
+
+
+@pytest.mark.parametrize(
+    ("bit_s", "text"),
+    [
+        (8, "8.00 bit/s"),
+        (47_312, "47.3 kbit/s"),
+        (999_600, "1000 kbit/s"),
+        (9_996_000, "10.0 Mbit/s"),
+        (2.5e9, "2.50 Gbit/s"),
+    ],
+)
+def test_rates_have_three_digits_in_the_unit_of_their_size(bit_s: float, text: str) -> None:
+    assert bit_rate(bit_s) == text
 
 
 def test_comparisons_have_losses_by_cause_and_the_queues_own_sojourn(run: RunDir, tmp_path: Path) -> None:
@@ -120,7 +169,7 @@ def test_a_link_that_says_nothing_of_causes_and_sojourn_has_neither(tmp_path: Pa
     summary = cast("Summary", analyse(made, find_binary()))
     assert (summary["links"]["sat"]["losses"], summary["links"]["sat"]["sojourn"]) == ({}, None)
     names = [known.name for known in key_figures(summary)]
-    assert not {"queue sojourn", "packets lost", "lateness at most", "link idle", "UDP received"} & set(names)
+    assert not {"queue sojourn", "lost to the island", "lateness at most", "link idle", "UDP received"} & set(names)
     figure = loss(read_sources(made))
     assert figure is not None
 
@@ -131,5 +180,5 @@ def test_tables_of_versions_that_did_not_tell_losses_apart_are_shown(tmp_path: P
     table = made.tables / "boxes.parquet"
     pl.read_parquet(table).select(pl.exclude("^dropped_.*_(packets|bytes)$")).write_parquet(table)
     sources = read_sources(made)
-    assert sources.link_counters("sat")["dropped_aqm_packets"].null_count() > 0
+    assert sources.link_counters("sat").collect()["dropped_aqm_packets"].null_count() > 0
     assert loss(sources) is not None

@@ -121,7 +121,8 @@ def test_a_source_of_traffic_that_is_over_says_so_in_its_last_point(project: Pat
 
 def test_a_ping_is_a_point_at_the_instant_it_was_sent(project: Path) -> None:
     """One that was lost has no RTT."""
-    series = job("ping", "ws", Phase.PING)
+    config = {"targets": [{"name": "i1", "address": "10.20.0.1"}]}
+    series = JobSpec("ping", "ws", Phase.PING, ("atoll-host",), config)
     (reply,) = as_table_has_it(list(job_points(series, said(project, "ping", "reply")[0])))
     (lost,) = as_table_has_it(list(job_points(series, said(project, "ping", "lost")[0])))
     assert reply.fields == {"rtt_ns": 500422423, "lost": 0, "seq": 0}

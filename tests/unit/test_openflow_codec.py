@@ -17,7 +17,7 @@ from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 from atoll.model.flow import Action, FlowEntry, ForeignEntry, Match, Output, PopVlan, PushVlan, Vlan
 from atoll.openflow import wire
 from atoll.openflow.foreign import foreign
-from atoll.openflow.stats import entry_count, essences, records, understood
+from atoll.openflow.stats import entry_count, essence, held_records, records, understood
 
 DATAPATH = ProtocolDesc(version=ofp.OFP_VERSION)
 XID = 4711
@@ -105,6 +105,11 @@ def framework_flow_mod(entry: FlowEntry, **fields: Any) -> bytes:
             **fields,
         )
     )
+
+
+def essences(body: bytes) -> list[bytes]:
+    """What a reply about all tables holds, the plan's being table 0."""
+    return [essence(record, 0) for record in held_records(body, 0)]
 
 
 def as_told(entry: FlowEntry, instructions: list[Any], match: Any, **fields: Any) -> bytes:
@@ -250,7 +255,7 @@ def test_what_no_plan_could_ask_for_is_foreign(
     match = parser.OFPMatch(**fields)
     (record,) = records(as_told(wanted, instructions, match, **options))
     assert understood(record, "sw") is None
-    entry = foreign(record, "sw")
+    entry = foreign(record, "sw", 0)
     assert isinstance(entry, ForeignEntry)
     assert (entry.switch, entry.priority, entry.cookie) == ("sw", 9, 4)
     assert sorted(entry.why.split(": ")[0].split(", ")) == sorted(words.split(": ", maxsplit=1)[0].split(", "))

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from atoll.model.errors import DescriptionError, PlanError
-from atoll.model.experiment import Bernoulli, Codel
+from atoll.model.experiment import Bernoulli, Codel, Distribution, Jitter, Where
 from atoll.model.load import load_experiment
-from atoll.model.units import Rate, Size
+from atoll.model.traffic import SizesCount
+from atoll.model.units import Duration, Rate, Size
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +55,28 @@ def test_a_mistake_in_a_setting_names_it_and_no_line_of_the_file(geo, monkeypatc
     assert str(refused.value.mistakes[0]).startswith(f"examples/geo.yaml: --set {setting!r}: {told}")
 
 
+def test_a_setting_may_lead_through_a_short_form_which_becomes_the_mapping_it_stands_for(geo):
+    settings = [
+        "traffic.flow_sizes=10 kB",
+        "traffic.flow_sizes.counts=ip",
+        "links.sat.to_world.jitter=5 ms",
+        "links.sat.to_world.jitter.distribution=normal",
+        "links.sat.to_island.loss=1 %",
+        "links.sat.to_island.loss.where=before",
+        "links.sat.to_island.aqm=codel",
+        "links.sat.to_island.aqm.codel.interval=600 ms",
+        "links.sat.to_world.aqm=drop-tail",
+        "links.sat.to_world.aqm.codel.interval=700 ms",
+    ]
+    experiment = load_experiment(geo, settings)[1]
+    assert (experiment.traffic.sizes_count, experiment.traffic.flow_sizes) == (SizesCount.IP, "10 kB")
+    link = experiment.link("sat")
+    assert link.to_world.jitter == Jitter(Distribution.NORMAL, Duration(5_000_000), 0.0)
+    assert link.to_island.loss == Bernoulli(0.01, Where.BEFORE)
+    assert link.to_island.aqm == Codel(Duration(5_000_000), Duration(600_000_000))
+    assert link.to_world.aqm == Codel(Duration(5_000_000), Duration(700_000_000))
+
+
 @pytest.mark.parametrize(
     ("setting", "told"),
     [
@@ -96,3 +119,40 @@ def test_of_several_settings_the_one_that_is_wrong_is_named(geo):
         "--set 'transfer.tool=wget': transfer: tool: unknown tool 'wget'",
         "--set 'transfer={size: 1 MB, start: soon}': transfer: start: 'soon' is not a duration",
     ]
+
+
+def test_a_mistake_in_what_was_set_names_no_line_0(geo):
+    chains = "[{at: 3 s, chain: [tap-w, sat]}, {at: 2 s, chain: [sat, tap-i]}]"
+    with pytest.raises(DescriptionError) as error:
+        load_experiment(geo, [f"changes={chains}"])
+    assert "2 s is not after change 1 at 3 s; list them in order of time" in str(error.value)
+    alike = "{one: {carries: {protocol: udp}, chain: [sat]}, two: {carries: {protocol: udp}, chain: [tap-w, sat]}}"
+    with pytest.raises(DescriptionError) as error:
+        load_experiment(geo, [f"branches={alike}"])
+    assert "branch 'one' carries the same; merge" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("setting", "what"),
+    [
+        ("chain=[tap-w]", "link 'sat': 'sat' is not in the chain; "),
+        ("links.sat.to_island.rate=2 Gbit/s", "link 'sat': the trunk of delay box 'delay' (1 Gbit/s, "),
+    ],
+)
+def test_a_mistake_elsewhere_that_a_setting_causes_names_the_setting(geo, setting, what):
+    """The line where it is noticed is right without the setting."""
+    with pytest.raises(DescriptionError) as error:
+        load_experiment(geo, ["seed=2", setting])
+    assert all(mistake.line == 0 for mistake in error.value.mistakes)
+    causes = f"--set 'seed=2', --set '{setting}': "
+    assert any(mistake.message.startswith(f"{causes}{what}") for mistake in error.value.mistakes), str(error.value)
+
+
+def test_a_mistake_that_is_there_without_settings_keeps_its_line(tmp_path, project):
+    file = tmp_path / "e.yaml"
+    lab = project / "emulation/labs/island.yaml"
+    text = (project / "examples/geo.yaml").read_text().replace("../emulation/labs/island.yaml", str(lab))
+    file.write_text(text.replace("chain: [tap-w, sat, tap-i]", "chain: [tap-w, tap-i]"))
+    with pytest.raises(DescriptionError) as error:
+        load_experiment(file, ["seed=2"])
+    assert [mistake.line > 0 for mistake in error.value.mistakes] == [True]

@@ -78,7 +78,7 @@ def test_a_trace_survives_json(project: Path, capsys: pytest.CaptureFixture[str]
     ("src", "dst", "message"),
     [
         ("w1", "w2", "w1 and w2 are both at the world end, between whose hosts nothing passes; take one of each"),
-        ("w1", "i33", "lab island has no host 'i33'; did you mean 'i3'?"),
+        ("w1", "i33", "lab island has no host 'i33'; known hosts: w1, w2"),
         ("sat", "i3", "lab island has no host 'sat'; known hosts: w1"),
     ],
 )

@@ -74,3 +74,53 @@ def test_a_path_without_answers_is_found_within_the_same_time(tmp_path: Path, mo
         run_test(link, "64 kbit/s", tmp_path, monkeypatch)
     assert link.attempts == 1, "a second would take longer than there is time"
     assert link.now_ns <= LONGEST_TEST_NS
+
+
+@dataclass
+class BusyMachine:
+    """One server's pings are 3.5 ms late at so many attempts, and then at none."""
+
+    plan: Plan
+    late_attempts: int
+    now_ns: int = 0
+    attempts: int = 0
+
+    async def ping(self, _: Testbed, asked: Plan, __: Path) -> Measured:
+        self.attempts += 1
+        self.now_ns += pinging_ns(asked)
+        late = next(check.src for check in self.plan.checks if check.terrestrial_rtt_ns)
+        more_ns = 3_500_000 if self.attempts <= self.late_attempts else 0
+        return {
+            (check.src, check.dst): [check.rtt_ns + (more_ns if check.src == late else 0)] for check in asked.checks
+        }
+
+
+def run_busy(late_attempts: int, directory: Path, monkeypatch: pytest.MonkeyPatch, *, emulated: bool) -> BusyMachine:
+    network, experiment = load_experiment(LABORATORY)
+    machine = BusyMachine(make_plan(network, experiment), late_attempts)
+    monkeypatch.setattr(configuration_test, "measure_paths", machine.ping)
+    clock = SimpleNamespace(monotonic_ns=lambda: machine.now_ns, time_ns=lambda: 10**18 + machine.now_ns)
+    monkeypatch.setattr(configuration_test, "time", clock)
+    run_dir = RunDir.create(directory, "late", 0)
+    testbed = cast(Testbed, SimpleNamespace(network=network))
+    asyncio.run(check_paths(testbed, machine.plan, run_dir, emulated=emulated))
+    return machine
+
+
+@pytest.mark.parametrize("emulated", [True, False], ids=["emulated", "virtual or real"])
+def test_a_server_that_is_slightly_off_in_real_time_may_be_a_busy_machine(
+    emulated: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(RunError) as error:
+        run_busy(10**9, tmp_path, monkeypatch, emulated=emulated)
+    first, *_, last = str(error.value).splitlines()
+    assert first == "the configuration test failed; the experiment's load was not started"
+    assert last.startswith("a busy machine is a likely cause") == emulated
+
+
+def test_a_machine_that_is_busy_for_ten_attempts_passes_when_it_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = run_busy(10, tmp_path, monkeypatch, emulated=True)
+    assert machine.attempts == 11
+    assert machine.now_ns <= LONGEST_TEST_NS

@@ -48,6 +48,15 @@ def test_a_latency_is_held_against_what_an_undelayed_host_shows_of_the_lab() -> 
     ]
 
 
+def test_one_lucky_ping_of_an_undelayed_host_does_not_make_a_latency_wrong() -> None:
+    """As measured on a busy machine: 200 pings of the undelayed host, one of them much quicker than usual."""
+    lucky = [0.609, *([0.9, 1.05, 1.2] * 66)]
+    servers = {f"w{n}": [500 + rtt + 1.22] for n, rtt in enumerate(RTTS_MS, 1)}
+    assert judged(servers, undelayed=lucky) == []
+    (wrong,) = judged({**servers, "w1": [500 + RTTS_MS[0] + 1.22 + 1]}, undelayed=lucky)
+    assert wrong.startswith("w1: terrestrial RTT 6.61 ms, configured 5 ms; allowed is a difference of 1.04 ms")
+
+
 def test_where_every_host_is_delayed_the_least_rest_is_the_labs() -> None:
     off = {f"w{n}": [500 + rtt + 2 + (3 if n == 3 else 0)] for n, rtt in enumerate(RTTS_MS, 1)}
     assert [line.partition(":")[0] for line in judged(off)] == ["w3"]

@@ -15,7 +15,7 @@ from atoll.control.hosts import CONGESTION_CONTROL, tcp_sysctls
 from atoll.control.plan import make_plan, plan_json, plan_sha256
 from atoll.control.show import changes_text, plan_text
 from atoll.model.codec import from_json
-from atoll.model.experiment import Chain, Distribution, Experiment, Jitter
+from atoll.model.experiment import Chain, Distribution, Experiment, Jitter, Trace, TraceRow
 from atoll.model.load import load_experiment
 from atoll.model.network import Network
 from atoll.model.plan import Phase, Plan
@@ -295,3 +295,17 @@ def test_a_ping_is_lost_only_after_all_full_queues_could_have_let_it_pass(projec
 
     assert timeout_s(experiment) == 3
     assert timeout_s(slower) == 37.5 + 0.2 + 0.5 + 1
+
+
+def test_flows_wait_through_the_longest_pause_of_a_trace(geo: tuple[Network, Experiment]) -> None:
+    """TCP tries again as long after a pause as it was long; the program's own limit is for links without pauses."""
+    network, experiment = geo
+    times = [(0, False), (10, True), (140, False)]
+    trace = Trace("pass.csv", tuple(TraceRow(Duration(t * 10**9), blocked=blocked) for t, blocked in times))
+    link = replace(experiment.links[0], to_island=replace(experiment.links[0].to_island, trace=trace))
+
+    def silences(plan: Plan) -> set[int | None]:
+        return {job.config.get("silence_ns") for job in plan.jobs if job.phase is Phase.CLIENT and job.config}
+
+    assert silences(make_plan(network, experiment)) == {None}
+    assert silences(make_plan(network, replace(experiment, links=(link,)))) == {(180 + 2 * 130) * 10**9}

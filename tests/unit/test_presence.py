@@ -1,13 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients and servers that fall silent are found; what lost packets, large flows and blockages explain is not."""
 
+import json
+import math
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pytest
 
+from atoll.analysis import analyse
 from atoll.analysis.presence import Begun, Seen, judged, silences, tries
+from atoll.model.experiment import LinkDirection
 from atoll.model.flow_sizes import published
+from atoll.model.units import Duration, Rate, Size
+from atoll_hosts.binary import find_binary
+from tests.unit.synthetic_run import START_NS, begin, experiment, network
 
 NAMES = tuple("123456")
 ALL = Seen(0.6, 59.8)
@@ -151,43 +160,72 @@ def test_closed_loops_of_heavy_tailed_flows_raise_no_alarm(
 
 
 def _simulated(seed: int, channels: int, rate_bit_s: float, duration_s: float, loss: float) -> Run:
-    draw, sizes = random.Random(seed), published()
-    payload: dict[str, list[float]] = {}
-    begun: list[Begun] = []
-    placed = {f"i{name}": 0 for name in NAMES}
+    draw, quantile = random.Random(seed).random, published().quantile
+    spans: dict[str, list[float]] = {}  # of a host's payload: first and last
+    flows: list[tuple[str, int, str, float, float, bool]] = []
+    placed = dict.fromkeys(ONE_EACH, 0)
+    byte_s = 8 * channels / rate_bit_s
     for channel in range(channels):
         client = f"i{NAMES[channel % len(NAMES)]}"
         placed[client] += 1
         t_s = 0.0
         while t_s < duration_s:
-            server, start_s = f"w{draw.choice(NAMES)}", t_s
-            octets = sizes.quantile(draw.random())
-            t_s += _lost_s(draw, loss) + 2 * RTT_S
-            received = t_s < duration_s
+            server, start_s = f"w{NAMES[int(draw() * len(NAMES))]}", t_s
+            left_s = quantile(draw()) * byte_s
+            first_s = last_s = t_s = t_s + _lost_s(draw, loss) + 2 * RTT_S
             # What is on its way comes in pieces, before each of which tries may be lost.
             while t_s < duration_s:
-                payload.setdefault(client, []).append(t_s)
-                payload.setdefault(server, []).append(t_s)
-                if octets <= 0:
+                last_s = t_s
+                if left_s <= 0:
                     break
-                piece_s = min(8 * octets * channels / rate_bit_s, 1.0)
-                octets -= piece_s * rate_bit_s / 8 / channels + 1
+                piece_s = min(left_s, 1.0)
+                left_s -= piece_s + byte_s
                 t_s += piece_s + _lost_s(draw, loss)
-            begun.append(flow(client, channel, server, start_s, min(t_s, duration_s), received_bytes=int(received)))
-    seen = {name: Seen(min(times), max(times)) for name, times in payload.items()}
+            received = first_s < duration_s
+            if received:
+                for host in (client, server):
+                    span = spans.setdefault(host, [first_s, last_s])
+                    span[:] = min(span[0], first_s), max(span[1], last_s)
+            flows.append((client, channel, server, start_s, min(t_s, duration_s), received))
+    seen = {host: Seen(first_s, last_s) for host, (first_s, last_s) in spans.items()}
+    nothing = Seen(None, None)
     return Run(
-        servers={f"w{name}": seen.get(f"w{name}", Seen(None, None)) for name in NAMES},
-        clients={name: seen.get(name, Seen(None, None)) for name, count in placed.items() if count},
+        servers={f"w{name}": seen.get(f"w{name}", nothing) for name in NAMES},
+        clients={name: seen.get(name, nothing) for name, count in placed.items() if count},
         channels=placed,
-        begun=tuple(begun),
+        begun=tuple(
+            flow(client, channel, server, start_s, ended_s, received_bytes=int(received))
+            for client, channel, server, start_s, ended_s, received in flows
+            for first_s, last_s in [spans.get(server, (math.inf, -math.inf))]
+            if start_s < first_s or ended_s > last_s  # those that the analysis takes
+        ),
         end_s=duration_s,
         loss=loss,
     )
 
 
-def _lost_s(draw: random.Random, loss: float) -> float:
+def _lost_s(draw: Callable[[], float], loss: float) -> float:
     wait_s, lost_s = 1.0, 0.0
-    while draw.random() < 2 * loss:
+    while draw() < 2 * loss:
         lost_s += wait_s
         wait_s *= 2
     return lost_s
+
+
+def test_a_run_on_a_slow_link_of_which_no_byte_arrived_is_invalid(tmp_path: Path) -> None:
+    """Each flow waited for one timeout of 9 s only: none of them proves anything alone."""
+    slow = LinkDirection(Rate(64_000), Duration(250_000_000), Size(10_000))
+    asked = experiment(links=(replace(experiment().links[0], to_island=slow, to_world=slow),), transfer=None)
+    run = begin(tmp_path, asked, network())
+    flows = [f"{channel},{channel},10.10.0.1:5001,1000,0,{START_NS},,,{START_NS + 10**10},cut" for channel in range(4)]
+    header = "channel,flow,server,size_bytes,received_bytes,start_ns,connected_ns,first_byte_ns,end_ns,outcome"
+    for number in range(1, 6):
+        (run.logs / f"flows-i{number}.csv").write_text("\n".join([header, *flows]) + "\n")
+    pings = [{"type": "reply", "target": "is", "seq": 0, "sent_ns": START_NS + 9_900_000_000, "rtt_ns": 512_900_000}]
+    (run.logs / "ping.out").write_text("".join(json.dumps(line) + "\n" for line in pings))
+    summary = analyse(run, find_binary())
+    assert summary["flow_tries"] == 20
+    assert (
+        "no byte of any of 20 flows arrived, though pings were answered; 20 timeouts where links lost 0.00% of all "
+        "packets, there and back: by chance in less than one run of 1,000,000" in summary["reasons"]
+    )

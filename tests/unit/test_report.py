@@ -84,7 +84,7 @@ def test_a_page_says_what_the_summary_says(run: RunDir, page: str) -> None:
     assert summary["verdict"] == "valid"
     assert f"{summary['goodput_mbit_s']:.2f}\u00a0Mbit/s" in text
     assert f"{summary['sojourn_max_ms']:.1f}\u00a0ms" in text
-    assert "8Q/R = 50.0\u00a0ms" in text
+    assert "8Q/R = 50.0 to the island + 200.0 back" in text
     assert "captures agree" in text
     assert run.manifest()["plan_sha256"] in text
 
@@ -117,10 +117,10 @@ def test_a_run_that_measured_nothing_has_a_report_too(tmp_path: Path) -> None:
     assert parsed.images == []
     shown = {known.name: known for known in key_figures(cast("Summary", summary))}
     assert "fairness" not in shown
-    assert (shown["goodput"].text, shown["loss at the link"].beside) == ("\N{EN DASH}", "")
+    assert (shown["goodput"].text, shown["loss to the island"].beside) == ("\N{EN DASH}", "")
     # Marks without a measurement between them lost nothing in any account: nothing agrees with nothing.
     idle = cast("Summary", {**summary, "loss_bytes_link": 0, "loss_bytes_captures": 0})
-    assert {known.name: known.beside for known in key_figures(idle)}["loss at the link"] == ""
+    assert {known.name: known.beside for known in key_figures(idle)}["loss to the island"] == ""
 
 
 def test_a_run_that_was_not_analysed_says_what_to_do(tmp_path: Path) -> None:
@@ -151,9 +151,11 @@ def shown(summary: dict[str, Any], width: int = 100) -> str:
 
 
 def test_the_terminal_shows_verdict_reasons_and_key_figures(run: RunDir) -> None:
-    text = shown({**run.summary(), "verdict": "invalid", "reasons": ["a departure was 6.00 ms late, bound 5 ms"]})
+    found = {"reasons": ["a departure was late"], "caveats": ["two stalls"], "notes": ["no island tap"]}
+    text = shown({**run.summary(), "verdict": "invalid", **found})
     assert re.search(r"synthetic\s+seed 1\s+invalid", text)
-    assert "• a departure was 6.00 ms late, bound 5 ms" in text
+    lines = [line.strip() for line in text.splitlines()]
+    assert lines[1:4] == ["reason a departure was late", "caveat two stalls", "note no island tap"]
     for name in ("goodput", "utilisation", "largest ping sojourn", "transfer", "terrestrial RTT"):
         assert name in text
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 100

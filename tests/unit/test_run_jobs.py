@@ -79,6 +79,9 @@ async def test_a_program_whose_start_is_still_to_come_at_the_end_fails_the_run()
         (lasting("udp-send", Phase.CLIENT), 0, 10**9, None),  # its next packet is due behind the end
         (lasting("whistle-start", Phase.WHISTLE), 0, 10**9, None),
         (lasting("transfer-receive", Phase.TRANSFER), 0, 10**9, None),
+        (lasting("transfer-receive", Phase.TRANSFER), 1, 10**9, None),  # it broke off: its figures count
+        (lasting("transfer-send", Phase.TRANSFER_SERVER), 1, 10**9, "transfer-send failed: exit status 1"),
+        (lasting("transfer-receive", Phase.TRANSFER), 2, 10**9, "transfer-receive failed: exit status 2"),
     ],
 )
 async def test_a_job_that_ends_while_it_is_needed_fails_the_run_whatever_its_exit_status(
@@ -94,6 +97,29 @@ async def test_a_job_that_ends_while_it_is_needed_fails_the_run_whatever_its_exi
     else:
         with pytest.raises(RunError, match=error):
             jobs.raise_for_failed(left_ns=left_ns)
+
+
+async def test_a_transfer_that_breaks_off_is_reported_in_its_own_words() -> None:
+    lab, receive = Lab(), lasting("transfer-receive", Phase.TRANSFER)
+    jobs = jobs_of(lab, receive)
+    await jobs.start(receive)
+    assert jobs.broken_transfer() is None
+    lab.jobs["transfer-receive"].take_line("stderr", "10.10.1.1:5201: connection reset")
+    lab.jobs["transfer-receive"].take_exit(Exit(1, None))
+    jobs.raise_for_failed(left_ns=10**9)
+    assert jobs.broken_transfer() == "transfer-receive failed: 10.10.1.1:5201: connection reset (exit status 1)"
+
+
+async def test_a_server_of_the_transfer_breaks_off_only_after_its_client_was_started() -> None:
+    lab, send, receive = Lab(), lasting("transfer-send", Phase.TRANSFER_SERVER), lasting("receive", Phase.TRANSFER)
+    jobs = jobs_of(lab, send, receive)
+    await jobs.start(send)
+    lab.jobs["transfer-send"].take_exit(Exit(1, None))
+    with pytest.raises(RunError, match="transfer-send failed: exit status 1"):  # its port is taken, say
+        jobs.raise_for_failed(left_ns=10**9)
+    await jobs.start(receive)
+    jobs.raise_for_failed(left_ns=10**9)
+    assert jobs.broken_transfer() == "transfer-send failed: exit status 1"
 
 
 @pytest.fixture

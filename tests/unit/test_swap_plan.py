@@ -2,14 +2,18 @@
 """What a swap asks for, in the full-size laboratory, and how it says what cannot be changed under traffic."""
 
 import time
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from ipaddress import IPv4Network
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from atoll.control.plan import make_plan
 from atoll.control.swap import SLACK_NS, StageKind, Subject, Swap, chain_drain_ns, plan_swap
+from atoll.control.swap_probes import Probes
 from atoll.model.box_kind import BoxKind, Forwarding
 from atoll.model.errors import PlanError
 from atoll.model.experiment import Carried, Chain, Experiment, Protocol, Trace, TraceRow
@@ -17,6 +21,9 @@ from atoll.model.layout import HOME
 from atoll.model.load import load_experiment
 from atoll.model.network import Network
 from atoll.model.units import Duration, Rate
+from atoll_apps import beside, steering
+from atoll_apps.laying import lay
+from atoll_apps.legs import Leg
 
 WHOLE = ("tap-1", "pep-w", "tap-2", "coder-w", "tap-3", "sat", "tap-4", "coder-i", "pep-i", "tap-5")
 BARE = ("tap-1", "sat", "tap-5")
@@ -48,6 +55,45 @@ def test_the_full_laboratory_is_planned_in_a_second(lab: tuple[Network, Experime
     assert time.process_time() - began < 1
 
 
+def test_a_swap_computes_nothing_twice(lab: tuple[Network, Experiment], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many layouts are tried until old and new chains are told apart, and many entries could take the same frames."""
+    network, experiment = lab
+    laid: Counter[tuple[Leg, int | None]] = Counter()
+    walked: Counter[tuple[str, str, int]] = Counter()
+    steps = Probes._steps
+
+    def counted_lay(leg: Leg, fabric: Any, carry: int | None, taps: Mapping[str, int]) -> Any:
+        laid[leg, carry] += 1
+        return lay(leg, fabric, carry, taps)
+
+    def counted_steps(self: Probes, tables: Any, src: str, dst: str, protocol: int) -> Any:
+        walked[src, dst, protocol] += 1
+        return steps(self, tables, src, dst, protocol)
+
+    monkeypatch.setattr(steering, "lay", counted_lay)
+    monkeypatch.setattr(Probes, "_steps", counted_steps)
+    hops = with_chain(experiment, *BARE).chain.hops
+    quarter, pings = Carried(island=IPv4Network("10.20.0.0/26")), Carried(protocol=Protocol.ICMP)
+    new = replace(experiment, branches=(Chain("quarter", hops, quarter), Chain("pings", hops, pings)))
+    standing = steering.steer(network, experiment, HOME)
+    laid.clear()
+    beside.steer_beside(network, experiment, standing, new)
+    assert max(laid.values()) == 1
+    assert plan_swap(network, experiment, HOME, new).stages
+    assert max(walked.values()) == 1
+
+
+def test_a_laboratory_looks_its_parts_up_once(lab: tuple[Network, Experiment]) -> None:
+    """For each of a swap's probes it is asked for hosts and machines, of which there may be a thousand."""
+    network, _ = lab
+    assert network.machines is network.machines
+    assert network.world_hosts is network.world_hosts
+    assert network.island_hosts is network.island_hosts
+    assert replace(network, hosts=network.hosts[:1]).machines != network.machines
+    with pytest.raises(KeyError):
+        replace(network, hosts=network.hosts[:1]).host(network.hosts[1].name)
+
+
 def test_the_same_again_is_no_swap(lab: tuple[Network, Experiment]) -> None:
     """Neither stages nor another layout; settings of links and traffic are no business of the switches."""
     network, experiment = lab
@@ -62,9 +108,11 @@ def test_new_boxes_are_installed_probed_and_turned_to(lab: tuple[Network, Experi
     kinds = [StageKind.INSTALL, StageKind.PROBE, StageKind.SHIFT, StageKind.DRAIN, StageKind.COLLECT]
     assert stages(swap) == kinds
     _, probe, shift, drain, _ = swap.stages
-    assert [each.entry for each in probe.probes] == list(shift.add)
     assert len(shift.add) == 22 + 1 + 107  # the servers' classes, that of both special hosts, island hosts
-    assert {each.dst for each in probe.probes if each.src == "ws"} == {"pi1"}
+    assert [each.entry for each in shift.probes] == list(shift.add)
+    assert probe.probes[: len(shift.probes)] == shift.probes
+    hosts = {host.name for host in network.island_hosts}
+    assert hosts <= {each.dst for each in probe.probes}  # the entries that deliver to each of them are new, too
     # 600 kB at 16 Mbit/s, to the world, and 250 ms
     assert drain.wait_ns == 300_000_000 + 250_000_000 + SLACK_NS
 
@@ -86,6 +134,7 @@ def test_what_both_versions_begin_with_stays_as_it_is(lab: tuple[Network, Experi
     swap = plan_swap(network, with_chain(experiment, *SPLIT), HOME, new)
     shift = next(stage for stage in swap.stages if stage.kind is StageKind.SHIFT)
     assert {(entry.switch, entry.match.in_port) for entry in shift.add} == {("sw-c", 12), ("sw-c", 19)}
+    assert {(each.entry.switch, each.entry.match.in_port) for each in shift.probes} == {("sw-c", 12), ("sw-c", 19)}
     assert swap.layout.spare == ()
 
 
@@ -129,6 +178,9 @@ def test_a_branch_is_split_off_and_comes_back(lab: tuple[Network, Experiment]) -
     assert {tag.chain for tag in there.layout.boxes} == {"coded"}
     back = plan_swap(network, replace(bare, branches=(coded,)), there.layout, bare)
     assert back.layout == HOME
+    shift = next(stage for stage in back.stages if stage.kind is StageKind.SHIFT)
+    assert shift.delete
+    assert {each.entry for each in shift.probes} == {*shift.add, *shift.delete}
     udp = Chain("udp", BARE, Carried(protocol=Protocol.UDP))
     assert (
         plan_swap(network, bare, HOME, replace(bare, branches=(udp,))).layout == HOME

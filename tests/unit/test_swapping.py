@@ -6,13 +6,13 @@ or get lost, wherever it was when the tables changed.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address, IPv4Network
 
 import pytest
 
-from atoll.control import reconcile
+from atoll.control import deletions, reconcile
 from atoll.control.diff import diff
 from atoll.control.plan import make_plan
 from atoll.control.reconcile import Reconciler
@@ -38,6 +38,7 @@ from atoll.model.network import (
 )
 from atoll.model.plan import Plan
 from atoll.model.units import Duration, Rate
+from atoll.switches.profiles import profile
 from tests.property.labs import ISLAND, WORLD, Builder, experiment
 from tests.property.passages import Path, path, places
 from tests.unit.memory_switches import Fault, MemorySwitches
@@ -96,7 +97,7 @@ class Traffic:
 
     def look(self, switches: MemorySwitches) -> None:
         """Send a packet of each kind; where it is on its way others may be, too, when the tables change next."""
-        model = Tables(self.network, switches.entries, strict=False)
+        model = Tables(self.network, switches.forwarding, strict=False)
         for packet in self.allowed:
             start, frame = packet
             assert path(model.seen(frame, start)) in self.allowed[packet]
@@ -117,6 +118,7 @@ class Trial:
     reports: list[StageReport]
     kept: Callable[[], Plan | None]
     turned: list[bool]
+    slept: list[float]
 
     def held(self, plan: Plan) -> bool:
         """Whether the switches hold exactly this plan, and are kept at it."""
@@ -126,6 +128,7 @@ class Trial:
 async def trial(
     fault: Fault | None = None,
     *,
+    late: Collection[str] = (),
     probe: Callable[[Stage], Awaitable[None]] | None = None,
     before_turn: Callable[[], Awaitable[None]] | None = None,
 ) -> Trial:
@@ -137,10 +140,11 @@ async def trial(
     swap = plan_swap(network, before, HOME, after)
     old, new = make_plan(network, before), make_plan(network, after, layout=swap.layout)
     traffic = Traffic(network, ((old, before), (make_plan(network, between), between), (new, after)))
-    switches = MemorySwitches(network, lambda: traffic.look(switches) if running else None)
+    switches = MemorySwitches(network, lambda: traffic.look(switches) if running else None, late)
     running: list[bool] = []
     kept = Reconciler(switches, network, lambda: nothing(switches), lambda _: None)
     await kept.apply(old)
+    switches.follow()
     running.append(True)
     switches.arm(fault)
     reports: list[StageReport] = []
@@ -152,16 +156,27 @@ async def trial(
     async def quiet(_: object = None) -> None:
         """Nothing to do."""
 
+    async def seen(*_: object) -> None:
+        """Frames arrive by the tables' way as soon as all of them are in hardware, and no sooner."""
+        switches.follow()
+
+    async def proven(stage: Stage) -> None:
+        await seen()
+        await (probe or quiet)(stage)
+
     async def on_turn() -> None:
         turned.append(True)
 
+    slept: list[float] = []
+
     async def sleep(seconds: float) -> None:
+        slept.append(seconds)
         if seconds:
             traffic.under_way.clear()
 
-    hooks = Hooks(probe or quiet, quiet, before_turn or quiet, on_turn, reports.append, sleep)
+    hooks = Hooks(proven, seen, quiet, before_turn or quiet, on_turn, reports.append, sleep)
     swapping = Swapping(kept, moves_of(old, new, swap), hooks)
-    return Trial(switches, swapping, old, new, swap, reports, lambda: kept.plan, turned)
+    return Trial(switches, swapping, old, new, swap, reports, lambda: kept.plan, turned, slept)
 
 
 @pytest.fixture(autouse=True)
@@ -215,12 +230,25 @@ async def ends(tried: Trial) -> bool:
     return True
 
 
+@pytest.mark.parametrize("late", [("sw-1",), ("sw-2",), ("sw-1", "sw-2")])
+async def test_packets_take_no_harm_on_switches_that_acknowledge_entries_before_they_forward_by_them(
+    late: Collection[str],
+) -> None:
+    """Nothing of the old version goes while any edge still sends packets into it."""
+    tried = await trial(late=late)
+    await tried.swapping.run()
+    assert tried.held(tried.new)
+
+
+@pytest.mark.parametrize("late", [(), ("sw-1",)])
 @pytest.mark.parametrize("kind", ["refused", "ignored", "switch", "controller"])
-async def test_whatever_goes_wrong_at_any_flow_mod_the_old_or_the_new_plan_stands(kind: str) -> None:
+async def test_whatever_goes_wrong_at_any_flow_mod_the_old_or_the_new_plan_stands(
+    kind: str, late: Collection[str]
+) -> None:
     """Before the last shift is complete the old one, afterwards the new one."""
     perfect = await trial()
     await perfect.swapping.run()
-    outcomes = [await ends(await trial(Fault(kind, at))) for at in range(perfect.switches.sent)]
+    outcomes = [await ends(await trial(Fault(kind, at), late=late)) for at in range(perfect.switches.sent)]
     collected = perfect.reports[-1].added + perfect.reports[-1].deleted
     assert outcomes == [False] * (len(outcomes) - collected) + [True] * collected
 
@@ -249,6 +277,38 @@ async def test_a_probe_that_does_not_arrive_undoes_the_swap() -> None:
     with pytest.raises(LabError, match="probes did not arrive"):
         await tried.swapping.run()
     assert tried.held(tried.old)
+
+
+async def test_entries_come_again_only_when_switches_do_not_forward_by_the_deleted_ones_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before packets turn; from then on the old version goes as soon as it can. What was waited for is told."""
+    monkeypatch.setattr(Reconciler, "lag_s", lambda _, entries: 3.0 if entries else 0.0)
+    tried = await trial()
+    await tried.swapping.run()
+    assert tried.held(tried.new)
+    waited = {report.stage for report in tried.reports if report.waited_ns == 3 * 10**9}
+    assert waited == {StageKind.INSTALL, StageKind.SHIFT}
+    assert "waited 3.0 s" in str(tried.reports[0])
+    assert not any(report.waited_ns for report in tried.reports if report.stage not in waited)
+
+
+async def test_an_undone_swap_waits_before_it_adds_again_what_it_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The old latencies are deleted already when frames do not pass the new chain."""
+    monkeypatch.setattr(deletions, "profile", lambda driver: replace(profile(driver), lag_s=5.0))
+    slept_before = 0
+
+    async def lost(_: Stage) -> None:
+        nonlocal slept_before
+        if any(report.stage is StageKind.COLLECT for report in tried.reports):
+            slept_before = slept_before or len(tried.slept)
+            raise LabError("probes did not arrive")
+
+    tried = await trial(probe=lost)
+    with pytest.raises(LabError, match="probes did not arrive"):
+        await tried.swapping.run()
+    assert tried.held(tried.old)
+    assert any(4 < seconds <= 5 for seconds in tried.slept[slept_before:])
 
 
 async def test_connections_that_cannot_be_looked_at_undo_the_swap() -> None:

@@ -1,25 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run says while it goes, where there is no terminal."""
 
+from pathlib import Path
+
 import pytest
 
-from atoll.cli import telling
-from atoll.cli.telling import LiveLine, Turns
+from atoll.cli.telling import FailedRunError, LiveLine, Turns
+from atoll.model.errors import LabError, PlanError
+from atoll.rundir import RunDir
 
 
-def test_a_line_tells_the_most_that_waited_since_the_last_one(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_line_is_told_each_tenth_of_the_run_with_the_most_that_waited_since_the_last_one(
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Its drops are a running sum: a queue that was full for a moment in between is to be seen beside them."""
     live = {"type": "live", "duration_s": 60, "rate_mbit_s": 1.0, "dropped_packets": 281}
     show = LiveLine()
-    for told, elapsed_s, most in [(False, 1.0, 99_980), (True, 2.0, 36_000), (True, 3.0, 12_000)]:
-        monkeypatch.setattr(telling, "_LIVE_EVERY_S", 0.0 if told else 60.0)
+    for elapsed_s, most in [(0.0, 0), (1.0, 99_980), (6.0, 36_000), (7.0, 12_000), (12.2, 4_000), (60.0, 0)]:
         show.take({**live, "elapsed_s": elapsed_s, "queue_max_bytes": most})
     show.close()
-    first, second = capsys.readouterr().err.splitlines()
-    assert "queue up to  100.0 kB   dropped 281" in first
-    assert "queue up to   12.0 kB" in second
+    assert capsys.readouterr().err.splitlines() == [
+        "measured 6.0 s of 60 s (10%): 1.00 Mbit/s, queue up to 100 kB, 281 packets dropped",
+        "measured 12.2 s of 60 s (20%): 1.00 Mbit/s, queue up to 12 kB, 281 packets dropped",
+        "measured 60.0 s of 60 s (100%): 1.00 Mbit/s, queue up to 0 kB, 281 packets dropped",
+    ]
+
+
+def test_in_virtual_time_a_line_tells_both_clocks(capsys: pytest.CaptureFixture[str]) -> None:
+    show = LiveLine()
+    live = {"type": "live", "duration_s": 60, "elapsed_s": 6.0, "wall_s": 18.2}
+    show.take(live)
+    show.take({**live, "elapsed_s": 12.0, "wall_s": 20.0, "left_s": 14.4, "factor": 3.3})
+    show.close()
+    assert capsys.readouterr().err.splitlines() == [
+        "measured 6.0 s of 60 s (10%); wall time 18 s",
+        "measured 12.0 s of 60 s (20%); wall time 20 s, about 14 s to the end of the load",
+    ]
 
 
 def test_of_two_runs_the_one_that_goes_on_is_shown_and_said_to_be_the_second(
@@ -66,3 +82,18 @@ def test_a_run_by_itself_is_not_numbered(capsys: pytest.CaptureFixture[str]) -> 
     Turns(show, 1).take(0, {"type": "step", "step": "apply"})
     show.close()
     assert capsys.readouterr().err.startswith("apply: ")
+
+
+def test_a_run_that_fails_says_where_what_it_measured_is_and_how_to_read_it(tmp_path: Path) -> None:
+    first, second = (RunDir.create(tmp_path / "my runs", "geo", now_ns) for now_ns in (10**18, 2 * 10**18))
+    failed = FailedRunError(PlanError("no room"), first.path)
+    assert str(failed) == f"no room\nnothing was measured yet; what was recorded is in {first.path}"
+    assert failed.exit_code == 2
+    first.update_manifest({"plan": {}})
+    failed = FailedRunError(LabError("sw-c is gone"), first.path)
+    reads = f"what was measured is in {first.path}; `atoll report '{first.path}'` reads it"
+    assert (str(failed), failed.exit_code) == (f"sw-c is gone\n{reads}", 1)
+    both = FailedRunError(LabError("it ended"), first.path, second.path)
+    assert str(both).endswith(
+        f"and {second.path}; `atoll report '{first.path}'` and `atoll report '{second.path}'` read it"
+    )

@@ -153,14 +153,14 @@ def test_a_run_at_all_its_bounds_is_valid() -> None:
             ("silences", [SILENCE]),
             (
                 "no TCP payload reached i2 from 20.0 s to 60.0 s, though 2 channels waited, the longest for 4 "
-                "timeouts: by chance in less than 1e-06 of all runs"
+                "timeouts: by chance in less than one run of 1,000,000"
             ),
         ),
         (
             ("silences", [{**SILENCE, "host": "w1", "is_client": False, "waiting": 3}]),
             (
                 "no TCP payload came from w1 from 20.0 s to 60.0 s, though 3 flows waited, the longest for 4 "
-                "timeouts: by chance in less than 1e-06 of all runs"
+                "timeouts: by chance in less than one run of 1,000,000"
             ),
         ),
         (("servers.w1.goodput_bytes", 0), "no TCP payload came from w1 though 41 flows completed"),
@@ -230,6 +230,10 @@ def test_the_bounds_of_lateness_are_settings() -> None:
             [("flows_failed", 340), ("flows_completed", 60)],
             "340 of 404 flows failed, bound 10 %",
         ),
+        (
+            [("flows_failed", 3), ("flows_completed", 400), ("limits.failed_flows", 0.005)],
+            "3 of 407 flows failed, bound 0.5 %",
+        ),
         ([("ping_lost", 540)], "540 of 540 pings were lost, the links of their way dropped 0.20% of all packets"),
         ([("ping_sent", 538)], "538 of 600 pings were sent, bound 90%"),
         (
@@ -239,6 +243,20 @@ def test_the_bounds_of_lateness_are_settings() -> None:
         (
             [("transfer_received_bytes", 0), ("transfer_complete", False)],
             "no byte of the transfer arrived within 50 s, asked for: 10000000 bytes",
+        ),
+        (
+            [("transfer_received_bytes", 0), ("transfer_complete", False), ("transfer_tries", 4)],
+            (
+                "no byte of the transfer arrived within 50 s, asked for: 10000000 bytes; 4 timeouts in succession "
+                "where links lost 0.20% of all packets, there and back: by chance in less than one run of 1,000,000"
+            ),
+        ),
+        (
+            [("flow_tries", 41), ("flows_completed", 0), ("flows_cut", 41)],
+            (
+                "no byte of any of 41 flows arrived, though pings were answered; 41 timeouts where links lost 0.20% of "
+                "all packets, there and back: by chance in less than one run of 1,000,000"
+            ),
         ),
         ([("clocks.step_ms", 20_000.0)], "the clock was set by +20.000 s during the measurement, bound 5 ms"),
         ([("clocks.step_ms", -5.5)], "the clock was set by -5.50 ms during the measurement, bound 5 ms"),
@@ -257,7 +275,15 @@ def test_what_was_asked_for_and_not_measured_makes_a_run_invalid(changes: list[t
     ("changes", "words"),
     [
         ([("flows_failed", 1)], "1 of 46 flows failed, bound 1 %"),
+        (
+            [("flows_failed", 2), ("flows_silent", 1)],
+            "2 of 47 flows failed (1 given up after 3 min without a byte), bound 1 %",
+        ),
         ([("flows_failed", 4), ("changes", [CHANGE])], "4 of 49 flows failed"),
+        (
+            [("flows_failed", 4), ("flows_failed_in_changes", 3), ("changes", [CHANGE])],
+            "1 of 49 flows failed, besides 3 in changes, bound 1 %",
+        ),
         (
             [("transfer_received_bytes", None), ("transfer_complete", None), ("transfer_room_s", 5.0)],
             "a transfer of 10000000 bytes was asked for within 5 s, and nothing is known of it",
@@ -274,11 +300,45 @@ def test_what_was_asked_for_and_not_measured_makes_a_run_invalid(changes: list[t
                 "too short to judge"
             ),
         ),
-        ([("silences", [{**SILENCE, "tries": 4}]), ("path_loss", 0.02)], "by chance in 1.0e-04 of all runs"),
+        ([("silences", [{**SILENCE, "tries": 4}]), ("path_loss", 0.02)], "by chance in one run of 10,000 at most"),
         ([("transfer_received_bytes", 4711), ("transfer_complete", False)], "4711 of 10000000 bytes arrived"),
         (
             [("transfer_received_bytes", 0), ("transfer_complete", False), ("transfer_room_s", 5.0)],
-            "the transfer was not finished within 5 s: 0 of 10000000 bytes arrived",
+            "no byte of the transfer arrived within 5 s, asked for: 10000000 bytes",
+        ),
+        (
+            [
+                ("transfer_received_bytes", 0),
+                ("transfer_complete", False),
+                ("transfer_tries", 4),
+                ("path_loss", 0.1),
+                ("transfer_failure", "transfer-receive failed: timed out (exit status 1)"),
+            ],
+            (
+                "4 timeouts in succession where links lost 10.00% of all packets, there and back: by chance in one "
+                "run of 32 at most; transfer-receive failed: timed out (exit status 1)"
+            ),
+        ),
+        (
+            [("transfer_received_bytes", 0), ("transfer_complete", False), ("transfer_tries", 0)],
+            "0 timeouts in succession where links lost 0.20% of all packets, there and back: too short to judge",
+        ),
+        (
+            [("flow_tries", 41), ("path_loss", 0.3)],
+            "there and back: the links lost too many packets to judge",
+        ),
+        ([("flow_tries", 2)], "no byte of any of 45 flows arrived, though pings were answered; 2 timeouts where"),
+        (
+            [("transfer_received_bytes", 0), ("transfer_complete", False), ("transfer_tries", 2)],
+            "2 timeouts in succession",
+        ),
+        (
+            [
+                ("transfer_received_bytes", 4711),
+                ("transfer_complete", False),
+                ("transfer_failure", "transfer-receive failed: connection reset (exit status 1)"),
+            ],
+            "4711 of 10000000 bytes arrived; transfer-receive failed: connection reset (exit status 1)",
         ),
         ([("clocks.step_ms", 0.2)], "the clock was set by +0.20 ms"),
         ([("clocks.drifts.i1.drift_ms", -1.6)], "the clock of i1 drifted by -1.60 ms"),
@@ -293,6 +353,12 @@ def test_what_can_be_read_with_its_figure_is_a_caveat(changes: list[tuple[str, A
     "changes",
     [
         [("flows_failed", 4), ("flows_failed_in_changes", 4), ("changes", [CHANGE])],
+        [
+            ("flow_tries", 41),
+            ("ping_sent", 2),
+            ("ping_lost", 2),
+            ("ping_planned", 2),
+        ],  # nothing is known to get through
         [("ping_sent", 2), ("ping_lost", 2), ("ping_planned", 2)],  # two of two are lost by chance
         [("ping_lost", 540), ("ping_path_loss", 0.6)],  # an outage is no fault of the run
         [("ping_lost", 60), ("ping_blocked_share", 0.1)],  # likewise, while TCP sent little

@@ -12,11 +12,11 @@ from typing import Any
 
 from atoll.model.errors import AtollError
 from atoll_emulation.namespaces import unshare_argv, why_no_namespaces
-from controllerbench import document, table
 from controllerbench.measure import SIZES, WAYS
-from linkbench import machine
+from controllerbench.table import tables
+from linkbench import frame
 from linkbench.program import part
-from linkbench.results import read_earlier, read_results, write_results
+from linkbench.results import read_earlier
 
 _QUICK_SIZES = (10, 100)
 _SWAP = "swap"  # measured on a laboratory, not on the bench
@@ -26,32 +26,19 @@ _QUICK_WAYS = ("atoll", "ovs-ofctl bundle", _SWAP)
 def main() -> int:
     """Measure what was asked for, in namespaces of its own, and show it."""
     options = _options()
-    try:
-        if not options.render:
-            earlier = read_earlier(options.json, "results")
-            known = _merged(earlier, _measured(options))
-            write_results(options.json, {"machine": machine.describe(), **known})
-        known = read_results(options.json, "results")
-        print(table.tables(known))
-        print(f"\nJSON: {options.json}")
-        if options.render:
-            print(f"written: {document.render(options.render, known)}")
-    except AtollError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
-    return 0
+
+    def measured() -> dict[str, list[dict[str, Any]]]:
+        earlier = read_earlier(options.json, "results")
+        return _merged(earlier, _measured(options))
+
+    return frame.run(options, "the controller", "results", measured, tables)
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="benchmarks/controller/run", description=__doc__)
+    parser = frame.parser("controller", __doc__)
     parser.add_argument("--only", action="append", choices=[*WAYS, _SWAP], help="this alone (may be repeated)")
     parser.add_argument("--sizes", type=int, nargs="+", metavar="N", help=f"entries (default: {SIZES})")
     parser.add_argument("--repeats", type=int, metavar="N", help="of which the median counts (3; --quick: 1)")
-    parser.add_argument("--quick", action="store_true", help="seconds: shows that it works; its figures say little")
-    parser.add_argument("--json", type=Path, default=Path("target/bench-controller.json"), metavar="FILE",
-                        help="results; what is not measured now stays as it is in there (%(default)s)")  # fmt: skip
-    parser.add_argument("--render", type=Path, metavar="DOCS",
-                        help="measure nothing; write FILE's tables into DOCS/benchmarks.md")  # fmt: skip
     options = parser.parse_args()
     options.only = options.only or (list(_QUICK_WAYS) if options.quick else [*WAYS, _SWAP])
     options.sizes = options.sizes or list(_QUICK_SIZES if options.quick else SIZES)

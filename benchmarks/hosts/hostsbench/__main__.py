@@ -16,10 +16,9 @@ from atoll_emulation.namespaces import unshare_argv, why_no_namespaces
 from atoll_hosts.binary import find_binary
 from hostsbench.table import table
 from hostsbench.ways import COLD, WARM, ways
-from linkbench import machine
-from linkbench.page import put_figures
+from linkbench import frame
 from linkbench.program import part
-from linkbench.results import read_earlier, read_results, write_results
+from linkbench.results import read_earlier
 
 _QUICK_HOSTS, _QUICK_WAYS = 8, ("atoll", "pssh")
 _RANGE = (1, 1000)  # the bridge has a port for each
@@ -28,36 +27,20 @@ _RANGE = (1, 1000)  # the bridge has a port for each
 def main() -> int:
     """Measure what was asked for, in namespaces of its own, and show it."""
     options = _options()
-    try:
-        if not options.render:
-            earlier = read_earlier(options.json, "results")
-            known = _merged(earlier, options.only, _measured(options))
-            write_results(options.json, {"machine": machine.describe(), **known})
-        known = read_results(options.json, "results")
-        print(table(known))
-        print(f"\nJSON: {options.json}")
-        if options.render:
-            put_figures(
-                options.render, "the hosts", lambda: f"\n{machine.in_words(known['machine'])}\n\n{table(known)}\n"
-            )
-            print(f"written: {options.render}")
-    except AtollError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
-    return 0
+
+    def measured() -> dict[str, list[dict[str, Any]]]:
+        earlier = read_earlier(options.json, "results")
+        return _merged(earlier, options.only, _measured(options))
+
+    return frame.run(options, "the hosts", "results", measured, table)
 
 
 def _options() -> argparse.Namespace:
     names = [way.name for way in ways(find_binary())]
-    parser = argparse.ArgumentParser(prog="benchmarks/hosts/run", description=__doc__)
+    parser = frame.parser("hosts", __doc__)
     parser.add_argument("--hosts", type=int, metavar="N", help=f"machines (100; --quick: {_QUICK_HOSTS})")
     parser.add_argument("--rounds", type=int, metavar="N", help="of each way (5; --quick: 1)")
     parser.add_argument("--only", action="append", choices=names, help="this way alone (may be repeated)")
-    parser.add_argument("--quick", action="store_true", help="seconds: shows that it works; its figures say little")
-    parser.add_argument("--json", type=Path, default=Path("target/bench-hosts.json"), metavar="FILE",
-                        help="results; what is not measured now stays as it is in there (%(default)s)")  # fmt: skip
-    parser.add_argument("--render", type=Path, metavar="PAGE",
-                        help="measure nothing; write FILE's table into PAGE, docs/benchmarks.md")  # fmt: skip
     options = parser.parse_args()
     options.hosts = options.hosts or (_QUICK_HOSTS if options.quick else 100)
     options.rounds = options.rounds or (1 if options.quick else 5)

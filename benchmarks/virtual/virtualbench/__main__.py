@@ -4,14 +4,13 @@
 import argparse
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from atoll.model.errors import AtollError
 from atoll_emulation.machine import require_virtual_machine
-from linkbench import machine
-from linkbench.results import read_earlier, read_results, write_results
-from virtualbench import commands, spinning, table
+from linkbench import frame
+from linkbench.results import read_earlier
+from virtualbench import commands, spinning
+from virtualbench.table import tables
 
 _QUICK_S = 2  # of virtual time
 _TWO = "two"
@@ -20,33 +19,15 @@ _TWO = "two"
 def main() -> int:
     """Measure what was asked for and show it."""
     options = _options()
-    try:
-        if not options.render:
-            require_virtual_machine()
-            known = _measured(options)
-            write_results(options.json, known)
-        known = read_results(options.json, "cases")
-        print(table.tables(known))
-        print(f"\nJSON: {options.json}")
-        if options.render:
-            print(f"written: {table.render(options.render, known)}")
-    except AtollError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
-    return 0
+    return frame.run(options, "virtual time", "cases", lambda: _measured(options), tables)
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="benchmarks/virtual/run", description=__doc__)
+    parser = frame.parser("virtual", __doc__, quick="a minute")
     parser.add_argument("--only", action="append", choices=(*commands.CASES, _TWO), help="this alone (may be repeated)")
     parser.add_argument(
         "--repeats", type=int, metavar="N", help="of which the median counts (3, of pairs 5; --quick: 1)"
     )
-    parser.add_argument("--quick", action="store_true", help="a minute: shows that it works; its figures say little")
-    parser.add_argument("--json", type=Path, default=Path("target/bench-virtual.json"), metavar="FILE",
-                        help="results; what is not measured now stays as it is in there (%(default)s)")  # fmt: skip
-    parser.add_argument("--render", type=Path, metavar="DOCS",
-                        help="measure nothing; write FILE's tables into DOCS/benchmarks.md")  # fmt: skip
     options = parser.parse_args()
     if options.repeats is not None and options.repeats < 1:
         parser.error("--repeats: at least 1")
@@ -56,12 +37,13 @@ def _options() -> argparse.Namespace:
 
 def _measured(options: argparse.Namespace) -> dict[str, Any]:
     """What the file held, with what has been measured now in the stead of what it held of that."""
+    require_virtual_machine()
     known = read_earlier(options.json, "cases")
     cases = known.get("cases", {})
     for key, case in commands.CASES.items():
         if key in options.only:
             cases[key] = _case(_brief(case, options), options.repeats or (1 if options.quick else 3))
-    known |= {"machine": machine.describe(), "cases": {key: cases[key] for key in commands.CASES if key in cases}}
+    known["cases"] = {key: cases[key] for key in commands.CASES if key in cases}
     if _TWO in options.only:
         known["two"] = _two(_brief(commands.BRIEF, options), options.repeats or (1 if options.quick else 5))
     return known

@@ -1,13 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results as tables that are read on a terminal and in Markdown alike, and their place in docs/benchmarks.md."""
+"""Results as tables that are read on a terminal and in Markdown alike."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import median
 from typing import Any
-
-from linkbench import machine
-from linkbench.page import put_figures
 
 _PARTS = {
     "boot_s": "kernel and lab",
@@ -63,10 +59,3 @@ def _drawn(rows: Sequence[Sequence[str]]) -> str:
     lines = ["| " + " | ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) + " |" for row in rows]
     rule = "|" + "|".join(["-" * (widths[0] + 2), *("-" * (width + 1) + ":" for width in widths[1:])]) + "|"
     return "\n".join([lines[0], rule, *lines[1:]])
-
-
-def render(docs: Path, known: dict[str, Any]) -> Path:
-    """Write the tables and the machine they are from between the marks; the file. Raises AtollError without marks."""
-    path = docs / "benchmarks.md"
-    put_figures(path, "virtual time", lambda: f"\n{machine.in_words(known['machine'])}\n\n{tables(known)}\n")
-    return path

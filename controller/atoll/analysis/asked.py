@@ -5,7 +5,14 @@ import math
 from collections.abc import Iterator
 
 from atoll.analysis.findings import Finding, caveat, grave
-from atoll.analysis.presence import FALSE_ALARM, SilenceFigures, judged, probability
+from atoll.analysis.presence import (
+    FALSE_ALARM,
+    LEAST_TRIES_NOTICED,
+    SilenceFigures,
+    chance,
+    is_fault,
+    judged,
+)
 from atoll.analysis.summary import Summary
 from atoll.model.counted import counted
 from atoll.model.experiment import USUAL_LIMITS
@@ -17,6 +24,7 @@ PINGS_LEAST = 0.9
 # What a transfer has at least that must have begun.
 _THREE_SYNS_S = 7.0  # three lost ones in succession, RFC 6298
 _LEAST_RTTS = 10  # where the round trip is long
+_FALSE_ALARM_OF_TRANSFER = 1e-3  # a run has one, but many connections that may fall silent
 
 # Servers are drawn at random: (1 - 1/n)^20n < 2.1e-9 for a server to stay unseen.
 _FLOWS_PER_SERVER = 20
@@ -28,6 +36,7 @@ def judge_asked(summary: Summary) -> Iterator[Finding]:
         return
     yield from _never_seen(summary)
     yield from _silent(summary)
+    yield from _no_payload(summary)
     yield from _failed_flows(summary)
     yield from _pings(summary)
     if summary["cut_short"] is None:
@@ -44,34 +53,47 @@ def _never_seen(summary: Summary) -> Iterator[Finding]:
 def _silent(summary: Summary) -> Iterator[Finding]:
     loss = summary.get("path_loss") or 0.0
     for silence, sure in judged(summary.get("silences", ()), len(summary["clients"]), loss):
-        yield Finding(_silence(silence, loss, sure=sure), grave=sure)
+        yield Finding(_silence(silence, loss), grave=sure)
 
 
-def _silence(silence: SilenceFigures, loss: float, *, sure: bool) -> str:
+def _silence(silence: SilenceFigures, loss: float) -> str:
     what, waiting = ("reached", "channel") if silence["is_client"] else ("came from", "flow")
     words = (
         f"no TCP payload {what} {silence['host']} from {silence['from_s']:.1f} s to {silence['to_s']:.1f} s, though "
         f"{counted(silence['waiting'], waiting)} waited, the longest for {counted(silence['successive'], 'timeout')}"
     )
-    chance = probability(silence, loss)
-    if sure:
-        return f"{words}: by chance in less than {FALSE_ALARM:.0e} of all runs"
-    return f"{words}: too short to judge" if chance == 1 else f"{words}: by chance in {chance:.1e} of all runs"
+    tries = silence["tries"] if silence["successive"] >= LEAST_TRIES_NOTICED else 0  # fewer may be one burst of losses
+    return f"{words}: {chance(tries, loss)}"
+
+
+def _no_payload(summary: Summary) -> Iterator[Finding]:
+    """Flows that were begun while pings were answered, and not a byte of any: their tries are independent."""
+    tries, loss = summary.get("flow_tries"), summary.get("path_loss") or 0.0
+    if tries is None or summary["ping_lost"] == summary["ping_sent"]:
+        return
+    flows = summary["flows_completed"] + summary["flows_cut"] + summary["flows_failed"]
+    yield Finding(
+        f"no byte of any of {counted(flows, 'flow')} arrived, though pings were answered; {counted(tries, 'timeout')} "
+        f"where links lost {loss:.2%} of all packets, there and back: {chance(tries, loss)}",
+        grave=is_fault(tries, loss),
+    )
 
 
 def _failed_flows(summary: Summary) -> Iterator[Finding]:
     """A change may reset the connections of stateful boxes that it moves traffic from or to: these are granted."""
     flows = summary["flows_completed"] + summary["flows_cut"] + summary["flows_failed"]
-    failed = summary["flows_failed"] - (summary.get("flows_failed_in_changes") or 0)
-    if failed <= FAILED_FLOWS_NOTICED * flows:
-        return
+    granted = summary.get("flows_failed_in_changes") or 0
+    failed = summary["flows_failed"] - granted
     limits = summary.get("limits")
     limit = limits["failed_flows"] if limits else USUAL_LIMITS.failed_flows
-    grave_share = failed > limit * flows
-    bound = limit if grave_share else FAILED_FLOWS_NOTICED
-    yield Finding(
-        f"{summary['flows_failed']} of {counted(flows, 'flow')} failed, bound {100 * bound:.3g} %", grave=grave_share
-    )
+    if failed <= min(limit, FAILED_FLOWS_NOTICED) * flows:
+        return
+    beyond = failed > limit * flows
+    bound = limit if beyond else FAILED_FLOWS_NOTICED
+    silent = summary.get("flows_silent")
+    why = f" ({silent} given up after 3 min without a byte)" if silent else ""
+    others = f", besides {granted} in changes" if granted else ""
+    yield Finding(f"{failed} of {counted(flows, 'flow')} failed{why}{others}, bound {100 * bound:.3g} %", grave=beyond)
 
 
 def _pings(summary: Summary) -> Iterator[Finding]:
@@ -103,7 +125,7 @@ def _is_beyond(found: int, of: int, share: float) -> bool:
 
 
 def _transfer(summary: Summary) -> Iterator[Finding]:
-    """A transfer that began and had not enough time is a matter of the experiment; one that did not begin is none."""
+    """A transfer that is not finished is a matter of the experiment; one of which nothing came needs a reason."""
     asked, received = summary["transfer_bytes"], summary["transfer_received_bytes"]
     if asked is None or summary["transfer_complete"]:
         return
@@ -111,9 +133,17 @@ def _transfer(summary: Summary) -> Iterator[Finding]:
     base_rtt_s = (summary["base_rtt_ms"] or 0.0) / 1e3
     within = "" if room_s is None else f" within {room_s:g} s"
     had_time = room_s is None or room_s > max(_THREE_SYNS_S, _LEAST_RTTS * base_rtt_s)
+    why = f"; {failure}" if (failure := summary.get("transfer_failure")) else ""
+    tries, loss = summary.get("transfer_tries"), summary.get("path_loss") or 0.0
     if received is None:
-        yield Finding(f"a transfer of {size} was asked for{within}, and nothing is known of it", grave=had_time)
-    elif not received and had_time:
-        yield grave(f"no byte of the transfer arrived{within}, asked for: {size}")
+        yield Finding(f"a transfer of {size} was asked for{within}, and nothing is known of it{why}", grave=had_time)
+    elif received:
+        yield caveat(f"the transfer was not finished{within}: {received} of {size} arrived{why}")
+    elif tries is None:  # an older version analysed the run
+        yield Finding(f"no byte of the transfer arrived{within}, asked for: {size}", grave=had_time)
     else:
-        yield caveat(f"the transfer was not finished{within}: {received} of {size} arrived")
+        yield Finding(
+            f"no byte of the transfer arrived{within}, asked for: {size}; {counted(tries, 'timeout')} in succession "
+            f"where links lost {loss:.2%} of all packets, there and back: {chance(tries, loss)}{why}",
+            grave=is_fault(tries, loss, _FALSE_ALARM_OF_TRANSFER),
+        )

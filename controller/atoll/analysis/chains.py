@@ -6,8 +6,9 @@ from itertools import pairwise
 import polars as pl
 
 from atoll.analysis import observables as seen
-from atoll.analysis.changes import Change
+from atoll.analysis.changes import NEVER_NS, Change
 from atoll.analysis.facts import Facts
+from atoll.analysis.paths import base_rtts_ms
 from atoll.analysis.summary import ChainFigures, ChangeFigures
 from atoll.analysis.tables import WINDOW_NS, Tables, island_bound, total
 from atoll.model.experiment import Chain
@@ -76,7 +77,8 @@ def _lost(tables: Tables, facts: Facts) -> dict[str, dict[str, int]]:
     conserving = {chain.name for chain in facts.chains if facts.conserves(chain)}
     counts = [pl.len().cast(pl.Int64).alias("packets"), total("ip_bytes").alias("bytes")]
     before, after = (
-        island_bound(tables, facts, capture).group_by("chain").agg(counts).collect() for capture in ("world", "island")
+        island_bound(tables, facts, capture).group_by("chain").agg(counts).collect(engine="streaming")
+        for capture in ("world", "island")
     )
     came = {row["chain"]: row for row in before.iter_rows(named=True)}
     left = {row["chain"]: row for row in after.iter_rows(named=True)}
@@ -111,10 +113,13 @@ def change_figures(change: Change, facts: Facts) -> ChangeFigures:
 
 
 def flows_failed_in_changes(tables: Tables, facts: Facts) -> int:
-    """Flows that failed from the begin to the end of a change that moved traffic to or from stateful boxes.
+    """Flows that failed in a change that moved traffic to or from stateful boxes.
 
-    A change resets one connection of a channel at most.
+    From its begin to its end, and the longest base RTT more: a client learns of a reset by a segment on its way. A
+    change resets one connection of a channel at most.
     """
+    rtts_ms = base_rtts_ms(facts.network, facts.experiment)
+    rtt_ns = round(rtts_ms[1] * 1e6) if rtts_ms else 0
     stateful = {box.name for box in facts.network.boxes if box.stateful}
     failed = tables.scan("channel_flows").filter(pl.col("outcome").str.starts_with("failed"))
     found = 0
@@ -126,6 +131,6 @@ def flows_failed_in_changes(tables: Tables, facts: Facts) -> int:
             or not any(stateful & {*chain.hops} for chain in chains)
         ):
             continue
-        within = failed.filter(pl.col("end_ns").is_between(change.began_ns, change.over_ns))
+        within = failed.filter(pl.col("end_ns").is_between(change.began_ns, min(change.over_ns + rtt_ns, NEVER_NS)))
         found += min(facts.experiment.traffic.channels, within.select(pl.len()).collect().item())
     return found

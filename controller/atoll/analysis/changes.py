@@ -11,7 +11,7 @@ from atoll.model.versions import version_differences
 
 Event = Mapping[str, Any]
 
-_NEVER_NS = 2**63 - 1
+NEVER_NS = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def _change(number: int, what: tuple[str, ...], told: list[Event]) -> Change:
         began_ns=int(began["t_ns"]) if began else None,
         shifted_ns=(shifts[-1] if shifts else _ns(ended)) if stood else None,
         ended_ns=_ns(ended),
-        over_ns=_ns(ended or failed) or _NEVER_NS,
+        over_ns=_ns(ended or failed) or NEVER_NS,
         drain_ns=int(ended.get("drain_ns", 0)) if ended else 0,
         failure=str(failed.get("message")) if failed else None,
     )

@@ -22,6 +22,7 @@ _DISCARD = 9  # the port of probes
 def stretches(facts: Facts, tables: Tables) -> list[Stretch]:
     """Every stretch between two captures whose loss can be compared, from world to island."""
     dropped = {link.box: dropped_bytes(facts, link) for link in facts.links}
+    declared = {box.name for box in facts.network.boxes if box.conserves_packets}
     probes = of_changes(facts) if facts.changes else None
     found: list[Stretch] = []
     seen: dict[str, Totals | None] = {}
@@ -40,6 +41,7 @@ def stretches(facts: Facts, tables: Tables) -> list[Stretch]:
                 last=last,
                 boxes=list(boxes),
                 links=[box for box in boxes if box in dropped],
+                declared=[box for box in boxes if box in declared],
                 captured_bytes=before.ip_bytes - after.ip_bytes,
                 counted_bytes=sum(known),
                 probed_bytes_max=most_bytes(facts) if known else 0,
@@ -50,7 +52,7 @@ def stretches(facts: Facts, tables: Tables) -> list[Stretch]:
 
 def dropped_bytes(facts: Facts, link: Link) -> int | None:
     """IP bytes to the island that a link counted as dropped; None: it did not say."""
-    measured = facts.to_island(link)
+    measured = facts.direction(link, "to_island")
     if measured is None:
         return None
     header = ETHERNET_HEADER_BYTES if link.counts is Counted.ETHERNET else 0
@@ -116,7 +118,7 @@ def payload(facts: Facts, tables: Tables) -> Payload | None:
         wrong=[],
     )
     received = _received(facts, tables)
-    rows = sent.join(came, on=pair, how="full", coalesce=True).sort(pair).collect()
+    rows = sent.join(came, on=pair, how="full", coalesce=True).sort(pair).collect(engine="streaming")
     for server, port, client, world, largest, island, still_open in rows.iter_rows():
         if not (server in hosts and client in hosts and _passes_both(facts, hosts[server], hosts[client])):
             continue

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run was asked to be and what it said of itself: manifest, events and logs, read and typed."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from atoll.analysis.boxes import Measurement, Part, Stalls, measurements, stalls
@@ -195,11 +194,10 @@ class Facts:
         """Events of one type, in order."""
         return tuple(event for event in self.events if event.get("type") == kind)
 
-    def to_island(self, link: Link) -> Part | None:
-        """What a link measured of its island-bound direction between the marks."""
-        return next(
-            (part for m in self.measurements if m.box == link.box for part in m.parts if part.name == "to_island"), None
-        )
+    def direction(self, link: Link, name: str) -> Part | None:
+        """What a link measured of a direction, ``to_island`` or ``to_world``, between the marks."""
+        parts = (part for m in self.measurements if m.box == link.box for part in m.parts)
+        return next((part for part in parts if part.name == name), None)
 
     @property
     def lateness_max_ns(self) -> int | None:
@@ -221,9 +219,13 @@ def read_facts(run: RunDir) -> Facts:
     except (TypeError, ValueError) as error:
         msg = f"{run.path}: manifest.json does not hold what format {manifest['format']} says: {error}"
         raise RunDirError(msg) from error
-    lines = list(read_json_lines(run.path / "link.jsonl"))
     events = tuple(run.events())
-    window = _window(events, run.logs, lines)
+    window = _window(events, run)
+    marks: list[Mapping[str, Any]] = []
+    span_ns = (window.start_ns, window.end_ns) if window else None
+    stalled = stalls(
+        _noting_marks(read_json_lines(run.path / "link.jsonl"), marks), experiment.limits.stall.ns, span_ns
+    )
     return Facts(
         run_dir=str(run.path),
         manifest=manifest,
@@ -232,23 +234,32 @@ def read_facts(run: RunDir) -> Facts:
         plan=plan,
         events=events,
         window=window,
-        measurements=measurements(lines),
-        stalls=stalls(lines, experiment.limits.stall.ns, (window.start_ns, window.end_ns) if window else None),
+        measurements=measurements(marks),
+        stalls=stalled,
         changes=changes(experiment, events),
     )
 
 
-def _window(events: tuple[dict[str, Any], ...], logs: Path, box_lines: list[dict[str, Any]]) -> Window | None:
+def _noting_marks(lines: Iterable[Mapping[str, Any]], marks: list[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """The same lines; on their way the few of them that are marks are noted: all lines of a long run are gigabytes."""
+    for line in lines:
+        if line.get("type") == "mark":
+            marks.append(line)
+        yield line
+
+
+def _window(events: tuple[dict[str, Any], ...], run: RunDir) -> Window | None:
     # A run that was cut short has no window event: it measured from the first client's start to the last word of a box.
     for event in events:
         if event.get("type") == "window":
             return Window(int(event["start_ns"]), int(event["end_ns"]))
     started = [
         int(line["t_ns"])
-        for log in sorted(logs.glob("load-*.out"))
+        for log in sorted(run.logs.glob("load-*.out"))
         for line in read_json_lines(log)
         if line.get("type") == "started"
     ]
+    box_lines = read_json_lines(run.path / "link.jsonl")
     last = max((int(line["t_ns"]) for line in box_lines if "t_ns" in line), default=0)
     return Window(min(started), last) if started and min(started) < last else None
 

@@ -4,6 +4,7 @@
 Logs that were cut give shorter tables, missing ones empty tables.
 """
 
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,9 @@ from typing import Any
 import polars as pl
 
 from atoll.analysis.boxes import CAUSES, parts
+from atoll.analysis.row_spool import RowSpool
 from atoll.rundir.rundir import read_json_lines
 
-_PINGS = {"target": pl.String, "seq": pl.Int64, "sent_ns": pl.Int64, "rtt_ns": pl.Int64}
 _COUNTERS = (
     "in_packets",
     "in_bytes",
@@ -30,10 +31,7 @@ _COUNTERS = (
     "lateness_max_ns",
     *(f"dropped_{cause}_{unit}" for cause in CAUSES for unit in ("packets", "bytes")),
 )
-_BOXES = {"box": pl.String, "part": pl.String, "t_ns": pl.Int64, **dict.fromkeys(_COUNTERS, pl.Int64)}
-_UDP: dict[str, type[pl.DataType]] = dict.fromkeys(
-    ("t_ns", "packets", "bytes", "lost_packets", "reordered_packets", "jitter_ns"), pl.Int64
-)
+_UDP = ("t_ns", "packets", "bytes", "lost_packets", "reordered_packets", "jitter_ns")
 _FLOW_LOG: dict[str, type[pl.DataType]] = {
     "channel": pl.Int64,
     "flow": pl.Int64,
@@ -48,30 +46,26 @@ _FLOW_LOG: dict[str, type[pl.DataType]] = {
 }
 
 
-def ping_table(logs: Path) -> pl.LazyFrame:
-    """logs/ping.out: target, seq, sent_ns, rtt_ns; a lost ping has no rtt_ns."""
-    rows = [
-        {name: line.get(name) for name in _PINGS}
-        for line in read_json_lines(logs / "ping.out")
-        if line.get("type") in ("reply", "lost")
-    ]
-    return pl.LazyFrame(rows, schema=_PINGS).sort("target", "seq")
+def ping_table(logs: Path, scratch: Path) -> pl.LazyFrame:
+    """logs/ping.out: target, seq, sent_ns, rtt_ns; a lost ping has no rtt_ns.
+
+    This table and those below are made by way of files in ``scratch``, which has to stay until they are written.
+    """
+    rows = RowSpool(scratch, "pings", ["target"], ["seq", "sent_ns", "rtt_ns"], "seq")
+    for line in read_json_lines(logs / "ping.out"):
+        if line.get("type") in ("reply", "lost"):
+            rows.append((str(line.get("target")),), line)
+    return rows.table()
 
 
-def box_table(path: Path) -> pl.LazyFrame:
+def box_table(path: Path, scratch: Path) -> pl.LazyFrame:
     """link.jsonl: every counters line, a row for each direction or class; counters a box lacks are null."""
-    rows = [
-        {
-            "box": line.get("box"),
-            "part": part,
-            "t_ns": line.get("t_ns"),
-            **{name: found.get(name) for name in _COUNTERS},
-        }
-        for line in read_json_lines(path)
-        if line.get("type") == "counters"
-        for part, found in parts(line)
-    ]
-    return pl.LazyFrame(rows, schema=_BOXES).sort("box", "part", "t_ns", maintain_order=True)
+    rows = RowSpool(scratch, "boxes", ["box", "part"], ["t_ns", *_COUNTERS], "t_ns")
+    for line in read_json_lines(path):
+        if line.get("type") == "counters":
+            for part, found in parts(line):
+                rows.append((str(line.get("box")), part), {**found, "t_ns": line.get("t_ns")})
+    return rows.table()
 
 
 def channel_flow_table(logs: Path) -> pl.LazyFrame:
@@ -86,20 +80,18 @@ def channel_flow_table(logs: Path) -> pl.LazyFrame:
     return pl.concat(frames) if frames else pl.LazyFrame(schema={**_FLOW_LOG, "client": pl.String})
 
 
-def udp_table(logs: Path) -> pl.LazyFrame:
+def udp_table(logs: Path, scratch: Path) -> pl.LazyFrame:
     """logs/udp-receive.out: what the receiver had counted every 100 ms; what an older one did not say is null."""
-    rows = [
-        {name: line.get(name) for name in _UDP}
-        for line in read_json_lines(logs / "udp-receive.out")
-        if line.get("type") == "counters"
-    ]
-    return pl.LazyFrame(rows, schema=_UDP).sort("t_ns")
+    rows = RowSpool(scratch, "udp", [], _UDP, "t_ns")
+    for line in read_json_lines(logs / "udp-receive.out"):
+        if line.get("type") == "counters":
+            rows.append((), line)
+    return rows.table()
 
 
 def transfer_done(logs: Path) -> dict[str, Any] | None:
     """What the transfer's receiver said at its end, or None (no transfer, cut short, or another tool's)."""
-    found = [line for line in read_json_lines(logs / "transfer-receive.out") if line.get("type") == "done"]
-    return found[-1] if found else None
+    return _last(logs / "transfer-receive.out", "done")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +100,7 @@ class Service:
 
     fairness: float | None  # Jain's index over what channels completed of what they asked for, the least of the clients
     longest_wait_ns: int | None  # of a ready channel, the most of the clients
+    silent: int | None = None  # flows given up because nothing came on their connections; None: not counted
 
 
 def load_service(logs: Path) -> Service:
@@ -119,7 +112,9 @@ def load_service(logs: Path) -> Service:
         if line.get("type") == "done" and line.get("longest_wait_ns") is not None and line.get("channels_served") != 0
     ]
     indices = [float(line["fairness"]) for line in found if line.get("fairness") is not None]
-    return Service(min(indices, default=None), max((int(line["longest_wait_ns"]) for line in found), default=None))
+    waits = (int(line["longest_wait_ns"]) for line in found)
+    silent = [int(line["flows_silent"]) for line in found if "flows_silent" in line]
+    return Service(min(indices, default=None), max(waits, default=None), sum(silent) if silent else None)
 
 
 def ping_accounts(logs: Path) -> tuple[int | None, int | None]:
@@ -127,8 +122,8 @@ def ping_accounts(logs: Path) -> tuple[int | None, int | None]:
 
     None where the job did not say: it was killed, or is older.
     """
-    ends = [line["targets"].values() for line in read_json_lines(logs / "ping.out") if line.get("type") == "done"]
-    said = [target for target in (ends[-1] if ends else ()) if "unsent" in target]
+    end = _last(logs / "ping.out", "done")
+    said = [target for target in (end["targets"].values() if end else ()) if "unsent" in target]
     if not said:
         return None, None
     return sum(int(target["unsent"]) for target in said), sum(int(target["unstamped"]) for target in said)
@@ -145,6 +140,11 @@ class CaptureCounts:
 
 def capture_counts(logs: Path, name: str) -> CaptureCounts:
     """The last counts in logs/capture-<name>.out. A capture that was killed said so up to a second before."""
-    found = [line for line in read_json_lines(logs / f"capture-{name}.out") if line.get("type") in ("counters", "done")]
-    last: dict[str, Any] = found[-1] if found else {}
+    last = _last(logs / f"capture-{name}.out", "counters", "done") or {}
     return CaptureCounts(last.get("captured_packets"), last.get("dropped_packets"), last.get("unchecked_packets"))
+
+
+def _last(log: Path, *types: str) -> dict[str, Any] | None:
+    """The last line of a log that is of one of these types."""
+    found = deque((line for line in read_json_lines(log) if line.get("type") in types), maxlen=1)
+    return found[0] if found else None

@@ -9,7 +9,7 @@ the same on both sides of that box, proves what passes it: docs/decisions/0030-c
 from collections.abc import Sequence
 from typing import TypedDict
 
-from atoll.model.counted import counted
+from atoll.model.counted import counted, listed
 
 _NAMED = 3  # pairs of hosts in a reason
 
@@ -21,6 +21,7 @@ class Stretch(TypedDict):
     last: str
     boxes: list[str]  # between them, from world to island
     links: list[str]  # of them
+    declared: list[str]  # of them, whose description says that they conserve packets
     captured_bytes: int  # that the first capture has and the last has not
     counted_bytes: int  # that the links counted as dropped
     probed_bytes_max: int  # the most of them that can be probes of scheduled changes, which captures leave out
@@ -54,10 +55,16 @@ def disagreements(stretches: Sequence[Stretch], payload: Payload | None) -> list
 
 
 def _disagreement(each: Stretch) -> str:
-    lost = counted(each["captured_bytes"], "byte")
     where = f"{each['first']} and {each['last']} ({', '.join(each['boxes']) or 'no box between them'})"
+    declared = each.get("declared")  # absent from what older versions analysed
+    doing = "ends, splits, encodes, adds or loses packets"
+    hint = f"; if {listed(declared, 'or')} {doing}, declare conserves_packets: false" if declared else ""
+    if each["captured_bytes"] < 0:
+        more = f"{each['last']} captured {counted(-each['captured_bytes'], 'byte')} more than {each['first']}"
+        return f"{more}: packets were added between {where}, bound 0{hint}"
+    lost = counted(each["captured_bytes"], "byte")
     bound = f"the link counted {each['counted_bytes']}; they must be equal" if each["links"] else "bound 0"
-    return f"captures show a loss of {lost} between {where}, {bound}"
+    return f"captures show a loss of {lost} between {where}, {bound}{hint}"
 
 
 def compared_links(stretches: Sequence[Stretch]) -> list[str]:

@@ -10,6 +10,8 @@ from atoll.analysis.summary import Summary
 from atoll.analysis.tables import ARRIVED, Tables
 from atoll.model.counted import counted
 from atoll.model.network import HostRole
+from atoll.model.plan import Backend
+from atoll.model.tc import early
 
 
 def notes(facts: Facts, tables: Tables, pings: Pings, found: Sequence[Stretch]) -> list[str]:
@@ -78,6 +80,12 @@ def _links(facts: Facts, tables: Tables, found: Sequence[Stretch]) -> Iterator[s
         yield "the boxes' measurement did not end: lateness, loss at the link and queue maximum are unknown"
     if any(way.trace for link in facts.links for way in (link.to_island, link.to_world)):
         yield "a link followed a trace: utilisation is of its highest rate, sojourn above the RTT it began with"
+    if facts.manifest.get("backend") == Backend.TC:
+        for link, way, serialisation in early(facts.links):
+            yield (
+                f"tc played {link.box}: after a pause a packet leaves {way.replace('_', ' the ')} without its "
+                f"serialisation, {serialisation.ms:.1f} ms for one of full size; RTTs are too short by it"
+            )
     if facts.in_virtual_time:
         yield "virtual time: the clock stands still while a machine computes, so no departure can be late"
 

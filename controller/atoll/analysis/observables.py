@@ -56,9 +56,9 @@ def totals(
     row = packets.select(
         packets=pl.len().cast(pl.Int64),
         ip_bytes=total("ip_bytes"),
-        tcp_payload_bytes=pl.col("payload_bytes").filter(tcp).cast(pl.Int64).sum(),
-        goodput_bytes=pl.col("new_payload_bytes").filter(tcp).cast(pl.Int64).sum(),
-    ).collect()
+        tcp_payload_bytes=total("payload_bytes", tcp),
+        goodput_bytes=total("new_payload_bytes", tcp),
+    ).collect(engine="streaming")
     return Totals(**row.row(0, named=True))
 
 
@@ -256,7 +256,7 @@ def whistles(tables: Tables, facts: Facts) -> Mapping[str, dict[str, bool]]:
                     & ~is_probe()
                 )
                 .select("t_ns")
-                .collect()
+                .collect(engine="streaming")
                 .to_series()
                 .to_list()
             )

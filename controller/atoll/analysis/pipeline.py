@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from atoll.analysis import observables as seen
-from atoll.analysis.boxes import Sojourn, lateness_p99_ns
+from atoll.analysis.boxes import Part, Sojourn, lateness_p99_ns
 from atoll.analysis.chains import chain_figures, change_figures, flows_failed_in_changes
 from atoll.analysis.clocks import clock_figures
 from atoll.analysis.conservation import dropped_bytes, payload, stretches
@@ -28,7 +28,7 @@ from atoll.analysis.summary import (
 from atoll.analysis.tables import Tables, build_tables, traffic_hosts
 from atoll.analysis.udp import udp_figures
 from atoll.analysis.verdict import judge
-from atoll.analysis.waiting import lost_on, path_loss, ping_blocked_share, silence_figures
+from atoll.analysis.waiting import flow_tries, lost_on, path_loss, ping_blocked_share, silence_figures, transfer_tries
 from atoll.model.experiment import Limits, Link
 from atoll.model.plan import Backend, Phase
 from atoll.model.tc import TIMER_SLACK, VIRTUAL_SLACK, bucket_bytes
@@ -92,7 +92,7 @@ def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
         sojourn_max_ms=round(rtt_max_ms - base_rtt_ms, 6)
         if rtt_max_ms is not None and base_rtt_ms is not None
         else None,
-        sojourn_bound_ms=_sojourn_bound_ms(facts),
+        **_sojourn_bounds(facts),
         ping_sent=pings.sent,
         ping_lost=pings.lost,
         ping_planned=_pings_planned(facts),
@@ -141,6 +141,7 @@ def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
         flows_completed=flows.completed,
         flows_cut=flows.cut,
         flows_failed=flows.failed,
+        flows_silent=service.silent,
         flows_failed_in_changes=flows_failed_in_changes(tables, facts),
         mean_flow_bytes=flows.mean_bytes,
         connections=seen.connections(tables, facts),
@@ -150,6 +151,7 @@ def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
         servers=servers,
         clients=clients,
         silences=silence_figures(tables, facts, servers, clients, ping_last_s),
+        flow_tries=flow_tries(tables, facts, {**servers, **clients}, flows.completed, ping_last_s),
         path_loss=path_loss(facts),
         **_transfer(facts, tables, logs),
         udp=udp_figures(facts.experiment.udp, facts.experiment.duration.s, logs)
@@ -177,7 +179,7 @@ def _limits(limits: Limits) -> LimitFigures:
 
 
 def _link_figures(facts: Facts, tables: Tables, link: Link) -> LinkFigures:
-    measured = facts.to_island(link)
+    measured, back = facts.direction(link, "to_island"), facts.direction(link, "to_world")
     # How much a late departure can push from one window into the next is unknown where lateness is not measured.
     unbounded = measured is not None and measured.lateness_max_ns is None and not facts.in_virtual_time
     slack = VIRTUAL_SLACK if facts.in_virtual_time else TIMER_SLACK
@@ -188,8 +190,10 @@ def _link_figures(facts: Facts, tables: Tables, link: Link) -> LinkFigures:
         queue_bytes=link.to_island.queue.bytes,
         queue_max_bytes=measured.queue_max_bytes if measured else None,
         loss_bytes=dropped_bytes(facts, link),
-        loss_fraction=measured.dropped_packets / measured.in_packets if measured and measured.in_packets else None,
+        loss_fraction=_share_lost(measured),
         losses=by_cause(measured.losses, link.to_island) if measured else {},
+        loss_fraction_to_world=_share_lost(back),
+        losses_to_world=by_cause(back.losses, link.to_world) if back else {},
         sojourn=_sojourn(measured.sojourn) if measured and measured.sojourn else None,
         idle_s=seen.idle_s(tables, link, facts.window) if facts.window else None,
         queue_full_s=seen.queue_full_s(tables, link, facts.window) if facts.window else None,
@@ -199,6 +203,10 @@ def _link_figures(facts: Facts, tables: Tables, link: Link) -> LinkFigures:
         scheduled_windows_over_rate=measured.scheduled_windows_over_rate if measured else None,
         utilisation=_utilisation(facts, tables, link),
     )
+
+
+def _share_lost(measured: Part | None) -> float | None:
+    return measured.dropped_packets / measured.in_packets if measured and measured.in_packets else None
 
 
 def _sojourn(measured: Sojourn) -> SojournFigures:
@@ -244,6 +252,8 @@ def _transfer(facts: Facts, tables: Tables, logs: Path) -> dict[str, Any]:
         "transfer_bytes": asked.size.bytes if asked else None,
         "transfer_room_s": facts.experiment.duration.s - asked.start.s if asked else None,
         "transfer_received_bytes": received,
+        "transfer_tries": transfer_tries(facts),
+        "transfer_failure": next((str(event["message"]) for event in facts.of_type("transfer")), None),
         "transfer_complete": complete,
         "transfer_s": seconds,
         "transfer_mbit_s": seen.mbit_s(received, seconds) if received and seconds else None,
@@ -269,14 +279,20 @@ def _utilisation(facts: Facts, tables: Tables, link: Link) -> float | None:
     return None if sent is None else 8 * sent / (link.to_island.rate.bit_s * window.seconds)
 
 
-def _sojourn_bound_ms(facts: Facts) -> float | None:
-    """What full queues can add to a ping's RTT, on whichever way it had."""
-    ways = facts.ping_links or (facts.links,)
-    return max(sum(_drain_ms(link) for link in links) for links in ways) if facts.links else None
-
-
-def _drain_ms(link: Link) -> float:
-    return 8 * link.to_island.queue.bytes / link.to_island.rate.bit_s * 1e3
+def _sojourn_bounds(facts: Facts) -> dict[str, float | None]:
+    """What full queues can add to a ping's RTT, there, back and both, on whichever of its ways that is most."""
+    if not facts.links:
+        return dict.fromkeys(("sojourn_bound_ms", "sojourn_bound_to_island_ms", "sojourn_bound_to_world_ms"))
+    ways = [
+        (sum(link.to_island.full_queue.ms for link in links), sum(link.to_world.full_queue.ms for link in links))
+        for links in facts.ping_links or (facts.links,)
+    ]
+    to_island_ms, to_world_ms = max(ways, key=sum)
+    return {
+        "sojourn_bound_ms": to_island_ms + to_world_ms,
+        "sojourn_bound_to_island_ms": to_island_ms,
+        "sojourn_bound_to_world_ms": to_world_ms,
+    }
 
 
 def _sum(figures: Any) -> int | None:

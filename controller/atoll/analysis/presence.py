@@ -20,7 +20,7 @@ NOTICED = 1e-3
 """Below this probability, what cannot be judged is a caveat."""
 
 # Losses come in bursts, in which all flows lose a try at once: so many tries must have had no answer.
-_LEAST_TRIES, _LEAST_TRIES_NOTICED = 3, 2
+LEAST_TRIES, LEAST_TRIES_NOTICED = 3, 2
 _INITIAL_TIMEOUT_S = 1.0  # RFC 6298, 2.1
 _RTTS = 3  # a first timeout is SRTT + 4 RTTVAR = 3 RTTs, RFC 6298, 2.2
 
@@ -103,7 +103,7 @@ def silences(
 
     def add(host: str, seen: Seen, span: Interval, counts: list[int], *, is_client: bool) -> None:
         longest, never = max(counts, default=0), seen.first_s is None
-        if longest >= _LEAST_TRIES_NOTICED or (never and is_client and counts):
+        if longest >= LEAST_TRIES_NOTICED or (never and is_client and counts):
             found.append(SilenceFigures(
                 host=host, is_client=is_client, never=never, from_s=span[0], to_s=span[1],
                 waiting=len(counts), tries=sum(counts), successive=longest,
@@ -152,17 +152,38 @@ def _waits(server: str, span: Interval, begun: Sequence[Begun], *, alone: bool) 
 
 def probability(silence: SilenceFigures, path_loss: float) -> float:
     """Of such a silence, at most; 1 if it is too short to be judged."""
-    return math.exp(-_evidence(silence, path_loss)) if silence["successive"] >= _LEAST_TRIES_NOTICED else 1.0
+    return by_chance(silence["tries"], path_loss) if silence["successive"] >= LEAST_TRIES_NOTICED else 1.0
 
 
-def _evidence(silence: SilenceFigures, path_loss: float) -> float:
-    """Minus the logarithm of its probability.
+def by_chance(count: int, path_loss: float) -> float:
+    """The probability that so many tries remain without an answer, at most.
 
     Twice the share is granted for losses in bursts, and twice the probability, as another channel may have been within
     a longer timeout already when the silence began.
     """
-    lost = min(1.0, 2 * (2 * path_loss + 0.01))
-    return -math.log(lost) * silence["tries"]
+    return min(1.0, 2 * (2 * path_loss + 0.01)) ** count
+
+
+def chance(count: int, path_loss: float) -> str:
+    """The same in words: how many runs have such a silence by chance."""
+    share = by_chance(count, path_loss)
+    if count == 0:
+        return "too short to judge"
+    if share == 1:
+        return "the links lost too many packets to judge"
+    if share < FALSE_ALARM:
+        return f"by chance in less than one run of {1 / FALSE_ALARM:,.0f}"
+    return f"by chance in one run of {float(f'{1 / share:.2g}'):,.0f} at most"
+
+
+def is_fault(count: int, path_loss: float, false_alarm: float = FALSE_ALARM) -> bool:
+    """Whether so many tries of one connection remain without an answer too rarely for it to be chance."""
+    return count >= LEAST_TRIES and by_chance(count, path_loss) < false_alarm
+
+
+def _evidence(silence: SilenceFigures, path_loss: float) -> float:
+    """Minus the logarithm of its probability."""
+    return -math.log(by_chance(1, path_loss)) * silence["tries"]
 
 
 def judged(found: Sequence[SilenceFigures], clients: int, path_loss: float) -> list[tuple[SilenceFigures, bool]]:
@@ -170,7 +191,7 @@ def judged(found: Sequence[SilenceFigures], clients: int, path_loss: float) -> l
     sure = [
         each
         for each in found
-        if each["successive"] >= _LEAST_TRIES and _evidence(each, path_loss) > -math.log(FALSE_ALARM)
+        if each["successive"] >= LEAST_TRIES and _evidence(each, path_loss) > -math.log(FALSE_ALARM)
     ]
     noticed = [each for each in found if each not in sure and probability(each, path_loss) < NOTICED]
     together = _together([each for each in noticed if each["is_client"]], clients, path_loss)

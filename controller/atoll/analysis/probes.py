@@ -13,7 +13,8 @@ _OTHER = 253
 _DISCARD = 9  # the port of probes of TCP and UDP, at both ends
 _MARK_BYTES = 24
 _LONGEST_BYTES = 20 + 20 + _MARK_BYTES  # IPv4, TCP
-_ATTEMPTS = 6  # of each probe (atoll.experiment.probing)
+_INTERVAL_NS = 200_000_000  # from one attempt of a probe to the next (atoll.experiment.probing)
+_ATTEMPTS = 25  # at most
 
 
 def is_probe() -> pl.Expr:
@@ -32,7 +33,13 @@ def of_changes(facts: Facts) -> pl.Expr:
 
 def most_bytes(facts: Facts) -> int:
     """The most IP bytes that probes of scheduled changes can have brought to the links in one direction."""
-    sent = sum(int(event.get("probes", 0)) for event in facts.of_type("swap") if event.get("state") == "stage")
+    stages = [event for event in facts.of_type("swap") if event.get("state") == "stage"]
+    sent = sum(int(stage.get("probes", 0)) * _attempts(stage.get("duration_ns")) for stage in stages)
     failed = [event for event in facts.of_type("swap") if event.get("state") == "undone"]
     planned = sum(len(facts.network.hosts) ** 2 for _ in failed)  # a stage that failed does not say how many
-    return _ATTEMPTS * _LONGEST_BYTES * (sent + planned)
+    return _LONGEST_BYTES * (sent + _ATTEMPTS * planned)
+
+
+def _attempts(duration_ns: int | None) -> int:
+    """Of each probe of a stage, at most; None: the stage does not say how long it took."""
+    return _ATTEMPTS if duration_ns is None else 1 + int(duration_ns) // _INTERVAL_NS

@@ -58,7 +58,7 @@ SCHEMA: dict[str, type[pl.DataType]] = {
 # (2.1: `_LazyModule._import`). Batches are read in threads of its own: it sees one now, while there are none.
 pl.Series(np.empty(0, np.uint8))
 
-_BATCH = 1 << 20  # records a batch: 64 MB, so that a capture of any length fits in memory
+_BATCH = 1 << 17  # records a batch: 8 MB, so that a capture of any length takes the same memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +102,16 @@ def scan_records(path: Path) -> pl.LazyFrame:
     def batches(
         with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
     ) -> Iterator[pl.DataFrame]:
-        records = read_records(path)
-        end = len(records) if n_rows is None else min(n_rows, len(records))
-        step = batch_size or _BATCH
-        for begin in range(0, max(end, 1), step):
-            part = records[begin : min(begin + step, end)]
-            frame = pl.DataFrame({name: np.ascontiguousarray(part[name]) for name in SCHEMA}, schema=SCHEMA)
-            if predicate is not None:
-                frame = frame.filter(predicate)
-            yield frame if with_columns is None else frame.select(with_columns)
+        left = path.stat().st_size // RECORD.itemsize if n_rows is None else n_rows
+        with path.open("rb") as file:  # read and not mapped: pages of a mapped file count as this process's memory
+            while True:
+                part = np.fromfile(file, RECORD, min(left, batch_size or _BATCH))
+                left -= len(part)
+                frame = pl.DataFrame({name: np.ascontiguousarray(part[name]) for name in SCHEMA}, schema=SCHEMA)
+                if predicate is not None:
+                    frame = frame.filter(predicate)
+                yield frame if with_columns is None else frame.select(with_columns)
+                if len(part) == 0 or left == 0:
+                    return
 
     return register_io_source(batches, schema=SCHEMA, is_pure=True)

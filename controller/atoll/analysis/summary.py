@@ -2,8 +2,8 @@
 """The figures of a run, as summary.json holds them: what the verdict is judged from and the report shows.
 
 None stands for "not measured" (no tap, no transfer, cut short). Loss, queue, utilisation and rate are those of the
-island-bound direction. Queue and utilisation count what the link's rate counts (IP bytes, or Ethernet frames); all
-other bytes are IP bytes.
+island-bound direction unless a key says otherwise. Queue and utilisation count what the link's rate counts (IP bytes,
+or Ethernet frames); all other bytes are IP bytes.
 
 A flow is one direction of a connection. Flows are counted towards the island: each connection of a channel is one.
 """
@@ -70,7 +70,7 @@ class SojournFigures(TypedDict):
 
 
 class LinkFigures(TypedDict):
-    """One satellite link, island-bound, between the marks."""
+    """One satellite link between the marks, island-bound but for ``*_to_world``."""
 
     chains: list[str]  # that ever pass it, by name
     rate_bit_s: int
@@ -80,6 +80,8 @@ class LinkFigures(TypedDict):
     losses: dict[str, LostFigures]  # by cause (atoll.analysis.losses.CAUSES), those that the backend tells apart
     sojourn: SojournFigures | None  # None: the backend does not measure it, or nothing was sent
     loss_fraction: float | None  # packets dropped of those that came
+    loss_fraction_to_world: float | None
+    losses_to_world: dict[str, LostFigures]
     idle_s: float | None  # the link had nothing to send
     queue_full_s: float | None  # 100 ms intervals in which a full-size packet would at some instant not have fitted
     windows_over_rate: (
@@ -142,7 +144,9 @@ class Summary(TypedDict):
     base_rtt_ms: float | None
     rtt_max_ms: float | None
     sojourn_max_ms: float | None  # the largest that a ping had; of all packets: links
-    sojourn_bound_ms: float | None  # 8Q/R
+    sojourn_bound_ms: float | None  # 8Q/R of all queues that a ping waits in, at their least rates; both directions
+    sojourn_bound_to_island_ms: float | None  # those towards the island alone
+    sojourn_bound_to_world_ms: float | None
     ping_sent: int
     ping_lost: int
     ping_planned: int | None  # within the measurement; None: no ping series
@@ -197,6 +201,7 @@ class Summary(TypedDict):
     flows_completed: int  # of the channels: all that was asked for came
     flows_cut: int  # by the end of the run
     flows_failed: int
+    flows_silent: int | None  # of these, given up because nothing came for three minutes; None: not counted
     flows_failed_in_changes: int  # of these, while a change moved traffic to or from stateful boxes
     mean_flow_bytes: float | None  # TCP payload of the completed
     concurrent_flows_max: int | None  # connections of the channels open at the end of a 100 ms window
@@ -205,12 +210,16 @@ class Summary(TypedDict):
     servers: dict[str, Volume]
     clients: dict[str, Volume]
     silences: list[SilenceFigures]  # of them, while something waited for them
+    # Tries of the connections of all flows, at least, if none of them had payload; None: one had, or there was no flow.
+    flow_tries: int | None
     path_loss: float  # the largest share of packets that the links of a chain lost, both directions, not while blocked
     # transfer
     transfer_bytes: int | None  # asked for
     transfer_room_s: float | None  # from its start to the end of the measurement, as planned
     transfer_received_bytes: int | None
     transfer_complete: bool | None
+    transfer_tries: int | None  # of its connection, for certain, if nothing ever arrived; None: no transfer
+    transfer_failure: str | None  # why it broke off, as its programs say
     transfer_s: float | None
     transfer_mbit_s: float | None
     # UDP; None: none was asked for

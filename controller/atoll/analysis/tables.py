@@ -27,8 +27,9 @@ chains              chain, window, packets, ip_bytes, goodput_bytes: island-boun
 """
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,15 +40,24 @@ from atoll.analysis.facts import Facts
 from atoll.analysis.logs import box_table, channel_flow_table, ping_table, udp_table
 from atoll.analysis.probes import is_probe
 from atoll.analysis.records import TCP, UDP, Decoded, decode, scan_records
+from atoll.analysis.slices import Parts, sink, slices
 from atoll.model.experiment import Chain
 from atoll.model.network import Host, HostRole
-from atoll.rundir.files import plain_errors, replacing, told_error
+from atoll.rundir.files import plain_errors, replacing
 from atoll.rundir.rundir import RunDir
 
 ARRIVED = "arrived"
 """What stands for the capture at the island where no single one sees what all chains bring."""
 
 _FIN, _RST = 0x01, 0x04
+_TYPES = {
+    **dict.fromkeys(("capture", "chain", "client", "host", "protocol", "role", "server"), pl.String),
+    **dict.fromkeys(("to_island", "ended"), pl.Boolean),
+    "flow": pl.UInt32,
+}
+"""Of columns that are not Int64."""
+
+_FLOWS, _WINDOWS, _PACKETS = 1 << 14, 1 << 13, 1 << 17  # of a slice
 
 WINDOW_NS = 100_000_000
 """Length of the windows in which rates are given: 100 ms, as in the literature the lab compares with."""
@@ -81,29 +91,37 @@ def build_tables(run: RunDir, facts: Facts, binary: Path) -> Tables:
     decoded = _decode_all(run, facts, binary)
     origin = facts.window.start_ns if facts.window else _first_packet_ns(run, decoded)
     tables = Tables(run.tables, origin, decoded, _arrival(run, facts, decoded))
-    _write(tables, "pings", ping_table(run.logs))
-    _write(tables, "boxes", box_table(run.path / "link.jsonl"))
+    with _scratch(run) as scratch:
+        _write(tables, "pings", ping_table(run.logs, scratch))
+        _write(tables, "boxes", box_table(run.path / "link.jsonl", scratch))
+        if facts.experiment.udp is not None:
+            _write(tables, "udp", udp_table(run.logs, scratch))
+        _write(tables, "throughput", _throughput(tables, scratch))
+        _write(tables, "flows", _flows(tables, facts, scratch))
+        _write(tables, "concurrent", _concurrent(tables, facts, scratch))
+        if tables.arrival is not None and facts.has_branches:
+            _write(tables, "chains", _chains(tables, facts, scratch))
     _write(tables, "channel_flows", _channel_flows(run, facts))
-    _write(tables, "throughput", _throughput(tables))
-    _write(tables, "flows", _flows(tables, facts))
-    if facts.experiment.udp is not None:
-        _write(tables, "udp", udp_table(run.logs))
-    _write(tables, "concurrent", _concurrent(tables, facts))
     _write(tables, "volume", _volume(tables, facts))
-    if tables.arrival is not None and facts.has_branches:
-        _write(tables, "chains", _chains(tables, facts))
     return tables
+
+
+@contextmanager
+def _scratch(run: RunDir) -> Generator[Path]:
+    """A folder for what is on its way to a table. Raises RunError when it cannot be written, or the disk is full."""
+    with plain_errors(run.tables), tempfile.TemporaryDirectory(prefix=".records-", dir=run.tables) as folder:
+        yield Path(folder)
 
 
 def _decode_all(run: RunDir, facts: Facts, binary: Path) -> dict[str, Decoded]:
     captures = {point.name: run.capture(point.name) for point in facts.plan.captures}
     found = {name: path for name, path in captures.items() if path is not None and path.stat().st_size > 0}
-    with plain_errors(run.tables), tempfile.TemporaryDirectory(prefix=".records-", dir=run.tables) as scratch:
+    with _scratch(run) as scratch:
 
         def to_table(name: str) -> Decoded:
-            records = Path(scratch) / f"{name}.bin"
+            records = scratch / f"{name}.bin"
             decoded = decode(found[name], records, facts.network.island, binary)
-            _sink(scan_records(records), run.tables / f"packets-{name}.parquet")
+            _replace(scan_records(records), run.tables / f"packets-{name}.parquet")
             return decoded
 
         with ThreadPoolExecutor(max_workers=2) as pool:
@@ -123,8 +141,24 @@ def _arrival(run: RunDir, facts: Facts, decoded: Mapping[str, Decoded]) -> str |
         for name in captures
         if name is not None
     ]
-    _sink(pl.concat(frames).sort("t_ns", maintain_order=True), run.tables / f"packets-{ARRIVED}.parquet")
+    with _scratch(run) as scratch:
+        _replace(_merged(frames, scratch), run.tables / f"packets-{ARRIVED}.parquet")
     return ARRIVED
+
+
+def _merged(frames: Sequence[pl.LazyFrame], scratch: Path) -> pl.LazyFrame:
+    """The packets of all frames by their instants; of equal ones, those of the first frame first."""
+    packets = pl.concat(frames)
+    count, first_ns, last_ns = (
+        packets.select(pl.len(), pl.col("t_ns").min().alias("first"), pl.col("t_ns").max().alias("last"))
+        .collect(engine="streaming")
+        .row(0)
+    )
+    merged = Parts(scratch, ARRIVED, packets)
+    if count:
+        for each in slices(packets, pl.col("t_ns") - first_ns, 1 + (last_ns - first_ns) * _PACKETS // count):
+            merged.append(each.packets.sort("t_ns", maintain_order=True))
+    return merged.table()
 
 
 def _with_ends(packets: pl.LazyFrame) -> pl.LazyFrame:
@@ -150,7 +184,7 @@ def _first_packet_ns(run: RunDir, decoded: Mapping[str, Decoded]) -> int:
     firsts = [
         pl.scan_parquet(run.tables / f"packets-{name}.parquet", glob=False)
         .select(pl.col("t_ns").min())
-        .collect()
+        .collect(engine="streaming")
         .item()
         for name in decoded
     ]
@@ -160,123 +194,154 @@ def _first_packet_ns(run: RunDir, decoded: Mapping[str, Decoded]) -> int:
 # Tables made of packets
 
 
-def total(column: str) -> pl.Expr:
-    """Sum of a column of unsigned 32 bits without its overflow."""
-    return pl.col(column).cast(pl.Int64).sum()
+def total(column: str, where: pl.Expr | None = None) -> pl.Expr:
+    """Sum of a column of unsigned 32 bits without its overflow, of all rows or of some."""
+    return (pl.col(column) if where is None else only(pl.col(column), where)).cast(pl.Int64).sum()
 
 
-def _each_capture(tables: Tables, summed: Callable[[pl.LazyFrame], pl.LazyFrame]) -> pl.LazyFrame | None:
-    """What ``summed`` makes of the packets of every capture, below each other; None without any.
+def only(expression: pl.Expr, where: pl.Expr) -> pl.Expr:
+    """The expression in some rows, null in others, for an aggregation that leaves nulls out.
 
-    One capture after the other: to group by numbers alone takes half as long as by the captures' names besides.
+    A filter within an aggregation says the same, but Polars (2.1) takes all rows into memory for it.
     """
-    names = [*tables.decoded, *([ARRIVED] if tables.arrival == ARRIVED else [])]
-    frames = [summed(tables.packets(name)).select(pl.lit(name).alias("capture"), pl.all()) for name in names]
-    return pl.concat(frames) if frames else None
+    return pl.when(where).then(expression)
 
 
-def _throughput(tables: Tables) -> pl.LazyFrame:
+def _captures(tables: Tables) -> list[str]:
+    """Every capture that there are packets of, sorted by name."""
+    return sorted([*tables.decoded, *([ARRIVED] if tables.arrival == ARRIVED else [])])
+
+
+def _window(tables: Tables) -> pl.Expr:
+    """The window that a packet is in."""
+    return (pl.col("t_ns") - tables.origin_ns).floordiv(WINDOW_NS)
+
+
+def _throughput(tables: Tables, scratch: Path) -> pl.LazyFrame:
     tcp = pl.col("proto") == TCP
-
-    def by_window(packets: pl.LazyFrame) -> pl.LazyFrame:
-        return packets.group_by(
-            window=(pl.col("t_ns") - tables.origin_ns).floordiv(WINDOW_NS),
-            to_island=pl.col("to_island").cast(pl.Boolean),
-        ).agg(
-            packets=pl.len().cast(pl.Int64),
-            ip_bytes=total("ip_bytes"),
-            tcp_payload_bytes=pl.col("payload_bytes").filter(tcp).cast(pl.Int64).sum(),
-            goodput_bytes=pl.col("new_payload_bytes").filter(tcp).cast(pl.Int64).sum(),
-        )
-
-    rows = _each_capture(tables, by_window)
-    if rows is None:
-        return _empty("capture", "window", "to_island", "packets", "ip_bytes", "tcp_payload_bytes", "goodput_bytes")
-    return rows.sort("capture", "window", "to_island")
+    columns = ("capture", "window", "to_island", "packets", "ip_bytes", "tcp_payload_bytes", "goodput_bytes")
+    found = Parts(scratch, "throughput", _empty(*columns))
+    for name in _captures(tables):
+        for each in slices(tables.packets(name), _window(tables), _WINDOWS):
+            sums = each.packets.group_by(window=_window(tables), to_island=pl.col("to_island").cast(pl.Boolean)).agg(
+                packets=pl.len().cast(pl.Int64),
+                ip_bytes=total("ip_bytes"),
+                tcp_payload_bytes=total("payload_bytes", tcp),
+                goodput_bytes=total("new_payload_bytes", tcp),
+            )
+            found.append(sums.sort("window", "to_island").select(pl.lit(name).alias("capture"), pl.all()))
+    return found.table()
 
 
-def _flows(tables: Tables, facts: Facts) -> pl.LazyFrame:
-    hosts = _host_names(facts)
+def _flows(tables: Tables, facts: Facts, scratch: Path) -> pl.LazyFrame:
+    ends = ("protocol", "server", "sport", "client", "first_ns", "last_ns")
+    sums = ("packets", "ip_bytes", "tcp_payload_bytes", "goodput_bytes")
+    found = Parts(scratch, "flows", _empty("capture", "flow", *ends, *sums, "ended"))
+    named = pl.col("server", "client").replace_strict(_host_names(facts), default=None, return_dtype=pl.String)
+    transport = (pl.col("proto") == TCP) | ((pl.col("proto") == UDP) & ~is_probe())
+    for name in _captures(tables):
+        waiting: pl.DataFrame | None = None  # flows that some of a later slice may precede
+        for each in slices(tables.packets(name).filter(transport), pl.col("flow"), _FLOWS):
+            rows = _by_flow(each.packets)
+            rows = (rows if waiting is None else pl.concat([waiting, rows])).sort("first_ns", "flow")
+            done = pl.lit(value=True) if each.later_ns is None else pl.col("first_ns") < each.later_ns
+            waiting = rows.filter(~done)
+            found.append(rows.lazy().filter(done).select(pl.lit(name).alias("capture"), pl.all()).with_columns(named))
+    return found.table()
+
+
+def _by_flow(packets: pl.LazyFrame) -> pl.DataFrame:
+    """Packets of TCP and UDP, a row a flow. They are read thrice, one after the other: at once takes more memory."""
     bound, tcp = pl.col("to_island") == 1, pl.col("proto") == TCP
     arrived = pl.when(tcp).then("new_payload_bytes").otherwise("payload_bytes")
     fin, reset = (pl.col("tcp_flags") & flag != 0 for flag in (_FIN, _RST))
     after_fin = (pl.col("seq").cast(pl.Int64) + pl.col("payload_bytes") + 1) % 2**32
-    acknowledged = pl.col("ack").cast(pl.Int64).filter(~bound & ~reset)
-
-    def by_flow(packets: pl.LazyFrame) -> pl.LazyFrame:
-        return (
-            packets.filter(tcp | ((pl.col("proto") == UDP) & ~is_probe()))
-            .group_by("flow")
-            .agg(
-                protocol=pl.when(tcp.first()).then(pl.lit("tcp")).otherwise(pl.lit("udp")),
-                server=pl.when(bound).then("src").otherwise("dst").first(),
-                sport=pl.when(bound).then("sport").otherwise("dport").first().cast(pl.Int64),
-                client=pl.when(bound).then("dst").otherwise("src").first(),
-                first_ns=pl.col("t_ns").min(),
-                last_ns=pl.col("t_ns").max(),
-                packets=bound.cast(pl.Int64).sum(),
-                ip_bytes=pl.col("ip_bytes").filter(bound).cast(pl.Int64).sum(),
-                tcp_payload_bytes=pl.col("payload_bytes").filter(bound & tcp).cast(pl.Int64).sum(),
-                goodput_bytes=arrived.filter(bound).cast(pl.Int64).sum(),
-                ended=(acknowledged == after_fin.filter(bound & fin).max()).any(),
-            )
-        )
-
-    rows = _each_capture(tables, by_flow)
-    if rows is None:
-        return _empty(
-            "capture", "flow", "protocol", "server", "sport", "client", "first_ns", "last_ns", "packets", "ip_bytes"
-        ).with_columns(tcp_payload_bytes=pl.lit(0), goodput_bytes=pl.lit(0), ended=pl.lit(value=False))
-    named = pl.col("server", "client").replace_strict(hosts, default=None, return_dtype=pl.String)
-    return rows.with_columns(named).sort("capture", "first_ns", "flow")
+    # To compare acknowledgements within the groups would take all packets into memory.
+    ends = packets.filter(bound & fin & tcp).group_by("flow").agg(end=after_fin.max()).collect(engine="streaming")
+    acknowledged = packets.filter(~bound & ~reset & tcp).select("flow", end=pl.col("ack").cast(pl.Int64))
+    last = acknowledged.join(ends.lazy(), on=["flow", "end"], how="semi").select("flow").unique()
+    ended = last.collect(engine="streaming")
+    flows = packets.group_by("flow").agg(
+        protocol=pl.when(tcp.any()).then(pl.lit("tcp")).otherwise(pl.lit("udp")),
+        server=pl.when(bound).then("src").otherwise("dst").min(),
+        sport=pl.when(bound).then("sport").otherwise("dport").min().cast(pl.Int64),
+        client=pl.when(bound).then("dst").otherwise("src").min(),
+        first_ns=pl.col("t_ns").min(),
+        last_ns=pl.col("t_ns").max(),
+        packets=bound.cast(pl.Int64).sum(),
+        ip_bytes=total("ip_bytes", bound),
+        tcp_payload_bytes=total("payload_bytes", bound & tcp),
+        goodput_bytes=only(arrived, bound).cast(pl.Int64).sum(),
+    )
+    return (
+        flows.collect(engine="streaming")
+        .join(ended.with_columns(ended=pl.lit(value=True)), on="flow", how="left")
+        .with_columns(pl.col("ended").fill_null(value=False))
+    )
 
 
-def _concurrent(tables: Tables, facts: Facts) -> pl.LazyFrame:
+def _concurrent(tables: Tables, facts: Facts, scratch: Path) -> pl.LazyFrame:
+    found = Parts(scratch, "concurrent", _empty("window", "open", "receiving"))
     if tables.arrival is None:
-        return _empty("window", "open", "receiving")
-    window = (pl.col("t_ns") - tables.origin_ns).floordiv(WINDOW_NS)
-    port = facts.experiment.traffic.port
+        return found.table()
+    window, port = _window(tables), facts.experiment.traffic.port
     channel = (pl.col("proto") == TCP) & ((pl.col("sport") == port) | (pl.col("dport") == port))
     packets = tables.packets(tables.arrival).filter(channel)
     # Once all payload and the FIN have come, the channel begins its next flow. What follows on the old connection only
     # closes it, or repeats what came: the server had not heard of that yet.
     bound = pl.col("to_island") == 1
     last = pl.max_horizontal(
-        window.filter(bound & (pl.col("new_payload_bytes") > 0)).max(),
-        window.filter(bound & (pl.col("tcp_flags") & _FIN != 0)).min(),
+        only(window, bound & (pl.col("new_payload_bytes") > 0)).max(),
+        only(window, bound & (pl.col("tcp_flags") & _FIN != 0)).min(),
     )
-    spans = packets.group_by("flow").agg(first=window.min(), last=pl.coalesce(last, window.max()))
-    opened = spans.group_by(window="first").agg(change=pl.len().cast(pl.Int64))
-    closed = spans.group_by(window="last").agg(change=-pl.len().cast(pl.Int64))
-    changes = pl.concat([opened, closed]).group_by("window").agg(pl.col("change").sum())
-    receiving = (
-        packets.filter((pl.col("to_island") == 1) & (pl.col("payload_bytes") > 0))
-        .group_by(window=window)
-        .agg(receiving=pl.col("flow").n_unique().cast(pl.Int64))
+    spans = Parts(scratch, "spans", _empty("flow", "first", "last"))
+    for each in slices(packets, pl.col("flow"), _FLOWS):
+        spans.append(each.packets.group_by("flow").agg(first=window.min(), last=pl.coalesce(last, window.max())))
+    first, last = spans.table().select(pl.col("first").min(), pl.col("last").max()).collect(engine="streaming").row(0)
+    still_open = 0
+    for begin in range(first, last + 1, _WINDOWS) if first is not None else ():  # without any flow there is none
+        rows = _open_in(tables, range(begin, min(begin + _WINDOWS, last + 1)), spans.table(), packets)
+        rows = rows.with_columns(pl.col("open").cum_sum() + still_open).collect(engine="streaming")
+        found.append(rows.lazy())
+        still_open = rows["open"].item(-1)
+    return found.table()
+
+
+def _open_in(tables: Tables, windows: range, spans: pl.LazyFrame, packets: pl.LazyFrame) -> pl.LazyFrame:
+    """Of each of these windows: window, open (how many more connections than in the one before), receiving."""
+    begin_ns, end_ns = (tables.origin_ns + at * WINDOW_NS for at in (windows.start, windows.stop))
+    within = pl.col("t_ns").is_between(begin_ns, end_ns, closed="left")
+    payload = within & (pl.col("to_island") == 1) & (pl.col("payload_bytes") > 0)
+    receiving = packets.filter(payload).group_by(window=_window(tables)).agg(receiving=pl.col("flow").n_unique())
+    first, last = (
+        spans.filter(pl.col(end).is_between(windows.start, windows.stop, closed="left"))
+        .group_by(window=end)
+        .agg(pl.len().cast(pl.Int64).alias(end))
+        for end in ("first", "last")
     )
-    # Without any flow (a run without load) the range is empty, not null.
-    first, end = pl.col("window").min().fill_null(0), pl.col("window").max().fill_null(-1) + 1
-    every = changes.select(window=pl.int_range(first, end))
+    found = pl.LazyFrame({"window": windows}, schema={"window": pl.Int64})
+    for counted in (first, last, receiving):
+        found = found.join(counted, on="window", how="left")
+    counts = pl.col("first", "last", "receiving").fill_null(0).cast(pl.Int64)
     return (
-        every.join(changes, on="window", how="left")
-        .join(receiving, on="window", how="left")
-        .sort("window")
-        .select("window", open=pl.col("change").fill_null(0).cum_sum(), receiving=pl.col("receiving").fill_null(0))
+        found.sort("window")
+        .with_columns(counts)
+        .select("window", open=pl.col("first") - pl.col("last"), receiving=pl.col("receiving"))
     )
 
 
-def _chains(tables: Tables, facts: Facts) -> pl.LazyFrame:
+def _chains(tables: Tables, facts: Facts, scratch: Path) -> pl.LazyFrame:
     packets = island_bound(tables, facts, tables.arrival or "")
-    window = (pl.col("t_ns") - tables.origin_ns).floordiv(WINDOW_NS)
-    return (
-        packets.group_by("chain", window=window)
-        .agg(
-            packets=pl.len().cast(pl.Int64),
-            ip_bytes=total("ip_bytes"),
-            goodput_bytes=pl.col("new_payload_bytes").filter(pl.col("proto") == TCP).cast(pl.Int64).sum(),
-        )
-        .sort("chain", "window")
-    )
+    found = Parts(scratch, "chains", _empty("chain", "window", "packets", "ip_bytes", "goodput_bytes"))
+    for chain in sorted({chain.name for chain in facts.chains}):
+        for each in slices(packets.filter(pl.col("chain") == chain), _window(tables), _WINDOWS):
+            sums = each.packets.group_by(window=_window(tables)).agg(
+                packets=pl.len().cast(pl.Int64),
+                ip_bytes=total("ip_bytes"),
+                goodput_bytes=total("new_payload_bytes", pl.col("proto") == TCP),
+            )
+            found.append(sums.sort("window").select(pl.lit(chain).alias("chain"), pl.all()))
+    return found.table()
 
 
 def _channel_flows(run: RunDir, facts: Facts) -> pl.LazyFrame:
@@ -300,7 +365,7 @@ def _channel_flows(run: RunDir, facts: Facts) -> pl.LazyFrame:
 def _volume(tables: Tables, facts: Facts) -> pl.LazyFrame:
     if tables.arrival is None:
         times = ("first_ns", "last_ns", "payload_first_ns", "payload_last_ns")
-        return _empty("packets", "ip_bytes", "goodput_bytes", *times).with_columns(host=pl.lit(""), role=pl.lit(""))
+        return _empty("host", "role", "packets", "ip_bytes", "goodput_bytes", *times)
     names = _host_names(facts)
     packets = tables.packets(tables.arrival).filter(pl.col("to_island") == 1)
     payload = (pl.col("proto") == TCP) & (pl.col("new_payload_bytes") > 0)
@@ -308,11 +373,11 @@ def _volume(tables: Tables, facts: Facts) -> pl.LazyFrame:
     seen = sides.group_by("address").agg(
         packets=pl.len().cast(pl.Int64),
         ip_bytes=total("ip_bytes"),
-        goodput_bytes=pl.col("new_payload_bytes").filter(pl.col("proto") == TCP).cast(pl.Int64).sum(),
+        goodput_bytes=total("new_payload_bytes", pl.col("proto") == TCP),
         first_ns=pl.col("t_ns").min(),
         last_ns=pl.col("t_ns").max(),
-        payload_first_ns=pl.col("t_ns").filter(payload).min(),
-        payload_last_ns=pl.col("t_ns").filter(payload).max(),
+        payload_first_ns=only(pl.col("t_ns"), payload).min(),
+        payload_last_ns=only(pl.col("t_ns"), payload).max(),
     )
     hosts = pl.LazyFrame(
         {
@@ -342,16 +407,13 @@ def traffic_hosts(facts: Facts) -> tuple[tuple[Host, ...], tuple[Host, ...]]:
 
 
 def _empty(*columns: str) -> pl.LazyFrame:
-    return pl.LazyFrame(schema=dict.fromkeys(columns, pl.Int64))
+    return pl.LazyFrame(schema={column: _TYPES.get(column, pl.Int64) for column in columns})
 
 
 def _write(tables: Tables, name: str, frame: pl.LazyFrame) -> None:
-    _sink(frame, tables.folder / f"{name}.parquet")
+    _replace(frame, tables.folder / f"{name}.parquet")
 
 
-def _sink(frame: pl.LazyFrame, path: Path) -> None:
+def _replace(frame: pl.LazyFrame, path: Path) -> None:
     with replacing(path) as temporary:
-        try:
-            frame.sink_parquet(temporary, compression="zstd", compression_level=3)
-        except pl.exceptions.PolarsError as error:
-            raise told_error(path, str(error), f"{path} could not be made: {error}") from error
+        sink(frame, temporary, path)

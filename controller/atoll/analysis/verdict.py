@@ -170,6 +170,9 @@ def _disagreements(summary: Summary) -> list[str]:
         return places
     if 0 <= by_link - by_captures <= summary["probed_bytes_max"]:  # links also drop probes, captures leave them out
         return []
+    if by_captures < 0:
+        more = counted(-by_captures, "byte")
+        return [f"packets were added between world and island: island captured {more} more than world, bound 0"]
     return [f"captures show a loss of {counted(by_captures, 'byte')}, the link counted {by_link}; they must be equal"]
 
 

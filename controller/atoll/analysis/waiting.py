@@ -9,11 +9,11 @@ import polars as pl
 
 from atoll.analysis.facts import Facts
 from atoll.analysis.paths import Interval, base_rtts_ms, blocked_s, carriers, links_of
-from atoll.analysis.presence import FALSE_ALARM, Begun, Seen, SilenceFigures, silences, timeout_s
+from atoll.analysis.presence import FALSE_ALARM, Begun, Seen, SilenceFigures, silences, timeout_s, tries
 from atoll.analysis.summary import Volume
 from atoll.analysis.tables import Tables, traffic_hosts
 from atoll.model.experiment import Link, Protocol
-from atoll.model.network import Host
+from atoll.model.network import Host, HostRole
 from atoll.model.traffic import ThinkTime
 
 
@@ -70,13 +70,47 @@ def ping_blocked_share(facts: Facts) -> float:
     return min(1.0, longest_s / facts.window.seconds)
 
 
+def transfer_tries(facts: Facts) -> int | None:
+    """How often the transfer's connection was tried for certain, if it was never answered; None: not measured."""
+    asked, window, rtts = facts.experiment.transfer, facts.window, base_rtts_ms(facts.network, facts.experiment)
+    if asked is None or window is None or rtts is None:
+        return None
+    world, island = (facts.network.with_role(role)[:1] for role in (HostRole.WORLD_SPECIAL, HostRole.ISLAND_SPECIAL))
+    return tries(asked.start.s, window.seconds, _blocked(facts, world, island), timeout_s(rtts[1]))
+
+
+def flow_tries(
+    tables: Tables, facts: Facts, hosts: Mapping[str, Volume], completed: int, ping_last_s: float | None
+) -> int | None:
+    """How often the connections of all flows were tried for certain, while the lab carried pings, if none had payload.
+
+    ``hosts``: the servers and clients; None: payload of a flow came, no flow was begun, or nothing was measured.
+    """
+    window, rtts = facts.window, base_rtts_ms(facts.network, facts.experiment)
+    came = completed or any(each["payload_first_s"] is not None for each in hosts.values())
+    if came or window is None or rtts is None:
+        return None
+    world, island = traffic_hosts(facts)
+    begun = _begun(tables, facts, {host.name: Seen(None, None) for host in world})
+    if not begun or any(flow.received_bytes for flow in begun):
+        return None
+    end_s, blocked = min(ping_last_s or 0.0, window.seconds), _blocked(facts, world, island)
+    return sum(
+        max(flow.failed, tries(flow.start_s, min(flow.end_s, end_s), blocked, timeout_s(rtts[1]))) for flow in begun
+    )
+
+
 def _seen(facts: Facts, volume: Volume, worlds: tuple[Host, ...], islands: tuple[Host, ...]) -> Seen:
+    return Seen(volume["payload_first_s"], volume["payload_last_s"], _blocked(facts, worlds, islands))
+
+
+def _blocked(facts: Facts, worlds: tuple[Host, ...], islands: tuple[Host, ...]) -> tuple[Interval, ...]:
+    """When a link on a way of TCP between these hosts was blocked by its trace, in any version."""
     experiment, window = facts.experiment, facts.window
     versions = [experiment.steered(version) for version in experiment.versions]
     chains = dict.fromkeys(chain for each in versions for chain in carriers(each, worlds, islands, (Protocol.TCP,)))
     links = dict.fromkeys(link for chain in chains for link in links_of(experiment, chain))
-    blocked = blocked_s(links, _traces_begin_s(facts), window.seconds if window else 0.0)
-    return Seen(volume["payload_first_s"], volume["payload_last_s"], blocked)
+    return blocked_s(links, _traces_begin_s(facts), window.seconds if window else 0.0)
 
 
 def _traces_begin_s(facts: Facts) -> float:
@@ -110,7 +144,7 @@ def _begun(tables: Tables, facts: Facts, servers: Mapping[str, Seen]) -> list[Be
         )
         .filter((pl.col("start_s") < pl.col("first_s")) | (pl.col("end_s") > pl.col("last_s")))
         .drop("first_s", "last_s")
-        .collect()
+        .collect(engine="streaming")
     )
     return [Begun(**row) for row in rows.iter_rows(named=True)]
 

@@ -3,13 +3,14 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from atoll.cli.warning import mistakes_json
 from atoll.model.counted import counted
-from atoll.model.errors import DescriptionError, MachineError, Mistake, PlanError
+from atoll.model.errors import DescriptionError, MachineError, Mistake, PlanError, UsageError
 from atoll.model.experiment import Experiment
 from atoll.model.network import Network
 from atoll.model.places import MININET
@@ -19,22 +20,34 @@ if TYPE_CHECKING:  # examines the machine: loaded when that is wanted
 
 
 def check(
-    paths: list[Path], as_json: bool, *, machine: bool = False, inventory: Path | None = None, strict: bool = False
+    paths: list[Path],
+    as_json: bool,
+    *,
+    machine: bool = False,
+    inventory: Path | None = None,
+    settings: Sequence[str] = (),
+    strict: bool = False,
 ) -> int:
-    """Say of each file that it is right, or what is wrong with it; the exit code (2: a mistake, 1: the machine lacks).
+    """Say of each file that it is right, or what is wrong with it; returns the exit code.
+
+    It is 2 for a mistake, and 1 for what this machine cannot do.
 
     What is right goes to standard output, one line a file; mistakes to standard error, one line each, none twice
     (several experiments may share a lab). With ``as_json`` one object on standard output says it all. ``machine``
     also tells what this machine is and, for each place, whether a lab can be had there; it lacks something when that is
     not so for an emulated lab in real time, or when its kernel does not have what an experiment names.
-    ``inventory``: of real machines, held against the labs of all files. ``strict``: warnings are mistakes.
+    ``inventory``: of real machines, held against the labs of all files; without it, programs of boxes are looked for on
+    this machine. ``settings``: in place of the experiments' own. ``strict``: warnings are mistakes. Raises PlanError
+    for a setting that cannot be read, UsageError for one of no experiment.
     """
     from atoll.control.doubts import doubts
     from atoll.model.document import label  # pydantic and ruamel.yaml take 0.1 s: --help does without
     from atoll.model.load import load_any
     from atoll.model.tc import engine_only
+    from atoll_emulation.programs import missing_programs
 
     right: dict[str, str] = {}
+    lab_of: dict[str, str] = {}  # the file of each description's lab
     labs: dict[str, Network] = {}
     experiments: list[Experiment] = []
     mistakes: dict[Mistake, None] = {}  # an ordered set
@@ -42,18 +55,25 @@ def check(
     engine_alone: dict[str, dict[str, str]] = {}
     for path in paths:
         try:
-            network, experiment = load_any(path)
+            network, experiment = load_any(path, settings)
             if experiment and experiment.schedule:
                 _require_changes(network, experiment)
         except DescriptionError as error:
             mistakes |= dict.fromkeys(error.mistakes)
         else:
-            right[label(path)] = summary(network, experiment)
+            right[label(path)], lab_of[label(path)] = summary(network, experiment), network.file
+            if inventory is None:
+                mistakes |= dict.fromkeys(missing_programs(network, experiment))
             if experiment and (alone := engine_only(experiment.links)):
                 engine_alone[label(path)] = alone
             experiments += [experiment] if experiment else []
             labs[network.file] = network
-            (mistakes if strict else warnings).update(dict.fromkeys(doubts(network, experiment) if experiment else ()))
+            if experiment:
+                anywhere, here = doubts(network, experiment), doubts(network, experiment, place=MININET)
+                mistakes |= dict.fromkeys(here if strict else ())
+                warnings |= dict.fromkeys(each for each in anywhere if each not in mistakes)
+    if settings and not (experiments or mistakes):
+        raise UsageError("--set: no experiment.yaml is among the files, and settings are for experiments")
     if inventory is not None:
         try:
             right[label(inventory)] = _inventory_summary(inventory, list(labs.values()))
@@ -65,9 +85,9 @@ def check(
         told = {"mistakes": mistakes_json(mistakes), "warnings": mistakes_json(warnings), "engine_only": engine_alone}
         print(json.dumps({"ok": not (mistakes or lacks), **told, **(found.to_json() if found else {})}))
     else:
-        wrong = {each.file for each in mistakes}
+        wrong = {*(each.file for each in mistakes), *(found.faulty if found else ())}
         for file, text in right.items():
-            if file not in wrong:
+            if wrong.isdisjoint((file, lab_of.get(file, file))):
                 print(f"{file}: ok ({text})")
             for place, reason in engine_alone.get(file, {}).items():
                 print(f"{file}: {place}: needs --backend engine, also with --on virtual ({reason})")
@@ -106,6 +126,7 @@ class _Machine:
     places: tuple["Way", ...]
     lacks: tuple[str, ...]  # for these experiments in a lab that is emulated in real time
     unknown: bool  # among them are names that no kernel has
+    faulty: set[str]  # the files of experiments with a congestion control that this kernel does not have
     wrong: tuple[str, ...]  # the same for people, and what other places lack
 
     def print_works(self) -> None:
@@ -133,11 +154,13 @@ def _machine(experiments: list[Experiment]) -> _Machine:
         places = tuple(lacking(way, [str(error)]) for way in places)
     lacks = [line for way in places if way.place == MININET for line in way.lacks]
     asked: list[str] = []
+    faulty: set[str] = set()
     here, virtual = offered_here(), offered_by_virtual_kernel()
     for experiment in experiments:
-        asked += missing_controls(experiment, here, virtual)
+        asked += (missing := missing_controls(experiment, here, virtual))
+        faulty |= {experiment.file} if missing else set()
     unknown = any(names_unknown(experiment, here, virtual) for experiment in experiments)
-    return _Machine(describe_machine(), places, (*lacks, *asked), unknown, (*obstacles(places), *asked))
+    return _Machine(describe_machine(), places, (*lacks, *asked), unknown, faulty, (*obstacles(places), *asked))
 
 
 def summary(network: Network, experiment: Experiment | None) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``atoll kernel build|status|where|clean``: the kernel that ``--on virtual`` runs labs in (docs/virtual-time.md)."""
+"""``atoll kernel build|status|where|clean``: the kernels that ``--on virtual`` runs labs in (docs/virtual-time.md)."""
 
 import json as json_format
 import sys
@@ -22,25 +22,41 @@ _SPARSE_S = 15.0  # between lines where there is no terminal to draw a bar on
 def build(
     source: Annotated[
         Path | None,
-        typer.Option(help="archive of kernel sources; default: the distribution's package", metavar="FILE"),
+        typer.Option(help="archive of kernel sources; default: those of Linux 6.1, or of ATOLL_KERNEL", metavar="FILE"),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="even if it is built already")] = False,
     json: Json = False,
 ) -> None:
-    """Build it into this user's cache, unless it is there; needs no root."""
+    """Build the kernel unless it is there: root for every user, others into their own cache.
+
+    ATOLL_KERNEL=7.2 chooses the release to build and to run.
+    """
     from atoll_emulation.uml.build import build as build_kernel
+    from atoll_emulation.uml.build import build_wanted
     from atoll_emulation.uml.cache import kernel_status
+    from atoll_emulation.uml.recipe import RECIPES, VARIABLE, series_of
     from atoll_emulation.uml.source import find_source
 
     began_s = time.monotonic()
-    if force or source or kernel_status().state != "built":
-        archive = find_source(source)
-        with _Shown() as shown:
-            build_kernel(archive, shown.take)
+    with _Shown() as shown:
+        if source:
+            find_source(source, RECIPES[0])
+            built = build_kernel(source, shown.take)
+        else:
+            built = build_wanted(shown.take, shown.tell, force=force)
     status = kernel_status()
+    if built and built != status.directory:
+        series = series_of(built.name)
+        runs = f"not run while {status.directory} is there"
+        if status.state == "missing" or series != series_of(status.directory.name):
+            runs = f"to run it: {VARIABLE}={series}"
+        print(f"built {built}; {runs}", file=sys.stderr)
     if json:
         print(json_format.dumps(_as_json() | {"seconds": round(time.monotonic() - began_s, 1)}))
-    else:
+    if status.remedy:
+        print(status.remedy, file=sys.stderr)
+        raise typer.Exit(1)
+    if not json:
         print(f"Linux {status.facts['release']} for virtual time: {status.directory}")
 
 
@@ -55,7 +71,8 @@ def status(json: Json = False) -> None:
     else:
         print(found.state)
         for name, fact in {**found.facts, "directory": str(found.directory)}.items():
-            print(f"{name:<10} {fact}")
+            if not name.startswith("sha256"):
+                print(f"{name:<10} {fact}")
         if others := unused_kernels():
             print(f"{'unused':<10} {len(others)} of other versions: `atoll kernel clean` removes them")
     if found.remedy:
@@ -126,6 +143,13 @@ class _Shown:
     def __exit__(self, *_: object) -> None:
         if self._bar:
             self._bar.stop()
+
+    def tell(self, line: str) -> None:
+        """Print a line."""
+        if self._bar:
+            self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        else:
+            print(line, file=sys.stderr, flush=True)
 
     def take(self, step: str, done: int, total: int) -> None:
         """Show that ``done`` of the ``total`` parts of a step are done; a total of 0 is unknown."""

@@ -5,6 +5,7 @@ import asyncio
 import json
 import sys
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,14 @@ from atoll.cli.warning import warn
 from atoll.control.doubts import doubts
 from atoll.keeper.address import rack
 from atoll.keeper.client import Description, KeeperClient, OwnKeeper, connected, state_directory
+from atoll.keeper.last_failure import forget_failure, last_failure
 from atoll.keeper.problems import no_lab_is_up
 from atoll.model.counted import counted
 from atoll.model.errors import InterruptedByUserError, LabError
 from atoll.model.experiment import Experiment
 from atoll.model.load import lab_file, load_any, load_experiment
 from atoll.model.network import Network
+from atoll.model.places import MININET
 from atoll.model.plan import Backend
 from atoll.model.secrets import TOKEN_VARIABLE
 from atoll.model.switch import Runtime
@@ -63,11 +66,14 @@ def bring_up(
 ) -> int:
     """`atoll up`; returns the exit code."""
     from atoll_emulation.machine import require_machine
+    from atoll_emulation.programs import require_programs
 
     network, experiment = load_any(path)
     require_listen(listen)
-    warnings = warn(doubts(network, experiment, backend) if experiment else (), strict=strict)
+    warnings = warn(doubts(network, experiment, backend, MININET) if experiment else (), strict=strict)
     if rack() is None:
+        if experiment:
+            require_programs(network, experiment)
         require_machine()
         require_backend(network, experiment, backend)
     asked = Asked(path, network, experiment, backend, runtime, listen, probe)
@@ -172,11 +178,13 @@ def apply_experiment(
 ) -> None:
     """`atoll apply`."""
     from atoll.experiment.connections import Connections
+    from atoll_emulation.programs import require_programs
 
     Connections.parse(connections)
     network, experiment = load_experiment(path)
-    warnings = warn(doubts(network, experiment, backend), strict=strict)
+    warnings = warn(doubts(network, experiment, backend, MININET), strict=strict)
     if rack() is None:
+        require_programs(network, experiment)
         require_backend(network, experiment, backend)
     how = {"dry_run": str(dry_run).lower(), "at_once": str(at_once).lower(), "connections": connections}
     how["probe"] = str(probe).lower()
@@ -211,27 +219,41 @@ async def _down(*, force: bool, as_json: bool) -> None:
     async with connected() as keeper:
         if keeper is not None:
             await keeper.down(force=force)
+    forget_failure()
     if as_json:
         print(json.dumps({"was_up": keeper is not None}))
     else:
         print("the lab is down" if keeper is not None else "no lab was up")
 
 
-def print_status(*, as_json: bool) -> None:
-    """`atoll status`."""
-    asyncio.run(_status(as_json=as_json))
+def print_status(*, as_json: bool) -> int:
+    """`atoll status`; returns the exit code: 1 when the lab, or the last one, has failed."""
+    return asyncio.run(_status(as_json=as_json))
 
 
-async def _status(*, as_json: bool) -> None:
+async def _status(*, as_json: bool) -> int:
     async with connected() as keeper:
-        status = await keeper.status() if keeper is not None else None
+        status = await keeper.status() if keeper is not None else {"lab": None}
+    lab = status["lab"]
+    failure = last_failure() if lab is None else None
+    failed = failure is not None or bool(lab and lab["failed"])
     if as_json:
-        print(json.dumps(status or {"lab": None}))
-        return
-    if status is None or status["lab"] is None:
+        print(json.dumps(status | ({"failure": failure} if failure else {})))
+    elif failure is not None:
+        t_ns = failure["t_ns"]
+        when = f" at {datetime.fromtimestamp(t_ns / 1e9).astimezone():%F %T}" if t_ns is not None else ""
+        print(f"no lab is up; {failure['lab']} failed{when}: {failure['reason']}")
+    elif lab is None:
         print("no lab is up")
-        return
-    lab, busy = status["lab"], status["busy"]
+    elif failed:
+        print(f"{lab['name']} ({lab['file']}) has failed and is being taken down: {lab['failed']}")
+    else:
+        _print_lab(lab, status)
+    return 1 if failed else 0
+
+
+def _print_lab(lab: dict[str, Any], status: dict[str, Any]) -> None:
+    busy = status["busy"]
     where = f"on the machines of {lab['inventory']}" if lab["inventory"] else f"{lab['datapath']} datapath"
     where += f", Open vSwitch {lab['ovs']}" if lab["ovs"] else ""
     print(f"{lab['name']} ({lab['file']}) is up; keeper {status['pid']}, {where}")

@@ -125,6 +125,7 @@ def check(
         Path | None,
         typer.Option("--inventory", help="also this inventory, against the labs of the files", metavar="FILE"),
     ] = None,
+    settings: Settings = None,
     strict: Strict = False,
     json: Json = False,
 ) -> None:
@@ -134,7 +135,9 @@ def check(
     if not (files or machine or inventory):
         print("name at least one file, or --machine", file=sys.stderr)
         raise typer.Exit(2)
-    raise typer.Exit(check_files(files or [], json, machine=machine, inventory=inventory, strict=strict))
+    raise typer.Exit(
+        check_files(files or [], json, machine=machine, inventory=inventory, settings=settings or (), strict=strict)
+    )
 
 
 @app.command(cls=PlainArguments, epilog="Example: atoll plan examples/geo.yaml --graph geo.svg")
@@ -358,6 +361,9 @@ def report(
     each: Annotated[
         bool, typer.Option("--each", help="of --compare: print figures of every run, where medians over seeds are told")
     ] = False,
+    mixed_kernels: Annotated[
+        bool, typer.Option("--mixed-kernels", help="of --compare: also runs in virtual time on different kernels")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Analyse a run again and write its report, or compare runs; needs no testbed."""
@@ -365,10 +371,13 @@ def report(
     from atoll.cli.report import rebuild, side_by_side
 
     if compare:
-        side_by_side(runs, figures or [], out, each=each, as_json=json)
+        side_by_side(runs, figures or [], out, each=each, mixed_kernels=mixed_kernels, as_json=json)
         return
     refuse(len(runs) > 1, "report: one run at a time; --compare puts several side by side")
-    refuse(bool(figures or out or each), "report: --figure, --out and --each belong to --compare")
+    refuse(
+        bool(figures or out or each or mixed_kernels),
+        "report: --figure, --out, --each and --mixed-kernels belong to --compare",
+    )
     rebuild(runs[0], as_json=json)
 
 
@@ -411,12 +420,12 @@ def down(
 
 @app.command(epilog="Example: atoll status --json")
 def status(inventory: Rack = None, json: Json = False) -> None:
-    """Say what is up and what it is doing."""
+    """Say what is up and what it is doing; exit code 1 when the lab, or the last one, has failed."""
     from atoll.cli.lab import print_status
     from atoll.cli.load import mean_rack
 
     mean_rack(inventory, moved=True)
-    print_status(as_json=json)
+    raise typer.Exit(print_status(as_json=json))
 
 
 @app.command(epilog="Example: echo nodes | atoll shell")

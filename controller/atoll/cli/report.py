@@ -34,7 +34,15 @@ def rebuild(path: Path, *, as_json: bool) -> None:
         print(f"report: {page}")
 
 
-def side_by_side(paths: list[Path], figures: list[str], out: Path | None, *, each: bool = False, as_json: bool) -> None:
+def side_by_side(
+    paths: list[Path],
+    figures: list[str],
+    out: Path | None,
+    *,
+    each: bool = False,
+    mixed_kernels: bool = False,
+    as_json: bool,
+) -> None:
     """`atoll report --compare RUN RUN...`: reads what analysis wrote, changes nothing.
 
     Runs of which there is nothing to analyse are left out, with a line each on standard error. ``each``: print figures
@@ -44,7 +52,7 @@ def side_by_side(paths: list[Path], figures: list[str], out: Path | None, *, eac
     runs, left_out = comparable(paths)
     for path, reason in left_out.items():
         print(f"left out: {path}: {reason}", file=sys.stderr)
-    comparison = compare(runs, figures)
+    comparison = compare(runs, figures, mixed_kernels=mixed_kernels)
     if out is not None:
         written("--out", out, FORMS[out.suffix.lower()](comparison))
     if as_json:

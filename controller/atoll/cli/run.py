@@ -9,15 +9,16 @@ from typing import Any
 from atoll.cli.interruption import unless_interrupted
 from atoll.cli.lab import Asked, listen_on, require_listen
 from atoll.cli.load import require_backend, require_writable
-from atoll.cli.telling import LiveLine, tell
+from atoll.cli.telling import FailedRunError, LiveLine, tell, where_measured
 from atoll.cli.warning import warn
 from atoll.control.doubts import doubts
 from atoll.control.schedule import plan_schedule
 from atoll.keeper.address import rack
-from atoll.keeper.client import Description, KeeperClient, KeeperDiedError, OwnKeeper, connected
-from atoll.model.errors import InterruptedByUserError, LabError, PlanError
+from atoll.keeper.client import Description, KeeperClient, OwnKeeper, connected
+from atoll.model.errors import AtollError, InterruptedByUserError, LabError, PlanError
 from atoll.model.experiment import Experiment
 from atoll.model.network import Network
+from atoll.model.places import MININET
 from atoll.model.plan import Backend
 from atoll.model.switch import Runtime
 from atoll_dashboards.grafana_links import grafana_address
@@ -25,6 +26,7 @@ from atoll_dashboards.influx_agreement import settings_mark
 from atoll_emulation.congestion import offered_by_virtual_kernel, offered_here, require_controls
 from atoll_emulation.machine import require_machine
 from atoll_emulation.namespaces import hidden_in_lab
+from atoll_emulation.programs import require_programs
 
 
 def run_experiment(
@@ -48,11 +50,12 @@ def run_experiment(
     require_listen(listen)
     grafana = grafana_address()
     require_writable(runs)
-    warnings = warn(doubts(network, experiment, backend), strict=strict)
+    warnings = warn(doubts(network, experiment, backend, MININET), strict=strict)
     plan_schedule(network, experiment)  # refuses changes that could not be carried out before anything is there
     if rack() is None:
         _require_visible(runs)
         require_controls(experiment, offered_here(), offered_by_virtual_kernel())
+        require_programs(network, experiment)
         require_machine()
         require_backend(network, experiment, backend)
     asked = Asked(description.path, network, experiment, backend, runtime, listen, settings=description.settings)
@@ -113,12 +116,12 @@ class _Verb:
         try:
             summary = await unless_interrupted(self._execute(keep=keep))
         except asyncio.CancelledError:
-            where = f"; what was measured is in {self._run_dir}" if self._run_dir else ""
+            where = f"; {where_measured(Path(self._run_dir))}" if self._run_dir else ""
             raise InterruptedByUserError(f"cancelled{where}") from None
-        except KeeperDiedError as error:
-            where = f"; what was measured is in {self._run_dir}" if self._run_dir else ""
-            msg = f"{error}{where}"
-            raise LabError(msg) from None
+        except AtollError as error:
+            if self._run_dir is None:
+                raise
+            raise FailedRunError(error, Path(self._run_dir)) from error
         finally:
             self._show.close()
         return self._tell(summary)
@@ -169,8 +172,8 @@ class _Verb:
     def _tell(self, summary: dict[str, Any] | None) -> int:
         overhead_s = (time.time_ns() - self._started_ns) / 1e9 - self._experiment.duration.s
         run_dir = Path(self._run_dir or "")
-        beside = {"overhead_s": round(overhead_s, 3), "warnings": self._warnings}
-        return tell(summary, run_dir, as_json=self._as_json, beside=beside, grafana=self._link)
+        extra = {"overhead_s": round(overhead_s, 3), "warnings": self._warnings}
+        return tell(summary, run_dir, as_json=self._as_json, extra=extra, grafana=self._link)
 
 
 async def lab_is_up() -> bool:

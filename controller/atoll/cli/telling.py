@@ -3,8 +3,8 @@
 
 import contextlib
 import json
+import shlex
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,11 @@ from rich.console import Console
 from rich.status import Status
 
 from atoll.analysis.findings import Verdict
+from atoll.control.virtual_cost import rough
+from atoll.model.counted import bit_rate
+from atoll.model.errors import AtollError
+from atoll.model.units import Duration, Size
+from atoll.rundir import RunDir
 
 EXIT_INVALID = 3
 _STEPS = {
@@ -32,7 +37,7 @@ _STEPS = {
     "analyse": "making tables, verdict and report",
     "down": "taking the lab away",
 }
-_LIVE_EVERY_S = 10.0  # between lines where there is no terminal to rewrite one on
+_LIVE_EVERY = 0.1  # of the duration, between lines where there is no terminal to rewrite one on
 
 
 class LiveLine:
@@ -41,7 +46,7 @@ class LiveLine:
     def __init__(self) -> None:
         self._console = Console(stderr=True)
         self._status: Status | None = None
-        self._told_s = time.monotonic()
+        self._told = 0  # tenths of the duration
         self._queue_max_bytes = 0  # since a line was shown
         self._whose = ""
         if self._console.is_terminal:
@@ -51,6 +56,7 @@ class LiveLine:
     def turn_to(self, whose: str) -> None:
         """From here on every line begins with whose it is; with nothing if that is empty."""
         self._whose = f"{whose}: " if whose else ""
+        self._told = 0
         self._queue_max_bytes = 0
 
     def take(self, line: dict[str, Any]) -> None:
@@ -79,12 +85,11 @@ class LiveLine:
         if "queue_max_bytes" in line:
             self._queue_max_bytes = max(self._queue_max_bytes, line["queue_max_bytes"])
             line = {**line, "queue_max_bytes": self._queue_max_bytes}
-        text = self._whose + (_virtual_live_text(line) if "wall_s" in line else _live_text(line))
         if self._status is not None:
-            self._status.update(text)
-        elif time.monotonic() - self._told_s >= _LIVE_EVERY_S:
-            self._told_s = time.monotonic()
-            print(text, file=sys.stderr, flush=True)
+            self._status.update(self._whose + (_virtual_live_text(line) if "wall_s" in line else _live_text(line)))
+        elif (tenths := int(line["elapsed_s"] / line["duration_s"] / _LIVE_EVERY)) > self._told:
+            self._told = tenths
+            print(self._whose + _plain_live_text(line), file=sys.stderr, flush=True)
         else:
             return
         self._queue_max_bytes = 0
@@ -133,15 +138,53 @@ class Turns:
         self._show.turn_to(f"run {run + 1} of {count}" if count > 1 else "")
 
 
+class FailedRunError(AtollError):
+    """What ended a run, and where that run's directory is; with the exit code of what ended it."""
+
+    def __init__(self, error: AtollError, *run_dirs: Path) -> None:
+        super().__init__(f"{error}\n{where_measured(*run_dirs)}")
+        self.exit_code = error.exit_code
+
+
+def where_measured(*run_dirs: Path) -> str:
+    """Where the raw data of runs that did not complete is, and how to read it if there is anything to read."""
+    places = " and ".join(str(path) for path in run_dirs)
+    if not any(_is_planned(path) for path in run_dirs):
+        return f"nothing was measured yet; what was recorded is in {places}"
+    verbs = " and ".join(f"`atoll report {shlex.quote(str(path))}`" for path in run_dirs)
+    return f"what was measured is in {places}; {verbs} {'reads' if len(run_dirs) == 1 else 'read'} it"
+
+
+def _is_planned(path: Path) -> bool:
+    """Whether a run came to its plan, without which it cannot be analysed."""
+    try:
+        return "plan" in RunDir.open(path).manifest()
+    except AtollError:
+        return False
+
+
 def in_words(step: str) -> str:
     """A step of a run or of a lab's start as somebody at a terminal reads it; what is no step stays as it is."""
     return f"{step}: {_STEPS[step]}" if step in _STEPS else step
 
 
+def estimated(wall_time: Duration, memory: Size) -> str:
+    """The estimates that precede a run in virtual time."""
+    seconds = wall_time.s
+    length = (
+        f"{seconds:.0f} s"
+        if seconds < 120
+        else f"{seconds / 60:.0f} min"
+        if seconds < 7200
+        else f"{seconds / 3600:.1f} h"
+    )
+    return f"estimated wall time in virtual time: {length}, to a factor of two; memory: {rough(memory)}"
+
+
 def _live_text(line: dict[str, Any]) -> str:
     text = f"{line['elapsed_s']:5.1f} / {line['duration_s']:g} s"
     if "rate_mbit_s" in line:
-        text += f"   {line['rate_mbit_s']:6.2f} Mbit/s   queue up to {line['queue_max_bytes'] / 1e3:6.1f} kB"
+        text += f"   {bit_rate(1e6 * line['rate_mbit_s']):>11}   queue up to {line['queue_max_bytes'] / 1e3:6.1f} kB"
         text += f"   dropped {line['dropped_packets']}"
     return text
 
@@ -152,31 +195,44 @@ def _virtual_live_text(line: dict[str, Any]) -> str:
     if "factor" in line:
         text += f" ({line['factor']:.2g}x, {line['left_s']:.0f} s left)"
     if "rate_mbit_s" in line:
-        text += f"  {line['rate_mbit_s']:.1f} Mbit/s  queue {line['queue_max_bytes'] / 1e3:.0f} kB"
+        text += f"  {bit_rate(1e6 * line['rate_mbit_s'])}  queue {line['queue_max_bytes'] / 1e3:.0f} kB"
         text += f"  dropped {line['dropped_packets']}"
     return text
 
 
+def _plain_live_text(line: dict[str, Any]) -> str:
+    """The same as a sentence, for a log."""
+    elapsed_s, duration_s = line["elapsed_s"], line["duration_s"]
+    text = f"measured {elapsed_s:.1f} s of {duration_s:g} s ({elapsed_s / duration_s:.0%})"
+    if "rate_mbit_s" in line:
+        text += f": {bit_rate(1e6 * line['rate_mbit_s'])}, queue up to {line['queue_max_bytes'] / 1e3:.0f} kB, "
+        text += f"{line['dropped_packets']} packets dropped"
+    if "wall_s" in line:
+        text += f"; wall time {line['wall_s']:.0f} s"
+        text += f", about {line['left_s']:.0f} s to the end of the load" if "left_s" in line else ""
+    return text
+
+
 def tell(
-    summary: dict[str, Any] | None, run_dir: Path, *, as_json: bool, beside: dict[str, Any], grafana: str | None = None
+    summary: dict[str, Any] | None, run_dir: Path, *, as_json: bool, extra: dict[str, Any], grafana: str | None = None
 ) -> int:
     """Print how a run ended on standard output; returns its exit code.
 
-    ``summary`` None: it was measured only. ``beside``: what the summary does not know, for JSON. ``grafana``: the link
+    ``summary`` None: it was measured only. ``extra``: what the summary does not know, for JSON. ``grafana``: the link
     to its points, where a database has them.
     """
     if grafana is not None:
-        beside = {**beside, "grafana": grafana}
+        extra = {**extra, "grafana": grafana}
     if summary is None:
         if as_json:
-            print(json.dumps({"run_dir": str(run_dir), "outcome": "completed", **beside}))
+            print(json.dumps({"run_dir": str(run_dir), "outcome": "completed", **extra}))
         else:
             print(f"measured, not analysed: `atoll report {run_dir}` does it")
             tell_link(grafana)
         return 0
     report = str(run_dir / "report.html")
     if as_json:
-        print(json.dumps({**summary, **beside, "report": report}))
+        print(json.dumps({**summary, **extra, "report": report}))
     else:
         from atoll_dashboards.terminal import print_summary
 

@@ -9,23 +9,26 @@ from typing import Any
 from atoll.analysis.repeat import Comparison, compare_runs
 from atoll.cli.interruption import unless_interrupted
 from atoll.cli.load import require_writable
-from atoll.cli.telling import EXIT_INVALID, LiveLine, Turns, tell
+from atoll.cli.telling import EXIT_INVALID, FailedRunError, LiveLine, Turns, estimated, tell, where_measured
 from atoll.cli.warning import warn
-from atoll.control.doubts import doubts
+from atoll.control.doubts import doubts, memory_doubts
 from atoll.control.plan import make_plan
 from atoll.control.schedule import plan_schedule
+from atoll.control.virtual_cost import memory, wall_time
 from atoll.experiment.finish import compress_and_analyse
 from atoll.experiment.request import create_run
 from atoll.experiment.virtual import measure
-from atoll.model.errors import InterruptedByUserError
+from atoll.model.errors import AtollError, InterruptedByUserError, MachineError, Mistake
 from atoll.model.experiment import Experiment
 from atoll.model.network import Network
 from atoll.model.places import VIRTUAL
 from atoll.model.plan import Backend
+from atoll.model.units import Duration, Size
 from atoll.rundir import RunDir
 from atoll_emulation.congestion import offered_by_virtual_kernel, require_controls
 from atoll_emulation.cores import claimed_core, usable_cores
-from atoll_emulation.machine import require_virtual_machine
+from atoll_emulation.machine import free_memory, require_virtual_machine
+from atoll_emulation.programs import require_programs
 from atoll_emulation.uml.kernel import UmlKernel
 
 
@@ -44,8 +47,11 @@ def run_in_virtual_time(
     """`atoll run --on virtual`; returns the exit code."""
     network, experiment = described
     require_writable(runs)
-    warnings = warn(doubts(network, experiment, backend, real_time=False), strict=strict)
+    needed = memory(network, experiment)
+    memory_doubt = require_memory(experiment, Size(needed.bytes * min(2 if twice else 1, usable_cores())))
+    warnings = warn((*doubts(network, experiment, backend, VIRTUAL), *memory_doubt), strict=strict)
     require_controls(experiment, offered_by_virtual_kernel())
+    require_programs(network, experiment)
     make_plan(network, experiment, backend)  # refuses now what this backend cannot play,
     plan_schedule(network, experiment)  # and changes that could not be carried out
     kernel = require_virtual_machine()
@@ -55,8 +61,18 @@ def run_in_virtual_time(
         create_run(runs, network, experiment, backend, VIRTUAL, now_ns, metrics=metrics, full_matrix=full_matrix)
         for _ in range(2 if twice else 1)
     ]
-    verb = _Verb(run_dirs, kernel, experiment.duration.s, warnings, analyse=analyse)
+    estimate = wall_time(network, experiment, backend)
+    verb = _Verb(run_dirs, kernel, experiment.duration.s, (estimate, needed), warnings, analyse=analyse)
     return asyncio.run(verb.execute(as_json=as_json))
+
+
+def require_memory(experiment: Experiment, needed: Size) -> tuple[Mistake, ...]:
+    """The doubt whether what is needed is free. Raises MachineError where not even half of it is: it cannot fit."""
+    free = free_memory()
+    doubt = memory_doubts(experiment, needed, free)
+    if needed.bytes > 2 * free.bytes:
+        raise MachineError("\n".join(map(str, doubt)))
+    return doubt
 
 
 class _Verb:
@@ -65,6 +81,7 @@ class _Verb:
         run_dirs: list[RunDir],
         kernel: UmlKernel,
         duration_s: float,
+        estimates: tuple[Duration, Size],  # wall time and memory of a run
         warnings: list[dict[str, Any]],
         *,
         analyse: bool,
@@ -72,6 +89,7 @@ class _Verb:
         self._run_dirs = run_dirs
         self._kernel = kernel
         self._duration_s = duration_s
+        self._estimates = estimates
         self._warnings = warnings
         self._analyse = analyse
         self._show = LiveLine()
@@ -81,11 +99,14 @@ class _Verb:
 
     async def execute(self, *, as_json: bool) -> int:
         began = time.monotonic()
+        self._show.take({"type": "note", "message": estimated(*self._estimates)})
         try:
             summary, comparison = await unless_interrupted(self._execute())
         except asyncio.CancelledError:
-            where = " and ".join(str(run_dir.path) for run_dir in self._run_dirs)
-            raise InterruptedByUserError(f"cancelled; what was measured is in {where}") from None
+            where = where_measured(*(run_dir.path for run_dir in self._run_dirs))
+            raise InterruptedByUserError(f"cancelled; {where}") from None
+        except AtollError as error:
+            raise FailedRunError(error, *(run_dir.path for run_dir in self._run_dirs)) from error
         finally:
             self._show.close()
         return self._tell(summary, comparison, time.monotonic() - began, as_json=as_json)
@@ -118,10 +139,12 @@ class _Verb:
         self, summary: dict[str, Any] | None, comparison: Comparison | None, wall_s: float, *, as_json: bool
     ) -> int:
         factor = self._duration_s / wall_s
-        beside: dict[str, Any] = {"wall_s": round(wall_s, 3), "factor": round(factor, 3), "warnings": self._warnings}
+        extra: dict[str, Any] = {"wall_s": round(wall_s, 3), "factor": round(factor, 3), "warnings": self._warnings}
+        wall, needed = self._estimates
+        extra |= {"estimated_wall_s": round(wall.s, 1), "estimated_memory_bytes": needed.bytes}
         if comparison is not None:
-            beside["repeat"] = comparison.to_json()
-        code = tell(summary, self._run_dirs[0].path, as_json=as_json, beside=beside)
+            extra["repeat"] = comparison.to_json()
+        code = tell(summary, self._run_dirs[0].path, as_json=as_json, extra=extra)
         if not as_json:
             times = f" ({len(self._run_dirs)} runs)" if comparison else ""
             print(f"{self._duration_s:g} s of virtual time in {wall_s:.1f} s{times}: {factor:.3g} x real time")

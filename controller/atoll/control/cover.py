@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from atoll.control.swap import chain_drain_ns, latency_drain_ns
 from atoll.control.walk import Frame, Matched, Reached, Step, Tables
+from atoll.model.ends import Ends
 from atoll.model.experiment import Experiment, Protocol
 from atoll.model.flow import FlowEntry
 from atoll.model.network import Host, Network
@@ -49,7 +50,7 @@ def cover(network: Network, experiment: Experiment, entries: Iterable[FlowEntry]
     walks = _Walks(network, experiment, entries)
     found: list[Path] = []
     left = set(walks.entries)
-    for path in itertools.chain(_each_host(network, walks), _each_entry(network, walks, left)):
+    for path in itertools.chain(_each_host(network, walks), _each_entry(walks, left)):
         if path.entries & left or not found:
             found.append(path)
             left -= path.entries
@@ -77,6 +78,7 @@ class _Walks:
 
     def __init__(self, network: Network, experiment: Experiment, entries: Iterable[FlowEntry]) -> None:
         self.entries = tuple(entries)
+        self.ends = Ends(network, experiment)
         self._network = network
         self._experiment = experiment
         self._tables = Tables(network, self.entries)
@@ -104,23 +106,21 @@ def _each_host(network: Network, walks: _Walks) -> Iterator[Path]:
             yield walks.path(worlds[number % len(worlds)], islands[number % len(islands)], protocol)
 
 
-def _each_entry(network: Network, walks: _Walks, left: set[FlowEntry]) -> Iterator[Path]:
+def _each_entry(walks: _Walks, left: set[FlowEntry]) -> Iterator[Path]:
     """For each entry that is left some pairs whose packets it may be for."""
     for entry in walks.entries:
         if entry in left and entry.actions:
-            for candidate in itertools.islice(_candidates(network, walks, entry), _TRIED):
+            for candidate in itertools.islice(_candidates(walks, entry), _TRIED):
                 yield walks.path(*candidate)
                 if entry not in left:
                     break
 
 
-def _candidates(network: Network, walks: _Walks, entry: FlowEntry) -> Iterator[tuple[Host, Host, Protocol | None]]:
+def _candidates(walks: _Walks, entry: FlowEntry) -> Iterator[tuple[Host, Host, Protocol | None]]:
     match = entry.match
     for protocol in walks.protocols:
         if match.ip_proto not in (None, OTHER if protocol is None else protocol.number):
             continue
-        for world, island in itertools.product(network.world_hosts, network.island_hosts):
-            for src, dst in ((world, island), (island, world)):
-                ends = ((src.address, match.ipv4_src), (dst.address, match.ipv4_dst))
-                if all(prefix is None or address in prefix for address, prefix in ends):
-                    yield world, island, protocol
+        for world, island in ((match.ipv4_src, match.ipv4_dst), (match.ipv4_dst, match.ipv4_src)):
+            for pair in itertools.product(walks.ends.world.within(world), walks.ends.island.within(island)):
+                yield *pair, protocol

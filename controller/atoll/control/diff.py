@@ -2,7 +2,7 @@
 """What has to change on the switches, and why: the plan's entries against those they hold. Pure."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from atoll.model.flow import FlowEntry, ForeignEntry, Match, describe_actions, sort_key
@@ -51,6 +51,14 @@ def diff(wanted: Iterable[FlowEntry], held: Iterable[FlowEntry | ForeignEntry]) 
     ]
     unknown.sort(key=lambda change: str(change.entry))
     return (*unknown, *_in_order(deleted), *_in_order(changed), *_in_order(added))
+
+
+def explained(held: Iterable[FlowEntry | ForeignEntry], plan: Iterable[FlowEntry]) -> list[FlowEntry | ForeignEntry]:
+    """What switches hold, each entry with the reason that a plan has for it: a switch does not keep reasons."""
+    why = {_identity(entry): entry.why for entry in plan}
+    return [
+        replace(entry, why=why.get(_identity(entry), "")) if isinstance(entry, FlowEntry) else entry for entry in held
+    ]
 
 
 def _identity(entry: FlowEntry) -> tuple[str, int, Match]:

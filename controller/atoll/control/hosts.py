@@ -6,6 +6,7 @@ peers' real MAC addresses; transparent boxes and capture hosts only listen.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from atoll.model.experiment import Experiment
 from atoll.model.network import ChainBox, Host, Interface, Network
@@ -25,10 +26,12 @@ def host_settings(network: Network) -> tuple[HostSettings, ...]:
 
     An external box has none: it is somebody else's.
     """
+    world = _Peers(str(network.world), _neighbours(network.world_hosts))
+    island = _Peers(str(network.island), _neighbours(network.island_hosts))
     return (
-        *(_end_host(network, host) for host in network.hosts),
+        *(_end_host(host, island if host.role.is_world else world) for host in network.hosts),
         *(
-            _router(network, box) if box.routed else _listener(box.name, (box.world, box.island))
+            _router(box, world, island) if box.routed else _listener(box.name, (box.world, box.island))
             for box in network.boxes
             if box.is_managed
         ),
@@ -57,38 +60,40 @@ def _buffer(least: int, first: int, bound: int) -> str:
     return f"{min(least, bound)}\t{min(first, bound)}\t{bound}"
 
 
-def _end_host(network: Network, host: Host) -> HostSettings:
-    peers, prefix = (
-        (network.island_hosts, network.island) if host.role.is_world else (network.world_hosts, network.world)
-    )
+@dataclass(frozen=True, slots=True)
+class _Peers:
+    """The hosts of one end, as the other's machines know them: one value for all, however many there are."""
+
+    prefix: str
+    neighbours: tuple[tuple[str, str], ...]
+
+
+def _end_host(host: Host, peers: _Peers) -> HostSettings:
     interface = InterfaceSettings(
         name=host.interface.name,
         mac=host.interface.mac,
         address=f"{host.address}/32",
-        routes=(str(prefix),),
-        neighbours=_neighbours(peers),
+        routes=(peers.prefix,),
+        neighbours=peers.neighbours,
     )
     return HostSettings(host.name, (interface,), _sysctls((host.interface,)))
 
 
-def _router(network: Network, box: ChainBox) -> HostSettings:
+def _router(box: ChainBox, world: _Peers, island: _Peers) -> HostSettings:
     """A plain router, whatever program may take packets from it. What comes in by one pair of legs leaves by it."""
     interfaces = tuple(
         InterfaceSettings(
             name=interface.name,
             mac=interface.mac,
             address=None,
-            routes=(str(prefix),),
-            neighbours=_neighbours(hosts),
+            routes=(peers.prefix,),
+            neighbours=peers.neighbours,
             promiscuous=True,
             accept_foreign=True,
             table=None if number == 0 else _SPARE_TABLE,
         )
         for number, legs in enumerate(box.pairs)
-        for interface, prefix, hosts in (
-            (legs.world, network.world, network.world_hosts),
-            (legs.island, network.island, network.island_hosts),
-        )
+        for interface, peers in ((legs.world, world), (legs.island, island))
     )
     every = tuple(leg for legs in box.pairs for leg in (legs.world, legs.island))
     forwarding = (("net.ipv4.ip_forward", "1"), ("net.ipv4.conf.all.send_redirects", "0"))

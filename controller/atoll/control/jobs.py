@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Iterator
 
 from atoll.control.job_limits import MODEST
+from atoll.control.job_privileges import of_tcp
 from atoll.control.link_config import direction_config
 from atoll.control.path_checks import check_jobs, path_checks
 from atoll.control.traffic_jobs import PING_TIMEOUT_NS, host_job, load_jobs, ping_job, specials, udp_jobs
@@ -86,7 +87,12 @@ def jobs(
 def _programs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
     return tuple(
         JobSpec(
-            f"program-{box.name}", box.name, Phase.SERVICE, _argv(box, program.start), stop=_argv(box, program.stop)
+            f"program-{box.name}",
+            box.name,
+            Phase.SERVICE,
+            _argv(box, program.start),
+            stop=_argv(box, program.stop),
+            privileges=program.privileges,
         )
         for box, program in _brought(network, experiment)
     )
@@ -94,7 +100,14 @@ def _programs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
 
 def _reports(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
     return tuple(
-        JobSpec(name, box.name, Phase.REPORT, _argv(box, program.report), stdout=f"logs/{name}.out")
+        JobSpec(
+            name,
+            box.name,
+            Phase.REPORT,
+            _argv(box, program.report),
+            stdout=f"logs/{name}.out",
+            privileges=program.privileges,
+        )
         for box, program in _brought(network, experiment)
         for name in [f"report-{box.name}"]
         if program.report
@@ -215,8 +228,9 @@ def _transfer(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
     control = experiment.transfer_control
     send = {"role": "send", "listen": address, "size_bytes": size, "congestion_control": control}
     receive = {"role": "receive", "connect": address, "size_bytes": size, "start_at_ns": 0}
+    keeps = of_tcp(control, experiment.transfer.port)
     return (
-        host_job("transfer-send", sender.name, Phase.TRANSFER_SERVER, "transfer", send, MODEST),
+        host_job("transfer-send", sender.name, Phase.TRANSFER_SERVER, "transfer", send, MODEST, keeps),
         host_job("transfer-receive", receiver.name, Phase.TRANSFER, "transfer", receive, MODEST),
     )
 
@@ -225,9 +239,14 @@ def _iperf3(experiment: Experiment, transfer: Transfer, sender: Host, receiver: 
     server = ("iperf3", "-s", "-1", "-B", str(sender.address), "-p", str(transfer.port))
     client = ("iperf3", "-c", str(sender.address), "-p", str(transfer.port), "-R", "-n", str(transfer.size.bytes))
     client += ("-C", experiment.transfer_control, "--json")
-    return (
-        JobSpec("transfer-send", sender.name, Phase.TRANSFER_SERVER, server, stdout="logs/transfer-send.out"),
-        JobSpec("transfer-receive", receiver.name, Phase.TRANSFER, client, stdout="logs/transfer-receive.out"),
+    keeps = of_tcp(experiment.transfer_control, transfer.port)
+    ends = (
+        ("transfer-send", sender, Phase.TRANSFER_SERVER, server),
+        ("transfer-receive", receiver, Phase.TRANSFER, client),
+    )
+    return tuple(
+        JobSpec(name, host.name, phase, argv, stdout=f"logs/{name}.out", privileges=keeps)
+        for name, host, phase, argv in ends
     )
 
 
@@ -236,6 +255,7 @@ def _ping(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
     if ends is None:
         return ()
     world, island = ends
+    interval_ns = experiment.ping.interval.ns
     series = ping_job(
         "ping",
         world,
@@ -243,8 +263,8 @@ def _ping(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
         (island,),
         identifier=_PING_IDENTIFIER,
         payload="atoll ping",
-        count=None,
-        interval_ns=experiment.ping.interval.ns,
+        count=1 - (-experiment.duration.ns // interval_ns),  # to the end of the measurement; then it waits for replies
+        interval_ns=interval_ns,
         timeout_ns=max(PING_TIMEOUT_NS, _longest_rtt_ns(experiment) + _PING_SPARE_NS),
     )
     return (series,)

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from atoll.control.probe_jobs import PING_PACKET
 from atoll.control.traffic_jobs import ping_job
+from atoll.model.ends import Ends
 from atoll.model.experiment import Chain, Counted, Experiment, Protocol
 from atoll.model.network import Host, HostRole, LatencyClass, Network
 from atoll.model.plan import JobSpec, PathCheck, Phase, Plan
@@ -19,6 +20,8 @@ from atoll.model.plan import JobSpec, PathCheck, Phase, Plan
 MOST_PING_SHARE = 0.05
 """The most that pings may take of a link's direction, so that they do not see a queue that they make themselves."""
 LONGEST_TEST_NS = 30 * 10**9
+
+_Pair = tuple[Host, Host]  # of the world and of the island
 
 _NS = 10**9
 _ETHERNET_HEADER = 14
@@ -40,44 +43,51 @@ def path_checks(network: Network, experiment: Experiment, *, full_matrix: bool =
     delayed: dict[str, LatencyClass] = {host: known[name] for host, name in experiment.latency}
     by_chain = {chain.name: _link_rtt(experiment, chain) for chain in experiment.chains}
     serialised = {chain.name: math.ceil(sum(_ping_ns(experiment, chain.hops))) for chain in experiment.chains}
-    every = list(itertools.product(network.world_hosts, network.island_hosts))
-    wanted = None if full_matrix else set(_few(network, experiment))
     checks: list[PathCheck] = []
-    for world, island in every:
-        if wanted is None or (world.name, island.name) in wanted:
-            latency = delayed.get(world.name)
-            terrestrial, shake = (latency.rtt.ns, 2 * latency.jitter.ns) if latency else (0, 0)
-            chain = _carrier(experiment, world, island).name
-            rtt, jitter = by_chain[chain]
-            checks.append(
-                PathCheck(
-                    world.name,
-                    island.name,
-                    str(island.address),
-                    rtt + terrestrial,
-                    terrestrial,
-                    jitter + shake,
-                    serialised[chain],
-                )
+    for world, island in _every(network) if full_matrix else _few(network, experiment):
+        latency = delayed.get(world.name)
+        terrestrial, shake = (latency.rtt.ns, 2 * latency.jitter.ns) if latency else (0, 0)
+        chain = _carrier(experiment, world, island).name
+        rtt, jitter = by_chain[chain]
+        checks.append(
+            PathCheck(
+                world.name,
+                island.name,
+                str(island.address),
+                rtt + terrestrial,
+                terrestrial,
+                jitter + shake,
+                serialised[chain],
             )
+        )
     return tuple(checks)
 
 
-def _few(network: Network, experiment: Experiment) -> Iterator[tuple[str, str]]:
-    """Pairs in turn, so that every host is in one; the special hosts; of each chain that none of these takes a pair."""
+def _every(network: Network) -> Iterator[_Pair]:
+    """All pairs, in the order of the description."""
+    return itertools.product(network.world_hosts, network.island_hosts)
+
+
+def _few(network: Network, experiment: Experiment) -> list[_Pair]:
+    """Pairs in turn, so that every host is in one; the special hosts; of each chain that none of these takes a pair.
+
+    In the order of the description.
+    """
     worlds, islands = network.world_hosts, network.island_hosts
     if not (worlds and islands):
-        return
+        return []
     turns = range(max(len(worlds), len(islands)))
     pairs = [(worlds[turn % len(worlds)], islands[turn % len(islands)]) for turn in turns]
     pairs += itertools.product(network.with_role(HostRole.WORLD_SPECIAL), network.with_role(HostRole.ISLAND_SPECIAL))
     met = {_carrier(experiment, *pair).name for pair in pairs}
-    for pair in itertools.product(worlds, islands) if len(met) < len(experiment.chains) else ():
+    for world_group, island_group in Ends(network, experiment).blocks() if len(met) < len(experiment.chains) else ():
+        pair = world_group[0], island_group[0]
         if (chain := _carrier(experiment, *pair).name) not in met:
             met.add(chain)
             pairs.append(pair)
-    for world, island in pairs:
-        yield world.name, island.name
+    place = {host.name: number for number, host in enumerate((*worlds, *islands))}
+    chosen = {(place[world.name], place[island.name]): (world, island) for world, island in pairs}
+    return [chosen[each] for each in sorted(chosen)]
 
 
 def _carrier(experiment: Experiment, world: Host, island: Host) -> Chain:

@@ -6,6 +6,7 @@ They are no part of a plan: what a link is asked for does not depend on how it i
 
 from typing import Any
 
+from atoll.control.traffic_jobs import host_job
 from atoll.model.network import Host
 from atoll.model.plan import JobSpec, Phase
 
@@ -29,13 +30,13 @@ def ping(source: Host, target: Host, *, interval_ns: int, start_at_ns: int, time
         "payload": "atoll calibrate",
         "start_at_ns": start_at_ns,
     }
-    return JobSpec(f"calibrate-ping-{source.name}", source.name, Phase.CHECK, ("atoll-host", "ping"), config)
+    return host_job(f"calibrate-ping-{source.name}", source.name, Phase.CHECK, "ping", config)
 
 
 def udp_receive(host: Host, *, each: bool) -> JobSpec:
     """The receiver of a stream; ``each``: it tells of every packet."""
     config = {"role": "receive", "listen": f"{host.address}:{UDP_PORT}", "each": each}
-    return JobSpec(f"calibrate-receive-{host.name}", host.name, Phase.CHECK, ("atoll-host", "udp"), config)
+    return host_job(f"calibrate-receive-{host.name}", host.name, Phase.CHECK, "udp", config)
 
 
 def udp_send(
@@ -50,4 +51,4 @@ def udp_send(
         "start_at_ns": start_at_ns,
         "duration_ns": duration_ns,
     }
-    return JobSpec(f"calibrate-send-{source.name}", source.name, Phase.CHECK, ("atoll-host", "udp"), config)
+    return host_job(f"calibrate-send-{source.name}", source.name, Phase.CHECK, "udp", config)

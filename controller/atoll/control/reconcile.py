@@ -2,7 +2,8 @@
 """Keeping the switches at the plan: whatever happens to them or to the controller is noticed, told and repaired.
 
     what happens                                   how it is noticed               what is done
-    the controller process dies                    its end                         a new one; every table compared
+    the controller process dies                    its end                         a new one; the tables compared of
+                                                                                   the switches that come back to it
     a switch reboots, its channel breaks           its connection                  its table compared once it is back
     entries deleted or added behind our back       their number, every 5 s         that switch's table compared
     entries changed behind our back                every table read, every 30 s    that switch's table compared
@@ -16,14 +17,16 @@ import asyncio
 import contextlib
 import time
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from atoll.control.apply import Verify, apply_flows, require_room, table_of
-from atoll.control.diff import Change
+from atoll.control.deletions import Deletions
+from atoll.control.diff import Change, ChangeAction
 from atoll.control.leftovers import clear_leftovers
 from atoll.model.errors import LabError
+from atoll.model.flow import FlowEntry, ForeignEntry
 from atoll.model.network import Network, Switch
 from atoll.model.plan import Plan
 from atoll.openflow.client import Controller
@@ -41,6 +44,8 @@ _FLAP_WINDOW_S = 60.0
 _CALM_S = 5.0
 
 _CHANGES_TOLD = 3
+
+_BACK_WITHIN_S = 20.0  # a switch that was there when the controller died, with the longest back-off of Open vSwitch
 
 _AGAIN_S = 1.0  # after which a state that could not be reached is tried again, though nothing seems to have come back
 
@@ -61,8 +66,8 @@ class _Channel:
 class Reconciler:
     """The switches of a lab and the plan they are kept at. ``run`` keeps them; ``apply`` gives them another plan.
 
-    ``start``: makes a controller that all switches are connected to. ``note``: told what happened and what was done.
-    ``on_switch``: told of each switch that goes or comes, by name, and whether it is there.
+    ``start``: makes a controller that switches can connect to. ``note``: takes a line about what was done, and why.
+    ``on_switch``: called for each switch that goes or comes, with its name and whether it is there.
     """
 
     def __init__(
@@ -79,22 +84,25 @@ class Reconciler:
         self._start = start
         self._note = note
         self._on_switch = on_switch
+        self._deletions = Deletions(network)
         self._changing = asyncio.Lock()
         self._channels = {switch.dpid: _Channel() for switch in network.switches}
         self._restarts: deque[float] = deque()
         self._settled = asyncio.Event()
         self._settled.set()
         self._stir = asyncio.Event()
+        self._broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         controller.on_event = self._take
 
     async def apply(self, plan: Plan, *, dry_run: bool = False, verify: Verify | None = None) -> tuple[Change, ...]:
         """Bring the switches to a plan at once and keep them there; as ``apply_flows``."""
         async with self._changing:
-            changes = await apply_flows(self.controller, self._network, plan, dry_run, verify=verify)
-            if not dry_run:
-                self.plan = plan
-                for line in await clear_leftovers(self.controller, self._network):
-                    self._note(line)
+            if dry_run:
+                return await apply_flows(self.controller, self._network, plan, dry_run, former=self.plan)
+            changes = await self._bring(plan, verify=verify, former=self.plan)
+            for line in await clear_leftovers(self.controller, self._network):
+                self._note(line)
+            self.plan = plan
         return changes
 
     async def hold(self, plan: Plan, otherwise: Plan) -> None:
@@ -102,16 +110,31 @@ class Reconciler:
         async with self._changing:
             self.plan = plan
             try:
-                await apply_flows(self.controller, self._network, plan)
+                await self._bring(plan)
             except BaseException:
                 self.plan = otherwise
                 raise
+
+    async def _bring(self, plan: Plan, **how: Any) -> tuple[Change, ...]:
+        """``apply_flows``, of which it is remembered what was deleted."""
+        deleted: Iterable[FlowEntry | ForeignEntry] = plan.flows  # if it fails: what has come goes again
+        try:
+            changes = await apply_flows(self.controller, self._network, plan, note=self._note, **how)
+            deleted = [change.entry for change in changes if change.action is ChangeAction.DELETE]
+            return changes
+        finally:
+            self._deletions.remember(deleted)
+
+    def lag_s(self, entries: Iterable[FlowEntry]) -> float:
+        """How long a switch may still forward by one of these as it was before it was deleted."""
+        return self._deletions.wait_s(entries)
 
     async def require_room(self, plans: Sequence[Plan]) -> None:
         """Raise LabError naming the first switch whose table cannot hold one of the plans."""
         for plan in plans:
             what = "with the old version beside the new one, the plan"
-            await require_room(self.controller, self._network.switches, plan.flows, what)
+            remedy = "with no traffic to spare, `atoll apply EXPERIMENT --at-once` does it"
+            await require_room(self.controller, self._network.switches, plan.flows, what, remedy)
 
     async def stirred(self) -> None:
         """Wait until a switch or the controller has come back, but not for long."""
@@ -124,39 +147,62 @@ class Reconciler:
         await self._settled.wait()
 
     async def run(self) -> str:
-        """Keep the switches at the plan; returns, with the reason, when that is not possible any more."""
-        looking = asyncio.create_task(self._look_now_and_then())
+        """Keep the switches at the plan; returns, with the reason, when that is not possible any more.
+
+        Raises any unexpected error of one of its parts: the switches are not kept at the plan any more then.
+        """
+        parts = [asyncio.create_task(self._replace_controllers()), asyncio.create_task(self._look_now_and_then())]
         try:
-            while True:
-                await self.controller.closed
-                self._settled.clear()
-                now = time.monotonic()
-                self._restarts.append(now)
-                if _within(self._restarts, now, _RESTART_WINDOW_S) > _RESTARTS:
-                    return f"the controller ended {len(self._restarts)} times within {_RESTART_WINDOW_S:g} s"
-                try:
-                    await self._restart()
-                except LabError as error:
-                    return f"the controller could not be restarted: {error}"
-                self._settled.set()
-                self._stir.set()
+            ended, _ = await asyncio.wait([*parts, self._broken], return_when=asyncio.FIRST_COMPLETED)
+            return ended.pop().result()
         finally:
-            looking.cancel()
+            for part in parts:
+                part.cancel()
             for channel in self._channels.values():
                 if channel.repair is not None:
                     channel.repair.cancel()
 
-    async def _restart(self) -> None:
-        self._note("the controller died: starting it again; the switches keep forwarding")
-        self.controller = await self._start()
-        self.controller.on_event = self._take
-        for channel in self._channels.values():
-            channel.up = True
-        changes: tuple[Change, ...] = ()
-        async with self._changing:
-            if self.plan is not None:
-                changes = await apply_flows(self.controller, self._network, self.plan)
-        self._note(f"controller restarted; {_told(changes)}")
+    async def _replace_controllers(self) -> str:
+        """Start a controller whenever one has ended; returns the reason for not doing so any more."""
+        while True:
+            await self.controller.closed
+            self._settled.clear()
+            now = time.monotonic()
+            self._restarts.append(now)
+            if _within(self._restarts, now, _RESTART_WINDOW_S) > _RESTARTS:
+                return f"the controller ended {len(self._restarts)} times within {_RESTART_WINDOW_S:g} s"
+            self._note("the controller died: starting it again; the switches keep forwarding")
+            try:
+                self.controller = await self._start()
+            except LabError as error:
+                return f"the controller could not be restarted: {error}"
+            await self._return()
+            self._settled.set()
+            self._stir.set()
+
+    async def _return(self) -> None:
+        """Wait for the switches that the last controller had, and repair those that come; others when they come."""
+        controller = self.controller
+        with contextlib.suppress(LabError):  # some stay away, or it has ended, too
+            await controller.wait_for((dpid for dpid, channel in self._channels.items() if channel.up), _BACK_WITHIN_S)
+        present = {dpid for dpid, state in controller.switches.items() if state.up}
+        controller.on_event = self._take
+        for dpid, channel in self._channels.items():
+            if (dpid in present) != channel.up:
+                self._take({"type": "switch", "dpid": dpid, "state": "up" if dpid in present else "down"})
+                channel.lost_s = min(channel.lost_s, self._restarts[-1])
+        names = [switch.name for switch in self._network.switches if switch.dpid in present]
+        away = [switch.name for switch in self._network.switches if switch.dpid not in present]
+        without = f" without {', '.join(away)}" if away else ""
+        try:
+            async with self._changing:
+                changes: tuple[Change, ...] = ()
+                if self.plan is not None:
+                    changes = await self._bring(self.plan, only=names)
+        except LabError as error:
+            self._note(f"controller restarted{without}, but the switches could not be repaired: {error}")
+            return
+        self._note(f"controller restarted{without}; {_told(changes)}")
 
     # Switches that go and come
 
@@ -189,11 +235,17 @@ class Reconciler:
         channel.up = True
         wait_s = _CALM_S if _within(channel.losses, now, _FLAP_WINDOW_S) > _FLAPS else 0.0
         channel.repair = asyncio.create_task(self._repair_returned(event["dpid"], away_s, wait_s))
+        channel.repair.add_done_callback(self._repaired)
 
     async def _repair_returned(self, dpid: int, away_s: float, wait_s: float) -> None:
         await asyncio.sleep(wait_s)
         switch = next(switch for switch in self._network.switches if switch.dpid == dpid)
         await self._repair(switch, f"connected again after {away_s:.1f} s", tell_nothing=True)
+
+    def _repaired(self, repair: "asyncio.Task[None]") -> None:
+        error = None if repair.cancelled() else repair.exception()
+        if error is not None and not self._broken.done():
+            self._broken.set_exception(error)
 
     def _name(self, dpid: int | None) -> str:
         for switch in self._network.switches:
@@ -203,13 +255,15 @@ class Reconciler:
 
     # What happens behind our back
 
-    async def _look_now_and_then(self) -> None:
+    async def _look_now_and_then(self) -> str:
         looks = 0
         while True:
             await asyncio.sleep(_COUNT_EVERY_S)
             looks += 1
             for switch in self._network.switches:
                 if self.plan is None or not self._channels[switch.dpid].up or self._changing.locked():
+                    continue
+                if not self._settled.is_set():  # the switches are coming back to a new controller
                     continue
                 with contextlib.suppress(LabError):  # it, or the controller, is just going: that is noticed elsewhere
                     if looks % _READ_EVERY == 0:
@@ -227,7 +281,7 @@ class Reconciler:
             async with self._changing:
                 if self.plan is None:
                     return
-                changes = await apply_flows(self.controller, self._network, self.plan, only={switch.name})
+                changes = await self._bring(self.plan, only={switch.name})
         except LabError as error:
             self._note(f"{switch.name} {reason}, but could not be repaired: {error}")
             return

@@ -8,21 +8,22 @@ to an entry of a chain that is not its own. Switches may reorder messages: a bar
 
     install   the new version beside the old one; no packet takes it yet
     probe     frames sent as the edge will send them arrive through the new version (barriers alone prove nothing)
-    shift     the edge: packet after packet turns to the new version
+    shift     the edge: packet after packet turns to the new version; frames that hosts send show when
     drain     what still is within the old version comes out
     collect   the old version's entries go
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from atoll.model.experiment import Chain, Experiment, LinkDirection, Protocol, TraceRow
-from atoll.model.flow import FlowEntry, Match, Vlan
-from atoll.model.layout import Direction, Layout
+from atoll.control.swap_probes import Probe, Probes
+from atoll.control.walk import Tables
+from atoll.model.experiment import Chain, Experiment, LinkDirection
+from atoll.model.flow import FlowEntry, Match
+from atoll.model.layout import Layout
 from atoll.model.network import Network
 from atoll_apps.beside import steer_beside
-from atoll_apps.laying import Laid
 from atoll_apps.steering import Steering, steer
 from atoll_apps.versions import Turns
 
@@ -48,21 +49,13 @@ class StageKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
-    """A frame to send as ``entry`` will send it: its actions, as from its ingress port (OpenFlow 1.3.5, 7.3.7).
-
-    It must arrive at ``dst`` through ``chain``, and be answered.
-    """
-
-    entry: FlowEntry
-    src: str
-    dst: str
-    chain: str
-
-
-@dataclass(frozen=True, slots=True)
 class Stage:
-    """One step of a swap. ``probes``, of a drain: frames of the old version, sent when no packet is any more.
+    """One step of a swap.
+
+    ``probes``: of a probe stage, frames that a switch sends by the actions of ``entry``, as from its ingress port
+    (packet-out, OpenFlow 1.3.5, 7.3.7), before its table holds it. Of a shift, frames that hosts send, whose way shows
+    by which version the edge sends packets on: one for each entry that comes or goes. Of a drain, frames of the old
+    version, sent by a switch when no packet is any more.
 
     ``wait_ns``: how long it lasts at least once everything else of it is done. ``undo_wait_ns``, of a shift: how long
     packets that have turned may still be within the new version once they turn no more.
@@ -132,23 +125,8 @@ def latency_drain_ns(network: Network, experiment: Experiment) -> int:
 
 
 def _direction_drain_ns(way: LinkDirection) -> int:
-    rows = way.trace.rows if way.trace else ()
-    rates = [way.rate.bit_s] + [row.rate.bit_s for row in rows if row.rate]
-    slowest = min(rate for rate in rates if rate)
     reach = way.jitter.reach.ns if way.jitter else 0
-    return 8 * 10**9 * way.queue.bytes // slowest + way.delays[1].ns + reach + _longest_pause_ns(rows)
-
-
-def _longest_pause_ns(rows: Sequence[TraceRow]) -> int:
-    """The longest time for which a trace lets nothing out; one without end counts as none: nobody can wait for it."""
-    longest, since = 0, None
-    for row in rows:
-        pauses = row.blocked or (row.rate is not None and row.rate.bit_s == 0)
-        if pauses and since is None:
-            since = row.t.ns
-        elif not pauses and since is not None:
-            longest, since = max(longest, row.t.ns - since), None
-    return longest
+    return way.full_queue.ns + way.delays[1].ns + reach + way.longest_pause.ns
 
 
 def _changed(
@@ -210,51 +188,29 @@ def _stages(
     guards = tuple(entry for entry in gone.values() if not entry.actions)
     turned = tuple(entry for key, entry in gone.items() if entry.actions and key in old_turns)
     rest = tuple(entry for key, entry in gone.items() if entry.actions and key not in old_turns)
-    last = tuple(
+    late = tuple(
         entry for key, entry in wanted.items() if (not entry.actions and anew(key)) or _renamed(held.get(key), entry)
     )
     if install or guards:
         yield Stage(subject, StageKind.INSTALL, install, guards)
+    come, gone_from = Probes(network, versions[1]), Probes(network, versions[0])
+    taking = come.turning((new_turns[_identity(entry)], entry) for entry in shift)
     if shift:
-        probes = (_probe(network, versions[1], new_turns[_identity(entry)], entry) for entry in shift)
-        yield Stage(subject, StageKind.PROBE, probes=tuple(probe for probe in probes if probe))
+        left = {_identity(entry) for entry in (*guards, *turned)}
+        tables = Tables(network, (e for key, e in {**held, **wanted}.items() if key not in left), strict=False)
+        yield Stage(subject, StageKind.PROBE, probes=(*taking, *come.beyond(install, tables, taking)))
     if shift or turned:
-        yield Stage(subject, StageKind.SHIFT, shift, turned, undo_wait_ns=drains_ns[1] if install else 0)
+        leaving = gone_from.turning((old_turns[_identity(entry)], entry) for entry in turned)
+        undo_wait_ns = drains_ns[1] if install else 0
+        yield Stage(subject, StageKind.SHIFT, shift, turned, (*taking, *leaving), undo_wait_ns=undo_wait_ns)
     if rest:
         left = ((laid, held[key]) for key, laid in old_turns.items() if key not in wanted or anew(key))
-        last_ones = (_probe(network, versions[0], laid, entry) for laid, entry in left if entry.actions)
-        probes = tuple(probe for probe in last_ones if probe)
+        probes = gone_from.turning(each for each in left if each[1].actions)
         yield Stage(subject, StageKind.DRAIN, probes=probes, wait_ns=drains_ns[0])
-    if rest or last:
-        yield Stage(subject, StageKind.COLLECT, last, rest)
+    if rest or late:
+        yield Stage(subject, StageKind.COLLECT, late, rest)
 
 
 def _renamed(held: FlowEntry | None, wanted: FlowEntry) -> bool:
     """Whether only the cookie differs."""
     return held is not None and held.actions == wanted.actions and held.cookie != wanted.cookie
-
-
-def _probe(network: Network, experiment: Experiment, laid: Laid, entry: FlowEntry) -> Probe | None:
-    """A frame that the entry will take from somebody: the first pair of hosts whose packets come there."""
-    chain = laid.leg.stretch.chain
-    classes = {known.name: known.vlan for box in network.delay_boxes for known in box.classes}
-    latency = dict(experiment.latency)
-    to_island = laid.leg.stretch.direction is Direction.TO_ISLAND
-    for world in network.world_hosts:
-        for island in network.island_hosts:
-            src, dst = (world, island) if to_island else (island, world)
-            match = entry.match
-            prefixes = ((src.address, match.ipv4_src), (dst.address, match.ipv4_dst))
-            if any(prefix is not None and address not in prefix for address, prefix in prefixes):
-                continue
-            if to_island and laid.leg.box is None and match.vlan != _arrives(classes, latency.get(world.name), laid):
-                continue
-            kinds = [each for each in (*Protocol, None) if match.ip_proto in (None, each and each.number)]
-            if any(experiment.carrier(world.address, island.address, kind).name == chain for kind in kinds):
-                return Probe(entry, src.name, dst.name, chain)
-    return None
-
-
-def _arrives(classes: dict[str, int], latency: str | None, laid: Laid) -> int | Vlan:
-    """The VLAN condition with which a world host's frames come to where the leg starts: its own port or a delay box."""
-    return Vlan.UNTAGGED if laid.leg.vlan is None or latency is None else classes[latency]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A swap carried out on live switches: stage by stage forward, or all the way back.
 
-Up to the moment when the last shift has been made and read back, whatever goes wrong - a switch that refuses or goes
+Up to the moment when the last shift has been made and proven, whatever goes wrong - a switch that refuses or goes
 away, a probe that does not arrive, the controller's death, somebody's change of mind - leads back to exactly the old
 plan; from then on to exactly the new one. Either way passes the same states of the tables, of which any packet under
 way takes no harm: what cannot be reached now, because a switch or the controller is away, is waited for there.
@@ -10,7 +10,7 @@ way takes no harm: what cannot be reached now, because a switch or the controlle
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -21,6 +21,9 @@ from atoll.model.plan import Plan
 
 ProbeRunner = Callable[[Stage], Awaitable[None]]
 """Sends a stage's probes and returns when all have arrived; LabError names those that have not."""
+
+TurnRunner = Callable[[Stage, Plan, Plan], Awaitable[None]]
+"""Has hosts send a stage's probes; returns when all take the ways of the second plan, no longer those of the first."""
 
 PATIENCE_S = 10.0
 """After which whoever waits for a swap is told that a switch, or the controller, stays away."""
@@ -39,6 +42,10 @@ class Held(Protocol):
         """Raise LabError naming the first switch whose table cannot hold one of the plans."""
         ...
 
+    def lag_s(self, entries: Iterable[FlowEntry]) -> float:
+        """How long a switch may still forward by one of these as it was before it was deleted."""
+        ...
+
     async def stirred(self) -> None:
         """Wait until something that was away may be back."""
         ...
@@ -52,10 +59,19 @@ class Move:
     before: Plan
     after: Plan
 
+    @property
+    def most(self) -> Plan:
+        """All that the switches hold while it is made: what is new comes before anything goes."""
+        both = {_identity(entry): entry for entry in (*self.before.flows, *self.after.flows)}
+        return replace(self.after, flows=tuple(both.values()))
+
 
 @dataclass(frozen=True, slots=True)
 class StageReport:
-    """A stage that is over; "undo": what had been done was taken back. ``began_ns``: CLOCK_REALTIME."""
+    """A stage that is over; "undo": what had been done was taken back. ``began_ns``: CLOCK_REALTIME.
+
+    ``waited_ns``: until entries that it adds, and that were deleted shortly before, were out of all data planes.
+    """
 
     subject: Subject
     stage: str
@@ -64,10 +80,14 @@ class StageReport:
     added: int = 0
     deleted: int = 0
     probes: int = 0
+    waited_ns: int = 0
 
     def __str__(self) -> str:
         what = {"added": self.added, "deleted": self.deleted, "probes": self.probes}
-        told = ", ".join(f"{number} {word}" for word, number in what.items() if number)
+        parts = [f"{number} {word}" for word, number in what.items() if number]
+        if self.waited_ns:
+            parts.append(f"waited {self.waited_ns / 1e9:.1f} s for switches that still had deleted entries")
+        told = ", ".join(parts)
         return f"{self.subject}: {self.stage} {self.duration_ns / 1e6:.0f} ms{f' ({told})' if told else ''}"
 
 
@@ -75,13 +95,15 @@ class StageReport:
 class Hooks:
     """What is to happen around a swap's stages.
 
-    ``probe``: LabError unless a stage's frames arrive and are answered, by the way that the tables say. ``drained``:
-    waits until a stage's frames, sent behind the last packets of a version, have arrived. ``before_turn``: before the
-    last shift; LabError undoes the swap. ``turned``: when the last shift has been made: the new version is what stands
-    now. ``report``: told of each stage when it is over. ``sleep``: lets seconds pass.
+    ``probe``: LabError unless a stage's frames arrive and are answered, by the way that the tables say. ``taken``:
+    LabError unless the edge sends hosts' frames on by its new entries. ``drained``: waits until a stage's frames, sent
+    behind the last packets of a version, have arrived. ``before_turn``: before the last shift; LabError undoes the
+    swap. ``turned``: when the last shift has been made: the new version is what stands now. ``report``: told of each
+    stage when it is over. ``sleep``: lets seconds pass. The last three must not fail.
     """
 
     probe: ProbeRunner
+    taken: TurnRunner
     drained: ProbeRunner
     before_turn: Callable[[], Awaitable[None]]
     turned: Callable[[], Awaitable[None]]
@@ -134,15 +156,17 @@ class Swapping:
         """Returns when the switches hold exactly the new plan. Raises LabError when they hold exactly the old one."""
         if not self._moves:
             return
-        await self._switches.require_room([move.after for move in self._moves])
+        most = await asyncio.to_thread(lambda: [move.most for move in self._moves])
+        await self._switches.require_room(most)
         await self._switches.hold(self._moves[0].before, self._moves[0].before)
         for number, move in enumerate(self._moves):
             began_ns = time.time_ns(), time.monotonic_ns()
+            wait_s = 0.0 if self.turned else self._switches.lag_s(move.stage.add)
             if self.turned:
                 await self._finish(move)
             else:
                 try:
-                    await self._unless_aborted(self._attempt(number, move))
+                    await self._unless_aborted(self._attempt(number, move, wait_s))
                 except Exception as error:
                     self.failure = error
                     await self._back(number)
@@ -150,18 +174,22 @@ class Swapping:
                     raise
             stage = move.stage
             counts = len(stage.add), len(stage.delete), len(stage.probes)
-            self._hooks.report(_report(stage.subject, stage.kind, began_ns, *counts))
+            self._hooks.report(_report(stage.subject, stage.kind, began_ns, *counts, round(wait_s * 1e9)))
             if number == self._turn:
                 self.turned = True
                 await self._hooks.turned()
 
-    async def _attempt(self, number: int, move: Move) -> None:
+    async def _attempt(self, number: int, move: Move, wait_s: float) -> None:
+        if wait_s:
+            await self._hooks.sleep(wait_s)
         if number == self._turn:
             await self._hooks.before_turn()
         if move.stage.kind is StageKind.PROBE:
             await self._hooks.probe(move.stage)
         elif move.after is not move.before:
             await self._switches.hold(move.after, otherwise=move.before)
+        if move.stage.kind is StageKind.SHIFT:
+            await self._hooks.taken(move.stage, move.before, move.after)
         await self._drain(move.stage, move.stage.wait_ns)
 
     async def _finish(self, move: Move) -> None:
@@ -171,12 +199,22 @@ class Swapping:
         await self._drain(move.stage, move.stage.wait_ns)
 
     async def _back(self, number: int) -> None:
-        """Through the states passed, in reverse; what has turned to the new version comes out of it before it goes."""
+        """Through the states passed, in reverse; what has turned to the new version comes out of it before it goes.
+
+        Proofs are waited for, but nothing depends on them: the old version may be one that carries nothing.
+        """
         for index in range(number, -1, -1):
             move = self._moves[index]
+            if wait_s := self._switches.lag_s(move.stage.delete):
+                await self._hooks.sleep(wait_s)  # else a switch that lags would delete again what comes back
             if move.after is not move.before:
                 await self._reach(move.before)
+            if move.stage.kind is StageKind.DRAIN:
+                with contextlib.suppress(Exception):
+                    await self._hooks.probe(move.stage)  # what was collected is there again
             if move.stage.undo_wait_ns:
+                with contextlib.suppress(Exception):
+                    await self._hooks.taken(move.stage, move.after, move.before)
                 await self._drain(self._moves[index - 1].stage, move.stage.undo_wait_ns)
 
     async def _drain(self, stage: Stage, wait_ns: int) -> None:

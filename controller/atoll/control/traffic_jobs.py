@@ -5,13 +5,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from atoll.control.job_limits import MODEST, of_client, of_server
+from atoll.control.job_privileges import of_port, of_subcommand, of_tcp
 from atoll.model.experiment import Experiment
 from atoll.model.network import Host, HostRole, Network
 from atoll.model.placement import Placement, deal
 from atoll.model.plan import UNLIMITED, JobLimits, JobSpec, Phase
+from atoll.model.privilege import Privilege
 from atoll.model.traffic import SizesCount, Traffic
 
 _PING_BYTES = 56
+_SILENCE_NS = 180_000_000_000  # as the program has it of its own accord (docs/contracts.md)
 PING_TIMEOUT_NS = 3_000_000_000  # far above usual full queues: a later answer is a lost one
 _UDP_HEADERS_BYTES = 20 + 8  # IPv4, RFC 791, and UDP, RFC 768
 
@@ -29,7 +32,12 @@ def load_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
         config: dict[str, Any] = {"listen": listen, "congestion_control": experiment.congestion_control(name)}
         if traffic.write_rate:
             config["write_rate_bit_s"] = traffic.write_rate.bit_s
-        found.append(host_job(f"serve-{name}", name, Phase.SERVER, "serve", config, of_server(traffic)))
+        keeps = of_tcp(config["congestion_control"], traffic.port)
+        found.append(host_job(f"serve-{name}", name, Phase.SERVER, "serve", config, of_server(traffic), keeps))
+    pauses = (way.longest_pause.ns for link in experiment.links for way in (link.to_island, link.to_world))
+    longest_ns = max(pauses, default=0)
+    # TCP's timeouts double in a pause: the first try behind it comes at most as long after it as it was long.
+    silence = {"silence_ns": _SILENCE_NS + 2 * longest_ns} if longest_ns else {}
     for client, channels in zip(clients, _dealt(network, experiment), strict=True):
         if not channels:
             continue
@@ -43,10 +51,12 @@ def load_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
             "start_at_ns": 0,
             "duration_ns": experiment.duration.ns,
             "congestion_control": experiment.congestion_control(client.name),
+            **silence,
             "flow_log": f"{{run}}/logs/flows-{client.name}.csv",
         }
         limits = of_client(traffic, len(channels))
-        found.append(host_job(f"load-{client.name}", client.name, Phase.CLIENT, "load", config, limits))
+        keeps = of_tcp(config["congestion_control"])
+        found.append(host_job(f"load-{client.name}", client.name, Phase.CLIENT, "load", config, limits, keeps))
     return tuple(found)
 
 
@@ -82,7 +92,7 @@ def udp_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
     }
     receive = {"role": "receive", "listen": address, "each": False}
     return (
-        host_job("udp-receive", island.name, Phase.SERVER, "udp", receive, MODEST),
+        host_job("udp-receive", island.name, Phase.SERVER, "udp", receive, MODEST, of_port(udp.port)),
         host_job("udp-send", world.name, Phase.CLIENT, "udp", send, MODEST),
     )
 
@@ -94,10 +104,17 @@ def specials(network: Network) -> tuple[Host, Host] | None:
 
 
 def host_job(
-    name: str, host: str, phase: Phase, subcommand: str, config: dict[str, Any], limits: JobLimits = UNLIMITED
+    name: str,
+    host: str,
+    phase: Phase,
+    subcommand: str,
+    config: dict[str, Any],
+    limits: JobLimits = UNLIMITED,
+    privileges: tuple[Privilege, ...] = (),
 ) -> JobSpec:
-    """A job of our own binary."""
-    return JobSpec(name, host, phase, ("atoll-host", subcommand), config, limits=limits)
+    """A job of our own binary; ``privileges``: what its configuration takes beyond its subcommand's."""
+    keeps = (*of_subcommand(subcommand), *privileges)
+    return JobSpec(name, host, phase, ("atoll-host", subcommand), config, limits=limits, privileges=keeps)
 
 
 def _pace(traffic: Traffic) -> dict[str, Any]:

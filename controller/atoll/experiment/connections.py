@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from atoll.control.job_privileges import RESET_CONNECTIONS
 from atoll.model.errors import LabError, UsageError
 from atoll.model.network import Network
 from atoll.model.units import Duration
@@ -103,7 +104,7 @@ class BoxConnections:
 
     async def _run(self, box: str, *argv: str) -> dict[str, Any] | None:
         """Run a command to its end; its last line of JSON. Raises LabError."""
-        job = await self._machine(box).start_job(f"connections-{box}", argv)
+        job = await self._machine(box).start_job(f"connections-{box}", argv, privileges=RESET_CONNECTIONS)
         ended = await job.wait()
         if ended.code != 0:
             raise LabError(f"{box}: the connections it holds cannot be told: {job.exit_text()}")

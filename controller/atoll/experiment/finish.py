@@ -6,7 +6,6 @@ The libraries for tables and plots are heavy; the keeper stays small without the
 
 import asyncio
 import json
-import shlex
 import sys
 from typing import Any
 
@@ -55,5 +54,4 @@ def _failure(module: str, run_dir: RunDir, exit_code: int, said: str) -> RunErro
             kept = f"; all it said is in {log}"
         except RunError as error:
             kept = f"; {error}"
-    where = shlex.quote(str(run_dir.path))
-    return RunError(f"{module} failed: {lines[-1]}{kept}; the raw data is there: `atoll report {where}` tries again")
+    return RunError(f"{module} failed: {lines[-1]}{kept}")

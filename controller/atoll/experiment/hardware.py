@@ -10,10 +10,11 @@ Importing this module imports asyncssh (0.3 s): do it where there is an inventor
 import asyncio
 import contextlib
 import getpass
+import shutil
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
@@ -21,7 +22,6 @@ from typing import Any
 
 import asyncssh
 
-from atoll.experiment.place import with_switches
 from atoll.experiment.readiness import clock_off, misplaced, unready, without_carrier
 from atoll.model.errors import LabError
 from atoll.model.inventory import Inventory, InventoryMachine, placed
@@ -35,6 +35,7 @@ from atoll_hosts.clock import ClockOffset, clock_offset
 from atoll_hosts.fetch import fetch
 from atoll_hosts.fleet import Outcome, on_each
 from atoll_hosts.machine import Machine
+from atoll_hosts.offered import Room, offered_files
 from atoll_hosts.remote import start_agent
 from atoll_hosts.ssh import Connections
 
@@ -82,10 +83,12 @@ class HardwarePlace:
         self.network = network
         self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._inventory = inventory
+        self._listen = f"{inventory.address}:{inventory.port}"
         self._connections = connections
         self._reached = reached
         self._machines = {name: Machine(name, one.agent, None, one.clock.known_ns) for name, one in reached.items()}
         self._directories: dict[tuple[str, Path], Path] = {}
+        self._asked: dict[tuple[str, Path], set[str]] = {}  # the names of files that its jobs were given
         self._watchers = [asyncio.create_task(self._watch(one.agent)) for one in reached.values()]
 
     @classmethod
@@ -115,12 +118,14 @@ class HardwarePlace:
 
     async def start_controller(self, runtime: Runtime) -> Controller:
         """A controller on this machine, where the inventory says that switches look for it. Raises LabError."""
-        listen = f"{self._inventory.address}:{self._inventory.port}"
-        controller = await Controller.start([], interpreter(runtime), listen, runtime)
+        return await Controller.start([], interpreter(runtime), self._listen, runtime)
+
+    async def all_switches(self, controller: Controller) -> None:
+        """Wait until all switches have come to a controller. Raises LabError."""
         try:
-            return await with_switches(controller, self.network, _SWITCHES_TIMEOUT_S)
+            await controller.wait_for([switch.dpid for switch in self.network.switches], _SWITCHES_TIMEOUT_S)
         except LabError as error:
-            raise LabError(f"{error}; switches are to look for their controller at tcp:{listen}") from None
+            raise LabError(f"{error}; switches are to look for their controller at tcp:{self._listen}") from None
 
     async def linked(self, machines: Iterable[str]) -> None:
         """Wait until the experiment interfaces of machines, which are up, have a carrier.
@@ -156,8 +161,14 @@ class HardwarePlace:
         found = await asyncio.gather(*(ask(one) for one in self._reached.values()))
         return dict(zip(self._reached, found, strict=True))
 
-    async def directory(self, machine: str, run: Path) -> Path:
-        """The machine's own directory for the files of a run. Raises LabError."""
+    @property
+    def lab_folder(self) -> None:
+        """The machines have no such folder."""
+        return
+
+    async def directory(self, machine: str, run: Path, files: Collection[str]) -> Path:
+        """The machine's own directory for the files of a run; these may be brought from it. Raises LabError."""
+        self._asked.setdefault((machine, run), set()).update(files)
         if (machine, run) not in self._directories:
             answer = await self._machines[machine].agent.request("spool", name=_spool_name(run))
             self._directories[machine, run] = Path(answer["path"])
@@ -167,13 +178,15 @@ class HardwarePlace:
         """Bring the files of a run into its directory and remove them there; a line for each machine that failed.
 
         A machine whose agent has ended is connected to once more; what it does not give stays there for a week.
+        Files that its jobs were not asked to write, and those beyond its part of the disk, are not taken.
         """
+        room = Room(shutil.disk_usage(run).free)
         machines = [machine for machine, of in self._directories if of == run]
         outcomes = await on_each(
-            [self._reached[machine].machine for machine in machines], lambda one: self._collect_from(one, run)
+            [self._reached[machine].machine for machine in machines], lambda one: self._collect_from(one, run, room)
         )
         for machine in machines:
-            del self._directories[machine, run]
+            del self._directories[machine, run], self._asked[machine, run]
         return tuple(one.error for one in outcomes if one.error is not None)
 
     def describe(self) -> dict[str, Any]:
@@ -200,7 +213,7 @@ class HardwarePlace:
         await asyncio.gather(*(one.close() for one in self._reached.values()))
         await self._connections.close()
 
-    async def _collect_from(self, machine: InventoryMachine, run: Path) -> int:
+    async def _collect_from(self, machine: InventoryMachine, run: Path, room: Room) -> int:
         """Bring what one machine has; the number of files. Raises LabError."""
         one = self._reached[machine.name]
         agent, connection = one.agent, one.connection
@@ -217,11 +230,12 @@ class HardwarePlace:
                 after.push_async_callback(agent.close)
             name = _spool_name(run)
             spool = (await agent.request("files", name=name))["spool"]
-            for file in spool["files"]:
-                there = f"{spool['path']}/{file['name']}"
-                await fetch(connect, machine.name, there, run / file["name"], sudo=machine.access.sudo)
+            files = offered_files(machine.name, spool, self._asked[machine.name, run])
+            room.take(machine.name, sum(file.size_bytes for file in files))
+            for file in files:
+                await fetch(connect, machine.name, file, run / file.name, sudo=machine.access.sudo)
             await agent.request("discard", name=name)
-        return len(spool["files"])
+        return len(files)
 
     async def _watch(self, agent: Agent) -> None:
         reason = await asyncio.shield(agent.closed)

@@ -3,7 +3,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -38,8 +39,17 @@ class Place(Protocol):
         """The machine of that name (KeyError: no such machine)."""
         ...
 
+    @property
+    def lab_folder(self) -> str | None:
+        """The folder of the lab's file; None: the machines do not see it."""
+        ...
+
     async def start_controller(self, runtime: Runtime) -> Controller:
-        """A controller that all switches have come to. Raises LabError."""
+        """A controller that switches can come to. Raises LabError."""
+        ...
+
+    async def all_switches(self, controller: Controller) -> None:
+        """Wait until all switches have come to a controller. Raises LabError."""
         ...
 
     async def linked(self, machines: Iterable[str]) -> None:
@@ -60,8 +70,8 @@ class Place(Protocol):
         """Measure that without consequences. Raises LabError when a machine ends."""
         ...
 
-    async def directory(self, machine: str, run: Path) -> Path:
-        """Where a machine's jobs put the files of a run. Raises LabError."""
+    async def directory(self, machine: str, run: Path, files: Collection[str]) -> Path:
+        """Where a job on a machine puts its files of a run, which have these names there. Raises LabError."""
         ...
 
     async def collect(self, run: Path) -> tuple[str, ...]:
@@ -106,14 +116,22 @@ class EmulatedPlace:
         """The machine of that name (KeyError: no such machine)."""
         return self._machines[name]
 
+    @property
+    def lab_folder(self) -> str:
+        """The folder itself: machines share this one's file system."""
+        return os.path.dirname(os.path.abspath(self.network.file))  # noqa: PTH100, PTH120 (Path.absolute keeps `..`)
+
     def read_every(self, seconds: float) -> None:
         """Take what jobs say so often only; 0: as it comes. What is asked for is answered at once all the same."""
         self._agent.read_every(seconds)
 
     async def start_controller(self, runtime: Runtime) -> Controller:
         """A controller inside the lab. Raises LabError."""
-        controller = await Controller.start(self.lab.enter(), interpreter(runtime), runtime=runtime)
-        return await with_switches(controller, self.network)
+        return await Controller.start(self.lab.enter(), interpreter(runtime), runtime=runtime)
+
+    async def all_switches(self, controller: Controller) -> None:
+        """Wait until all switches have come to a controller. Raises LabError."""
+        await controller.wait_for([switch.dpid for switch in self.network.switches], _SWITCHES_TIMEOUT_S)
 
     async def linked(self, machines: Iterable[str]) -> None:
         """Nothing to wait for: the other ends of all cables are up."""
@@ -127,9 +145,9 @@ class EmulatedPlace:
         """There is one clock."""
         return {}
 
-    async def directory(self, machine: str, run: Path) -> Path:
+    async def directory(self, machine: str, run: Path, files: Collection[str]) -> Path:
         """The run directory itself."""
-        del machine
+        del machine, files
         return run
 
     async def collect(self, run: Path) -> tuple[str, ...]:
@@ -159,13 +177,3 @@ class EmulatedPlace:
     def _fail(self, reason: str) -> None:
         if not self.failed.done():
             self.failed.set_result(reason)
-
-
-async def with_switches(controller: Controller, network: Network, limit_s: float = _SWITCHES_TIMEOUT_S) -> Controller:
-    """The controller, once all switches of the network have come to it; it is closed otherwise. Raises LabError."""
-    try:
-        await controller.wait_for([switch.dpid for switch in network.switches], limit_s)
-    except BaseException:
-        await controller.close()
-        raise
-    return controller

@@ -2,7 +2,7 @@
 """From what jobs, switches and machines say (docs/contracts.md) to metric points (atoll.model.measurements).
 
 Pure: points have the tags of their measurement only; those that all points of a run have are added by who writes them.
-What a message has besides the measurement's fields, and what is null, is left out.
+What a message has besides the measurement's fields, and what is no number, is left out.
 """
 
 from collections import defaultdict
@@ -43,7 +43,8 @@ def box_points(box: str, line: Mapping[str, Any], classes: Mapping[int, str]) ->
     if "classes" in line:
         yield _point("delay_box", {"box": box}, line, t_ns)
         for vlan, counted in line["classes"].items():
-            yield _point("delay_class", {"box": box, "vlan": vlan, "class": classes.get(int(vlan), "")}, counted, t_ns)
+            if int(vlan) in classes:
+                yield _point("delay_class", {"box": box, "vlan": vlan, "class": classes[int(vlan)]}, counted, t_ns)
 
 
 def job_points(spec: JobSpec, line: Mapping[str, Any], clock_offset_ns: int = 0) -> Iterator[Point]:
@@ -65,6 +66,9 @@ def job_points(spec: JobSpec, line: Mapping[str, Any], clock_offset_ns: int = 0)
         case "reply" if spec.phase is Phase.WHISTLE:
             yield event_point("whistle", line["sent_ns"], {"what": spec.name.removeprefix("whistle-")})
         case "reply" | "lost" as said if spec.phase is Phase.PING:
+            targets = [target["name"] for target in (spec.config or {}).get("targets", ())]
+            if line["target"] not in targets:
+                return
             tags = {"host": spec.host, "target": line["target"]}
             yield _point("ping", tags, {**line, "lost": int(said == "lost")}, line["sent_ns"])
         case _:
@@ -160,6 +164,9 @@ def _app(cookie: int) -> str:
     return App(number).name.lower() if number in tuple(App) else ""
 
 
-def _point(measurement: str, tags: Mapping[str, str], told: Mapping[str, Any], t_ns: int) -> Point:
-    found = {name: told[name] for name in _FIELDS[measurement] if told.get(name) is not None}
+def _point(measurement: str, tags: Mapping[str, str], figures: Mapping[str, Any], t_ns: Any) -> Point:
+    found = {name: figures[name] for name in _FIELDS[measurement] if isinstance(figures.get(name), (int, float))}
+    if not isinstance(t_ns, int):  # it goes into the line as it is
+        msg = f"{measurement}: an invalid instant"
+        raise ValueError(msg)  # noqa: TRY004 - like other invalid data of a machine
     return Point(measurement, tags, found, t_ns)

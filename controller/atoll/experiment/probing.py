@@ -11,24 +11,27 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from ipaddress import IPv4Address
 
 from atoll.control.apply import read_tables
 from atoll.control.cover import limit_ns, of_one_sender
 from atoll.control.suspects import where_to_look
-from atoll.control.swap import Probe
+from atoll.control.swap_probes import Probe
 from atoll.control.walk import Frame, Matched, Reached, Step, Tables
 from atoll.experiment.counting import Counts, counted, counts, how_far, named, prompt_switches, tell_in_time
 from atoll.experiment.standing import Standing
-from atoll.experiment.watching import Station, Watch, station, watching
+from atoll.experiment.watching import Sighting, Station, Watch, boxes_and_taps, sightings, station, stations, watching
 from atoll.model.errors import LabError, PlanError
-from atoll.model.experiment import Experiment, Protocol
+from atoll.model.experiment import Experiment
 from atoll.model.flow import Action, FlowEntry, Match
 from atoll.model.network import Host, Network, PortRef
-from atoll.openflow.frames import OTHER, End, Mark, probe_frame
+from atoll.openflow.frames import End, Mark, probe_frame
 
-# A link may lose a probe, a full queue refuse it: a good path is not to fail for that.
-ATTEMPTS = 6
+# For so long probes are sent that do not arrive: hardware may have an entry seconds after its switch acknowledged it, a
+# link may lose a probe, a full queue refuse it.
+LAG_S = 5.0
 INTERVAL_S = 0.2
+ATTEMPTS = round(LAG_S / INTERVAL_S)
 
 _LATE_S = 30.0  # what machines that are busy with other things may hold packets for
 
@@ -44,10 +47,10 @@ class _Way:
     probe: Probe
     src: Host
     dst: Host
-    protocol: int
     steps: tuple[Step, ...]
     end: str
     stations: tuple[tuple[str, Station | None], ...]  # the boxes, taps and hosts on the way, and where to see them
+    sightings: frozenset[Sighting]  # at the stations, and at the machine where it must be seen
     refused: str | None = None
 
     @property
@@ -63,7 +66,8 @@ class _Way:
     def frame(self, session: int, attempt: int) -> bytes:
         """The frame as it would come to the entry."""
         src, dst = (End(host.interface.mac, host.address) for host in (self.src, self.dst))
-        return probe_frame(src, dst, _tag(self.probe.entry.match), self.protocol, Mark(session, self.number, attempt))
+        mark = Mark(session, self.number, attempt)
+        return probe_frame(src, dst, _tag(self.probe.entry.match), self.probe.protocol, mark)
 
 
 async def probe(testbed: Standing, probes: Sequence[Probe], experiment: Experiment | None = None) -> None:
@@ -77,12 +81,11 @@ async def probe(testbed: Standing, probes: Sequence[Probe], experiment: Experime
         return
     network, controller = testbed.network, testbed.controller
     both = [each for each in (asked, testbed.experiment) if each is not None]
-    ways = await _ways(testbed, both, probes)
+    ways = await _ways(testbed, probes)
     before = await counts(controller, network, (entry for way in ways for entry in way.entries))
-    watch = Watch()
-    places = {place for way in ways for _, place in way.stations if place is not None}
-    machines = dict.fromkeys(machine for machine, _ in places)
-    promiscuous = {name: [interface for machine, interface in places if machine == name] for name in machines}
+    watch = Watch(stations(network))
+    promiscuous = boxes_and_taps(network)
+    machines: dict[str, IPv4Address | None] = dict.fromkeys(promiscuous)
     machines |= {host.name: host.address for way in ways for host in (way.src, way.dst)}
     async with watching(testbed.machine, watch, machines, promiscuous):
         await _send_until_seen(testbed, ways, watch, max(limit_ns(network, each) for each in both) / 1e9)
@@ -106,7 +109,7 @@ async def passed(testbed: Standing, probes: Sequence[Probe], experiment: Experim
     if not probes:
         return
     both = [each for each in (experiment, testbed.experiment) if each is not None]
-    ways = await _ways(testbed, both, probes)
+    ways = await _ways(testbed, probes)
     limit_s = max(limit_ns(testbed.network, each) for each in both) / 1e9 + _LATE_S
     deadline = asyncio.get_running_loop().time() + limit_s
     watch = Watch()
@@ -124,14 +127,18 @@ async def passed(testbed: Standing, probes: Sequence[Probe], experiment: Experim
             await watch.until(lambda: not left(), INTERVAL_S)
 
 
-async def _ways(testbed: Standing, experiments: Sequence[Experiment], probes: Sequence[Probe]) -> list[_Way]:
-    """The probes with their ways by what the switches hold now."""
+async def _ways(testbed: Standing, probes: Sequence[Probe]) -> list[_Way]:
+    """The probes with their ways by what the switches hold now, found in a thread: they may be thousands."""
     network = testbed.network
     held = await read_tables(testbed.controller, network)
     known = testbed.standing.flows if testbed.standing else ()
-    found = (entry for entries in held.values() for entry in entries if isinstance(entry, FlowEntry))
-    tables = _tables(network, found, known, probes)
-    return [_way(network, experiments, tables, number, each) for number, each in enumerate(probes)]
+    found = [entry for entries in held.values() for entry in entries if isinstance(entry, FlowEntry)]
+
+    def find() -> list[_Way]:
+        tables = _tables(network, found, known, probes)
+        return [_way(network, tables, number, each) for number, each in enumerate(probes)]
+
+    return await asyncio.to_thread(find)
 
 
 def _tables(network: Network, held: Iterable[FlowEntry], known: Iterable[FlowEntry], probes: Iterable[Probe]) -> Tables:
@@ -146,30 +153,18 @@ def _tables(network: Network, held: Iterable[FlowEntry], known: Iterable[FlowEnt
     return Tables(network, entries.values(), strict=False)
 
 
-def _way(network: Network, experiments: Sequence[Experiment], tables: Tables, number: int, probe: Probe) -> _Way:
+def _way(network: Network, tables: Tables, number: int, probe: Probe) -> _Way:
     src, dst = network.host(probe.src), network.host(probe.dst)
-    protocol = _protocol(experiments, probe, src, dst)
     match = probe.entry.match
-    frame = Frame(src.address, dst.address, _tag(match), protocol)
+    frame = Frame(src.address, dst.address, _tag(match), probe.protocol)
     try:
         steps = tables.walk(frame, PortRef(probe.entry.switch, match.in_port), first=probe.entry)
     except PlanError as error:
         raise LabError(f"{_told(probe)}: by what the switches hold, {error}") from error
-    steps, end = of_one_sender(network, steps, protocol, dst.name)
+    steps, end = of_one_sender(network, steps, probe.protocol, dst.name)
     reached = (step for step in steps if isinstance(step, Reached))
-    stations = tuple((step.name, station(network, step.name, step.port)) for step in reached)
-    return _Way(number, probe, src, dst, protocol, steps, end, stations)
-
-
-def _protocol(experiments: Sequence[Experiment], probe: Probe, src: Host, dst: Host) -> int:
-    """What the frame carries: what the entry matches, else what its chain carries, an echo request if it can be."""
-    if probe.entry.match.ip_proto is not None:
-        return probe.entry.match.ip_proto
-    world, island = (src, dst) if src.role.is_world else (dst, src)
-    for protocol in (Protocol.ICMP, Protocol.UDP, Protocol.TCP):
-        if any(each.carrier(world.address, island.address, protocol).name == probe.chain for each in experiments):
-            return protocol.number
-    return OTHER
+    places = tuple((step.name, station(network, step.name, step.port)) for step in reached)
+    return _Way(number, probe, src, dst, steps, end, places, sightings(network, steps))
 
 
 def _tag(match: Match) -> int | None:
@@ -202,8 +197,12 @@ async def _send(testbed: Standing, ways: Iterable[_Way], session: int, attempt: 
 
 
 def _done(way: _Way, watch: Watch) -> bool:
-    seen = all(place is None or watch.passed(way.number, place) for _, place in way.stations)
-    return seen and (not way.answered or watch.arrived(way.number, way.src.name, answer=True))
+    return _took(way, watch) and (not way.answered or watch.arrived(way.number, way.src.name, answer=True))
+
+
+def _took(way: _Way, watch: Watch) -> bool:
+    """Whether an attempt was seen everywhere on the way, and nowhere else: not where old entries still lead."""
+    return watch.taken(way.number, way.sightings, whole=way.answered) > 0
 
 
 def _essence(entry: FlowEntry) -> tuple[str, int, Match, tuple[Action, ...]]:
@@ -217,19 +216,28 @@ def _judge(network: Network, way: _Way, watch: Watch, rises: Counts, wanted: Col
     if way.refused:
         return f"{told}: the switch refused to send it: {way.refused}"
     taps = {tap.name for tap in network.taps}
-    far = how_far(way.steps[1:], rises, taps)
+
+    def far() -> str:
+        return how_far(way.steps[1:], rises, taps)
+
     if not watch.arrived(way.number, way.end, answer=False):
         lost = f"{told}: sent {ATTEMPTS} times, it did not arrive at {way.end}"
         if not tell_in_time(network, way.steps[1:]):
             return lost
-        return f"{lost}: {far}; look at {where_to_look(network, way.steps[1:], rises, taps)}"
+        return f"{lost}: {far()}; look at {where_to_look(network, way.steps[1:], rises, taps)}"
     missed = [name for name, place in way.stations if place is not None and not watch.passed(way.number, place)]
     if missed:
-        return f"{told}: it arrived at {way.end}, but did not come to {', '.join(missed)}: {far}"
+        return f"{told}: it arrived at {way.end}, but did not come to {', '.join(missed)}: {far()}"
+    if not _took(way, watch):
+        elsewhere = {each[0] for seen in watch.ways(way.number) for each in seen - way.sightings}
+        where = (
+            f"but came to {', '.join(sorted(elsewhere))}, too" if elsewhere else "but never by the whole way at once"
+        )
+        return f"{told}: it arrived at {way.end}, {where}: {far()}"
     if not _done(way, watch):
         return f"{told}: it arrived at {way.end}, but no answer came back to {way.src.name}"
     if any(rises.get(entry, 0) <= 0 for entry in way.entries if entry in wanted):
-        return f"{told}: it arrived at {way.end} by another way than this: {far}"
+        return f"{told}: it arrived at {way.end} by another way than this: {far()}"
     return None
 
 

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether a real machine can take part: what a laboratory of real machines gets wrong, told before anything is set."""
 
+import re
 from collections.abc import Mapping
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
+from atoll.model.errors import shown
 from atoll.model.inventory import InventoryMachine
 from atoll.model.network import Network
 from atoll_hosts.clock import ClockOffset
@@ -13,6 +15,8 @@ CLOCK_LIMIT_NS = 20_000_000
 """Instants of different machines stand side by side in a run; all hosts start within 50 ms of each other."""
 
 _LEAST_FREE_BYTES = 1 << 30
+
+_MAC = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")  # it goes into other machines' neighbour tables
 
 
 def unready(machine: InventoryMachine, facts: Mapping[str, Any], clock: ClockOffset, reached_at: str) -> list[str]:
@@ -38,6 +42,8 @@ def unready(machine: InventoryMachine, facts: Mapping[str, Any], clock: ClockOff
         if held is None:
             known = ", ".join(other for other in there if other != "lo")
             found.append(f"{name}: no interface {interface.name}; there are: {known}")
+        elif not _MAC.fullmatch(held["mac"]):
+            found.append(f"{name}: {interface.name} has an invalid MAC address: {shown(held['mac'])}")
         elif interface.mac is not None and interface.mac != held["mac"].lower():
             found.append(
                 f"{name}: {interface.name} has MAC address {held['mac']}, the inventory says {interface.mac}; "

@@ -2,11 +2,13 @@
 """What a run writes while it lasts: box counters, metrics, marks, the manifest's parts; and its live line."""
 
 import asyncio
+import contextlib
 import json
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Generator
 from typing import Any
 
 from atoll.control.apply import read_tables, table_of
@@ -20,8 +22,14 @@ from atoll.model.network import Network
 from atoll.model.plan import JobSpec, Plan
 from atoll.rundir import RunDir
 from atoll.rundir.files import Appender
+from atoll.rundir.manifest_writer import ManifestWriter
 
 _DIRECTIONS = ("to_island", "to_world")
+
+# The most that a job or a box may print, so that none fills the disk: a link prints 10 to 20 kB a second, a delay box
+# with 200 latency classes 410 kB, a ping every millisecond 93 kB.
+_MOST_SAID_BYTES = 64 << 20
+_MOST_SAID_BYTES_S = 1 << 20
 
 
 class Recording:
@@ -36,11 +44,14 @@ class Recording:
         on_points: OnPoints | None = None,
     ) -> None:
         self._dir = run_dir
+        self.manifest = ManifestWriter(run_dir)
         self._experiment = experiment
         self._progress = progress
         self._lines = Appender(run_dir.path / "link.jsonl")
         self.metering = Metering(run_dir, network, experiment, on_points)
         self._job_files: dict[str, Appender] = {}
+        self._said_bytes: Counter[str] = Counter()  # by job, or by box of what goes to link.jsonl
+        self._most_said_bytes = _MOST_SAID_BYTES + round(experiment.duration.s * _MOST_SAID_BYTES_S)
         self._latest: dict[str, dict[str, Any]] = {}  # by link box
         self._queue_max = 0  # of the first link's island-bound queue, since the last live line
         self._dropped_before = 0  # by that queue's link, when the measurement began
@@ -59,10 +70,8 @@ class Recording:
         if line.get("type") != "counters":
             return
         self.metering.box_line(box, line)
-        try:
+        with self._errors_kept():
             self._write(box, line)
-        except RunError as error:
-            self._broken = self._broken or error
         if "to_island" in line:
             self._latest[box] = line
             if box == next(iter(self._latest)):
@@ -73,18 +82,27 @@ class Recording:
 
         ``clock_offset_ns``: of its machine's clock.
         """
-        job = spec.name
 
         def take(line: dict[str, Any]) -> None:
             self.metering.job_line(spec, line, clock_offset_ns)
-            try:
-                if job not in self._job_files:
-                    self._job_files[job] = Appender(self._dir.path / "logs" / f"{job}.out")
-                self._job_files[job].append(_line(line))
-            except RunError as error:
-                self._broken = self._broken or error
+            with self._errors_kept():
+                self._append(self._log(spec.name), spec.name, _line(line))
 
         return take
+
+    def program_line(self, job: str, line: str) -> None:
+        """Take a line that a user's program on a box printed: it goes to logs/<job>.out, up to the bound."""
+        said, was_cut = line.encode() + b"\n", self._said_bytes[job] > self._most_said_bytes
+        with self._errors_kept():
+            if self._count(job, said):
+                self._log(job).append(said)
+            elif not was_cut:
+                self.note(f"{job} says more than {self._most_said_bytes / 1e6:.0f} MB; the rest is not kept")
+
+    def _log(self, job: str) -> Appender:
+        if job not in self._job_files:
+            self._job_files[job] = Appender(self._dir.path / "logs" / f"{job}.out")
+        return self._job_files[job]
 
     def marks(self, name: str, answers: dict[str, dict[str, Any]]) -> None:
         """Record a mark of every box; what passed since the one before it."""
@@ -92,9 +110,13 @@ class Recording:
             self._write(box, {**answer, "mark": name})
         self.raise_if_broken()
 
-    def lost_outside(self, risen: dict[str, Any]) -> None:
+    async def lost_outside(self, risen: dict[str, Any]) -> None:
         """Record what kernels dropped outside the boxes between the marks (``atoll.experiment.lost_outside``)."""
-        self._dir.update_manifest({"lost_outside": risen})
+        await self.manifest.update({"lost_outside": risen})
+
+    def note(self, text: str) -> None:
+        """Record a remark for people."""
+        self._dir.event("note", time.time_ns(), message=text)
 
     def raise_if_broken(self) -> None:
         """RunError when something could not be written."""
@@ -102,8 +124,28 @@ class Recording:
         if broken:
             raise broken
 
+    @contextlib.contextmanager
+    def _errors_kept(self) -> Generator[None]:
+        """Keep the first RunError for :meth:`raise_if_broken`."""
+        try:
+            yield
+        except RunError as error:
+            self._broken = self._broken or error
+
     def _write(self, box: str, line: dict[str, Any]) -> None:
-        self._lines.append(_line({"box": box, **line}))
+        self._append(self._lines, box, _line({"box": box, **line}))
+
+    def _append(self, file: Appender, who: str, line: bytes) -> None:
+        """Append what a job or a box says. Raises RunError when it says more than the disk is there for."""
+        if not self._count(who, line):
+            most = f"{self._most_said_bytes / 1e6:.0f} MB"
+            raise RunError(f"{who} says more than a job of a run of this length may say ({most}); the rest is not kept")
+        file.append(line)
+
+    def _count(self, who: str, line: bytes) -> bool:
+        """Count what a job or a box says; whether it is within the bound."""
+        self._said_bytes[who] += len(line)
+        return self._said_bytes[who] <= self._most_said_bytes
 
     def measurement_begins(self) -> None:
         """Live lines tell of what comes now: queue and drops of the tests before it are not the measurement's."""
@@ -167,18 +209,18 @@ class Recording:
 
     async def plan(self, testbed: Testbed, plan: Plan) -> None:
         """Record the plan and what the switches hold now that it is applied."""
-        self._dir.update_manifest(
+        await self.manifest.update(
             {
-                "plan": to_json(plan),
-                "plan_sha256": plan_sha256(plan),
+                "plan": await asyncio.to_thread(to_json, plan),
+                "plan_sha256": await asyncio.to_thread(plan_sha256, plan),
                 "tables_before": await _tables(testbed),
                 "machine_state": await _machine_state(testbed),
             }
         )
 
-    def settings(self, wanted: Any, was: dict[str, Any]) -> None:
+    async def settings(self, wanted: Any, was: dict[str, Any]) -> None:
         """Record the TCP settings pinned for the run, by host, and what they were before."""
-        self._dir.update_manifest({"tcp_sysctls": to_json(wanted), "tcp_sysctls_before": was})
+        await self.manifest.update({"tcp_sysctls": to_json(wanted), "tcp_sysctls_before": was})
 
     async def tables_after(self, testbed: Testbed) -> None:
         """Record what the switches hold after the run, with the packets each entry counted."""
@@ -186,7 +228,7 @@ class Recording:
             switch.name: await testbed.controller.counters(switch.dpid, await table_of(testbed.controller, switch))
             for switch in testbed.network.switches
         }
-        self._dir.update_manifest({"tables_after": await _tables(testbed), "switch_counters": counters})
+        await self.manifest.update({"tables_after": await _tables(testbed), "switch_counters": counters})
 
 
 def _line(thing: dict[str, Any]) -> bytes:
@@ -206,7 +248,7 @@ def describe_lab(testbed: Testbed, started_ns: int) -> dict[str, Any]:
 
 
 async def _tables(testbed: Testbed) -> dict[str, Any]:
-    return to_json(await read_tables(testbed.controller, testbed.network))
+    return await asyncio.to_thread(to_json, await read_tables(testbed.controller, testbed.network))
 
 
 async def _machine_state(testbed: Testbed) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from atoll.experiment.starting import lead_ns, told
 from atoll.experiment.testbed import Testbed, while_up
 from atoll.model.errors import AtollError, RunError
 from atoll.model.experiment import Experiment
-from atoll.model.places import VIRTUAL
+from atoll.model.places import MININET, VIRTUAL
 from atoll.model.plan import Backend, Phase, Plan
 from atoll.rundir import RunDir
 from atoll_dashboards.feeding import Fed, feeding
@@ -54,13 +54,18 @@ class Run:
         backend: Backend,
         on_points: OnPoints | None = None,
     ) -> None:
-        """``run_dir``: holds the request already (atoll.experiment.request). ``on_points``: who watches its metrics."""
+        """``run_dir``: holds the request already (atoll.experiment.request); the caller closes it.
+
+        ``on_points``: takes its metrics.
+        """
         self._testbed = testbed
         self._experiment = experiment
         self._dir = run_dir
         self._progress = progress
         self._backend = backend
-        self._full_matrix: bool = run_dir.manifest().get("full_matrix", False)
+        request = run_dir.manifest()
+        self._full_matrix: bool = request.get("full_matrix", False)
+        self._place: str | None = request.get("place")
         self._step_name = ""
         self._fed = Fed()
         self._schedule: tuple[Scheduled, ...] = ()
@@ -73,8 +78,8 @@ class Run:
         Raises RunError, LabError, PlanError after recording what went wrong; cancellation likewise.
         Whatever happens, jobs are stopped, settings restored and captures kept.
         """
-        self._dir.update_manifest(describe_lab(self._testbed, started_ns))
-        outside = self._dir.manifest().get("place") != VIRTUAL  # nothing can be reached from there
+        self._recording.manifest.write(describe_lab(self._testbed, started_ns))
+        outside = self._place != VIRTUAL  # nothing can be reached from there
         if not (outside and self._recording.metering.wanted):
             await self._measure(started_ns)
             return
@@ -84,6 +89,7 @@ class Run:
     async def _measure(self, started_ns: int) -> None:
         outcome = "completed"
         self._testbed.on_box_line = self._recording.box_line
+        self._testbed.on_program_line = self._recording.program_line
         self._dir.on_event = self._recording.metering.event
         to_log, self._testbed.on_note = self._testbed.on_note, self._note
         try:
@@ -96,11 +102,12 @@ class Run:
             raise
         finally:
             self._testbed.on_box_line, self._testbed.on_note = None, to_log
+            self._testbed.on_program_line = None
             await self._jobs.end()
             with contextlib.suppress(RunError):  # the first error is the one to tell; this one is an event
                 await self._collect()
             try:
-                self._conclude(outcome, started_ns)
+                await self._conclude(outcome, started_ns)
             except RunError:
                 if outcome == "completed":  # otherwise the first error is the one to tell
                     raise
@@ -117,10 +124,10 @@ class Run:
 
     async def _steps(self) -> None:
         async with self._step("apply"):
-            self._schedule = plan_schedule(self._testbed.network, self._experiment)
+            self._schedule = await asyncio.to_thread(plan_schedule, self._testbed.network, self._experiment)
             plan, changes = await self._testbed.apply(self._experiment, self._backend, at_once=True)
             if self._full_matrix:
-                plan = with_full_matrix(plan, self._testbed.network, self._experiment)
+                plan = await asyncio.to_thread(with_full_matrix, plan, self._testbed.network, self._experiment)
             self._jobs.plan(plan.jobs)
             self._dir.event("applied", time.time_ns(), changes=len(changes))
             await self._recording.plan(self._testbed, plan)
@@ -129,7 +136,7 @@ class Run:
         async with contextlib.AsyncExitStack() as restore:
             async with self._step("settings"):
                 pinned = pinned_tcp(self._testbed, self._experiment, self._remark)
-                self._recording.settings(*await restore.enter_async_context(pinned))
+                await self._recording.settings(*await restore.enter_async_context(pinned))
             await restore.enter_async_context(self._recording.metering.sampling(self._testbed))
             async with self._step("captures"):
                 await self._start_captures(plan)
@@ -146,8 +153,9 @@ class Run:
                 await self._end_load()
             async with self._step("drain"):
                 await self._recording.drained(_DRAIN_QUIET_S, _DRAIN_LIMIT_S)
+                await self._jobs.stop(Phase.PING)  # what has not been answered by now is lost
                 self._recording.marks("end", await self._testbed.mark_boxes())
-                self._recording.lost_outside(risen(begin, await look(self._testbed), own_limit()))
+                await self._recording.lost_outside(risen(begin, await look(self._testbed), own_limit()))
                 self._dir.event("drained", time.time_ns())
                 await self._stop_captures()
         async with self._step("record"):
@@ -156,12 +164,14 @@ class Run:
             await self._recording.tables_after(self._testbed)
             await self._collect()
 
-    def _conclude(self, outcome: str, started_ns: int) -> None:
+    async def _conclude(self, outcome: str, started_ns: int) -> None:
         self._dir.on_event = None
-        self._recording.metering.event("outcome", time.time_ns(), {"outcome": outcome})
-        self._recording.close()
+        try:
+            self._recording.metering.event("outcome", time.time_ns(), {"outcome": outcome})
+        finally:
+            self._recording.close()
         self._dir.event("outcome", time.time_ns(), outcome=outcome)
-        self._dir.update_manifest(
+        await self._recording.manifest.update(
             {
                 "outcome": outcome,
                 "finished_ns": time.time_ns(),
@@ -197,7 +207,8 @@ class Run:
     async def _check(self, plan: Plan) -> None:
         if self._full_matrix:
             self._note(f"full matrix: {len(plan.checks)} paths, pinged in {pinging_ns(plan) / 1e9:.0f} s")
-        base_ns = await check_paths(self._testbed, plan, self._dir, full_matrix=self._full_matrix)
+        emulated = self._place == MININET
+        base_ns = await check_paths(self._testbed, plan, self._dir, full_matrix=self._full_matrix, emulated=emulated)
         drained = partial(self._recording.drained, _CHECK_QUIET_S, _DRAIN_LIMIT_S)
         await check_links(self._testbed, self._experiment, base_ns, self._dir, drained)
 
@@ -255,6 +266,8 @@ class Run:
             self._recording.live(begin_ns, now_ns)
             self._jobs.raise_for_failed(left_ns=end_ns - now_ns)
         self._jobs.raise_for_missing()
+        if (why := self._jobs.broken_transfer()) is not None:
+            self._dir.event("transfer", time.time_ns(), state="failed", message=why)
         self._dir.event("window", time.time_ns(), start_ns=begin_ns, end_ns=end_ns)
         self._dir.event("clocks", time.time_ns(), **clock.told(await self._testbed.place.measure_clocks()))
 
@@ -263,7 +276,7 @@ class Run:
         whistle = self._jobs.named("whistle-end")
         await self._jobs.start(whistle)
         await self._jobs.done_well(whistle, _WHISTLE_S)
-        await self._jobs.stop(Phase.PING, Phase.SERVER, Phase.TRANSFER_SERVER)
+        await self._jobs.stop(Phase.SERVER, Phase.TRANSFER_SERVER)
 
     async def _stop_captures(self) -> None:
         for spec in self._jobs.of(Phase.CAPTURE):

@@ -47,6 +47,8 @@ class RunJobs:
         """Start a job; one of our own programs is ready when this returns. Raises LabError."""
         record = self._recording.job_line(spec, self._testbed.machine(spec.host).clock_offset_ns)
         job = self._started[spec.name] = await self._testbed.start_job(spec, self._directory, on_line=record)
+        if job.unheld is not None:
+            self._recording.note(f"{spec.name}: {job.unheld}")
         if spec.config is not None:  # one of our own programs: it says when it is ready
             await job.ready(_READY_TIMEOUT_S)
 
@@ -73,19 +75,38 @@ class RunJobs:
     def raise_for_failed(self, *, left_ns: int) -> None:
         """RunError when a job could not be started, has ended otherwise than well, or while it was still needed.
 
-        ``left_ns``: how much of the measurement is to come.
+        ``left_ns``: how much of the measurement is to come. A transfer that breaks off is not meant
+        (:meth:`broken_transfer`).
         """
         for name, task in self._to_come.items():
             if task.done() and (error := task.exception()) is not None:
                 raise RunError(f"{name} could not be started: {error}") from error
         for name, job in self._started.items():
-            if job.exit is None:
+            if job.exit is None or self._broke_off(name):
                 continue
             if job.exit.code != 0:
                 raise _failure(name, job)
             if left_ns > _END_TOLERANCE_NS and _lasts(self._specs[name]):
                 left = f"{left_ns / 1e9:.1f} s before the end of the measurement"
                 raise RunError(f"{name} ended too early, {left}: {job.exit_text()}")
+
+    def broken_transfer(self) -> str | None:
+        """Why the transfer broke off; None: it did not. What arrived until then is a result."""
+        broken = [name for name in self._started if self._broke_off(name)]
+        return "; ".join(str(_failure(name, self._started[name])) for name in broken) or None
+
+    def _broke_off(self, name: str) -> bool:
+        """Whether a job is an end of the transfer that failed with the exit status for that (docs/contracts.md).
+
+        A server that ends before its client has been started could not serve: no transfer broke off.
+        """
+        ended = self._started[name].exit
+        return (
+            ended is not None
+            and ended.code == 1
+            and self._specs[name].phase in (Phase.TRANSFER, Phase.TRANSFER_SERVER)
+            and any(spec.name in self._started for spec in self.of(Phase.TRANSFER))
+        )
 
     def raise_for_missing(self) -> None:
         """RunError when a job that was to begin during the measurement has not been started by its end."""

@@ -3,31 +3,42 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 
 from atoll.experiment.changes import Change
+from atoll.experiment.place import Place
 from atoll.model.errors import LabError
 from atoll.model.plan import JobSpec, Phase, Plan
 from atoll_hosts.job import Job
-from atoll_hosts.machine import Machine
 
 _READY_TIMEOUT_S = 10.0
 _ASKED_TIMEOUT_S = 5.0  # for a program that has been asked to end
+_START_S = 1.0  # a program that ends within this time has not started; an interpreter finds a syntax error much earlier
 
 BoxLine = Callable[[str, dict[str, Any]], None]
+ProgramLine = Callable[[str, str], None]
+"""Takes a line that a program of the user's printed, with the name of its job."""
 
 
 class Services:
     """What runs on the boxes of a testbed.
 
-    ``machine``: a machine by its name. ``on_line``: takes their lines of JSON, with the box's name.
+    ``on_line``: takes their lines of JSON, with the box's name. ``on_program_line``: takes what users' programs print.
     ``on_failure``: told, in one line, of what ended or does not do what it was asked.
     """
 
-    def __init__(self, machine: Callable[[str], Machine], on_line: BoxLine, on_failure: Callable[[str], None]) -> None:
-        self._machine = machine
+    def __init__(
+        self,
+        place: Place,
+        on_line: BoxLine,
+        on_program_line: ProgramLine,
+        on_failure: Callable[[str], None],
+    ) -> None:
+        self._place = place
         self._on_line = on_line
+        self._on_program_line = on_program_line
         self._on_failure = on_failure
         self._running: dict[str, tuple[JobSpec, Job]] = {}
         self._watchers: set[asyncio.Task[None]] = set()
@@ -51,20 +62,37 @@ class Services:
                 found.append(Change("box", "modify", spec.host, "it is no longer at the beginning of its trace"))
         return tuple(found)
 
-    async def add(self, plan: Plan) -> None:
-        """Start the plan's services that are not running; what else runs goes on as it is. Raises LabError."""
-        for name, spec in _services_of(plan).items():
-            if name not in self._running:
-                await self._start(name, spec)
+    async def add(self, plan: Plan | None) -> None:
+        """Start the plan's services that are not running; what else runs goes on as it is.
 
-    async def settle(self, plan: Plan, *, anew: bool) -> None:
-        """Bring the services to those of a plan: end what it does not have or has otherwise. Raises LabError.
+        Raises LabError, with the last lines of users' programs that end at once.
+        """
+        programs: dict[str, Job] = {}  # not watched yet: their end is an error of this call, not of the lab
+        try:
+            for name, spec in _services_of(plan).items():
+                if name not in self._running:
+                    job = await self._start(name, spec)
+                    if _is_ours(spec):
+                        self._watch(name, job)
+                    else:
+                        programs[name] = job
+            await _first_end(programs.values(), _START_S)
+        finally:
+            ended = {name: job for name, job in programs.items() if job.exit is not None}
+            for name in programs.keys() - ended:
+                self._watch(name, programs[name])
+        if ended:
+            raise LabError("; ".join(f"{name} ended at once: {job.exit_text()}" for name, job in ended.items()))
 
-        ``anew``: also restart links that have left the beginning of their trace.
+    async def settle(self, plan: Plan | None, *, anew: bool) -> None:
+        """Bring the services to those of a plan: end what it does not have or has otherwise; all if there is no plan.
+
+        Raises LabError. ``anew``: also restart links that have left the beginning of their trace.
         """
         wanted = _services_of(plan)
         for name, (spec, job) in list(self._running.items()):
-            if name not in wanted or wanted[name] != spec or (anew and name in self._traces_begun):
+            restarted = job.exit is not None or (anew and name in self._traces_begun)
+            if restarted or wanted.get(name) != spec:
                 self._traces_begun.discard(name)
                 del self._running[name]  # before it ends: its watcher tells this end from a failure by that
                 await self._end(spec, job)
@@ -76,13 +104,13 @@ class Services:
             if spec.host == box:
                 del self._running[name]
                 await self._end(spec, job)
-                await self._start(name, spec)
+                self._watch(name, await self._start(name, spec))
 
     async def mark(self) -> dict[str, dict[str, Any]]:
         """End one measurement of every link and delay box and begin the next; what passed, by box name."""
         answers: dict[str, dict[str, Any]] = {}
         for name, (spec, job) in self._running.items():
-            if spec.config is None:
+            if not _is_ours(spec):
                 continue  # a program brought along: it knows no marks
             number, self._next_mark = self._next_mark, self._next_mark + 1
             answer = self._marks[number] = asyncio.get_running_loop().create_future()
@@ -116,37 +144,47 @@ class Services:
                 await (self._end(spec, job) if spec.stop else job.stop(1.0))
         self._running.clear()
 
-    async def _start(self, name: str, spec: JobSpec) -> None:
-        job = await self._machine(spec.host).start_job(
+    async def _start(self, name: str, spec: JobSpec) -> Job:
+        ours = _is_ours(spec)
+        job = await self._place.machine(spec.host).start_job(
             name,
-            list(spec.argv),
+            spec.argv,
             config=spec.config,
             stdout="lines",
             stderr="lines",
-            on_line=_with_box(spec.host, self._take),
+            on_line=partial(self._take, spec.host),
+            on_output=None if ours else partial(self._on_program_line, name),
             limits=spec.limits,
+            privileges=spec.privileges,
+            directory=None if ours else self._place.lab_folder,
         )
-        if spec.config is not None:  # one of our own: it says when it is ready
+        if ours:
             await job.ready(_READY_TIMEOUT_S)
         self._running[name] = (spec, job)
-        watcher = asyncio.create_task(self._watch(name, job))
-        self._watchers.add(watcher)
-        watcher.add_done_callback(self._watchers.discard)
+        return job
 
     async def _end(self, spec: JobSpec, job: Job) -> None:
         """Ask a box to end as it wants to be asked; SIGTERM if that does not help, then SIGKILL."""
         if spec.stop:
-            asked = await self._machine(spec.host).start_job(f"stop-{spec.name}", list(spec.stop))
+            asked = await self._place.machine(spec.host).start_job(
+                f"stop-{spec.name}", spec.stop, privileges=spec.privileges, directory=self._place.lab_folder
+            )
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.gather(asked.wait(), job.wait()), _ASKED_TIMEOUT_S)
             await asked.stop(0)
         await job.stop(1.0)
         await job.wait()
 
-    async def _watch(self, name: str, job: Job) -> None:
-        ended = await job.wait()
+    def _watch(self, name: str, job: Job) -> None:
+        """Report the end of a service that nobody asked to end."""
+        watcher = asyncio.create_task(self._report_end(name, job))
+        self._watchers.add(watcher)
+        watcher.add_done_callback(self._watchers.discard)
+
+    async def _report_end(self, name: str, job: Job) -> None:
+        await job.wait()
         if name in self._running and self._running[name][1] is job:
-            self._on_failure(f"{name} ended unexpectedly ({ended})")
+            self._on_failure(f"{name} ended unexpectedly: {job.exit_text()}")
 
     def _take(self, box: str, line: dict[str, Any]) -> None:
         if line.get("type") == "mark":
@@ -159,14 +197,26 @@ class Services:
         self._on_line(box, line)
 
 
-def _services_of(plan: Plan) -> dict[str, JobSpec]:
-    return {spec.name: spec for spec in plan.jobs if spec.phase is Phase.SERVICE}
+def _services_of(plan: Plan | None) -> dict[str, JobSpec]:
+    return {spec.name: spec for spec in (plan.jobs if plan else ()) if spec.phase is Phase.SERVICE}
+
+
+def _is_ours(spec: JobSpec) -> bool:
+    """A link or delay box: it says when it is ready, and nothing but lines of JSON. Others are users' programs."""
+    return spec.config is not None
+
+
+async def _first_end(jobs: Collection[Job], limit_s: float) -> None:
+    """Return when one of the jobs has ended, or after the limit."""
+    if jobs:
+        ends = [asyncio.ensure_future(job.wait()) for job in jobs]
+        try:
+            await asyncio.wait(ends, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for end in ends:
+                end.cancel()
 
 
 def _follows_trace(spec: JobSpec) -> bool:
     config = spec.config or {}
     return any("trace" in config.get(way, {}) for way in ("to_island", "to_world"))
-
-
-def _with_box(box: str, take: BoxLine) -> Callable[[dict[str, Any]], None]:
-    return lambda line: take(box, line)

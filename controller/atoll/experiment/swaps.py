@@ -8,12 +8,12 @@ gone; a swap that is undone leaves the programs of the old version as they were.
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from atoll.control.swap import StageKind, Swap
-from atoll.control.swapping import Held, Hooks, ProbeRunner, StageReport, Swapping, moves_of
+from atoll.control.swapping import Held, Hooks, Move, ProbeRunner, StageReport, Swapping, TurnRunner
 from atoll.experiment.connections import BoxConnections, Connections
 from atoll.experiment.services import Services
 from atoll.model.errors import AtollError, LabError
@@ -25,35 +25,38 @@ Tell = Callable[[dict[str, Any]], None]
 class LiveSwap:
     """A swap from what stands to a new plan. Start and await it with :meth:`carry_out`.
 
-    ``turned``: called when the new version is what stands. ``tell``: takes the events of docs/contracts.md, "Swaps".
+    ``moves``: its stages, and what the switches hold before and after each (``swapping.moves_of``).
+    ``machines``: brings the machines to the settings of a plan. ``turned``: called when the new version is what stands.
+    ``tell``: takes the events of docs/contracts.md, "Swaps"; it must not fail.
     """
 
     def __init__(
         self,
         swap: Swap,
-        old: Plan,
-        new: Plan,
+        moves: Sequence[Move],
         *,
         switches: Held,
+        machines: Callable[[Plan], Awaitable[None]],
         services: Services,
         boxes: BoxConnections,
         connections: Connections,
         probe: ProbeRunner,
+        taken: TurnRunner,
         drained: ProbeRunner,
         turned: Callable[[], None],
         tell: Tell,
     ) -> None:
         self._swap = swap
-        self._old = old
-        self._new = new
+        self._old, self._new = moves[0].before, moves[-1].after
+        self._machines = machines
         self._services = services
         self._boxes = boxes
         self._connections = connections
         self._on_turn = turned
         self._tell = tell
         self._waited_ns = 0  # for connections
-        hooks = Hooks(probe, drained, self._before_turn, self._turned, self._report)
-        self._swapping = Swapping(switches, moves_of(old, new, swap), hooks)
+        hooks = Hooks(probe, taken, drained, self._before_turn, self._turned, self._report)
+        self._swapping = Swapping(switches, moves, hooks)
         self._task = asyncio.create_task(self._run())
 
     @property
@@ -107,11 +110,14 @@ class LiveSwap:
         stages = [f"{stage.subject} {stage.kind}" for stage in self._swap.stages]
         self._event({"state": "begin", "stages": stages, "moved": list(self._swap.moved)})
         try:
+            await self._machines(self._new)
             await self._services.add(self._new)
             await self._swapping.run()
         except Exception as error:
             if self._swapping.turned:
                 raise
+            with contextlib.suppress(AtollError):
+                await self._machines(self._old)
             with contextlib.suppress(AtollError):
                 await self._services.settle(self._old, anew=False)
             self._event({"state": "undone", "reason": str(error), "duration_ns": time.monotonic_ns() - began_ns})

@@ -9,7 +9,8 @@ import asyncio
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Coroutine
+import traceback
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,19 +19,21 @@ from atoll.control.diff import diff
 from atoll.control.plan import make_plan
 from atoll.control.reconcile import Reconciler
 from atoll.control.swap import Stage, StageKind, Subject, plan_swap
+from atoll.control.swapping import moves_of
 from atoll.experiment.changes import Change, flow_changes
 from atoll.experiment.connections import BoxConnections, Connections
 from atoll.experiment.place import EmulatedPlace, Place
 from atoll.experiment.probing import passed, probe
-from atoll.experiment.services import BoxLine, Services
+from atoll.experiment.services import BoxLine, ProgramLine, Services
 from atoll.experiment.swaps import LiveSwap
+from atoll.experiment.turning import turned as turned_to
 from atoll.experiment.verifying import verify
 from atoll.model.codec import to_json
 from atoll.model.errors import AtollError, LabError
 from atoll.model.experiment import Experiment
 from atoll.model.inventory import Inventory
 from atoll.model.network import Network
-from atoll.model.plan import Backend, HostSettings, JobSpec, Plan
+from atoll.model.plan import Backend, HostSettings, JobSpec, Phase, Plan
 from atoll.model.switch import Runtime
 from atoll.model.tc import TIMER_SLACK
 from atoll.model.units import Duration
@@ -65,22 +68,23 @@ class Testbed:
         self.experiment: Experiment | None = None
         self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.on_box_line: BoxLine | None = None  # set by a run that wants the boxes' counters
+        self.on_program_line: ProgramLine | None = None  # likewise, what users' programs on boxes print
         self.on_note: Report = _to_log  # what happens to the testbed of its own accord; a run takes it over
         self.on_event: OnEvent | None = None  # set by the keeper: switches that go and come, the boxes' counters
         self._machines: dict[str, HostSettings] = {}
-        self._services = Services(self.machine, self._box_line, self._fail)
+        self._services = Services(place, self._box_line, self._program_line, self._fail)
         self._swap: LiveSwap | None = None
         self._stopping = False
         self._switches = Reconciler(
             controller,
             self.network,
             lambda: place.start_controller(runtime),
-            lambda text: self.on_note(text),  # noqa: PLW0108 - a run takes `on_note` over
+            self._note,
             lambda name, up: self._tell({"type": "switch", "switch": name, "state": "up" if up else "down"}),
         )
         self._watchers = [
-            asyncio.create_task(self._watch_place()),
-            asyncio.create_task(self._watch_switches()),
+            asyncio.create_task(self._watch(asyncio.shield(place.failed))),
+            asyncio.create_task(self._watch(self._switches.run())),
         ]
 
     @classmethod
@@ -107,6 +111,11 @@ class Testbed:
             report("controller and switches")
         try:
             controller = await place.start_controller(runtime)
+            try:
+                await place.all_switches(controller)
+            except BaseException:
+                await controller.close()
+                raise
         except BaseException:
             await place.stop()
             raise
@@ -158,31 +167,36 @@ class Testbed:
         If another experiment stands, every packet under way sees it or the new one, never a mixture: its ways are
         swapped in stages (docs/swaps.md), of which ``tell`` gets the events (docs/contracts.md). ``at_once``: there is
         no traffic to spare; the plan is then the one that the experiment always has. ``probes``: entries are proven on
-        the data plane. ``connections``: what becomes of those that break. Returns the plan and the changes made
-        (``dry_run``: that would be made). Raises PlanError, before anything is touched, and LabError; what stood before
-        stands again then.
+        the data plane. ``connections``: what becomes of those that break. Plans are made in a thread, as a large one
+        takes seconds. Returns the plan and the changes made (``dry_run``: that would be made). Raises PlanError, before
+        anything is touched, and LabError; machines, boxes and switches are back at the previous plan then. An error of
+        ``tell`` changes nothing of a swap; it is raised when the swap has ended well.
         """
         if self._swap is not None and not self._swap.over:
             raise LabError(f"one swap at a time: {self._swap.held_up()}")
         if at_once or self.plan is None or self.experiment is None:
-            plan = make_plan(self.network, experiment, backend, slack=self._slack)
+            plan = await asyncio.to_thread(make_plan, self.network, experiment, backend, slack=self._slack)
             return plan, await self._apply_at_once(plan, experiment, dry_run=dry_run, anew=True, probes=probes)
-        swap = plan_swap(self.network, self.experiment, self.plan.layout, experiment)
-        plan = make_plan(self.network, experiment, backend, swap.layout, self._slack)
+        standing = self.plan
+        swap = await asyncio.to_thread(plan_swap, self.network, self.experiment, standing.layout, experiment)
+        plan = await asyncio.to_thread(make_plan, self.network, experiment, backend, swap.layout, self._slack)
         if dry_run or not swap.stages:
             return plan, await self._apply_at_once(plan, experiment, dry_run=dry_run, anew=False, probes=probes)
         changes = (
             *self._machine_changes(plan),
             *self._services.changes(plan, anew=False),
-            *flow_changes(diff(plan.flows, self.plan.flows)),
+            *flow_changes(await asyncio.to_thread(diff, plan.flows, standing.flows)),
         )
-        await self._apply_machines(plan)
-
+        moves = await asyncio.to_thread(moves_of, standing, plan, swap)
         old, between = self.experiment, replace(self.experiment, latency=experiment.latency)
 
         async def proven(stage: Stage) -> None:
             if probes:
                 await probe(self, stage.probes, between if stage.subject is Subject.LATENCY else experiment)
+
+        async def taken(stage: Stage, before: Plan, after: Plan) -> None:
+            if probes:
+                await turned_to(self, stage.probes, before, after, (old, between, experiment))
 
         async def drained(stage: Stage) -> None:
             leaving = (old, between) if stage.kind is StageKind.DRAIN else (between, experiment)
@@ -192,25 +206,33 @@ class Testbed:
         def turned() -> None:
             self.plan, self.experiment = plan, experiment
 
+        unreported: list[Exception] = []
+
         def say(event: dict[str, Any]) -> None:
-            self._tell(event)
-            if tell is not None:
-                tell(event)
+            for take in (self._tell, tell):
+                try:
+                    if take is not None:
+                        take(event)
+                except Exception as error:  # noqa: BLE001 - a full disk, say; steering does not depend on it
+                    unreported.append(error)
 
         self._swap = LiveSwap(
             swap,
-            self.plan,
-            plan,
+            moves,
             switches=self._switches,
+            machines=self._apply_machines,
             services=self._services,
             boxes=BoxConnections(self.network, self.machine, self._services.restart, say),
             connections=connections or Connections(),
             probe=proven,
+            taken=taken,
             drained=drained,
             turned=turned,
             tell=say,
         )
         await self._swap.carry_out(self.failed)
+        if unreported:
+            raise unreported[0]
         return plan, changes
 
     async def _apply_at_once(
@@ -221,20 +243,33 @@ class Testbed:
                 await verify(self, plan, experiment)
 
         changes = [*self._machine_changes(plan), *self._services.changes(plan, anew=anew)]
-        if not dry_run:
+        if dry_run:
+            return (*changes, *flow_changes(await self._switches.apply(plan, dry_run=True)))
+        try:
             await self._apply_machines(plan)
             await self._services.settle(plan, anew=anew)
-        changes += flow_changes(await self._switches.apply(plan, dry_run=dry_run, verify=proven))
-        if not dry_run:
-            self.plan, self.experiment = plan, experiment
+            changes += flow_changes(await self._switches.apply(plan, verify=proven))
+        except BaseException as error:
+            await self._back_to(self.plan, error)
+            raise
+        self.plan, self.experiment = plan, experiment
         return tuple(changes)
+
+    async def _back_to(self, plan: Plan | None, cause: BaseException) -> None:
+        """Bring machines and boxes back to the previous plan, None: to how they came up; the switches are there."""
+        try:
+            await self._apply_machines(plan)
+            await self._services.settle(plan, anew=False)
+        except AtollError as error:
+            if isinstance(cause, AtollError):
+                msg = f"{cause}; and not all machines and boxes are back at the previous plan: {error}"
+                raise LabError(msg) from cause
 
     async def start_job(self, spec: JobSpec, run: Path, on_line: Callable[[dict[str, Any]], None] | None = None) -> Job:
         """Start one job of a plan; its files go below the run directory, or to where they are collected from."""
-        machine, config = self.machine(spec.host), json.dumps(spec.config)
-        writes = spec.stdout or spec.stderr or "{run}" in config or any("{run}" in word for word in spec.argv)
-        at = await self.place.directory(spec.host, run) if writes else run
-        config = json.loads(config.replace("{run}", str(at)))
+        machine = self.machine(spec.host)
+        at = await self.place.directory(spec.host, run, spec.files) if spec.files else run
+        config = json.loads(json.dumps(spec.config).replace("{run}", str(at)))
         if config and config.get("start_at_ns"):
             config["start_at_ns"] += machine.clock_offset_ns
         return await machine.start_job(
@@ -245,6 +280,8 @@ class Testbed:
             stderr=str(at / spec.stderr) if spec.stderr else "lines",
             on_line=on_line,
             limits=spec.limits,
+            privileges=spec.privileges,
+            directory=self.place.lab_folder if spec.phase is Phase.REPORT else None,
         )
 
     async def mark_boxes(self) -> dict[str, dict[str, Any]]:
@@ -278,15 +315,22 @@ class Testbed:
                 changes.append(Change("machine", "modify", settings.host, "its settings differ from the plan"))
         return changes
 
-    async def _apply_machines(self, plan: Plan) -> None:
-        wanted = [settings for settings in plan.hosts if self._machines.get(settings.host) != settings]
-        for settings in wanted:
-            if settings.host in self._machines:
-                await self.machine(settings.host).unset()
-                del self._machines[settings.host]
-        await asyncio.gather(*(self.machine(settings.host).set(settings) for settings in wanted))
-        self._machines |= {settings.host: settings for settings in wanted}
-        await self.place.linked(settings.host for settings in wanted)
+    async def _apply_machines(self, plan: Plan | None) -> None:
+        """Bring the machines to the settings of a plan; without one, undo those that were made. Raises LabError."""
+        wanted = {settings.host: settings for settings in plan.hosts} if plan is not None else {}
+        changed = [host for host in (wanted or self._machines) if self._machines.get(host) != wanted.get(host)]
+
+        async def change(host: str) -> None:
+            if self._machines.pop(host, None) is not None:
+                await self.machine(host).unset()
+            if host in wanted:
+                await self.machine(host).set(wanted[host])
+                self._machines[host] = wanted[host]
+
+        for outcome in await asyncio.gather(*map(change, changed), return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
+        await self.place.linked(host for host in changed if host in wanted)
 
     def _box_line(self, box: str, line: dict[str, Any]) -> None:
         if self.on_box_line is not None:
@@ -294,7 +338,17 @@ class Testbed:
         if line.get("type") == "counters":
             self._tell({"box": box, **line})
 
+    def _program_line(self, job: str, line: str) -> None:
+        if self.on_program_line is not None:
+            self.on_program_line(job, line)
+
     # Watching
+
+    def _note(self, text: str) -> None:
+        try:
+            self.on_note(text)
+        except Exception as error:  # noqa: BLE001 - a full disk, say; the switches are repaired all the same
+            _to_log(f"{text} (not recorded: {error})")
 
     def _tell(self, event: dict[str, Any]) -> None:
         if self.on_event is not None:
@@ -304,11 +358,13 @@ class Testbed:
         if not self._stopping and not self.failed.done():
             self.failed.set_result(reason)
 
-    async def _watch_place(self) -> None:
-        self._fail(await asyncio.shield(self.place.failed))
-
-    async def _watch_switches(self) -> None:
-        self._fail(await self._switches.run())
+    async def _watch(self, failure: Awaitable[str]) -> None:
+        """Fail for the reason that this returns, or for an unexpected error: nothing watches the lab then."""
+        try:
+            self._fail(await failure)
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            traceback.print_exception(error)
+            self._fail(f"internal error, the lab is not watched any more: {type(error).__name__}: {error}")
 
 
 async def while_up(testbed: Testbed, work: Coroutine[Any, Any, T]) -> T:

@@ -5,6 +5,7 @@ What has been read back from a switch is what it has noted down; hardware may la
 box on the way may do nothing at all.
 """
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 from ipaddress import IPv4Address
@@ -32,7 +33,7 @@ async def verify(testbed: Standing, plan: Plan, experiment: Experiment) -> int:
     It takes the longest round trip of these and a moment. Raises LabError, a line for each path that failed: who did
     not reach whom, through which chain, how far the probes came, and what to look at; the last line says how.
     """
-    paths = cover(testbed.network, experiment, plan.flows)
+    paths = await asyncio.to_thread(cover, testbed.network, experiment, plan.flows)
     failed = await _unproven(testbed, experiment, paths)
     if failed:
         lines = await _explained(testbed, experiment, failed[:_EXPLAINED])
@@ -48,19 +49,19 @@ async def _unproven(testbed: Standing, experiment: Experiment, paths: Sequence[P
     # Any host answers an echo request; of what else is sent, only the job there does.
     machines: dict[str, IPv4Address | None] = {}
     probes: defaultdict[str, list[Sent]] = defaultdict(list)
+    addresses = {host.name: host.address for host in network.hosts}
     for number, path in enumerate(paths):
-        island = network.host(path.island)
-        probes[path.world].append(Sent(number, island.address, path.number))
+        probes[path.world].append(Sent(number, addresses[path.island], path.number))
         if path.end != path.island:
             machines[path.end] = None
         elif path.protocol is not Protocol.ICMP:
-            machines[path.island] = island.address
+            machines[path.island] = addresses[path.island]
 
     def proven(number: int, path: Path) -> bool:
         answer = path.end == path.island
         return watch.arrived(number, path.world if answer else path.end, answer=answer)
 
-    senders = {name: (network.host(name).address, sent) for name, sent in probes.items()}
+    senders = {name: (addresses[name], sent) for name, sent in probes.items()}
     attempts = _attempts(network, experiment)
     how = Sending(attempts, int(INTERVAL_S * 1e9), until_answered=True)
     async with (

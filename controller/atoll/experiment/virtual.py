@@ -19,10 +19,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from atoll.control.virtual_cost import memory
 from atoll.experiment.bytecode import compile_stale, places
 from atoll.experiment.inside import PROGRESS
 from atoll.experiment.request import read_request
 from atoll.model.errors import AtollError, RunError
+from atoll.model.units import Size
 from atoll.rundir import RunDir
 from atoll.rundir.rundir import RUNNING
 from atoll_emulation.uml.guest import OUTPUT
@@ -88,9 +90,14 @@ async def measure(
     no process of the kernel is left and what was captured is kept. Call it from the main thread: the kernel dies with
     the thread that starts it.
     """
-    _, experiment, _ = read_request(run_dir)
+    network, experiment, _ = read_request(run_dir)
     clock = VirtualClock(experiment.seed, limit_s=math.ceil(experiment.duration.s) + _BESIDE_S)
-    about: dict[str, Any] = {"kernel": kernel.release, "build": kernel.executable.parent.name, "clock": asdict(clock)}
+    about: dict[str, Any] = {
+        "kernel": kernel.release,
+        "mode": kernel.mode,
+        "build": kernel.executable.parent.name,
+        "clock": asdict(clock),
+    }
     follower = _Follower(run_dir, progress, experiment.duration.s, stuck_s)
     host = {"kernel": platform.release(), "cpus": os.cpu_count(), "core": core, "root": os.geteuid() == 0}
     try:
@@ -104,7 +111,7 @@ async def measure(
             kernel=kernel,
             clock=clock,
             cpu=core,
-            memory_mb=_MEMORY_MB,
+            memory_mb=kernel_memory_mb(memory(network, experiment)),
             environment=_ENVIRONMENT | {VARIABLE: str(find_binary())},
             directory=Path.cwd(),
         ) as running:
@@ -121,6 +128,11 @@ async def measure(
                 raise unwritten from error
         raise
     _conclude(run_dir, None, host | follower.times())
+
+
+def kernel_memory_mb(estimated: Size) -> int:
+    """The memory of the kernel, in MiB: twice the estimate where that is more than the usual, in whole GiB."""
+    return max(_MEMORY_MB, math.ceil(2 * estimated.bytes / 2**30) * 1024)
 
 
 def _conclude(run_dir: RunDir, outcome: str | None, host: dict[str, Any]) -> None:

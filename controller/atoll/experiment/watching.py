@@ -5,11 +5,14 @@ import asyncio
 import contextlib
 import itertools
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from typing import Any
 
+from atoll.control.job_privileges import of_subcommand
+from atoll.control.walk import Reached, Step
 from atoll.model.errors import LabError
 from atoll.model.network import Network, PortRef
 from atoll_hosts.job import Job
@@ -23,6 +26,9 @@ _sessions = itertools.count(1)  # of this process, which is the only one that ha
 
 Station = tuple[str, str]
 """A machine and the interface of it by which frames come there."""
+
+Sighting = tuple[str, str, int | None]
+"""A frame at a station, with the VLAN id of its tag there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,7 @@ class Seen:
 
     machine: str
     interface: str
+    vlan: int | None
     number: int
     attempt: int
     answer: bool
@@ -63,15 +70,46 @@ def station(network: Network, name: str, port: PortRef) -> Station | None:
     return machine, next(each.name for each in network.machines[machine] if each.attached == port)
 
 
-class Watch:
-    """What has been seen so far, of one session. ``sent_ns``: when hosts sent, by number and attempt."""
+def stations(network: Network) -> frozenset[Station]:
+    """Every place where frames can be seen that a switch sends."""
+    outside = {box.name for box in network.boxes if not box.is_managed}
+    return frozenset(
+        (name, each.name) for name, interfaces in network.machines.items() if name not in outside for each in interfaces
+    )
 
-    def __init__(self) -> None:
+
+def sightings(network: Network, steps: Iterable[Step]) -> frozenset[Sighting]:
+    """Where a frame that takes these steps can be seen, and with which tag."""
+    reached = (step for step in steps if isinstance(step, Reached))
+    return frozenset(
+        (*place, step.frame.vlan) for step in reached if (place := station(network, step.name, step.port)) is not None
+    )
+
+
+def boxes_and_taps(network: Network) -> dict[str, list[str]]:
+    """Their machines, with the interfaces by which frames come that are for others."""
+    hosts = {host.name for host in network.hosts}
+    found: dict[str, list[str]] = {}
+    for machine, interface in sorted(stations(network)):
+        if machine not in hosts:
+            found.setdefault(machine, []).append(interface)
+    return found
+
+
+class Watch:
+    """What has been seen so far, of one session. ``sent_ns``: when hosts sent, by number and attempt.
+
+    ``at``: the stations whose sightings make up the way of an attempt.
+    """
+
+    def __init__(self, at: Collection[Station] = ()) -> None:
+        self._at = at
         self.session = next(_sessions)
         self.seen: list[Seen] = []
         self.sent_ns: dict[tuple[int, int], int] = {}
         self._arrived: defaultdict[tuple[str, bool], set[int]] = defaultdict(set)
         self._passed: defaultdict[Station, set[int]] = defaultdict(set)
+        self._ways: defaultdict[int, defaultdict[int, set[Sighting]]] = defaultdict(lambda: defaultdict(set))
         self._news = asyncio.Event()
 
     def take(self, machine: str, line: dict[str, Any]) -> None:
@@ -79,12 +117,14 @@ class Watch:
         if line.get("type") == "sent":
             self.sent_ns[line["number"], line["attempt"]] = line["t_ns"]
         if line.get("type") == "seen":
-            found = (line[key] for key in ("interface", "number", "attempt", "answer", "t_ns"))
-            seen = Seen(machine, *found)
+            found = (line[key] for key in ("number", "attempt", "answer", "t_ns"))
+            seen = Seen(machine, line["interface"], line.get("vlan"), *found)
             self.seen.append(seen)
             self._arrived[machine, seen.answer].add(seen.number)
             if not seen.answer:
                 self._passed[machine, seen.interface].add(seen.number)
+                if (machine, seen.interface) in self._at:
+                    self._ways[seen.number][seen.attempt].add((machine, seen.interface, seen.vlan))
             self._news.set()
 
     def arrived(self, number: int, machine: str, *, answer: bool) -> bool:
@@ -94,6 +134,14 @@ class Watch:
     def passed(self, number: int, at: Station) -> bool:
         """Whether any attempt of a probe has come to an interface of a machine."""
         return number in self._passed[at]
+
+    def ways(self, number: int) -> Collection[AbstractSet[Sighting]]:
+        """Where each attempt of a probe that was seen at all has been seen so far."""
+        return self._ways[number].values()
+
+    def taken(self, number: int, way: AbstractSet[Sighting], *, whole: bool) -> int:
+        """How many attempts of a probe were seen everywhere on a way; with ``whole``, and nowhere else."""
+        return sum(seen == way if whole else seen >= way for seen in self.ways(number))
 
     async def until(self, enough: Callable[[], bool], limit_s: float) -> bool:
         """Wait until what has been seen is enough; whether it was within the limit."""
@@ -168,6 +216,7 @@ async def _jobs(
             ["atoll-host", "probe"],
             config=config,
             on_line=lambda line: watch.take(name, line),
+            privileges=of_subcommand("probe"),
         )
         jobs.append(job)
         await job.ready(_READY_TIMEOUT_S)

@@ -42,10 +42,11 @@ from atoll.keeper.descriptions import (
 from atoll.keeper.keeper import How, Keeper
 from atoll.keeper.problems import RequestError
 from atoll.keeper.reading import plan_json
-from atoll.keeper.runs import RUNS, RunRecord
+from atoll.keeper.runs import RunRecord
 from atoll.keeper.work import Emit, Line
 from atoll.model.document import Document, label
 from atoll.model.errors import DescriptionError, shown
+from atoll.model.places import MININET
 from atoll.model.plan import Backend
 from atoll.model.resolve_lab import Lab
 from atoll.model.wording import suggest
@@ -159,7 +160,7 @@ async def post_run(keeper: Keeper, request: web.Request) -> web.StreamResponse:
     read = await _reading(keeper, request, asked)
     described = await read()
     keeper.require_runtime(asked.runtime)
-    runs = Path(asked.runs or RUNS).resolve()
+    runs = Path(asked.runs).resolve() if asked.runs else keeper.runs_folder
     keeper.require_runnable(described, runs)
     started_ns = asked.started_ns or time.time_ns()
     record = RunRecord(described.experiment.name, started_ns, described.experiment.duration.s, metrics=asked.metrics)
@@ -239,7 +240,7 @@ async def _described(keeper: Keeper, document: Document, asked: Describing) -> D
     else:
         found = await asyncio.to_thread(described_by_body, document, lab, testbed.network, keeper.standing, asked.set)
         found = found if asked.backend is None else replace(found, backend=asked.backend)
-    if asked.strict and (doubtful := doubts(testbed.network, found.experiment, found.backend)):
+    if asked.strict and (doubtful := doubts(testbed.network, found.experiment, found.backend, MININET)):
         raise DescriptionError(doubtful)
     return found
 

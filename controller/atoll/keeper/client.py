@@ -15,13 +15,16 @@ from typing import Any
 import aiohttp
 
 from atoll.keeper.address import (
+    KEEPER_MODULE,
     describe_holder,
+    foreign_keeper,
     keeper_holder,
     may_talk,
-    socket_address,
+    roots_keeper,
     socket_name,
     what_it_keeps,
 )
+from atoll.keeper.connector import KeeperConnector
 from atoll.model.errors import AtollError, DescriptionError, LabError, Mistake
 from atoll.model.secrets import INFLUX_TOKEN_VARIABLE, SECRETS
 
@@ -164,11 +167,10 @@ async def connected() -> AsyncGenerator[KeeperClient | None]:
     if holder is None:
         yield None
         return
-    if not (os.geteuid() == 0 or may_talk(holder[1])):
-        msg = f"{what_it_keeps()} is taken by {describe_holder(*holder)}"
-        raise LabError(msg)
+    if not may_talk(holder[1]):
+        raise foreign_keeper(holder)
     async with aiohttp.ClientSession(
-        connector=aiohttp.UnixConnector(socket_address(), limit=0),
+        connector=KeeperConnector(),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=5),
         read_bufsize=_LONGEST_LINE,
     ) as session:
@@ -176,9 +178,9 @@ async def connected() -> AsyncGenerator[KeeperClient | None]:
         try:
             await asyncio.wait_for(keeper.status(), _ANSWER_TIMEOUT_S)
         except (TimeoutError, aiohttp.ClientError):
-            holds = f"{describe_holder(*holder)} holds it and is no keeper"
-            msg = f"{socket_name()} is the lock of {what_it_keeps()}: {holds}"
-            raise LabError(msg) from None
+            holds = f"{describe_holder(*holder)} holds it and does not answer as a keeper"
+            other = LabError(f"{socket_name()} is the lock of {what_it_keeps()}: {holds}")
+            raise roots_keeper(holder) or other from None
         yield keeper
 
 
@@ -227,7 +229,7 @@ class OwnKeeper:
 
 def _start_process(*, for_run: bool) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "atoll.keeper", *(["--for-run"] if for_run else [])],
+        [sys.executable, "-m", KEEPER_MODULE, *(["--for-run"] if for_run else [])],
         stdin=subprocess.PIPE if for_run else subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE if for_run else _log_file(),

@@ -21,6 +21,7 @@ from atoll.model.experiment import MAIN, Carried, Chain, Experiment
 from atoll.model.load import experiment_on, resolve_document
 from atoll.model.network import LatencyClass, Network
 from atoll.model.override import override
+from atoll.model.places import MININET
 from atoll.model.plan import Backend
 from atoll.model.resolve_lab import Lab
 from atoll.model.units import Duration
@@ -76,7 +77,7 @@ def described_by_body(
 
 def warnings_json(network: Network, described: Described) -> list[dict[str, Any]]:
     """What is doubtful in an experiment, as answers have it."""
-    return mistakes_json(doubts(network, described.experiment, described.backend))
+    return mistakes_json(doubts(network, described.experiment, described.backend, MININET))
 
 
 def merged(tree: Tree, patch: Mapping[str, Any]) -> Tree:

@@ -2,6 +2,7 @@
 """The keeper of a testbed from `up` to `down`: its state, and the work it does on it. No HTTP here."""
 
 import asyncio
+import contextlib
 import os
 import sys
 import time
@@ -18,13 +19,14 @@ from atoll.experiment.testbed import Testbed, changes_json, while_up
 from atoll.keeper.address import rack
 from atoll.keeper.descriptions import Described, up_to_date, warnings_json
 from atoll.keeper.events import EventLog
+from atoll.keeper.last_failure import expect_kill, forget_failure, remember_failure
 from atoll.keeper.live_points import LivePoints
-from atoll.keeper.problems import RequestError, no_lab
+from atoll.keeper.problems import RequestError, internal_error, no_lab
 from atoll.keeper.replays import Replays
 from atoll.keeper.runs import RUNS, RunRecord, Runs
 from atoll.keeper.work import Bench, Emit, Line
 from atoll.model.codec import to_json
-from atoll.model.errors import LabError, PlanError
+from atoll.model.errors import AtollError, LabError, PlanError
 from atoll.model.inventory import Inventory
 from atoll.model.network import Network
 from atoll.model.resolve_inventory import load_inventory
@@ -63,7 +65,9 @@ class Keeper:
         self.bench = Bench(self.events)
         self.points = LivePoints(self.events)
         self.runs = Runs()
-        self.replays = Replays(Path(RUNS).resolve())
+        self.runs_folder = Path(RUNS).resolve()
+        """Where runs go that name no folder: below the one in which the keeper was started."""
+        self.replays = Replays(self.runs_folder)
         self.boxes: dict[str, Line] = {}
         """The latest counters of each link and delay box."""
         self.listens: list[str] = []
@@ -139,6 +143,10 @@ class Keeper:
         testbed.on_event = self._take
         testbed.on_note = self._note
         self._up = _Up(testbed, lab, placed)
+        if self.for_run:
+            forget_failure()  # the run reports it
+        else:
+            expect_kill(network.name)
         self.events.add("lab", lab=network.name, state="up")
         self.spawn(self._end_with_lab(testbed))
         return {"already": False}
@@ -157,9 +165,11 @@ class Keeper:
                 connections=how.connections,
                 tell=tell,
             )
-        except BaseException:
+        except BaseException as error:
             if testbed.experiment is described.experiment:  # packets have turned to it, whatever came afterwards
                 self._stands(described)
+            if isinstance(error, AtollError) and testbed.failed.done():  # probes fail when a box's program has
+                raise LabError(testbed.failed.result()) from error
             raise
         if not dry_run:
             self._stands(described, changes=len(changes))
@@ -200,10 +210,11 @@ class Keeper:
                 self._stands(described)
 
         tell({"type": "run", "run": record.id, "run_dir": str(run_dir.path)})
-        run = Run(testbed, experiment, run_dir, tell, backend, self.points.take)
-        with self.points.of_run(record.id, metered=metrics):
-            await run.measure(started_ns)
-        summary = await run.analyse() if analyse else None
+        with contextlib.closing(run_dir):
+            run = Run(testbed, experiment, run_dir, tell, backend, self.points.take)
+            with self.points.of_run(record.id, metered=metrics):
+                await run.measure(started_ns)
+            summary = await run.analyse() if analyse else None
         link = carried_link(run_dir) if run.in_database else None
         return {"run_dir": str(run_dir.path), "summary": summary, "grafana": link}
 
@@ -233,12 +244,21 @@ class Keeper:
         if self._up is not None:
             self.events.add("lab", lab=self._up.testbed.network.name, state="down")
             await self._up.testbed.stop()
+            if not self.for_run and not self._up.testbed.failed.done():
+                forget_failure()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Have something done beside everything else, for as long as the keeper lives."""
         task = asyncio.create_task(work)
         self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        task.add_done_callback(self._background_over)
+
+    def _background_over(self, task: "asyncio.Task[None]") -> None:
+        self._background.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:  # without this work the keeper would only seem to watch the lab
+            self._note(str(internal_error(error)))
+            self.end.set()
 
     # What happens of its own accord
 
@@ -264,6 +284,8 @@ class Keeper:
     async def _end_with_lab(self, testbed: Testbed) -> None:
         reason = await asyncio.shield(testbed.failed)
         self.events.add("lab", lab=testbed.network.name, state="failed", message=reason)
+        if not self.for_run:  # the run reports it
+            remember_failure(testbed.network.name, reason, time.time_ns())
         # Work in progress learns of it first: it has its own measurements to keep.
         await self.bench.idle.wait()
         sys.stderr.write(f"keeper: {reason}\n")

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TCP ports on which the keeper is asked besides its Unix socket, and bounds to what strangers can cost it there.
+"""The keeper's Unix socket and TCP ports, and bounds on what unauthenticated connections can cost it.
 
-Whoever connects has no token yet: connections are few, and one that has asked for nothing within seconds is closed.
+The Unix socket's credentials name the user: a connection of one who may not ask is closed as soon as it is accepted.
+Over TCP no token was shown yet. On both, connections are few, and one that has asked for nothing within seconds
+is closed.
 """
 
 import asyncio
@@ -14,11 +16,13 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
+from atoll.keeper.address import LISTEN_BACKLOG, may_talk, peer
 from atoll.keeper.occupant import find_ours
 from atoll.model.errors import LabError, UsageError, shown
 
 FIRST_REQUEST_S = 10.0
 MOST_CONNECTIONS = 128
+MOST_LOCAL_CONNECTIONS = 512
 
 _ADDRESS = re.compile(r"(?:(?P<host>\[[0-9A-Fa-f:.%]+\]|[^:\[\]/\s]+):)?(?P<port>[0-9]{1,5})")
 _LOOPBACK = "127.0.0.1"
@@ -113,16 +117,22 @@ class Port:
             raise (LabError(f"--listen {address}: {ours}") if ours else error) from None
         loop = asyncio.get_running_loop()
         open_now: set[asyncio.Protocol] = set()
-
-        def admit() -> asyncio.Protocol:
-            return _Connection(requests, open_now)
-
-        server = await loop.create_server(admit, sock=listener, backlog=32)
+        server = await loop.create_server(
+            lambda: _Connection(requests, open_now, MOST_CONNECTIONS), sock=listener, backlog=32
+        )
         return cls(ListenAddress(address.host, listener.getsockname()[1]), server)
 
     def close(self) -> None:
         """Take no more connections."""
         self._server.close()
+
+
+async def serve_locally(listener: socket.socket, requests: web.Server) -> asyncio.Server:
+    """Serve the keeper's Unix socket, for this user and root."""
+    open_now: set[asyncio.Protocol] = set()
+    return await asyncio.get_running_loop().create_unix_server(
+        lambda: _Connection(requests, open_now, MOST_LOCAL_CONNECTIONS), sock=listener, backlog=LISTEN_BACKLOG
+    )
 
 
 class _Connection(asyncio.Protocol):
@@ -131,19 +141,24 @@ class _Connection(asyncio.Protocol):
     aiohttp itself waits for ever for the headers of a connection's first request.
     """
 
-    def __init__(self, requests: web.Server, others: set[asyncio.Protocol]) -> None:
-        self._handler = requests()
+    _handler: web.RequestHandler
+
+    def __init__(self, requests: web.Server, others: set[asyncio.Protocol], most: int) -> None:
+        self._requests = requests
         self._others = others
-        self._transport: asyncio.Transport | None = None
+        self._most = most
         self._deadline: asyncio.TimerHandle | None = None
         self._seen = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport if isinstance(transport, asyncio.Transport) else None
-        self._handler.connection_made(transport)
-        if len(self._others) >= MOST_CONNECTIONS:
-            transport.close()
+        connection = transport.get_extra_info("socket")
+        foreign = connection.family == socket.AF_UNIX and not may_talk(peer(connection)[1])
+        if (foreign or len(self._others) >= self._most) and isinstance(transport, asyncio.Transport):
+            transport.set_protocol(asyncio.Protocol())  # this one has no handler
+            transport.abort()
             return
+        self._handler = self._requests()
+        self._handler.connection_made(transport)
         self._others.add(self)
         self._deadline = asyncio.get_running_loop().call_later(FIRST_REQUEST_S, transport.close)
 

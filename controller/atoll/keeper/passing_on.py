@@ -6,7 +6,6 @@ here; ``Forwarded`` (RFC 7239) takes from a request what the Unix socket would l
 """
 
 import contextlib
-import os
 from typing import Any
 
 import aiohttp
@@ -14,10 +13,12 @@ from aiohttp import web
 from yarl import URL
 
 from atoll.keeper.access import SUBPROTOCOL
-from atoll.keeper.address import describe_holder, keeper_holder, may_talk, socket_address, what_it_keeps
+from atoll.keeper.address import foreign_keeper, keeper_holder, may_talk
 from atoll.keeper.bodies import read_bytes
+from atoll.keeper.connector import KeeperConnector
 from atoll.keeper.event_stream import serve_websocket
 from atoll.keeper.problems import RequestError, no_lab_is_up
+from atoll.model.errors import LabError
 
 _CONNECT_S = 5.0
 _PASSED_ON = ("Accept", "Content-Type")
@@ -29,7 +30,7 @@ class Upstream:
 
     def __init__(self) -> None:
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.UnixConnector(socket_address(), limit=0, force_close=True),
+            connector=KeeperConnector(force_close=True),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S),
             auto_decompress=False,
         )
@@ -63,7 +64,7 @@ class Upstream:
             _require_keeper()
             async with self._session.get(f"http://keeper{path}") as answer:
                 return await answer.json() if answer.ok else None
-        except (RequestError, aiohttp.ClientError, ValueError):
+        except (LabError, RequestError, aiohttp.ClientError, ValueError):
             return None
 
     async def _pass_on_websocket(self, request: web.Request) -> web.StreamResponse:
@@ -111,8 +112,8 @@ def _require_keeper() -> None:
     holder = keeper_holder()
     if holder is None:
         raise _no_lab()
-    if not (os.geteuid() == 0 or may_talk(holder[1])):
-        raise RequestError(503, f"{what_it_keeps()} is taken by {describe_holder(*holder)}", exit_code=1)
+    if not may_talk(holder[1]):
+        raise RequestError(503, str(foreign_keeper(holder)), exit_code=1)
 
 
 def _no_lab() -> RequestError:

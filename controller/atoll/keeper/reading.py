@@ -9,6 +9,7 @@ from typing import Any
 from aiohttp import web
 
 from atoll.control.apply import table_of
+from atoll.control.diff import explained
 from atoll.control.inventory import switch_reports
 from atoll.control.plan import plan_sha256
 from atoll.control.trace import trace
@@ -47,9 +48,8 @@ def lab_json(keeper: Keeper) -> dict[str, Any] | None:
         "inventory": facts.get("inventory"),
         "controller": controller.runtime,
         "switches": {
-            switch.name: "up" if controller.switches[switch.dpid].up else "down"
+            switch.name: "up" if (state := controller.switches.get(switch.dpid)) and state.up else "down"
             for switch in network.switches
-            if switch.dpid in controller.switches
         },
         "experiment": experiment.name if experiment else None,
         "chain": list(experiment.chain.hops) if experiment else None,
@@ -123,13 +123,12 @@ async def get_entries(keeper: Keeper, request: web.Request) -> dict[str, Any]:
     testbed = keeper.require_lab()[0]
     table = await table_of(testbed.controller, switch)
     held = await testbed.controller.read(switch.dpid, switch.name, table)
-    entries = sorted((entry for entry in held if isinstance(entry, FlowEntry)), key=sort_key)
-    planned = testbed.plan.flows if testbed.plan else ()
-    why = {(entry.priority, entry.match): entry.why for entry in planned if entry.switch == switch.name}
+    known = explained(held, testbed.plan.flows if testbed.plan else ())
+    entries = sorted((entry for entry in known if isinstance(entry, FlowEntry)), key=sort_key)
     return {
         "switch": switch.name,
         "table": table,
-        "entries": [to_json(entry) | {"why": why.get((entry.priority, entry.match), "")} for entry in entries],
+        "entries": [to_json(entry) for entry in entries],
         "packets": list(await testbed.controller.packets(switch.dpid, entries, table)),
         "foreign": [to_json(entry) for entry in held if not isinstance(entry, FlowEntry)],
     }

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import resource
 import signal
 import socket
 import sys
@@ -21,15 +22,18 @@ from atoll.keeper.answering import json_answer
 from atoll.keeper.answers import Nothing, PortAsked
 from atoll.keeper.bodies import MOST_BYTES, parameters, read_object
 from atoll.keeper.keeper import Keeper
-from atoll.keeper.listening import ListenAddress, Port
+from atoll.keeper.listening import ListenAddress, Port, serve_locally
 from atoll.keeper.page import add_page, is_page
 from atoll.keeper.problems import RequestError
 from atoll.keeper.route import Handler
 from atoll.keeper.routes import ROUTES
 from atoll.keeper.serving import Serve, errors_as_json, runner_of
 from atoll.keeper.shell import serve_shell
-from atoll.model.errors import AtollError
+from atoll.model.errors import AtollError, LabError
 from atoll.openflow.collector import relax_collector
+
+# Not the hard limit, often a million: Mininet's mnexec, started for each host, closes as many one by one.
+_DESCRIPTORS = 1 << 16
 
 
 class Server:
@@ -44,7 +48,9 @@ class Server:
     async def serve(self, listener: socket.socket) -> None:
         """Serve until `down`, a signal, the end of the starter or the end of the lab; then take the lab down."""
         await self._runner.setup()
-        await web.SockSite(self._runner, listener).start()
+        if self._runner.server is None:
+            raise LabError("the keeper cannot be served")
+        door = await serve_locally(listener, self._runner.server)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self._keeper.end.set)
@@ -55,6 +61,7 @@ class Server:
             port.close()
         await self._keeper.stop()
         self._keeper.events.close()
+        door.close()  # its name is the lock of this machine's lab
         await self._runner.cleanup()
 
     def _application(self) -> web.Application:
@@ -123,6 +130,14 @@ def _locally(handler: Serve) -> Serve:
     return serve
 
 
+def _raise_descriptor_limit() -> None:
+    """Have descriptors for all connections, agents and logs: login shells are often given 1024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 def main(arguments: list[str]) -> int:
     """Entry point of ``python -m atoll.keeper``."""
     parser = argparse.ArgumentParser(prog="atoll.keeper", description=__doc__)
@@ -135,12 +150,16 @@ def main(arguments: list[str]) -> int:
         return error.exit_code
 
     relax_collector()
+    _raise_descriptor_limit()
 
-    async def keep() -> None:
-        await Server(Keeper(for_run=options.for_run)).serve(listener)
+    async def keep() -> int:
+        keeper = Keeper(for_run=options.for_run)
+        if not options.for_run:
+            os.chdir("/")  # one that stays keeps no file system from being unmounted
+        await Server(keeper).serve(listener)
+        return 1 if keeper.testbed is not None and keeper.testbed.failed.done() else 0
 
     ready: dict[str, Any] = {"type": "ready", "pid": os.getpid()}
     sys.stdout.write(json.dumps(ready) + "\n")
     sys.stdout.flush()
-    asyncio.run(keep())
-    return 0
+    return asyncio.run(keep())

@@ -11,10 +11,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from atoll.model.experiment import Link
+from atoll.model.experiment import Experiment, Link
 from atoll.model.network import DelayBox, Host, Network, PortRef, Trunk
 from atoll.model.paths import Fabric
 from atoll.model.units import Duration, Rate, Size
+
+_LEAST_RTT_NS = 10**6
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,13 @@ def longest_rtt(network: Network, steering: Steering) -> Duration:
     terrestrial = [delay.rtt.ns for box in network.delay_boxes for delay in box.classes if delay.name in used]
     links = sum(way.delays[1].ns for link in steering.links for way in (link.to_island, link.to_world))
     return Duration(links + max(terrestrial, default=0))
+
+
+def pause(experiment: Experiment) -> Duration:
+    """How long a channel takes from flow to flow besides sending it: two round trips of the links, and its pause."""
+    rtt_ns = sum(way.delay.ns for link in experiment.links for way in (link.to_island, link.to_world))
+    think = experiment.traffic.think
+    return Duration(2 * max(rtt_ns, _LEAST_RTT_NS) + (think.mean.ns if think else 0))
 
 
 def bottleneck(steering: Steering) -> Rate:

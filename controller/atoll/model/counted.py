@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers of things, in the singular where there is one, and things one after another."""
+"""Numbers in words: of things, in the singular where there is one, with as many digits as they have; lists."""
 
+import math
 from collections.abc import Sequence
 
 
@@ -18,3 +19,18 @@ def listed(words: Sequence[str], last: str = "and") -> str:
     """``a``, ``a and b``, ``a, b and c``; ``last``: what stands before the last one. There is one at least."""
     *others, end = words
     return f"{', '.join(others)} {last} {end}" if others else end
+
+
+def significant(number: float, digits: int) -> str:
+    """A number to so many significant digits, without an exponent: ``0.052``, ``5.2``, ``810`` to two of them."""
+    rounded = float(f"{number:.{digits - 1}e}")
+    after = digits - 1 - math.floor(math.log10(abs(rounded))) if rounded else 0
+    return f"{rounded:.{max(0, after)}f}"
+
+
+def bit_rate(bit_s: float) -> str:
+    """A measured rate to three significant digits: ``47.3 kbit/s``; ``Rate`` shows a setting exactly."""
+    for factor, unit in ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")):
+        if bit_s >= factor:
+            return f"{significant(bit_s / factor, 3)} {unit}"
+    return f"{significant(bit_s, 3)} bit/s"

@@ -98,6 +98,16 @@ class RunDirError(AtollError):
     exit_code = 2
 
 
+def plain(text: str, most: int | None = None) -> str:
+    """Make text that a machine or a switch sent safe to print, on one line.
+
+    Control characters, line ends and marks that change the direction of writing become U+FFFD; ``most``: characters.
+    """
+    if not text.isprintable():
+        text = "".join(character if character.isprintable() or character == "\t" else "\ufffd" for character in text)
+    return text if most is None or len(text) <= most else f"{text[: most - 1]}…"
+
+
 def shown(thing: Any) -> str:
     """How a message shows what a user wrote, in the words of YAML and on one short line."""
     if isinstance(thing, bool):

@@ -86,6 +86,13 @@ class GilbertElliott:
     loss_bad: float = 1.0
     where: Where = field(default=Where.AFTER, metadata=_UNRECORDED)
 
+    @property
+    def mean(self) -> float:
+        """The share of packets that is lost in the long run; a channel that never changes is good."""
+        changes = self.good_to_bad + self.bad_to_good
+        bad = self.good_to_bad / changes if changes else 0.0
+        return bad * self.loss_bad + (1 - bad) * self.loss_good
+
 
 @dataclass(frozen=True, slots=True)
 class LossTrace:
@@ -171,9 +178,21 @@ class LinkDirection:
 
     @property
     def full_queue(self) -> Duration:
-        """How long a full queue takes to empty, at the least rate that the direction ever has."""
-        rates = [self.rate, *(row.rate for row in (self.trace.rows if self.trace else ()) if row.rate)]
-        return Duration(8 * self.queue.bytes * 10**9 // min(rate.bit_s for rate in rates))
+        """How long a full queue takes to empty, at the least rate that the direction ever has but for pauses."""
+        rates = [self.rate.bit_s, *(row.rate.bit_s for row in (self.trace.rows if self.trace else ()) if row.rate)]
+        return Duration(8 * self.queue.bytes * 10**9 // min(rate for rate in rates if rate))
+
+    @property
+    def longest_pause(self) -> Duration:
+        """The longest time for which the trace blocks the direction; a last row that blocks it counts as none."""
+        began: Duration | None = None
+        longest = 0
+        for row in self.trace.rows if self.trace else ():
+            if row.blocked or (row.rate is not None and not row.rate.bit_s):
+                began = began or row.t
+            elif began is not None:
+                longest, began = max(longest, row.t.ns - began.ns), None
+        return Duration(longest)
 
     @property
     def delays(self) -> tuple[Duration, Duration]:
@@ -333,6 +352,7 @@ class Experiment:
 
     ``file`` and ``lab`` are paths as messages show them; they are no part of what makes two experiments equal.
     ``schedule``: every version of the steering, the one it begins with first; empty if it never changes.
+    ``given``: what was set from outside (``--set``): the key, and the setting as messages show it.
     """
 
     name: str
@@ -352,6 +372,7 @@ class Experiment:
     udp: UdpTraffic | None = None
     captures: CaptureSettings = USUAL_CAPTURES
     limits: Limits = USUAL_LIMITS
+    given: tuple[tuple[str, str], ...] = field(default=(), compare=False)
 
     @property
     def versions(self) -> tuple[Version, ...]:

@@ -81,9 +81,10 @@ class FlowEntry:
 
 @dataclass(frozen=True, slots=True)
 class ForeignEntry:
-    """An entry found on a switch that no FlowEntry can express (NORMAL, a time-out, a MAC match): never one of ours.
+    """An entry found on a switch that no plan asks for: it is never one of ours.
 
-    It is known well enough to be shown and deleted.
+    No FlowEntry can express it (NORMAL, a time-out, a MAC match), or it lies in another table than the plan's. It is
+    known well enough to be shown and deleted.
     """
 
     switch: str
@@ -91,6 +92,7 @@ class ForeignEntry:
     cookie: int
     oxm: str  # the match as on the wire (OpenFlow 1.3.5, 7.2.2: ofp_match), hexadecimal
     why: str  # the entry in words, as far as they go
+    table: int = 0
 
     def __str__(self) -> str:
         return f"{self.switch}: priority {self.priority}, {self.why}"

@@ -6,11 +6,12 @@ Importing this module imports pydantic and ruamel.yaml (0.1 s): do it where it i
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from atoll.model.beside import Beside
 from atoll.model.document import Document, read_document
-from atoll.model.errors import DescriptionError, Mistake
+from atoll.model.errors import DescriptionError, Mistake, shown
 from atoll.model.experiment import Experiment
 from atoll.model.network import Network
 from atoll.model.override import override
@@ -38,7 +39,7 @@ def load_experiment(path: Path, settings: Sequence[str] = ()) -> tuple[Network, 
     if document.tree is not None and _is_lab(document):
         kind = "is a lab, and an experiment is wanted; name an experiment.yaml (examples/ has some)"
         raise DescriptionError([Mistake(document.file, 0, kind)])
-    return _resolve_experiment(path, override(document, settings))
+    return _resolve_with_settings(path, document, settings)
 
 
 def lab_file(path: Path, settings: Sequence[str] = ()) -> Path:
@@ -66,8 +67,11 @@ def experiment_on(lab: Lab, document: Document, folder: Path) -> Experiment:
     return _resolved(parsed, lab, list(parsed.mistakes), Beside(folder, confined=True))[1]
 
 
-def load_any(path: Path) -> tuple[Network, Experiment | None]:
-    """Whatever ``path`` describes: a lab (no experiment then) or an experiment with its lab; its keys tell."""
+def load_any(path: Path, settings: Sequence[str] = ()) -> tuple[Network, Experiment | None]:
+    """Whatever ``path`` describes: a lab (no experiment then) or an experiment with its lab; its keys tell.
+
+    ``settings``: as of :func:`load_experiment`, for experiments alone.
+    """
     document = read_document(path)
     if document.tree is None:
         raise DescriptionError(document.mistakes)
@@ -75,7 +79,9 @@ def load_any(path: Path) -> tuple[Network, Experiment | None]:
     if _own_keys(document, RawLab) == _own_keys(document, RawExperiment):
         message = "neither a lab (networks, switches, hosts, ...) nor an experiment (lab, chain, links, ...)"
         raise DescriptionError([*document.mistakes, document.mistake((), message)])
-    return (_resolve_lab(document), None) if _is_lab(document) else _resolve_experiment(path, document)
+    if _is_lab(document):
+        return _resolve_lab(document), None
+    return _resolve_with_settings(path, document, settings)
 
 
 def _is_lab(document: Document) -> bool:
@@ -100,6 +106,33 @@ def _resolve_lab(document: Document) -> Network:
     if lab.mistakes or lab.network is None:
         raise DescriptionError(lab.mistakes)
     return lab.network
+
+
+def _resolve_with_settings(path: Path, document: Document, settings: Sequence[str]) -> tuple[Network, Experiment]:
+    """The experiment with the settings in it. Mistakes that are not there without them name the settings."""
+    try:
+        return _resolve_experiment(path, override(document, settings))
+    except DescriptionError as error:
+        if not settings or all(mistake.line == 0 for mistake in error.mistakes):
+            raise
+        own = _mistakes_without_settings(path, document)
+        cause = ", ".join(f"--set {shown(setting)}" for setting in settings)
+        raise DescriptionError(
+            [
+                mistake
+                if mistake.line == 0 or mistake in own
+                else replace(mistake, line=0, message=f"{cause}: {mistake.message}")
+                for mistake in error.mistakes
+            ]
+        ) from None
+
+
+def _mistakes_without_settings(path: Path, document: Document) -> Sequence[Mistake]:
+    try:
+        _resolve_experiment(path, document)
+    except DescriptionError as error:
+        return error.mistakes
+    return ()
 
 
 def _resolve_experiment(path: Path, document: Document) -> tuple[Network, Experiment]:

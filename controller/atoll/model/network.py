@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The laboratory as resolved from lab.yaml: valid, typed, frozen. No strings with units, no dangling names."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from ipaddress import IPv4Address, IPv4Network
 
 from atoll.model.box_kind import BoxKind, Forwarding
+from atoll.model.privilege import Privilege
 from atoll.model.units import Duration, Rate
 
 
@@ -69,11 +72,15 @@ class Program:
     """A program that makes a machine a box; ``{world}`` and ``{island}`` in an argv are the interfaces' names.
 
     ``stop`` asks it to end (empty: SIGTERM does); ``report`` prints what it has to say after a run (empty: nothing).
+    ``privileges``: capabilities that all three keep.
+    Emulated machines run them in the folder of the lab's file.
     """
 
     start: tuple[str, ...]
     stop: tuple[str, ...] = ()
     report: tuple[str, ...] = ()
+    privileges: tuple[Privilege, ...] = ()
+    line: int = field(default=0, compare=False)  # of the lab's file; 0: unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +184,7 @@ class Trunk:
     rate: Rate
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: what is asked for again and again is found once
 class Network:
     """The whole laboratory. Names are unique across hosts, boxes, delay boxes, taps, capture hosts and switches.
 
@@ -195,12 +202,12 @@ class Network:
     delay_boxes: tuple[DelayBox, ...]
     taps: tuple[Tap, ...]
 
-    @property
+    @cached_property
     def world_hosts(self) -> tuple[Host, ...]:
         """Hosts at the world end, in the order of the description."""
         return tuple(host for host in self.hosts if host.role.is_world)
 
-    @property
+    @cached_property
     def island_hosts(self) -> tuple[Host, ...]:
         """Hosts at the island end, in the order of the description."""
         return tuple(host for host in self.hosts if not host.role.is_world)
@@ -215,7 +222,7 @@ class Network:
 
     def host(self, name: str) -> Host:
         """The host of that name (KeyError otherwise)."""
-        return {host.name: host for host in self.hosts}[name]
+        return self._hosts_by_name[name]
 
     def box(self, name: str) -> ChainBox:
         """The chain box of that name (KeyError otherwise)."""
@@ -225,8 +232,8 @@ class Network:
         """The tap of that name (KeyError otherwise)."""
         return {tap.name: tap for tap in self.taps}[name]
 
-    @property
-    def machines(self) -> dict[str, tuple[Interface, ...]]:
+    @cached_property
+    def machines(self) -> Mapping[str, tuple[Interface, ...]]:
         """Every machine that is not a switch, by name, with its interfaces at switch ports (capture hosts included).
 
         Those of physical taps are not among them.
@@ -241,3 +248,7 @@ class Network:
         for tap in self.taps:
             found[tap.host] = (*found.get(tap.host, ()), *(() if tap.physical else (tap.interface,)))
         return found
+
+    @cached_property
+    def _hosts_by_name(self) -> dict[str, Host]:
+        return {host.name: host for host in self.hosts}

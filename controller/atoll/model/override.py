@@ -11,7 +11,8 @@ from typing import Any, cast
 
 from atoll.model.document import Document, Place, compose_document
 from atoll.model.errors import PlanError, shown
-from atoll.model.wording import suggest
+from atoll.model.raw_experiment import RawExperiment
+from atoll.model.wording import model_at, suggest
 
 _HOW = "write KEY=VALUE as in the description, such as 'tcp.congestion_control=hybla'"
 
@@ -20,7 +21,8 @@ def override(document: Document, settings: Sequence[str]) -> Document:
     """The document with every setting in it, later ones over earlier ones.
 
     Mistakes in what was set stand at line 0, as they are in no line of the file, and name the setting. Raises PlanError
-    when a setting cannot be read, leads through something that is no mapping, or into a link that is not there.
+    when a setting cannot be read, leads through something that is no mapping, or into a link that is not there. A short
+    form that a setting leads through becomes the mapping that it stands for.
     """
     if not settings or document.tree is None:
         return document
@@ -71,8 +73,11 @@ def _require_link(tree: dict[str, Any], place: Place, setting: str) -> None:
 def _put(tree: dict[str, Any], place: Place, value: Any, setting: str) -> None:
     at = tree
     for length, key in enumerate(map(str, place[:-1]), start=1):
+        model = model_at(RawExperiment, place[:length])
         if at.get(key) is None:
             at[key] = {}
+        elif model is not None:
+            at[key] = model.in_full(at[key])
         within: object = at[key]
         if not isinstance(within, dict):
             around = ".".join(map(str, place[:length]))

@@ -21,7 +21,7 @@ from pydantic_core import ErrorDetails
 from atoll.model.document import Document, Place, compose_document
 from atoll.model.errors import Mistake
 from atoll.model.raw import ContradictionError, Raw
-from atoll.model.wording import bare, field_at, suggest_key, word
+from atoll.model.wording import bare, field_at, free_ports, suggest_key, word
 
 M = TypeVar("M", bound=Raw)
 
@@ -84,15 +84,16 @@ def parse(model: type[M], document: Document, examples: Mapping[str, str] = Mapp
     found: list[Mistake] = []
     removed: set[Place] = set()
     unread: set[Place] = set()
-    first = True
+    first, ports = True, dict[str, tuple[str, ...]]()
     while True:
         try:
             raw = model.model_validate(reading.tree)
         except ValidationError as error:
             details = error.errors(include_url=False)
+            ports = free_ports(document.tree) if first else ports
             # Later rounds complain of what this function took out, but for fields that contradict each other.
             telling = _telling(model, details) if first else filter(_contradicts, details)
-            found += [reading.mistake(_place(one), word(model, one, document.tree, examples)) for one in telling]
+            found += [reading.mistake(_place(one), word(model, one, ports, examples)) for one in telling]
             first = False
             gone: set[Place] = set()
             for place in sorted({_place(one) for one in details}, key=_order, reverse=True):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plan: everything an experiment asks of the testbed, as one printable, comparable value."""
 
+import re
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 from atoll.model.flow import FlowEntry
 from atoll.model.layout import HOME, Layout
 from atoll.model.placement import Placement
+from atoll.model.privilege import Privilege
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,8 @@ class JobLimits:
 
 UNLIMITED = JobLimits()
 
+_BELOW_RUN = re.compile(r"\{run\}/([\w./-]+)")
+
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
@@ -96,6 +100,14 @@ class JobSpec:
     stderr: str | None = None
     stop: tuple[str, ...] = ()  # command that asks it to end; empty: SIGTERM does
     limits: JobLimits = UNLIMITED
+    privileges: tuple[Privilege, ...] = ()  # capabilities that it keeps
+
+    @property
+    def files(self) -> frozenset[str]:
+        """The files that it is asked to write, by their paths below the run directory."""
+        words = (*self.argv, *(each for each in (self.config or {}).values() if isinstance(each, str)))
+        below = (name for word in words for name in _BELOW_RUN.findall(word))
+        return frozenset({*below, *(each for each in (self.stdout, self.stderr) if each is not None)})
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,16 +55,25 @@ class Raw(BaseModel):
         """For a section that is missing or unusable: what lets the search for further mistakes go on."""
         return {}
 
+    @classmethod
+    def in_full(cls, given: Any) -> Any:
+        """The mapping that a short form stands for; anything else as it is."""
+        return given
+
 
 class ShortForm(Raw):
     """A mapping with a short form: text that stands for the mapping with it under ``_SHORT``."""
 
     _SHORT: ClassVar[str]
 
+    @classmethod
+    def in_full(cls, given: Any) -> Any:
+        return cast(Any, given) if isinstance(given, dict) else {cls._SHORT: given}
+
     @model_validator(mode="before")
     @classmethod
     def _short_form(cls, given: Any) -> Any:
-        return cast(Any, given) if isinstance(given, dict) else {cls._SHORT: given}
+        return cls.in_full(given)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:

@@ -7,12 +7,13 @@ enlarges upon.
 
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 from pydantic.annotated_handlers import GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 
 from atoll.model.box_kind import BoxKind, Forwarding
 from atoll.model.network import HostRole
+from atoll.model.privilege import Privilege
 from atoll.model.raw import Address, Between, Capacity, InterfaceName, Key, Mac, Name, Network, Port, Raw
 from atoll.model.units import Duration, Rate
 
@@ -93,6 +94,12 @@ class RawSpare(Raw):
     island: RawLeg = Field(description="The side that faces the island.", examples=["sw-c/32"])
 
 
+def _grantable(privilege: Privilege) -> Privilege:
+    if privilege is Privilege.DAC_OVERRIDE:
+        raise ValueError("dac-override would open every file of the machine to it; remove it")
+    return privilege
+
+
 class RawProgram(Raw):
     """A program of your own that makes a machine a box; {world} and {island} stand for the interfaces' names."""
 
@@ -105,6 +112,11 @@ class RawProgram(Raw):
     )
     report: Argv = Field(
         default=[], description="Command that prints what it has to say after a run.", examples=["[pepctl, statistics]"]
+    )
+    privileges: list[Annotated[Privilege, Field(strict=False), AfterValidator(_grantable)]] = Field(
+        default=[],
+        description="Capabilities that its commands keep; default none.",
+        examples=["[net-admin, net-raw]"],
     )
 
 

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema, mod
 from pydantic.annotated_handlers import GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 
+from atoll.model.counted import listed
 from atoll.model.errors import shown
 from atoll.model.experiment import Distribution, Where
 from atoll.model.raw import Between, ContradictionError, Raw, Share, ShortForm
@@ -24,6 +25,7 @@ Threshold = Annotated[Size, Between(Size, "1 B", "4 GB")]
 Patience = Annotated[Duration, Between(Duration, "1 us", "60 s")]
 Probability = Annotated[float, Share()]
 
+_KINDS = ("probability", "bit_error", "model", "trace")
 _GILBERT_ELLIOTT = ("good_to_bad", "bad_to_good", "loss_good", "loss_bad")
 _DROP_TAIL = "drop-tail"  # what a queue does without an AQM
 _RED_WEIGHT = 0.002  # Floyd and Jacobson 1993, section 6
@@ -110,20 +112,22 @@ class RawLoss(ShortForm):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
-        given = [key for key in ("probability", "bit_error", "model", "trace") if getattr(self, key) is not None]
+        given = [key for key in _KINDS if getattr(self, key) is not None]
         channel = [key for key in _GILBERT_ELLIOTT if getattr(self, key) is not None]
         if len(given) > 1:
-            msg = f"{given[0]} and {given[1]} say different things; keep one of them"
+            msg = f"{listed(given)} say different things; keep one of them"
             raise ContradictionError(msg)
-        if not given:
-            msg = "says nothing of what is lost; write 'loss: 0.1 %', or a mapping with bit_error, model or trace"
-            raise ValueError(msg)
         if channel and not self.model:
-            msg = f"{channel[0]} belongs to a model; add 'model: gilbert-elliott' or remove it"
+            verb, it = ("belongs", "it") if len(channel) == 1 else ("belong", "them")
+            msg = f"{listed(channel)} {verb} to a model; add 'model: gilbert-elliott' or remove {it}"
+            raise ValueError(msg)
+        if not given:
+            msg = f"names no kind of loss; add one of {listed(_KINDS, 'or')}, such as 'probability: 0.1 %'"
             raise ValueError(msg)
         lacking = [key for key in _GILBERT_ELLIOTT[:2] if getattr(self, key) is None]
         if self.model and lacking:
-            msg = f"{lacking[0]} is missing; add '{lacking[0]}: {type(self).model_fields[lacking[0]].examples[0]}'"  # pyright: ignore[reportOptionalSubscript]
+            examples = [f"{key}: {(type(self).model_fields[key].examples or [''])[0]}" for key in lacking]
+            msg = f"{listed(lacking)} {'is' if len(lacking) == 1 else 'are'} missing; add '{', '.join(examples)}'"
             raise ValueError(msg)
         return self
 
@@ -180,15 +184,20 @@ class RawAqm(Raw):
         default=None, description="Random early detection.", examples=["{min: 30 kB, max: 90 kB}"]
     )
 
+    @classmethod
+    def in_full(cls, given: Any) -> Any:
+        if given == _DROP_TAIL:
+            return {}
+        return {given: {}} if isinstance(given, str) and given in cls.model_fields else given
+
     @model_validator(mode="before")
     @classmethod
     def _short_form(cls, given: Any) -> Any:
-        if isinstance(given, dict):
-            return cast(Any, given)
-        if given not in cls.model_fields:
+        whole = cls.in_full(given)
+        if not isinstance(whole, dict):
             msg = f"unknown aqm {shown(given)}; {suggest(given, (*cls.model_fields, _DROP_TAIL), 'aqms')}"
-            raise ValueError(msg)
-        return {given: {}}
+            raise ValueError(msg)  # noqa: TRY004 (pydantic reports ValueErrors, and a TypeError would end the program)
+        return cast(Any, whole)
 
     @model_validator(mode="after")
     def _one(self) -> Self:

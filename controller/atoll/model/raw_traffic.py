@@ -119,12 +119,13 @@ class RawTraffic(Raw):
 
     @model_validator(mode="after")
     def _one_loop(self) -> Self:
+        wrong: list[str] = []
         if self.think_time and self.flows_per_s is not None:
-            msg = "think_time and flows_per_s say different things; keep one of them"
-            raise ContradictionError(msg)
+            wrong.append("think_time and flows_per_s say different things; keep one of them")
         if self.flows_per_s is not None and self.channels == 0:
-            msg = "flows_per_s begins flows, and 0 channels have none; write at least 1 channel"
-            raise ContradictionError(msg)
+            wrong.append("flows_per_s begins flows, and 0 channels have none; write at least 1 channel")
+        if wrong:
+            raise ContradictionError("; ".join(wrong))
         return self
 
 

@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which keys of a chain box go together."""
+"""Which keys of a chain box go together, and which placeholders its commands may have."""
 
+import difflib
+import re
 from collections.abc import Iterator
 
-from atoll.model.network import ChainBox
+from atoll.model.network import ChainBox, Program
+
+_PLACEHOLDERS = ("world", "island")
+_BRACES = re.compile(r"(?<![${])\{([A-Za-z_][A-Za-z0-9_-]*)\}(?!\})")  # not a shell's ${name}, not {{name}}
+_ALIKE = 0.8  # two letters swapped in a word of five; such text also occurs in scripts, so that less is no misspelling
 
 
 def unfit(box: ChainBox) -> Iterator[tuple[str, str]]:
@@ -27,3 +33,25 @@ def unfit(box: ChainBox) -> Iterator[tuple[str, str]]:
         yield "program", f"nothing is started on a box of kind {kind}; remove it, or write kind: program"
     if box.spare and not box.routed:
         yield "spare", "a transparent box keeps VLAN tags, which tell versions apart; remove its spare legs"
+
+
+def unknown_placeholders(program: Program) -> Iterator[tuple[str, str]]:
+    """Keys of a program whose commands have words in braces that look like placeholders and are none.
+
+    Inside an argument a word must resemble a known placeholder, as scripts, JSON and awk have braces, too.
+    """
+    commands = {"start": program.start, "stop": program.stop, "report": program.report}
+    for key, argument in ((key, argument) for key, argv in commands.items() for argument in argv):
+        known = (*_PLACEHOLDERS, "run") if key == "report" else _PLACEHOLDERS
+        for found in _BRACES.finditer(argument):
+            name = found[1]
+            if name in known:
+                continue
+            if near := difflib.get_close_matches(name.lower(), known, 1, _ALIKE):
+                yield key, f"unknown placeholder {found[0]!r}; did you mean '{{{near[0]}}}'?"
+            elif found[0] == argument:
+                listed = " and ".join(f"'{{{each}}}'" for each in _PLACEHOLDERS)
+                yield (
+                    key,
+                    f"unknown placeholder {argument!r}; known are {listed}; for the text itself write '{{ {name} }}'",
+                )

@@ -10,7 +10,7 @@ from atoll.model.parse import Parsed
 from atoll.model.raw_experiment import RawExperiment
 from atoll.model.resolve_changes import Described, Wrong, described_versions, resolve_version
 from atoll.model.resolve_lab import Lab
-from atoll.model.wording import suggest
+from atoll.model.wording import nearest, on_line, suggest
 
 
 def hops_of(raw: RawExperiment) -> tuple[str, ...]:
@@ -45,6 +45,7 @@ def _check_hops(
     usable = (*lab.names("boxes"), *lab.names("taps"))
     cabled = lab.reads(("boxes",), ("taps",))
     physical = {tap.name: tap for tap in network.taps if tap.physical and cabled}
+    misspelt = {nearest(name, sorted(links)) for name in parsed.raw.links if not lab.knows("boxes", name)}
     for index, hop in enumerate(hops):
         place: Place = (*at, index)
         if not (lab.knows("boxes", hop) or lab.knows("taps", hop)):
@@ -53,7 +54,7 @@ def _check_hops(
             yield place, f"{found}; {suggest(hop, usable, 'boxes and taps')}"
         elif hop in hops[:index]:
             yield place, f"{hop!r} stands in the chain twice; keep one of them"
-        elif hop in links and hop not in parsed.raw.links and parsed.whole("links"):
+        elif hop in links and hop not in {*parsed.raw.links, *misspelt} and parsed.whole("links"):
             yield place, f"satellite emulator {hop!r} has no settings; add {hop!r} to links"
         elif hop in physical and (elsewhere := _not_beside(network, physical[hop], hops)):
             yield place, elsewhere
@@ -100,7 +101,7 @@ def _branch_mistakes(
         first = seen.setdefault(carries, name)
         if first != name:
             line = parsed.document.line(version.branches[first][1])
-            yield place, f"branch {first!r} (line {line}) carries the same; merge the two or let one carry less"
+            yield place, f"branch {first!r}{on_line(line)} carries the same; merge the two or let one carry less"
     if version.branches and len(seen) == len(version.branches) and readable and lab.reads(("hosts",)):
         for name, message in _idle(resolve_version(parsed, version), network):
             yield (*version.branches[name][1], "carries") if name != MAIN else version.chain_at, message

@@ -13,7 +13,7 @@ from atoll.model.experiment import MAIN, Carried, Chain, Version
 from atoll.model.parse import Parsed
 from atoll.model.raw_experiment import RawBranch, RawChange, RawExperiment
 from atoll.model.units import Duration
-from atoll.model.wording import suggest
+from atoll.model.wording import on_line, suggest
 
 Wrong = Callable[[Place, str], None]
 
@@ -102,7 +102,7 @@ def _mistakes(parsed: Parsed[RawExperiment]) -> Iterator[tuple[Place, str]]:
             yield (*after.place, "at"), f"{change.at} is not before the end at {raw.duration}; make it earlier"
         ats = ((*before.place, "at"), (*after.place, "at"))
         if before.place and change.at <= before.at and parsed.reads(*ats):
-            first = f"{change.at} is not after change {index} at {before.at} (line {line(before.place)})"
+            first = f"{change.at} is not after change {index} at {before.at}{on_line(line(before.place))}"
             yield (*after.place, "at"), f"{first}; list them in order of time, merge those of one instant"
         steering = ("chain", "branches", "latency", "changes")
         if change.chain is None and not change.branches and not change.latency:

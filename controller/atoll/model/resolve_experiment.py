@@ -29,7 +29,7 @@ from atoll.model.resolve_changes import check_changes, described_versions, resol
 from atoll.model.resolve_lab import Lab
 from atoll.model.resolve_link import resolve_direction
 from atoll.model.resolve_traffic import resolve_traffic, resolve_udp
-from atoll.model.wording import call, suggest
+from atoll.model.wording import call, nearest, suggest
 
 _NEEDED = {  # by every experiment
     HostRole.WORLD_SPECIAL: "the ping series starts there",
@@ -113,6 +113,7 @@ class _Resolver:
             ),
             branches=versions[0].branches,
             schedule=versions if raw.changes else (),
+            given=tuple((".".join(map(str, place)), setting) for place, setting in self.parsed.document.given.items()),
         )
 
     def resolve_links(self, beside: Beside) -> Iterator[Link]:
@@ -149,8 +150,14 @@ class _Resolver:
             elif name in boxes and not boxes[name].is_link:
                 kind = boxes[name].kind.value
                 self.wrong(("links", name), f"box {name!r} is a {kind}, which has no link settings; remove them")
-            elif name not in hops_of(self.raw) and self.parsed.whole("chain", "branches", "changes"):
+            elif self.is_unused(name, lab):
                 self.wrong(("links", name), f"{name!r} is not in the chain; put it there or remove its settings")
+
+    def is_unused(self, name: str, lab: Lab) -> bool:
+        """Whether no chain has this link for sure; a hop that is misspelt may mean it."""
+        hops, known = hops_of(self.raw), (*lab.names("boxes"), *lab.names("taps"))
+        meant = {nearest(hop, known) for hop in hops if hop not in known}
+        return name not in {*hops, *meant} and self.parsed.whole("chain", "branches", "changes")
 
     def check_latency(self, lab: Lab, network: Network) -> None:
         classes = [delay.name for box in network.delay_boxes for delay in box.classes]
@@ -210,7 +217,8 @@ class _Resolver:
                     f"carries {loaded.to_island} to the island + {loaded.to_world} to the world = {loaded.load}; "
                     f"write 'rate: {loaded.load}' there, or lower the link's",
                 )
-        for loaded in trunk_loads(network, steerings):
+        fullest = {each.trunk: each for each in sorted(trunk_loads(network, steerings), key=lambda each: each.load)}
+        for loaded in fullest.values():
             if loaded.load > loaded.trunk.rate:
                 line = lab.trunk_line(loaded.trunk)
                 trunk = f"trunk {loaded.trunk.a} - {loaded.trunk.b} ({loaded.trunk.rate}, {lab.document.file}:{line})"

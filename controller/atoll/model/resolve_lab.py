@@ -29,7 +29,7 @@ from atoll.model.parse import Parsed, parse
 from atoll.model.paths import Fabric
 from atoll.model.raw import INTERFACE_NAME_MAX, PORT_MAX
 from atoll.model.raw_lab import RawCable, RawDelayBox, RawLab, RawTap
-from atoll.model.resolve_box import unfit
+from atoll.model.resolve_box import unfit, unknown_placeholders
 from atoll.model.units import Duration
 from atoll.model.wording import ENTRY, call, suggest
 
@@ -233,13 +233,19 @@ class _Resolver:
                 ),
             )
             program = raw.program and Program(
-                tuple(raw.program.start), tuple(raw.program.stop), tuple(raw.program.report)
+                tuple(raw.program.start),
+                tuple(raw.program.stop),
+                tuple(raw.program.report),
+                tuple(raw.program.privileges),
+                self.parsed.document.line((*place, "program")),
             )
             declared = (raw.forwarding, raw.stateful, program, raw.conserves_packets)
             box = ChainBox(name, raw.kind, world, island, spare, *declared)
             if self.parsed.reads(*((*place, key) for key in ("kind", "forwarding", "stateful", "program"))):
                 for key, message in unfit(box):
                     self.wrong((*place, key), message)
+            for key, message in unknown_placeholders(program) if program else ():
+                self.wrong((*place, "program", key), message)
             yield box
 
     def delay_boxes(self) -> Iterator[DelayBox]:

@@ -98,10 +98,16 @@ class _Resolver:
         if direction.jitter and direction.jitter.amount > least and self.reads("jitter", "delay", "trace"):
             what = "the delay" if least == direction.delay else "the least delay of the trace"
             self.wrong(("jitter",), f"{direction.jitter.amount} exceeds {what}; write at most {least}")
+        if isinstance(direction.aqm, Codel) and self.reads("aqm"):
+            self.check_codel(direction.aqm)
         if isinstance(direction.aqm, Red) and self.reads("aqm"):
             self.check_red(direction.aqm, direction)
         if direction.trace:
             self.check_trace(direction.trace, direction)
+
+    def check_codel(self, codel: Codel) -> None:
+        if codel.target > codel.interval:
+            self.wrong(("aqm", "codel"), f"target {codel.target} exceeds interval {codel.interval}; lower it")
 
     def check_red(self, red: Red, direction: LinkDirection) -> None:
         if red.min >= red.max:

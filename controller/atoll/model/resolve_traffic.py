@@ -48,6 +48,7 @@ def resolve_traffic(
         flows_per_s=raw.flows_per_s,
         write_rate=raw.write_rate,
         sizes_count=asked.counts,
+        line=parsed.document.line(("traffic", "channels")),
     )
     return traffic, mistakes
 

@@ -50,6 +50,8 @@ _LEAST_SHARE = 2**-32  # netem compares 32 random bits
 _IN_ORDER = Rate(100 * 10**9)  # netem sends no packet before the one ahead of it only where it also has a rate
 _UNSHAPED = "100gbit"  # rate of an HTB class that is there to be chosen, not to shape
 
+_EARLY = Duration(5_000_000)  # 1 % of a GEO link's round-trip time
+
 TIMER_SLACK = Duration(1_000_000)
 """How late a timer may be without loss of rate: the bucket holds what the rate gives in it, beside one packet.
 
@@ -314,6 +316,18 @@ def inexact(links: Iterable[Link], slack: Duration) -> Iterator[str]:
                     f"links.{link.box}.{way}: after a pause tc sends up to {bucket} at once, a packet and {slack} of "
                     "the rate, since timers are late in real time; --backend engine and --on virtual send a packet"
                 )
+
+
+def early(links: Iterable[Link]) -> Iterator[tuple[Link, str, Duration]]:
+    """The directions of which a packet leaves noticeably early after a pause, with by how much a full-size one does.
+
+    The token bucket is full then, and the packet leaves without its serialisation.
+    """
+    for link in links:
+        for way, direction in (("to_island", link.to_island), ("to_world", link.to_world)):
+            serialisation = Duration(8 * MTU * 10**9 // direction.rate.bit_s)
+            if serialisation > _EARLY and not any(_reasons(direction).values()):
+                yield link, way, serialisation
 
 
 def _reasons(direction: LinkDirection) -> dict[str, str | None]:

@@ -52,6 +52,7 @@ class Traffic:
     flows_per_s: float | None = None
     write_rate: Rate | None = None  # the most that a server sends by one connection
     sizes_count: SizesCount = SizesCount.PAYLOAD
+    line: int = field(default=0, compare=False)  # of the channels in the experiment's file; 0: unknown
 
     @property
     def distribution(self) -> FlowSizes:

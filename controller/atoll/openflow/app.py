@@ -10,6 +10,7 @@ import struct
 import threading
 from typing import Any, ClassVar
 
+from atoll.model.errors import plain
 from atoll.openflow import framework, wire
 from atoll.openflow.lines import say
 from atoll.openflow.refusals import error_words
@@ -24,28 +25,44 @@ _HANDSHAKE, _CONFIG = _handler.HANDSHAKE_DISPATCHER, _handler.CONFIG_DISPATCHER
 _MAIN, _DEAD = _handler.MAIN_DISPATCHER, _handler.DEAD_DISPATCHER
 
 _MULTIPART = struct.Struct("!HH4x")  # what follows the header of a multipart reply: type, flags
-_OURS = {
-    wire.DESCRIPTION,
-    wire.FLOW,
-    wire.AGGREGATE,
-    wire.PORT_STATISTICS,
-    wire.GROUPS,
-    wire.METERS,
-    wire.TABLE_FEATURES,
-}
 _VERSIONS = {1: "1.0", 2: "1.1", 3: "1.2", 4: "1.3", 5: "1.4", 6: "1.5"}
 
+# Types of messages that the framework's handlers take (7.1); its parsers of others may not end (see ``parse``).
+_HELLO, _FEATURES_REPLY = 0, 6
+_BY_FRAMEWORK = {_HELLO, 1, 2, 3, _FEATURES_REPLY, 12, 21}  # hello, error, echo, features, port status, barrier
+_PORT_DESCRIPTION = 13  # the one multipart reply that the framework asks for: records of one size
 
-@_parsers.register_msg_parser(wire.VERSION)
+
 def parse(datapath: Any, version: int, kind: int, length: int, xid: int, buffer: Any) -> Any:
-    """A message of OpenFlow 1.3; replies that this package asks for stay bytes, which it reads faster itself."""
+    """A message of OpenFlow 1.3, or of another version the hello; None for one that is not used here.
+
+    The framework's own parsers step from record to record by lengths that the switch states: with a length of 0 they
+    would not end. Only messages without such records are given to them. Replies that this package asks for stay bytes,
+    which it reads faster itself. Raises MalformedError.
+    """
+    if kind == _HELLO:
+        list(wire.pieces(bytes(buffer[8:length]), 4, length_at=2, align=8))  # its elements (7.5.1)
+        return _BY_VERSION[version](datapath, version, kind, length, xid, buffer)
+    if version != wire.VERSION:
+        return None
     if kind == wire.MULTIPART_REPLY:
         subject, flags = _MULTIPART.unpack_from(buffer, 8)
-        if subject in _OURS:
+        if subject != _PORT_DESCRIPTION:
             message = _parser.OFPMultipartReply(datapath, body=bytes(buffer[16:]), flags=flags)
             message.set_headers(version, kind, length, xid)
             return message
+    elif kind not in _BY_FRAMEWORK:
+        return None
     return _parser.msg_parser(datapath, version, kind, length, xid, buffer)
+
+
+_BY_VERSION = {
+    number: framework.module(f"ofproto.ofproto_v{name.replace('.', '_')}_parser").msg_parser
+    for number, name in _VERSIONS.items()
+    if name != "1.1"  # which the frameworks do not have
+}
+for _version in _BY_VERSION:
+    _parsers.register_msg_parser(_version)(parse)
 
 
 class Switchboard(framework.app_base()):
@@ -57,8 +74,9 @@ class Switchboard(framework.app_base()):
         super().__init__(*args, **kwargs)
         self._lock = threading.Lock()
         self._connected: dict[int, tuple[Any, Switch]] = {}
-        self._tables: dict[int, int] = {}
+        self._tables: dict[Any, int] = {}  # by connection
         self._too_old: set[str] = set()
+        self._refused: set[tuple[int, str]] = set()
 
     def switch(self, dpid: int) -> Switch | None:
         """The switch of that datapath id, if it is connected."""
@@ -85,17 +103,27 @@ class Switchboard(framework.app_base()):
     @_handler.set_ev_cls(_events.EventOFPSwitchFeatures, _CONFIG)
     def features(self, event: Any) -> None:
         """The handshake's features reply (7.3.1) says how many tables there are."""
-        self._tables[event.msg.datapath_id] = event.msg.n_tables
+        self._tables[event.msg.datapath] = event.msg.n_tables
 
     @_handler.set_ev_cls(_events.EventOFPStateChange, [_MAIN, _DEAD])
     def state(self, event: Any) -> None:
-        """A switch is ready, or its connection has ended (perhaps after it has already connected again)."""
+        """A switch is ready, or its connection has ended.
+
+        A second connection with the datapath id of a switch that is connected is refused: it may be another switch. A
+        switch that restarts may come again before the end of its old connection is handled here, which it has closed.
+        """
         datapath = event.datapath
+        tables = self._tables.pop(datapath, 0)
         if event.state == _MAIN:
-            switch = Switch(datapath.id, self._tables.get(datapath.id, 0), _ports(datapath), datapath.send)
+            switch = Switch(datapath.id, tables, _ports(datapath), datapath.send)
             with self._lock:
-                _, before = self._connected.get(datapath.id, (None, None))
-                self._connected[datapath.id] = datapath, switch
+                first, before = self._connected.get(datapath.id, (None, None))
+                taken = first is not None and first.socket.fileno() >= 0
+                if not taken:
+                    self._connected[datapath.id] = datapath, switch
+            if taken:
+                self._refuse(datapath, first)
+                return
             if before is not None:
                 before.lost()
             self._say_switch(switch, "up", switch.ports)
@@ -105,8 +133,22 @@ class Switchboard(framework.app_base()):
             if switch is None or connection is not datapath:
                 return
             del self._connected[datapath.id]
+            self._refused = {refused for refused in self._refused if refused[0] != datapath.id}
         switch.lost()
         self._say_switch(switch, "down", {})
+
+    def _refuse(self, datapath: Any, first: Any) -> None:
+        """End a second connection of one datapath id, and say so once of each address."""
+        datapath.close()
+        refused = datapath.id, datapath.address[0]
+        if refused not in self._refused:
+            self._refused.add(refused)
+            text = (
+                f"a second switch with datapath id {datapath.id} connected from {datapath.address[0]} and was refused; "
+                f"the first is at {first.address[0]}: give each switch a datapath id of its own (a switch that has "
+                "restarted is taken once its old connection has timed out)"
+            )
+            say({"type": "error", "dpid": datapath.id, "cookie": None, "message": text})
 
     @_handler.set_ev_cls(_events.EventOFPMultipartReply, _MAIN)
     def answer(self, event: Any) -> None:
@@ -127,9 +169,9 @@ class Switchboard(framework.app_base()):
             say({"type": "error", "dpid": event.msg.datapath.id, "cookie": None, "message": words})
 
     def _take(self, message: Any, reply: Reply) -> bool:
-        dpid = message.datapath.id
-        switch = None if dpid is None else self.switch(dpid)
-        return switch is not None and switch.take(reply)
+        with self._lock:
+            connection, switch = self._connected.get(message.datapath.id, (None, None))
+        return switch is not None and connection is message.datapath and switch.take(reply)
 
     def _say_switch(self, switch: Switch, state: str, ports: dict[str, str]) -> None:
         say({"type": "switch", "dpid": switch.dpid, "state": state, "tables": switch.tables, "ports": ports})
@@ -138,7 +180,9 @@ class Switchboard(framework.app_base()):
 def _ports(datapath: Any) -> dict[str, str]:
     """Interface names by port number, reserved ports left out."""
     ports = sorted(datapath.ports.values(), key=lambda port: port.port_no)
-    return {str(port.port_no): port.name.decode(errors="replace") for port in ports if port.port_no <= wire.PORT_MAX}
+    return {
+        str(port.port_no): plain(port.name.decode(errors="replace")) for port in ports if port.port_no <= wire.PORT_MAX
+    }
 
 
 def _error_words(message: Any) -> str:

@@ -243,8 +243,8 @@ class Controller:
         try:
             async for line in streams[0]:
                 await self._take(json.loads(line))
-        except ValueError as error:  # a line that is no JSON, or too long: nothing after it can be trusted
-            self._stderr.append(f"it said something unreadable: {error}")
+        except Exception as error:  # noqa: BLE001 - a line that is no message, or too long: nothing after it can be trusted
+            self._stderr.append(f"it said something unreadable: {type(error).__name__}: {error}")
             self._process.kill()
         await errors
         code = await self._process.wait()

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 
+from atoll.model.errors import plain
 from atoll.model.switch import SwitchDescription, TableFeatures
 from atoll.openflow import wire
 
@@ -37,12 +38,15 @@ _FIELDS = {  # class and number of a match field, in the upper 23 bits of its he
 
 def description(body: bytes) -> SwitchDescription:
     """The description in the body of its reply."""
-    texts = (text.split(b"\0")[0].decode(errors="replace").strip() for text in _DESCRIPTION.unpack_from(body))
+    texts = (plain(text.split(b"\0")[0].decode(errors="replace").strip()) for text in _DESCRIPTION.unpack_from(body))
     return SwitchDescription(*("" if text == "None" else text for text in texts))  # Open vSwitch's word for nothing
 
 
 def tables(body: bytes) -> tuple[TableFeatures, ...]:
-    """The tables in the body of a table features reply, neighbours that are alike but for their names together."""
+    """The tables in the body of a table features reply, neighbours that are alike but for their names together.
+
+    Raises MalformedError.
+    """
     found: list[TableFeatures] = []
     for table in _tables(body):
         before = found[-1] if found else None
@@ -54,30 +58,25 @@ def tables(body: bytes) -> tuple[TableFeatures, ...]:
 
 
 def _tables(body: bytes) -> Iterator[TableFeatures]:
-    offset = 0
-    while offset < len(body):
-        length, number, name, _, _, _, most = _TABLE.unpack_from(body, offset)
-        lists = dict(_properties(body[offset + _TABLE.size : offset + length]))
+    for piece in wire.pieces(body, _TABLE.size):
+        _, number, name, _, _, _, most = _TABLE.unpack_from(piece)
+        lists = dict(_properties(piece[_TABLE.size :]))
         matches = _fields(lists.get(_MATCH, b""))
         wildcards = _fields(lists.get(_WILDCARDS, b""))
         yield TableFeatures(
             first=number,
             last=number,
-            name=name.split(b"\0")[0].decode(errors="replace"),
+            name=plain(name.split(b"\0")[0].decode(errors="replace")),
             max_entries=most,
             matches=tuple(sorted(matches)),
             required=tuple(sorted(matches - wildcards)),
             actions=_actions(lists.get(_APPLY_ACTIONS, b""), lists.get(_APPLY_SET_FIELD, b"")),
         )
-        offset += length
 
 
 def _properties(body: bytes) -> Iterator[tuple[int, bytes]]:
-    offset = 0
-    while offset < len(body):
-        kind, length = _PROPERTY.unpack_from(body, offset)
-        yield kind, body[offset + 4 : offset + length]
-        offset += (length + 7) // 8 * 8
+    for piece in wire.pieces(body, _PROPERTY.size, length_at=2, align=8):
+        yield int.from_bytes(piece[:2]), piece[_PROPERTY.size :]
 
 
 @lru_cache(maxsize=256)

@@ -5,8 +5,8 @@
 from typing import Any
 
 from atoll.model.flow import ForeignEntry
-from atoll.openflow import framework
-from atoll.openflow.stats import Record
+from atoll.openflow import framework, wire
+from atoll.openflow.stats import Record, action_lists
 
 _ofp = framework.module("ofproto.ofproto_v1_3")
 _parser = framework.module("ofproto.ofproto_v1_3_parser")
@@ -16,13 +16,21 @@ _RESERVED_PORTS = {
 }
 
 
-def foreign(record: Record, switch: str) -> ForeignEntry:
-    """A record as an entry that can be shown and deleted."""
-    stats = _parser.OFPFlowStats.parser(record.whole, 0)
-    return ForeignEntry(switch, record.priority, record.cookie, record.oxm.hex(), _words(stats))
+def foreign(record: Record, switch: str, table: int) -> ForeignEntry:
+    """A record as an entry that can be shown and deleted. ``table``: the plan's; an entry of another one says so."""
+    place = "" if record.table == table else f"table {record.table}, "
+    return ForeignEntry(switch, record.priority, record.cookie, record.oxm.hex(), place + _words(record), record.table)
 
 
-def _words(stats: Any) -> str:
+def _words(record: Record) -> str:
+    try:
+        action_lists(record.instructions)  # the framework's parser does not end at an action of no length
+        return _described(_parser.OFPFlowStats.parser(record.whole, 0))
+    except wire.MalformedError as error:
+        return f"its instructions are malformed: {error}"
+
+
+def _described(stats: Any) -> str:
     fields = ", ".join(
         f"{name} {'/'.join(map(str, field)) if isinstance(field, tuple) else field}"
         for name, field in stats.match.items()

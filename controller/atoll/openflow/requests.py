@@ -10,6 +10,7 @@ from typing import Any
 from atoll.model.codec import from_json, to_json
 from atoll.model.flow import FlowEntry, ForeignEntry
 from atoll.model.switch import Leftovers
+from atoll.openflow import wire
 from atoll.openflow.lines import say
 from atoll.openflow.switch import Switch, SwitchError
 
@@ -47,8 +48,12 @@ class Requests:
                 say({"type": "answer", "id": request["id"], "ok": True, **self._answer(request)})
             except SwitchError as error:
                 say(_failed(request["id"], str(error)))
+            except wire.MalformedError as error:
+                say(_failed(request["id"], f"switch {request['dpid']} sent a malformed answer: {error}"))
             except (ValueError, TypeError, KeyError) as error:
                 say(_failed(request["id"], f"not a request: {type(error).__name__}: {error}"))
+            except Exception as error:  # noqa: BLE001 - one answer fails, and not the thread that serves the switch
+                say(_failed(request["id"], f"internal error: {type(error).__name__}: {error}"))
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
         dpid, table = int(request["dpid"]), int(request.get("table", 0))

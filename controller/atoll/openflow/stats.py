@@ -19,7 +19,13 @@ from atoll.openflow import wire
 _RECORD = struct.Struct("!HBxIIHHHH4xQQQ")
 _AGGREGATE = struct.Struct("!QQI4x")
 _FIELD = struct.Struct("!I")
-_ACTION = struct.Struct("!HH")
+_ACTION = struct.Struct("!HH")  # type and length, as of a match and an instruction
+_LEAST = _RECORD.size + 8  # with an empty match
+_LEAST_INSTRUCTION, _LEAST_ACTION = 8, 8  # bytes (7.2.4, 7.2.5)
+_APPLY, _SET_FIELD = (struct.pack("!H", kind) for kind in (wire.APPLY_ACTIONS, wire.SET_FIELD))
+_GOTO_TABLE = struct.pack("!H", 1)
+_WITH_ACTIONS = {3, 4, 5}  # write, apply, clear
+_VLAN_VID = _FIELD.pack(wire.VLAN_VID)
 _TIMED_OR_FLAGGED = slice(5, 8)  # of a record's fields: what no FlowEntry has
 
 _NUMBERS = {
@@ -41,8 +47,9 @@ _PREFIXES = {
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One entry as a switch describes it: its counters and its bytes."""
+    """One entry as a switch describes it: its table, its counters and its bytes."""
 
+    table: int
     priority: int
     cookie: int
     packets: int
@@ -57,42 +64,55 @@ class Record:
         """The match as an ofp_match."""
         return wire.pack_oxm(self.match)
 
+    @property
+    def is_pipeline(self) -> bool:
+        """Whether it is a table miss (5.4) that drops or leads to another table: switches with several have such."""
+        leads_on = self.instructions[:2] == _GOTO_TABLE and len(self.instructions) == _LEAST_INSTRUCTION
+        return self.priority == 0 and not self.match and (leads_on or not self.instructions)
+
 
 def records(body: bytes) -> Iterator[Record]:
-    """The records of the body of a flow statistics reply."""
-    offset = 0
-    while offset < len(body):
-        head = _RECORD.unpack_from(body, offset)
-        match_at = offset + _RECORD.size
-        (_, match_length) = _ACTION.unpack_from(body, match_at)
-        end = offset + head[0]
-        instructions_at = match_at + (match_length + 7) // 8 * 8
+    """The records of the body of a flow statistics reply. Raises MalformedError."""
+    for whole in wire.pieces(body, _LEAST):
+        head = _RECORD.unpack_from(whole)
+        (_, match_length) = _ACTION.unpack_from(whole, _RECORD.size)
+        match_end = _RECORD.size + match_length
+        if match_length < _ACTION.size or match_end > len(whole):
+            raise wire.MalformedError(f"a match of {match_length} bytes in an entry of {len(whole)}")
         yield Record(
+            table=head[1],
             priority=head[4],
             cookie=head[8],
             packets=head[9],
             octets=head[10],
             plain=not any(head[_TIMED_OR_FLAGGED]),
-            match=body[match_at + 4 : match_at + match_length],
-            instructions=body[instructions_at:end],
-            whole=body[offset:end],
+            match=whole[_RECORD.size + _ACTION.size : match_end],
+            instructions=whole[-(-match_end // 8) * 8 :],
+            whole=whole,
         )
-        offset = end
 
 
-def essences(body: bytes) -> Iterator[bytes]:
-    """Of each record in the body of a flow statistics reply all but its counters and its age, as ``wire.essence``."""
-    for record in records(body):
-        whole = record.whole
-        yield whole[12:20] + whole[24:32] + wire.pack_oxm(ordered(record.match)) + record.instructions
+def held_records(body: bytes, table: int) -> Iterator[Record]:
+    """The records of the body of a reply about all tables, without the pipeline between those that are not ``table``.
+
+    Raises MalformedError.
+    """
+    return (record for record in records(body) if record.table == table or not record.is_pipeline)
+
+
+def essence(record: Record, table: int) -> bytes:
+    """All of a record but its counters and its age, as ``wire.essence``; in another table than that one also which."""
+    whole = record.whole
+    place = b"" if record.table == table else b"table" + bytes([record.table])
+    return place + whole[12:20] + whole[24:32] + wire.pack_oxm(ordered(record.match)) + record.instructions
 
 
 def ordered(fields: bytes) -> bytes:
     """Match fields in the order of their numbers; switches tell them in an order of their own."""
     parts: list[bytes] = []
     offset = 0
-    while offset < len(fields):
-        end = offset + 4 + fields[offset + 3]
+    while offset + _FIELD.size <= len(fields):
+        end = offset + _FIELD.size + fields[offset + 3]
         parts.append(fields[offset:end])
         offset = end
     parts.sort()
@@ -118,7 +138,7 @@ def entry_count(body: bytes) -> int:
 def _match(fields: bytes) -> Match | None:
     found: dict[str, Any] = {"in_port": None, "eth_type": None}
     offset = 0
-    while offset < len(fields):
+    while offset + _FIELD.size <= len(fields):
         (header,) = _FIELD.unpack_from(fields, offset)
         end = offset + 4 + (header & 0xFF)
         content = fields[offset + 4 : end]
@@ -150,32 +170,39 @@ def _network(content: bytes) -> IPv4Network | None:
 
 @lru_cache(maxsize=4096)
 def _actions(instructions: bytes) -> tuple[Action, ...] | None:
-    """The actions of an entry's only instruction, apply-actions; None if there is more to it."""
+    """The actions of an entry's only instruction, apply-actions; None if there is more to it, or it is malformed."""
     if not instructions:
         return ()
-    kind, length = _ACTION.unpack_from(instructions)
-    if kind != wire.APPLY_ACTIONS or length != len(instructions):
+    try:
+        (lists,) = action_lists(instructions)
+    except (wire.MalformedError, ValueError):
+        return None
+    if not instructions.startswith(_APPLY):
         return None
     found: list[Action] = []
-    rest = instructions[8:]
-    while rest:
-        kind, length = _ACTION.unpack_from(rest)
-        action, rest = rest[:length], rest[length:]
-        match kind:
+    actions = iter(lists)
+    for action in actions:
+        match int.from_bytes(action[:2]):
             case wire.OUTPUT if (port := int.from_bytes(action[4:8])) <= wire.PORT_MAX:
                 found.append(Output(port))
             case wire.POP_VLAN:
                 found.append(PopVlan())
-            case wire.PUSH_VLAN if int.from_bytes(action[4:6]) == wire.TPID and _sets_vlan(rest):
-                found.append(PushVlan(int.from_bytes(rest[8:10]) & ~wire.VID_PRESENT))
-                rest = rest[16:]
+            case wire.PUSH_VLAN if int.from_bytes(action[4:6]) == wire.TPID and _sets_vlan(tag := next(actions, b"")):
+                found.append(PushVlan(int.from_bytes(tag[8:10]) & ~wire.VID_PRESENT))
             case _:
                 return None
     return tuple(found)
 
 
-def _sets_vlan(actions: bytes) -> bool:
-    """Whether the first of these actions sets the VLAN id."""
-    if not actions or _ACTION.unpack_from(actions)[0] != wire.SET_FIELD:
-        return False
-    return _FIELD.unpack_from(actions, 4)[0] == wire.VLAN_VID
+def action_lists(instructions: bytes) -> list[list[bytes]]:
+    """The actions of each instruction (7.2.4), without any for those of other kinds. Raises MalformedError."""
+    found: list[list[bytes]] = []
+    for instruction in wire.pieces(instructions, _LEAST_INSTRUCTION, length_at=2):
+        has_actions = int.from_bytes(instruction[:2]) in _WITH_ACTIONS
+        found.append([*wire.pieces(instruction[8:], _LEAST_ACTION, length_at=2)] if has_actions else [])
+    return found
+
+
+def _sets_vlan(action: bytes) -> bool:
+    """Whether an action sets the VLAN id."""
+    return action[:2] == _SET_FIELD and action[4:8] == _VLAN_VID

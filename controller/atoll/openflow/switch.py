@@ -16,7 +16,7 @@ from atoll.model.flow import FlowEntry, ForeignEntry
 from atoll.model.switch import Leftovers, SwitchFeatures
 from atoll.openflow import features, wire
 from atoll.openflow.foreign import foreign
-from atoll.openflow.stats import entry_count, essences, ordered, records, understood
+from atoll.openflow.stats import entry_count, essence, held_records, ordered, records, understood
 
 _REPLY_TIMEOUT_S = 10.0
 _WINDOW = 1024  # entries sent before a barrier is waited for: four seconds of the slowest hardware known
@@ -70,13 +70,19 @@ class Switch:
         self._lost = False
 
     def read(self, table: int, known: str | None = None) -> tuple[str, list[Entry] | None]:
-        """The digest of a table and all its entries (7.3.5.2), or None if the digest is known. Raises SwitchError."""
-        body = self._multipart(wire.flow_request(table, 0), "its entries")
-        digest = wire.digest(essences(body))
+        """The digest of what all tables hold and their entries (7.3.5.2), or None if the digest is known.
+
+        Entries of other tables than ``table`` are foreign, whatever they say. Raises SwitchError, MalformedError.
+        """
+        held = [*held_records(self._multipart(wire.flow_request(wire.ALL_TABLES, 0), "its entries"), table)]
+        digest = wire.digest(essence(record, table) for record in held)
         if digest == known:
             return digest, None
         name = str(self.dpid)
-        return digest, [understood(record, name) or foreign(record, name) for record in records(body)]
+        return digest, [
+            (understood(record, name) if record.table == table else None) or foreign(record, name, table)
+            for record in held
+        ]
 
     def count(self, table: int) -> int:
         """How many entries a table holds (7.3.5.3): cheap, however many they are. Raises SwitchError."""
@@ -119,14 +125,14 @@ class Switch:
     def leftovers(self) -> Leftovers:
         """The groups and meters it holds (7.3.5.9, 7.3.5.13); none where it knows neither. Raises SwitchError."""
 
-        def told(request: bytes, numbers: Callable[[bytes], tuple[int, ...]]) -> tuple[int, ...]:
+        def held(request: bytes, numbers: Callable[[bytes], tuple[int, ...]]) -> tuple[int, ...]:
             try:
                 return numbers(self._multipart(request, "what it holds"))
             except RefusedError:  # both are optional in OpenFlow 1.3 (5.6, 5.7)
                 return ()
 
-        groups = told(wire.multipart_request(wire.GROUPS, 0), wire.group_numbers)
-        return Leftovers(groups, told(wire.meter_request(0), wire.meter_numbers))
+        groups = held(wire.multipart_request(wire.GROUPS, 0), wire.group_numbers)
+        return Leftovers(groups, held(wire.meter_request(0), wire.meter_numbers))
 
     def clear(self, found: Leftovers) -> int:
         """Delete groups, then meters, and wait for a barrier; the number of barriers. Raises SwitchError."""

@@ -8,7 +8,7 @@ Section numbers are those of OpenFlow 1.3.5.
 
 import hashlib
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from ipaddress import IPv4Network
 
@@ -34,6 +34,7 @@ TCP_SRC, TCP_DST, UDP_SRC, UDP_DST = 0x80001A02, 0x80001C02, 0x80001E02, 0x80002
 OUTPUT, PUSH_VLAN, POP_VLAN, SET_FIELD = 0, 17, 18, 25
 APPLY_ACTIONS = 4
 
+ALL_TABLES = 0xFF  # OFPTT_ALL (7.3.4.1)
 _ANY = 0xFFFFFFFF  # OFPP_ANY, OFPG_ANY and OFP_NO_BUFFER alike
 _ALL_OF_A_PACKET = 0xFFE5  # OFPCML_MAX
 _ADD, _DELETE_STRICT = 0, 4  # commands of a flow-mod (7.3.4.2)
@@ -54,6 +55,25 @@ _POP_VLAN = struct.pack("!HH4x", POP_VLAN, 8)
 _U8, _U16, _U32, _MASKED = struct.Struct("!IB"), struct.Struct("!IH"), struct.Struct("!II"), struct.Struct("!III")
 
 
+class MalformedError(Exception):
+    """A switch sent bytes that OpenFlow does not allow; the message is one line."""
+
+
+def pieces(body: bytes, least: int, length_at: int = 0, align: int = 1) -> Iterator[bytes]:
+    """The records of a body, each of which holds its own length in two bytes at ``length_at``.
+
+    ``align``: each record is padded to a multiple of it. Raises MalformedError at a record that is shorter than
+    ``least`` bytes, which could have no end, or that ends behind the body.
+    """
+    offset = 0
+    while offset < len(body):
+        length = int.from_bytes(body[offset + length_at : offset + length_at + 2])
+        if length < least or offset + length > len(body):
+            raise MalformedError(f"a record of {length} bytes at byte {offset} of {len(body)}")
+        yield body[offset : offset + length]
+        offset += -(-length // align) * align
+
+
 def add(entry: FlowEntry, table: int, xid: int) -> bytes:
     """The flow-mod that adds the entry, or replaces the one of the same priority and match (6.4)."""
     actions = _instructions(entry.actions)
@@ -61,13 +81,17 @@ def add(entry: FlowEntry, table: int, xid: int) -> bytes:
 
 
 def delete(entry: FlowEntry | ForeignEntry, table: int, xid: int) -> bytes:
-    """The flow-mod that deletes exactly this entry, whatever its actions and cookie (strict: 6.4)."""
-    match = bytes.fromhex(entry.oxm) if isinstance(entry, ForeignEntry) else pack_match(entry.match)
-    return _flow_mod(xid, 0, table, _DELETE_STRICT, entry.priority, match, b"")
+    """The flow-mod that deletes exactly this entry, whatever its actions and cookie (strict: 6.4).
+
+    ``table``: where entries of plans are; a foreign one knows its own.
+    """
+    if isinstance(entry, ForeignEntry):
+        return _flow_mod(xid, 0, entry.table, _DELETE_STRICT, entry.priority, bytes.fromhex(entry.oxm), b"")
+    return _flow_mod(xid, 0, table, _DELETE_STRICT, entry.priority, pack_match(entry.match), b"")
 
 
 def essence(entry: FlowEntry) -> bytes:
-    """All that makes an entry what it is, as ``stats.essences`` finds it on a switch that holds it."""
+    """All that makes an entry what it is, as ``stats.essence`` finds it in the plan's table of a switch."""
     plain = _PLAIN.pack(entry.priority, 0, 0, 0, entry.cookie)
     return plain + pack_match(entry.match) + _instructions(entry.actions)
 
@@ -112,13 +136,7 @@ def meter_numbers(body: bytes) -> tuple[int, ...]:
 
 
 def _numbers(head: struct.Struct, body: bytes) -> tuple[int, ...]:
-    found: list[int] = []
-    offset = 0
-    while offset < len(body):
-        length, *_, number = head.unpack_from(body, offset)
-        found.append(number)
-        offset += length
-    return tuple(sorted(found))
+    return tuple(sorted(head.unpack_from(piece)[-1] for piece in pieces(body, head.size)))
 
 
 def packet_out(entry: FlowEntry, frame: bytes, xid: int) -> bytes:

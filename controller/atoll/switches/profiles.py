@@ -35,7 +35,8 @@ class Profile:
     """One kind of switch: how many entries fit, and what it matches and does at line rate.
 
     ``table``: where entries go if the switch itself does not tell (see ``placement``). ``config``: the template of its
-    configuration; ``chassis``: a command it needs if it is a chassis for modules of several generations.
+    configuration; ``chassis``: a command it needs if it is a chassis for modules of several generations. ``lag_s``: for
+    how long its hardware may forward by what the switch held before a barrier.
     ``unverified``: what no source says for certain, so that nobody takes it for a fact.
     """
 
@@ -50,6 +51,7 @@ class Profile:
     remedies: dict[str, str]
     only_ipv4: bool = False
     chassis: str = ""
+    lag_s: float = 0.0
     unverified: tuple[str, ...] = ()
 
     def does(self, need: str) -> bool:
@@ -143,5 +145,6 @@ def _read(data: dict[str, Any]) -> Profile:
         remedies=data["remedies"],
         only_ipv4=data.get("only_ipv4", False),
         chassis=data.get("chassis", ""),
+        lag_s=data.get("lag_s", 0.0),
         unverified=tuple(data.get("unverified", ())),
     )

@@ -2,7 +2,7 @@
 // The active chain as a drawing: world at the left, island at the right, and what passes between the hops.
 
 import { fill, say, shape } from "./dom.js";
-import { bitRate, setting, settingMs, UNKNOWN } from "./format.js";
+import { bitRate, setting, settingMs } from "./format.js";
 import { boundaries, segmentRates, sharedBoxes } from "./hops.js";
 
 const LEAST_STEP = 170; // between the middles of drawn nodes: a rate has room between a link and an end
@@ -125,7 +125,7 @@ function drawSegment(group, from, to, middle) {
     texts[direction] = shape(
       "text",
       { class: `rate ${direction}`, x: (from + to) / 2, y: middle + (side < 0 ? -WIRE - 9 : WIRE + 21) },
-      UNKNOWN,
+      "",
     );
     group.append(wires[direction], arrow, texts[direction]);
   }
@@ -226,7 +226,7 @@ function drawNode(group, x, middle, hop, picture, gauges) {
 function tellRates(segment, rates) {
   for (const direction of ["to_island", "to_world"]) {
     const rate = rates[direction];
-    say(segment.texts[direction], Number.isFinite(rate) ? bitRate(rate) : UNKNOWN);
+    say(segment.texts[direction], bitRate(rate));
     const width = Number.isFinite(rate) && rate > 0 ? Math.min(7, Math.max(1.5, Math.log10(rate) - 2)) : 1.5;
     segment.wires[direction].setAttribute("stroke-width", width.toFixed(1));
     segment.wires[direction].classList.toggle("idle", !(rate > 0));

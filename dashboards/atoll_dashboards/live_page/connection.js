@@ -6,8 +6,8 @@ const LAST = 200; // events of a keeper that this page sees for the first time
 
 /**
  * `told(message)`: each message. `changed(state, detail)`: `open`, `detail` having {status, same}, `same` if it is the keeper
- * of before; `absent`: no keeper or no lab is there, or it went away, `detail` having {message, retry_s}; `refused`: a
- * token is wanted, `detail` being the ApiError.
+ * of before; `absent`: no keeper or no lab is there, or it went away, `detail` having {message, retry_s, reached}, `reached`
+ * if that was the answer; `refused`: a token is wanted, `detail` being the ApiError.
  */
 export class Connection {
   #api;
@@ -47,7 +47,7 @@ export class Connection {
     } catch (error) {
       if (life !== this.#life) return;
       if (error.status === 401 || error.status === 403) this.#changed("refused", error);
-      else this.#later(error.message);
+      else this.#later(error.message, error.status !== 0);
       return;
     }
     if (life !== this.#life) return;
@@ -72,13 +72,13 @@ export class Connection {
     socket.onclose = () => {
       if (this.#socket !== socket) return;
       this.#socket = null;
-      this.#later("the connection to the lab has ended");
+      this.#later("the connection to the lab has ended", false);
     };
   }
 
-  #later(message) {
+  #later(message, reached) {
     this.#wait = Math.min(LONGEST_WAIT_S, this.#wait + 1);
-    this.#changed("absent", { message, retry_s: this.#wait });
+    this.#changed("absent", { message, retry_s: this.#wait, reached });
     const life = this.#life;
     this.#timer = setTimeout(() => this.#connect(life), this.#wait * 1000);
   }

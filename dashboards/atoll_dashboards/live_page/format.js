@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Figures for people: three significant digits, SI prefixes, one kind of minus and of "nothing known".
+// Figures for people: three significant digits, SI prefixes, one kind of minus; nothing where nothing is known.
 
-export const UNKNOWN = "\u2013";
+const NOTHING = { figure: "", unit: "" };
 
 const PREFIXES = ["", "k", "M", "G", "T"];
 
@@ -20,9 +20,9 @@ export function digits(amount) {
   return amount.toFixed(size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2);
 }
 
-/** An amount with an SI prefix before its unit, as {figure, unit}. NaN: nothing known. */
+/** An amount with an SI prefix before its unit, as {figure, unit}; both empty for NaN, where nothing is known. */
 export function quantity(amount, unit) {
-  if (!Number.isFinite(amount)) return { figure: UNKNOWN, unit };
+  if (!Number.isFinite(amount)) return NOTHING;
   const power = prefixOf(amount);
   const scaled = amount / 1000 ** power;
   const whole = power === 0 && Number.isInteger(amount);
@@ -32,7 +32,12 @@ export function quantity(amount, unit) {
 /** The same as one text: "15.8 Mbit/s". */
 export function inWords(amount, unit) {
   const { figure, unit: prefixed } = quantity(amount, unit);
-  return `${figure}\u00a0${prefixed}`;
+  return figure && `${figure}\u00a0${prefixed}`;
+}
+
+/** A whole number of things, or of things a second, as {figure, unit}. */
+export function whole(number, unit = "") {
+  return Number.isFinite(number) ? { figure: String(Math.round(number)), unit } : NOTHING;
 }
 
 export const bitRate = (bitS) => inWords(bitS, "bit/s");
@@ -40,34 +45,34 @@ export const byteCount = (bytes) => inWords(bytes, "B");
 
 /** A setting as one would write it: no digits that say nothing. 16 Mbit/s, 250 ms, 100 kB. */
 export function setting(amount, unit) {
-  if (!Number.isFinite(amount)) return UNKNOWN;
+  if (!Number.isFinite(amount)) return "";
   const power = prefixOf(amount);
   return `${Number((amount / 1000 ** power).toPrecision(4))}\u00a0${PREFIXES[power]}${unit}`;
 }
 
 /** Seconds as milliseconds, as {figure, unit}. */
 export function milliseconds(seconds) {
-  return Number.isFinite(seconds) ? { figure: digits(seconds * 1e3), unit: "ms" } : { figure: UNKNOWN, unit: "ms" };
+  return Number.isFinite(seconds) ? { figure: digits(seconds * 1e3), unit: "ms" } : NOTHING;
 }
 
 export function settingMs(ns) {
-  return Number.isFinite(ns) ? `${Number((ns / 1e6).toPrecision(4))}\u00a0ms` : UNKNOWN;
+  return Number.isFinite(ns) ? `${Number((ns / 1e6).toPrecision(4))}\u00a0ms` : "";
 }
 
 /** A duration of so many seconds in words. */
-export const seconds = (duration) => (Number.isFinite(duration) ? `${Number(duration.toFixed(2))}\u00a0s` : UNKNOWN);
+export const seconds = (duration) => (Number.isFinite(duration) ? `${Number(duration.toFixed(2))}\u00a0s` : "");
 
 /** A number of things, in the singular where there is one; of nouns that take an s. */
 export const things = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
 
-/** A share as a percentage without decimals; NaN: nothing known. */
-export const percent = (share) => (Number.isFinite(share) ? `${Math.round(share * 100)}\u00a0%` : UNKNOWN);
+/** A share as a percentage without decimals. */
+export const percent = (share) => (Number.isFinite(share) ? `${Math.round(share * 100)}\u00a0%` : "");
 
 const two = (count) => String(count).padStart(2, "0");
 
 /** Seconds since an origin as m:ss or h:mm:ss, tenths where asked for; negative before it. */
 export function elapsed(seconds, tenths = false) {
-  if (!Number.isFinite(seconds)) return UNKNOWN;
+  if (!Number.isFinite(seconds)) return "";
   const unit = tenths ? 10 : 1;
   const count = Math.round(Math.abs(seconds) * unit);
   const whole = Math.floor(count / unit);
@@ -80,7 +85,7 @@ export function elapsed(seconds, tenths = false) {
 
 /** Seconds since 1970 as the time of day here. */
 export function timeOfDay(t) {
-  if (!Number.isFinite(t)) return UNKNOWN;
+  if (!Number.isFinite(t)) return "";
   const date = new Date(t * 1000);
   return `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
 }

@@ -21,6 +21,8 @@ export class Live {
   #tell;
   #connection;
   #connected = "connecting";
+  #known = false; // whether it is known what is up
+  #reached = true; // whether the last answer was that there is no lab
   #why = "";
   #since = NaN;
   #retryAt = NaN;
@@ -48,12 +50,15 @@ export class Live {
   }
 
   start() {
+    this.#connected = "connecting";
+    this.#known = false;
     this.#connection.start();
   }
 
   stop() {
     this.#connection.stop();
     this.#connected = "connecting";
+    this.#known = false;
     this.#drop();
   }
 
@@ -86,9 +91,9 @@ export class Live {
   /** {kind, text} of the connection and of what comes by it. */
   state() {
     if (this.#connected === "connecting") return { kind: "waiting", text: "connecting" };
-    if (this.#connected === "refused") return { kind: "ended", text: "a token is needed" };
-    if (this.away) return { kind: "ended", text: this.picture ? "lab ended" : "no lab" };
-    if (!this.picture) return { kind: "waiting", text: "no lab is up yet" };
+    if (this.#connected === "refused") return { kind: "ended", text: "not connected: a token is needed" };
+    if (this.away) return { kind: "ended", text: this.#reached ? (this.picture ? "lab ended" : "no lab") : "not connected" };
+    if (!this.picture) return { kind: "waiting", text: this.#known ? "no lab is up yet" : "connecting" };
     if (!this.picture.experiment) return { kind: "waiting", text: "up, no experiment stands" };
     const silence = steady() - this.#heard;
     if (silence > STALE_S) return { kind: "stale", text: `no data for ${Math.floor(silence)} s` };
@@ -106,7 +111,8 @@ export class Live {
     if (this.#connected !== "absent") return "";
     const wait = Math.max(0, Math.ceil(this.#retryAt - steady()));
     const ended = this.picture && Number.isFinite(this.#since);
-    const what = ended ? `The lab ended at ${timeOfDay(this.#since)}: what is shown is from before. ` : "";
+    const subject = this.#reached ? "The lab ended" : "The connection was lost";
+    const what = ended ? `${subject} at ${timeOfDay(this.#since)}: what is shown is from before. ` : "";
     return `${what}${capital(this.#why)}. ${wait ? `Looking again in ${wait} s.` : "Looking again."}`;
   }
 
@@ -123,12 +129,14 @@ export class Live {
       if (before === "absent") this.#here("connected again");
     }
     if (state === "absent") {
+      this.#known = false;
       if (before !== "absent") {
         this.#since = this.now;
         this.busy = null;
         this.#loseRun();
-        if (this.picture) this.#here("the lab has ended, or its keeper", true);
+        if (this.picture) this.#here("the connection to the lab has ended", true);
       }
+      this.#reached = detail.reached;
       this.#why = detail.message;
       this.#retryAt = steady() + detail.retry_s;
     }
@@ -269,7 +277,11 @@ export class Live {
     try {
       this.picture = await this.#api.ask("GET", "v1/picture");
     } catch (error) {
-      if (error.status === 409) this.picture = null; // a keeper whose lab is still to come up
+      if (error.status === 409) {
+        this.picture = null; // a keeper whose lab is still to come up
+        this.#known = true;
+      }
+      this.#tell.changed();
       return;
     }
     if (this.#lab !== null && this.#lab !== this.picture.lab) this.#forget();

@@ -3,7 +3,7 @@
 
 import { bar, isBarred } from "./barred.js";
 import { element, fill, say } from "./dom.js";
-import { bitRate, byteCount, elapsed, percent, UNKNOWN } from "./format.js";
+import { bitRate, byteCount, elapsed, percent } from "./format.js";
 import { healthOf, machinesOf } from "./health.js";
 
 const OLD_S = 3.2;
@@ -136,9 +136,9 @@ export function showServers(place, picture, store, measured, t, choose, barred =
     const figures = [
       latency?.class ?? "not delayed",
       String((latency?.rtt_ns ?? 0) / 1e6),
-      measured.has(name) ? (measured.get(name) / 1e6).toFixed(1) : UNKNOWN,
-      Number.isFinite(sent) ? bitRate(sent) : UNKNOWN,
-      Number.isFinite(active) ? String(active) : UNKNOWN,
+      measured.has(name) ? (measured.get(name) / 1e6).toFixed(1) : "",
+      bitRate(sent),
+      Number.isFinite(active) ? String(active) : "",
     ];
     figures.forEach((text, index) => say(cells[index], text));
     const button = row.querySelector("button");
@@ -186,7 +186,7 @@ const MACHINES = 4; // the busiest; a rack has more than anybody reads
 export function showMachines(place, store, t) {
   const machines = machinesOf(store, t).sort((one, other) => other.busy - one.busy);
   const words = ({ name, busy, cpus, free_bytes: free }) =>
-    `${name}: ${percent(busy)} of ${cpus} CPU${cpus === 1 ? "" : "s"}, ${byteCount(free)} free`;
+    `${name}: ${percent(busy)} of ${cpus} CPU${cpus === 1 ? "" : "s"}${Number.isFinite(free) ? `, ${byteCount(free)} free` : ""}`;
   say(place, machines.slice(0, MACHINES).map(words).join("; "));
   place.classList.toggle(
     "grave",

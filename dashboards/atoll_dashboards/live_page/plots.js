@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the plots show: series, bounds, and the figure of an instant that stands above each.
 
-import { milliseconds, percent, quantity, setting, UNKNOWN } from "./format.js";
+import { milliseconds, percent, quantity, setting, whole } from "./format.js";
 
 const MEAN_S = 1; // figures of what comes each 100 ms are means of the last second
 const OLD_S = 3.2;
@@ -32,7 +32,7 @@ export function plotsOf(link) {
     figure(store, t) {
       const sent = store.series(`${island}out`).mean(t - MEAN_S, t);
       const rate = this.bound(store, t);
-      return { ...quantity(sent, "bit/s"), beside: rate ? `${percent(sent / rate)} of ${setting(rate, "bit/s")}` : "" };
+      return { ...quantity(sent, "bit/s"), beside: ofBound(sent, rate, setting(rate, "bit/s")) };
     },
   };
   const queuePlot = {
@@ -49,10 +49,7 @@ export function plotsOf(link) {
     figure(store, t) {
       const waiting = store.series(`${island}queue`).mean(t - MEAN_S, t);
       const capacity = this.bound(store, t);
-      return {
-        ...quantity(waiting, "B"),
-        beside: capacity ? `${percent(waiting / capacity)} of ${setting(capacity, "B")}` : "",
-      };
+      return { ...quantity(waiting, "B"), beside: ofBound(waiting, capacity, setting(capacity, "B")) };
     },
   };
   const sojournPlot = {
@@ -86,7 +83,7 @@ export function plotsOf(link) {
       { name: "to the world", key: `${world}dropped`, colour: "--back", kind: "line", fold: "mean" },
     ],
     figure: (store, t) => ({
-      ...dropped(store.series(`${island}dropped`).mean(t - MEAN_S, t)),
+      ...whole(store.series(`${island}dropped`).mean(t - MEAN_S, t), "packets/s"),
       beside: causes(store, island, t),
     }),
   };
@@ -101,10 +98,7 @@ export function plotsOf(link) {
     figure(store, t) {
       const payload = store.series("goodput").at(t, OLD_S);
       const rate = this.bound(store, t);
-      return {
-        ...quantity(payload, "bit/s"),
-        beside: rate && Number.isFinite(payload) ? `${percent(payload / rate)} of the link` : "",
-      };
+      return { ...quantity(payload, "bit/s"), beside: ofBound(payload, rate, "the link") };
     },
   };
   const flowsPlot = {
@@ -123,14 +117,14 @@ export function plotsOf(link) {
         Number.isFinite(done) && `${quantity(done, "").figure} completed/s`,
         failed > 0 && `${quantity(failed, "").figure} failed/s`,
       ];
-      return { ...count(store.series("flows").at(t, OLD_S)), beside: beside.filter(Boolean).join(", ") };
+      return { ...whole(store.series("flows").at(t, OLD_S)), beside: beside.filter(Boolean).join(", ") };
     },
   };
   return [ratePlot, goodputPlot, queuePlot, sojournPlot, dropsPlot, flowsPlot];
 }
 
-const count = (number) => ({ figure: Number.isFinite(number) ? String(Math.round(number)) : UNKNOWN, unit: "" });
-const dropped = (rate) => ({ figure: Number.isFinite(rate) ? String(Math.round(rate)) : UNKNOWN, unit: "packets/s" });
+/** "50 % of 16 Mbit/s"; nothing where the amount or its bound is not known. */
+const ofBound = (amount, most, words) => (most && Number.isFinite(amount) ? `${percent(amount / most)} of ${words}` : "");
 
 /** What the drops that the figure tells were for. */
 function causes(store, base, t) {
@@ -150,5 +144,6 @@ function causes(store, base, t) {
 /** What a plot shows, in a sentence, for who does not see it. */
 export function spoken(plot, store, t) {
   const { figure, unit, beside } = plot.figure(store, t);
-  return `${plot.title}: ${figure} ${unit}${beside ? `, ${beside}` : ""}`;
+  const told = [`${figure} ${unit}`.trim(), beside].filter(Boolean).join(", ");
+  return `${plot.title}: ${told || "no data"}`;
 }

@@ -4,8 +4,8 @@
     kernel.py   which kernels this machine has, or what to do to have them
     guest.py    what the kernel runs first: pure, scripts
     run.py      start the kernel, wait, clean up; real and virtual time
-    recipe.py   what the kernel for virtual time is made of, and the hash it is known by
-    source.py   the distribution's kernel sources, and the tools a build takes
+    recipe.py   what kernels for virtual time are made of, release by release, and the hash they are known by
+    source.py   Debian's kernel sources, installed or downloaded, and the tools a build takes
     build.py    build that kernel
     cache.py    where it is kept
 

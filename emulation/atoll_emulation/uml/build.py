@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Build the kernel for virtual time from the distribution's source package.
+"""Build a kernel for virtual time from a distribution's source package.
 
 Everything happens in one directory in the cache, which becomes the kernel's own at the very end; whatever interrupts a
 build, the next one clears that directory away. All programs run in namespaces that end with this process.
@@ -11,21 +11,41 @@ import re
 import shutil
 import subprocess
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 
-from atoll.model.errors import LabError, MachineError
+from atoll.model.errors import LabError, MachineError, UsageError
 from atoll_emulation.namespaces import unshare_argv, why_no_namespaces
-from atoll_emulation.uml.cache import alone, cache_directory
-from atoll_emulation.uml.recipe import CONFIG, PATCHES, SHIM_SOURCE, missing_options, recipe_hash
+from atoll_emulation.uml.cache import (
+    EXECUTABLE,
+    SHARED,
+    SHIM,
+    alone,
+    cache_directory,
+    distrusted,
+    is_built,
+    sha256,
+    shared_directory,
+)
+from atoll_emulation.uml.recipe import (
+    SHIM_SOURCE,
+    VARIABLE,
+    Recipe,
+    chosen_series,
+    missing_options,
+    recipe_for,
+    series_of,
+    wanted_recipes,
+)
+from atoll_emulation.uml.source import download, find_source, source_series
 
 Progress = Callable[[str, int, int], None]
 """Takes the step under way, how many of its parts are done, and of how many (0: who knows)."""
 
-_COMPILED = 1417  # lines of make's about an object; 6.1.192 with the present configuration
-_SPACE_MB = 1500  # sources and objects together take 1.1 GB
+_SPACE_MB = 2000  # download, sources and objects together take 1.5 GB
 _LOG = "build.log"
 
 # What no configuration of ours compiles is left in the archive, but for what make and Kconfig read everywhere.
@@ -36,7 +56,7 @@ _LEFT_OUT = (
 )
 
 # In the lines of a program that failed: compilers, patch, Kconfig, tar.
-_REASON = re.compile(r"error: |FAILED|can't |[Cc]annot |No space left|does not look like|\*\*\* ")
+_REASON = re.compile(r"error: |^E: |FAILED|can't |[Cc]annot |No space left|does not look like|\*\*\* ")
 
 # Two builds of one source are the same program, and `uname -v` is the same in each.
 _ENVIRONMENT = {
@@ -47,20 +67,64 @@ _ENVIRONMENT = {
 }
 
 
-def build(source: Path, progress: Progress) -> Path:
-    """Build from the archive ``source``; the directory of the finished kernel.
+def build_wanted(progress: Progress, tell: Callable[[str], None], *, force: bool = False) -> Path | None:
+    """Build the best of the wanted series whose source is to be had; None if it is there, unless by ``force``.
+
+    ``tell`` takes a line about which source is taken, and why. Raises what :func:`build` does for the last of them.
+    """
+    wanted = wanted_recipes()
+    why = f"chosen by {VARIABLE}" if chosen_series() else "the preferred release that is to be had"
+    for recipe in wanted:
+        if is_built(recipe.series) and not force:
+            return None
+        try:
+            source = find_source(None, recipe)
+            series = source_series(source) if source else recipe.series
+            if is_built(series) and not force:
+                return None
+            where = source or f"{recipe.package} of Debian's {recipe.suite}"
+            tell(f"Linux {series} ({why}), from {where}")
+            return build(source or recipe, progress)
+        except (LabError, MachineError) as error:
+            if recipe == wanted[-1]:
+                raise
+            tell(f"Linux {recipe.series} is not built: {error}")
+    return None
+
+
+def build(source: Path | Recipe, progress: Progress) -> Path:
+    """Build from an archive, or from the downloaded source of a recipe; the directory of the finished kernel.
 
     One that is there already is replaced. Raises MachineError for want of space or rights, and LabError when the
-    source does not take our patches or options, or a compiler fails.
+    source cannot be downloaded or does not take our patches or options, or a compiler fails; UsageError when the
+    source is not of the series chosen by ATOLL_KERNEL.
     """
     cache = cache_directory()
     try:
-        cache.mkdir(parents=True, exist_ok=True)
+        _make(cache)
         with alone(cache), _scratch(cache) as scratch:
             return _build_in(scratch, source, progress)
     except OSError as error:
         msg = f"{error.filename or cache}: {error.strerror}; kernels are built and kept in {cache} (XDG_CACHE_HOME)"
         raise MachineError(msg) from error
+
+
+def _make(cache: Path) -> None:
+    """Make the directory, which everybody may read where it is the shared one; what is there already stays as it is.
+
+    Raises MachineError where kernels would not count.
+    """
+    made = [place for place in (cache, *cache.parents) if not place.exists()]
+    cache.mkdir(parents=True, exist_ok=True)
+    if cache == shared_directory():
+        for place in made:
+            place.chmod(0o755)
+    if why := distrusted(cache):
+        msg = (
+            f"kernels in {cache} would not count: {why}; change that, or name another place in "
+            f"{SHARED if cache == shared_directory() else 'XDG_CACHE_HOME'}"
+        )
+        raise MachineError(msg)
 
 
 @contextmanager
@@ -81,53 +145,77 @@ def _scratch(cache: Path) -> Generator[Path]:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _build_in(scratch: Path, archive: Path, progress: Progress) -> Path:
-    recipe = recipe_hash()
+def _build_in(scratch: Path, origin: Path | Recipe, progress: Progress) -> Path:
     source, objects, result = (scratch / name for name in ("source", "objects", "result"))
     for directory in (source, objects, result):
         directory.mkdir()
     with (scratch / _LOG).open("w") as log:
         tools = _Tools(scratch, log.write)
+        archive = _archive(origin, scratch / "download", tools, progress)
         progress("unpacking the source", 0, 0)
         left_out = [f"--exclude=linux-*/{pattern}" for pattern in _LEFT_OUT]
         unpack = ["tar", "--no-same-owner", "--wildcards", *left_out, "--strip-components=1"]
         tools.run([*unpack, "-C", str(source), "-xf", str(archive)], f"{archive} cannot be unpacked")
-        for patch in PATCHES:
+        found = _release(source / "Makefile")
+        recipe, series, chosen = recipe_for(found), series_of(found), chosen_series()
+        if chosen and series != chosen:
+            msg = f"{archive} is Linux {series}, but {VARIABLE}={chosen}; to build it: {VARIABLE}={series}"
+            raise UsageError(msg)
+        for patch in recipe.patches:
             apply = ["patch", "--batch", "--forward", "--strip=1", f"--directory={source}", f"--input={patch}"]
-            tools.run(apply, f"{archive.name} does not take our {patch.name}; Linux 6.1 does")
+            tools.run(apply, f"{archive.name} does not take our {patch.name}; Linux {recipe.series} does")
         progress("configuring", 0, 0)
+        wanted = scratch / "wanted.config"
+        wanted.write_text(recipe.configuration)
         make = ["make", f"--directory={source}", f"O={objects}", "ARCH=um"]
-        tools.run([*make, f"KCONFIG_ALLCONFIG={CONFIG}", "allnoconfig"], "the kernel cannot be configured")
+        tools.run([*make, f"KCONFIG_ALLCONFIG={wanted}", "allnoconfig"], "the kernel cannot be configured")
         configuration = (objects / ".config").read_text()
-        if missing := missing_options(CONFIG.read_text(), configuration):
-            msg = f"{archive.name} does not have what virtual time needs: {', '.join(missing)}; Linux 6.1 does"
+        if missing := missing_options(recipe.configuration, configuration):
+            lacks = ", ".join(missing)
+            msg = f"{archive.name} does not have what virtual time needs: {lacks}; Linux {recipe.series} does"
             raise LabError(msg)
-        _compile(tools, make, progress)
-        shim = ["gcc", "-shared", "-fPIC", "-O2", "-Wall", "-o", str(result / "fixed-random.so"), str(SHIM_SOURCE)]
+        _compile(tools, make, recipe, progress)
+        shim = ["gcc", "-shared", "-fPIC", "-O2", "-Wall", "-o", str(result / SHIM), str(SHIM_SOURCE)]
         tools.run(shim, "the randomness shim does not compile")
         compiler = tools.run(["gcc", "--version"], "gcc does not work")[0]
-    shutil.copy2(objects / "linux", result)
+    shutil.copy2(objects / "linux", result / EXECUTABLE)
     (result / "config").write_text(configuration)
     release = (objects / "include" / "config" / "kernel.release").read_text().strip()
     facts = {
         "release": release,
-        "recipe": recipe,
+        "mode": recipe.mode,
+        "recipe": recipe.hash,
         "source": archive.name,
         "compiler": compiler,
         "built": datetime.now(UTC).isoformat(timespec="seconds"),
+        **{f"sha256 {name}": sha256(result / name) for name in (EXECUTABLE, SHIM)},
     }
     (result / "kernel.json").write_text(json.dumps(facts, indent=1) + "\n")
-    return _keep(result, scratch.parent / f"{release.partition('-')[0]}-{recipe}")
+    return _keep(result, scratch.parent / f"{release.partition('-')[0]}-{recipe.hash}")
 
 
-def _compile(tools: "_Tools", make: Sequence[str], progress: Progress) -> None:
+def _archive(origin: Path | Recipe, directory: Path, tools: "_Tools", progress: Progress) -> Path:
+    if isinstance(origin, Path):
+        return origin
+    progress(f"downloading {origin.package}", 0, 0)
+    directory.mkdir()
+    return download(origin, directory, tools.run_with_network)
+
+
+def _release(makefile: Path) -> str:
+    """The release of a source, by the first lines of its Makefile: 6.1.192."""
+    found = dict(re.findall(r"^(VERSION|PATCHLEVEL|SUBLEVEL) = (\d+)$", makefile.read_text(), re.MULTILINE))
+    return ".".join(found.get(name, "0") for name in ("VERSION", "PATCHLEVEL", "SUBLEVEL"))
+
+
+def _compile(tools: "_Tools", make: Sequence[str], recipe: Recipe, progress: Progress) -> None:
     done = 0
 
     def count(line: str) -> None:
         nonlocal done
         if re.match(r"  [A-Z]", line):  # make's word for what it does to which file
-            done = min(done + 1, _COMPILED)
-            progress("compiling", done, _COMPILED)
+            done = min(done + 1, recipe.objects)
+            progress("compiling", done, recipe.objects)
 
     jobs = len(os.sched_getaffinity(0))
     tools.run([*make, f"--jobs={jobs}", "linux"], "the kernel does not compile", count)
@@ -135,10 +223,25 @@ def _compile(tools: "_Tools", make: Sequence[str], progress: Progress) -> None:
 
 def _keep(result: Path, directory: Path) -> Path:
     """Give the finished kernel its place, in the stead of an earlier one. A kernel that runs keeps its files."""
+    if directory.parent == shared_directory():
+        for path in (result, *result.iterdir()):
+            path.chmod(0o755 if path.is_dir() or path.name == EXECUTABLE else 0o644)
+    for path in (*result.iterdir(), result):
+        _sync(path)
     if directory.exists():
         directory.rename(result.parent / "replaced")
     result.rename(directory)
+    _sync(directory.parent)
     return directory
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file or directory is on the disk: a crash leaves no kernel with half of its files."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 class _Tools:
@@ -150,10 +253,27 @@ class _Tools:
         self._prefix = ["setpriv", "--pdeathsig", "KILL"] if why_no_namespaces() else unshare_argv()
 
     def run(self, argv: Sequence[str], failure: str, watch: Callable[[str], None] | None = None) -> list[str]:
-        """Run a program; its last lines. Raises LabError, beginning with ``failure``, when it fails."""
-        environment = {"PATH": os.environ.get("PATH", os.defpath), **_ENVIRONMENT}
+        """Run a program without a network; its last lines. Raises LabError, beginning with ``failure``, if it fails."""
+        return self._run([*self._prefix, *argv], failure, watch)
+
+    def run_with_network(self, argv: Sequence[str], failure: str, directory: Path) -> list[str]:
+        """Run a program in a directory, with the machine's network and proxies; likewise."""
+        proxies = {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy")}
+        return self._run(["setpriv", "--pdeathsig", "KILL", *argv], failure, directory=directory, variables=proxies)
+
+    def _run(
+        self,
+        argv: Sequence[str],
+        failure: str,
+        watch: Callable[[str], None] | None = None,
+        *,
+        directory: Path | None = None,
+        variables: Mapping[str, str] = MappingProxyType({}),
+    ) -> list[str]:
+        environment = {"PATH": os.environ.get("PATH", os.defpath), **_ENVIRONMENT, **variables}
         process = subprocess.Popen(
-            [*self._prefix, *argv],
+            argv,
+            cwd=directory,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where kernels for virtual time are kept once they are built: a directory each in the user's cache.
+"""Where kernels for virtual time are kept once they are built: a directory each.
 
-    ~/.cache/atoll/kernel/6.1.192-0123456789ab/     release of the source, hash of the recipe
+    /var/cache/atoll/kernel/7.2.12-0123456789ab/     release of the source, hash of the recipe
         linux  fixed-random.so  config  kernel.json
 
-A directory appears there whole or not at all.
+Root builds into the machine's shared place, from which every user runs them; other users build into a cache of their
+own. The shared place counts only while nobody but root can write there, and so does root's own cache for root. A
+directory appears there whole or not at all.
 """
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 import re
@@ -17,64 +20,109 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from atoll.model.errors import MachineError
-from atoll_emulation.uml.recipe import recipe_hash
+from atoll_emulation.uml.recipe import chosen_series, may_run, numbers, preference, recipe_for, series_of
+
+SHARED = "ATOLL_SHARED_KERNELS"
+"""Environment variable with another shared place than /var/cache/atoll/kernel."""
+
+EXECUTABLE, SHIM = "linux", "fixed-random.so"
 
 _KEPT = re.compile(r"\d[\w.]*-[0-9a-f]{12}$")
 
 
 @dataclass(frozen=True, slots=True)
 class KernelStatus:
-    """What the cache holds: the present recipe's kernel, only older ones, or none."""
+    """What is kept: a kernel of the present recipes, only older ones, or none."""
 
     state: Literal["built", "outdated", "missing"]
-    directory: Path  # of the newest, or where kernels would be kept
-    facts: dict[str, str]  # kernel.json: release, recipe, source, compiler, built
+    directory: Path  # of the one to run, or where kernels would be kept
+    facts: dict[str, str]  # kernel.json: release, mode, recipe, source, compiler, built, SHA-256 of the files
 
     @property
     def remedy(self) -> str | None:
         """What is wrong and what to do about it, in a line; None if nothing is."""
         how = "run: atoll kernel build (a few minutes, once)"
+        series = chosen_series()
         match self.state:
             case "built":
                 return None
             case "outdated":
                 return f"the kernel for virtual time, {self.directory}, was built by another version of atoll; {how}"
             case "missing":
-                return f"no kernel for virtual time in {self.directory}; {how}"
+                of_series = f" of Linux {series} (ATOLL_KERNEL)" if series else ""
+                refused = "".join(
+                    f" ({place} does not count: {why})"
+                    for place in (shared_directory(), _own_directory())
+                    if (why := distrusted(place))
+                )
+                return f"no kernel for virtual time{of_series} in {self.directory}{refused}; {how}"
+
+
+def shared_directory() -> Path:
+    """The machine's kernels, which root builds for everybody."""
+    return Path(os.environ.get(SHARED) or "/var/cache/atoll/kernel")
 
 
 def cache_directory() -> Path:
-    """Where this user's kernels are kept (XDG Base Directory Specification 0.8)."""
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    base = Path(given) if given.startswith("/") else Path.home() / ".cache"
-    return base / "atoll" / "kernel"
+    """Where this user's builds go: root's to the shared place, unless XDG_CACHE_HOME names a cache."""
+    return shared_directory() if os.geteuid() == 0 and not _xdg_cache() else _own_directory()
 
 
 def kernel_status() -> KernelStatus:
-    """Look into the cache. Where several releases have the present recipe, the newest counts.
+    """The best kernel of the chosen or preferred series: of its present recipe, undamaged, the newest.
 
-    Raises MachineError when this user cannot look there: the environment may be somebody else's.
+    Raises MachineError when this user cannot look there (the environment may be somebody else's), UsageError when
+    ATOLL_KERNEL names no series.
     """
-    try:
-        kept = _kept()
-        if not kept:
-            return KernelStatus("missing", cache_directory(), {})
-        facts: dict[str, str] = json.loads((kept[-1] / "kernel.json").read_text())
-    except OSError as error:
-        cache = cache_directory()
-        msg = f"kernels for virtual time are kept in {cache}: {error.strerror}; name another cache in XDG_CACHE_HOME"
-        raise MachineError(msg) from None
-    state = "built" if facts["recipe"] == recipe_hash() else "outdated"
-    return KernelStatus(state, kept[-1], facts)
+    kept = {path: facts for place in _places() for path, facts in _kept(place).items() if may_run(path.name)}
+    if not kept:
+        try:
+            _entries(_own_directory())
+        except OSError as error:
+            msg = (
+                f"kernels for virtual time are kept in {_own_directory()}: {error.strerror}; "
+                "name another cache in XDG_CACHE_HOME"
+            )
+            raise MachineError(msg) from None
+        return KernelStatus("missing", cache_directory(), {})
+    best = max(kept, key=lambda path: _rank(path, kept[path]))
+    return KernelStatus("built" if _is_present(best) else "outdated", best, kept[best])
+
+
+def is_built(series: str) -> bool:
+    """Whether an undamaged kernel of this series is there for this user; for root's builds: in the shared place."""
+    places = [shared_directory()] if cache_directory() == shared_directory() else _places()
+    return any(
+        series_of(path.name) == series and _is_present(path) and _damage(path, facts) is None
+        for place in places
+        for path, facts in _kept(place).items()
+    )
+
+
+def verify(status: KernelStatus) -> None:
+    """Raise MachineError when the files of a kernel are not those that were built."""
+    if damage := _damage(status.directory, status.facts):
+        raise MachineError(f"{damage}; run: atoll kernel build --force")
+
+
+def sha256(file: Path) -> str:
+    """The hash of a file's content, in hexadecimal digits."""
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def unused_kernels() -> list[Path]:
-    """The directories of all that is kept but the kernel that this version of atoll uses."""
-    status = kernel_status()
-    return [path for path in _kept() if not (status.state == "built" and path == status.directory)]
+    """What this user may remove: kernels of other recipes, and those with a newer release of their series beside."""
+    unused: list[Path] = []
+    for place in _writable_places():
+        kept = _kept(place)
+        ranked = sorted(kept, key=lambda path: _rank(path, kept[path]))
+        newest = {series_of(path.name): path for path in ranked if _is_present(path)}
+        unused += [path for path in _kernels(place) if path not in newest.values()]
+    return unused
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,23 +135,21 @@ class Cleaned:
 
 def clean() -> Cleaned:
     """Take them away, but for those that run. Raises MachineError for want of rights, or while others are at it."""
-    cache = cache_directory()
     removed: list[Path] = []
     running: list[Path] = []
-    if not cache.is_dir():
-        return Cleaned((), ())
-    try:
-        with alone(cache):
-            executed = set(_executed()) - {None}
-            for directory in unused_kernels():
-                if _identity(directory / "linux") in executed:
-                    running.append(directory)
-                else:
-                    shutil.rmtree(directory)
-                    removed.append(directory)
-    except OSError as error:
-        msg = f"{error.filename or cache}: {error.strerror}; kernels are kept in {cache} (XDG_CACHE_HOME)"
-        raise MachineError(msg) from error
+    executed = set(_executed()) - {None}
+    for place in {path.parent for path in unused_kernels()}:
+        try:
+            with alone(place):
+                for directory in (path for path in unused_kernels() if path.parent == place):
+                    if _identity(directory / EXECUTABLE) in executed:
+                        running.append(directory)
+                    else:
+                        shutil.rmtree(directory)
+                        removed.append(directory)
+        except OSError as error:
+            msg = f"{error.filename or place}: {error.strerror}; kernels are kept in {place}"
+            raise MachineError(msg) from error
     return Cleaned(tuple(removed), tuple(running))
 
 
@@ -113,7 +159,9 @@ def alone(cache: Path) -> Generator[None]:
 
     A second build of the same user's at once would take twice as long for nothing.
     """
-    with (cache / "lock").open("w") as lock:
+    # Closed to others: whoever can read a file can lock it.
+    with os.fdopen(os.open(cache / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)) as lock:
+        os.fchmod(lock.fileno(), 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -122,10 +170,102 @@ def alone(cache: Path) -> Generator[None]:
         yield
 
 
-def _kept() -> list[Path]:
-    """Directories of kernels, the best last: of the present recipe, and the newest."""
-    kept = [path.parent for path in cache_directory().glob("*/kernel.json") if _KEPT.match(path.parent.name)]
-    return sorted(kept, key=lambda path: (path.name.endswith(recipe_hash()), _version(path.name)))
+def _xdg_cache() -> str:
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    return given if given.startswith("/") else ""
+
+
+def _own_directory() -> Path:
+    """This user's cache (XDG Base Directory Specification 0.8)."""
+    return Path(_xdg_cache() or Path.home() / ".cache") / "atoll" / "kernel"
+
+
+def _places() -> list[Path]:
+    """Where kernels count for this user, the shared place first."""
+    found: list[Path] = []
+    for place in (shared_directory(), _own_directory()):
+        with contextlib.suppress(OSError):  # another user's, whose HOME was kept
+            _entries(place)
+            if not distrusted(place):
+                found.append(place)
+    return found
+
+
+def _writable_places() -> list[Path]:
+    return _places() if cache_directory() == shared_directory() else [p for p in _places() if p == _own_directory()]
+
+
+def distrusted(place: Path) -> str | None:
+    """Why kernels there do not count; None if they do, or the place is not there.
+
+    Others than root could have changed them, and every user, or root, would run them.
+    """
+    if place != shared_directory() and os.geteuid() != 0:
+        return None
+    try:
+        kernels = [path for path in _entries(place) if _KEPT.match(path.name)]
+        for path in (place.parent, place, *kernels, *(file for kernel in kernels for file in _entries(kernel))):
+            with contextlib.suppress(FileNotFoundError):
+                found = path.lstat()
+                if found.st_uid != 0:
+                    return f"{path} is not root's"
+                if found.st_mode & 0o022:
+                    return f"{path} can be written by others than root"
+    except OSError as error:
+        return f"{error.filename}: {error.strerror}"
+    return None
+
+
+def _entries(directory: Path) -> list[Path]:
+    """What is in a directory, by name; nothing where there is none. Raises OSError."""
+    try:
+        return sorted(directory.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _kernels(place: Path) -> list[Path]:
+    """The directories of kernels, damaged ones included."""
+    return [path for path in _entries(place) if _KEPT.match(path.name) and path.is_dir()]
+
+
+def _kept(place: Path) -> dict[Path, dict[str, str]]:
+    """The directories of kernels, with what their kernel.json says; none whose kernel.json does not parse."""
+    kept: dict[Path, dict[str, str]] = {}
+    for path in _kernels(place):
+        with contextlib.suppress(OSError, ValueError):
+            facts: Any = json.loads((path / "kernel.json").read_text())
+            if isinstance(facts, dict) and "release" in facts:
+                kept[path] = facts
+    return kept
+
+
+def _damage(kernel: Path, facts: dict[str, str]) -> str | None:
+    """Which file is not the one that was built; None if all are."""
+    for name in (EXECUTABLE, SHIM):
+        built = facts.get(f"sha256 {name}")
+        # Own kernels that were built before hashes were recorded have none.
+        if built is None and kernel.parent != shared_directory():
+            continue
+        try:
+            found = sha256(kernel / name)
+        except OSError as error:
+            return f"{kernel / name}: {error.strerror}"
+        if found != built:
+            return f"{kernel / name} is not the file that was built (SHA-256)"
+    return None
+
+
+def _is_present(kernel: Path) -> bool:
+    """Whether it was built by the present recipe of its release."""
+    return kernel.name.endswith(recipe_for(kernel.name).hash)
+
+
+def _rank(kernel: Path, facts: dict[str, str]) -> tuple[bool, bool, int, tuple[int, ...]]:
+    """The best kernel has the greatest."""
+    present = _is_present(kernel)
+    intact = present and _damage(kernel, facts) is None
+    return present, intact, -preference(series_of(kernel.name)), numbers(kernel.name)
 
 
 def _executed() -> Iterator[tuple[int, int] | None]:
@@ -139,8 +279,3 @@ def _identity(file: Path) -> tuple[int, int] | None:
         found = file.stat()
         return found.st_dev, found.st_ino
     return None
-
-
-def _version(name: str) -> list[int]:
-    """A release's numbers, for sorting: 6.1.192 is newer than 6.1.20."""
-    return [int(number) for number in re.findall(r"\d+", name.rpartition("-")[0])]

@@ -4,9 +4,11 @@
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from atoll.model.errors import MachineError
-from atoll_emulation.uml.cache import kernel_status
+from atoll_emulation.uml.cache import kernel_status, verify
+from atoll_emulation.uml.recipe import recipe_for
 
 _KERNEL = Path("/usr/bin/linux.uml")
 _MODULES = Path("/usr/lib/uml/modules")
@@ -23,6 +25,8 @@ class UmlKernel:
     release: str  # what ``uname -r`` says inside
     modules: Path | None = None  # its modules, in a directory named after the release; None: all are built in
     shim: Path | None = None  # library that answers its calls for random numbers; only with virtual time
+    mode: Literal["ptrace", "seccomp"] = "ptrace"  # how it stops its processes at their system calls
+    arguments: tuple[str, ...] = ()  # of its command line, for the mode
 
 
 def find_kernel() -> UmlKernel:
@@ -38,7 +42,10 @@ def find_kernel() -> UmlKernel:
 
 
 def find_virtual_kernel() -> UmlKernel:
-    """The kernel that keeps virtual time. Raises MachineError, with the remedy, when there is none or an old one."""
+    """The kernel that keeps virtual time. Raises MachineError, with the remedy, when there is none or an old one.
+
+    Raises UsageError when ATOLL_KERNEL names no release.
+    """
     missing = missing_packages(_TOOLS)
     if missing:
         msg = f"a kernel for virtual time cannot be started here: apt install {' '.join(sorted(missing))}"
@@ -46,8 +53,16 @@ def find_virtual_kernel() -> UmlKernel:
     status = kernel_status()
     if status.remedy is not None:
         raise MachineError(status.remedy)
-    directory = status.directory
-    return UmlKernel(directory / "linux", status.facts["release"], shim=directory / "fixed-random.so")
+    verify(status)
+    directory, release = status.directory, status.facts["release"]
+    recipe = recipe_for(release)
+    return UmlKernel(
+        directory / "linux",
+        release,
+        shim=directory / "fixed-random.so",
+        mode=recipe.mode,
+        arguments=recipe.arguments,
+    )
 
 
 def missing_packages(tools: dict[str, str]) -> set[str]:

@@ -144,7 +144,7 @@ def start_in_uml(
         None if clock is None else clock.limit_s,
     )
     furnish = guest.furnish(kernel.executable.resolve(), kernel.shim, output.resolve(), memory_mb)
-    argv = [*unshare_argv(), "sh", "-c", furnish, "sh", *_boot_argv(cpu, memory_mb, clock)]
+    argv = [*unshare_argv(), "sh", "-c", furnish, "sh", *_boot_argv(kernel, cpu, memory_mb, clock)]
     console = output / CONSOLE
     # A regular file: at a pipe or a terminal, signals would disturb the kernel whenever somebody reads.
     with console.open("wb") as log:
@@ -154,10 +154,10 @@ def start_in_uml(
     return Running(process, console, command)
 
 
-def _boot_argv(cpu: int, memory_mb: int, clock: VirtualClock | None) -> list[str]:
+def _boot_argv(kernel: UmlKernel, cpu: int, memory_mb: int, clock: VirtualClock | None) -> list[str]:
     """The kernel's command line and environment: nothing in it tells one machine or user from another."""
     variables = [f"TMPDIR={PLACE}"]
-    arguments: list[str] = []
+    arguments = list(kernel.arguments)
     if clock is not None:
         variables += [f"LD_PRELOAD={PLACE}/random.so", f"UML_RANDOM_SEED={clock.seed % 2**64}"]
         arguments += ["time-travel=inf-cpu", f"time-travel-start={clock.start_ns}"]

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel's source package on this machine, and the tools a build takes."""
+"""Kernel sources: Debian's packages, installed or downloaded, and the tools a build takes."""
 
 import platform
 import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from atoll.model.errors import MachineError, UsageError
 from atoll_emulation.uml.kernel import missing_packages
+from atoll_emulation.uml.recipe import Recipe, chosen_series, numbers, series_of
 
-TRIED = "6.1"
-"""The release this was tried with: Debian 12's. Others of the 6 series work where our patches apply."""
+Run = Callable[[Sequence[str], str, Path], object]
+"""Runs a program in a directory; raises LabError that begins with the second argument if it fails."""
 
 _PLACES = ("linux-source-*.tar.*", "linux-source-*/linux-source-*.tar.*")  # Debian's, Ubuntu's
 _RELEASE = re.compile(r"linux-(?:source-)?(\d+(?:\.\d+)+)")
@@ -18,12 +20,17 @@ _RELEASE = re.compile(r"linux-(?:source-)?(\d+(?:\.\d+)+)")
 _TOOLS = {name: name for name in ("gcc", "make", "flex", "bison", "bc", "patch", "tar")} | {"xz": "xz-utils"}
 _HEADER = Path("/usr/include/stdio.h")
 
+_MIRROR = "http://deb.debian.org/debian"
+_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")  # of the package debian-archive-keyring
 
-def find_source(given: Path | None = None, place: Path = Path("/usr/src")) -> Path:
-    """The archive to build from: the one given, that of the tried release, else the newest.
 
-    Raises UsageError for one that is none; MachineError, once for all that a build lacks here, with the packages to
-    install.
+def find_source(given: Path | None, recipe: Recipe, place: Path = Path("/usr/src")) -> Path | None:
+    """The archive to build from: the one given, else an installed package's; None: it is to be downloaded.
+
+    A recipe whose source cannot be downloaded takes the newest package of another series where its own is missing,
+    unless ATOLL_KERNEL chooses its series.
+    Raises UsageError for a file that is no archive; MachineError, once for all that is missing here, with the packages
+    to install.
     """
     if given and not given.is_file():
         wrong = "is no archive of kernel sources" if given.exists() else "no such file"
@@ -35,17 +42,77 @@ def find_source(given: Path | None = None, place: Path = Path("/usr/src")) -> Pa
     missing = missing_packages(_TOOLS)
     if not _HEADER.exists():
         missing.add("libc6-dev")
-    archives = [given] if given else sorted((path for pattern in _PLACES for path in place.glob(pattern)), key=_order)
-    if not archives:
-        missing.add(f"linux-source-{TRIED}")
+    archives = [given] if given else _installed(recipe, place)
+    if not archives and recipe.suite is None:
+        missing.add(recipe.package)
+    if not archives and recipe.suite is not None:
+        missing |= _missing_for_download()
     if missing:
         msg = f"building a kernel takes packages that are not here: apt install {' '.join(sorted(missing))}"
         raise MachineError(msg)
-    return archives[-1]
+    return archives[-1] if archives else None
 
 
-def _order(archive: Path) -> tuple[bool, list[int]]:
-    """The tried release last, before it the newest."""
+def source_series(archive: Path) -> str:
+    """The series of an installed package's archive, by its name."""
+    return series_of(_release(archive))
+
+
+def download(recipe: Recipe, directory: Path, run: Run) -> Path:
+    """Download Debian's package of the recipe's source into ``directory``, as any user; the archive in it.
+
+    apt gets lists, caches and sources of its own, so that the system's stay as they are, runs none of the system's
+    hooks, and verifies the signature of the package's suite by Debian's keyring. Raises LabError.
+    """
+    for name in ("lists/partial", "archives/partial"):
+        (directory / name).mkdir(parents=True)
+    sources = directory / "sources.list"
+    sources.write_text(f"deb [signed-by={_KEYRING}] {_MIRROR} {recipe.suite} main\n")
+    configuration = directory / "apt.conf"
+    configuration.write_text("#clear APT::Update;\n")  # Pre-Invoke, Post-Invoke, Post-Invoke-Success
+    settings = {
+        "Dir::Etc::sourcelist": sources,
+        "Dir::Etc::sourceparts": "/dev/null",
+        "Dir::State::lists": directory / "lists",
+        "Dir::Cache::archives": directory / "archives",
+        "Dir::Cache::pkgcache": "",
+        "Dir::Cache::srcpkgcache": "",
+        "Acquire::AllowInsecureRepositories": "false",
+        "Acquire::Languages": "none",
+        "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled": "false",
+        "Acquire::Retries": "1",
+        "Acquire::http::Timeout": "10",
+        "APT::Architecture": "amd64",
+        "APT::Get::AllowUnauthenticated": "false",
+        "APT::Update::Error-Mode": "any",
+        "APT::Sandbox::User": "root",  # the user that runs it: the directory may be closed to _apt
+    }
+    options = (word for name, value in settings.items() for word in ("-o", f"{name}={value}"))
+    apt = ["apt-get", "--quiet=2", "-c", str(configuration), *options]  # in this order: the first clears
+    run([*apt, "update"], f"Debian's {recipe.suite} cannot be reached", directory)
+    run([*apt, "download", recipe.package], f"Debian's {recipe.suite} has no {recipe.package}", directory)
+    (package,) = directory.glob("*.deb")
+    run(["dpkg-deb", "--extract", str(package), "."], f"{package.name} cannot be unpacked", directory)
+    (archive,) = directory.glob("usr/src/linux-source-*.tar.*")
+    package.unlink()
+    # The package's name tells the exact version.
+    return archive.rename(directory / f"{package.stem}{''.join(archive.suffixes[-2:])}")
+
+
+def _installed(recipe: Recipe, place: Path) -> list[Path]:
+    """Archives of kernel sources, the best last: of the recipe's series, else the newest."""
+    archives = sorted(
+        (path for pattern in _PLACES for path in place.glob(pattern)), key=lambda path: numbers(_release(path))
+    )
+    fitting = [path for path in archives if source_series(path) == recipe.series]
+    return fitting or (archives if recipe.suite is None and not chosen_series() else [])
+
+
+def _release(archive: Path) -> str:
     found = _RELEASE.search(archive.name)
-    release = found[1] if found else "0"
-    return f"{release}.".startswith(f"{TRIED}."), [int(number) for number in release.split(".")]
+    return found[1] if found else "0"
+
+
+def _missing_for_download() -> set[str]:
+    missing = missing_packages({"apt-get": "apt", "dpkg-deb": "dpkg"})
+    return missing if _KEYRING.exists() else missing | {"debian-archive-keyring"}

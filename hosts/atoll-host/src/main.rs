@@ -72,6 +72,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    // The agent starts its jobs by another name of this file.
+    rustix::thread::set_name(c"atoll-host").ok();
     let outcome = match Arguments::parse().command {
         Command::Agent {
             silence,

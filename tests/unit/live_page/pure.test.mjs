@@ -22,7 +22,7 @@ const { whyAsked } = await page("token.js");
 const { Live } = await page("live.js");
 const { Replay } = await page("replay.js");
 const format = await page("format.js");
-const { plotsOf } = await page("plots.js");
+const { plotsOf, spoken } = await page("plots.js");
 
 const T = 1_800_000_000;
 const ns = (t) => t * 1e9;
@@ -360,15 +360,18 @@ test("a view that is zoomed stays where it is, and goes back to what it followed
 test("figures have three digits, SI prefixes and no exponents", () => {
   assert.deepEqual(format.quantity(15_834_000, "bit/s"), { figure: "15.8", unit: "Mbit/s" });
   assert.deepEqual(format.quantity(999_900, "B"), { figure: "1.00", unit: "MB" });
-  assert.deepEqual(format.quantity(NaN, "B"), { figure: "\u2013", unit: "B" });
+  assert.deepEqual(format.quantity(NaN, "B"), { figure: "", unit: "" });
   assert.equal(format.setting(16e6, "bit/s"), "16\u00a0Mbit/s");
   assert.equal(format.elapsed(-5), "\u22120:05");
   assert.equal(format.elapsed(3671.4), "1:01:11");
   assert.equal(format.elapsed(-0.2), "0:00");
 });
 
-test("every plot has a figure even of an empty store", () => {
-  for (const plot of plotsOf("sat")) assert.ok(plot.figure(new Store(), T).figure, plot.id);
+test("a plot shows no figure, unit or dash where nothing is known", () => {
+  for (const plot of plotsOf("sat")) {
+    assert.deepEqual(plot.figure(new Store(), T), { figure: "", unit: "", beside: "" }, plot.id);
+    assert.equal(spoken(plot, new Store(), T), `${plot.title}: no data`);
+  }
 });
 
 test("machines tell how busy they are, until they tell no more", () => {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Active queue management for comparison with drop-tail: who decides on packets that the queue has room for.
 
-use crate::bounds::probability;
+use crate::bounds::{check_interval, probability};
 use crate::codel::CoDel;
 use crate::queue::{Queue, Waiting};
 use crate::red::{Arrival, Red};
@@ -16,7 +16,7 @@ pub enum AqmSettings {
     CoDel {
         /// Time in the queue that is borne.
         target_ns: Nanoseconds,
-        /// For how long more is borne; about the longest round-trip time.
+        /// For how long more is borne; about the longest round-trip time, and an hour at most.
         interval_ns: Nanoseconds,
     },
     /// Random early detection (Floyd and Jacobson 1993): drops arrivals with a probability that grows
@@ -43,11 +43,12 @@ impl AqmSettings {
             Self::CoDel {
                 target_ns,
                 interval_ns,
-            } => match target_ns {
-                0 => Err(ConfigError::CoDel),
-                _ if target_ns > interval_ns => Err(ConfigError::CoDel),
-                _ => Ok(()),
-            },
+            } => {
+                if target_ns == 0 || target_ns > interval_ns {
+                    return Err(ConfigError::CoDel);
+                }
+                check_interval(interval_ns)
+            }
             Self::Red {
                 min_bytes,
                 max_bytes,

@@ -7,6 +7,8 @@ use crate::Nanoseconds;
 const RATE_MAX_BIT_S: u64 = 1_000_000_000_000;
 /// Longest propagation delay: one hour; more is a mistake of units.
 const DELAY_MAX_NS: Nanoseconds = 3_600_000_000_000;
+/// Longest interval of `CoDel`, a round-trip time: its arithmetic adds sixteen of them to an instant.
+const INTERVAL_MAX_NS: Nanoseconds = DELAY_MAX_NS;
 
 pub(crate) fn check_rate(rate_bit_s: u64) -> Result<(), ConfigError> {
     if (1..=RATE_MAX_BIT_S).contains(&rate_bit_s) {
@@ -20,6 +22,13 @@ pub(crate) fn check_delay(delay_ns: Nanoseconds) -> Result<(), ConfigError> {
         return Ok(());
     }
     Err(ConfigError::Delay(delay_ns))
+}
+
+pub(crate) fn check_interval(interval_ns: Nanoseconds) -> Result<(), ConfigError> {
+    if interval_ns <= INTERVAL_MAX_NS {
+        return Ok(());
+    }
+    Err(ConfigError::CoDelInterval(interval_ns))
 }
 
 pub(crate) fn probability(name: &'static str, probability: f64) -> Result<(), ConfigError> {
@@ -68,6 +77,9 @@ pub enum ConfigError {
     /// Durations of `CoDel`.
     #[error("aqm: target_ns and interval_ns must be above 0 and target_ns at most interval_ns")]
     CoDel,
+    /// Longer than any round trip.
+    #[error("aqm: interval_ns {0} is out of range: at most {INTERVAL_MAX_NS}")]
+    CoDelInterval(Nanoseconds),
     /// Thresholds of RED.
     #[error(
         "aqm: min_bytes must be below max_bytes, and weight and max_probability above 0 and at most 1"

@@ -182,6 +182,13 @@ mod tests {
             });
         };
         assert!(mistake(loss).starts_with("loss.probability NaN "));
+        let codel = |link: &mut LinkSettings| {
+            link.aqm = Some(AqmSettings::CoDel {
+                target_ns: 5_000_000,
+                interval_ns: u64::MAX,
+            });
+        };
+        assert!(mistake(codel).starts_with("aqm: interval_ns 18446744073709551615 "));
         let both = |link: &mut LinkSettings| {
             link.jitter = Some(JitterSettings::uniform(1));
             link.jitter_ns = 1;

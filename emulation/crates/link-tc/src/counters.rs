@@ -12,9 +12,12 @@ use link_model::Histogram;
 use link_report::Directions;
 use netio::interface::Interface;
 use std::collections::BTreeMap;
+use std::io;
 use std::num::NonZeroU64;
 
 const NS_OF_BYTE_AT_BIT_S: u64 = 8_000_000_000;
+/// At a mark: packets that pass all the while leave one of a few readings without one between two counters.
+const MORE_READINGS: usize = 5;
 
 /// What is counted, with the counts of the last mark.
 #[derive(Debug)]
@@ -49,7 +52,6 @@ pub(crate) struct Direction {
     sojourns: Histogram,
     /// Whether the delay was found full since the last mark.
     found_full: bool,
-    /// Dropped bytes never become fewer, though counters read one after the other may say so.
     dropped_before: DroppedBytes,
     lost_after: DroppedBytes,
     /// Packets that the delay had dropped for want of room, now and at the last mark.
@@ -166,7 +168,13 @@ impl Counters {
     /// # Errors
     /// When what is to be read is gone.
     pub(crate) fn measurement(&mut self, kernel: &mut Kernel) -> Result<Measurement, TcError> {
-        let figures = self.read(kernel)?;
+        let mut figures = self.read(kernel)?;
+        for _ in 0..MORE_READINGS {
+            if self.is_exact() {
+                break;
+            }
+            figures = self.read(kernel)?;
+        }
         Ok(match (self, figures) {
             (
                 Self::Link {
@@ -199,6 +207,19 @@ impl Counters {
             }
             _ => unreachable!("a link's figures are a link's"),
         })
+    }
+
+    /// Whether the bytes of dropped packets are known exactly.
+    fn is_exact(&self) -> bool {
+        match self {
+            Self::Link {
+                to_island,
+                to_world,
+            } => [to_island, to_world].iter().all(|way| {
+                way.dropped_before.exact && (way.lost_after.exact || way.lost_after.packets == 0)
+            }),
+            Self::Delay { .. } => true,
+        }
     }
 
     fn read(&mut self, kernel: &mut Kernel) -> Result<Figures, TcError> {
@@ -300,8 +321,6 @@ impl Direction {
         self.look(&queue, &delay);
         let in_bytes = arrived.bytes + self.header_bytes * arrived.packets;
         let passed = queue.bytes + queue.backlog_bytes;
-        // The kernel counts no bytes of what it drops: they are what came in and neither left nor waits.
-        let missing_bytes = in_bytes.saturating_sub(passed);
         let (mut lost_before, mut lost_after) = (0, 0);
         match &self.loss {
             Loss::None => self.refused = delay.drops,
@@ -311,14 +330,14 @@ impl Direction {
             }
             Loss::After => {
                 lost_after = delay.drops;
-                let lost_bytes = queue
-                    .bytes
-                    .saturating_sub(delay.bytes + delay.backlog_bytes);
-                self.lost_after.update(delay.drops, lost_bytes);
+                let left_queue = (queue.packets, queue.bytes);
+                self.lost_after
+                    .update(delay.drops, missing(left_queue, &delay));
             }
         }
         let dropped_before = queue.drops + lost_before;
-        self.dropped_before.update(dropped_before, missing_bytes);
+        self.dropped_before
+            .update(dropped_before, missing((arrived.packets, in_bytes), &queue));
         let (before_bytes, after_bytes) = (self.dropped_before.bytes, self.lost_after.bytes);
         let by_cause = !matches!(self.loss, Loss::Before(_));
         Ok(DirectionFigures {
@@ -357,24 +376,38 @@ impl Direction {
 
 /// Bytes of dropped packets, which the kernel does not count: what came and neither left nor waits.
 ///
-/// A packet on its way from one counter to the next is also missing when they are read; it is so no longer at the next
-/// reading. So without a new drop the bytes only become fewer.
+/// The counters are read one after the other. A packet that passes between two readings is counted by the later one
+/// alone, one between two counters by the first alone: then as many packets are missing as were dropped no longer, and
+/// the missing bytes are not those of dropped packets.
 #[derive(Debug, Default)]
 struct DroppedBytes {
     packets: u64,
     bytes: u64,
+    /// Whether the bytes are exact: none of the packets was between two readings.
+    exact: bool,
 }
 
 impl DroppedBytes {
-    /// `packets` have been dropped so far, and `missing_bytes` are missing now.
-    fn update(&mut self, packets: u64, missing_bytes: u64) {
-        self.bytes = if packets > self.packets {
-            self.bytes.max(missing_bytes)
-        } else {
-            self.bytes.min(missing_bytes)
-        };
-        self.packets = packets;
+    /// `dropped` packets so far; `missing`: packets and bytes that came, and have neither left nor wait.
+    fn update(&mut self, dropped: u64, missing: (u64, u64)) {
+        let (missing_packets, missing_bytes) = missing;
+        let exact = missing_packets == dropped;
+        if exact {
+            self.bytes = missing_bytes;
+        } else if dropped > self.packets {
+            self.bytes = self.bytes.max(missing_bytes); // until the next exact reading
+        }
+        self.exact = exact || (self.exact && dropped == self.packets);
+        self.packets = dropped;
     }
+}
+
+/// Packets and bytes of `came` that are not in `went`, nor wait there.
+fn missing(came: (u64, u64), went: &Statistics) -> (u64, u64) {
+    (
+        came.0.saturating_sub(went.packets + went.backlog_packets),
+        came.1.saturating_sub(went.bytes + went.backlog_bytes),
+    )
 }
 
 impl Qdisc {
@@ -408,8 +441,11 @@ impl Filter {
     }
 
     fn statistics(&self, kernel: &mut Kernel) -> Result<Statistics, TcError> {
-        let found = kernel.filter(self.ifindex, self.parent, self.pref);
-        found.ok().flatten().ok_or_else(|| TcError::Gone {
+        let found = match kernel.filter(self.ifindex, self.parent, self.pref) {
+            Err(error) if !error.is_gone() => return Err(error),
+            found => found.ok().flatten(),
+        };
+        found.ok_or_else(|| TcError::Gone {
             dev: self.dev.clone(),
             what: format!("filter {}", self.pref),
         })
@@ -417,9 +453,12 @@ impl Filter {
 }
 
 fn index(dev: &str) -> Result<u32, TcError> {
-    let found = Interface::find(dev).map_err(|_| TcError::Gone {
-        dev: dev.to_owned(),
-        what: "anything".to_owned(),
+    let found = Interface::find(dev).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => TcError::Gone {
+            dev: dev.to_owned(),
+            what: "anything".to_owned(),
+        },
+        _ => error.into(),
     })?;
     Ok(found.index)
 }
@@ -429,12 +468,51 @@ mod tests {
     use super::*;
 
     #[test]
+    fn only_what_means_gone_is_called_gone_and_other_errors_keep_their_names() {
+        let filter = Filter {
+            dev: "sat-w".to_owned(),
+            ifindex: 4,
+            parent: Handle(0xffff_fff2),
+            pref: 5,
+        };
+        let said = |kind: u16, errno: i32| {
+            let (mut kernel, _far) = Kernel::that_says(&[(kind, &(-errno).to_ne_bytes())]);
+            filter.statistics(&mut kernel).unwrap_err().to_string()
+        };
+        let (error, done) = (2, 3);
+        for gone in [said(done, 0), said(error, 19), said(error, 2)] {
+            assert!(
+                gone.starts_with("the kernel no longer has filter 5 on 'sat-w'"),
+                "{gone}"
+            );
+        }
+        for refusal in [said(error, 105), said(done, 105)] {
+            assert_eq!(
+                refusal,
+                "rtnetlink: No buffer space available (os error 105)"
+            );
+        }
+        assert!(said(error, 1).starts_with("rtnetlink: Operation not permitted"));
+    }
+
+    #[test]
     fn a_packet_between_two_counters_is_not_taken_for_dropped() {
         let mut dropped = DroppedBytes::default();
-        dropped.update(0, 1500); // one is on its way
-        assert_eq!(dropped.bytes, 0);
-        dropped.update(1, 3000); // one is dropped while another is on its way
-        dropped.update(1, 1500);
-        assert_eq!(dropped.bytes, 1500);
+        dropped.update(0, (1, 1500)); // one is on its way
+        assert_eq!((dropped.bytes, dropped.exact), (0, false));
+        dropped.update(1, (2, 3000)); // one is dropped while another is on its way
+        dropped.update(1, (1, 1500));
+        assert_eq!((dropped.bytes, dropped.exact), (1500, true));
+    }
+
+    #[test]
+    fn packets_that_pass_between_two_readings_do_not_make_dropped_ones_smaller() {
+        let mut dropped = DroppedBytes::default();
+        dropped.update(150, (150, 225_000));
+        // Three pings of 84 bytes came after the first counter was read, and passed before the second was.
+        dropped.update(150, (147, 224_748));
+        assert_eq!((dropped.bytes, dropped.exact), (225_000, true));
+        dropped.update(151, (151, 226_308));
+        assert_eq!(dropped.bytes, 226_308);
     }
 }

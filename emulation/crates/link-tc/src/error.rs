@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What can keep a link of the kernel's from being, or end it.
 
+use rustix::io::Errno;
 use std::io;
 
 /// A configuration that cannot be obeyed here (exit code 2); the message says what to do.
@@ -51,4 +52,17 @@ pub(crate) enum TcError {
     Netlink(io::Error),
     #[error("{0}")]
     System(#[from] io::Error),
+}
+
+impl TcError {
+    /// Whether the kernel says that what was asked for does not exist.
+    pub(crate) fn is_gone(&self) -> bool {
+        let number = match self {
+            Self::Netlink(error) => error.raw_os_error(),
+            _ => None,
+        };
+        number.is_some_and(|number| {
+            [Errno::NODEV, Errno::NOENT].contains(&Errno::from_raw_os_error(number))
+        })
+    }
 }

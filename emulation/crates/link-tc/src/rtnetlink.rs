@@ -8,6 +8,7 @@ use crate::config::Handle;
 use crate::error::TcError;
 use netio::receive::receive;
 use rustix::fd::OwnedFd;
+use rustix::io::retry_on_intr;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socket_with};
 use std::collections::HashMap;
 
@@ -59,12 +60,39 @@ impl Kernel {
             None, // the default, 0, is NETLINK_ROUTE
         )
         .map_err(|error| TcError::Netlink(error.into()))?;
-        Ok(Self {
+        Ok(Self::over(socket))
+    }
+
+    fn over(socket: OwnedFd) -> Self {
+        Self {
             socket,
             sequence: 0,
             dumped: vec![0; RECEIVE_BYTES],
             done: vec![0; RECEIVE_BYTES],
-        })
+        }
+    }
+
+    /// One that answers its first request with these messages: type and body of each.
+    #[cfg(test)]
+    pub(crate) fn that_says(said: &[(u16, &[u8])]) -> (Self, OwnedFd) {
+        let (socket, far) = rustix::net::socketpair(
+            AddressFamily::UNIX,
+            SocketType::DGRAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .unwrap();
+        for (kind, body) in said {
+            let length = (NLMSG_HEADER + body.len()) as u32;
+            let mut message = length.to_ne_bytes().to_vec();
+            message.extend(kind.to_ne_bytes());
+            message.extend([0; 2]);
+            message.extend(1_u32.to_ne_bytes());
+            message.extend([0; 4]);
+            message.extend(*body);
+            send(&far, &message, SendFlags::empty()).unwrap();
+        }
+        (Self::over(socket), far)
     }
 
     /// Every queueing discipline of the namespace, in one dump.
@@ -111,7 +139,7 @@ impl Kernel {
     ) -> Result<(), TcError> {
         self.sequence = self.sequence.wrapping_add(1);
         let request = request(kind, self.sequence, ifindex, parent);
-        send(&self.socket, &request, SendFlags::empty())
+        retry_on_intr(|| send(&self.socket, &request, SendFlags::empty()))
             .map_err(|error| TcError::Netlink(error.into()))?;
         loop {
             let lengths = receive(&self.socket, &mut [&mut self.dumped, &mut self.done])
@@ -120,8 +148,8 @@ impl Kernel {
                 for (sequence, kind, body) in messages(&buffer[..length]) {
                     match kind {
                         _ if sequence != self.sequence => {} // left over from a dump that failed
-                        NLMSG_DONE => return Ok(()),
-                        NLMSG_ERROR => return Err(TcError::Netlink(refusal(body))),
+                        // A dump that broke off is done, too, and says why.
+                        NLMSG_DONE | NLMSG_ERROR => return outcome(body),
                         _ => take(kind, body),
                     }
                 }
@@ -153,10 +181,13 @@ fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u32, u16, &[u8])> {
     })
 }
 
-/// The error number in the body of an error message, negative there.
-fn refusal(body: &[u8]) -> std::io::Error {
+/// The error number, negative, in the body of the message that ends a dump; 0 or none: it is complete.
+fn outcome(body: &[u8]) -> Result<(), TcError> {
     let number = u32_at(body, 0).map_or(0, |word| i32::from_ne_bytes(word.to_ne_bytes()));
-    std::io::Error::from_raw_os_error(number.wrapping_neg())
+    match number.wrapping_neg() {
+        0 => Ok(()),
+        error => Err(TcError::Netlink(std::io::Error::from_raw_os_error(error))),
+    }
 }
 
 fn qdisc(body: &[u8]) -> Option<((u32, Handle), Statistics)> {

@@ -20,16 +20,18 @@ pub struct Ended {
     pub peak_memory_bytes: u64,
 }
 
-/// Collect a child that has ended; none if none has, or there is none.
+/// Collect a child that has ended; none if none has, or there is none. Children are those of the calling **thread**, and
+/// those that the process adopts while this is its first thread: what other threads start, they wait for themselves.
 ///
 /// # Errors
 /// Those of wait4(2); none are expected.
 pub fn collect() -> io::Result<Option<Ended>> {
+    let flags = libc::WNOHANG | libc::__WNOTHREAD;
     let mut status = 0;
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     loop {
         // SAFETY: both pointers are to memory of ours, of the types that wait4 fills.
-        let pid = unsafe { libc::wait4(-1, &raw mut status, libc::WNOHANG, usage.as_mut_ptr()) };
+        let pid = unsafe { libc::wait4(-1, &raw mut status, flags, usage.as_mut_ptr()) };
         if pid == 0 {
             return Ok(None);
         }
@@ -55,4 +57,23 @@ pub fn collect() -> io::Result<Option<Ended>> {
 fn duration(time: libc::timeval) -> Duration {
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     Duration::from_secs(seconds) + Duration::from_micros(u64::try_from(time.tv_usec).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+    use std::thread;
+
+    #[test]
+    fn what_another_thread_has_started_is_left_to_it() {
+        let mut child = Command::new("true").spawn().unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(Duration::from_millis(200));
+                assert_eq!(collect().unwrap(), None);
+            });
+        });
+        assert!(child.wait().unwrap().success());
+    }
 }

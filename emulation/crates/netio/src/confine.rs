@@ -106,6 +106,13 @@ fn set_autogroup_nice(nice: &[u8]) -> io::Result<()> {
     check(unsafe { libc::close(file) })
 }
 
+/// The niceness of a process's autogroup; `None` where there are no autogroups, or the process is gone.
+#[must_use]
+pub fn autogroup_nice(pid: i32) -> Option<i32> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/autogroup")).ok()?;
+    text.split_whitespace().last()?.parse().ok()
+}
+
 #[cfg(target_env = "gnu")]
 type Resource = libc::__rlimit_resource_t;
 #[cfg(not(target_env = "gnu"))]

@@ -39,9 +39,48 @@ impl VlanTag {
         })
     }
 
+    /// The tag in a control message, as `interface::ask_for_tags` asks for (packet(7), `PACKET_AUXDATA`);
+    /// None if it has none, or is another message.
+    #[must_use]
+    pub fn of_control_message(level: i32, kind: i32, data: &[u8]) -> Option<Self> {
+        if (level, kind) != (libc::SOL_PACKET, libc::PACKET_AUXDATA) {
+            return None;
+        }
+        // `struct tpacket_auxdata` (linux/if_packet.h): status, then 12 bytes, then the tag's two halves.
+        let half = |at: usize| Some(u16::from_ne_bytes(data.get(at..at + 2)?.try_into().ok()?));
+        let status = u32::from_ne_bytes(data.get(..4)?.try_into().ok()?);
+        Self::told(status, half(16)?, half(18)?)
+    }
+
     /// VLAN id, 0 to 4095.
     #[must_use]
     pub fn id(self) -> u16 {
         self.control & 0xfff
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_is_read_from_its_control_message_alone() {
+        let mut data = [0_u8; 20];
+        data[..4].copy_from_slice(&libc::TP_STATUS_VLAN_VALID.to_ne_bytes());
+        data[16..18].copy_from_slice(&0x2065_u16.to_ne_bytes());
+        let read = |level: i32, kind: i32, data: &[u8]| {
+            VlanTag::of_control_message(level, kind, data).map(|tag| (tag.id(), tag.protocol))
+        };
+        assert_eq!(
+            read(libc::SOL_PACKET, libc::PACKET_AUXDATA, &data),
+            Some((0x65, 0x8100))
+        );
+        assert_eq!(read(libc::SOL_SOCKET, libc::PACKET_AUXDATA, &data), None);
+        assert_eq!(
+            read(libc::SOL_PACKET, libc::PACKET_AUXDATA, &data[..19]),
+            None
+        );
+        data[..4].fill(0);
+        assert_eq!(read(libc::SOL_PACKET, libc::PACKET_AUXDATA, &data), None);
     }
 }

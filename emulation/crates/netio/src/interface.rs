@@ -3,7 +3,6 @@
 
 use crate::raw;
 use crate::syscall::check;
-use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
@@ -22,6 +21,14 @@ pub enum Unfit {
     /// It was not there, or no longer.
     #[error("interface '{0}' does not exist in this network namespace")]
     Missing(String),
+    /// The kernel did not tell; why not, in its words.
+    #[error("interface '{name}' cannot be looked at: {reason}")]
+    Unknown {
+        /// The interface's.
+        name: String,
+        /// The error.
+        reason: String,
+    },
     /// Nothing passes.
     #[error("interface '{0}' is down: ip link set {0} up")]
     Down(String),
@@ -51,6 +58,19 @@ pub enum Unfit {
     },
 }
 
+impl Unfit {
+    fn unasked(name: &str, error: &io::Error) -> Self {
+        let name = name.to_owned();
+        match (error.kind(), error.raw_os_error()) {
+            (io::ErrorKind::NotFound, _) | (_, Some(libc::ENODEV)) => Self::Missing(name),
+            _ => Self::Unknown {
+                name,
+                reason: error.to_string(),
+            },
+        }
+    }
+}
+
 /// `ethtool` commands that read one offload each (linux/ethtool.h) and what `ethtool -K` calls them.
 const OFFLOADS: [(u32, u32, &str); 4] = [
     (0x1e, u32::MAX, "tso"), // ETHTOOL_GTSO
@@ -66,22 +86,36 @@ struct EthtoolValue {
     data: u32,
 }
 
+/// Have packets that the packet socket `socket` receives come with their VLAN tag (`VlanTag::of_control_message`).
+///
+/// # Errors
+/// If `socket` is no packet socket.
+pub fn ask_for_tags(socket: impl AsFd) -> io::Result<()> {
+    raw::ask_for_auxiliary_data(socket)
+}
+
 impl Interface {
     /// Look up an interface by name.
     ///
     /// # Errors
-    /// `NotFound` when there is none of that name.
+    /// `NotFound` when there is none of that name; others when the kernel could not be asked.
     pub fn find(name: &str) -> io::Result<Self> {
         let missing = || io::Error::new(io::ErrorKind::NotFound, "no such interface");
-        let c_name = CString::new(name).map_err(|_| missing())?;
-        // SAFETY: `c_name` is a NUL-terminated string that lives during the call.
-        let index = unsafe { libc::if_nametoindex(c_name.as_ptr()) };
-        if index == 0 || name.len() >= libc::IFNAMSIZ {
+        if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains('\0') {
             return Err(missing());
         }
+        let mut request = request(name);
+        ioctl(libc::SIOCGIFINDEX as _, &mut request).map_err(|error| {
+            match error.raw_os_error() {
+                Some(libc::ENODEV) => missing(),
+                _ => error,
+            }
+        })?;
+        // SAFETY: SIOCGIFINDEX filled in this member of the union.
+        let index = unsafe { request.ifr_ifru.ifru_ifindex };
         Ok(Self {
             name: name.to_owned(),
-            index,
+            index: index.unsigned_abs(),
         })
     }
 
@@ -98,12 +132,12 @@ impl Interface {
     /// # Errors
     /// The first thing that is not so.
     pub fn find_fit(name: &str, mtu: u32) -> Result<Self, Unfit> {
-        let missing = |_: io::Error| Unfit::Missing(name.to_owned());
-        let interface = Self::find(name).map_err(missing)?;
-        if !interface.is_up().map_err(missing)? {
+        let unasked = |error: io::Error| Unfit::unasked(name, &error);
+        let interface = Self::find(name).map_err(unasked)?;
+        if !interface.is_up().map_err(unasked)? {
             return Err(Unfit::Down(name.to_owned()));
         }
-        let found = interface.mtu().map_err(missing)?;
+        let found = interface.mtu().map_err(unasked)?;
         if found < mtu {
             return Err(Unfit::Mtu {
                 name: name.to_owned(),
@@ -111,7 +145,7 @@ impl Interface {
                 wanted: mtu,
             });
         }
-        let offloads = interface.packet_merging_offloads().map_err(missing)?;
+        let offloads = interface.packet_merging_offloads().map_err(unasked)?;
         if !offloads.is_empty() {
             return Err(Unfit::Offloads {
                 name: name.to_owned(),
@@ -121,10 +155,13 @@ impl Interface {
         Ok(interface)
     }
 
-    /// Whether an interface of this name and index is still there.
+    /// Whether an interface of this name and index is still there, as far as the kernel can be asked.
     #[must_use]
     pub fn exists(&self) -> bool {
-        Self::find(&self.name).is_ok_and(|found| found == *self)
+        match Self::find(&self.name) {
+            Ok(found) => found == *self,
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        }
     }
 
     /// Largest packet in bytes, link header not included.
@@ -132,8 +169,8 @@ impl Interface {
     /// # Errors
     /// When the interface is gone.
     pub fn mtu(&self) -> io::Result<u32> {
-        let mut request = self.request();
-        self.ioctl(libc::SIOCGIFMTU as _, &mut request)?;
+        let mut request = request(&self.name);
+        ioctl(libc::SIOCGIFMTU as _, &mut request)?;
         // SAFETY: SIOCGIFMTU filled in this member of the union.
         let mtu = unsafe { request.ifr_ifru.ifru_mtu };
         u32::try_from(mtu).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
@@ -144,8 +181,8 @@ impl Interface {
     /// # Errors
     /// When the interface is gone.
     pub fn is_up(&self) -> io::Result<bool> {
-        let mut request = self.request();
-        self.ioctl(libc::SIOCGIFFLAGS as _, &mut request)?;
+        let mut request = request(&self.name);
+        ioctl(libc::SIOCGIFFLAGS as _, &mut request)?;
         // SAFETY: SIOCGIFFLAGS filled in this member of the union.
         let flags = unsafe { request.ifr_ifru.ifru_flags };
         Ok(libc::c_int::from(flags) & libc::IFF_UP != 0)
@@ -160,9 +197,9 @@ impl Interface {
         let mut on = Vec::new();
         for (command, mask, name) in OFFLOADS {
             let mut offload = EthtoolValue { command, data: 0 };
-            let mut request = self.request();
+            let mut request = request(&self.name);
             request.ifr_ifru.ifru_data = (&raw mut offload).cast();
-            match self.ioctl(libc::SIOCETHTOOL as _, &mut request) {
+            match ioctl(libc::SIOCETHTOOL as _, &mut request) {
                 Ok(()) if offload.data & mask != 0 => on.push(name),
                 Ok(()) => {}
                 Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {}
@@ -171,31 +208,27 @@ impl Interface {
         }
         Ok(on)
     }
+}
 
-    fn request(&self) -> libc::ifreq {
-        // SAFETY: `ifreq` is plain old data, for which all zeros is a value.
-        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-        for (slot, byte) in request.ifr_name.iter_mut().zip(self.name.bytes()) {
-            *slot = libc::c_char::from_ne_bytes([byte]); // shorter than IFNAMSIZ, so the last byte stays 0
-        }
-        request
+/// A request about the interface of a name that is shorter than `IFNAMSIZ`.
+fn request(name: &str) -> libc::ifreq {
+    // SAFETY: `ifreq` is plain old data, for which all zeros is a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (slot, byte) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *slot = libc::c_char::from_ne_bytes([byte]); // so the last byte stays 0
     }
+    request
+}
 
-    #[expect(
-        clippy::unused_self,
-        reason = "ioctls of an interface, whose name stands in the request"
-    )]
-    fn ioctl(&self, number: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
-        // SAFETY: creates a descriptor; nothing else holds it.
-        let socket =
-            unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-        check(socket)?;
-        // SAFETY: `socket` was just created and is owned by nobody else.
-        let socket = unsafe { OwnedFd::from_raw_fd(socket) };
-        // SAFETY: all ioctls used here take a `struct ifreq`, whose pointers (SIOCETHTOOL) stay valid
-        // during the call.
-        check(unsafe { libc::ioctl(socket.as_raw_fd(), number, request) })
-    }
+fn ioctl(number: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
+    // SAFETY: creates a descriptor; nothing else holds it.
+    let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    check(socket)?;
+    // SAFETY: `socket` was just created and is owned by nobody else.
+    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    // SAFETY: all ioctls used here take a `struct ifreq`, whose pointers (SIOCETHTOOL) stay valid
+    // during the call.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), number, request) })
 }
 
 #[cfg(test)]

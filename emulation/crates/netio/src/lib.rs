@@ -13,6 +13,7 @@ pub mod frame;
 pub mod interface;
 pub mod kernel_clock;
 pub mod packet;
+pub mod privileges;
 pub mod process;
 mod raw;
 pub mod receive;

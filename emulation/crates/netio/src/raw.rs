@@ -32,6 +32,12 @@ pub(crate) fn make_promiscuous(socket: impl AsFd, interface: u32) -> io::Result<
     set_option(socket, libc::PACKET_ADD_MEMBERSHIP, &promiscuous)
 }
 
+/// Have each packet come with its auxiliary data, which holds its VLAN tag.
+pub(crate) fn ask_for_auxiliary_data(socket: impl AsFd) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    set_option(socket, libc::PACKET_AUXDATA, &on)
+}
+
 fn index_of(interface: u32) -> io::Result<libc::c_int> {
     libc::c_int::try_from(interface).map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))
 }

@@ -142,6 +142,33 @@ fn an_absent_server_is_logged_and_not_hammered() {
 }
 
 #[test]
+fn a_server_that_has_vanished_is_given_up_and_counted_and_the_channel_goes_on() {
+    // The connection stands and nothing ever comes by it, as from a box that is gone and closed nothing.
+    let vanished = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let log = scratch("vanished");
+    let config = json!({
+        "seed": 1, "channels": [0], "servers": [vanished.local_addr().unwrap()], "flow_sizes": "published",
+        "start_at_ns": 0, "duration_ns": 0, "congestion_control": "reno", "flow_log": log,
+        "silence_ns": 1_000_000_000,
+    });
+    let mut job = Job::start("load", &config);
+    while job.next_of("counters")["flows_failed"] != 2 {}
+    let done = job.stop();
+    let rows = rows_of(&log);
+    assert!(
+        rows[..2]
+            .iter()
+            .all(|row| row[9] == "failed:ETIMEDOUT" && !row[6].is_empty()),
+        "{rows:?}"
+    );
+    assert_eq!(
+        (&rows[0][1], &rows[1][1]),
+        (&"0".to_owned(), &"1".to_owned())
+    );
+    assert_eq!(done["flows_silent"], done["flows_failed"]);
+}
+
+#[test]
 fn servers_that_send_too_little_or_too_much_are_found_out() {
     let (_, rows) = fetch(false_server(vec![0; 3]), "little", 3);
     assert!(

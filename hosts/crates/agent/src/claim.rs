@@ -2,11 +2,12 @@
 //! A machine serves one laboratory at a time: whoever sets it up holds a lock for as long as its agent lives.
 
 use crate::AgentError;
+use crate::private;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
@@ -17,7 +18,8 @@ pub struct Claim {
     _file: File,
 }
 
-/// Where agents of this user keep what must not outlive the machine's next start.
+/// Where agents of this user keep what must not outlive the machine's next start; to be used once it is found to be
+/// private ([`Claim::take`], [`holder`]).
 pub fn directory() -> PathBuf {
     let user = rustix::process::geteuid().as_raw();
     if user == 0 {
@@ -35,11 +37,7 @@ impl Claim {
     /// Take the machine for `owner` (words for people); an error names who has it.
     pub fn take(owner: &str) -> Result<Self, AgentError> {
         let directory = directory();
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&directory)
-            .map_err(AgentError::file(&directory.to_string_lossy()))?;
+        private::make(&directory)?;
         let path = directory.join("claim");
         let fault = |error| AgentError::file(&path.to_string_lossy())(error);
         let mut file = OpenOptions::new()
@@ -70,6 +68,7 @@ impl Claim {
 
 /// Who has the machine, if anybody.
 pub fn holder() -> Option<String> {
+    private::check(&directory()).ok()?;
     let mut file = File::open(directory().join("claim")).ok()?;
     if flock(&file, FlockOperation::NonBlockingLockShared) != Err(Errno::WOULDBLOCK) {
         return None;
@@ -82,6 +81,8 @@ pub fn holder() -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::thread::sleep;
+    use std::time::{Duration, Instant};
 
     #[test]
     fn a_machine_serves_one_at_a_time_and_tells_whom() {
@@ -92,6 +93,11 @@ mod tests {
         let refusal = Claim::take("another").unwrap_err().to_string();
         assert_eq!(refusal, "this machine is in use by test of the claim");
         drop(claim);
+        // A process that another test has just forked has the lock, too, until it executes its program.
+        let end = Instant::now() + Duration::from_secs(5);
+        while holder().is_some() && Instant::now() < end {
+            sleep(Duration::from_millis(1));
+        }
         assert_eq!(holder(), None);
     }
 }

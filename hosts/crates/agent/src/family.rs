@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The agent's children: those it started, and those it adopted because their parents died.
+//!
+//! A daemon leaves its job's process group and session, and its parent ends: the agent, a child subreaper, adopts it. It
+//! is known by its job's [`MARK`], which programs pass on with their environment. One that has cleared its environment
+//! ends with the agent.
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait, waitpid};
@@ -9,6 +13,40 @@ use std::time::{Duration, Instant};
 
 /// Between two looks at processes that were just killed.
 const PAUSE: Duration = Duration::from_millis(5);
+
+/// The variable in a job's environment by which what it leaves behind is known.
+pub const MARK: &str = "ATOLL_JOB";
+
+/// Send `signal` to every child that carries this mark.
+pub fn signal_marked(mark: &str, signal: Signal) {
+    for pid in marked(mark) {
+        kill_process(pid, signal).ok();
+    }
+}
+
+/// Whether any child carries this mark.
+pub fn is_marked(mark: &str) -> bool {
+    !marked(mark).is_empty()
+}
+
+fn marked(mark: &str) -> Vec<Pid> {
+    let variable = format!("{MARK}={mark}");
+    let carries = |pid: &Pid| {
+        fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).is_ok_and(|environment| {
+            let mut variables = environment.split(|byte| *byte == 0);
+            variables.any(|held| held == variable.as_bytes())
+        })
+    };
+    let mut children = listed_children();
+    children.retain(|pid| carries(pid) && is_child(*pid));
+    children
+}
+
+/// Whether it is our child and runs: /proc may show another PID namespace than ours, with other processes under the
+/// same numbers, but only the parent can wait.
+fn is_child(pid: Pid) -> bool {
+    matches!(waitpid(Some(pid), WaitOptions::NOHANG), Ok(None))
+}
 
 /// Kill and collect every child there is, and theirs as they become ours: processes that left
 /// their job's group and session by forking twice. Gives up after `patience` on those that the
@@ -20,9 +58,7 @@ pub fn kill_all(patience: Duration) {
             return; // none left
         }
         for pid in listed_children() {
-            // /proc may show another PID namespace than ours, with other processes under the same
-            // numbers. Only the parent can wait: who is not our child is not touched.
-            if matches!(waitpid(Some(pid), WaitOptions::NOHANG), Ok(None)) {
+            if is_child(pid) {
                 kill_process(pid, Signal::KILL).ok();
             }
         }

@@ -22,6 +22,8 @@ pub struct Holdings {
     hosts: BTreeMap<String, Applied>,
     sysctls: sysctl::Written,
     claim: Option<Claim>,
+    /// Everything was undone for good: the agent ends.
+    closed: bool,
 }
 
 /// What the file holds: settings of the agent's own network namespace.
@@ -34,6 +36,7 @@ struct Journal {
 impl Holdings {
     /// Take the machine, and undo what an agent that was killed has left on it.
     pub fn claim(&mut self, owner: &str) -> Result<(), AgentError> {
+        self.check_open()?;
         if self.claim.is_none() {
             self.claim = Some(Claim::take(owner)?);
             undo_what_was_left()?;
@@ -48,6 +51,7 @@ impl Holdings {
         netns: Option<&Path>,
         settings: HostSettings,
     ) -> Result<Value, AgentError> {
+        self.check_open()?;
         let namespace = Namespace::open(netns)?;
         if let Some(former) = self.hosts.remove(host) {
             former.undo()?;
@@ -81,6 +85,7 @@ impl Holdings {
         netns: Option<PathBuf>,
         sysctls: &[(String, String)],
     ) -> Result<Vec<(String, String)>, AgentError> {
+        self.check_open()?;
         let namespace = Namespace::open(netns.as_deref())?;
         let was = namespace.run(|| sysctl::read_all(sysctls))?;
         let written = self.sysctls.note(netns, namespace, &was);
@@ -89,8 +94,9 @@ impl Holdings {
         namespace.run(|| sysctl::write_all(sysctls))
     }
 
-    /// Undo everything; what could not be undone, as messages.
+    /// Undo everything, and take nothing from now on; what could not be undone, as messages.
     pub fn undo(&mut self) -> Vec<String> {
+        self.closed = true;
         let mut problems = self.sysctls.restore();
         while let Some((_, applied)) = self.hosts.pop_last() {
             problems.extend(applied.undo().err().map(|error| error.to_string()));
@@ -99,6 +105,13 @@ impl Holdings {
             fs::remove_file(journal()).ok();
         }
         problems
+    }
+
+    fn check_open(&self) -> Result<(), AgentError> {
+        if self.closed {
+            return Err(AgentError::Machine("the agent ends".to_owned()));
+        }
+        Ok(())
     }
 
     /// Write down what is held of this machine, if it was taken.

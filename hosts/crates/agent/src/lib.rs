@@ -8,12 +8,13 @@
 //! |---|---|
 //! | standard input, or the reader of standard output; SIGTERM, SIGINT, SIGHUP | the agent: TERM, then KILL after 1 s, then settings undone |
 //! | the agent itself (`kill -9`) | the kernel: jobs carry a parent-death signal; on a machine of its own also [`guard`] |
-//! | a job that leaves processes behind | the agent: by process group, by control group ([`cgroup`]), or as its own adopted children |
+//! | a job that leaves processes behind | the agent: by process group, by control group ([`cgroup`]), or as adopted children with the job's mark ([`family`]) |
 //! | a job that exceeds a limit | the kernel, or the agent ([`limits`]) |
 //!
-//! One thread runs everything: [`supervisor`] is a poll loop, and all jobs are forked by the main
-//! thread because a parent-death signal is tied to the forking thread. The only other threads are
-//! those that enter a network namespace for the length of one request ([`namespace`]).
+//! The main thread runs the jobs: [`supervisor`] is a poll loop, and all jobs are forked by this
+//! thread because a parent-death signal is tied to the forking thread. Another one does what may
+//! take long ([`errands`]). Further threads enter a network namespace for the length of one
+//! request ([`namespace`]).
 //! [`host`] decides what a machine needs as pure text (`ip -batch`, `nft`, sysctls) and
 //! [`apply`] carries it out and takes it back.
 
@@ -21,6 +22,7 @@ mod apply;
 mod cgroup;
 mod claim;
 mod counters;
+mod errands;
 mod error;
 mod family;
 mod guard;
@@ -35,10 +37,12 @@ mod metrics;
 mod namespace;
 mod offloads;
 mod output;
+mod private;
 mod programs;
 mod protocol;
 mod remains;
 mod requests;
+mod rights;
 mod signals;
 mod spool;
 mod supervisor;

@@ -3,7 +3,7 @@
 
 use crate::AgentError;
 use netio::children::Ended;
-use netio::confine::Confinement;
+use netio::confine::{Confinement, autogroup_nice};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
 use serde::Deserialize;
 use std::io;
@@ -87,6 +87,17 @@ impl Limits {
             nice: self.nice,
             cpus: self.cpus.clone(),
         }
+    }
+
+    /// The limit that a job does not hold to although it was started, in words.
+    pub fn unheld(&self, pid: Pid) -> Option<String> {
+        let nice = i32::from(self.nice?);
+        let of_session = autogroup_nice(pid.as_raw_nonzero().get())?;
+        (of_session != nice).then(|| {
+            format!(
+                "niceness {nice} counts within its session only: that of the session is {of_session} and could not be set"
+            )
+        })
     }
 
     /// How long the job may last.

@@ -2,15 +2,24 @@
 //! Starting programs, and running tools to their end.
 
 use crate::AgentError;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
-use std::process::{Command, Stdio};
-use std::thread;
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// Where Debian keeps `ip`, `ethtool` and `nft`, and where a plain user's PATH, or that of
 /// a command run over SSH, does not look.
 const SYSTEM_DIRECTORIES: &str = "/usr/local/sbin:/usr/sbin:/sbin";
+
+/// No tool takes nearly as long that gets anywhere.
+pub const TOOL_LIMIT: Duration = Duration::from_secs(20);
 
 /// A command whose program is looked for on PATH and in the system directories.
 pub fn command(program: impl AsRef<OsStr>) -> Command {
@@ -23,33 +32,76 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// Run a tool to its end with `input`; what it printed, or what it complained about.
+/// Run a tool to its end with `input`; what it printed, or what it complained about. One that does not end is killed.
 pub fn tool(program: &str, arguments: &[&str], input: &str) -> Result<String, AgentError> {
+    tool_within(TOOL_LIMIT, program, arguments, input)
+}
+
+/// Input and output are files in memory: nothing waits at a pipe that a descendant of the tool holds open.
+fn tool_within(
+    limit: Duration,
+    program: &str,
+    arguments: &[&str],
+    input: &str,
+) -> Result<String, AgentError> {
     let start = |source| AgentError::Start {
         program: program.to_owned(),
         source,
     };
+    let (mut stdin, mut stdout, mut stderr) = (memory()?, memory()?, memory()?);
+    stdin.write_all(input.as_bytes())?;
+    stdin.rewind()?;
     let mut child = command(program)
         .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
+        .process_group(0)
+        .stdin(stdin)
+        .stdout(stdout.try_clone()?)
+        .stderr(stderr.try_clone()?)
         .spawn()
         .map_err(start)?;
-    let mut stdin = child.stdin.take();
-    let output = thread::scope(|scope| {
-        // From a thread of its own: a tool that answers before it has read everything blocks nobody.
-        scope.spawn(move || stdin.as_mut().map(|pipe| pipe.write_all(input.as_bytes())));
-        child.wait_with_output()
-    })
-    .map_err(start)?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    let pid = Pid::from_child(&child);
+    let in_time = ends_within(pid, limit);
+    // Before its number is free: with what it has started.
+    kill_process_group(pid, Signal::KILL).ok();
+    let status = child.wait()?;
+    let fail = |message| {
+        Err(AgentError::Tool {
+            tool: program.to_owned(),
+            message,
+        })
+    };
+    if !in_time? {
+        return fail(format!("killed: not done after {} s", limit.as_secs_f64()));
     }
-    Err(AgentError::Tool {
-        tool: program.to_owned(),
-        message: one_line(&String::from_utf8_lossy(&output.stderr)),
-    })
+    if status.success() {
+        return Ok(text(&mut stdout)?);
+    }
+    fail(one_line(&text(&mut stderr)?))
+}
+
+fn memory() -> io::Result<File> {
+    Ok(memfd_create("tool", MemfdFlags::CLOEXEC)?.into())
+}
+
+fn text(file: &mut File) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn ends_within(pid: Pid, limit: Duration) -> io::Result<bool> {
+    let ended = pidfd_open(pid, PidfdFlags::empty())?;
+    let end = Instant::now() + limit;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).map_err(io::Error::other)?;
+        match poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&left)) {
+            Ok(ready) => return Ok(ready > 0),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
 }
 
 fn one_line(text: &str) -> String {
@@ -73,6 +125,24 @@ mod tests {
     fn a_tool_gets_its_input_and_gives_its_output() {
         let long = "line\n".repeat(100_000); // more than a pipe holds, both ways
         assert_eq!(tool("cat", &[], &long).unwrap(), long);
+    }
+
+    #[test]
+    fn a_tool_that_does_not_end_is_killed_with_what_it_started_and_named() {
+        let begun = Instant::now();
+        let script = "sleep 1000 & echo $! >&2; sleep 1000";
+        let limit = Duration::from_millis(200);
+        let error = tool_within(limit, "sh", &["-c", script], "").unwrap_err();
+        assert_eq!(error.to_string(), "sh: killed: not done after 0.2 s");
+        assert!(begun.elapsed() < Duration::from_secs(100));
+    }
+
+    #[test]
+    fn a_tool_that_has_ended_is_not_waited_for_by_its_children() {
+        let begun = Instant::now();
+        let printed = tool("sh", &["-c", "sleep 1000 & echo done"], "").unwrap();
+        assert_eq!(printed, "done\n");
+        assert!(begun.elapsed() < TOOL_LIMIT);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use crate::AgentError;
 use crate::host::HostSettings;
 use crate::limits::Limits;
+use crate::rights::{Privilege, User};
 use crate::versions::Version;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -177,6 +178,15 @@ pub struct StartJob {
     /// What it may use.
     #[serde(default)]
     pub limits: Limits,
+    /// The capabilities that it keeps; null: all of the agent's.
+    #[serde(default)]
+    pub privileges: Option<Vec<Privilege>>,
+    /// Whose process it is, if there are `privileges`.
+    #[serde(default)]
+    pub user: User,
+    /// Its working directory; null: the agent's.
+    #[serde(default)]
+    pub directory: Option<PathBuf>,
 }
 
 /// The word that turns a job's output into events instead of a file.

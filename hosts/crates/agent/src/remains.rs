@@ -2,6 +2,7 @@
 //! What jobs that have ended, or cannot be managed, left running, and when it is killed.
 
 use crate::cgroup::Leaf;
+use crate::family;
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,8 @@ struct Remnant {
     /// The process group, until it has no members: its number may then be given to another one.
     group: Option<Pid>,
     leaf: Option<Leaf>,
+    /// That of its daemons: without a control group nothing else holds them together.
+    mark: String,
     kill_at: Instant,
 }
 
@@ -29,12 +32,19 @@ impl Remnant {
         self.group = self
             .group
             .filter(|group| test_kill_process_group(*group).is_ok());
-        self.group.is_some() || self.leaf.as_ref().is_some_and(Leaf::is_populated)
+        let escaped = match &self.leaf {
+            Some(leaf) => leaf.is_populated(),
+            None => family::is_marked(&self.mark),
+        };
+        self.group.is_some() || escaped
     }
 
     fn signal(&self, signal: Signal) {
         if let Some(group) = self.group {
             kill_process_group(group, signal).ok();
+        }
+        if self.leaf.is_none() {
+            family::signal_marked(&self.mark, signal);
         }
     }
 
@@ -48,11 +58,11 @@ impl Remnant {
 
 impl Remains {
     /// The first process of a job has ended or is to be ended, and nobody has taken its number yet: see to the rest.
-    pub fn add(&mut self, group: Pid, leaf: Option<Leaf>, kill_at: Instant) {
-        let group = Some(group);
+    pub fn add(&mut self, group: Pid, leaf: Option<Leaf>, mark: String, kill_at: Instant) {
         let mut remnant = Remnant {
-            group,
+            group: Some(group),
             leaf,
+            mark,
             kill_at,
         };
         if remnant.is_there() {
@@ -107,7 +117,12 @@ mod tests {
             .spawn()
             .unwrap();
         let (mut remains, now) = (Remains::default(), Instant::now());
-        remains.add(Pid::from_child(&child), None, now + LOOK_AGAIN);
+        remains.add(
+            Pid::from_child(&child),
+            None,
+            String::new(),
+            now + LOOK_AGAIN,
+        );
         remains.look(now);
         assert!(child.try_wait().unwrap().is_none(), "not before");
         remains.look(now + LOOK_AGAIN);

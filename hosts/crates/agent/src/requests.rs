@@ -4,6 +4,7 @@
 use crate::AgentError;
 use crate::apply;
 use crate::cgroup::Tree;
+use crate::errands::{Answer, Errand, Held};
 use crate::job::Job;
 use crate::machine;
 use crate::metrics::Metrics;
@@ -16,10 +17,15 @@ use crate::versions::{self, SPEAKS};
 use serde_json::{Map, Value, json};
 use std::time::{Duration, Instant};
 
-type Answer = Result<Map<String, Value>, AgentError>;
+/// How a request is answered.
+enum Outcome {
+    Now(Answer),
+    /// It may take long.
+    Later(Errand),
+}
 
 impl Supervisor {
-    /// Do what a line asks for and say what came of it.
+    /// Do what a line asks for, and say what came of it or have it said later.
     pub(crate) fn answer(&mut self, line: &[u8]) {
         let Request { id, operation } = Request::parse(line);
         let outcome = match operation {
@@ -28,15 +34,26 @@ impl Supervisor {
                 Ok(()) => return,
                 Err(error) => Err(error),
             },
-            Ok(operation) => self.perform(operation),
+            Ok(operation) => match self.perform(operation) {
+                Outcome::Now(answer) => answer,
+                Outcome::Later(errand) => match self.errands.add(id.clone(), errand) {
+                    Ok(()) => return,
+                    Err(error) => Err(error),
+                },
+            },
             Err(error) => Err(error),
         };
+        self.say_answer(&id, outcome);
+    }
+
+    /// Say what came of a request.
+    pub(crate) fn say_answer(&mut self, id: &Value, outcome: Answer) {
         let (ok, error, fields) = match outcome {
             Ok(fields) => (true, None, fields),
             Err(error) => (false, Some(error.to_string()), Map::new()),
         };
         self.output.say(&Message::Answer {
-            id: &id,
+            id,
             ok,
             error,
             fields,
@@ -57,54 +74,78 @@ impl Supervisor {
         )))
     }
 
-    fn perform(&mut self, operation: Operation) -> Answer {
-        match operation {
+    fn perform(&mut self, operation: Operation) -> Outcome {
+        let done = match operation {
             Operation::Start(request) => self.start(&request),
             Operation::Stop {
                 job,
                 signal,
                 grace_ns,
-            } => {
-                let signal = signals::parse(&signal)?;
-                let job = self.running(&job)?;
-                job.kill_at = Some(Instant::now() + Duration::from_nanos(grace_ns));
-                job.signal(signal)?;
-                Ok(Map::new())
+            } => self.stop(&job, &signal, Duration::from_nanos(grace_ns)),
+            Operation::Input { job, text } => self
+                .running(&job)
+                .and_then(|job| job.send(text.as_bytes()))
+                .map(|()| Map::new()),
+            Operation::Measure { every_ns, hosts } => self.subscribe(every_ns, hosts),
+            Operation::Sample { hosts } => {
+                Metrics::once(hosts, &self.jobs).map(|sample| fields("sample", sample.into()))
             }
-            Operation::Input { job, text } => {
-                self.running(&job)?.send(text.as_bytes())?;
-                Ok(Map::new())
-            }
+            Operation::Clock => Ok(fields("t_ns", machine::clock_ns().into())),
+            Operation::Hello { .. } | Operation::Beat => Ok(Map::new()),
             Operation::Set {
                 host,
                 netns,
                 settings,
             } => {
-                let was = self.holdings.set(&host, netns.as_deref(), settings)?;
-                Ok(fields("was", was))
+                return later(move |held| {
+                    let was = held.lock().set(&host, netns.as_deref(), settings)?;
+                    Ok(fields("was", was))
+                });
             }
-            Operation::Unset { host } => self.holdings.unset(&host).map(|()| Map::new()),
+            Operation::Unset { host } => {
+                return later(move |held| held.lock().unset(&host).map(|()| Map::new()));
+            }
             Operation::Sysctl { netns, sysctls } => {
-                let was = self.holdings.sysctl(netns, &sysctls)?;
-                Ok(fields("was", json!(was)))
+                return later(move |held| {
+                    let was = held.lock().sysctl(netns, &sysctls)?;
+                    Ok(fields("was", json!(was)))
+                });
             }
             Operation::Read {
                 netns,
                 sysctls,
                 interfaces,
-            } => Namespace::open(netns.as_deref())?.run(|| apply::read(&sysctls, &interfaces)),
-            Operation::Measure { every_ns, hosts } => self.subscribe(every_ns, hosts),
-            Operation::Sample { hosts } => {
-                Ok(fields("sample", Metrics::once(hosts, &self.jobs)?.into()))
+            } => {
+                return later(move |_| {
+                    Namespace::open(netns.as_deref())?.run(|| apply::read(&sysctls, &interfaces))
+                });
             }
-            Operation::Hello { .. } | Operation::Beat => Ok(Map::new()),
-            Operation::Claim { owner } => self.holdings.claim(&owner).map(|()| Map::new()),
-            Operation::Describe => machine::describe(self.tree.as_ref().map(Tree::has_memory)),
-            Operation::Clock => Ok(fields("t_ns", machine::clock_ns().into())),
-            Operation::Spool { name } => Ok(fields("path", json!(spool::make(&name)?))),
-            Operation::Files { name } => Ok(fields("spool", spool::files(&name)?)),
-            Operation::Discard { name } => spool::discard(&name).map(|()| Map::new()),
-        }
+            Operation::Claim { owner } => {
+                return later(move |held| held.lock().claim(&owner).map(|()| Map::new()));
+            }
+            Operation::Describe => {
+                let groups = self.tree.as_ref().map(Tree::has_memory);
+                return later(move |_| machine::describe(groups));
+            }
+            Operation::Spool { name } => {
+                return later(move |_| Ok(fields("path", json!(spool::make(&name)?))));
+            }
+            Operation::Files { name } => {
+                return later(move |_| Ok(fields("spool", spool::files(&name)?)));
+            }
+            Operation::Discard { name } => {
+                return later(move |_| spool::discard(&name).map(|()| Map::new()));
+            }
+        };
+        Outcome::Now(done)
+    }
+
+    fn stop(&mut self, job: &str, signal: &str, grace: Duration) -> Answer {
+        let signal = signals::parse(signal)?;
+        let job = self.running(job)?;
+        job.kill_at = Some(Instant::now() + grace);
+        job.signal(signal)?;
+        Ok(Map::new())
     }
 
     fn start(&mut self, request: &StartJob) -> Answer {
@@ -117,9 +158,12 @@ impl Supervisor {
             self.tree.as_mut(),
             &mut self.remains,
         )?;
-        let pid = job.pid.as_raw_nonzero().get();
+        let mut answer = fields("pid", job.pid.as_raw_nonzero().get().into());
+        if let Some(unheld) = request.limits.unheld(job.pid) {
+            answer.insert("unheld".to_owned(), unheld.into());
+        }
         self.jobs.push(job);
-        Ok(fields("pid", pid.into()))
+        Ok(answer)
     }
 
     fn running(&mut self, name: &str) -> Result<&mut Job, AgentError> {
@@ -140,6 +184,10 @@ impl Supervisor {
         }
         Ok(Map::new())
     }
+}
+
+fn later(errand: impl FnOnce(&Held) -> Answer + Send + 'static) -> Outcome {
+    Outcome::Later(Box::new(errand))
 }
 
 fn fields(name: &str, what: Value) -> Map<String, Value> {

@@ -5,6 +5,7 @@
 //! Who fetched them discards them; what nobody asked for in a week goes when the next run begins.
 
 use crate::AgentError;
+use crate::private;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,10 +34,19 @@ fn place(name: &str) -> Result<PathBuf, AgentError> {
     Ok(root().join(name))
 }
 
+/// The same, below a root that is ours or not there.
+fn existing(name: &str) -> Result<PathBuf, AgentError> {
+    let directory = place(name)?;
+    if root().symlink_metadata().is_ok() {
+        private::check(&root())?;
+    }
+    Ok(directory)
+}
+
 /// Make the directory of a run; its path.
 pub fn make(name: &str) -> Result<PathBuf, AgentError> {
     let directory = place(name)?;
-    make_root()?;
+    private::make(&root())?;
     remove_old(&root());
     for folder in FOLDERS {
         let path = directory.join(folder);
@@ -45,30 +55,9 @@ pub fn make(name: &str) -> Result<PathBuf, AgentError> {
     Ok(directory)
 }
 
-/// The root, private to its user: in a directory that all may write to, somebody else's is refused.
-fn make_root() -> Result<(), AgentError> {
-    use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-    let root = root();
-    let fault = |error| AgentError::file(&root.to_string_lossy())(error);
-    match fs::DirBuilder::new().mode(0o700).create(&root) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-            return Err(fault(error));
-        }
-        _ => {}
-    }
-    let found = fs::symlink_metadata(&root).map_err(fault)?;
-    if found.is_dir() && found.uid() == rustix::process::geteuid().as_raw() {
-        return Ok(());
-    }
-    Err(AgentError::Machine(format!(
-        "{} is not this user's own directory; remove it",
-        root.display()
-    )))
-}
-
 /// The files of a run with their sizes in bytes, by path below its directory; none if there is no directory.
 pub fn files(name: &str) -> Result<Value, AgentError> {
-    let directory = place(name)?;
+    let directory = existing(name)?;
     let mut found = Vec::new();
     for folder in FOLDERS {
         let Ok(entries) = fs::read_dir(directory.join(folder)) else {
@@ -85,7 +74,7 @@ pub fn files(name: &str) -> Result<Value, AgentError> {
 
 /// Delete the directory of a run.
 pub fn discard(name: &str) -> Result<(), AgentError> {
-    let directory = place(name)?;
+    let directory = existing(name)?;
     if directory.exists() {
         fs::remove_dir_all(&directory).map_err(AgentError::file(&directory.to_string_lossy()))?;
     }

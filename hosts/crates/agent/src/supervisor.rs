@@ -3,14 +3,15 @@
 
 use crate::AgentError;
 use crate::cgroup::Tree;
+use crate::errands::Errands;
 use crate::family;
 use crate::heartbeat::Heartbeat;
-use crate::holdings::Holdings;
 use crate::job::{Job, StreamEnded};
 use crate::limits;
 use crate::lines::LineSplitter;
 use crate::metrics::Metrics;
 use crate::output::Output;
+use crate::programs::TOOL_LIMIT;
 use crate::protocol::Message;
 use crate::remains::Remains;
 use crate::signals;
@@ -40,7 +41,7 @@ pub struct Supervisor {
     end_requested: OwnedFd,
     pub(crate) jobs: Vec<Job>,
     pub(crate) remains: Remains,
-    pub(crate) holdings: Holdings,
+    pub(crate) errands: Errands,
     /// Control groups for jobs, where there are any.
     pub(crate) tree: Option<Tree>,
     /// Of a job without a limit of its own.
@@ -58,6 +59,7 @@ enum Ready {
     Requests(PollFlags),
     Reader(PollFlags),
     EndRequested,
+    Answered,
     Ended,
     Input(usize),
     Stream(usize, usize),
@@ -79,7 +81,7 @@ impl Supervisor {
             end_requested,
             jobs: Vec::new(),
             remains: Remains::default(),
-            holdings: Holdings::default(),
+            errands: Errands::begin()?,
             tree,
             open_files,
             metrics: None,
@@ -119,7 +121,8 @@ impl Supervisor {
     }
 
     fn finished(&self) -> bool {
-        let nothing_left = self.jobs.is_empty() && self.remains.is_empty();
+        let nothing_left =
+            self.jobs.is_empty() && self.remains.is_empty() && self.errands.is_idle();
         self.give_up_at
             .is_some_and(|at| nothing_left || at <= Instant::now())
     }
@@ -150,6 +153,10 @@ impl Supervisor {
         if !self.output.reader_gone() {
             what.push(Ready::Reader(PollFlags::empty()));
             fds.push(PollFd::new(&stdout, writing));
+        }
+        if !taking.is_empty() {
+            what.push(Ready::Answered);
+            fds.push(PollFd::from_borrowed_fd(self.errands.answered(), taking));
         }
         for (number, job) in self.jobs.iter().enumerate() {
             if let Some(pipe) = job.blocked_input() {
@@ -184,7 +191,11 @@ impl Supervisor {
         // lines come before its exit. Of streams that end, the higher number goes first.
         ready.reverse();
         ready.sort_by_key(|ready| match ready {
-            Ready::Reader(_) | Ready::EndRequested | Ready::Input(_) | Ready::Stream(..) => 0,
+            Ready::Reader(_)
+            | Ready::EndRequested
+            | Ready::Answered
+            | Ready::Input(_)
+            | Ready::Stream(..) => 0,
             Ready::Requests(_) => 1,
             Ready::Ended => 2,
         });
@@ -196,6 +207,7 @@ impl Supervisor {
         match ready {
             Ready::Requests(flags) => self.take_requests(flags)?,
             Ready::EndRequested => self.close(),
+            Ready::Answered => self.say_answers(),
             Ready::Reader(flags) if flags.intersects(GONE) => self.output.abandon(),
             Ready::Reader(_) => self.output.flush(),
             Ready::Ended => self.reap()?,
@@ -221,16 +233,23 @@ impl Supervisor {
             self.close();
             return Ok(());
         }
-        if let Some(heartbeat) = &mut self.heartbeat {
-            heartbeat.heard(Instant::now());
-        }
         let mut lines = Vec::new();
         self.requests
             .feed(&chunk[..count], |line| lines.push(line.to_vec()));
         for line in lines.iter().filter(|line| !line.trim_ascii().is_empty()) {
             self.answer(line);
         }
+        // Not before: what the other side says while we answer is read only afterwards.
+        if let Some(heartbeat) = &mut self.heartbeat {
+            heartbeat.heard(Instant::now());
+        }
         Ok(())
+    }
+
+    fn say_answers(&mut self) {
+        for (id, answer) in self.errands.answers() {
+            self.say_answer(&id, answer);
+        }
     }
 
     fn relay(&mut self, number: usize, which: usize) {
@@ -270,10 +289,13 @@ impl Supervisor {
             cpu_ns: u64::try_from(ended.cpu.as_nanos()).unwrap_or(u64::MAX),
             peak_memory_bytes: ended.peak_memory_bytes,
         });
+        if job.kill_at.is_some() {
+            job.ask_daemons();
+        }
         // A job is over when its first process is; a moment is left for what it started to end as well.
         let kill_at = job.kill_at.unwrap_or(Instant::now() + LAST_GRACE);
-        let (group, leaf) = job.into_remains();
-        self.remains.add(group, leaf, kill_at);
+        let (group, leaf, mark) = job.into_remains();
+        self.remains.add(group, leaf, mark, kill_at);
     }
 
     fn time_to_wake(&self) -> Option<Timespec> {
@@ -348,9 +370,16 @@ impl Supervisor {
     fn leave_nothing(mut self) {
         self.remains = Remains::default();
         drop(self.tree.take()); // kills what is in it
+        // What is being set is set to its end, which tools reach within their time limit, and undone then.
+        let held = self.errands.held.lock_within(TOOL_LIMIT + LAST_GRACE);
         family::kill_all(LAST_GRACE);
-        for problem in self.holdings.undo() {
-            eprintln!("atoll-host agent: {problem}");
+        match held {
+            Some(mut holdings) => {
+                for problem in holdings.undo() {
+                    eprintln!("atoll-host agent: {problem}");
+                }
+            }
+            None => eprintln!("atoll-host agent: a tool does not end; what was set is not undone"),
         }
         self.output.flush_all(&Timespec {
             tv_sec: 1,

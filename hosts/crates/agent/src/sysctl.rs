@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// Read one: fields separated by single blanks, however the kernel spaces them.
 pub fn read(name: &str) -> Result<String, AgentError> {
-    let path = path_of(name);
+    let path = path_of(name)?;
     let text = fs::read_to_string(&path).map_err(|error| explain(name, error))?;
     Ok(normal(&text))
 }
@@ -19,7 +19,7 @@ pub fn write(name: &str, wanted: &str) -> Result<String, AgentError> {
     let was = read(name)?;
     let wanted = normal(wanted);
     if was != wanted {
-        fs::write(path_of(name), &wanted).map_err(|error| explain(name, error))?;
+        fs::write(path_of(name)?, &wanted).map_err(|error| explain(name, error))?;
         let held = read(name)?;
         if held != wanted {
             return Err(AgentError::SysctlNotTaken {
@@ -119,23 +119,25 @@ pub fn read_all(sysctls: &[(String, String)]) -> Result<Vec<(String, String)>, A
 pub fn restore(was: &[(String, String)]) -> Vec<String> {
     was.iter()
         .rev()
-        .filter(|(name, _)| Path::new(&path_of(name)).exists())
+        .filter(|(name, _)| path_of(name).map_or(true, |path| path.exists()))
         .filter_map(|(name, before)| write(name, before).err())
         .map(|error| error.to_string())
         .collect()
 }
 
-/// As sysctl(8): dots separate, and a slash stands for a dot within a name (`eth0/5` is `eth0.5`).
-fn path_of(name: &str) -> String {
-    let path: String = name
-        .chars()
-        .map(|c| match c {
-            '.' => '/',
-            '/' => '.',
-            other => other,
-        })
-        .collect();
-    format!("/proc/sys/{path}")
+/// As sysctl(8): dots separate, and a slash stands for a dot within a name (`eth0/5` is `eth0.5`). A name that would
+/// lead out of /proc/sys is none.
+fn path_of(name: &str) -> Result<PathBuf, AgentError> {
+    let parts: Vec<String> = name.split('.').map(|part| part.replace('/', ".")).collect();
+    if parts
+        .iter()
+        .any(|part| ["", ".", ".."].contains(&part.as_str()))
+    {
+        return Err(AgentError::Machine(format!(
+            "{name:?} is no name of a sysctl"
+        )));
+    }
+    Ok(Path::new("/proc/sys").join(parts.join("/")))
 }
 
 fn normal(text: &str) -> String {
@@ -152,11 +154,31 @@ mod tests {
 
     #[test]
     fn names_follow_sysctl_8() {
-        assert_eq!(path_of("net.ipv4.tcp_ecn"), "/proc/sys/net/ipv4/tcp_ecn");
+        let path = |name| path_of(name).unwrap();
         assert_eq!(
-            path_of("net.ipv4.conf.eth0/5.rp_filter"),
-            "/proc/sys/net/ipv4/conf/eth0.5/rp_filter"
+            path("net.ipv4.tcp_ecn"),
+            Path::new("/proc/sys/net/ipv4/tcp_ecn")
         );
+        assert_eq!(
+            path("net.ipv4.conf.eth0/5.rp_filter"),
+            Path::new("/proc/sys/net/ipv4/conf/eth0.5/rp_filter")
+        );
+    }
+
+    #[test]
+    fn a_name_cannot_lead_out_of_the_sysctls() {
+        for name in [
+            "",
+            ".",
+            "net.",
+            ".etc.passwd",
+            "net.//.//.//.etc.passwd",
+            "/.x",
+            "net..ipv4",
+        ] {
+            let refused = read(name).unwrap_err().to_string();
+            assert_eq!(refused, format!("{name:?} is no name of a sysctl"));
+        }
     }
 
     #[test]

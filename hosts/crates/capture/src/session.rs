@@ -7,6 +7,7 @@ use crate::file::CaptureFile;
 use crate::message::{Message, Tally, say};
 use netio::capture::CaptureSocket;
 use netio::interface::Interface;
+use netio::privileges::{CapabilitySet, give_up};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io;
@@ -27,8 +28,10 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 pub(crate) fn capture(config: &Config) -> Result<(), CaptureError> {
     let interface = find(&config.interface)?;
     let signals = netio::termination::requests().map_err(CaptureError::of("wait for signals"))?;
+    let file = CaptureFile::create(&config.file, config.snap_bytes)?;
+    give_up(CapabilitySet::DAC_OVERRIDE).map_err(CaptureError::of("give up privileges"))?;
     let mut session = Session {
-        file: CaptureFile::create(&config.file, config.snap_bytes)?,
+        file,
         socket: CaptureSocket::open(
             &interface,
             config.snap_bytes,

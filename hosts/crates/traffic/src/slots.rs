@@ -49,6 +49,17 @@ impl<T> Slots<T> {
         found
     }
 
+    /// Take out those that `gone` says of, in the order of their numbers.
+    pub fn take(&mut self, mut gone: impl FnMut(&mut T) -> bool) -> Vec<T> {
+        let found: Vec<usize> = (0..self.slots.len())
+            .filter(|number| self.get(*number).is_some_and(&mut gone))
+            .collect();
+        found
+            .into_iter()
+            .filter_map(|number| self.remove(number))
+            .collect()
+    }
+
     /// All things, in the order of their numbers.
     pub fn all(&self) -> impl Iterator<Item = &T> {
         self.slots.iter().flatten()

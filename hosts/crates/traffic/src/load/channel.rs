@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn sizes_of_ip_bytes_are_asked_for_less_headers_and_drawn_alike() {
-        let configs: Vec<LoadConfig> = configurations("load", &["counts", "pace"]);
+        let configs: Vec<LoadConfig> = configurations("load", &["counts", "pace", "silence_ns"]);
         let counted = configs.iter().find(|config| config.counts == Counts::Ip);
         let ip = counted.unwrap().clone();
         let payload = LoadConfig {

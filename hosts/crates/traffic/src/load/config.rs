@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What `atoll-host load` is told.
 
+use crate::clock::SECOND_NS;
 use crate::failure::Failure;
 use crate::sizes::{Counts, FlowSizes};
 use flow_sizes::{Distribution, exponential_ns};
@@ -35,6 +36,14 @@ pub struct LoadConfig {
     pub congestion_control: String,
     /// The CSV file to write, a line a flow.
     pub flow_log: PathBuf,
+    /// How long a connection may bring nothing before its flow is given up.
+    #[serde(default = "longest_silence_ns")]
+    pub silence_ns: u64,
+}
+
+/// A server that is there sends again every two minutes at the latest (`TCP_RTO_MAX`), unless it has nothing to send.
+const fn longest_silence_ns() -> u64 {
+    180 * SECOND_NS
 }
 
 /// When a channel begins its flows.
@@ -108,7 +117,7 @@ mod tests {
 
     #[test]
     fn configurations_that_cannot_work_are_refused() {
-        let configs: Vec<LoadConfig> = configurations("load", &["counts", "pace"]);
+        let configs: Vec<LoadConfig> = configurations("load", &["counts", "pace", "silence_ns"]);
         assert!(configs.iter().all(|config| config.validated().is_ok()));
         let good = configs[0].clone();
         for (bad, message) in [
@@ -157,7 +166,8 @@ mod tests {
 
     #[test]
     fn waits_are_those_of_the_pace() {
-        let good = configurations::<LoadConfig>("load", &["counts", "pace"]).remove(0);
+        let good =
+            configurations::<LoadConfig>("load", &["counts", "pace", "silence_ns"]).remove(0);
         let mean_ns = 1_000_000_000;
         let paced = |pace| {
             let config = LoadConfig {

@@ -8,6 +8,7 @@ use crate::clock::realtime_ns;
 use crate::events::Events;
 use crate::socket::connect;
 use rustix::event::epoll::EventFlags;
+use rustix::io::ioctl_fionread;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
@@ -25,6 +26,8 @@ pub struct Fetch {
     pub channel: usize,
     /// When it was begun, monotonic.
     pub begun_ns: u64,
+    /// How many bytes had come at the last look, and the first look that saw so many.
+    heard: (u64, u64),
     low_water: bool,
 }
 
@@ -55,8 +58,20 @@ impl Fetch {
             entry,
             channel: token.channel(),
             begun_ns,
+            heard: (0, begun_ns),
             low_water: false,
         })
+    }
+
+    /// How long it has been connected without a byte coming, by looks such as this one.
+    pub fn silent_ns(&mut self, now_ns: u64) -> u64 {
+        // Fewer bytes than the low-water mark wait in the socket.
+        let waiting = ioctl_fionread(&self.stream).unwrap_or(0);
+        let received = self.entry.received_bytes + waiting;
+        if self.entry.connected_ns.is_none() || received != self.heard.0 {
+            self.heard = (received, now_ns);
+        }
+        now_ns.saturating_sub(self.heard.1)
     }
 
     /// Do what the socket is ready for: ask, or read once into `buffer`.

@@ -5,7 +5,8 @@
 //! take flow k + 1 at once, or when its [`config::Pace`] says. All channels of a process share one thread and one epoll
 //! loop ([`turns`] says why none can starve). A flow that fails is logged too, and the channel goes on with the next one
 //! after a back-off of 0.1 s that doubles with each failure in a row, up to 5 s, so that an absent server costs nearly
-//! nothing. In an open loop flows begin whatever became of those before, so a channel may have any number in progress.
+//! nothing. A flow whose server has been silent for three minutes has failed. In an open loop flows begin whatever became
+//! of those before, so a channel may have any number in progress.
 
 mod channel;
 mod config;
@@ -22,6 +23,7 @@ use crate::job::{say, tell};
 use crate::socket::{check_congestion_control, raise_descriptor_limit};
 pub use config::LoadConfig;
 use flow_log::FlowLog;
+use netio::privileges::{CapabilitySet, give_up};
 use population::Population;
 use rustix::event::epoll::Event;
 use serde::Serialize;
@@ -42,6 +44,7 @@ enum Message {
     Done {
         #[serde(flatten)]
         counters: Counters,
+        flows_silent: u64,
         fairness: Option<f64>,
         channels_served: usize,
         longest_wait_ns: u64,
@@ -76,6 +79,7 @@ pub fn load(config: &LoadConfig) -> Result<(), Failure> {
         )));
     }
     let log = FlowLog::create(&config.flow_log)?;
+    give_up(CapabilitySet::DAC_OVERRIDE)?; // only the file may be anywhere
     let events = Events::of_job()?;
     say(&Message::Ready)?;
 
@@ -134,6 +138,7 @@ impl Client<'_> {
             self.population.begin_due(&self.events, now_ns)?;
             if now_ns >= tick_ns {
                 tick_ns = now_ns + SECOND_NS;
+                self.population.give_up_silent(now_ns)?;
                 self.population.flush()?;
                 say(&Message::Counters(self.population.counters()))?;
             }
@@ -156,8 +161,16 @@ impl Client<'_> {
                 counters.flows_failed
             ));
         }
+        let flows_silent = self.population.silent();
+        if flows_silent > 0 {
+            tell(&format!(
+                "{flows_silent} of them brought nothing for {} s and were given up (ETIMEDOUT)",
+                self.config.silence_ns / SECOND_NS
+            ));
+        }
         Message::Done {
             counters,
+            flows_silent,
             fairness: self.population.fairness(),
             channels_served: self.turns.served_channels(),
             longest_wait_ns: self.turns.longest_wait_ns(monotonic_ns()),
@@ -198,6 +211,7 @@ mod tests {
         };
         let done = Message::Done {
             counters,
+            flows_silent: 1,
             fairness: Some(0.998),
             channels_served: 3,
             longest_wait_ns: 3_100_000,

@@ -14,6 +14,7 @@ use crate::failure::Failure;
 use crate::slots::Slots;
 use crate::socket::{errno_name, is_default_congestion_control, is_not_ready};
 use flow_sizes::Distribution;
+use nix::errno::Errno;
 use rustix::event::epoll::EventFlags;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -37,6 +38,7 @@ pub struct Population<'a> {
     buffer: Vec<u8>,
     completed: u64,
     failed: u64,
+    silent: u64,
     received_bytes: u64,
 }
 
@@ -61,6 +63,7 @@ impl<'a> Population<'a> {
             buffer: vec![0; READ_BYTES],
             completed: 0,
             failed: 0,
+            silent: 0,
             received_bytes: 0,
         })
     }
@@ -140,6 +143,21 @@ impl<'a> Population<'a> {
         Ok(())
     }
 
+    /// Give up the flows whose servers have been silent for too long: a machine or a box that vanishes closes no
+    /// connection, and a receiver alone does not learn of it.
+    ///
+    /// # Errors
+    /// As of [`Population::begin_due`].
+    pub fn give_up_silent(&mut self, now_ns: u64) -> Result<(), Failure> {
+        let limit_ns = self.config.silence_ns;
+        for fetch in self.flows.take(|fetch| fetch.silent_ns(now_ns) >= limit_ns) {
+            self.silent += 1;
+            let outcome = Outcome::Failed(format!("{:?}", Errno::ETIMEDOUT));
+            self.ended(fetch.entry, fetch.begun_ns, &outcome, fetch.channel)?;
+        }
+        Ok(())
+    }
+
     /// The run is over: log the flows in progress as cut.
     ///
     /// # Errors
@@ -177,6 +195,11 @@ impl<'a> Population<'a> {
             active: self.flows.len(),
             received_bytes: self.received_bytes,
         }
+    }
+
+    /// How many flows were given up for the silence of their servers.
+    pub fn silent(&self) -> u64 {
+        self.silent
     }
 
     /// How evenly the channels got on ([`Shares::fairness`]), once [`Population::cut`] was called.

@@ -87,6 +87,7 @@ enum Message<'a> {
         attempt: u16,
         answer: bool,
         interface: &'a str,
+        vlan: Option<u16>,
         t_ns: i64,
     },
     Done {
@@ -144,11 +145,12 @@ impl Prober<'_> {
         let mut next_ns = monotonic_at(self.config.start_at_ns);
         loop {
             let more = attempt < self.config.attempts && !self.config.send.is_empty();
-            if events.wait(&mut ready, more.then_some(next_ns))? == Wake::Stop {
-                return Ok(());
-            }
+            let woken = events.wait(&mut ready, more.then_some(next_ns))?;
             while let Some(arrival) = self.watcher.receive()? {
                 self.take(&arrival)?;
+            }
+            if woken == Wake::Stop {
+                return Ok(()); // all that had arrived by now was said
             }
             if more && monotonic_ns() >= next_ns {
                 self.send_all(attempt)?;
@@ -225,6 +227,7 @@ impl Prober<'_> {
             attempt: mark.attempt,
             answer: mark.answer,
             interface: &arrival.interface,
+            vlan: arrival.vlan,
             t_ns: arrival.t_ns,
         })
     }
@@ -262,6 +265,7 @@ mod tests {
                 attempt: 0,
                 answer: false,
                 interface: "i1-eth0",
+                vlan: None,
                 t_ns: 1_795_254_139_367_395_561,
             },
             Message::Seen {
@@ -269,6 +273,7 @@ mod tests {
                 attempt: 1,
                 answer: true,
                 interface: "w1-eth0",
+                vlan: Some(101),
                 t_ns: 1_795_254_139_617_817_984,
             },
             Message::Done {

@@ -6,7 +6,8 @@ use super::mark::{self, Probe};
 use crate::clock::realtime_ns;
 use crate::failure::Failure;
 use crate::socket::is_not_ready;
-use netio::interface::Interface;
+use netio::frame::VlanTag;
+use netio::interface::{Interface, ask_for_tags};
 use nix::net::if_::if_indextoname;
 use nix::sys::socket::sockopt::Timestamping;
 use nix::sys::socket::{
@@ -29,6 +30,8 @@ pub struct Arrival {
     pub probe: Probe,
     /// Where.
     pub interface: String,
+    /// The VLAN id of its tag there, if it had one.
+    pub vlan: Option<u16>,
     /// The kernel's stamp, real time.
     pub t_ns: i64,
 }
@@ -59,6 +62,7 @@ impl Watcher {
                 .map_err(|error| Failure::of(&format!("watch interface '{name}'"), &error))?;
         }
         socket.set_nonblocking(true)?;
+        ask_for_tags(&socket).map_err(|error| Failure::of("ask for VLAN tags", &error))?;
         let stamps = TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE
             | TimestampingFlag::SOF_TIMESTAMPING_RX_SOFTWARE;
         setsockopt(&socket, Timestamping, &stamps)
@@ -91,12 +95,23 @@ impl Watcher {
                 Err(error) if error.kind() == ErrorKind::NetworkDown => continue,
                 Err(error) => return Err(error),
             };
-            let stamp_ns = message.cmsgs()?.find_map(|control| match control {
-                ControlMessageOwned::ScmTimestampsns(stamps) => {
-                    Some(stamps.system.num_nanoseconds())
+            let (mut stamp_ns, mut vlan) = (None, None);
+            for control in message.cmsgs()? {
+                match control {
+                    ControlMessageOwned::ScmTimestampsns(stamps) => {
+                        stamp_ns = Some(stamps.system.num_nanoseconds());
+                    }
+                    ControlMessageOwned::Unknown(other) => {
+                        let (header, data) = (other.cmsg_header, &other.data_bytes);
+                        vlan = vlan.or(VlanTag::of_control_message(
+                            header.cmsg_level,
+                            header.cmsg_type,
+                            data,
+                        ));
+                    }
+                    _ => {}
                 }
-                _ => None,
-            });
+            }
             let index = message.address.map_or(0, |address| address.ifindex());
             let bytes = message.bytes;
             // Packets that came before the filter did are looked at here.
@@ -107,6 +122,7 @@ impl Watcher {
                 return Ok(Some(Arrival {
                     probe,
                     interface,
+                    vlan: vlan.map(VlanTag::id),
                     t_ns: stamp_ns
                         .filter(|&stamp_ns| stamp_ns > 0)
                         .unwrap_or_else(realtime_ns),

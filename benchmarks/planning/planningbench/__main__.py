@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``benchmarks/planning/run``: plan laboratories of several sizes, and swaps on them; print a table, write JSON."""
+
+import argparse
+import json
+import subprocess
+import sys
+from statistics import median
+from typing import Any
+
+from atoll.model.errors import AtollError
+from linkbench import frame
+from linkbench.program import part
+
+_SIZES = ("22x106", "100x400", "200x800")
+_KINDS = {
+    "plan": "plan",
+    "swap": "swap without the PEPs",
+    "branches_plan": "plan with branches",
+    "branches_swap": "swap to branches",
+}
+
+
+def main() -> int:
+    """Measure what was asked for and show it."""
+    options = _options()
+    return frame.run(
+        options,
+        "planning",
+        "sizes",
+        lambda: {"sizes": {size: _measured(size, options) for size in options.sizes}},
+        lambda known: _table(known["sizes"]),
+    )
+
+
+def _options() -> argparse.Namespace:
+    parser = frame.parser("planning", __doc__, merges=False)
+    parser.add_argument("--sizes", nargs="+", default=list(_SIZES), metavar="SERVERSxCLIENTS", help="(%(default)s)")
+    parser.add_argument("--processes", type=int, metavar="N", help="of which each plans for the first time once (3)")
+    parser.add_argument("--repeats", type=int, metavar="N", help="in each process after the first time (5; --quick: 1)")
+    options = parser.parse_args()
+    options.processes = options.processes or (1 if options.quick else 3)
+    options.repeats = options.repeats or (1 if options.quick else 5)
+    if options.quick:
+        options.sizes = options.sizes[:1]
+    if min(options.processes, options.repeats) < 1:
+        parser.error("--processes, --repeats: at least 1")
+    return options
+
+
+def _measured(size: str, options: argparse.Namespace) -> list[dict[str, Any]]:
+    servers, _, clients = size.partition("x")
+    if not (servers.isdigit() and clients.isdigit()):
+        raise AtollError(f"--sizes {size}: not a size, for example 200x800")
+    found: list[dict[str, Any]] = []
+    for _ in range(options.processes):
+        argv = part("planningbench.measure", servers, clients, str(options.repeats))
+        done = subprocess.run(argv, check=False, stdout=subprocess.PIPE)
+        if done.returncode != 0:
+            raise AtollError("the measurement failed; the reason stands above")
+        found.append(json.loads(done.stdout))
+    return found
+
+
+def _table(sizes: dict[str, list[dict[str, Any]]]) -> str:
+    lines = [
+        "| servers x clients | entries | what | first time | again | of a processor | the event loop waited at most |",
+        "|---|---:|---|---:|---:|---:|---:|",
+    ]
+    for size, found in sizes.items():
+        for kind, words in _KINDS.items():
+            first = median(each[kind]["seconds"][0] for each in found)
+            again = median(seconds for each in found for seconds in each[kind]["seconds"][1:])
+            computed = median(seconds for each in found for seconds in each[kind]["processor_s"])
+            held_ms = max(each[kind]["held_s"] for each in found) * 1e3
+            lines.append(
+                f"| {size} | {found[0]['entries']} | {words} | {first:.2f} s | {again:.2f} s | {computed:.2f} s "
+                f"| {held_ms:.0f} ms |"
+            )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

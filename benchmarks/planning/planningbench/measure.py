@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One process that plans: the first plan of each kind, then the same again; prints seconds as JSON.
+
+Everything is planned as the keeper plans it: in a thread, while an event loop goes on.
+"""
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from atoll.control.plan import make_plan
+from atoll.control.swap import plan_swap
+from atoll.model.experiment import Experiment
+from atoll.openflow.collector import relax_collector
+from planningbench.laboratory import branched, laboratory, without
+
+_TICK_S = 0.002
+
+
+async def measure(servers: int, clients: int, repeats: int) -> dict[str, Any]:
+    """Seconds of each kind of plan, the first one first, by the clock and of the processor.
+
+    ``held_s``: the longest that the event loop had to wait.
+    """
+    network, whole = laboratory(servers, clients)
+    less, parted = without(whole, "pep-w", "pep-i"), branched(network, whole)
+    home = make_plan(*laboratory(2, 2)).layout  # whatever planning loads is loaded now
+
+    def swapped(old: Experiment, new: Experiment) -> None:
+        make_plan(network, new, layout=plan_swap(network, old, home, new).layout)
+
+    kinds: dict[str, Callable[[], object]] = {
+        "plan": lambda: make_plan(network, whole),
+        "swap": lambda: swapped(whole, less),
+        "branches_plan": lambda: make_plan(network, parted),
+        "branches_swap": lambda: swapped(whole, parted),
+    }
+    held_s: list[float] = []
+    ticking = asyncio.create_task(_tick(held_s))
+    found: dict[str, Any] = {}
+    for name, plan in kinds.items():
+        held_s.clear()
+        seconds: list[float] = []
+        computed: list[float] = []
+        for _ in range(repeats + 1):
+            began = time.perf_counter()
+            computed.append(await asyncio.to_thread(_computed, plan))
+            seconds.append(time.perf_counter() - began)
+        found[name] = {"seconds": seconds, "processor_s": computed, "held_s": max(held_s)}
+    ticking.cancel()
+    return found | {"entries": len(make_plan(network, whole).flows)}
+
+
+def _computed(plan: Callable[[], object]) -> float:
+    began = time.thread_time()
+    plan()
+    return time.thread_time() - began
+
+
+async def _tick(held_s: list[float]) -> None:
+    while True:
+        began = time.perf_counter()
+        await asyncio.sleep(_TICK_S)
+        held_s.append(time.perf_counter() - began - _TICK_S)
+
+
+if __name__ == "__main__":
+    relax_collector()  # as the keeper does
+    print(json.dumps(asyncio.run(measure(*map(int, sys.argv[1:])))))

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of logs on disk on their way to a table, so that a log of any length takes the same memory."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from polars.io.plugins import register_io_source
+
+_ROWS = 1 << 13  # at a time
+_NULL = -(2**63)  # a null in the files; counters and instants are far from it
+
+Key = tuple[str, ...]
+Rows = NDArray[np.int64]
+
+
+class RowSpool:
+    """Rows of 64-bit integers in groups; the table has them sorted by group and then by one of the columns.
+
+    Files are made in ``folder`` and read when the table is: it has to stay until then.
+    """
+
+    def __init__(self, folder: Path, name: str, keys: Sequence[str], columns: Sequence[str], order: str) -> None:
+        """``keys``: the columns of text that make a group; ``order``: the column by which its rows are sorted."""
+        self._folder = folder
+        self._name = name
+        self._keys = tuple(keys)
+        self._columns = tuple(columns)
+        self._order = self._columns.index(order)
+        # Of each group the rows in order, and apart from these the late ones, which a greater one came before.
+        self._pending: defaultdict[tuple[Key, bool], list[list[int]]] = defaultdict(list)
+        self._files: dict[tuple[Key, bool], Path] = {}
+        self._last: dict[Key, int] = {}  # of the column of the order
+
+    def append(self, key: Key, figures: Mapping[str, Any]) -> None:
+        """Take the row that these figures make; what is absent or None is null."""
+        row = [_NULL if (figure := figures.get(column)) is None else int(figure) for column in self._columns]
+        late = row[self._order] < self._last.get(key, _NULL)
+        if not late:
+            self._last[key] = row[self._order]
+        pending = self._pending[key, late]
+        pending.append(row)
+        if len(pending) >= _ROWS:
+            self._flush(key, late=late)
+
+    def table(self) -> pl.LazyFrame:
+        """All rows, sorted; rows that are equal in the column of the order stay in the order of their coming."""
+        for key, late in self._pending:
+            self._flush(key, late=late)
+        schema = {**dict.fromkeys(self._keys, pl.String), **dict.fromkeys(self._columns, pl.Int64)}
+
+        def batches(
+            with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
+        ) -> Iterator[pl.DataFrame]:
+            del batch_size
+            for frame in self._frames(schema):
+                found = frame if predicate is None else frame.filter(predicate)
+                found = found if n_rows is None else found.head(n_rows)
+                n_rows = n_rows if n_rows is None else n_rows - len(found)
+                yield found if with_columns is None else found.select(with_columns)
+
+        return register_io_source(batches, schema=schema, is_pure=True)
+
+    def _flush(self, key: Key, *, late: bool) -> None:
+        path = self._files.setdefault((key, late), self._folder / f"{self._name}-{len(self._files)}.rows")
+        with path.open("ab") as file:
+            file.write(np.array(self._pending[key, late], np.int64).tobytes())
+        self._pending[key, late].clear()
+
+    def _frames(self, schema: Mapping[str, type[pl.DataType]]) -> Iterator[pl.DataFrame]:
+        yield pl.DataFrame(schema=schema)
+        for key in sorted(self._last):
+            for rows in self._sorted(key):
+                frame = pl.DataFrame(rows, schema=self._columns, orient="row")
+                frame = frame.with_columns(pl.when(pl.all() != _NULL).then(pl.all()))
+                names = (pl.lit(name).alias(column) for column, name in zip(self._keys, key, strict=True))
+                yield frame.select(*names, pl.all())
+
+    def _sorted(self, key: Key) -> Iterator[Rows]:
+        """The rows of a group, some at a time; of equal ones the late ones are later."""
+        unsorted = next(self._read(key, late=True, rows=-1), np.empty((0, len(self._columns)), np.int64))
+        late: Rows = unsorted[np.argsort(unsorted[:, self._order], kind="stable")]
+        for rows in self._read(key, late=False, rows=_ROWS):
+            before = int(late[:, self._order].searchsorted(int(rows[-1, self._order])))
+            found, late = np.concatenate([rows, late[:before]]), late[before:]
+            yield found[np.argsort(found[:, self._order], kind="stable")]
+
+    def _read(self, key: Key, *, late: bool, rows: int) -> Iterator[Rows]:
+        """So many rows at a time (-1: all), as they came."""
+        path, width = self._files.get((key, late)), len(self._columns)
+        if path is not None:
+            with path.open("rb") as file:
+                while len(found := np.fromfile(file, np.int64, rows * width if rows > 0 else -1)):
+                    yield found.reshape(-1, width)

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fewer rows for the figures of long runs, with every peak and every gap that a figure of all rows would show."""
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.float64] | NDArray[np.int64]
+
+STRETCHES = 1200  # more than the time axis has pixels
+_COLUMNS, _ROWS, _OF_A_CELL = 300, 150, 4  # of a scatter plot
+
+
+def extremes(rows: pl.DataFrame, *columns: str) -> pl.DataFrame:
+    """The rows that a figure of these columns over time needs.
+
+    Rows are split into at least ``STRETCHES`` stretches of equal length. Of each one, the rows with the least and the
+    greatest value of each column stay, each with the row after it: in a figure of steps an extreme then lasts no longer
+    than it did. Rows that are few enough all stay.
+    """
+    length = len(rows) // STRETCHES
+    if length <= 4 * len(columns):
+        return rows
+    kept: set[int] = set()
+    for begin in range(0, len(rows), length):
+        for column in columns:
+            stretch = rows[column].slice(begin, length)
+            for at in (stretch.arg_min(), stretch.arg_max()):
+                if at is not None:  # a column of nulls has neither
+                    kept |= {begin + at, min(begin + at + 1, len(rows) - 1)}
+    return rows[sorted({0, *kept, len(rows) - 1})]
+
+
+def cloud(x: Numbers, y: Numbers) -> NDArray[np.intp]:
+    """The points that a scatter plot with logarithmic axes needs: of many that cover each other, a few.
+
+    The plane is split into cells half as wide as a marker. ``_OF_A_CELL`` translucent markers in each of several
+    neighbouring cells are as dark as any number of them. Points that are few enough all stay.
+    """
+    if len(x) <= 4 * STRETCHES:
+        return np.arange(len(x))
+    cell = _cells(x, _COLUMNS) * (_ROWS + 1) + _cells(y, _ROWS)
+    order = np.argsort(cell, kind="stable")
+    beyond = cell[order[_OF_A_CELL:]] == cell[order[:-_OF_A_CELL]]  # so many before it are in the same cell
+    return np.sort(np.delete(order, _OF_A_CELL + np.flatnonzero(beyond)))
+
+
+def _cells(values: Numbers, count: int) -> NDArray[np.int32]:
+    log = np.log(values)
+    log -= log.min()
+    return (log * (count / max(float(log.max()), 1e-9))).astype(np.int32)
+
+
+def share_points(ascending: Numbers) -> NDArray[np.intp]:
+    """The rows of a sorted column that a figure of its cumulative shares on a logarithmic axis needs.
+
+    The last row of each of ``STRETCHES`` equal stretches of the axis.
+    """
+    if len(ascending) <= 4 * STRETCHES:
+        return np.arange(len(ascending))
+    ends: NDArray[np.float64] = np.geomspace(float(ascending[0]), float(ascending[-1]), STRETCHES)
+    return np.unique(np.searchsorted(ascending, ends, side="right") - 1)

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a child may do beyond what any process may: its user and its capabilities (capabilities(7)), set between fork
+//! and exec. Neither it nor what it starts can ever have more.
+
+use crate::process::set_parent_death_signal;
+use rustix::io::Errno;
+use rustix::process::{Gid, Uid};
+pub use rustix::thread::CapabilitySet;
+use rustix::thread::{
+    CapabilitiesSecureBits, CapabilitySets, capabilities, clear_ambient_capability_set,
+    configure_capability_in_ambient_set, remove_capability_from_bounding_set, set_capabilities,
+    set_capabilities_secure_bits, set_keep_capabilities, set_no_new_privs, set_thread_groups,
+    set_thread_res_gid, set_thread_res_uid,
+};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// What a child is left with.
+#[derive(Debug, Clone, Copy)]
+pub struct Privileges {
+    /// Those of the starter's that it keeps, whoever its user is.
+    pub capabilities: CapabilitySet,
+    /// User and group that it becomes, without supplementary groups; None: those of the starter.
+    pub user: Option<(u32, u32)>,
+}
+
+/// Leave what `command` starts no more than this. To be called last, after [`crate::process::configure_child`]: entering
+/// a namespace takes more. A user who has no capabilities has none to lose.
+///
+/// What fails in the child is the error of `Command::spawn`.
+pub fn restrict(command: &mut Command, privileges: Privileges) {
+    let parent = std::process::id();
+    // SAFETY: the closure runs between fork and exec; it makes system calls alone, without allocation or locks.
+    unsafe {
+        command.pre_exec(move || Ok(become_restricted(privileges, parent)?));
+    }
+}
+
+fn become_restricted(privileges: Privileges, parent: u32) -> Result<(), Errno> {
+    let kept = capabilities(None)?.permitted & privileges.capabilities;
+    // Both take a capability themselves: a process without it has no others, or gets none back (set_no_new_privs()).
+    for capability in CapabilitySet::all().difference(kept).iter() {
+        remove_capability_from_bounding_set(capability).ok();
+    }
+    // User 0 does not get all of them back by executing a program.
+    let bits = CapabilitiesSecureBits::NO_ROOT | CapabilitiesSecureBits::NO_ROOT_LOCKED;
+    set_capabilities_secure_bits(bits).ok();
+    if let Some((user, group)) = privileges.user {
+        let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
+        set_keep_capabilities(true)?;
+        set_thread_groups(&[])?;
+        set_thread_res_gid(group, group, group)?;
+        set_thread_res_uid(user, user, user)?;
+    }
+    set_capabilities(None, only(kept))?;
+    clear_ambient_capability_set()?;
+    for capability in kept.iter() {
+        configure_capability_in_ambient_set(capability, true)?;
+    }
+    set_no_new_privs(true)?;
+    // Another user's process has lost its parent-death signal.
+    set_parent_death_signal().map_err(|_| Errno::PERM)?;
+    let lives = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().unsigned_abs());
+    if lives == Some(parent) {
+        return Ok(());
+    }
+    Err(Errno::SRCH)
+}
+
+/// Give up capabilities of the calling process that it needed to begin with.
+///
+/// # Errors
+/// Those of capset(2); none are expected.
+pub fn give_up(capabilities_given_up: CapabilitySet) -> io::Result<()> {
+    let kept = capabilities(None)?.permitted & !capabilities_given_up;
+    Ok(set_capabilities(None, only(kept))?)
+}
+
+fn only(kept: CapabilitySet) -> CapabilitySets {
+    CapabilitySets {
+        effective: kept,
+        permitted: kept,
+        inheritable: kept,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a child says of itself, by the name in /proc/self/status.
+    fn status(privileges: Privileges) -> impl Fn(&str) -> String {
+        let mut command = Command::new("sh");
+        command.args(["-c", "exec cat /proc/self/status"]); // by another program: what an exec makes of it
+        restrict(&mut command, privileges);
+        let said = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        move |name| {
+            let line = said
+                .lines()
+                .find_map(|line| line.strip_prefix(name))
+                .unwrap();
+            line.split_whitespace().collect::<Vec<_>>().join(" ")
+        }
+    }
+
+    #[test]
+    fn a_child_keeps_what_it_is_left_and_nothing_else() {
+        let kept = CapabilitySet::NET_RAW;
+        let held = capabilities(None).unwrap().permitted & kept;
+        let said = status(Privileges {
+            capabilities: kept,
+            user: None,
+        });
+        for name in ["CapPrm:", "CapEff:", "CapAmb:", "CapInh:"] {
+            assert_eq!(said(name), format!("{:016x}", held.bits()), "{name}");
+        }
+        assert_eq!(said("NoNewPrivs:"), "1");
+    }
+
+    #[test]
+    fn another_user_keeps_it_too() {
+        if !rustix::process::geteuid().is_root() {
+            return; // only root becomes another user
+        }
+        let said = status(Privileges {
+            capabilities: CapabilitySet::NET_RAW,
+            user: Some((65_534, 65_534)),
+        });
+        assert_eq!(said("Uid:"), "65534 65534 65534 65534");
+        assert_eq!(said("Gid:"), "65534 65534 65534 65534");
+        assert_eq!(said("Groups:"), "");
+        assert_eq!(
+            said("CapEff:"),
+            format!("{:016x}", CapabilitySet::NET_RAW.bits())
+        );
+        assert_eq!(said("CapBnd:"), said("CapEff:"));
+    }
+}

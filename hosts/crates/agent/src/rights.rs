@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a job may do on this machine (docs/privileges.md): the capabilities that it was asked to have, and its user.
+
+use crate::AgentError;
+use netio::privileges::{CapabilitySet, Privileges};
+use serde::Deserialize;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// User and group that own nothing (`nobody` and `nogroup` of Debian, the overflow ids of the kernel).
+const NOBODY: (u32, u32) = (65_534, 65_534);
+
+/// Bits of a mode by which others may read a directory and pass it.
+const OPEN_TO_OTHERS: u32 = 0o005;
+
+/// A capability that jobs may be left, by its name in requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Privilege {
+    NetAdmin,
+    NetRaw,
+    NetBindService,
+    SysNice,
+    IpcLock,
+    DacOverride,
+}
+
+/// Whose process a job is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum User {
+    /// The agent's.
+    #[default]
+    Agent,
+    /// Nobody's in particular; of a directory that only its owner may enter, its owner's. An agent that can become
+    /// nobody else starts it as its own.
+    Nobody,
+}
+
+impl Privilege {
+    fn capability(self) -> CapabilitySet {
+        match self {
+            Self::NetAdmin => CapabilitySet::NET_ADMIN,
+            Self::NetRaw => CapabilitySet::NET_RAW,
+            Self::NetBindService => CapabilitySet::NET_BIND_SERVICE,
+            Self::SysNice => CapabilitySet::SYS_NICE,
+            Self::IpcLock => CapabilitySet::IPC_LOCK,
+            Self::DacOverride => CapabilitySet::DAC_OVERRIDE,
+        }
+    }
+}
+
+/// What a job in `directory` gets.
+pub fn granted(
+    privileges: &[Privilege],
+    user: User,
+    directory: Option<&Path>,
+) -> Result<Privileges, AgentError> {
+    let user = match user {
+        User::Nobody if can_be_anybody() => Some(owner(directory)?),
+        _ => None,
+    };
+    let capabilities = privileges.iter().map(|one| one.capability()).collect();
+    Ok(Privileges { capabilities, user })
+}
+
+fn owner(directory: Option<&Path>) -> Result<(u32, u32), AgentError> {
+    let Some(directory) = directory else {
+        return Ok(NOBODY);
+    };
+    let found = fs::metadata(directory).map_err(AgentError::file(&directory.to_string_lossy()))?;
+    let is_open = found.mode() & OPEN_TO_OTHERS == OPEN_TO_OTHERS;
+    Ok(if is_open {
+        NOBODY
+    } else {
+        (found.uid(), found.gid())
+    })
+}
+
+/// Whether this process may become another user, and its user namespace has nobody.
+fn can_be_anybody() -> bool {
+    let may = rustix::thread::capabilities(None).is_ok_and(|held| {
+        let needed = CapabilitySet::SETUID | CapabilitySet::SETGID;
+        held.effective.contains(needed)
+    });
+    let text = |file| fs::read_to_string(format!("/proc/self/{file}")).unwrap_or_default();
+    may && has(NOBODY.0, &text("uid_map"))
+        && has(NOBODY.1, &text("gid_map"))
+        && text("setgroups").trim() != "deny"
+}
+
+fn has(id: u32, map: &str) -> bool {
+    map.lines().any(|line| {
+        let mut numbers = line
+            .split_whitespace()
+            .filter_map(|word| word.parse::<u64>().ok());
+        let (first, _, count) = (numbers.next(), numbers.next(), numbers.next());
+        first
+            .zip(count)
+            .is_some_and(|(first, count)| (first..first + count).contains(&u64::from(id)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_has_those_that_are_mapped() {
+        assert!(has(65_534, "         0          0 4294967295\n"));
+        assert!(has(65_534, "0 1000 1\n1 100000 65536\n"));
+        assert!(!has(65_534, "         0       1000          1\n"));
+    }
+
+    #[test]
+    fn a_private_directory_s_program_is_its_owner_s() {
+        let nobody_s = owner(Some(Path::new("/"))).unwrap();
+        assert_eq!(nobody_s, NOBODY);
+        assert_eq!(owner(None).unwrap(), NOBODY);
+        let place = std::env::temp_dir().join(format!("atoll-rights-{}", std::process::id()));
+        crate::private::make(&place).unwrap();
+        let own = rustix::process::geteuid().as_raw();
+        assert_eq!(owner(Some(&place)).unwrap().0, own);
+        fs::remove_dir(&place).unwrap();
+    }
+}

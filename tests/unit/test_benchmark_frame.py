@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the programs of benchmarks have in common: results in a file, tables of them, and their place in a document."""
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from atoll.model.errors import AtollError
+from linkbench import frame
+
+PAGE = "before\n<!-- figures of ways: begin -->\nold\n<!-- figures of ways: end -->\nafter\n"
+
+
+def options(monkeypatch: pytest.MonkeyPatch, *words: object) -> argparse.Namespace:
+    """What a benchmark makes of these words."""
+    monkeypatch.setattr("sys.argv", ["run", *map(str, words)])
+    return frame.parser("ways", "How long ways take.").parse_args()
+
+
+def measured() -> dict[str, Any]:
+    return {"results": [2, 3]}
+
+
+def never() -> dict[str, Any]:
+    raise AssertionError("there is nothing to measure")
+
+
+def tables(known: Mapping[str, Any]) -> str:
+    return f"| {known['results']} |"
+
+
+def test_what_is_measured_is_kept_and_rendered_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Into the document of a folder, or into the one named."""
+    file, page = tmp_path / "ways.json", tmp_path / "benchmarks.md"
+    assert frame.run(options(monkeypatch, "--json", file), "ways", "results", measured, tables) == 0
+    assert capsys.readouterr().out == f"| [2, 3] |\n\nJSON: {file}\n"
+    for docs in (tmp_path, page):
+        page.write_text(PAGE)
+        assert frame.run(options(monkeypatch, "--json", file, "--render", docs), "ways", "results", never, tables) == 0
+        assert capsys.readouterr().out.endswith(f"written: {page}\n")
+        before, figures, after = page.read_text().partition("\n\n| [2, 3] |\n<!-- figures of ways: end -->\nafter\n")
+        assert figures
+        assert before.startswith("before\n<!-- figures of ways: begin -->\n")
+        assert "revision" in before
+        assert not after
+
+
+def test_what_cannot_be_measured_or_rendered_is_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused() -> dict[str, Any]:
+        raise AtollError("run it as root")
+
+    file = tmp_path / "ways.json"
+    assert frame.run(options(monkeypatch, "--json", file), "ways", "results", refused, tables) == 1
+    assert capsys.readouterr().err == "run it as root\n"
+    assert not file.exists()
+    assert frame.run(options(monkeypatch, "--json", file, "--render", tmp_path), "ways", "results", never, tables) == 1
+    assert capsys.readouterr().err == f"{file}: there is no such file; measuring makes it\n"

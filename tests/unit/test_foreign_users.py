@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Other users of this machine: one exhausts the keeper, one takes its name.
+
+Each is a process of `nobody`, so these tests take root.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import resource
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncGenerator, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from atoll.keeper import address, listening
+from atoll.keeper.address import INVENTORY_VARIABLE, bind_keeper_socket, keeper_holder, socket_name
+from atoll.keeper.client import connected, wait_gone
+from atoll.keeper.keeper import Keeper
+from atoll.keeper.passing_on import Upstream
+from atoll.keeper.server import Server
+from atoll.model.errors import LabError
+
+NOBODY = 65534
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="to become another user takes root")
+
+# As many connections as it can have, none of which ever asks for anything; told on a line once they are there.
+_EXHAUSTING = """
+import resource, socket, sys, time
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+held, until = [], time.monotonic() + float(sys.argv[2])
+while time.monotonic() < until:
+    try:
+        held.append(socket.socket(socket.AF_UNIX))
+        held[-1].settimeout(1)
+        held[-1].connect("\\0" + sys.argv[1][1:])
+    except OSError:
+        time.sleep(0.001)
+    if len(held) == 1500:
+        print(len(held), flush=True)
+        held = held[1000:]
+time.sleep(0.2)
+"""
+
+# Binds the keeper's name and notes every byte that it is sent.
+_SITTING = """
+import socket, sys
+listener = socket.socket(socket.AF_UNIX)
+listener.bind("\\0" + sys.argv[1][1:])
+listener.listen(64)
+print("held", flush=True)
+while True:
+    connection, _ = listener.accept()
+    connection.settimeout(1)
+    try:
+        told = connection.recv(65536)
+    except OSError:
+        continue
+    if told:
+        print("told " + repr(told), flush=True)
+        connection.send(b"HTTP/1.1 200 OK\\r\\nContent-Type: application/json\\r\\nContent-Length: 2\\r\\n\\r\\n{}")
+"""
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name of the test's own."""
+    monkeypatch.setenv(INVENTORY_VARIABLE, str(tmp_path / "rack.yaml"))
+
+
+@pytest.fixture
+async def keeper() -> AsyncGenerator[Keeper]:
+    """A keeper of ours, without a lab."""
+    listener = bind_keeper_socket()
+    made = Keeper(for_run=False)
+    serving = asyncio.create_task(Server(made).serve(listener))
+    yield made
+    made.end.set()
+    await asyncio.wait_for(serving, 10)
+
+
+@contextmanager
+def as_nobody(script: str, *words: str) -> Generator["subprocess.Popen[str]"]:
+    """A Python program of user `nobody`."""
+    command = [sys.executable, "-I", "-c", script, *words]
+    process = subprocess.Popen(command, user=NOBODY, group=NOBODY, extra_groups=[], stdout=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+async def answered() -> bool:
+    """Whether the keeper answers its owner."""
+    async with connected() as client:
+        return client is not None and "busy" in await client.status()
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def first_line(process: "subprocess.Popen[str]") -> str:
+    assert process.stdout is not None
+    return (await asyncio.wait_for(asyncio.to_thread(process.stdout.readline), 30)).strip()
+
+
+async def assert_heard_nothing(process: "subprocess.Popen[str]") -> None:
+    """Kill a process that prints what it is sent: it has printed no more than its first line."""
+    await asyncio.sleep(0.3)
+    process.kill()
+    assert process.stdout is not None
+    assert process.stdout.read() == ""
+
+
+async def test_a_plain_user_cannot_exhaust_the_keeper(keeper: Keeper) -> None:
+    """Thousands of connections take no descriptor of the keeper's, and its owner is answered meanwhile."""
+    before = descriptors()
+    slowest_s = 0.0
+    with as_nobody(_EXHAUSTING, socket_name(), "4") as attacker:
+        assert await first_line(attacker) == "1500"
+        assert descriptors() < before + 5 * address.LISTEN_BACKLOG
+        for _ in range(20):
+            began = time.monotonic()
+            assert await asyncio.to_thread(asyncio.run, answered())  # in a loop of its own, as a verb is
+            slowest_s = max(slowest_s, time.monotonic() - began)
+        assert slowest_s < 3
+    await asyncio.sleep(0.2)
+    assert descriptors() <= before + 2
+
+
+async def test_a_foreign_connection_is_closed_before_it_asks(keeper: Keeper) -> None:
+    script = """
+import socket, sys
+s = socket.socket(socket.AF_UNIX); s.settimeout(5); s.connect("\\0" + sys.argv[1][1:])
+try: print("closed", s.recv(1))
+except ConnectionResetError: print("closed", b"")
+"""
+    with as_nobody(script, socket_name()) as foreign:
+        assert await first_line(foreign) == "closed b''"
+
+
+async def test_own_connections_are_few_and_ask_soon(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "FIRST_REQUEST_S", 0.5)
+    monkeypatch.setattr(listening, "MOST_LOCAL_CONNECTIONS", 3)
+    idle = [await asyncio.open_unix_connection(address.socket_address()) for _ in range(5)]
+    closed = [asyncio.create_task(reader.read()) for reader, _ in idle]
+    done, rest = await asyncio.wait(closed, timeout=0.3)
+    assert (len(done), len(rest)) == (2, 3)
+    await asyncio.wait_for(asyncio.gather(*closed), 5)  # the time for a first request is over
+    for _, writer in idle:
+        writer.close()
+
+
+async def test_nothing_is_sent_to_another_users_process() -> None:
+    """Neither the token nor the first request: root's commands see first who holds the keeper's name."""
+    with as_nobody(_SITTING, socket_name()) as sitting:
+        assert await first_line(sitting) == "held"
+        holder = keeper_holder()
+        assert holder is not None
+        assert holder[1] == NOBODY
+        with pytest.raises(LabError, match=rf"nobody's process {sitting.pid}: nothing was sent to it"):
+            async with connected():
+                pass
+        upstream = Upstream()
+        assert await upstream.get("/v1/status") is None
+        await upstream.close()
+        await assert_heard_nothing(sitting)
+
+
+async def test_each_connection_is_checked_not_only_the_first(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The keeper ends between two requests, and another user takes its name: the token is not sent there."""
+    async with connected() as client:
+        assert client is not None
+        await client.status()
+        keeper.end.set()
+        await wait_gone(os.getpid())
+        for _ in range(2):  # the connection that has ended, then a new one
+            with pytest.raises(aiohttp.ClientError):
+                await client.status()
+        with as_nobody(_SITTING, socket_name()) as sitting:
+            assert await first_line(sitting) == "held"
+            with pytest.raises(LabError, match="nothing was sent to it"):
+                await client.listen("127.0.0.1:0", "a-token-that-nobody-may-have", None)
+            await assert_heard_nothing(sitting)
+
+
+async def test_a_full_queue_of_connections_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that does not wait is refused then, and the keeper would seem not to be there."""
+    monkeypatch.setattr(address, "LISTEN_BACKLOG", 0)
+    listener = bind_keeper_socket()
+    waiting = socket.socket(socket.AF_UNIX)
+    waiting.connect(address.socket_address())
+    held = asyncio.create_task(asyncio.to_thread(keeper_holder))
+    await asyncio.sleep(0.2)
+    assert not held.done()
+    listener.accept()[0].close()
+    assert await asyncio.wait_for(held, 5) == (os.getpid(), 0)
+    waiting.close()
+    listener.close()
+
+
+def refusal_of_nobody() -> str:
+    """What a verb of user `nobody` says of the keeper."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setresgid(NOBODY, NOBODY, NOBODY)
+            os.setresuid(NOBODY, NOBODY, NOBODY)
+            asyncio.run(answered())
+        except LabError as error:
+            os.write(writer, str(error).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as told:
+        text = told.read()
+    os.waitpid(child, 0)
+    return text
+
+
+def test_a_plain_user_reads_that_the_lab_is_roots() -> None:
+    keeper = subprocess.Popen([sys.executable, "-m", "atoll.keeper"], stdout=subprocess.PIPE)
+    try:
+        assert keeper.stdout is not None
+        keeper.stdout.readline()
+        belongs = f"is up and belongs to root (process {keeper.pid}); only root can use it"
+        assert refusal_of_nobody() == f"{address.what_it_keeps()} {belongs}"
+    finally:
+        keeper.terminate()
+        keeper.communicate(timeout=10)
+
+
+def test_a_process_of_root_that_is_no_keeper_is_not_called_one() -> None:
+    listener = bind_keeper_socket()
+
+    def close_each() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                listener.accept()[0].close()
+
+    closing = threading.Thread(target=close_each, daemon=True)
+    closing.start()
+    try:
+        assert refusal_of_nobody().endswith(f"root's process {os.getpid()} holds it and does not answer as a keeper")
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        closing.join(5)
+        listener.close()
+
+
+def test_the_keeper_has_descriptors_for_all_that_it_serves() -> None:
+    soft = 256
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    keeper = subprocess.Popen(
+        [sys.executable, "-m", "atoll.keeper"],
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard)),  # noqa: PLW1509 - one thread here
+    )
+    try:
+        assert keeper.stdout is not None
+        assert json.loads(keeper.stdout.readline())["type"] == "ready"
+        assert resource.prlimit(keeper.pid, resource.RLIMIT_NOFILE)[0] == min(1 << 16, hard)
+    finally:
+        keeper.terminate()
+        keeper.communicate(timeout=10)

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Users' programs on boxes that end: at once, which fails the apply that starts them, or later, which fails the lab."""
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from atoll.experiment import services
+from atoll.experiment.services import Services
+from atoll.model.errors import LabError
+from atoll.model.plan import JobSpec, Phase, Plan
+from atoll_hosts.job import Exit, Job
+
+RELAY = JobSpec("program-pep-w", "pep-w", Phase.SERVICE, ("relay",))
+BROKEN = JobSpec("program-pep-w", "pep-w", Phase.SERVICE, ("broken",))
+OTHER = JobSpec("program-pep-i", "pep-i", Phase.SERVICE, ("broken", "too"))
+
+
+class Machines:
+    """A place whose machines start jobs that print a line and end at once if their program is ``broken``."""
+
+    lab_folder = None
+
+    def __init__(self) -> None:
+        self.started: list[str] = []
+        self.jobs: dict[str, Job] = {}
+
+    def machine(self, name: str) -> Any:
+        del name
+        return SimpleNamespace(start_job=self.start_job)
+
+    async def start_job(self, name: str, argv: tuple[str, ...], **how: Any) -> Job:
+        del how
+
+        async def request(op: str, **about: Any) -> dict[str, Any]:
+            del op, about
+            job.take_exit(Exit(None, "TERM"))
+            return {}
+
+        job = self.jobs[name] = Job(name, request, None)
+        self.started.append(" ".join(argv))
+        if argv[0] == "broken":
+            asyncio.get_running_loop().call_later(0.01, end, job)
+        return job
+
+
+def end(job: Job) -> None:
+    job.take_line("stderr", "SyntaxError: '(' was never closed")
+    job.take_exit(Exit(1, None))
+
+
+def plan(*jobs: JobSpec) -> Plan:
+    return SimpleNamespace(jobs=jobs)  # pyright: ignore[reportReturnType] - all that services read of one
+
+
+@pytest.fixture
+def lab(monkeypatch: pytest.MonkeyPatch) -> Callable[[], tuple[Machines, Services, list[str]]]:
+    monkeypatch.setattr(services, "_START_S", 0.2)
+
+    def build() -> tuple[Machines, Services, list[str]]:
+        machines, failures = Machines(), list[str]()
+        place: Any = machines
+        return machines, Services(place, lambda *_: None, lambda *_: None, failures.append), failures
+
+    return build
+
+
+Lab = Callable[[], tuple[Machines, Services, list[str]]]
+
+
+async def test_a_program_that_ends_at_once_fails_what_starts_it_and_not_the_lab(lab: Lab) -> None:
+    _, boxes, failures = lab()
+    with pytest.raises(LabError) as error:
+        await boxes.add(plan(BROKEN))
+    assert str(error.value) == "program-pep-w ended at once: SyntaxError: '(' was never closed (exit status 1)"
+    await asyncio.sleep(0.05)
+    assert failures == []
+
+
+async def test_the_programs_of_the_old_plan_run_again_after_that(lab: Lab) -> None:
+    machines, boxes, failures = lab()
+    await boxes.settle(plan(RELAY), anew=False)
+    with pytest.raises(LabError):
+        await boxes.settle(plan(BROKEN, OTHER), anew=False)
+    await boxes.settle(plan(RELAY), anew=False)
+    assert (machines.started, failures) == (["relay", "broken", "broken too", "relay"], [])
+    assert machines.jobs["program-pep-w"].exit is None
+    end(machines.jobs["program-pep-w"])
+    await asyncio.sleep(0.05)
+    assert failures == ["program-pep-w ended unexpectedly: SyntaxError: '(' was never closed (exit status 1)"]
+
+
+async def test_a_program_that_ended_at_once_is_started_by_the_next_apply_of_the_same_plan(lab: Lab) -> None:
+    machines, boxes, _ = lab()
+    for _ in range(2):
+        with pytest.raises(LabError, match="ended at once"):
+            await boxes.settle(plan(BROKEN), anew=False)
+    assert machines.started == ["broken", "broken"]
+
+
+async def test_programs_are_waited_for_together_and_those_that_run_are_not_waited_for(lab: Lab) -> None:
+    _, boxes, _ = lab()
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await boxes.add(plan(RELAY, JobSpec("program-pep-i", "pep-i", Phase.SERVICE, ("relay",))))
+    between = loop.time()
+    await boxes.add(plan(RELAY))
+    assert loop.time() - between < between - began
+    assert between - began >= 0.19
+
+
+async def test_a_program_that_ends_later_fails_the_lab_though_the_apply_was_cancelled(lab: Lab) -> None:
+    machines, boxes, failures = lab()
+    apply = asyncio.create_task(boxes.add(plan(RELAY)))
+    await asyncio.sleep(0.02)
+    apply.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await apply
+    end(machines.jobs["program-pep-w"])
+    await asyncio.sleep(0.05)
+    assert len(failures) == 1
