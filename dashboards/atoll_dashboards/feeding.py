@@ -118,7 +118,8 @@ class _Feeder:
                 return
             self._tell(f"{killed}; it is started again, and sends all points from the first")
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._ended.wait(), _PAUSE_S)
+                async with asyncio.timeout(_PAUSE_S):
+                    await self._ended.wait()
 
     async def _sink(self) -> tuple[int, bool]:
         """Start a sink and pass on what it says: its exit code, and whether it has carried all that it could."""

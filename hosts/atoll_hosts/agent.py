@@ -8,6 +8,7 @@ that they are there, and each ends the stream when it has heard nothing for some
 """
 
 import asyncio
+import contextlib
 import itertools
 import json
 import time
@@ -198,8 +199,8 @@ class Agent:
         user = "agent" if argv[0] == "atoll-host" else "nobody"
         # Known before it is asked for: its first lines may come before the answer does.
         job = self._jobs[name] = Job(name, self.request, on_line, on_output)
-        try:
-            answer = await self.request(
+        asked = asyncio.ensure_future(
+            self.request(
                 "start",
                 job=name,
                 netns=netns,
@@ -212,7 +213,14 @@ class Agent:
                 **({"privileges": list(privileges), "user": user} if privileges is not None else {}),
                 **({"directory": directory} if directory is not None else {}),
             )
+        )
+        try:
+            answer = await asyncio.shield(asked)
         except BaseException:
+            with contextlib.suppress(LabError):  # it was not started, or the agent is gone and the job with it
+                await asked
+                await job.stop(0)  # cancelled: nobody would know of the job
+                await job.wait()
             self._jobs.pop(name, None)
             raise
         job.pid = answer["pid"]

@@ -63,7 +63,7 @@ async def _append(
         begun = kept.tell()
         command = f"{tail} -c +{begun + 1} -- {shlex.quote(file.there)}"
         async with connection.create_process(command, encoding=None) as process:
-            while chunk := await asyncio.wait_for(process.stdout.read(_CHUNK_BYTES), _SILENT_S):
+            while chunk := await _chunk(process.stdout):
                 if begun + len(chunk) > file.size_bytes:
                     connection.abort()  # closing the channel alone would take what is still on its way
                     raise LabError(f"{name}: {file.name} is longer than the {file.size_bytes} bytes that were offered")
@@ -76,3 +76,9 @@ async def _append(
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+async def _chunk(stream: asyncssh.SSHReader[bytes]) -> bytes:
+    """What comes next, empty at the end. Raises TimeoutError when nothing does."""
+    async with asyncio.timeout(_SILENT_S):
+        return await stream.read(_CHUNK_BYTES)

@@ -168,3 +168,20 @@ async def test_switches_that_do_not_come_are_named() -> None:
             await controller.wait_for([7, 3], 0.1)
     finally:
         await controller.close()
+
+
+async def test_a_request_cancelled_as_its_answer_comes_is_cancelled() -> None:
+    """Who asks again and again would go on for ever otherwise, and who cancelled it would wait for as long."""
+    controller = await Controller.start([], sys.executable, "127.0.0.1:0")
+    try:
+        request = asyncio.create_task(controller.counters(1))
+        while not controller._pending:  # noqa: ASYNC110 - not a moment later
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)  # it waits for its answer now
+        (answer,) = controller._pending.values()
+        answer.set_result({"ports": {}, "entries": []})
+        request.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await request
+    finally:
+        await controller.close()

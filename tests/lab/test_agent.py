@@ -140,6 +140,18 @@ async def test_stopping_asks_first_and_kills_after_the_grace_time(agent: Agent) 
     await deaf.stop(0.1)  # ended already: nothing to do
 
 
+async def test_a_start_that_is_cancelled_leaves_no_job(agent: Agent) -> None:
+    """Nobody would know of it, and its name would be taken for as long as the agent lives."""
+    start = asyncio.create_task(agent.start_job("sleeper", ["sleep", "100"]))
+    while not agent._waiting:  # noqa: ASYNC110 - not a moment later
+        await asyncio.sleep(0)
+    start.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await start
+    job = await agent.start_job("sleeper", ["true"])
+    assert await job.wait() == Exit(0, None)
+
+
 async def test_what_a_job_leaves_in_its_group_ends_with_it(agent: Agent, tmp_path: Path) -> None:
     """A job is over when its first process is; the rest of its group has a second."""
     left = tmp_path / "left"

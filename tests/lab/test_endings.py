@@ -96,8 +96,14 @@ def test_kill_of_a_part_ends_the_run_and_keeps_what_was_measured(
 
 
 def test_kill_of_the_controller_stops_no_packet(sandbox: Sandbox) -> None:
-    """`kill -9` of the controller: it is started again, the switches forward meanwhile, the run completes."""
-    process = sandbox.start(ATOLL, "run", QUICK, "--duration", "5 s", "--json")
+    """`kill -9` of the controller: it is started again, the switches forward meanwhile, the run completes.
+
+    Pings alone: a full queue may drop one of them.
+    """
+    experiment = sandbox.directory / "pings.yaml"
+    text = QUICK.read_text().replace("../../emulation", str(ROOT / "emulation"))
+    experiment.write_text(text.replace("traffic: {channels: 12}", "traffic: {channels: 0}\nping: {interval: 5 ms}"))
+    process = sandbox.start(ATOLL, "run", experiment, "--duration", "5 s", "--json")
     wait_for_line(process, "measure")
     pid = sandbox.find("atoll.openflow")
     assert pid is not None
@@ -106,8 +112,9 @@ def test_kill_of_the_controller_stops_no_packet(sandbox: Sandbox) -> None:
     assert process.returncode in (0, 3), errors
     assert "controller restarted" in errors
     summary = json.loads(output)
+    assert summary["ping_sent"] > 500
     assert summary["ping_lost"] == 0
-    assert summary["loss_bytes_captures"] == summary["loss_bytes_link"]
+    assert (summary["loss_bytes_captures"], summary["loss_bytes_link"]) == (0, 0)
     sandbox.wait_clean()
 
 

@@ -140,7 +140,8 @@ class Reconciler:
         """Wait until a switch or the controller has come back, but not for long."""
         self._stir.clear()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stir.wait(), _AGAIN_S)
+            async with asyncio.timeout(_AGAIN_S):
+                await self._stir.wait()
 
     async def settled(self) -> None:
         """Wait until the controller, if it was being restarted, has repaired the switches."""

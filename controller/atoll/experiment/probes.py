@@ -77,7 +77,8 @@ async def idle_rtts(testbed: Testbed, seconds: float, interval_ns: int) -> list[
     spec = probe_jobs.ping(ends.world, ends.island, interval_ns=interval_ns, start_at_ns=0, timeout_ns=_PING_TIMEOUT_NS)
     async with _running(testbed, spec, take):
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(some.wait(), _PING_TIMEOUT_NS / 1e9)
+            async with asyncio.timeout(_PING_TIMEOUT_NS / 1e9):
+                await some.wait()
         await asyncio.sleep(seconds)
     return found
 

@@ -130,7 +130,8 @@ class RunJobs:
         """Wait for the end of a job that ends of its own accord. Raises RunError when it fails or takes longer."""
         job = self._started[spec.name]
         try:
-            ended = await asyncio.wait_for(job.wait(), within_s)
+            async with asyncio.timeout(within_s):
+                ended = await job.wait()
         except TimeoutError:
             raise RunError(f"{spec.name} is not done after {within_s:g} s") from None
         if ended.code != 0:

@@ -116,7 +116,8 @@ class Services:
             answer = self._marks[number] = asyncio.get_running_loop().create_future()
             await job.send({"op": "mark", "id": number})
             try:
-                answers[spec.host] = await asyncio.wait_for(answer, _READY_TIMEOUT_S)
+                async with asyncio.timeout(_READY_TIMEOUT_S):
+                    answers[spec.host] = await answer
             except TimeoutError:
                 msg = f"{name} did not answer within {_READY_TIMEOUT_S:g} s"
                 raise LabError(msg) from None
@@ -170,7 +171,8 @@ class Services:
                 f"stop-{spec.name}", spec.stop, privileges=spec.privileges, directory=self._place.lab_folder
             )
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.gather(asked.wait(), job.wait()), _ASKED_TIMEOUT_S)
+                async with asyncio.timeout(_ASKED_TIMEOUT_S):
+                    await asyncio.gather(asked.wait(), job.wait())
             await asked.stop(0)
         await job.stop(1.0)
         await job.wait()

@@ -176,7 +176,8 @@ async def connected() -> AsyncGenerator[KeeperClient | None]:
     ) as session:
         keeper = KeeperClient(session)
         try:
-            await asyncio.wait_for(keeper.status(), _ANSWER_TIMEOUT_S)
+            async with asyncio.timeout(_ANSWER_TIMEOUT_S):
+                await keeper.status()
         except (TimeoutError, aiohttp.ClientError):
             holds = f"{describe_holder(*holder)} holds it and does not answer as a keeper"
             other = LabError(f"{socket_name()} is the lock of {what_it_keeps()}: {holds}")
@@ -200,7 +201,8 @@ class OwnKeeper:
         keeper = cls(process)
         stdout = process.stdout
         try:
-            ready = await asyncio.wait_for(asyncio.to_thread(stdout.readline), _READY_TIMEOUT_S) if stdout else b""
+            async with asyncio.timeout(_READY_TIMEOUT_S):
+                ready = await asyncio.to_thread(stdout.readline) if stdout else b""
         except BaseException:
             process.kill()  # it has no lab yet
             raise

@@ -79,7 +79,8 @@ class WatchServer:
     async def _learn(self) -> None:
         """Ask where the keeper has put its runs. They are read here: that costs it nothing, and they outlive it."""
         with contextlib.suppress(TimeoutError):
-            told = await asyncio.wait_for(self._upstream.get("/v1/runs"), _LEARN_S)
+            async with asyncio.timeout(_LEARN_S):
+                told = await self._upstream.get("/v1/runs")
             for run in (told or {}).get("runs", ()):
                 if run["run_dir"] is not None:
                     self._replays.add(Path(run["run_dir"]))

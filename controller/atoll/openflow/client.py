@@ -109,7 +109,8 @@ class Controller:
 
         async with self._changed:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait_for(lambda: not missing() or self.closed.done()), timeout)
+                async with asyncio.timeout(timeout):
+                    await self._changed.wait_for(lambda: not missing() or self.closed.done())
         if missing():
             names = ", ".join(str(dpid) for dpid in missing())
             reason = self.closed.result() if self.closed.done() else f"not within {timeout:g} s"
@@ -199,7 +200,8 @@ class Controller:
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
-            await asyncio.wait_for(self.closed, _END_TIMEOUT_S)
+            async with asyncio.timeout(_END_TIMEOUT_S):
+                await self.closed
         except TimeoutError:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
@@ -228,7 +230,8 @@ class Controller:
             except (ConnectionError, RuntimeError):
                 raise LabError(f"the controller is gone: {await self.closed}") from None
             try:
-                return await asyncio.wait_for(answer, _ANSWER_TIMEOUT_S)
+                async with asyncio.timeout(_ANSWER_TIMEOUT_S):
+                    return await answer
             except TimeoutError:
                 raise LabError(f"the controller did not answer '{op}' within {_ANSWER_TIMEOUT_S:g} s") from None
         finally:
