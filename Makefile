@@ -9,7 +9,7 @@ SHELL := /bin/bash
 
 BIN := .venv/bin
 CARGO := tools/cargo
-PACKAGES := controller apps hosts emulation dashboards
+PACKAGES := cli daemon testbed controller hosts emulation dashboards apps switch-configs analysis core
 PYTEST_BY_TWO := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 ELSEWHERE := not virtual and not ryu and not browser and not servers and not compose
 
@@ -63,8 +63,8 @@ test-page: ## the live page in a real Chromium, which is installed first
 test-bare: ## setup, demo and test in a root file system of their own that debootstrap makes, half an hour; ARGS="setup" that part
 	@tools/bare $(ARGS)
 
-dashboards: setup ## make dashboards/grafana/*.json anew from their builder
-	@$(BIN)/python -m atoll_dashboards.grafana_pages
+dashboards: setup ## make dashboards/atoll_dashboards/grafana/files/*.json anew from their builder
+	@$(BIN)/python -m atoll_dashboards.grafana.grafana_dashboards
 
 screenshots: kernel ## make the pictures of docs/images anew, from a run of the demo; ARGS="--help"
 	@tools/setup page

@@ -10,8 +10,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from atoll.model.errors import MachineError
-from atoll_emulation.namespaces import why_no_namespaces
+from atoll_core.errors import MachineError
+from atoll_emulation.mininet_lab.namespaces import why_no_namespaces
 from atoll_emulation.uml.kernel import find_virtual_kernel
 from screenshots.browser import find_browser
 from tests.skips import pytest_make_collect_report, pytest_runtest_call, pytest_runtest_setup

@@ -14,6 +14,6 @@ async def sink_of(run: Path) -> int:
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread or a child that has ended
                 for pid in (thread / "children").read_text().split():
                     words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-                    if b"atoll_dashboards.sink" in words and os.fsencode(run) in words:
+                    if b"atoll_dashboards.influx.influx_sink" in words and os.fsencode(run) in words:
                         return int(pid)
         await asyncio.sleep(0.01)

@@ -6,19 +6,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain as joined
 
-from atoll.model.errors import PlanError
-from atoll.model.experiment import Experiment
-from atoll.model.flow import FlowEntry, Match, sort_key
-from atoll.model.layout import HOME, Layout
-from atoll.model.network import Network
-from atoll.model.paths import Fabric
-from atoll_apps import chain, delivery, latency
-from atoll_apps.apart import alike, entry_of, place_of, tag_stretch, tap_vlans
-from atoll_apps.guards import guards
-from atoll_apps.laying import Laid, lay
-from atoll_apps.legs import App, Leg, Stretch
-from atoll_apps.overlap import shadowed
-from atoll_apps.route import Passage, Route, routes
+from atoll_apps.compiler.drop_entries import guards
+from atoll_apps.compiler.flow_compiler import Laid, lay
+from atoll_apps.compiler.overlap import shadowed
+from atoll_apps.compiler.tag_allocation import alike, entry_of, place_of, tag_stretch, tap_vlans
+from atoll_apps.segments import chain, delivery, latency
+from atoll_apps.segments.chain_routes import Passage, Route, routes
+from atoll_apps.segments.segment import App, Leg, Stretch
+from atoll_core.errors import PlanError
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.lab.network import Network
+from atoll_core.lab.shortest_paths import Fabric
+from atoll_core.plan.flow_entry import FlowEntry, Match, sort_key
+from atoll_core.plan.tag_layout import HOME, Layout
 
 _NAMED = 2  # how many of an entry's reasons are spelt out
 _APPS = (delivery, latency, chain)

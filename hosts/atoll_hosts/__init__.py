@@ -1,1 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Host agents: requests, jobs and streams. May import atoll_core."""

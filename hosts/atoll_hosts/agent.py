@@ -16,13 +16,13 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from atoll.model.codec import to_json
-from atoll.model.errors import LabError, plain
-from atoll.model.plan import UNLIMITED, HostSettings, JobLimits
+from atoll_core.codec import to_json
+from atoll_core.errors import LabError, plain
+from atoll_core.plan.plan import UNLIMITED, HostSettings, JobLimits
 from atoll_hosts.job import Exit, Job, OnLine, OnOutput
-from atoll_hosts.lines import LineProcess, LineStream
-from atoll_hosts.shapes import ANSWERS, EXIT, HELLO, METRICS, cleaned, misfit, parsed
-from atoll_hosts.versions import LIMITS_AND_METRICS, SAMPLES, SPEAKS, Version, agreed, spoken, words
+from atoll_hosts.line_stream import LineProcess, LineStream
+from atoll_hosts.message_shapes import ANSWERS, EXIT, HELLO, METRICS, cleaned, misfit, parsed
+from atoll_hosts.protocol_version import LIMITS_AND_METRICS, SAMPLES, SPEAKS, Version, agreed, spoken, words
 
 # A line of a job may have 4 MiB (the agent cuts longer ones), each byte up to six as JSON.
 _LONGEST_MESSAGE = 32 << 20
@@ -148,7 +148,7 @@ class Agent:
     # Requests
 
     async def request(self, op: str, **fields: Any) -> dict[str, Any]:
-        """Ask for one operation; its answer, of the shape that it has to have (:mod:`atoll_hosts.shapes`).
+        """Ask for one operation; its answer, of the shape that it has to have (:mod:`atoll_hosts.message_shapes`).
 
         Raises LabError with the agent's words when it was refused.
         """

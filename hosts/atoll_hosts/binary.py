@@ -5,7 +5,7 @@ import os
 import shutil
 from pathlib import Path
 
-from atoll.model.errors import MachineError
+from atoll_core.errors import MachineError
 
 VARIABLE = "ATOLL_HOST"
 

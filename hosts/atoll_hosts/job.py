@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
-from atoll.model.errors import LabError, plain
-from atoll_hosts.shapes import parsed
+from atoll_core.errors import LabError, plain
+from atoll_hosts.message_shapes import parsed
 
 OnLine = Callable[[dict[str, Any]], None]
 """Takes a line of standard output that is a JSON object."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from atoll.model.plan import UNLIMITED, HostSettings, JobLimits
+from atoll_core.plan.plan import UNLIMITED, HostSettings, JobLimits
 from atoll_hosts.agent import Agent
 from atoll_hosts.job import Job, OnLine, OnOutput
 

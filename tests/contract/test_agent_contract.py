@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from atoll.model.codec import from_json, to_json
-from atoll.model.plan import HostSettings
+from atoll_core.codec import from_json, to_json
+from atoll_core.plan.plan import HostSettings
 from atoll_hosts.agent import Agent
 from atoll_hosts.binary import find_binary
-from atoll_hosts.versions import agreed, spoken
+from atoll_hosts.protocol_version import agreed, spoken
 from tests.lab.agent_lab import READY_S, SANDBOX
 
 pytestmark = pytest.mark.lab  # setting a machine up takes a network namespace

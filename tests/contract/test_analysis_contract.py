@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from atoll.analysis.boxes import Part, measurements
-from atoll.analysis.logs import (
+from atoll_analysis.tables.box_counters import Part, measurements
+from atoll_analysis.tables.job_logs import (
     CaptureCounts,
     Service,
     box_table,

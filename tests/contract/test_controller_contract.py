@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from atoll.model.codec import from_json
-from atoll.model.errors import LabError
-from atoll.model.flow import FlowEntry, ForeignEntry
-from atoll.model.switch import Leftovers
-from atoll.openflow.client import Controller
+from atoll_controller.openflow.client import Controller
+from atoll_core.codec import from_json
+from atoll_core.errors import LabError
+from atoll_core.plan.flow_entry import FlowEntry, ForeignEntry
+from atoll_core.plan.switch_features import Leftovers
 
 # Says what the controller says, line by line, and checks that it is asked what it expects.
 _PLAYER = """#!{python}
@@ -100,7 +100,7 @@ async def test_the_client_keeps_the_contract(recorded: list[dict[str, Any]], pla
 def converse(lines: list[str]) -> tuple[list[dict[str, Any]], int]:
     """What the real process says to these lines, on a port of its own choice, and its exit code."""
     done = subprocess.run(
-        [sys.executable, "-m", "atoll.openflow", "--listen", "127.0.0.1:0"],
+        [sys.executable, "-m", "atoll_controller.openflow", "--listen", "127.0.0.1:0"],
         input="".join(line + "\n" for line in lines),
         capture_output=True,
         text=True,

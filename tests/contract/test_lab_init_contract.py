@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from atoll.model.errors import LabError
-from atoll_emulation.lab import EmulatedLab
-from atoll_emulation.namespaces import unshare_argv
-from atoll_emulation.packet_sockets import PacketSocket
+from atoll_core.errors import LabError
+from atoll_emulation.mininet_lab.emulated_lab import EmulatedLab
+from atoll_emulation.mininet_lab.namespaces import unshare_argv
+from atoll_emulation.this_machine.packet_sockets import PacketSocket
 
 # Says what the init says, with its own pid, and checks that it is asked what it expects.
 _PLAYER = """
@@ -86,7 +86,7 @@ def test_the_real_init_answers_in_the_recorded_shapes(recorded: list[dict[str, A
     """Each message of the recorded keeper is sent in turn; what comes has kinds and fields of the recorded answers."""
     shapes = {shape(step["message"]) for step in recorded if step["from"] == "init"}
     pipe = subprocess.PIPE
-    argv = [*unshare_argv(), sys.executable, "-m", "atoll_emulation.init"]
+    argv = [*unshare_argv(), sys.executable, "-m", "atoll_emulation.mininet_lab.ns_init"]
     with subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True) as init:
         assert init.stdin is not None
         assert init.stdout is not None

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from atoll.control.jobs import jobs
-from atoll.model.load import load_experiment
-from atoll.model.plan import Backend
+from atoll_controller.planner.job_plan import jobs
+from atoll_core.description.loader import load_experiment
+from atoll_core.plan.plan import Backend
 
 TOPICS = ("link", "delay")
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from atoll.keeper.openapi import document
-from atoll.keeper.picture import picture
-from atoll.keeper.problems import error_json, no_lab
-from atoll.keeper.replays import Replay
-from atoll.keeper.routes import ROUTES
-from atoll.model.load import load_experiment
+from atoll_core.description.loader import load_experiment
+from atoll_daemon.http.http_errors import error_json, no_lab
+from atoll_daemon.http.lab_view import picture
+from atoll_daemon.http.openapi import document
+from atoll_daemon.http.routes import ROUTES
+from atoll_daemon.replays.replay_index import Replay
 from tests.unit.watched_run import WatchedRun
 
 EXAMPLES: list[dict[str, Any]] = [

@@ -13,8 +13,8 @@ from scapy.layers.l2 import ARP, Dot1Q, Ether
 from scapy.packet import Packet, Raw
 from scapy.utils import PcapNgWriter, wrpcap
 
-from atoll.analysis.records import decode, read_records
-from atoll.model.errors import RunError
+from atoll_analysis.tables.packet_records import decode, read_records
+from atoll_core.errors import RunError
 from atoll_hosts.binary import find_binary
 
 WORLD, ISLAND = "10.10.0.1", "10.20.0.2"

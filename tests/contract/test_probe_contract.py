@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from atoll.experiment.watching import Seen, Sending, Sent, Watch, job_config
 from atoll_hosts.binary import find_binary
+from atoll_testbed.verification.probe_receiver import Seen, Sending, Sent, Watch, job_config
 
 
 @pytest.fixture

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from atoll.analysis.findings import grave
-from atoll.analysis.logs import load_service, transfer_done
-from atoll.analysis.udp import judge_udp, udp_figures
-from atoll.control import probe_jobs
-from atoll.control.jobs import jobs
-from atoll.model.load import load_experiment
-from atoll.model.traffic import UdpTraffic
-from atoll.model.units import Rate, Size
+from atoll_analysis.figures.udp import judge_udp, udp_figures
+from atoll_analysis.tables.job_logs import load_service, transfer_done
+from atoll_analysis.verdict.findings import grave
+from atoll_controller.planner import calibration_jobs
+from atoll_controller.planner.job_plan import jobs
+from atoll_core.description.loader import load_experiment
+from atoll_core.experiment.traffic import UdpTraffic
+from atoll_core.units import Rate, Size
 
 TOPICS = ("serve", "load", "transfer", "ping", "capture")
 
@@ -50,9 +50,9 @@ def test_the_probes_of_a_calibration_have_the_shape_of_an_example(project: Path)
     network, _ = load_experiment(project / "examples" / "geo.yaml")
     world, island = network.host("ws"), network.host("is")
     probes = (
-        probe_jobs.udp_receive(island, each=True),
-        probe_jobs.udp_send(world, island, rate_bit_s=1, packet_bytes=1500, start_at_ns=0, duration_ns=1),
-        probe_jobs.ping(world, island, interval_ns=1, start_at_ns=0, timeout_ns=1),
+        calibration_jobs.udp_receive(island, each=True),
+        calibration_jobs.udp_send(world, island, rate_bit_s=1, packet_bytes=1500, start_at_ns=0, duration_ns=1),
+        calibration_jobs.ping(world, island, interval_ns=1, start_at_ns=0, timeout_ns=1),
     )
     for probe in probes:
         known = [shape(example) for example in examples(project, probe.argv[1], "keeper")]

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from atoll.model.plan import InterfaceSettings
+from atoll_core.plan.plan import InterfaceSettings
 from atoll_hosts.agent import Agent
 from atoll_hosts.binary import find_binary
 

@@ -7,7 +7,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from atoll.model.errors import LabError
+from atoll_core.errors import LabError
 from atoll_emulation.uml.kernel import find_virtual_kernel
 from atoll_emulation.uml.run import VirtualClock, run_in_uml
 from tests.lab.channels_guest import FLOW_BYTES, Finding, Trial

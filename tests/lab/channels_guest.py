@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from atoll.model.experiment import LinkDirection
-from atoll.model.units import Duration, Rate, Size
+from atoll_core.experiment.experiment import LinkDirection
+from atoll_core.units import Duration, Rate, Size
 from atoll_hosts.binary import find_binary
 from tests.lab.tc_guest import furnish
 from tests.lab.virtual_link_guest import tc_link

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from atoll.control.plan import make_plan
-from atoll.model.load import load_experiment
-from atoll.model.network import Network
-from atoll.model.plan import Plan
+from atoll_controller.planner.planner import make_plan
+from atoll_core.description.loader import load_experiment
+from atoll_core.lab.network import Network
+from atoll_core.plan.plan import Plan
 from tests.lab.bridges import Switches, open_vswitch
 from tests.lab.sandbox import GEO
 

@@ -16,13 +16,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from atoll.experiment.connections import Connections
-from atoll.experiment.testbed import Testbed
-from atoll.model.box_kind import BoxKind, Forwarding
-from atoll.model.experiment import Experiment
-from atoll.model.load import load_experiment
-from atoll.model.network import ChainBox, Network, Program
-from atoll.model.privilege import Privilege
+from atoll_core.description.loader import load_experiment
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.lab.box_kind import BoxKind, Forwarding
+from atoll_core.lab.network import ChainBox, Network, Program
+from atoll_core.plan.privilege import Privilege
+from atoll_testbed.box_connections import Connections
+from atoll_testbed.testbed import Testbed
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "swaps"
 _SPLITTER = Path(__file__).with_name("splitter.py")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from atoll.model.metrics import Point
-from atoll.rundir.spool import SPOOL, read_spool
+from atoll_analysis.run_directory.metrics_spool import SPOOL, read_spool
+from atoll_core.metrics.line_protocol import Point
 from tests.lab.influx_servers import Identity, Typed
 from tests.lab.sandbox import ATOLL, GEO, ROOT, Sandbox
 

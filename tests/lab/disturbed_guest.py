@@ -15,13 +15,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from atoll.experiment.request import create_run
-from atoll.experiment.run import Run
-from atoll.experiment.testbed import Testbed
-from atoll.model.errors import AtollError
-from atoll.model.load import load_experiment
-from atoll.model.plan import Backend
-from atoll.model.tc import VIRTUAL_SLACK
+from atoll_core.description.loader import load_experiment
+from atoll_core.errors import AtollError
+from atoll_core.plan.plan import Backend
+from atoll_core.plan.tc_settings import VIRTUAL_SLACK
+from atoll_testbed.run.run import Run
+from atoll_testbed.run.run_request import create_run
+from atoll_testbed.testbed import Testbed
 from tests.lab.sandbox import QUICK
 
 AFTER_S = 6.0

@@ -11,9 +11,9 @@ import os
 import sys
 from pathlib import Path
 
-from atoll.model.errors import AtollError
-from atoll.model.load import load_lab
-from atoll_emulation.lab import EmulatedLab
+from atoll_core.description.loader import load_lab
+from atoll_core.errors import AtollError
+from atoll_emulation.mininet_lab.emulated_lab import EmulatedLab
 
 
 async def main() -> None:

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from atoll.analysis import analyse
-from atoll.model.errors import RunError
-from atoll.model.metrics import Point
-from atoll.rundir import MetricsSpool, RunDir
-from atoll.rundir.spool import read_spool
-from atoll_dashboards.report import write_report
+from atoll_analysis import analyse
+from atoll_analysis.run_directory import MetricsSpool, RunDir
+from atoll_analysis.run_directory.metrics_spool import read_spool
+from atoll_core.errors import RunError
+from atoll_core.metrics.line_protocol import Point
+from atoll_dashboards.report.report import write_report
 from atoll_hosts.binary import find_binary
 from tests.unit.synthetic_run import simulate
 

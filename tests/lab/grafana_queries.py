@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from atoll_dashboards.grafana import Grafana
+from atoll_dashboards.grafana.grafana_client import Grafana
 
 
 @dataclass(frozen=True, slots=True)

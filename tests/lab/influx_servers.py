@@ -16,8 +16,8 @@ from typing import Any, Self
 
 import pytest
 
-from atoll.model.metrics import Field
-from atoll_dashboards.influx_settings import InfluxSettings
+from atoll_core.metrics.line_protocol import Field
+from atoll_dashboards.influx.influx_settings import InfluxSettings
 from tests.lab.sandbox import ATOLL, ROOT
 
 _UP_S = 60.0  # a first start on a busy machine; Grafana's migrates its database

@@ -11,9 +11,9 @@ from collections import defaultdict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from atoll.model.errors import LabError
-from atoll.model.flow import FlowEntry, ForeignEntry, Match
-from atoll.openflow.client import Controller
+from atoll_controller.openflow.client import Controller
+from atoll_core.errors import LabError
+from atoll_core.plan.flow_entry import FlowEntry, ForeignEntry, Match
 
 LAGS_S: defaultdict[int, float] = defaultdict(float)
 """By datapath id, of changes from now on."""

@@ -9,13 +9,13 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from atoll.experiment.testbed import Testbed
-from atoll.model.experiment import Experiment, LinkDirection
-from atoll.model.load import load_experiment
-from atoll.model.plan import Backend
-from atoll.model.tc import VIRTUAL_SLACK
-from atoll.model.units import Duration, Rate
+from atoll_core.description.loader import load_experiment
+from atoll_core.experiment.experiment import Experiment, LinkDirection
+from atoll_core.plan.plan import Backend
+from atoll_core.plan.tc_settings import VIRTUAL_SLACK
+from atoll_core.units import Duration, Rate
 from atoll_hosts.job import Job
+from atoll_testbed.testbed import Testbed
 from tests.lab.swap_guest import DATA
 
 PING_EVERY_NS = 10_000_000

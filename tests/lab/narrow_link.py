@@ -14,13 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from atoll.experiment.calibrate import brief, calibrate
-from atoll.experiment.testbed import Testbed
-from atoll.model.codec import to_json
-from atoll.model.experiment import Experiment, LinkDirection
-from atoll.model.load import load_experiment
-from atoll.model.tc import VIRTUAL_SLACK
-from atoll.model.units import Duration, Rate, Size
+from atoll_core.codec import to_json
+from atoll_core.description.loader import load_experiment
+from atoll_core.experiment.experiment import Experiment, LinkDirection
+from atoll_core.plan.tc_settings import VIRTUAL_SLACK
+from atoll_core.units import Duration, Rate, Size
+from atoll_testbed.calibration.link_calibration import brief, calibrate
+from atoll_testbed.testbed import Testbed
 
 
 def narrowed(experiment: Experiment) -> Experiment:

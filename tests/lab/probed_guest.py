@@ -12,22 +12,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from atoll.control.apply import read_tables
-from atoll.control.live_trace import LiveTrace, live_trace_text
-from atoll.control.plan import make_plan
-from atoll.control.swap import StageKind, plan_swap
-from atoll.control.swapping import moves_of
-from atoll.experiment import probing, verifying
-from atoll.experiment.probing import probe
-from atoll.experiment.testbed import Testbed
-from atoll.experiment.tracing import trace_live
-from atoll.model.codec import to_json
-from atoll.model.errors import LabError
-from atoll.model.experiment import Carried, Chain, Experiment, Protocol
-from atoll.model.flow import Output
-from atoll.model.load import load_experiment
-from atoll.model.plan import Plan
-from atoll.model.switch import Runtime
+from atoll_controller.fabric.flow_installer import read_tables
+from atoll_controller.fabric.swap_executor import moves_of
+from atoll_controller.fabric.swap_plan import StageKind, plan_swap
+from atoll_controller.planner.planner import make_plan
+from atoll_controller.tracing.trace_report import LiveTrace, live_trace_text
+from atoll_core.codec import to_json
+from atoll_core.description.loader import load_experiment
+from atoll_core.errors import LabError
+from atoll_core.experiment.experiment import Carried, Chain, Experiment, Protocol
+from atoll_core.plan.flow_entry import Output
+from atoll_core.plan.plan import Plan
+from atoll_core.plan.switch_features import Runtime
+from atoll_testbed.testbed import Testbed
+from atoll_testbed.verification import path_verification, swap_verification
+from atoll_testbed.verification.live_trace import trace_live
+from atoll_testbed.verification.swap_verification import probe
 
 AROUND = ("tap-w", "pep-w", "sat", "pep-i", "tap-i")
 
@@ -132,7 +132,7 @@ class Probed:
 async def main(path: Path, runtime: Runtime) -> None:
     """Prove a lab with an experiment."""
     # Nothing of this lab lags behind its switches' barriers.
-    probing.ATTEMPTS = verifying.ATTEMPTS = 6  # pyright: ignore[reportPrivateImportUsage]
+    swap_verification.ATTEMPTS = path_verification.ATTEMPTS = 6  # pyright: ignore[reportPrivateImportUsage]
     network, experiment = load_experiment(path)
     testbed = await Testbed.start(network, lambda _: None, runtime)
     try:

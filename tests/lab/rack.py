@@ -21,9 +21,9 @@ from pathlib import Path
 
 import pytest
 
-from atoll.model.inventory import slots
-from atoll.model.load import load_lab
-from atoll.model.network import HostRole, Network
+from atoll_core.description.loader import load_lab
+from atoll_core.lab.inventory import slots
+from atoll_core.lab.network import HostRole, Network
 from tests.lab.sandbox import ATOLL, ROOT, Sandbox
 
 CONTROLLER = "10.99.0.1"

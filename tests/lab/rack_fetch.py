@@ -12,10 +12,10 @@ from pathlib import Path
 
 import asyncssh
 
-from atoll.model.resolve_inventory import load_inventory
-from atoll_hosts.fetch import fetch
-from atoll_hosts.offered import OfferedFile
-from atoll_hosts.ssh import Connections
+from atoll_core.description.resolve_inventory import load_inventory
+from atoll_hosts.ssh.connections import Connections
+from atoll_hosts.ssh.file_transfer import fetch
+from atoll_hosts.ssh.offered_files import OfferedFile
 
 
 async def main(inventory: Path, machine: str, file: OfferedFile, here: Path, break_at: int) -> None:

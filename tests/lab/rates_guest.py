@@ -13,10 +13,10 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from atoll.model.experiment import Bernoulli, Distribution, GilbertElliott, Jitter, LinkDirection, Where
-from atoll.model.network import DelayBox, Interface, LatencyClass, PortRef
-from atoll.model.tc import delay_settings
-from atoll.model.units import Duration, Rate, Size
+from atoll_core.experiment.experiment import Bernoulli, Distribution, GilbertElliott, Jitter, LinkDirection, Where
+from atoll_core.lab.network import DelayBox, Interface, LatencyClass, PortRef
+from atoll_core.plan.tc_settings import delay_settings
+from atoll_core.units import Duration, Rate, Size
 from tests.lab.tc_guest import furnish
 from tests.lab.virtual_link_guest import (
     PR_SET_TIMERSLACK,

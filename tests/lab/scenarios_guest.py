@@ -12,16 +12,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from atoll.control.path_checks import pinging_ns
-from atoll.experiment.configuration_test import check_links, check_paths
-from atoll.experiment.testbed import Testbed
-from atoll.model.errors import RunError
-from atoll.model.experiment import Experiment
-from atoll.model.load import load_experiment
-from atoll.model.plan import Backend
-from atoll.model.tc import VIRTUAL_SLACK
-from atoll.model.units import Duration, Rate, Size
-from atoll.rundir import RunDir
+from atoll_analysis.run_directory import RunDir
+from atoll_controller.planner.path_checks import pinging_ns
+from atoll_core.description.loader import load_experiment
+from atoll_core.errors import RunError
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.plan.plan import Backend
+from atoll_core.plan.tc_settings import VIRTUAL_SLACK
+from atoll_core.units import Duration, Rate, Size
+from atoll_testbed.preflight.preflight import check_links, check_paths
+from atoll_testbed.testbed import Testbed
 
 ROOT = Path(__file__).parents[2]
 _GEO, _MEO = Duration(250_000_000), Duration(62_500_000)

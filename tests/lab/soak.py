@@ -12,8 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from atoll.model.errors import AtollError
-from atoll.model.units import Duration
+from atoll_core.errors import AtollError
+from atoll_core.units import Duration
 from atoll_emulation.uml.kernel import find_virtual_kernel
 from atoll_emulation.uml.run import VirtualClock, run_in_uml
 from tests.lab.sandbox import PYTHON, ROOT, Sandbox

@@ -21,18 +21,18 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from atoll.control import reconcile
-from atoll.control.apply import read_tables
-from atoll.control.diff import diff
-from atoll.experiment.request import create_run
-from atoll.experiment.run import Run
-from atoll.experiment.testbed import Testbed
-from atoll.model.errors import AtollError, PlanError
-from atoll.model.experiment import Experiment
-from atoll.model.load import load_experiment
-from atoll.model.plan import Backend
-from atoll.model.tc import TIMER_SLACK, VIRTUAL_SLACK
-from atoll_emulation.congestion import permit_everywhere
+from atoll_controller.fabric import reconciler
+from atoll_controller.fabric.flow_installer import read_tables
+from atoll_controller.planner.diff import diff
+from atoll_core.description.loader import load_experiment
+from atoll_core.errors import AtollError, PlanError
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.plan.plan import Backend
+from atoll_core.plan.tc_settings import TIMER_SLACK, VIRTUAL_SLACK
+from atoll_emulation.this_machine.congestion_controls import permit_everywhere
+from atoll_testbed.run.run import Run
+from atoll_testbed.run.run_request import create_run
+from atoll_testbed.testbed import Testbed
 from tests.lab.sandbox import QUICK
 
 _NOBODY = "tcp:127.0.0.1:6"  # where no controller listens
@@ -43,7 +43,14 @@ _HEALED_S = 60.0
 _MEMORY_SLACK = 1.1  # of a process' resident memory, and
 _MEMORY_SLACK_KB = 8192
 
-_PROGRAMS = ("soak_guest", "atoll.openflow", "atoll-host agent", "atoll_emulation.init", "ovs-vswitchd", "ovsdb-server")
+_PROGRAMS = (
+    "soak_guest",
+    "atoll_controller.openflow",
+    "atoll-host agent",
+    "atoll_emulation.mininet_lab.ns_init",
+    "ovs-vswitchd",
+    "ovsdb-server",
+)
 
 
 @dataclass(frozen=True)
@@ -247,7 +254,7 @@ def grown(before: dict[str, int], after: dict[str, int]) -> list[str]:
 
 async def main(out: Path, options: Options) -> int:
     """Soak, and print what there was."""
-    reconcile._RESTARTS = 10**6  # it is killed more often than would be right anywhere else
+    reconciler._RESTARTS = 10**6  # it is killed more often than would be right anywhere else
     if options.virtual:
         permit_everywhere()
     network, base = load_experiment(QUICK)

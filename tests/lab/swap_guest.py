@@ -23,21 +23,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from atoll.control import deletions, reconcile
-from atoll.control.apply import read_tables
-from atoll.control.diff import diff
-from atoll.control.swap import plan_swap
-from atoll.experiment import place
-from atoll.experiment.testbed import Testbed
-from atoll.model.errors import LabError, PlanError
-from atoll.model.experiment import Experiment
-from atoll.model.layout import HOME, Layout
-from atoll.model.load import load_experiment
-from atoll.model.network import Network
-from atoll.model.plan import Backend, Phase, Plan
-from atoll.model.tc import TIMER_SLACK, VIRTUAL_SLACK
-from atoll.switches.profiles import drivers, profile
+from atoll_controller.fabric import recent_deletions, reconciler
+from atoll_controller.fabric.flow_installer import read_tables
+from atoll_controller.fabric.swap_plan import plan_swap
+from atoll_controller.planner.diff import diff
+from atoll_core.description.loader import load_experiment
+from atoll_core.errors import LabError, PlanError
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.lab.network import Network
+from atoll_core.plan.plan import Backend, Phase, Plan
+from atoll_core.plan.tag_layout import HOME, Layout
+from atoll_core.plan.tc_settings import TIMER_SLACK, VIRTUAL_SLACK
 from atoll_hosts.agent import Job
+from atoll_switches.capability_profile import drivers, profile
+from atoll_testbed.platforms import base
+from atoll_testbed.testbed import Testbed
 from tests.lab.lagging import LAGS_S, LaggingController
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "swaps"
@@ -320,10 +320,10 @@ def widen_switch_sockets() -> None:
 async def main(out: Path, options: Options) -> None:
     """Write captures and facts.json."""
     if options.lag_s:
-        place.Controller = LaggingController  # pyright: ignore[reportPrivateImportUsage]
+        base.Controller = LaggingController  # pyright: ignore[reportPrivateImportUsage]
         lagging = {driver: replace(profile(driver), lag_s=options.lag_s) for driver in drivers()}
-        deletions.profile = lagging.__getitem__  # pyright: ignore[reportPrivateImportUsage]
-    reconcile._RESTARTS = 10**6  # it is killed more often than would be right anywhere else
+        recent_deletions.profile = lagging.__getitem__  # pyright: ignore[reportPrivateImportUsage]
+    reconciler._RESTARTS = 10**6  # it is killed more often than would be right anywhere else
     network, experiment = load_experiment(DATA / "experiment.yaml")
     testbed = await Testbed.start(network, lambda _: None, slack=VIRTUAL_SLACK if options.virtual else TIMER_SLACK)
     try:

@@ -20,11 +20,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from atoll.model.box_kind import BoxKind
-from atoll.model.experiment import Bernoulli, Counted, Distribution, Jitter, Link, LinkDirection, Where
-from atoll.model.network import ChainBox, DelayBox, Interface, LatencyClass, PortRef
-from atoll.model.tc import TcSettings, delay_settings, link_settings
-from atoll.model.units import Duration, Rate, Size
+from atoll_core.experiment.experiment import Bernoulli, Counted, Distribution, Jitter, Link, LinkDirection, Where
+from atoll_core.lab.box_kind import BoxKind
+from atoll_core.lab.network import ChainBox, DelayBox, Interface, LatencyClass, PortRef
+from atoll_core.plan.tc_settings import TcSettings, delay_settings, link_settings
+from atoll_core.units import Duration, Rate, Size
 from atoll_hosts.binary import find_binary
 
 _CLONE_NEWNET = 0x40000000

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from atoll.model.codec import to_json
-from atoll.model.errors import LabError
-from atoll.model.plan import HostSettings, InterfaceSettings
+from atoll_core.codec import to_json
+from atoll_core.errors import LabError
+from atoll_core.plan.plan import HostSettings, InterfaceSettings
 from atoll_hosts.agent import Agent, Exit, Job
 from atoll_hosts.binary import find_binary
 from tests.lab.agent_lab import ISLAND, READY_S, WORLD, Machines, alive, eventually, machines

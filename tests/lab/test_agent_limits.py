@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from atoll.model.errors import LabError
-from atoll.model.plan import JobLimits
+from atoll_core.errors import LabError
+from atoll_core.plan.plan import JobLimits
 from atoll_hosts.agent import Agent, Exit
 from atoll_hosts.binary import find_binary
-from atoll_hosts.versions import SPEAKS, words
+from atoll_hosts.protocol_version import SPEAKS, words
 from tests.lab.agent_lab import alive, eventually
 
 pytestmark = pytest.mark.lab

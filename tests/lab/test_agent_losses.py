@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from atoll.analysis.lost_outside import judge_lost_outside, lost_outside
-from atoll.experiment.lost_outside import Look, risen
+from atoll_analysis.verdict.drop_report import judge_lost_outside, lost_outside
+from atoll_testbed.run.kernel_drops import Look, risen
 from tests.lab.agent_lab import machines
 
 pytestmark = pytest.mark.lab

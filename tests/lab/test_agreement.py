@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from atoll.rundir import RunDir
+from atoll_analysis.run_directory import RunDir
 from tests.lab.sandbox import ATOLL, GEO, Sandbox, is_of_a_busy_machine
 from tests.lab.virtual_runs import HANGS_S
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from atoll_dashboards.grafana import Grafana, dashboard_files
-from atoll_dashboards.influx_settings import InfluxSettings
+from atoll_dashboards.grafana.grafana_client import Grafana, dashboard_files
+from atoll_dashboards.influx.influx_settings import InfluxSettings
 from tests.lab.demo_runs import Made, changed_run, recorded
 from tests.lab.grafana_queries import ask
 from tests.lab.influx_servers import free_port, points

@@ -14,17 +14,17 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from atoll.control.apply import apply_flows, read_tables
-from atoll.control.diff import ChangeAction
-from atoll.control.plan import make_plan
-from atoll.model.errors import LabError, MachineError
-from atoll.model.flow import FlowEntry, ForeignEntry, Match, Output, PopVlan, Vlan, sort_key
-from atoll.model.load import load_experiment
-from atoll.model.network import Network
-from atoll.model.plan import Plan
-from atoll.model.switch import Runtime
-from atoll.openflow.client import Controller
-from atoll.openflow.interpreters import interpreter
+from atoll_controller.fabric.flow_installer import apply_flows, read_tables
+from atoll_controller.openflow.client import Controller
+from atoll_controller.openflow.runtime_python import interpreter
+from atoll_controller.planner.diff import ChangeAction
+from atoll_controller.planner.planner import make_plan
+from atoll_core.description.loader import load_experiment
+from atoll_core.errors import LabError, MachineError
+from atoll_core.lab.network import Network
+from atoll_core.plan.flow_entry import FlowEntry, ForeignEntry, Match, Output, PopVlan, Vlan, sort_key
+from atoll_core.plan.plan import Plan
+from atoll_core.plan.switch_features import Runtime
 from tests.lab.bridges import CONNECT_S, DPIDS, NOBODY, Switches
 
 pytestmark = [pytest.mark.lab, pytest.mark.asyncio(loop_scope="module")]
@@ -284,7 +284,7 @@ async def test_the_recorded_exchange(switches: Switches, runtime: Runtime, proje
 
 def replay(switches: Switches, runtime: Runtime, steps: list[dict[str, Any]]) -> None:
     """Say what the keeper says, and check that the controller says the rest; other switches' events are passed over."""
-    argv = [*switches.enter, interpreter(runtime), "-m", "atoll.openflow", "--listen", "127.0.0.1:6653"]
+    argv = [*switches.enter, interpreter(runtime), "-m", "atoll_controller.openflow", "--listen", "127.0.0.1:6653"]
     argv += ["--runtime", runtime]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None

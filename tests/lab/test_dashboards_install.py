@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from atoll_dashboards.grafana import dashboard_files
+from atoll_dashboards.grafana.grafana_client import dashboard_files
 from tests.lab.influx_servers import GrafanaServer, Influx2
 from tests.lab.sandbox import ATOLL
 

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from atoll.model.codec import from_json
-from atoll.model.load import load_lab
-from atoll.model.network import Interface, Network
-from atoll_emulation.lab import EmulatedLab, Shell
-from atoll_emulation.ports import port_interface_names, used_ports
+from atoll_core.codec import from_json
+from atoll_core.description.loader import load_lab
+from atoll_core.lab.network import Interface, Network
+from atoll_emulation.mininet_lab.emulated_lab import EmulatedLab, Shell
+from atoll_emulation.mininet_lab.port_names import port_interface_names, used_ports
 from tests.lab.sandbox import NOBODY, PYTHON, ROOT, Sandbox, open_to_others, tools_without
 from tests.lab.test_hostile import OPEN_TUN
 
@@ -292,7 +292,7 @@ async def test_a_killed_part_takes_the_whole_lab_with_it(pair: Network, victim: 
     lab = await EmulatedLab.start(pair, lambda _text: None)
     namespace = Path(f"/proc/{lab.enter()[1].removeprefix('--target=')}/ns/pid").readlink()
     pids = in_namespace(namespace)
-    init, server = named(pids, "atoll_emulation.init")
+    init, server = named(pids, "atoll_emulation.mininet_lab.ns_init")
     parent = int(Path(f"/proc/{init}/stat").read_text().rpartition(")")[2].split()[1])
     ours = {"init": init, "server of requests": server, "unshare": parent}
     os.kill(ours.get(victim) or named(pids, victim)[0], signal.SIGKILL)
@@ -305,7 +305,7 @@ async def test_a_killed_part_takes_the_whole_lab_with_it(pair: Network, victim: 
 async def test_a_signal_ends_the_lab(pair: Network, number: int) -> None:
     lab = await EmulatedLab.start(pair, lambda _text: None)
     pids = lab_processes(lab)
-    os.kill(named(pids, "atoll_emulation.init")[0], number)
+    os.kill(named(pids, "atoll_emulation.mininet_lab.ns_init")[0], number)
     await asyncio.wait_for(lab.dead, 10)
     assert not any(Path(f"/proc/{pid}/ns").exists() for pid in pids)
 
@@ -384,7 +384,7 @@ def test_a_plain_user_has_the_same_lab(tmp_path: Path) -> None:
 def requires(sandbox: Sandbox, *prefix: str) -> list[str]:
     """The lines with which `require_machine` refuses a machine."""
     program = (
-        "from atoll.model.errors import MachineError\nfrom atoll_emulation.machine import require_machine\n"
+        "from atoll_core.errors import MachineError\nfrom atoll_emulation.this_machine.host_requirements import require_machine\n"
         "try: require_machine()\nexcept MachineError as error: print(error)"
     )
     done = sandbox.run(*prefix, PYTHON, "-c", program, limit_s=30)

@@ -67,8 +67,8 @@ def kill_at(step: str, directory: Path) -> None:
 @pytest.mark.parametrize(
     ("victim", "words"),
     [
-        ("keeper", ("-m", "atoll.keeper")),
-        ("lab", ("python", "-m", "atoll_emulation.init")),
+        ("keeper", ("-m", "atoll_daemon")),
+        ("lab", ("python", "-m", "atoll_emulation.mininet_lab.ns_init")),
         ("agent", ("atoll-host", "agent")),
     ],
 )
@@ -105,7 +105,7 @@ def test_kill_of_the_controller_stops_no_packet(sandbox: Sandbox) -> None:
     experiment.write_text(text.replace("traffic: {channels: 12}", "traffic: {channels: 0}\nping: {interval: 5 ms}"))
     process = sandbox.start(ATOLL, "run", experiment, "--duration", "5 s", "--json")
     wait_for_line(process, "measure")
-    pid = sandbox.find("atoll.openflow")
+    pid = sandbox.find("atoll_controller.openflow")
     assert pid is not None
     sandbox.kill(pid)
     output, errors = end(process, 60)
@@ -146,7 +146,7 @@ def test_an_interrupted_up_leaves_no_keeper(sandbox: Sandbox, step: str, number:
     process = sandbox.start(ATOLL, "up", QUICK)
     if step:
         wait_for_line(process, step)
-    while sandbox.find("-m", "atoll.keeper") is None:
+    while sandbox.find("-m", "atoll_daemon") is None:
         assert process.poll() is None
     pid = sandbox.find("atoll", "up", "quick.yaml")
     assert pid is not None

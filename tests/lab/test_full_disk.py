@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from atoll.rundir.spool import SPOOL, SpoolTail, read_spool
+from atoll_analysis.run_directory.metrics_spool import SPOOL, SpoolTail, read_spool
 from tests.lab.sandbox import ATOLL, GEO, Sandbox, wait_for_line
 
 pytestmark = pytest.mark.lab

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from atoll_hosts.binary import find_binary
-from atoll_hosts.install import FOLDER
+from atoll_hosts.ssh.installation import FOLDER
 from tests.lab.rack import LAB, Rack, rack_of
 from tests.lab.sandbox import ATOLL
 

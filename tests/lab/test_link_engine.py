@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from atoll.model.plan import HostSettings, InterfaceSettings
+from atoll_core.plan.plan import HostSettings, InterfaceSettings
 from atoll_hosts.agent import Job
 from tests.lab.agent_lab import ISLAND, READY_S, WORLD, Machines, machines
 from tests.lab.capture_file import read_capture

@@ -43,13 +43,13 @@ class Stage:
 
     def up(self) -> None:
         """A lab with the quick experiment, whatever was before."""
-        if self.sandbox.find("atoll.keeper") is None:
+        if self.sandbox.find("atoll_daemon") is None:
             self.atoll("up", QUICK)
         else:
             self.atoll("apply", QUICK)
 
     def down(self) -> None:
-        if self.sandbox.find("atoll.keeper") is not None:
+        if self.sandbox.find("atoll_daemon") is not None:
             self.atoll("down")
 
     def run_directory(self) -> Path:
@@ -285,7 +285,7 @@ def test_a_keeper_that_dies_is_told_and_the_next_lab_is_found_by_itself(stage: S
     stage.up()
     page = stage.open()
     page.wait(f"{STATE} === 'live'")
-    keeper = stage.sandbox.find("atoll.keeper")
+    keeper = stage.sandbox.find("atoll_daemon")
     assert keeper is not None
     stage.sandbox.kill(keeper)
     page.wait(f"{STATE} === 'lab ended'")
@@ -347,7 +347,7 @@ def test_silence_is_counted_and_stays_in_the_plots_as_a_gap(stage: Stage) -> Non
     stage.up()
     page = stage.open()
     page.wait(f"{STATE} === 'live'")
-    keeper = stage.sandbox.find("atoll.keeper")
+    keeper = stage.sandbox.find("atoll_daemon")
     assert keeper is not None
     stage.sandbox.kill(keeper, signal.SIGSTOP)
     try:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from atoll.model.errors import MachineError
-from atoll.model.switch import Runtime
-from atoll.openflow.interpreters import interpreter
+from atoll_controller.openflow.runtime_python import interpreter
+from atoll_core.errors import MachineError
+from atoll_core.plan.switch_features import Runtime
 from tests.lab.sandbox import ATOLL, QUICK, ROOT, Sandbox
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]

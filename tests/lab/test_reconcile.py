@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from atoll.control import reconcile
-from atoll.control.reconcile import Reconciler
-from atoll.model.network import Network
-from atoll.model.plan import Plan
-from atoll.model.switch import Runtime
-from atoll.openflow.client import Controller
-from atoll.openflow.interpreters import interpreter
+from atoll_controller.fabric import reconciler
+from atoll_controller.fabric.reconciler import Reconciler
+from atoll_controller.openflow.client import Controller
+from atoll_controller.openflow.runtime_python import interpreter
+from atoll_core.lab.network import Network
+from atoll_core.plan.plan import Plan
+from atoll_core.plan.switch_features import Runtime
 from tests.lab.bridges import CONNECT_S, DPIDS, NOBODY, Switches
 
 pytestmark = pytest.mark.lab
@@ -76,7 +76,7 @@ class Kept:
 @pytest_asyncio.fixture
 async def kept(switches: Switches, demo: tuple[Network, Plan], monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Kept]:
     """The demo's plan on the switches, looked at more often than usual."""
-    monkeypatch.setattr(reconcile, "_COUNT_EVERY_S", 0.1)
+    monkeypatch.setattr(reconciler, "_COUNT_EVERY_S", 0.1)
     switches.clear()
     network, plan = demo
     keeping = Kept(switches, network)
@@ -147,8 +147,8 @@ async def test_a_channel_that_broke_for_a_moment_changes_nothing(kept: Kept) -> 
 
 async def test_a_flapping_channel_is_left_alone_until_it_holds(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is said once; the table is put right as soon as the channel has held for a while."""
-    monkeypatch.setattr(reconcile, "_CALM_S", 0.5)
-    monkeypatch.setattr(reconcile, "_COUNT_EVERY_S", 100.0)
+    monkeypatch.setattr(reconciler, "_CALM_S", 0.5)
+    monkeypatch.setattr(reconciler, "_COUNT_EVERY_S", 100.0)
     for number in range(5):
         kept.switches.connect(NOBODY, "br3")
         async with asyncio.timeout(LIMIT_S):

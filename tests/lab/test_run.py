@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from atoll.rundir.spool import SPOOL, read_spool
+from atoll_analysis.run_directory.metrics_spool import SPOOL, read_spool
 from tests.lab.sandbox import ATOLL, GEO, ROOT, Sandbox, is_of_a_busy_machine
 
 pytestmark = [pytest.mark.lab, pytest.mark.figures, pytest.mark.timeout(240)]

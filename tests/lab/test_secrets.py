@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from atoll.model.secrets import SECRETS
+from atoll_core.header_safe import SECRETS
 from tests.lab.sandbox import ATOLL, ROOT, Sandbox
 
 pytestmark = pytest.mark.lab
 
 SECRET = "a-token-that-nobody-is-to-know"
-KEEPER = "atoll.keeper"
+KEEPER = "atoll_daemon"
 EXAMPLE = ROOT / "examples" / "geo.yaml"
 
 
@@ -41,7 +41,14 @@ def environments(sandbox: Sandbox) -> dict[str, bytes]:
 def test_only_the_keeper_has_the_token_of_the_database(lab: Sandbox) -> None:
     """Not the lab's first process, Open vSwitch, the controller, the agent, the boxes, the machines' shells."""
     found = environments(lab)
-    for part in ("atoll_emulation.init", "ovs-vswitchd", "atoll.openflow", "agent", " link", "mininet:w1"):
+    for part in (
+        "atoll_emulation.mininet_lab.ns_init",
+        "ovs-vswitchd",
+        "atoll_controller.openflow",
+        "agent",
+        " link",
+        "mininet:w1",
+    ):
         assert any(part in line for line in found), part
     knowing = [line for line, environment in found.items() if SECRET.encode() in environment]
     assert len(knowing) == 1, knowing

@@ -14,13 +14,13 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from atoll.model.load import load_experiment
-from atoll.model.measurements import BY_NAME
-from atoll.model.network import HostRole
-from atoll.rundir.spool import SPOOL
-from atoll_dashboards.feeding import feeding
-from atoll_dashboards.grafana import Grafana, dashboard_files
-from atoll_dashboards.loading import ALIGNED_NS
+from atoll_analysis.run_directory.metrics_spool import SPOOL
+from atoll_core.description.loader import load_experiment
+from atoll_core.lab.network import HostRole
+from atoll_core.metrics.metrics_schema import BY_NAME
+from atoll_dashboards.grafana.grafana_client import Grafana, dashboard_files
+from atoll_dashboards.influx.influx_load import ALIGNED_NS
+from atoll_dashboards.influx.sink_supervisor import feeding
 from tests.lab.demo_runs import GEO, Made, changed_run, identity, recorded
 from tests.lab.grafana_queries import annotations, ask
 from tests.lab.influx_servers import GrafanaServer, Influx, Influx1, Influx2, atoll

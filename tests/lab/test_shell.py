@@ -178,12 +178,12 @@ def wait_for(sandbox: Sandbox, *words: str) -> int:
     ("victim", "said"),
     [
         (("ovs-vswitchd",), "the shell ended with the lab: ovs-vswitchd ended (signal 9)"),
-        (("-m", "atoll.keeper"), "the keeper died"),
+        (("-m", "atoll_daemon"), "the keeper died"),
     ],
 )
 def test_the_end_of_the_lab_ends_a_shell(sandbox: Sandbox, victim: tuple[str, ...], said: str) -> None:
     """`kill -9` under an open shell: one line that says so, exit code 1, at once."""
-    if sandbox.find("atoll_emulation.init") is None:
+    if sandbox.find("atoll_emulation.mininet_lab.ns_init") is None:
         bring_up(sandbox)
     with Terminal(sandbox, 80, 24) as shell:
         shell.until(PROMPT)
@@ -220,7 +220,7 @@ def test_a_runs_directory_that_cannot_be_made_is_refused_before_a_lab_comes_up(s
 def test_an_installation_below_run_is_refused(tmp_path: Path) -> None:
     setup = f"mount -t tmpfs run /run && mkdir /run/atoll && mount --bind {ROOT} /run/atoll"
     with Sandbox(tmp_path, setup=setup) as below:
-        done = below.run("/run/atoll/.venv/bin/python", "-m", "atoll.cli.main", "up", GEO, limit_s=20)
+        done = below.run("/run/atoll/.venv/bin/python", "-m", "atoll_cli.main", "up", GEO, limit_s=20)
         assert done.returncode == 1
         assert done.stderr.startswith("/run/atoll/.venv: the lab has a /run of its own")
         assert done.stderr.count("\n") == 1

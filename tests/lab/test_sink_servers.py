@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from atoll.model.metrics import Point
-from atoll.rundir import MetricsSpool, RunDir
-from atoll.rundir.spool import SPOOL, SpoolTail, read_spool
-from atoll_dashboards.feeding import feeding
-from atoll_dashboards.influx import Database, RefusedError, UnfitError
-from atoll_dashboards.influx_settings import InfluxSettings
-from atoll_dashboards.sink import Tally, write_fit
+from atoll_analysis.run_directory import MetricsSpool, RunDir
+from atoll_analysis.run_directory.metrics_spool import SPOOL, SpoolTail, read_spool
+from atoll_core.metrics.line_protocol import Point
+from atoll_dashboards.influx.influx_client import Database, RefusedError, UnfitError
+from atoll_dashboards.influx.influx_settings import InfluxSettings
+from atoll_dashboards.influx.influx_sink import Tally, write_fit
+from atoll_dashboards.influx.sink_supervisor import feeding
 from tests.lab.demo_runs import recorded
 from tests.lab.influx_servers import Influx, Influx1, Influx2, atoll, points
 from tests.sinks import sink_of

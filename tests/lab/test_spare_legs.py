@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll.model.plan import HostSettings, InterfaceSettings
+from atoll_core.plan.plan import HostSettings, InterfaceSettings
 from tests.lab.agent_lab import ISLAND, WORLD, Machines, machines
 
 pytestmark = pytest.mark.lab

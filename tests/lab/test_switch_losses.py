@@ -10,13 +10,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from atoll.experiment.lost_outside import Look, risen
-from atoll.model.codec import from_json
-from atoll.model.measurements import EMULATION
-from atoll.model.network import Network, PortRef
-from atoll_emulation.lab import EmulatedLab
-from atoll_emulation.packet_sockets import PacketSocket
-from atoll_emulation.ports import port_interface_names
+from atoll_core.codec import from_json
+from atoll_core.lab.network import Network, PortRef
+from atoll_core.metrics.metrics_schema import EMULATION
+from atoll_emulation.mininet_lab.emulated_lab import EmulatedLab
+from atoll_emulation.mininet_lab.port_names import port_interface_names
+from atoll_emulation.this_machine.packet_sockets import PacketSocket
+from atoll_testbed.run.kernel_drops import Look, risen
 from tests.lab.sandbox import ROOT
 
 pytestmark = pytest.mark.lab

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from atoll.model.errors import MachineError
-from atoll.model.switch import Runtime
-from atoll.openflow.interpreters import VARIABLE, interpreter
+from atoll_controller.openflow.runtime_python import VARIABLE, interpreter
+from atoll_core.errors import MachineError
+from atoll_core.plan.switch_features import Runtime
 from tests.lab.sandbox import ATOLL, GEO, QUICK, Sandbox
 
 pytestmark = pytest.mark.lab

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from atoll.model.errors import MachineError
+from atoll_core.errors import MachineError
 from atoll_emulation.uml.guest import OUTPUT
 from atoll_emulation.uml.kernel import find_kernel
 from atoll_emulation.uml.run import run_in_uml

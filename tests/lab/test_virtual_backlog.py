@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from atoll.experiment.finish import compress_and_analyse
-from atoll.model.measurements import EMULATION
-from atoll.rundir import RunDir
+from atoll_analysis.run_directory import RunDir
+from atoll_core.metrics.metrics_schema import EMULATION
 from atoll_emulation.uml.guest import OUTPUT
+from atoll_testbed.run.postprocess import compress_and_analyse
 from tests.lab.sandbox import ROOT
 from tests.lab.virtual_runs import said_inside
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from atoll.rundir import RunDir
+from atoll_analysis.run_directory import RunDir
 from tests.lab.sandbox import ATOLL, QUICK
 
 pytestmark = pytest.mark.virtual

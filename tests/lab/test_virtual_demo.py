@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll.rundir import RunDir
+from atoll_analysis.run_directory import RunDir
 from atoll_emulation.uml.cache import kernel_status
 from tests.lab.sandbox import NOBODY, ROOT, Sandbox, open_to_others
 from tests.lab.virtual_runs import HANGS_S

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from atoll.analysis import analyse
-from atoll.rundir import RunDir
+from atoll_analysis import analyse
+from atoll_analysis.run_directory import RunDir
 from atoll_emulation.uml.guest import OUTPUT
 from atoll_hosts.binary import find_binary
 from tests.lab.virtual_runs import said_inside

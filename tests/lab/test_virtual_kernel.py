@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from atoll.model.errors import LabError
-from atoll_emulation.cores import claimed_core
+from atoll_core.errors import LabError
+from atoll_emulation.this_machine.core_pinning import claimed_core
 from atoll_emulation.uml.cache import kernel_status
 from atoll_emulation.uml.kernel import find_virtual_kernel
 from atoll_emulation.uml.run import Ended, VirtualClock, run_in_uml, start_in_uml

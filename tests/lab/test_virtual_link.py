@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from atoll.model.tc import VIRTUAL_SLACK, bucket_bytes
+from atoll_core.plan.tc_settings import VIRTUAL_SLACK, bucket_bytes
 from atoll_emulation.uml.kernel import find_virtual_kernel
 from atoll_emulation.uml.run import VirtualClock, run_in_uml
 from tests.lab.tc_guest import CLASSES

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from atoll.analysis.loss_agreement import proofs
+from atoll_analysis.verdict.loss_agreement import proofs
 from tests.lab import proxied
 from tests.lab.virtual_runs import atoll, run_virtually
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from atoll.model.tc import VIRTUAL_SLACK, bucket_bytes
+from atoll_core.plan.tc_settings import VIRTUAL_SLACK, bucket_bytes
 from tests.lab.rates_guest import Setting, delay_boxes, impairments, settings
 from tests.lab.virtual_runs import run_virtually, said_inside
 

@@ -16,16 +16,16 @@ from typing import Any
 
 import pytest
 
-from atoll.analysis.repeat import compare_runs
-from atoll.experiment.request import create_run
-from atoll.experiment.virtual import measure
-from atoll.model.errors import RunError
-from atoll.model.load import load_experiment
-from atoll.model.plan import Backend
-from atoll.rundir import RunDir
-from atoll_emulation.cores import claimed_core, usable_cores
+from atoll_analysis.reproducibility import compare_runs
+from atoll_analysis.run_directory import RunDir
+from atoll_core.description.loader import load_experiment
+from atoll_core.errors import RunError
+from atoll_core.plan.plan import Backend
+from atoll_emulation.this_machine.core_pinning import claimed_core, usable_cores
 from atoll_emulation.uml.cache import kernel_status
 from atoll_emulation.uml.kernel import find_virtual_kernel
+from atoll_testbed.run.run_request import create_run
+from atoll_testbed.virtual.virtual_run import measure
 from tests.lab.sandbox import ATOLL, NOBODY, QUICK, ROOT, Sandbox, open_to_others, wait_for_line
 from tests.lab.virtual_runs import HANGS_S, atoll
 
@@ -160,7 +160,7 @@ def test_killed_while_it_analyses_leaves_nothing(tmp_path: Path) -> None:
     with Sandbox(tmp_path) as sandbox:
         process = sandbox.start(ATOLL, *RUN)
         wait_for_line(process, "analyse")
-        while (analysis := sandbox.find("-m atoll.analysis")) is None:
+        while (analysis := sandbox.find("-m atoll_analysis")) is None:
             assert process.poll() is None
             time.sleep(0.01)
         sandbox.kill(analysis, signal.SIGSTOP)
@@ -188,7 +188,7 @@ async def test_cancelled_while_modules_are_compiled_a_run_is_not_left_as_running
     package = tmp_path / "package"
     package.mkdir()
     (package / "module.py").write_text("answer = 42\n")
-    monkeypatch.setattr("atoll.experiment.virtual.places", lambda: {package})
+    monkeypatch.setattr("atoll_testbed.virtual.virtual_run.places", lambda: {package})
     network, experiment = load_experiment(QUICK)
     run_dir = create_run(tmp_path, network, experiment, Backend.TC, "virtual", time.time_ns())
 

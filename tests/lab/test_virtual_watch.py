@@ -10,11 +10,11 @@ from typing import Any
 import aiohttp
 import pytest
 
-from atoll.keeper.listening import ListenAddress
-from atoll.keeper.replays import Replays
-from atoll.keeper.watching import watching
-from atoll.model.metrics import Point
-from atoll.rundir.spool import SPOOL, read_spool
+from atoll_analysis.run_directory.metrics_spool import SPOOL, read_spool
+from atoll_core.metrics.line_protocol import Point
+from atoll_daemon.http.tcp_listener import ListenAddress
+from atoll_daemon.replays.replay_index import Replays
+from atoll_daemon.replays.watch_server import watching
 from atoll_emulation.uml.run import VirtualClock
 from tests.lab.sandbox import ATOLL, QUICK
 

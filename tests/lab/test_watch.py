@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from atoll.keeper.access import SUBPROTOCOL
+from atoll_daemon.http.auth import SUBPROTOCOL
 from tests.lab.sandbox import ATOLL, PYTHON, QUICK, ROOT, Sandbox
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
@@ -157,7 +157,7 @@ async def test_a_run_is_watched_point_by_point_and_again_from_its_directory(watc
 
 async def test_a_keeper_that_is_killed_is_missed_at_once_and_the_next_one_found(watch: Watch) -> None:
     """What it has made can still be watched."""
-    keeper = watch.sandbox.find("atoll.keeper")
+    keeper = watch.sandbox.find("atoll_daemon")
     assert keeper is not None
     async with watch.events() as socket:
         await until(socket, "points")

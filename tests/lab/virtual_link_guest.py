@@ -18,12 +18,12 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from atoll.control.link_config import direction_config
-from atoll.model.box_kind import BoxKind
-from atoll.model.experiment import Bernoulli, Counted, Link, LinkDirection
-from atoll.model.network import ChainBox, Interface, PortRef
-from atoll.model.tc import MTU, VIRTUAL_SLACK, TcSettings, delay_settings, link_settings
-from atoll.model.units import Duration, Rate, Size
+from atoll_controller.planner.link_config import direction_config
+from atoll_core.experiment.experiment import Bernoulli, Counted, Link, LinkDirection
+from atoll_core.lab.box_kind import BoxKind
+from atoll_core.lab.network import ChainBox, Interface, PortRef
+from atoll_core.plan.tc_settings import MTU, VIRTUAL_SLACK, TcSettings, delay_settings, link_settings
+from atoll_core.units import Duration, Rate, Size
 from atoll_hosts.binary import find_binary
 from tests.lab.tc_guest import CLASSES, delay_box, furnish, inside
 

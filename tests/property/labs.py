@@ -8,8 +8,7 @@ from ipaddress import IPv4Address, IPv4Network
 
 from hypothesis import strategies as st
 
-from atoll.model.box_kind import BoxKind, Forwarding
-from atoll.model.experiment import (
+from atoll_core.experiment.experiment import (
     MAIN,
     Carried,
     Chain,
@@ -22,7 +21,9 @@ from atoll.model.experiment import (
     TcpSettings,
     Transfer,
 )
-from atoll.model.network import (
+from atoll_core.experiment.traffic import Traffic
+from atoll_core.lab.box_kind import BoxKind, Forwarding
+from atoll_core.lab.network import (
     ChainBox,
     DelayBox,
     Host,
@@ -36,8 +37,7 @@ from atoll.model.network import (
     Tap,
     Trunk,
 )
-from atoll.model.traffic import Traffic
-from atoll.model.units import Duration, Rate, Size
+from atoll_core.units import Duration, Rate, Size
 
 WORLD, ISLAND = IPv4Network("10.10.0.0/16"), IPv4Network("10.20.0.0/16")
 _GIGABIT = Rate(10**9)

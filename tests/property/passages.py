@@ -3,8 +3,8 @@
 
 from collections.abc import Iterable, Iterator
 
-from atoll.control.walk import Frame, Reached, Tables
-from atoll.model.network import PortRef
+from atoll_controller.tracing.table_model import Frame, Reached, Tables
+from atoll_core.lab.network import PortRef
 
 Path = tuple[tuple[str, int | None], ...]
 

@@ -10,14 +10,14 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from atoll.keeper.bodies import MOST_ENTRIES
-from atoll.keeper.descriptions import Described, as_body, described_by_body, described_by_file, merged
-from atoll.keeper.problems import error_json
-from atoll.model.document import compose_document, read_document
-from atoll.model.errors import AtollError
-from atoll.model.plan import Backend
-from atoll.model.raw_experiment import RawExperiment
-from atoll.model.resolve_lab import Lab
+from atoll_core.description.document import compose_document, read_document
+from atoll_core.description.raw_experiment import RawExperiment
+from atoll_core.description.resolve_lab import Lab
+from atoll_core.errors import AtollError
+from atoll_core.plan.plan import Backend
+from atoll_daemon.http.experiment_bodies import Described, as_body, described_by_body, described_by_file, merged
+from atoll_daemon.http.http_errors import error_json
+from atoll_daemon.http.request_parsing import MOST_ENTRIES
 
 ROOT = Path(__file__).resolve().parents[2]
 

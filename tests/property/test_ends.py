@@ -7,8 +7,8 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from atoll.model.ends import Ends
-from atoll.model.experiment import Protocol
+from atoll_core.experiment.experiment import Protocol
+from atoll_core.lab.host_groups import Ends
 from tests.property.labs import experiments, laboratories
 
 

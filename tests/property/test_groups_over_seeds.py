@@ -6,7 +6,7 @@ from statistics import median
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atoll_dashboards.over_seeds import group, pairs
+from atoll_dashboards.compare.seed_groups import group, pairs
 
 RUNS = st.lists(st.tuples(st.sampled_from("ab"), st.booleans(), st.integers(1, 3), st.integers(0, 4)), min_size=1)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atoll.model.metrics import Field, Point
+from atoll_core.metrics.line_protocol import Field, Point
 
 # Control characters become two characters on the way, and a final backslash cannot be written: see the escaping rules.
 NAMES = st.text(st.characters(exclude_categories=("Cs", "Cc"))).filter(

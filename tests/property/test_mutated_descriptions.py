@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from atoll.model.errors import DescriptionError, Mistake
-from atoll.model.load import load_any, load_experiment, load_lab
+from atoll_core.description.loader import load_any, load_experiment, load_lab
+from atoll_core.errors import DescriptionError, Mistake
 
 ROOT = Path(__file__).parents[2]
 LAB = (ROOT / "emulation/labs/island.yaml").read_text(encoding="utf-8")

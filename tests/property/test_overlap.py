@@ -8,11 +8,11 @@ from ipaddress import IPv4Network
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from atoll.model.codec import from_json, to_json
-from atoll.model.experiment import Experiment
-from atoll.model.flow import FlowEntry, Match, Output, Vlan
-from atoll.model.network import Network
-from atoll_apps.overlap import overlapping, shadowed
+from atoll_apps.compiler.overlap import overlapping, shadowed
+from atoll_core.codec import from_json, to_json
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.lab.network import Network
+from atoll_core.plan.flow_entry import FlowEntry, Match, Output, Vlan
 from tests.property.labs import experiments, laboratories
 
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from atoll.control.path_checks import (
+from atoll_controller.planner.calibration_jobs import PING_PACKET
+from atoll_controller.planner.path_checks import (
     LONGEST_TEST_NS,
     check_jobs,
     path_checks,
@@ -17,13 +18,12 @@ from atoll.control.path_checks import (
     pinging_ns,
     with_full_matrix,
 )
-from atoll.control.plan import make_plan
-from atoll.control.probe_jobs import PING_PACKET
-from atoll.model.experiment import Experiment, Protocol
-from atoll.model.load import load_experiment
-from atoll.model.network import Network
-from atoll.model.plan import Phase
-from atoll.model.units import Rate
+from atoll_controller.planner.planner import make_plan
+from atoll_core.description.loader import load_experiment
+from atoll_core.experiment.experiment import Experiment, Protocol
+from atoll_core.lab.network import Network
+from atoll_core.plan.plan import Phase
+from atoll_core.units import Rate
 from tests.property.labs import experiments, laboratories
 
 LABORATORY = Path(__file__).parents[2] / "examples/laboratory.yaml"

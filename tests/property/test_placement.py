@@ -6,7 +6,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atoll.model.placement import deal
+from atoll_core.experiment.channel_allocation import deal
 
 CAPACITY = st.one_of(
     st.integers(1, 64).map(float), st.sampled_from([0.1, 0.3, 0.5, 1.5]), st.floats(1e-3, 1e6, allow_subnormal=False)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atoll.model.codec import from_json, to_json
-from atoll.model.units import Duration, Rate, Size
+from atoll_core.codec import from_json, to_json
+from atoll_core.units import Duration, Rate, Size
 
 KINDS = st.sampled_from([Rate, Duration, Size])
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from atoll.keeper.replays import Replay
-from atoll.model.errors import RunDirError
-from atoll.rundir.spool import SPOOL
+from atoll_analysis.run_directory.metrics_spool import SPOOL
+from atoll_core.errors import RunDirError
+from atoll_daemon.replays.replay_index import Replay
 from tests.unit.watched_run import WatchedRun
 
 WORDS = st.sampled_from(

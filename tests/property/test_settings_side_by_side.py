@@ -10,14 +10,14 @@ from typing import Any, cast
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from atoll.model.codec import to_json
-from atoll.model.experiment import Experiment, LossTrace, Trace
-from atoll.model.flow_sizes import FlowSizes
-from atoll.model.load import load_experiment
-from atoll.model.network import Network
-from atoll.model.units import Duration, Rate, Size
-from atoll_dashboards.described import side_by_side
-from atoll_dashboards.likeness import Likeness, likeness
+from atoll_core.codec import to_json
+from atoll_core.description.loader import load_experiment
+from atoll_core.experiment.experiment import Experiment, LossTrace, Trace
+from atoll_core.experiment.flow_sizes import FlowSizes
+from atoll_core.lab.network import Network
+from atoll_core.units import Duration, Rate, Size
+from atoll_dashboards.compare.settings import side_by_side
+from atoll_dashboards.compare.similarity import Likeness, likeness
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted((ROOT / "examples").glob("*.yaml"))

@@ -8,12 +8,12 @@ from itertools import permutations
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from atoll.control.walk import Frame, Reached, Tables
-from atoll.model.errors import PlanError
-from atoll.model.experiment import Experiment, Protocol
-from atoll.model.flow import FlowEntry
-from atoll.model.network import Host, Network, PortRef
 from atoll_apps.steering import flow_entries
+from atoll_controller.tracing.table_model import Frame, Reached, Tables
+from atoll_core.errors import PlanError
+from atoll_core.experiment.experiment import Experiment, Protocol
+from atoll_core.lab.network import Host, Network, PortRef
+from atoll_core.plan.flow_entry import FlowEntry
 from tests.property.labs import ISLAND, WORLD, experiments, laboratories
 
 _quick = settings(

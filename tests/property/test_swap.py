@@ -9,16 +9,16 @@ from itertools import dropwhile, groupby, product
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from atoll.control.diff import diff
-from atoll.control.swap import Stage, StageKind, Swap, plan_swap
-from atoll.control.swap_probes import Probe
-from atoll.control.walk import Frame, Matched, Tables
-from atoll.model.errors import PlanError
-from atoll.model.experiment import Experiment
-from atoll.model.flow import FlowEntry, Match
-from atoll.model.layout import Layout
-from atoll.model.network import Network, PortRef
 from atoll_apps.steering import flow_entries, steer
+from atoll_controller.fabric.swap_plan import Stage, StageKind, Swap, plan_swap
+from atoll_controller.fabric.swap_probes import Probe
+from atoll_controller.planner.diff import diff
+from atoll_controller.tracing.table_model import Frame, Matched, Tables
+from atoll_core.errors import PlanError
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.lab.network import Network, PortRef
+from atoll_core.plan.flow_entry import FlowEntry, Match
+from atoll_core.plan.tag_layout import Layout
 from tests.property.labs import experiments, laboratories
 from tests.property.passages import path, places
 

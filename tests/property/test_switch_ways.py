@@ -6,9 +6,9 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atoll.model.network import PortRef, Trunk
-from atoll.model.paths import Fabric
-from atoll.model.units import Rate
+from atoll_core.lab.network import PortRef, Trunk
+from atoll_core.lab.shortest_paths import Fabric
+from atoll_core.units import Rate
 
 
 @st.composite

@@ -4,9 +4,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from atoll.model.experiment import Trace, TraceRow
-from atoll.model.trace import read_loss_trace, read_trace, trace_text
-from atoll.model.units import Duration, Rate
+from atoll_core.description.link_trace import read_loss_trace, read_trace, trace_text
+from atoll_core.experiment.experiment import Trace, TraceRow
+from atoll_core.units import Duration, Rate
 
 ROWS = st.builds(
     lambda t, rate, delay, loss, blocked: TraceRow(Duration(t), rate, delay, loss, blocked),

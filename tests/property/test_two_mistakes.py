@@ -7,8 +7,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from atoll.model.errors import DescriptionError
-from atoll.model.load import load_any
+from atoll_core.description.loader import load_any
+from atoll_core.errors import DescriptionError
 
 ROOT = Path(__file__).parents[2]
 TEXTS = {

@@ -5,12 +5,12 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
-from atoll.model.errors import LabError
-from atoll.model.flow import FlowEntry, ForeignEntry, Match
-from atoll.model.network import Network
-from atoll.model.switch import Leftovers, SwitchDescription, SwitchFeatures, TableFeatures
-from atoll.openflow.client import Controller
-from atoll.switches.profiles import profile
+from atoll_controller.openflow.client import Controller
+from atoll_core.errors import LabError
+from atoll_core.lab.network import Network
+from atoll_core.plan.flow_entry import FlowEntry, ForeignEntry, Match
+from atoll_core.plan.switch_features import Leftovers, SwitchDescription, SwitchFeatures, TableFeatures
+from atoll_switches.capability_profile import profile
 
 _Identity = tuple[int, Match]
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from random import Random
 from typing import Any, BinaryIO
 
-from atoll.control.jobs import capture_points
-from atoll.control.traffic_jobs import placement
-from atoll.model.box_kind import BoxKind
-from atoll.model.codec import to_json
-from atoll.model.experiment import (
+from atoll_analysis.run_directory import RunDir
+from atoll_controller.planner.job_plan import capture_points
+from atoll_controller.planner.traffic_jobs import placement
+from atoll_core.codec import to_json
+from atoll_core.experiment.experiment import (
     Chain,
     Counted,
     Experiment,
@@ -26,11 +26,11 @@ from atoll.model.experiment import (
     TcpSettings,
     Transfer,
 )
-from atoll.model.network import ChainBox, Host, HostRole, Interface, Network, PortRef, Switch, Tap
-from atoll.model.plan import PathCheck, Plan
-from atoll.model.traffic import Traffic
-from atoll.model.units import Duration, Rate, Size
-from atoll.rundir import RunDir
+from atoll_core.experiment.traffic import Traffic
+from atoll_core.lab.box_kind import BoxKind
+from atoll_core.lab.network import ChainBox, Host, HostRole, Interface, Network, PortRef, Switch, Tap
+from atoll_core.plan.plan import PathCheck, Plan
+from atoll_core.units import Duration, Rate, Size
 
 START_NS = 1_767_322_800 * 10**9
 PORT = 5001

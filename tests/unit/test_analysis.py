@@ -11,18 +11,18 @@ import numpy as np
 import polars as pl
 import pytest
 
-from atoll.analysis import analyse
-from atoll.analysis.facts import read_facts
-from atoll.analysis.observables import transfer_in_capture
-from atoll.analysis.records import RECORD, SCHEMA, scan_records
-from atoll.analysis.tables import Tables
-from atoll.model.box_kind import BoxKind
-from atoll.model.codec import from_json, to_json
-from atoll.model.errors import RunDirError
-from atoll.model.experiment import Chain, Experiment, Transfer, Version
-from atoll.model.traffic import Traffic
-from atoll.model.units import Duration, Size
-from atoll.rundir import RunDir
+from atoll_analysis import analyse
+from atoll_analysis.figures.observables import transfer_in_capture
+from atoll_analysis.run_directory import RunDir
+from atoll_analysis.tables.packet_records import RECORD, SCHEMA, scan_records
+from atoll_analysis.tables.run_data import read_facts
+from atoll_analysis.tables.tables import Tables
+from atoll_core.codec import from_json, to_json
+from atoll_core.errors import RunDirError
+from atoll_core.experiment.experiment import Chain, Experiment, Transfer, Version
+from atoll_core.experiment.traffic import Traffic
+from atoll_core.lab.box_kind import BoxKind
+from atoll_core.units import Duration, Size
 from atoll_hosts.binary import find_binary
 from tests.unit.synthetic_run import (
     ACK,

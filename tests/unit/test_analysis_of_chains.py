@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from atoll.analysis import analyse
-from atoll.analysis.changes import changes, standing
-from atoll.model.box_kind import BoxKind
-from atoll.model.experiment import MAIN, Carried, Chain, Experiment, Protocol, Version
-from atoll.model.network import ChainBox, Interface, Network, PortRef, Tap
-from atoll.model.units import Duration, Rate
-from atoll.rundir import RunDir
-from atoll_dashboards.report import write_report
+from atoll_analysis import analyse
+from atoll_analysis.run_directory import RunDir
+from atoll_analysis.tables.change_timeline import changes, standing
+from atoll_core.experiment.experiment import MAIN, Carried, Chain, Experiment, Protocol, Version
+from atoll_core.lab.box_kind import BoxKind
+from atoll_core.lab.network import ChainBox, Interface, Network, PortRef, Tap
+from atoll_core.units import Duration, Rate
+from atoll_dashboards.report.report import write_report
 from atoll_hosts.binary import find_binary
 from tests.unit.synthetic_run import (
     ACK,

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
-from atoll.analysis import analyse
-from atoll.analysis.paths import blocked_s
-from atoll.model.codec import from_json, to_json
-from atoll.model.experiment import Experiment, Trace, TraceRow
-from atoll.model.units import Duration, Rate
-from atoll_dashboards.plots import PLOTS
-from atoll_dashboards.provenance import settings
-from atoll_dashboards.sources import read_sources
+from atoll_analysis import analyse
+from atoll_analysis.figures.path_delays import blocked_s
+from atoll_core.codec import from_json, to_json
+from atoll_core.experiment.experiment import Experiment, Trace, TraceRow
+from atoll_core.units import Duration, Rate
+from atoll_dashboards.report.plots import PLOTS
+from atoll_dashboards.report.provenance import settings
+from atoll_dashboards.report.report_data import read_sources
 from atoll_hosts.binary import find_binary
 from tests.unit.synthetic_run import begin, network, simulate
 from tests.unit.synthetic_run import experiment as synthetic_experiment

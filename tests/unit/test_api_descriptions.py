@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from atoll.keeper.descriptions import (
+from atoll_core.description.document import read_document
+from atoll_core.description.resolve_lab import Lab
+from atoll_core.errors import DescriptionError
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.lab.network import Network
+from atoll_core.plan.plan import Backend
+from atoll_daemon.http.experiment_bodies import (
     Described,
     as_body,
     chain_patch,
@@ -16,13 +22,7 @@ from atoll.keeper.descriptions import (
     no_chain_patch,
     up_to_date,
 )
-from atoll.keeper.problems import RequestError, error_json
-from atoll.model.document import read_document
-from atoll.model.errors import DescriptionError
-from atoll.model.experiment import Experiment
-from atoll.model.network import Network
-from atoll.model.plan import Backend
-from atoll.model.resolve_lab import Lab
+from atoll_daemon.http.http_errors import RequestError, error_json
 
 CODED = ["tap-w", "coder-w", "sat", "coder-i", "tap-i"]
 

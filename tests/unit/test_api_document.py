@@ -9,8 +9,8 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
 
-from atoll.keeper.openapi import document, document_text
-from atoll.keeper.routes import ROUTES
+from atoll_daemon.http.openapi import document, document_text
+from atoll_daemon.http.routes import ROUTES
 
 
 def references(thing: Any) -> Iterator[str]:
@@ -25,7 +25,7 @@ def references(thing: Any) -> Iterator[str]:
 
 
 def test_the_committed_document_is_what_the_routes_say(project: Path) -> None:
-    """`python -m atoll.keeper.routes docs/openapi.json` writes it anew."""
+    """`python -m atoll_daemon.http.routes docs/openapi.json` writes it anew."""
     assert (project / "docs" / "openapi.json").read_text() == document_text(ROUTES)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from atoll.keeper.events import BEHIND, EventLog, Subscription
+from atoll_daemon.event_log import BEHIND, EventLog, Subscription
 
 
 @pytest.fixture

@@ -18,15 +18,15 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from atoll.keeper import bodies, listening, serving
-from atoll.keeper.access import SUBPROTOCOL, find_token
-from atoll.keeper.bodies import read_document
-from atoll.keeper.keeper import Keeper
-from atoll.keeper.listening import ListenAddress, Port
-from atoll.keeper.routes import ROUTES
-from atoll.keeper.server import Server
-from atoll.model.errors import LabError, MachineError, UsageError
-from atoll.model.secrets import TOKEN_VARIABLE
+from atoll_core.errors import LabError, MachineError, UsageError
+from atoll_core.header_safe import TOKEN_VARIABLE
+from atoll_daemon.http import http_app, request_parsing, tcp_listener
+from atoll_daemon.http.auth import SUBPROTOCOL, find_token
+from atoll_daemon.http.request_parsing import read_document
+from atoll_daemon.http.routes import ROUTES
+from atoll_daemon.http.tcp_listener import ListenAddress, Port
+from atoll_daemon.lab_daemon import Keeper
+from atoll_daemon.server import Server
 
 TOKEN = "correct-horse-battery-staple"
 
@@ -214,7 +214,7 @@ async def test_a_listener_that_stops_reading_is_dropped_and_told_on_its_return(a
 
 async def test_a_request_that_never_gets_done_is_ended(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """Slow loris: one header after the other, none the last. Others are served meanwhile."""
-    monkeypatch.setattr(listening, "FIRST_REQUEST_S", 0.5)
+    monkeypatch.setattr(tcp_listener, "FIRST_REQUEST_S", 0.5)
     reader, writer = await asyncio.open_connection("127.0.0.1", api.port)
     began = time.monotonic()
     writer.write(b"GET /v1/status HTTP/1.1\r\n")
@@ -245,7 +245,7 @@ async def test_what_is_no_http_is_turned_away_without_a_word_in_the_log(
 async def test_too_many_connections_are_closed_and_others_served_again_after(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listening, "MOST_CONNECTIONS", 3)
+    monkeypatch.setattr(tcp_listener, "MOST_CONNECTIONS", 3)
     idle = [await asyncio.open_connection("127.0.0.1", api.port) for _ in range(5)]
     over = [asyncio.create_task(reader.read()) for reader, _ in idle]
     done, _ = await asyncio.wait(over, timeout=0.5)
@@ -260,13 +260,13 @@ async def test_too_many_connections_are_closed_and_others_served_again_after(
 @pytest.fixture
 async def reading(monkeypatch: pytest.MonkeyPatch, api: Api) -> AsyncIterator[Api]:
     """A server that answers with what it has read of a body, as every request that takes one reads it."""
-    monkeypatch.setattr(bodies, "BODY_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(request_parsing, "BODY_TIMEOUT_S", 1.0)
 
     async def read(request: web.Request) -> web.Response:
         document = await read_document(request)
         return web.json_response(document.tree)
 
-    application = web.Application(middlewares=[serving.errors_as_json])
+    application = web.Application(middlewares=[http_app.errors_as_json])
     application.router.add_post("/read", read)
     runner = web.AppRunner(application, handler_cancellation=True)
     await runner.setup()
@@ -381,11 +381,11 @@ def test_a_port_that_cannot_be_had_is_one_clear_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(LabError, match=rf"--listen 127.0.0.1:{port}: the port is taken"):
-            listening.bind(ListenAddress("127.0.0.1", port))
+            tcp_listener.bind(ListenAddress("127.0.0.1", port))
     with pytest.raises(LabError, match="no interface of this machine has that address"):
-        listening.bind(ListenAddress("192.0.2.1", 0))
+        tcp_listener.bind(ListenAddress("192.0.2.1", 0))
     with pytest.raises(LabError, match="is no address of this machine"):
-        listening.bind(ListenAddress("no-such-host.invalid", 0))
+        tcp_listener.bind(ListenAddress("no-such-host.invalid", 0))
 
 
 def test_the_token_is_made_once_for_its_owner_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

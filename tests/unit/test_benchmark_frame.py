@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from atoll.model.errors import AtollError
+from atoll_core.errors import AtollError
 from linkbench import frame
 
 PAGE = "before\n<!-- figures of ways: begin -->\nold\n<!-- figures of ways: end -->\nafter\n"

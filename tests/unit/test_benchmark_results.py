@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll.model.errors import AtollError
+from atoll_core.errors import AtollError
 from linkbench.results import read_earlier, read_results, write_results
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from atoll.analysis import analyse
-from atoll.analysis.facts import read_facts
-from atoll.model.experiment import Carried, Chain, Experiment, Protocol
-from atoll.model.load import load_experiment
-from atoll.model.network import Network
+from atoll_analysis import analyse
+from atoll_analysis.tables.run_data import read_facts
+from atoll_core.description.loader import load_experiment
+from atoll_core.experiment.experiment import Carried, Chain, Experiment, Protocol
+from atoll_core.lab.network import Network
 from atoll_hosts.binary import find_binary
 from tests.unit.synthetic_run import begin
 

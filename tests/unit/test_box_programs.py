@@ -6,13 +6,13 @@ from typing import Any, cast
 
 import pytest
 
-from atoll.cli.check import check
-from atoll.experiment.place import EmulatedPlace
-from atoll.experiment.recording import Recording
-from atoll.model.load import load_any
-from atoll.rundir import RunDir
-from atoll_emulation.programs import missing_programs
+from atoll_analysis.run_directory import RunDir
+from atoll_cli.commands.check import check
+from atoll_core.description.loader import load_any
+from atoll_emulation.this_machine.box_programs import missing_programs
 from atoll_hosts.job import Exit, Job
+from atoll_testbed.platforms.base import EmulatedPlace
+from atoll_testbed.run.recorder import Recording
 
 
 def lab_with(folder: Path, project: Path, start: str, more: str = "") -> Path:

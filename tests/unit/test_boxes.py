@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from atoll.analysis.boxes import Lost, Sojourn, Stalls, lateness_p99_ns, measurements, stalls
+from atoll_analysis.tables.box_counters import Lost, Sojourn, Stalls, lateness_p99_ns, measurements, stalls
 
 
 def figures(**changes: Any) -> dict[str, Any]:

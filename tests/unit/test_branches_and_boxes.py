@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from atoll.control.hosts import host_settings
-from atoll.control.jobs import capture_points
-from atoll.control.plan import make_plan
-from atoll.model.box_kind import BoxKind
-from atoll.model.errors import DescriptionError, LabError
-from atoll.model.experiment import Carried, Experiment, Protocol
-from atoll.model.load import load_experiment
-from atoll.model.network import Network, PortRef
-from atoll.model.plan import Phase
-from atoll_emulation.topo import LabTopo
+from atoll_controller.planner.host_config import host_settings
+from atoll_controller.planner.job_plan import capture_points
+from atoll_controller.planner.planner import make_plan
+from atoll_core.description.loader import load_experiment
+from atoll_core.errors import DescriptionError, LabError
+from atoll_core.experiment.experiment import Carried, Experiment, Protocol
+from atoll_core.lab.box_kind import BoxKind
+from atoll_core.lab.network import Network, PortRef
+from atoll_core.plan.plan import Phase
+from atoll_emulation.mininet_lab.topology import LabTopo
 
 PEPS = "  pep-w: {kind: router, world: sw-c/11, island: sw-c/12}"
 TAP = "  tap-w: {host: cap-w, port: sw-c/21}"

@@ -10,9 +10,13 @@ from py_compile import PycInvalidationMode
 
 import pytest
 
-from atoll.experiment.bytecode import compile_stale, places, stale
+from atoll_testbed.virtual.precompile import compile_stale, places, stale
 
-LOADED_INSIDE = ("atoll.experiment.inside", "atoll.openflow.app", "atoll_emulation.serve")
+LOADED_INSIDE = (
+    "atoll_testbed.virtual.guest_main",
+    "atoll_controller.openflow.app",
+    "atoll_emulation.mininet_lab.lab_server",
+)
 """What the processes of a run in virtual time are, for their imports: the run, the controller, the lab."""
 
 SHOW_FILES = """

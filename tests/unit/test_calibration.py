@@ -6,8 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from atoll.experiment.calibrate import directions
-from atoll.experiment.calibration import (
+from atoll_core.description.loader import load_experiment
+from atoll_core.experiment.experiment import (
+    Bernoulli,
+    BitError,
+    Codel,
+    Counted,
+    Distribution,
+    GilbertElliott,
+    Jitter,
+    LinkDirection,
+    Trace,
+    TraceRow,
+    Where,
+)
+from atoll_core.lab.network import LatencyClass
+from atoll_core.units import Duration, Rate, Size
+from atoll_testbed.calibration.calibration_checks import (
     PRECISE,
     ROUGH,
     Received,
@@ -21,24 +36,9 @@ from atoll.experiment.calibration import (
     rate_row,
     steady_rate,
 )
-from atoll.experiment.direction import Direction, mean_loss
-from atoll.experiment.probes import Flood
-from atoll.model.experiment import (
-    Bernoulli,
-    BitError,
-    Codel,
-    Counted,
-    Distribution,
-    GilbertElliott,
-    Jitter,
-    LinkDirection,
-    Trace,
-    TraceRow,
-    Where,
-)
-from atoll.model.load import load_experiment
-from atoll.model.network import LatencyClass
-from atoll.model.units import Duration, Rate, Size
+from atoll_testbed.calibration.link_calibration import directions
+from atoll_testbed.calibration.link_direction import Direction, mean_loss
+from atoll_testbed.calibration.link_flood import Flood
 
 MS = 1_000_000
 GEO = LinkDirection(Rate(16_000_000), Duration(250 * MS), Size(100_000))

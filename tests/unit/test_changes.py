@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from atoll.control.jobs import capture_points, jobs
-from atoll.control.plan import make_plan
-from atoll.control.schedule import plan_schedule
-from atoll.control.show import schedule_text
-from atoll.model.codec import from_json, to_json
-from atoll.model.errors import DescriptionError
-from atoll.model.experiment import Experiment
-from atoll.model.load import load_experiment
-from atoll.model.plan import Phase
-from atoll.model.units import Duration
+from atoll_controller.planner.change_schedule import plan_schedule
+from atoll_controller.planner.job_plan import capture_points, jobs
+from atoll_controller.planner.plan_text import schedule_text
+from atoll_controller.planner.planner import make_plan
+from atoll_core.codec import from_json, to_json
+from atoll_core.description.loader import load_experiment
+from atoll_core.errors import DescriptionError
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.plan.plan import Phase
+from atoll_core.units import Duration
 
 HEAD = """name: changing
 lab: island.yaml

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from atoll.cli.check import check, summary
-from atoll.model.errors import DescriptionError
-from atoll.model.load import load_any, load_experiment
+from atoll_cli.commands.check import check, summary
+from atoll_core.description.loader import load_any, load_experiment
+from atoll_core.errors import DescriptionError
 
 
 def test_right_files_are_summed_up_in_a_line_each(project, monkeypatch, capsys):
@@ -59,7 +59,7 @@ def test_checking_loads_nothing_heavy_and_touches_nothing(project):
     """What makes a command line slow to answer, or could start something, is not even imported."""
     heavy = ["aiohttp", "asyncio", "matplotlib", "mininet", "numpy", "os_ken", "polars", "subprocess"]
     program = (
-        "import sys; from pathlib import Path; from atoll.cli.check import check; "
+        "import sys; from pathlib import Path; from atoll_cli.commands.check import check; "
         "code = check([Path('examples/geo.yaml')], False); "
         f"print(*sorted(set({heavy}) & set(sys.modules))); sys.exit(code)"
     )

@@ -6,15 +6,15 @@ from ipaddress import IPv4Network
 
 import pytest
 
-from atoll.model.codec import from_json, to_json
-from atoll.model.experiment import Bernoulli, Experiment, TcpSettings, Where
-from atoll.model.flow import FlowEntry, Match, Output, PopVlan, PushVlan, Vlan
-from atoll.model.flow_sizes import fixed
-from atoll.model.load import load_experiment
-from atoll.model.network import Network
-from atoll.model.plan import JobSpec, Phase
-from atoll.model.traffic import Traffic
-from atoll.model.units import Rate, Size
+from atoll_core.codec import from_json, to_json
+from atoll_core.description.loader import load_experiment
+from atoll_core.experiment.experiment import Bernoulli, Experiment, TcpSettings, Where
+from atoll_core.experiment.flow_sizes import fixed
+from atoll_core.experiment.traffic import Traffic
+from atoll_core.lab.network import Network
+from atoll_core.plan.flow_entry import FlowEntry, Match, Output, PopVlan, PushVlan, Vlan
+from atoll_core.plan.plan import JobSpec, Phase
+from atoll_core.units import Rate, Size
 
 ENTRY = FlowEntry(
     "sw-c",

@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from atoll.analysis import analyse
-from atoll.cli.report import side_by_side
-from atoll.model.errors import RunError, UsageError
-from atoll.model.experiment import Carried, Chain, Experiment, Protocol
-from atoll.model.network import Network
-from atoll.model.units import Rate
-from atoll.rundir import RunDir
-from atoll_dashboards.compare import Comparison, Figure, compare
-from atoll_dashboards.compare_forms import markdown, page
-from atoll_dashboards.compare_sheets import Cell, headline, sheet_of_runs
-from atoll_dashboards.compare_terminal import print_comparison
+from atoll_analysis import analyse
+from atoll_analysis.run_directory import RunDir
+from atoll_cli.commands.report import side_by_side
+from atoll_core.errors import RunError, UsageError
+from atoll_core.experiment.experiment import Carried, Chain, Experiment, Protocol
+from atoll_core.lab.network import Network
+from atoll_core.units import Rate
+from atoll_dashboards.compare.comparison import Comparison, Figure, compare
+from atoll_dashboards.compare.documents import markdown, page
+from atoll_dashboards.compare.sheets import Cell, headline, sheet_of_runs
+from atoll_dashboards.compare.terminal_tables import print_comparison
 from atoll_hosts.binary import find_binary
 from tests.unit.synthetic_run import begin, experiment, network
 
@@ -342,7 +342,7 @@ def test_the_verb(runs: list[RunDir], tmp_path: Path) -> None:
 
     def report(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "atoll.cli.main", "report", *words], capture_output=True, text=True, check=False
+            [sys.executable, "-m", "atoll_cli.main", "report", *words], capture_output=True, text=True, check=False
         )
 
     told = report("--compare", *paths, "--figure", "goodput", "--out", str(tmp_path / "c.md"), "--json")

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from atoll.cli.check import check
-from atoll.cli.plan import print_plan
-from atoll.model.errors import MachineError, PlanError
-from atoll.model.experiment import Experiment
-from atoll.model.load import load_experiment
-from atoll.model.places import VIRTUAL
-from atoll.model.plan import Backend
-from atoll_emulation.congestion import (
+from atoll_cli.commands.check import check
+from atoll_cli.commands.plan import print_plan
+from atoll_core.description.loader import load_experiment
+from atoll_core.errors import MachineError, PlanError
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.plan.plan import Backend
+from atoll_core.platforms import VIRTUAL
+from atoll_emulation.this_machine.congestion_controls import (
     Offer,
     missing_controls,
     offered_by_virtual_kernel,

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from atoll.experiment.connections import BoxConnections, Connections
-from atoll.model.errors import UsageError
-from atoll.model.load import load_experiment
-from atoll.model.units import Duration
+from atoll_core.description.loader import load_experiment
+from atoll_core.errors import UsageError
+from atoll_core.units import Duration
 from atoll_hosts.job import Exit
+from atoll_testbed.box_connections import BoxConnections, Connections
 
 
 @pytest.mark.parametrize(

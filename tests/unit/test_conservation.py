@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from atoll.analysis import analyse
-from atoll.analysis.loss_agreement import proofs
-from atoll.control.jobs import capture_points
-from atoll.model.box_kind import BoxKind, Forwarding
-from atoll.model.experiment import Chain, Experiment
-from atoll.model.network import ChainBox, Interface, Network, PortRef
-from atoll.model.traffic import Traffic
-from atoll.rundir import RunDir
+from atoll_analysis import analyse
+from atoll_analysis.run_directory import RunDir
+from atoll_analysis.verdict.loss_agreement import proofs
+from atoll_controller.planner.job_plan import capture_points
+from atoll_core.experiment.experiment import Chain, Experiment
+from atoll_core.experiment.traffic import Traffic
+from atoll_core.lab.box_kind import BoxKind, Forwarding
+from atoll_core.lab.network import ChainBox, Interface, Network, PortRef
 from atoll_hosts.binary import find_binary
 from tests.unit.synthetic_run import ACK, FIN, PORT, START_NS, PcapWriter, begin, experiment, network, write_capture_log
 

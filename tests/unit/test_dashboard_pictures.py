@@ -10,7 +10,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from atoll_dashboards.grafana import dashboard_files
+from atoll_dashboards.grafana.grafana_client import dashboard_files
 from screenshots.panels import Drawn, Line, Mark, draw, moment
 from screenshots.picture import save
 

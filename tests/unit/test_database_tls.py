@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from atoll_dashboards.influx import AwayError, Database
-from atoll_dashboards.influx_settings import InfluxSettings
+from atoll_dashboards.influx.influx_client import AwayError, Database
+from atoll_dashboards.influx.influx_settings import InfluxSettings
 
 
 @contextmanager

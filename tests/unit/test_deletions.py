@@ -6,13 +6,13 @@ from ipaddress import IPv4Network
 
 import pytest
 
-from atoll.control import deletions
-from atoll.control.deletions import Deletions
-from atoll.control.plan import make_plan
-from atoll.control.reconcile import Reconciler
-from atoll.model.flow import FlowEntry, Match, Output
-from atoll.model.network import Network, Switch
-from atoll.switches.profiles import profile
+from atoll_controller.fabric import recent_deletions
+from atoll_controller.fabric.recent_deletions import Deletions
+from atoll_controller.fabric.reconciler import Reconciler
+from atoll_controller.planner.planner import make_plan
+from atoll_core.lab.network import Network, Switch
+from atoll_core.plan.flow_entry import FlowEntry, Match, Output
+from atoll_switches.capability_profile import profile
 from tests.property.labs import experiment
 from tests.unit.memory_switches import MemorySwitches
 from tests.unit.test_swapping import laboratory
@@ -49,7 +49,7 @@ def test_an_entry_that_dropped_is_not_waited_for() -> None:
 
 async def test_the_switches_keeper_remembers_what_it_deletes_but_for_a_dry_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Entries that stayed are not waited for."""
-    monkeypatch.setattr(deletions, "profile", lambda driver: replace(profile(driver), lag_s=5.0))
+    monkeypatch.setattr(recent_deletions, "profile", lambda driver: replace(profile(driver), lag_s=5.0))
     network = laboratory()
     one, other = (make_plan(network, experiment(network, hops)) for hops in (("b0", "b1"), ("b1", "b2")))
     switches = MemorySwitches(network, lambda: None)

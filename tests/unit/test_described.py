@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from atoll.model.experiment import (
+from atoll_core.experiment.experiment import (
     Bernoulli,
     BitError,
     Codel,
@@ -22,10 +22,10 @@ from atoll.model.experiment import (
     Transfer,
     Where,
 )
-from atoll.model.flow_sizes import FlowSizes, Kind
-from atoll.model.network import PortRef, Program, Trunk
-from atoll.model.units import Duration, Rate, Size
-from atoll_dashboards.described import side_by_side
+from atoll_core.experiment.flow_sizes import FlowSizes, Kind
+from atoll_core.lab.network import PortRef, Program, Trunk
+from atoll_core.units import Duration, Rate, Size
+from atoll_dashboards.compare.settings import side_by_side
 from tests.unit.synthetic_run import experiment, network
 
 DASH = "\N{EN DASH}"

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from atoll.cli.check import check
-from atoll.cli.plan import print_plan
-from atoll.cli.warning import warn
-from atoll.control.doubts import doubts
-from atoll.model.errors import DescriptionError, UsageError, shown
-from atoll.model.load import load_experiment
-from atoll.model.places import MININET, VIRTUAL
-from atoll.model.plan import Backend
-from atoll.model.units import Duration, Rate
+from atoll_cli.commands.check import check
+from atoll_cli.commands.plan import print_plan
+from atoll_cli.terminal.diagnostics import warn
+from atoll_controller.planner.description_warnings import doubts
+from atoll_core.description.loader import load_experiment
+from atoll_core.errors import DescriptionError, UsageError, shown
+from atoll_core.plan.plan import Backend
+from atoll_core.platforms import MININET, VIRTUAL
+from atoll_core.units import Duration, Rate
 
 SMALL_BUFFERS = (
     "tcp: buffer_max: 1.399999 MB is less than the bandwidth-delay product, 16 Mbit/s x 700 ms = 1.4 MB, "

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from atoll.experiment.event_words import event_line
+from atoll_testbed.run.event_text import event_line
 
 
 @pytest.mark.parametrize(

@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 import pytest
 from typer.main import get_command
 
-from atoll.cli.main import app
-from atoll.model.errors import AtollError, InterruptedByUserError, LabError, MachineError, PlanError, UsageError
+from atoll_cli.main import app
+from atoll_core.errors import AtollError, InterruptedByUserError, LabError, MachineError, PlanError, UsageError
 from tests.unit.synthetic_run import begin, experiment, network
 
 # Each verb in a process that has imported what all of them need.
 PROGRAM = """
 import contextlib, json, os, sys
-import atoll.cli.lab, atoll.cli.load, atoll.cli.run, atoll.model.load, atoll.switches.config
-from atoll.cli.main import main
+import atoll_cli.commands.lab, atoll_cli.commands.selection, atoll_cli.commands.run, atoll_core.description.loader, atoll_switches.configuration
+from atoll_cli.main import main
 for number, words in enumerate(json.load(sys.stdin)):
     child = os.fork()
     if child == 0:
@@ -186,7 +186,7 @@ def test_a_run_directory_of_somebody_else_is_bad_input(tmp_path: Path) -> None:
     run = begin(tmp_path / "runs", experiment(), network()).path
     run.chmod(0o555)
     somebody = ["--bounding-set=-dac_override"] if os.geteuid() == 0 else []
-    words = ["setpriv", *somebody, sys.executable, "-m", "atoll.cli.main", "report", run]
+    words = ["setpriv", *somebody, sys.executable, "-m", "atoll_cli.main", "report", run]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
     told = f"{run}: cannot be written by this user, and tables and report go there; make a copy of it\n"
     assert (done.returncode, done.stderr) == (2, told)
@@ -194,9 +194,9 @@ def test_a_run_directory_of_somebody_else_is_bad_input(tmp_path: Path) -> None:
 
 def test_ctrl_c_where_nothing_was_begun_is_one_word_and_code_130(project: Path) -> None:
     program = (
-        "import os, signal, atoll.control.plan\n"
-        "atoll.control.plan.make_plan = lambda *_, **__: os.kill(os.getpid(), signal.SIGINT)\n"
-        "from atoll.cli.main import main\nmain()"
+        "import os, signal, atoll_controller.planner.planner\n"
+        "atoll_controller.planner.planner.make_plan = lambda *_, **__: os.kill(os.getpid(), signal.SIGINT)\n"
+        "from atoll_cli.main import main\nmain()"
     )
     words = [sys.executable, "-c", program, "plan", project / "examples/geo.yaml"]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
@@ -222,10 +222,10 @@ def test_ctrl_c_while_the_program_is_being_loaded_is_one_line() -> None:
     """Loading takes half a second, more on a busy machine."""
     program = """
 import os, signal, sys
-from atoll.cli.entry import main
+from atoll_cli.entry import main
 class CtrlC:
     def find_spec(self, name, path=None, target=None):
-        if name == "atoll.cli.main":
+        if name == "atoll_cli.main":
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, CtrlC())
 main()

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from atoll.control.doubts import doubts
-from atoll.control.plan import make_plan
-from atoll.model.errors import DescriptionError
-from atoll.model.experiment import Counted, Experiment
-from atoll.model.flow_sizes import published
-from atoll.model.load import load_any, load_experiment, load_lab
-from atoll.model.network import Network
-from atoll.model.plan import Phase
-from atoll.model.traffic import LEAST_IP_BYTES, SizesCount
-from atoll.model.units import Duration, Rate, Size
+from atoll_controller.planner.description_warnings import doubts
+from atoll_controller.planner.planner import make_plan
+from atoll_core.description.loader import load_any, load_experiment, load_lab
+from atoll_core.errors import DescriptionError
+from atoll_core.experiment.experiment import Counted, Experiment
+from atoll_core.experiment.flow_sizes import published
+from atoll_core.experiment.traffic import LEAST_IP_BYTES, SizesCount
+from atoll_core.lab.network import Network
+from atoll_core.plan.plan import Phase
+from atoll_core.units import Duration, Rate, Size
 
 
 @pytest.fixture(scope="module")

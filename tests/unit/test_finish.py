@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from atoll.experiment.finish import compress_and_analyse
-from atoll.model.errors import RunError
-from atoll.rundir import RunDir
+from atoll_analysis.run_directory import RunDir
+from atoll_core.errors import RunError
+from atoll_testbed.run.postprocess import compress_and_analyse
 
 NOW_NS = 1_780_000_000 * 10**9
 
@@ -23,8 +23,8 @@ def test_the_traceback_of_an_analysis_that_breaks_is_kept_and_named(
     run = RunDir.create(tmp_path / "runs", "geo", NOW_NS)
     with pytest.raises(RunError) as raised:
         asyncio.run(compress_and_analyse(run))
-    log = run.logs / "atoll.analysis.err"
-    assert str(raised.value) == (f"atoll.analysis failed: TypeError: this library is broken; all it said is in {log}")
+    log = run.logs / "atoll_analysis.err"
+    assert str(raised.value) == (f"atoll_analysis failed: TypeError: this library is broken; all it said is in {log}")
     said = log.read_text()
     assert said.startswith("Traceback (most recent call last):\n")
     assert said.endswith("TypeError: this library is broken\n")
@@ -34,5 +34,5 @@ def test_an_analysis_that_says_why_it_fails_leaves_no_log(tmp_path: Path) -> Non
     run = RunDir.create(tmp_path / "runs", "geo", NOW_NS)
     with pytest.raises(RunError) as raised:
         asyncio.run(compress_and_analyse(run))
-    assert str(raised.value).startswith("atoll.analysis failed: ")
+    assert str(raised.value).startswith("atoll_analysis failed: ")
     assert list(run.logs.iterdir()) == []

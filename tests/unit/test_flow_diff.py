@@ -7,8 +7,8 @@ from ipaddress import IPv4Network
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atoll.control.diff import ChangeAction, diff
-from atoll.model.flow import FlowEntry, ForeignEntry, Match, Output, PushVlan, Vlan
+from atoll_controller.planner.diff import ChangeAction, diff
+from atoll_core.plan.flow_entry import FlowEntry, ForeignEntry, Match, Output, PushVlan, Vlan
 
 ENTRY = FlowEntry(
     "sw-c",

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from atoll.analysis.flow_records import Form, Wanted, import_flows
-from atoll.model.errors import DescriptionError
+from atoll_analysis.importers.flow_records import Form, Wanted, import_flows
+from atoll_core.errors import DescriptionError
 from atoll_hosts.binary import find_binary
 from tests.lab.sandbox import ATOLL
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from atoll.model.flow_size_text import flow_sizes_text, read_flow_sizes
-from atoll.model.flow_sizes import MOST_STEPS, WHOLE, FlowSizes, Kind, counted, curve, fixed, published
+from atoll_core.description.flow_size_file import flow_sizes_text, read_flow_sizes
+from atoll_core.experiment.flow_sizes import MOST_STEPS, WHOLE, FlowSizes, Kind, counted, curve, fixed, published
 from atoll_hosts.binary import find_binary
 
 

@@ -21,13 +21,14 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from atoll.keeper import address, listening
-from atoll.keeper.address import INVENTORY_VARIABLE, bind_keeper_socket, keeper_holder, socket_name
-from atoll.keeper.client import connected, wait_gone
-from atoll.keeper.keeper import Keeper
-from atoll.keeper.passing_on import Upstream
-from atoll.keeper.server import Server
-from atoll.model.errors import LabError
+from atoll_core.errors import LabError
+from atoll_daemon import socket_lock
+from atoll_daemon.client import connected, wait_gone
+from atoll_daemon.http import tcp_listener
+from atoll_daemon.lab_daemon import Keeper
+from atoll_daemon.replays.proxy import Upstream
+from atoll_daemon.server import Server
+from atoll_daemon.socket_lock import INVENTORY_VARIABLE, bind_keeper_socket, keeper_holder, socket_name
 
 NOBODY = 65534
 
@@ -130,7 +131,7 @@ async def test_a_plain_user_cannot_exhaust_the_keeper(keeper: Keeper) -> None:
     slowest_s = 0.0
     with as_nobody(_EXHAUSTING, socket_name(), "4") as attacker:
         assert await first_line(attacker) == "1500"
-        assert descriptors() < before + 5 * address.LISTEN_BACKLOG
+        assert descriptors() < before + 5 * socket_lock.LISTEN_BACKLOG
         for _ in range(20):
             began = time.monotonic()
             assert await asyncio.to_thread(asyncio.run, answered())  # in a loop of its own, as a verb is
@@ -152,9 +153,9 @@ except ConnectionResetError: print("closed", b"")
 
 
 async def test_own_connections_are_few_and_ask_soon(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening, "FIRST_REQUEST_S", 0.5)
-    monkeypatch.setattr(listening, "MOST_LOCAL_CONNECTIONS", 3)
-    idle = [await asyncio.open_unix_connection(address.socket_address()) for _ in range(5)]
+    monkeypatch.setattr(tcp_listener, "FIRST_REQUEST_S", 0.5)
+    monkeypatch.setattr(tcp_listener, "MOST_LOCAL_CONNECTIONS", 3)
+    idle = [await asyncio.open_unix_connection(socket_lock.socket_address()) for _ in range(5)]
     closed = [asyncio.create_task(reader.read()) for reader, _ in idle]
     done, rest = await asyncio.wait(closed, timeout=0.3)
     assert (len(done), len(rest)) == (2, 3)
@@ -198,10 +199,10 @@ async def test_each_connection_is_checked_not_only_the_first(keeper: Keeper, mon
 
 async def test_a_full_queue_of_connections_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that does not wait is refused then, and the keeper would seem not to be there."""
-    monkeypatch.setattr(address, "LISTEN_BACKLOG", 0)
+    monkeypatch.setattr(socket_lock, "LISTEN_BACKLOG", 0)
     listener = bind_keeper_socket()
     waiting = socket.socket(socket.AF_UNIX)
-    waiting.connect(address.socket_address())
+    waiting.connect(socket_lock.socket_address())
     held = asyncio.create_task(asyncio.to_thread(keeper_holder))
     await asyncio.sleep(0.2)
     assert not held.done()
@@ -232,12 +233,12 @@ def refusal_of_nobody() -> str:
 
 
 def test_a_plain_user_reads_that_the_lab_is_roots() -> None:
-    keeper = subprocess.Popen([sys.executable, "-m", "atoll.keeper"], stdout=subprocess.PIPE)
+    keeper = subprocess.Popen([sys.executable, "-m", "atoll_daemon"], stdout=subprocess.PIPE)
     try:
         assert keeper.stdout is not None
         keeper.stdout.readline()
         belongs = f"is up and belongs to root (process {keeper.pid}); only root can use it"
-        assert refusal_of_nobody() == f"{address.what_it_keeps()} {belongs}"
+        assert refusal_of_nobody() == f"{socket_lock.what_it_keeps()} {belongs}"
     finally:
         keeper.terminate()
         keeper.communicate(timeout=10)
@@ -265,7 +266,7 @@ def test_the_keeper_has_descriptors_for_all_that_it_serves() -> None:
     soft = 256
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     keeper = subprocess.Popen(
-        [sys.executable, "-m", "atoll.keeper"],
+        [sys.executable, "-m", "atoll_daemon"],
         stdout=subprocess.PIPE,
         text=True,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard)),  # noqa: PLW1509 - one thread here

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll.cli.output import plainly_failing
+from atoll_cli.terminal.stdout_errors import plainly_failing
 from tests.unit.synthetic_run import begin, experiment, network
 
 
@@ -16,7 +16,7 @@ def atoll(*words: str, out: str, unbuffered: bool = False) -> subprocess.Complet
     """The program, with standard output by way of the shell: to a file or into another program."""
     environment = {key: text for key, text in os.environ.items() if key != "PYTHONUNBUFFERED"}
     environment |= {"PYTHONUNBUFFERED": "1"} if unbuffered else {}
-    script = f'"$0" -m atoll.cli.main "$@" {out}'
+    script = f'"$0" -m atoll_cli.main "$@" {out}'
     return subprocess.run(
         ["bash", "-o", "pipefail", "-c", script, sys.executable, *words],
         env=environment,

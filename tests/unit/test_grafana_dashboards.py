@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from atoll.cli.dashboards import install
-from atoll.model.errors import UsageError
-from atoll.model.measurements import BY_NAME, COMMON_TAGS
-from atoll_dashboards.grafana import DATA_SOURCE, FOLDER, Grafana, data_source
-from atoll_dashboards.grafana_pages import files
-from atoll_dashboards.influx_settings import InfluxSettings
-from atoll_dashboards.influxql import Series
+from atoll_cli.commands.dashboards import install
+from atoll_core.errors import UsageError
+from atoll_core.metrics.metrics_schema import BY_NAME, COMMON_TAGS
+from atoll_dashboards.grafana.grafana_client import DATA_SOURCE, FOLDER, Grafana, data_source
+from atoll_dashboards.grafana.grafana_dashboards import files
+from atoll_dashboards.grafana.influxql import Series
+from atoll_dashboards.influx.influx_settings import InfluxSettings
 
 _NAME = re.compile(r'"([a-z_0-9]+)"')
 

@@ -10,13 +10,13 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from atoll.cli.metrics import load
-from atoll.model.errors import UsageError
-from atoll.rundir import RunDir
-from atoll.rundir.spool import SPOOL
-from atoll_dashboards.grafana_links import Laid, carried_link, comparison_link, grafana_address, run_link
-from atoll_dashboards.grafana_pages import files
-from atoll_dashboards.loading import ALIGNED_NS, Times
+from atoll_analysis.run_directory import RunDir
+from atoll_analysis.run_directory.metrics_spool import SPOOL
+from atoll_cli.commands.metrics import load
+from atoll_core.errors import UsageError
+from atoll_dashboards.grafana.grafana_dashboards import files
+from atoll_dashboards.grafana.grafana_links import Laid, carried_link, comparison_link, grafana_address, run_link
+from atoll_dashboards.influx.influx_load import ALIGNED_NS, Times
 
 _SECOND_NS = 10**9
 _AT_NS = 1_795_276_328_000_000_000

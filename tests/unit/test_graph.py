@@ -9,15 +9,15 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from atoll.cli.plan import print_plan
-from atoll.control.graph import graph
-from atoll.control.svg import text_width
-from atoll.control.words import counted, wrapped
-from atoll.model.errors import UsageError
-from atoll.model.experiment import Carried, Chain, Experiment, Protocol
-from atoll.model.load import load_experiment
-from atoll.model.network import Network, PortRef, Trunk
-from atoll.model.plan import Backend
+from atoll_cli.commands.plan import print_plan
+from atoll_core.description.loader import load_experiment
+from atoll_core.errors import UsageError
+from atoll_core.experiment.experiment import Carried, Chain, Experiment, Protocol
+from atoll_core.lab.network import Network, PortRef, Trunk
+from atoll_core.plan.plan import Backend
+from atoll_dashboards.diagram.lab_diagram import graph
+from atoll_dashboards.diagram.labels import counted, wrapped
+from atoll_dashboards.diagram.svg import text_width
 
 SVG = "{http://www.w3.org/2000/svg}"
 Box = tuple[float, float, float, float]  # left, top, right, bottom

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from atoll.model.errors import MachineError
-from atoll_hosts import install
+from atoll_core.errors import MachineError
 from atoll_hosts.binary import VARIABLE, find_binary
+from atoll_hosts.ssh import installation
 
 FOREIGN = {"aarch64": "aarch64", "arm64": "aarch64", "armv7l": "armv7l", "armv8l": "armv7l"}
 
@@ -18,8 +18,8 @@ FOREIGN = {"aarch64": "aarch64", "arm64": "aarch64", "armv7l": "armv7l", "armv8l
 @pytest.fixture
 def released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where `make release` leaves its binaries, empty; nothing else is named."""
-    monkeypatch.setattr(install, "_RELEASED", tmp_path)
-    monkeypatch.delenv(install.FOLDER, raising=False)
+    monkeypatch.setattr(installation, "_RELEASED", tmp_path)
+    monkeypatch.delenv(installation.FOLDER, raising=False)
     return tmp_path
 
 
@@ -27,10 +27,10 @@ def released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_foreign_machine_gets_the_released_binary_of_its_architecture(said: str, arch: str, released: Path) -> None:
     """By what `uname -m` says there, under any of its names."""
     with pytest.raises(MachineError) as missing:
-        install.binary_for(said)
+        installation.binary_for(said)
     assert f"there is no atoll-host-{arch} in {released}; `make release ARGS={arch}` builds it" in str(missing.value)
     (released / f"atoll-host-{arch}").write_bytes(b"a program")
-    assert install.binary_for(said) == released / f"atoll-host-{arch}"
+    assert installation.binary_for(said) == released / f"atoll-host-{arch}"
 
 
 def test_a_named_directory_goes_before_the_released_ones(
@@ -39,10 +39,10 @@ def test_a_named_directory_goes_before_the_released_ones(
     folder = tmp_path_factory.mktemp("binaries")
     for place in (released, folder):
         (place / "atoll-host-armv7l").write_bytes(b"a program")
-    monkeypatch.setenv(install.FOLDER, str(folder))
-    assert install.binary_for("armv7l") == folder / "atoll-host-armv7l"
+    monkeypatch.setenv(installation.FOLDER, str(folder))
+    assert installation.binary_for("armv7l") == folder / "atoll-host-armv7l"
     (folder / "atoll-host-armv7l").unlink()
-    assert install.binary_for("armv7l") == released / "atoll-host-armv7l"
+    assert installation.binary_for("armv7l") == released / "atoll-host-armv7l"
 
 
 def test_a_machine_like_this_one_gets_the_newer_of_the_released_binary_and_the_one_used_here(
@@ -52,13 +52,13 @@ def test_a_machine_like_this_one_gets_the_newer_of_the_released_binary_and_the_o
     used.write_bytes(b"a program")
     used.chmod(0o755)
     monkeypatch.setenv(VARIABLE, str(used))
-    assert install.binary_for(platform.machine()) == used
+    assert installation.binary_for(platform.machine()) == used
     one = released / f"atoll-host-{platform.machine()}"
     one.write_bytes(b"a program")
     os.utime(used, (1000, 1000))
-    assert install.binary_for(platform.machine()) == one
+    assert installation.binary_for(platform.machine()) == one
     os.utime(one, (500, 500))
-    assert install.binary_for(platform.machine()) == used
+    assert installation.binary_for(platform.machine()) == used
 
 
 def test_what_is_computed_is_what_releases_for_other_architectures_are_held_to(project: Path, tmp_path: Path) -> None:

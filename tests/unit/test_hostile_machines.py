@@ -20,19 +20,19 @@ from typing import Any
 import asyncssh
 import pytest
 
-from atoll.experiment import hardware
-from atoll.experiment.hardware import HardwarePlace
-from atoll.experiment.points import box_points, job_points
-from atoll.experiment.readiness import unready
-from atoll.experiment.recording import Recording
-from atoll.model.errors import LabError, RunError
-from atoll.model.inventory import Access, Inventory, InventoryMachine, NamedInterface
-from atoll.model.plan import JobSpec, Phase
-from atoll_hosts import install
+from atoll_core.errors import LabError, RunError
+from atoll_core.lab.inventory import Access, Inventory, InventoryMachine, NamedInterface
+from atoll_core.plan.plan import JobSpec, Phase
 from atoll_hosts.agent import Agent
-from atoll_hosts.clock import ClockOffset
-from atoll_hosts.remote import start_agent
-from atoll_hosts.ssh import Connections
+from atoll_hosts.clock_offset import ClockOffset
+from atoll_hosts.ssh import installation
+from atoll_hosts.ssh.connections import Connections
+from atoll_hosts.ssh.remote_agent import start_agent
+from atoll_testbed.metrics.metric_points import box_points, job_points
+from atoll_testbed.platforms import hardware
+from atoll_testbed.platforms.hardware import HardwarePlace
+from atoll_testbed.platforms.machine_checks import unready
+from atoll_testbed.run.recorder import Recording
 from tests.unit import synthetic_run
 
 AGENT = Path(__file__).with_name("hostile_agent.py")
@@ -238,11 +238,11 @@ async def test_an_answer_of_another_shape_is_named(run: Path, there: Path, answe
 async def test_a_command_that_never_stops_talking_is_cut_off(
     run: Path, there: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(install, "_MOST_OUTPUT_BYTES", 1 << 12)
+    monkeypatch.setattr(installation, "_MOST_OUTPUT_BYTES", 1 << 12)
     async with place(there, {}) as made:
         connection = made._reached["i1"].connection
         with pytest.raises(LabError, match="i1: yes: it says more than 4096 bytes"):
-            await asyncio.wait_for(install.run(connection, "i1", "yes"), 10)
+            await asyncio.wait_for(installation.run(connection, "i1", "yes"), 10)
 
 
 @pytest.mark.parametrize(
@@ -391,8 +391,8 @@ def test_figures_that_are_none_and_names_that_nobody_gave_become_no_points() -> 
 @pytest.fixture
 def recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recording:
     """Of a run below ``tmp_path``, in which a job may say little."""
-    monkeypatch.setattr("atoll.experiment.recording._MOST_SAID_BYTES", 10_000)
-    monkeypatch.setattr("atoll.experiment.recording._MOST_SAID_BYTES_S", 100)
+    monkeypatch.setattr("atoll_testbed.run.recorder._MOST_SAID_BYTES", 10_000)
+    monkeypatch.setattr("atoll_testbed.run.recorder._MOST_SAID_BYTES_S", 100)
     lab, asked = synthetic_run.network(), synthetic_run.experiment()
     return Recording(synthetic_run.begin(tmp_path, asked, lab), lab, asked, lambda _: None)
 

@@ -9,16 +9,16 @@ import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
-from atoll.cli.check import check
-from atoll.cli.load import standing_on
-from atoll.model.codec import from_json, to_json
-from atoll.model.errors import DescriptionError, UsageError
-from atoll.model.inventory import Inventory, placed, slots, split_target
-from atoll.model.load import load_experiment, load_lab
-from atoll.model.network import Network
-from atoll.model.places import HARDWARE, VIRTUAL
-from atoll.model.resolve_inventory import load_inventory
-from atoll.model.schema import SCHEMAS
+from atoll_cli.commands.check import check
+from atoll_cli.commands.selection import standing_on
+from atoll_core.codec import from_json, to_json
+from atoll_core.description.json_schema import SCHEMAS
+from atoll_core.description.loader import load_experiment, load_lab
+from atoll_core.description.resolve_inventory import load_inventory
+from atoll_core.errors import DescriptionError, UsageError
+from atoll_core.lab.inventory import Inventory, placed, slots, split_target
+from atoll_core.lab.network import Network
+from atoll_core.platforms import HARDWARE, VIRTUAL
 from tests.unit.test_schemas import schema
 
 RIGHT = """

@@ -4,13 +4,13 @@
 import dataclasses
 from pathlib import Path
 
-from atoll.control.job_limits import MODEST
-from atoll.control.plan import make_plan
-from atoll.model.codec import from_json, to_json
-from atoll.model.experiment import Experiment
-from atoll.model.load import load_experiment
-from atoll.model.network import Network
-from atoll.model.plan import UNLIMITED, JobLimits, JobSpec, Phase
+from atoll_controller.planner.job_limits import MODEST
+from atoll_controller.planner.planner import make_plan
+from atoll_core.codec import from_json, to_json
+from atoll_core.description.loader import load_experiment
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.lab.network import Network
+from atoll_core.plan.plan import UNLIMITED, JobLimits, JobSpec, Phase
 
 
 def limits(network: Network, experiment: Experiment) -> dict[str, JobLimits]:

@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from atoll.experiment.connections import Connections
-from atoll.keeper.events import EventLog
-from atoll.keeper.keeper import How, Keeper
-from atoll.keeper.work import Bench
-from atoll.model.errors import LabError
+from atoll_core.errors import LabError
+from atoll_daemon.event_log import EventLog
+from atoll_daemon.lab_daemon import How, Keeper
+from atoll_daemon.task_runner import Bench
+from atoll_testbed.box_connections import Connections
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll.model.errors import LabError, MachineError, UsageError
+from atoll_core.errors import LabError, MachineError, UsageError
 from atoll_emulation.uml import build as build_module
 from atoll_emulation.uml.build import build, build_wanted
 from atoll_emulation.uml.cache import cache_directory, kernel_status

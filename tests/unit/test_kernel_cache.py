@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll.model.errors import MachineError, UsageError
+from atoll_core.errors import MachineError, UsageError
 from atoll_emulation.uml import build as build_module
 from atoll_emulation.uml.build import build, build_wanted
 from atoll_emulation.uml.cache import kernel_status, sha256, unused_kernels

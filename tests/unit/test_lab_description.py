@@ -9,11 +9,11 @@ from ipaddress import IPv4Address, IPv4Network
 
 import pytest
 
-from atoll.model.box_kind import BoxKind
-from atoll.model.errors import DescriptionError
-from atoll.model.load import load_lab
-from atoll.model.network import HostRole, Network, PortRef
-from atoll.model.units import Duration, Rate
+from atoll_core.description.loader import load_lab
+from atoll_core.errors import DescriptionError
+from atoll_core.lab.box_kind import BoxKind
+from atoll_core.lab.network import HostRole, Network, PortRef
+from atoll_core.units import Duration, Rate
 
 
 @pytest.fixture(scope="module")

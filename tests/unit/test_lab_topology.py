@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from atoll.model.errors import LabError
-from atoll.model.load import load_lab
-from atoll.model.network import Network, PortRef, Switch
-from atoll_emulation.mininet_path import find_mininet
+from atoll_core.description.loader import load_lab
+from atoll_core.errors import LabError
+from atoll_core.lab.network import Network, PortRef, Switch
+from atoll_emulation.mininet_lab.mininet_path import find_mininet
 
 pytestmark = pytest.mark.skipif(find_mininet() is None, reason="Mininet is not installed; run: make setup")
 
@@ -30,7 +30,7 @@ def island() -> Network:
 
 
 def test_hosts_and_switches_are_those_of_the_network(network: Network) -> None:
-    from atoll_emulation.topo import LabTopo
+    from atoll_emulation.mininet_lab.topology import LabTopo
 
     topo = LabTopo(network)
     assert sorted(topo.hosts()) == sorted(network.machines)
@@ -41,7 +41,7 @@ def test_hosts_and_switches_are_those_of_the_network(network: Network) -> None:
 
 
 def test_cables_end_at_the_described_ports_under_the_described_names(network: Network) -> None:
-    from atoll_emulation.topo import LabTopo
+    from atoll_emulation.mininet_lab.topology import LabTopo
 
     links = [info for *_, info in LabTopo(network).links(withInfo=True)]
     found = {
@@ -63,7 +63,7 @@ def test_cables_end_at_the_described_ports_under_the_described_names(network: Ne
 
 
 def test_no_two_interfaces_share_a_name_or_a_mac_address(network: Network) -> None:
-    from atoll_emulation.ports import port_interface_names, port_mac, used_ports
+    from atoll_emulation.mininet_lab.port_names import port_interface_names, port_mac, used_ports
 
     names = list(port_interface_names(network).values())
     assert len(set(names)) == len(names) == len(used_ports(network))
@@ -82,7 +82,7 @@ def renamed(network: Network, name: str) -> Network:
 
 
 def test_a_long_switch_name_gets_short_port_names(island: Network) -> None:
-    from atoll_emulation.ports import port_interface_names
+    from atoll_emulation.mininet_lab.port_names import port_interface_names
 
     names = port_interface_names(renamed(island, "teleport-core-1"))
     assert names[PortRef("teleport-core-1", 3)] == "s3-eth3"
@@ -90,14 +90,14 @@ def test_a_long_switch_name_gets_short_port_names(island: Network) -> None:
 
 
 def test_a_switch_name_no_bridge_can_have_is_refused(island: Network) -> None:
-    from atoll_emulation.ports import port_interface_names
+    from atoll_emulation.mininet_lab.port_names import port_interface_names
 
     with pytest.raises(LabError, match=r"'teleport-core-switch': .* at most 15 characters"):
         port_interface_names(renamed(island, "teleport-core-switch"))
 
 
 def test_a_port_name_that_is_a_switch_is_refused(island: Network) -> None:
-    from atoll_emulation.ports import port_interface_names
+    from atoll_emulation.mininet_lab.port_names import port_interface_names
 
     clash = replace(island, switches=(*island.switches, Switch("sw-i-eth24", 9, "ovs")))
     with pytest.raises(LabError, match=r"'sw-i-eth24' of port sw-i/24 is taken: rename switch 'sw-i'"):
@@ -106,6 +106,6 @@ def test_a_port_name_that_is_a_switch_is_refused(island: Network) -> None:
 
 def test_runs_need_no_mininet_but_in_the_lab() -> None:
     """Who drives a rack of real machines need not have it; what an emulated lab's ports are called is known without."""
-    look = "import sys, atoll.experiment.run, atoll.experiment.hardware; print('mininet' in sys.modules)"
+    look = "import sys, atoll_testbed.run.run, atoll_testbed.platforms.hardware; print('mininet' in sys.modules)"
     said = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True, timeout=60)
     assert said.stdout == "False\n"

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from atoll.cli.lab import print_status
-from atoll.keeper import keeper as keepers
-from atoll.keeper.address import INVENTORY_VARIABLE
-from atoll.keeper.keeper import Keeper
+from atoll_cli.commands.lab import print_status
+from atoll_daemon import lab_daemon as keepers
+from atoll_daemon.lab_daemon import Keeper
+from atoll_daemon.socket_lock import INVENTORY_VARIABLE
 
 NETWORK: Any = SimpleNamespace(name="island", file="lab.yaml")
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from atoll.experiment.metering import Metering
-from atoll.experiment.points import latency_config_points
-from atoll.model.experiment import Experiment
-from atoll.model.load import load_experiment
-from atoll.model.metrics import Point
-from atoll.model.network import Network
-from atoll.rundir import RunDir
-from atoll.rundir.spool import SPOOL, read_spool
+from atoll_analysis.run_directory import RunDir
+from atoll_analysis.run_directory.metrics_spool import SPOOL, read_spool
+from atoll_core.description.loader import load_experiment
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.lab.network import Network
+from atoll_core.metrics.line_protocol import Point
+from atoll_testbed.metrics.metric_points import latency_config_points
+from atoll_testbed.metrics.metrics_recorder import Metering
 
 _MS_NS = 1_000_000
 
@@ -51,7 +51,7 @@ async def test_a_configuration_is_told_from_the_begin_of_a_run_to_its_end(
     async def no_agents(*_: Any) -> AsyncGenerator[None]:
         yield
 
-    monkeypatch.setattr("atoll.experiment.metering.told_by_agents", no_agents)
+    monkeypatch.setattr("atoll_testbed.metrics.metrics_recorder.told_by_agents", no_agents)
     network, experiment = described
     run_dir = RunDir.create(tmp_path, "geo", 0)
     metering = Metering(run_dir, network, experiment)

@@ -6,10 +6,10 @@ from os_ken.ofproto import ofproto_v1_3 as ofp
 from os_ken.ofproto import ofproto_v1_3_parser as parser
 from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 
-from atoll.control.leftovers import leftovers_in_words
-from atoll.model.switch import Leftovers
-from atoll.openflow import wire
-from atoll.openflow.switch import Reply, Switch, SwitchError
+from atoll_controller.fabric.unmanaged_state import leftovers_in_words
+from atoll_controller.openflow.messages import encoder
+from atoll_controller.openflow.switch_session import Reply, Switch, SwitchError
+from atoll_core.plan.switch_features import Leftovers
 
 
 def packed(message) -> bytes:
@@ -22,12 +22,12 @@ def packed(message) -> bytes:
 def test_deletions_and_requests_are_those_of_os_ken() -> None:
     """A group-mod, a meter-mod and the request for meters."""
     datapath = ProtocolDesc(version=ofp.OFP_VERSION)
-    assert wire.delete_group(7, 9) == packed(
+    assert encoder.delete_group(7, 9) == packed(
         parser.OFPGroupMod(datapath, ofp.OFPGC_DELETE, type_=ofp.OFPGT_ALL, group_id=7)
     )
-    assert wire.delete_meter(3, 9) == packed(parser.OFPMeterMod(datapath, ofp.OFPMC_DELETE, flags=0, meter_id=3))
-    assert wire.meter_request(9) == packed(parser.OFPMeterConfigStatsRequest(datapath, 0, ofp.OFPM_ALL))
-    assert wire.multipart_request(wire.GROUPS, 9) == packed(parser.OFPGroupDescStatsRequest(datapath, 0))
+    assert encoder.delete_meter(3, 9) == packed(parser.OFPMeterMod(datapath, ofp.OFPMC_DELETE, flags=0, meter_id=3))
+    assert encoder.meter_request(9) == packed(parser.OFPMeterConfigStatsRequest(datapath, 0, ofp.OFPM_ALL))
+    assert encoder.multipart_request(encoder.GROUPS, 9) == packed(parser.OFPGroupDescStatsRequest(datapath, 0))
 
 
 def group(number: int, ports: int) -> bytes:
@@ -51,7 +51,7 @@ class Wired:
 
     def _take(self, message: bytes) -> None:
         self.sent.append(message)
-        xid = int.from_bytes(message[-4:] if message[1] != wire.MULTIPART_REQUEST else message[4:8])
+        xid = int.from_bytes(message[-4:] if message[1] != encoder.MULTIPART_REQUEST else message[4:8])
         answer = self._answers.pop(0)
         if isinstance(answer, str):
             self.switch.take(Reply(int.from_bytes(message[4:8]), error=answer))
@@ -69,7 +69,7 @@ def test_groups_go_before_meters_and_a_refusal_names_what_stays() -> None:
     """One barrier is waited for."""
     wired = Wired(b"")
     assert wired.switch.clear(Leftovers((2,), (1,))) == 1
-    assert wired.sent == [wire.delete_group(2, 1) + wire.delete_meter(1, 2) + wire.barrier(3)]
+    assert wired.sent == [encoder.delete_group(2, 1) + encoder.delete_meter(1, 2) + encoder.barrier(3)]
     with pytest.raises(SwitchError, match="switch 1 refused the end of group 2: OFPET_GROUP_MOD_FAILED"):
         Wired("OFPET_GROUP_MOD_FAILED").switch.clear(Leftovers((2,), (1,)))
 

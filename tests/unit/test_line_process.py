@@ -5,7 +5,7 @@ import asyncio
 import time
 from itertools import pairwise
 
-from atoll_hosts.lines import LineProcess
+from atoll_hosts.line_stream import LineProcess
 
 EVERY_S = 0.4
 SAID = 80

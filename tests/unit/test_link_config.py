@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from atoll.control.link_config import direction_config
-from atoll.model.experiment import (
+from atoll_controller.planner.link_config import direction_config
+from atoll_core.experiment.experiment import (
     Bernoulli,
     BitError,
     Codel,
@@ -20,7 +20,7 @@ from atoll.model.experiment import (
     TraceRow,
     Where,
 )
-from atoll.model.units import Duration, Rate, Size
+from atoll_core.units import Duration, Rate, Size
 
 PLAIN = LinkDirection(Rate(16_000_000), Duration(250_000_000), Size(100_000))
 TODAY = {"rate_bit_s": 16_000_000, "delay_ns": 250_000_000, "jitter_ns": 0, "queue_bytes": 100_000}

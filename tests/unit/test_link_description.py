@@ -10,11 +10,13 @@ import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
-from atoll.control.doubts import doubts
-from atoll.control.plan import make_plan
-from atoll.model.codec import from_json, to_json
-from atoll.model.errors import DescriptionError
-from atoll.model.experiment import (
+from atoll_controller.planner.description_warnings import doubts
+from atoll_controller.planner.planner import make_plan
+from atoll_core.codec import from_json, to_json
+from atoll_core.description.json_schema import FOLDER
+from atoll_core.description.loader import load_experiment
+from atoll_core.errors import DescriptionError
+from atoll_core.experiment.experiment import (
     Bernoulli,
     BitError,
     Codel,
@@ -29,9 +31,7 @@ from atoll.model.experiment import (
     TraceRow,
     Where,
 )
-from atoll.model.load import load_experiment
-from atoll.model.schema import FOLDER
-from atoll.model.units import Duration, Rate, Size
+from atoll_core.units import Duration, Rate, Size
 
 TEXT = """\
 name: e

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atoll.model.errors import AtollError, RunDirError
+from atoll_core.errors import AtollError, RunDirError
 from linkbench import document, ideal, store, table
 from linkbench.collect import HERE, Result, Selection, summaries
 from linkbench.probe import RECORD

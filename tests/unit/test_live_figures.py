@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from atoll.experiment.recording import Recording
-from atoll.model.load import load_experiment
-from atoll.rundir import RunDir
+from atoll_analysis.run_directory import RunDir
+from atoll_core.description.loader import load_experiment
+from atoll_testbed.run.recorder import Recording
 
 BEGIN_NS = 1_800_000_000_000_000_000
 TENTH_NS = 100_000_000

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from atoll.experiment.metering import Metering
-from atoll.keeper.events import BEHIND, POINTS_AS_ONE, EventLog, Subscription
-from atoll.keeper.live_points import LivePoints
-from atoll.model.load import load_experiment
-from atoll.model.metrics import Point
-from atoll.rundir import RunDir
-from atoll.rundir.spool import SPOOL, read_spool
+from atoll_analysis.run_directory import RunDir
+from atoll_analysis.run_directory.metrics_spool import SPOOL, read_spool
+from atoll_core.description.loader import load_experiment
+from atoll_core.metrics.line_protocol import Point
+from atoll_daemon.event_log import BEHIND, POINTS_AS_ONE, EventLog, Subscription
+from atoll_daemon.live_metrics import LivePoints
+from atoll_testbed.metrics.metrics_recorder import Metering
 
 PERIOD_S = 0.02
 COUNTED = {"in_packets": 5, "queue_max_bytes": 100}

@@ -8,11 +8,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from atoll.analysis import row_spool
-from atoll.analysis.facts import read_facts
-from atoll.analysis.logs import box_table
-from atoll.analysis.row_spool import RowSpool
-from atoll.rundir import RunDir
+from atoll_analysis.run_directory import RunDir
+from atoll_analysis.tables import row_spool
+from atoll_analysis.tables.job_logs import box_table
+from atoll_analysis.tables.row_spool import RowSpool
+from atoll_analysis.tables.run_data import read_facts
 from tests.unit import synthetic_run
 
 LINES = 5000

@@ -8,15 +8,15 @@ from typing import Any, cast
 import polars as pl
 import pytest
 
-from atoll.analysis import analyse
-from atoll.analysis.summary import SojournFigures, Summary
-from atoll.model.counted import bit_rate
-from atoll.rundir import RunDir
-from atoll_dashboards.compare import compare
-from atoll_dashboards.keyfigures import key_figures
-from atoll_dashboards.plots import loss
-from atoll_dashboards.report import page
-from atoll_dashboards.sources import read_sources
+from atoll_analysis import analyse
+from atoll_analysis.run_directory import RunDir
+from atoll_analysis.summary import SojournFigures, Summary
+from atoll_core.plural import bit_rate
+from atoll_dashboards.compare.comparison import compare
+from atoll_dashboards.report.key_figures import key_figures
+from atoll_dashboards.report.plots import loss
+from atoll_dashboards.report.report import page
+from atoll_dashboards.report.report_data import read_sources
 from atoll_hosts.binary import find_binary
 from tests.unit.synthetic_run import simulate
 

@@ -7,7 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from atoll.analysis.lost_outside import (
+from atoll_analysis.summary import Summary
+from atoll_analysis.verdict.drop_report import (
     Backlog,
     LostOutside,
     SwitchPort,
@@ -16,12 +17,11 @@ from atoll.analysis.lost_outside import (
     lost_outside,
     outside_notes,
 )
-from atoll.analysis.summary import Summary
-from atoll.analysis.verdict import judge
-from atoll.experiment.lost_outside import Look, risen
-from atoll.model.measurements import EMULATION
-from atoll.model.network import PortRef
-from atoll_emulation.packet_sockets import PacketSocket
+from atoll_analysis.verdict.verdict import judge
+from atoll_core.lab.network import PortRef
+from atoll_core.metrics.metrics_schema import EMULATION
+from atoll_emulation.this_machine.packet_sockets import PacketSocket
+from atoll_testbed.run.kernel_drops import Look, risen
 from tests.unit.test_verdict import VALID
 
 CAUSE = (

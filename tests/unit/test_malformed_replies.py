@@ -10,11 +10,11 @@ import pytest
 from os_ken.ofproto import ofproto_v1_3 as ofp
 from os_ken.ofproto import ofproto_v1_3_parser as parser
 
-from atoll.model.flow import FlowEntry, Match
-from atoll.openflow import features, wire
-from atoll.openflow.app import parse
-from atoll.openflow.foreign import foreign
-from atoll.openflow.stats import records, understood
+from atoll_controller.openflow.app import parse
+from atoll_controller.openflow.messages import encoder, feature_parser
+from atoll_controller.openflow.messages.flow_stats import records, understood
+from atoll_controller.openflow.messages.unmanaged_entry import foreign
+from atoll_core.plan.flow_entry import FlowEntry, Match
 from tests.unit.test_openflow_codec import DATAPATH, as_told
 
 ENDLESS_S = 2.0
@@ -49,10 +49,10 @@ def flow_record(instructions: bytes) -> bytes:
 @pytest.mark.parametrize(
     "read",
     [
-        lambda: wire.group_numbers(bytes(16)),
-        lambda: wire.meter_numbers(bytes(16)),
-        lambda: features.tables(table_features(b"", length=0)),
-        lambda: features.tables(table_features(bytes(8))),
+        lambda: encoder.group_numbers(bytes(16)),
+        lambda: encoder.meter_numbers(bytes(16)),
+        lambda: feature_parser.tables(table_features(b"", length=0)),
+        lambda: feature_parser.tables(table_features(bytes(8))),
         lambda: list(records(bytes(64))),
         lambda: list(records(flow_record(b"")[:-1])),
         lambda: parse(DATAPATH, 4, ofp.OFPT_HELLO, 16, 1, bytes(8) + struct.pack("!HH4x", 7, 0)),
@@ -61,7 +61,7 @@ def flow_record(instructions: bytes) -> bytes:
 )
 def test_a_record_of_no_length_is_refused(read: Callable[[], Any]) -> None:
     """It has no end: what comes behind it cannot be found."""
-    with pytest.raises(wire.MalformedError, match="a record of "):
+    with pytest.raises(encoder.MalformedError, match="a record of "):
         read()
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from atoll.experiment.recording import Recording
-from atoll.model.errors import RunError
-from atoll.model.load import load_experiment
-from atoll.rundir import RunDir, manifest_writer
-from atoll.rundir.files import replace_text, write_error
-from atoll.rundir.manifest_writer import ManifestWriter
+from atoll_analysis.run_directory import RunDir, manifest_writer
+from atoll_analysis.run_directory.atomic_files import replace_text, write_error
+from atoll_analysis.run_directory.manifest_writer import ManifestWriter
+from atoll_core.description.loader import load_experiment
+from atoll_core.errors import RunError
+from atoll_testbed.run.recorder import Recording
 
 NOON_NS = 1_767_268_800_000_000_000
 LIMIT_S = 20.0

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from atoll.cli.load import mean_rack
-from atoll.keeper.address import INVENTORY_VARIABLE, bind_keeper_socket
-from atoll.model.errors import DescriptionError
+from atoll_cli.commands.selection import mean_rack
+from atoll_core.errors import DescriptionError
+from atoll_daemon.socket_lock import INVENTORY_VARIABLE, bind_keeper_socket
 
 
 @pytest.fixture

@@ -13,8 +13,16 @@ from typing import Any, ClassVar
 
 import pytest
 
-from atoll.experiment.metering import Metering
-from atoll.experiment.points import (
+from atoll_analysis.run_directory import RunDir
+from atoll_analysis.run_directory.metrics_spool import SPOOL, read_spool
+from atoll_core.description.loader import load_experiment
+from atoll_core.errors import LabError
+from atoll_core.metrics.line_protocol import Point
+from atoll_core.metrics.metrics_schema import BY_NAME, COMMON_TAGS, MEASUREMENTS, markdown
+from atoll_core.plan.plan import Backend, JobSpec, Phase
+from atoll_hosts.clock_offset import ClockOffset
+from atoll_hosts.machine import Machine
+from atoll_testbed.metrics.metric_points import (
     box_points,
     clock_point,
     event_point,
@@ -24,16 +32,8 @@ from atoll.experiment.points import (
     metrics_points,
     switch_points,
 )
-from atoll.experiment.request import create_run
-from atoll.model.errors import LabError
-from atoll.model.load import load_experiment
-from atoll.model.measurements import BY_NAME, COMMON_TAGS, MEASUREMENTS, markdown
-from atoll.model.metrics import Point
-from atoll.model.plan import Backend, JobSpec, Phase
-from atoll.rundir import RunDir
-from atoll.rundir.spool import SPOOL, read_spool
-from atoll_hosts.clock import ClockOffset
-from atoll_hosts.machine import Machine
+from atoll_testbed.metrics.metrics_recorder import Metering
+from atoll_testbed.run.run_request import create_run
 
 
 def said(project: Path, topic: str, kind: str) -> list[dict[str, Any]]:
@@ -293,7 +293,7 @@ async def test_a_clock_that_is_set_back_does_not_silence_the_samples(
     async def no_agents(*_: Any) -> AsyncGenerator[None]:
         yield
 
-    monkeypatch.setattr("atoll.experiment.metering.told_by_agents", no_agents)
+    monkeypatch.setattr("atoll_testbed.metrics.metrics_recorder.told_by_agents", no_agents)
     wall_ns = time.time_ns
     unswitched: Any = SimpleNamespace(experiment=None, network=SimpleNamespace(switches=()))
     async with metering.sampling(unswitched):

@@ -16,15 +16,15 @@ from typing import Any
 
 import pytest
 
-from atoll.model.errors import RunDirError, UsageError
-from atoll.model.metrics import Point
-from atoll.rundir import MetricsSpool, RunDir
-from atoll.rundir.spool import SPOOL, SpoolTail
-from atoll_dashboards.feeding import feeding
-from atoll_dashboards.influx import AwayError, RefusedError, UnfitError
-from atoll_dashboards.influx_settings import InfluxSettings, influx_settings
-from atoll_dashboards.loading import ALIGNED_NS, Times, load_run, shift_ns, shifted
-from atoll_dashboards.sink import Sink, Tally, batches, write_fit
+from atoll_analysis.run_directory import MetricsSpool, RunDir
+from atoll_analysis.run_directory.metrics_spool import SPOOL, SpoolTail
+from atoll_core.errors import RunDirError, UsageError
+from atoll_core.metrics.line_protocol import Point
+from atoll_dashboards.influx.influx_client import AwayError, RefusedError, UnfitError
+from atoll_dashboards.influx.influx_load import ALIGNED_NS, Times, load_run, shift_ns, shifted
+from atoll_dashboards.influx.influx_settings import InfluxSettings, influx_settings
+from atoll_dashboards.influx.influx_sink import Sink, Tally, batches, write_fit
+from atoll_dashboards.influx.sink_supervisor import feeding
 from tests.sinks import sink_of
 
 
@@ -83,7 +83,7 @@ def test_a_tail_reads_what_is_whole_and_then_the_rest(tmp_path: Path) -> None:
 
 def test_a_frame_longer_than_what_is_read_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is read with more."""
-    monkeypatch.setattr("atoll.rundir.spool._READ_BYTES", 16)
+    monkeypatch.setattr("atoll_analysis.run_directory.metrics_spool._READ_BYTES", 16)
     spool(tmp_path / SPOOL, 5, points=100).close()
     assert numbered(b"".join(SpoolTail(tmp_path / SPOOL).frames()).splitlines()) == list(range(500))
 
@@ -177,8 +177,8 @@ def test_an_outage_amid_a_batch_with_unfit_lines_counts_nothing_twice() -> None:
 
 def test_an_outage_is_told_once_and_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was spooled meanwhile follows in order."""
-    monkeypatch.setattr("atoll_dashboards.sink._FIRST_WAIT_S", 0.01)
-    monkeypatch.setattr("atoll_dashboards.sink._LOOK_S", 0.01)
+    monkeypatch.setattr("atoll_dashboards.influx.influx_sink._FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr("atoll_dashboards.influx.influx_sink._LOOK_S", 0.01)
     spool(tmp_path / SPOOL, 4).close()
     database, ended, told = Counting(away=3), threading.Event(), []
     sink = Sink(SpoolTail(tmp_path / SPOOL), database, ended, told.append)
@@ -354,7 +354,7 @@ async def test_a_database_that_stands_still_is_waited_for_so_long_and_that_is_sh
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that takes connections and says nothing, as one that was stopped does."""
-    monkeypatch.setattr("atoll_dashboards.feeding.END_S", 4.0)
+    monkeypatch.setattr("atoll_dashboards.influx.sink_supervisor.END_S", 4.0)
     run_dir = RunDir.create(tmp_path, "geo", 0)
     spool(run_dir.path / SPOOL, 2).close()
     notes: list[str] = []
@@ -375,7 +375,7 @@ async def test_a_sink_that_is_killed_again_and_again_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is said each time, and in the end what to do."""
-    monkeypatch.setattr("atoll_dashboards.feeding._PAUSE_S", 0.01)
+    monkeypatch.setattr("atoll_dashboards.influx.sink_supervisor._PAUSE_S", 0.01)
     monkeypatch.setenv("ATOLL_INFLUX_URL", "http://127.0.0.1:9")
     run_dir = RunDir.create(tmp_path, "geo", 0)
     spool(run_dir.path / SPOOL, 2).close()
@@ -402,7 +402,7 @@ def test_what_the_sink_says_is_as_the_contract_has_it(project: Path, tmp_path: P
     examples = {message["type"]: set(message) for message in (json.loads(line)["message"] for line in lines)}
     spool(tmp_path / SPOOL, 1).close()
     environment = {**os.environ, "ATOLL_INFLUX_URL": "http://127.0.0.1:9"}
-    argv = [sys.executable, "-m", "atoll_dashboards.sink", str(tmp_path)]
+    argv = [sys.executable, "-m", "atoll_dashboards.influx.influx_sink", str(tmp_path)]
     done = subprocess.run(argv, input="", capture_output=True, text=True, timeout=60, check=False, env=environment)
     said = [json.loads(line) for line in done.stdout.splitlines()]
     assert [line["type"] for line in said] == ["problem", "done"]

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import typer
 
-from atoll.cli.metrics import load
-from atoll.model.errors import RunDirError, UsageError
-from atoll.rundir import RunDir
-from atoll.rundir.spool import SPOOL
-from atoll_dashboards.loading import Times, loadable
+from atoll_analysis.run_directory import RunDir
+from atoll_analysis.run_directory.metrics_spool import SPOOL
+from atoll_cli.commands.metrics import load
+from atoll_core.errors import RunDirError, UsageError
+from atoll_dashboards.influx.influx_load import Times, loadable
 
 
 @pytest.fixture(autouse=True)

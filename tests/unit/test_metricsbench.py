@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll.model.errors import AtollError
+from atoll_core.errors import AtollError
 from metricsbench import carrying
 from metricsbench.lateness import FIGURES, Found, Lateness, interval, lateness_of, load, render, table
 

@@ -14,10 +14,10 @@ from os_ken.ofproto import ofproto_v1_3 as ofp
 from os_ken.ofproto import ofproto_v1_3_parser as parser
 from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 
-from atoll.model.flow import Action, FlowEntry, ForeignEntry, Match, Output, PopVlan, PushVlan, Vlan
-from atoll.openflow import wire
-from atoll.openflow.foreign import foreign
-from atoll.openflow.stats import entry_count, essence, held_records, records, understood
+from atoll_controller.openflow.messages import encoder
+from atoll_controller.openflow.messages.flow_stats import entry_count, essence, held_records, records, understood
+from atoll_controller.openflow.messages.unmanaged_entry import foreign
+from atoll_core.plan.flow_entry import Action, FlowEntry, ForeignEntry, Match, Output, PopVlan, PushVlan, Vlan
 
 DATAPATH = ProtocolDesc(version=ofp.OFP_VERSION)
 XID = 4711
@@ -52,7 +52,7 @@ _entries = st.builds(
 
 def framework_fields(match: Match) -> dict[str, Any]:
     """A match in os-ken's names."""
-    udp = match.ip_proto == wire.UDP
+    udp = match.ip_proto == encoder.UDP
     ends = ("udp_src", "udp_dst") if udp else ("tcp_src", "tcp_dst")
     vid = None if match.vlan is None else 0 if isinstance(match.vlan, Vlan) else match.vlan | ofp.OFPVID_PRESENT
     fields: dict[str, Any] = {
@@ -132,13 +132,13 @@ def test_adding_packs_what_os_ken_packs(entry: FlowEntry) -> None:
     expected = framework_flow_mod(
         entry, cookie=entry.cookie, table_id=100, command=ofp.OFPFC_ADD, instructions=instructions
     )
-    assert wire.add(entry, 100, XID) == expected
+    assert encoder.add(entry, 100, XID) == expected
 
 
 @given(_entries)
 def test_deleting_is_strict_and_packs_what_os_ken_packs(entry: FlowEntry) -> None:
     """Only the very entry is meant, by priority and match; whatever its actions and cookie are on the switch."""
-    assert wire.delete(entry, 7, XID) == framework_flow_mod(entry, table_id=7, command=ofp.OFPFC_DELETE_STRICT)
+    assert encoder.delete(entry, 7, XID) == framework_flow_mod(entry, table_id=7, command=ofp.OFPFC_DELETE_STRICT)
 
 
 @given(_entries.filter(lambda entry: entry.actions), st.binary(min_size=14, max_size=200))
@@ -147,21 +147,24 @@ def test_sending_packs_what_os_ken_packs(entry: FlowEntry, frame: bytes) -> None
     made = parser.OFPPacketOut(
         DATAPATH, ofp.OFP_NO_BUFFER, entry.match.in_port, framework_actions(entry.actions), data=frame
     )
-    assert wire.packet_out(entry, frame, XID) == framework_bytes(made)
+    assert encoder.packet_out(entry, frame, XID) == framework_bytes(made)
 
 
 def test_requests_are_those_of_os_ken() -> None:
     """Barriers, and requests for entries, their number, ports, description and table features."""
     everything = parser.OFPMatch()
-    assert wire.barrier(XID) == framework_bytes(parser.OFPBarrierRequest(DATAPATH))
-    for kind, request in ((wire.FLOW, parser.OFPFlowStatsRequest), (wire.AGGREGATE, parser.OFPAggregateStatsRequest)):
+    assert encoder.barrier(XID) == framework_bytes(parser.OFPBarrierRequest(DATAPATH))
+    for kind, request in (
+        (encoder.FLOW, parser.OFPFlowStatsRequest),
+        (encoder.AGGREGATE, parser.OFPAggregateStatsRequest),
+    ):
         made = request(DATAPATH, 0, 5, ofp.OFPP_ANY, ofp.OFPG_ANY, 0, 0, everything)
-        assert wire.flow_request(5, XID, kind) == framework_bytes(made)
-    assert wire.port_request(XID) == framework_bytes(parser.OFPPortStatsRequest(DATAPATH, 0, ofp.OFPP_ANY))
+        assert encoder.flow_request(5, XID, kind) == framework_bytes(made)
+    assert encoder.port_request(XID) == framework_bytes(parser.OFPPortStatsRequest(DATAPATH, 0, ofp.OFPP_ANY))
     described = framework_bytes(parser.OFPDescStatsRequest(DATAPATH, 0))
-    assert wire.multipart_request(wire.DESCRIPTION, XID) == described
+    assert encoder.multipart_request(encoder.DESCRIPTION, XID) == described
     featured = framework_bytes(parser.OFPTableFeaturesStatsRequest(DATAPATH, 0, []))
-    assert wire.multipart_request(wire.TABLE_FEATURES, XID) == featured
+    assert encoder.multipart_request(encoder.TABLE_FEATURES, XID) == featured
 
 
 @given(st.lists(_entries, max_size=5))
@@ -187,13 +190,13 @@ def told_by_switch(entries: list[FlowEntry]) -> bytes:
 @given(st.lists(_entries, min_size=1, max_size=5), st.randoms())
 def test_a_table_has_the_digest_of_what_was_asked_for(entries: list[FlowEntry], order: random.Random) -> None:
     """In whatever order it is told; any difference shows in the digest."""
-    wanted = wire.digest(map(wire.essence, entries))
+    wanted = encoder.digest(map(encoder.essence, entries))
     told = list(entries)
     order.shuffle(told)
-    assert wire.digest(essences(told_by_switch(told))) == wanted
-    assert wire.digest(essences(told_by_switch(told[1:]))) != wanted
+    assert encoder.digest(essences(told_by_switch(told))) == wanted
+    assert encoder.digest(essences(told_by_switch(told[1:]))) != wanted
     other = replace(told[0], cookie=told[0].cookie ^ 1)
-    assert wire.digest(essences(told_by_switch([other, *told[1:]]))) != wanted
+    assert encoder.digest(essences(told_by_switch([other, *told[1:]]))) != wanted
 
 
 def test_fields_told_in_another_order_make_no_difference() -> None:
@@ -203,9 +206,9 @@ def test_fields_told_in_another_order_make_no_difference() -> None:
     fields = record.match
     protocol = fields.index(bytes.fromhex("80001401"))
     moved = fields[:protocol] + fields[protocol + 5 :] + fields[protocol : protocol + 5]
-    body = record.whole[:48] + wire.pack_oxm(moved) + record.instructions
+    body = record.whole[:48] + encoder.pack_oxm(moved) + record.instructions
     assert body != record.whole
-    assert wire.digest(essences(body)) == wire.digest([wire.essence(entry)])
+    assert encoder.digest(essences(body)) == encoder.digest([encoder.essence(entry)])
     assert [understood(each, "sw") for each in records(body)] == [entry]
 
 
@@ -213,7 +216,7 @@ def test_a_time_out_shows_in_the_digest() -> None:
     """As everything does that no plan could ask for."""
     entry = FlowEntry("sw", 9, Match(1), (), 4, "")
     body = as_told(entry, [], parser.OFPMatch(**framework_fields(entry.match)), idle_timeout=60)
-    assert wire.digest(essences(body)) != wire.digest([wire.essence(entry)])
+    assert encoder.digest(essences(body)) != encoder.digest([encoder.essence(entry)])
 
 
 def test_the_number_of_entries_is_read() -> None:
@@ -268,4 +271,4 @@ def test_what_no_plan_could_ask_for_is_foreign(
         out_group=ofp.OFPG_ANY,
         match=match,
     )
-    assert wire.delete(entry, 0, XID) == framework_bytes(made)
+    assert encoder.delete(entry, 0, XID) == framework_bytes(made)

@@ -9,13 +9,13 @@ import pytest
 from typer.core import TyperArgument
 from typer.main import get_command
 
-from atoll.cli.main import app
-from atoll.cli.options import PlainArguments
+from atoll_cli.main import app
+from atoll_cli.terminal.options import PlainArguments
 
 
 def atoll(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "atoll.cli.main", *words], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-m", "atoll_cli.main", *words], capture_output=True, text=True, check=False, timeout=60
     )
 
 

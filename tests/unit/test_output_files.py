@@ -13,7 +13,7 @@ PINGS = "".join(f"t{number},{number}.5\n" for number in range(90))
 
 def atoll(directory: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "atoll.cli.main", *words],
+        [sys.executable, "-m", "atoll_cli.main", *words],
         cwd=directory,
         capture_output=True,
         text=True,

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from atoll.cli.report import side_by_side
-from atoll.rundir import RunDir
-from atoll_dashboards.compare import Comparison, compare
-from atoll_dashboards.compare_forms import markdown, page
-from atoll_dashboards.compare_sheets import (
+from atoll_analysis.run_directory import RunDir
+from atoll_cli.commands.report import side_by_side
+from atoll_dashboards.compare.comparison import Comparison, compare
+from atoll_dashboards.compare.documents import markdown, page
+from atoll_dashboards.compare.seed_groups import Group, Pairs, group, letters, pairs
+from atoll_dashboards.compare.sheets import (
     Cell,
     by_number,
     headline,
@@ -23,8 +24,7 @@ from atoll_dashboards.compare_sheets import (
     sheet_of_groups,
     unlike,
 )
-from atoll_dashboards.compare_terminal import print_comparison
-from atoll_dashboards.over_seeds import Group, Pairs, group, letters, pairs
+from atoll_dashboards.compare.terminal_tables import print_comparison
 from tests.unit.synthetic_run import begin, experiment, network
 
 DASH = "\N{EN DASH}"
@@ -33,7 +33,7 @@ DASH = "\N{EN DASH}"
 @pytest.fixture(scope="module")
 def summary(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What analysis says of a run that measured nothing, called valid."""
-    from atoll.analysis import analyse
+    from atoll_analysis import analyse
     from atoll_hosts.binary import find_binary
 
     run = begin(tmp_path_factory.mktemp("nothing"), experiment(), network())

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from atoll.model.errors import DescriptionError, PlanError
-from atoll.model.experiment import Bernoulli, Codel, Distribution, Jitter, Where
-from atoll.model.load import load_experiment
-from atoll.model.traffic import SizesCount
-from atoll.model.units import Duration, Rate, Size
+from atoll_core.description.loader import load_experiment
+from atoll_core.errors import DescriptionError, PlanError
+from atoll_core.experiment.experiment import Bernoulli, Codel, Distribution, Jitter, Where
+from atoll_core.experiment.traffic import SizesCount
+from atoll_core.units import Duration, Rate, Size
 
 
 @pytest.fixture(scope="module")

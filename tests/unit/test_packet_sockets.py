@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from atoll.model.errors import LabError
-from atoll_emulation.packet_sockets import PacketSocket, packet_sockets_of, parse
+from atoll_core.errors import LabError
+from atoll_emulation.this_machine.packet_sockets import PacketSocket, packet_sockets_of, parse
 
 DONE = struct.pack("IHHIIi", 20, 3, 2, 1, 0, 0)
 

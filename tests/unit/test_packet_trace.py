@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from atoll.cli.trace import print_trace
-from atoll.control.trace import HopKind, Trace, trace, trace_text
-from atoll.model.codec import from_json
-from atoll.model.errors import PlanError
-from atoll.model.experiment import Experiment, Protocol
-from atoll.model.flow import FlowEntry
-from atoll.model.load import load_experiment
-from atoll.model.network import Network
 from atoll_apps.steering import flow_entries
+from atoll_cli.commands.trace import print_trace
+from atoll_controller.tracing.packet_trace import HopKind, Trace, trace, trace_text
+from atoll_core.codec import from_json
+from atoll_core.description.loader import load_experiment
+from atoll_core.errors import PlanError
+from atoll_core.experiment.experiment import Experiment, Protocol
+from atoll_core.lab.network import Network
+from atoll_core.plan.flow_entry import FlowEntry
 
 Demo = tuple[Network, Experiment, tuple[FlowEntry, ...]]
 

@@ -10,16 +10,16 @@ from typing import Any, cast
 
 import pytest
 
-from atoll.control.path_checks import LONGEST_TEST_NS, pinging_ns
-from atoll.control.plan import make_plan
-from atoll.experiment import configuration_test
-from atoll.experiment.checks import Measured
-from atoll.experiment.configuration_test import check_paths
-from atoll.experiment.testbed import Testbed
-from atoll.model.errors import RunError
-from atoll.model.load import load_experiment
-from atoll.model.plan import Phase, Plan
-from atoll.rundir import RunDir
+from atoll_analysis.run_directory import RunDir
+from atoll_controller.planner.path_checks import LONGEST_TEST_NS, pinging_ns
+from atoll_controller.planner.planner import make_plan
+from atoll_core.description.loader import load_experiment
+from atoll_core.errors import RunError
+from atoll_core.plan.plan import Phase, Plan
+from atoll_testbed.preflight import preflight
+from atoll_testbed.preflight.path_rtt import Measured
+from atoll_testbed.preflight.preflight import check_paths
+from atoll_testbed.testbed import Testbed
 
 LABORATORY = Path(__file__).parents[2] / "examples/laboratory.yaml"
 
@@ -50,9 +50,9 @@ class Link:
 def run_test(link: Link, rate: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = [f"links.sat.to_{end}.rate={rate}" for end in ("island", "world")]
     network, experiment = load_experiment(LABORATORY, settings)
-    monkeypatch.setattr(configuration_test, "measure_paths", link.ping)
+    monkeypatch.setattr(preflight, "measure_paths", link.ping)
     clock = SimpleNamespace(monotonic_ns=lambda: link.now_ns, time_ns=lambda: 10**18 + link.now_ns)
-    monkeypatch.setattr(configuration_test, "time", clock)
+    monkeypatch.setattr(preflight, "time", clock)
     testbed = cast(Testbed, SimpleNamespace(network=network))
     asyncio.run(check_paths(testbed, make_plan(network, experiment), RunDir.create(directory, "slow", 0)))
 
@@ -98,9 +98,9 @@ class BusyMachine:
 def run_busy(late_attempts: int, directory: Path, monkeypatch: pytest.MonkeyPatch, *, emulated: bool) -> BusyMachine:
     network, experiment = load_experiment(LABORATORY)
     machine = BusyMachine(make_plan(network, experiment), late_attempts)
-    monkeypatch.setattr(configuration_test, "measure_paths", machine.ping)
+    monkeypatch.setattr(preflight, "measure_paths", machine.ping)
     clock = SimpleNamespace(monotonic_ns=lambda: machine.now_ns, time_ns=lambda: 10**18 + machine.now_ns)
-    monkeypatch.setattr(configuration_test, "time", clock)
+    monkeypatch.setattr(preflight, "time", clock)
     run_dir = RunDir.create(directory, "late", 0)
     testbed = cast(Testbed, SimpleNamespace(network=network))
     asyncio.run(check_paths(testbed, machine.plan, run_dir, emulated=emulated))

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from atoll.control.plan import make_plan
-from atoll.experiment.checks import judge_paths
-from atoll.model.load import load_experiment
-from atoll.model.network import Network
-from atoll.model.plan import PathCheck, Plan
+from atoll_controller.planner.planner import make_plan
+from atoll_core.description.loader import load_experiment
+from atoll_core.lab.network import Network
+from atoll_core.plan.plan import PathCheck, Plan
+from atoll_testbed.preflight.path_rtt import judge_paths
 from tests.unit.synthetic_run import RTTS_MS, experiment, network, plan
 
 

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from atoll.control.cover import cover, limit_ns, of_one_sender
-from atoll.control.live_trace import LiveStation, LiveTrace, live_trace_text
-from atoll.control.plan import make_plan
-from atoll.control.suspects import where_to_look
-from atoll.control.trace import HopKind, trace
-from atoll.control.walk import Matched
-from atoll.experiment.counting import how_far, tell_in_time
-from atoll.model.experiment import Carried, Chain, Experiment, Protocol
-from atoll.model.load import load_experiment
-from atoll.model.network import Network
+from atoll_controller.planner.planner import make_plan
+from atoll_controller.tracing.fault_hints import where_to_look
+from atoll_controller.tracing.packet_trace import HopKind, trace
+from atoll_controller.tracing.probe_paths import cover, limit_ns, of_one_sender
+from atoll_controller.tracing.table_model import Matched
+from atoll_controller.tracing.trace_report import LiveStation, LiveTrace, live_trace_text
+from atoll_core.description.loader import load_experiment
+from atoll_core.experiment.experiment import Carried, Chain, Experiment, Protocol
+from atoll_core.lab.network import Network
+from atoll_testbed.verification.entry_counters import how_far, tell_in_time
 
 Described = tuple[Network, Experiment]
 

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from atoll.control.diff import Change, ChangeAction
-from atoll.control.hosts import CONGESTION_CONTROL, tcp_sysctls
-from atoll.control.plan import make_plan, plan_json, plan_sha256
-from atoll.control.show import changes_text, plan_text
-from atoll.model.codec import from_json
-from atoll.model.experiment import Chain, Distribution, Experiment, Jitter, Trace, TraceRow
-from atoll.model.load import load_experiment
-from atoll.model.network import Network
-from atoll.model.plan import Phase, Plan
-from atoll.model.traffic import Traffic
-from atoll.model.units import Duration, Rate, Size
+from atoll_controller.planner.diff import Change, ChangeAction
+from atoll_controller.planner.host_config import CONGESTION_CONTROL, tcp_sysctls
+from atoll_controller.planner.plan_text import changes_text, plan_text
+from atoll_controller.planner.planner import make_plan, plan_json, plan_sha256
+from atoll_core.codec import from_json
+from atoll_core.description.loader import load_experiment
+from atoll_core.experiment.experiment import Chain, Distribution, Experiment, Jitter, Trace, TraceRow
+from atoll_core.experiment.traffic import Traffic
+from atoll_core.lab.network import Network
+from atoll_core.plan.plan import Phase, Plan
+from atoll_core.units import Duration, Rate, Size
 
 
 @pytest.fixture
@@ -236,8 +236,8 @@ def test_a_plan_survives_json(geo: tuple[Network, Experiment]) -> None:
 def test_equal_bytes_in_every_process(project: Path, geo: tuple[Network, Experiment]) -> None:
     """Neither hash seed nor process changes a byte."""
     script = (
-        "import sys; from pathlib import Path; from atoll.model.load import load_experiment; "
-        "from atoll.control.plan import make_plan, plan_sha256; "
+        "import sys; from pathlib import Path; from atoll_core.description.loader import load_experiment; "
+        "from atoll_controller.planner.planner import make_plan, plan_sha256; "
         "print(plan_sha256(make_plan(*load_experiment(Path(sys.argv[1])))))"
     )
     printed = {

@@ -11,12 +11,12 @@ from typing import Any
 import aiohttp
 import pytest
 
-from atoll.control.swap import StageKind, plan_swap
-from atoll.experiment import probing, verifying
-from atoll.experiment import testbed as planning
-from atoll.experiment.testbed import Testbed
-from atoll.model.errors import LabError
-from atoll.model.switch import Runtime
+from atoll_controller.fabric.swap_plan import StageKind, plan_swap
+from atoll_core.errors import LabError
+from atoll_core.plan.switch_features import Runtime
+from atoll_testbed import testbed as planning
+from atoll_testbed.testbed import Testbed
+from atoll_testbed.verification import path_verification, swap_verification
 from tests.property.labs import experiment
 from tests.unit.test_api_strangers import keeper_at
 from tests.unit.test_reconciling import Lab
@@ -50,13 +50,13 @@ async def test_status_is_answered_while_a_plan_is_made(
     first, second = (experiment(lab.network, hops) for hops in (("b0", "b1", "t0"), ("b0", "b1", "b2", "t0")))
     if step == "plan_swap":
         testbed.plan, testbed.experiment = lab.plan, first
-    begun, on = held(monkeypatch, {"cover": verifying, "_way": probing}.get(step, planning), step)
+    begun, on = held(monkeypatch, {"cover": path_verification, "_way": swap_verification}.get(step, planning), step)
     if step == "cover":
-        work = asyncio.create_task(verifying.verify(testbed, lab.plan, first))
+        work = asyncio.create_task(path_verification.verify(testbed, lab.plan, first))
     elif step == "_way":
         stages = plan_swap(lab.network, first, lab.plan.layout, second).stages
         probes = next(stage.probes for stage in stages if stage.kind is StageKind.PROBE)
-        work = asyncio.create_task(probing.probe(testbed, probes, second))  # type: ignore[assignment]
+        work = asyncio.create_task(swap_verification.probe(testbed, probes, second))  # type: ignore[assignment]
     else:
         work = asyncio.create_task(testbed.apply(second, dry_run=True))  # type: ignore[assignment]
     unix = tmp_path / "keeper"

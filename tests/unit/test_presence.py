@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from atoll.analysis import analyse
-from atoll.analysis.presence import Begun, Seen, judged, silences, tries
-from atoll.model.experiment import LinkDirection
-from atoll.model.flow_sizes import published
-from atoll.model.units import Duration, Rate, Size
+from atoll_analysis import analyse
+from atoll_analysis.verdict.silence import Begun, Seen, judged, silences, tries
+from atoll_core.experiment.experiment import LinkDirection
+from atoll_core.experiment.flow_sizes import published
+from atoll_core.units import Duration, Rate, Size
 from atoll_hosts.binary import find_binary
 from tests.unit.synthetic_run import START_NS, begin, experiment, network
 

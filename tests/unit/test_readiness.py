@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from atoll.experiment.readiness import CLOCK_LIMIT_NS, misplaced, unready, without_carrier
-from atoll.model.inventory import Access, InventoryMachine, NamedInterface
-from atoll.model.load import load_lab
-from atoll_hosts.clock import ClockOffset
+from atoll_core.description.loader import load_lab
+from atoll_core.lab.inventory import Access, InventoryMachine, NamedInterface
+from atoll_hosts.clock_offset import ClockOffset
+from atoll_testbed.platforms.machine_checks import CLOCK_LIMIT_NS, misplaced, unready, without_carrier
 
 MAC = "02:00:00:00:00:01"
 RIGHT: dict[str, Any] = {

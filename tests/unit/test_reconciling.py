@@ -7,15 +7,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from atoll.control import reconcile
-from atoll.control.plan import make_plan
-from atoll.control.reconcile import Reconciler
-from atoll.experiment.testbed import Testbed
-from atoll.model.errors import LabError
-from atoll.model.network import Network
-from atoll.model.plan import Plan
-from atoll.model.switch import Runtime
-from atoll.openflow.client import SwitchState
+from atoll_controller.fabric import reconciler
+from atoll_controller.fabric.reconciler import Reconciler
+from atoll_controller.openflow.client import SwitchState
+from atoll_controller.planner.planner import make_plan
+from atoll_core.errors import LabError
+from atoll_core.lab.network import Network
+from atoll_core.plan.plan import Plan
+from atoll_core.plan.switch_features import Runtime
+from atoll_testbed.testbed import Testbed
 from tests.property.labs import experiment
 from tests.unit.memory_switches import MemorySwitches
 from tests.unit.test_swapping import laboratory
@@ -84,7 +84,7 @@ def tell(controller: Controllers, dpid: int, state: str) -> None:
 @pytest.mark.parametrize("known", [True, False], ids=["away before", "away since"])
 async def test_a_controller_is_replaced_while_a_switch_is_away(known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The switches that are there are repaired at once, the other one when it comes; the lab goes on."""
-    monkeypatch.setattr(reconcile, "_BACK_WITHIN_S", 0.1)
+    monkeypatch.setattr(reconciler, "_BACK_WITHIN_S", 0.1)
     lab = Lab()
     await lab.reconciler.apply(lab.plan)
     running = asyncio.create_task(lab.reconciler.run())
@@ -110,7 +110,7 @@ async def test_a_controller_is_replaced_while_a_switch_is_away(known: bool, monk
 @pytest.mark.parametrize("where", ["count", "features", "repair"])
 async def test_an_unforeseen_error_fails_the_testbed(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever part of the watching it ends: a lab that nobody watches must not look as if it were kept."""
-    monkeypatch.setattr(reconcile, "_COUNT_EVERY_S", 0.01)
+    monkeypatch.setattr(reconciler, "_COUNT_EVERY_S", 0.01)
     lab = Lab()
     place = SimpleNamespace(network=lab.network, failed=asyncio.get_running_loop().create_future(), name="memory")
     testbed = Testbed(place, lab.controller, Runtime.OS_KEN)  # type: ignore[arg-type]
@@ -122,7 +122,7 @@ async def test_an_unforeseen_error_fails_the_testbed(where: str, monkeypatch: py
     if where == "repair":
         monkeypatch.setattr(lab.controller, "holds", unforeseen)
         monkeypatch.setattr(lab.controller, "read", unforeseen)
-        monkeypatch.setattr(reconcile, "_COUNT_EVERY_S", 100.0)
+        monkeypatch.setattr(reconciler, "_COUNT_EVERY_S", 100.0)
         tell(lab.controller, 2, "down")
         tell(lab.controller, 2, "up")
     else:

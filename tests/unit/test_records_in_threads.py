@@ -20,8 +20,8 @@ def slowly(name, package=None):  # whoever imports NumPy at the same time is in 
 
 importlib.import_module = slowly
 
-from atoll.analysis.tables import scan_records
-from atoll.analysis.records import RECORD
+from atoll_analysis.tables.tables import scan_records
+from atoll_analysis.tables.packet_records import RECORD
 
 def to_table(number):
     records, table = (Path(sys.argv[1]) / f"{number}.{suffix}" for suffix in ("bin", "parquet"))

@@ -11,9 +11,9 @@ import pytest
 from scapy.layers.inet import ICMP, IP, TCP
 from scapy.layers.l2 import Dot1Q, Ether
 
-from atoll.analysis.packetfields import field_at
-from atoll.analysis.repeat import Comparison, compare_runs
-from atoll.rundir import RunDir
+from atoll_analysis.reproducibility import Comparison, compare_runs
+from atoll_analysis.run_directory import RunDir
+from atoll_analysis.tables.frame_fields import field_at
 
 HEADER = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 96, 1)
 FRAMES = [bytes(Ether() / IP(src="10.0.0.1", dst="10.0.0.2") / TCP(seq=number) / b"payload") for number in range(5)]

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from atoll.keeper.problems import RequestError
-from atoll.keeper.replays import ABANDONED_S, MOST_LISTED, Replay, Replays
-from atoll.model.errors import RunDirError
-from atoll.rundir.spool import SPOOL
+from atoll_analysis.run_directory.metrics_spool import SPOOL
+from atoll_core.errors import RunDirError
+from atoll_daemon.http.http_errors import RequestError
+from atoll_daemon.replays.replay_index import ABANDONED_S, MOST_LISTED, Replay, Replays
 from tests.unit.watched_run import SECOND_NS, WatchedRun
 
 

@@ -14,14 +14,14 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
-from atoll.analysis import analyse
-from atoll.analysis.summary import Summary
-from atoll.model.errors import RunError
-from atoll.rundir import RunDir
-from atoll_dashboards.keyfigures import key_figures
-from atoll_dashboards.plots import PLOTS
-from atoll_dashboards.report import write_report
-from atoll_dashboards.terminal import summary_text
+from atoll_analysis import analyse
+from atoll_analysis.run_directory import RunDir
+from atoll_analysis.summary import Summary
+from atoll_core.errors import RunError
+from atoll_dashboards.report.key_figures import key_figures
+from atoll_dashboards.report.plots import PLOTS
+from atoll_dashboards.report.report import write_report
+from atoll_dashboards.report.terminal_summary import summary_text
 from atoll_hosts.binary import find_binary
 from tests.unit.synthetic_run import START_NS, begin, experiment, network, simulate
 
@@ -129,7 +129,7 @@ def test_a_run_that_was_not_analysed_says_what_to_do(tmp_path: Path) -> None:
 
 
 def test_figures_share_their_time_axis(run: RunDir) -> None:
-    from atoll_dashboards.sources import read_sources
+    from atoll_dashboards.report.report_data import read_sources
 
     sources = read_sources(run)
     boxes = set()
@@ -173,7 +173,7 @@ def test_the_terminal_shows_what_was_asked_for_and_not_measured_as_a_dash(tmp_pa
 
 def test_importing_the_report_loads_no_heavy_library() -> None:
     code = (
-        "import sys, atoll.analysis, atoll.rundir, atoll_dashboards.report, atoll_dashboards.terminal;"
+        "import sys, atoll_analysis, atoll_analysis.run_directory, atoll_dashboards.report.report, atoll_dashboards.report.terminal_summary;"
         "print(sorted({'polars', 'matplotlib', 'numpy', 'jinja2', 'zstandard', 'rich'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from atoll.analysis.rtt_lists import partitions, read_rtts, server_rtts
-from atoll.model.load import load_experiment
+from atoll_analysis.importers.rtt_lists import partitions, read_rtts, server_rtts
+from atoll_core.description.loader import load_experiment
 from tests.lab.sandbox import ATOLL
 
 # iputils 20221126: ping -c 3 localhost; ping -n -c 2 127.0.0.2; one that nobody answers; -f of busybox's kind

@@ -9,12 +9,12 @@ from typing import Any, cast
 
 import pytest
 
-from atoll.experiment.run_clock import RunClock
-from atoll.experiment.run_jobs import RunJobs
-from atoll.model.errors import LabError, RunError
-from atoll.model.plan import JobSpec, Phase
-from atoll_hosts.clock import ClockOffset
+from atoll_core.errors import LabError, RunError
+from atoll_core.plan.plan import JobSpec, Phase
+from atoll_hosts.clock_offset import ClockOffset
 from atoll_hosts.job import Exit, Job
+from atoll_testbed.run.job_runner import RunJobs
+from atoll_testbed.run.run_clock import RunClock
 
 IPERF3 = JobSpec("transfer-receive", "is", Phase.TRANSFER, ("iperf3", "-c", "10.10.1.1"))
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from atoll.cli.load import experiment_with, settings_with
-from atoll.model.load import load_experiment
+from atoll_cli.commands.selection import experiment_with, settings_with
+from atoll_core.description.loader import load_experiment
 
 
 @pytest.mark.parametrize(

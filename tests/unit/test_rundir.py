@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from atoll.model.codec import from_json, to_json
-from atoll.model.errors import RunDirError, RunError
-from atoll.model.experiment import Distribution, Experiment, Jitter
-from atoll.model.load import load_experiment
-from atoll.model.metrics import Point
-from atoll.model.units import Duration, Size
-from atoll.rundir import MetricsSpool, RunDir
-from atoll.rundir.files import Appender, replacing
-from atoll.rundir.formats import FORMAT, up_to_date
-from atoll.rundir.spool import read_spool
+from atoll_analysis.run_directory import MetricsSpool, RunDir
+from atoll_analysis.run_directory.atomic_files import Appender, replacing
+from atoll_analysis.run_directory.metrics_spool import read_spool
+from atoll_analysis.run_directory.migrations import FORMAT, up_to_date
+from atoll_core.codec import from_json, to_json
+from atoll_core.description.loader import load_experiment
+from atoll_core.errors import RunDirError, RunError
+from atoll_core.experiment.experiment import Distribution, Experiment, Jitter
+from atoll_core.metrics.line_protocol import Point
+from atoll_core.units import Duration, Size
 
 NOON_NS = 1_767_268_800 * 10**9  # 2026-01-01 12:00 UTC
 

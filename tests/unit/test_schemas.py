@@ -8,9 +8,9 @@ import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
-from atoll.model.load import load_experiment, load_lab
-from atoll.model.raw import Raw
-from atoll.model.schema import FOLDER, SCHEMAS, schema_text
+from atoll_core.description.json_schema import FOLDER, SCHEMAS, schema_text
+from atoll_core.description.loader import load_experiment, load_lab
+from atoll_core.description.raw_types import Raw
 
 
 def schema(file: str) -> dict:
@@ -24,7 +24,7 @@ def all_models(model: type[Raw] = Raw) -> list[type[Raw]]:
 @pytest.mark.parametrize("file", SCHEMAS)
 def test_the_committed_schema_is_the_generated_one(file):
     committed = (FOLDER / file).read_text(encoding="utf-8")
-    assert committed == schema_text(SCHEMAS[file]), "run: python -m atoll.model.schema"
+    assert committed == schema_text(SCHEMAS[file]), "run: python -m atoll_core.description.json_schema"
 
 
 @pytest.mark.parametrize("file", SCHEMAS)
@@ -110,5 +110,7 @@ def test_the_descriptions_in_the_documentation_are_right(project, tmp_path):
 def test_every_driver_has_a_profile(project):
     drivers = schema("lab.schema.json")["$defs"]["RawSwitch"]["properties"]["driver"]
     assert [
-        name for name in drivers.get("enum", [drivers.get("const")]) if not (project / "switch-configs" / name).is_dir()
+        name
+        for name in drivers.get("enum", [drivers.get("const")])
+        if not (project / "switch-configs/atoll_switches/profiles" / f"{name}.toml").is_file()
     ] == []

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from atoll.cli.dashboards import install
-from atoll.model.errors import UsageError
-from atoll.model.secrets import SECRETS, sendable, without_secrets
-from atoll_dashboards.influx_settings import InfluxSettings, influx_settings
+from atoll_cli.commands.dashboards import install
+from atoll_core.errors import UsageError
+from atoll_core.header_safe import SECRETS, sendable, without_secrets
+from atoll_dashboards.influx.influx_settings import InfluxSettings, influx_settings
 
 
 def test_tokens_are_left_out_and_nothing_else() -> None:

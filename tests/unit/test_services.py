@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from atoll.experiment import services
-from atoll.experiment.services import Services
-from atoll.model.errors import LabError
-from atoll.model.plan import JobSpec, Phase, Plan
+from atoll_core.errors import LabError
+from atoll_core.plan.plan import JobSpec, Phase, Plan
 from atoll_hosts.job import Exit, Job
+from atoll_testbed import box_services
+from atoll_testbed.box_services import Services
 
 RELAY = JobSpec("program-pep-w", "pep-w", Phase.SERVICE, ("relay",))
 BROKEN = JobSpec("program-pep-w", "pep-w", Phase.SERVICE, ("broken",))
@@ -58,7 +58,7 @@ def plan(*jobs: JobSpec) -> Plan:
 
 @pytest.fixture
 def lab(monkeypatch: pytest.MonkeyPatch) -> Callable[[], tuple[Machines, Services, list[str]]]:
-    monkeypatch.setattr(services, "_START_S", 0.2)
+    monkeypatch.setattr(box_services, "_START_S", 0.2)
 
     def build() -> tuple[Machines, Services, list[str]]:
         machines, failures = Machines(), list[str]()

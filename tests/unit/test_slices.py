@@ -6,8 +6,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from atoll.analysis import analyse, tables
-from atoll.analysis.slices import Parts, sink, slices
+from atoll_analysis import analyse
+from atoll_analysis.tables import tables
+from atoll_analysis.tables.slices import Parts, sink, slices
 from atoll_hosts.binary import find_binary
 from tests.unit import synthetic_run
 

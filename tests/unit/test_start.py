@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from atoll.analysis.facts import read_facts
-from atoll.analysis.start import START_SPREAD_MS, StartFigures, judge_start, silent_starts, start_figures
-from atoll.control.traffic_jobs import load_jobs
-from atoll.experiment.starting import lead_ns, told
-from atoll.model.codec import to_json
+from atoll_analysis.figures.start_skew import START_SPREAD_MS, StartFigures, judge_start, silent_starts, start_figures
+from atoll_analysis.tables.run_data import read_facts
+from atoll_controller.planner.traffic_jobs import load_jobs
+from atoll_core.codec import to_json
 from atoll_hosts.agent import Agent
-from atoll_hosts.clock import ClockOffset, clock_offset
+from atoll_hosts.clock_offset import ClockOffset, clock_offset
+from atoll_testbed.run.start_time import lead_ns, told
 from tests.unit.synthetic_run import START_NS, begin, experiment, network, plan
 
 MS = 10**6

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from atoll.control.walk import Frame, Tables
-from atoll.model.errors import PlanError
-from atoll.model.experiment import Chain, Experiment
-from atoll.model.flow import describe_actions
-from atoll.model.layout import Layout
-from atoll.model.load import load_experiment
-from atoll.model.network import Network, PortRef
 from atoll_apps.steering import flow_entries, steer
+from atoll_controller.tracing.table_model import Frame, Tables
+from atoll_core.description.loader import load_experiment
+from atoll_core.errors import PlanError
+from atoll_core.experiment.experiment import Chain, Experiment
+from atoll_core.lab.network import Network, PortRef
+from atoll_core.plan.flow_entry import describe_actions
+from atoll_core.plan.tag_layout import Layout
 
 
 @pytest.fixture

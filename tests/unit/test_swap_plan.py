@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from atoll.control.plan import make_plan
-from atoll.control.swap import SLACK_NS, StageKind, Subject, Swap, chain_drain_ns, plan_swap
-from atoll.control.swap_probes import Probes
-from atoll.model.box_kind import BoxKind, Forwarding
-from atoll.model.errors import PlanError
-from atoll.model.experiment import Carried, Chain, Experiment, Protocol, Trace, TraceRow
-from atoll.model.layout import HOME
-from atoll.model.load import load_experiment
-from atoll.model.network import Network
-from atoll.model.units import Duration, Rate
-from atoll_apps import beside, steering
-from atoll_apps.laying import lay
-from atoll_apps.legs import Leg
+from atoll_apps import steering, transition
+from atoll_apps.compiler.flow_compiler import lay
+from atoll_apps.segments.segment import Leg
+from atoll_controller.fabric.swap_plan import SLACK_NS, StageKind, Subject, Swap, chain_drain_ns, plan_swap
+from atoll_controller.fabric.swap_probes import Probes
+from atoll_controller.planner.planner import make_plan
+from atoll_core.description.loader import load_experiment
+from atoll_core.errors import PlanError
+from atoll_core.experiment.experiment import Carried, Chain, Experiment, Protocol, Trace, TraceRow
+from atoll_core.lab.box_kind import BoxKind, Forwarding
+from atoll_core.lab.network import Network
+from atoll_core.plan.tag_layout import HOME
+from atoll_core.units import Duration, Rate
 
 WHOLE = ("tap-1", "pep-w", "tap-2", "coder-w", "tap-3", "sat", "tap-4", "coder-i", "pep-i", "tap-5")
 BARE = ("tap-1", "sat", "tap-5")
@@ -77,7 +77,7 @@ def test_a_swap_computes_nothing_twice(lab: tuple[Network, Experiment], monkeypa
     new = replace(experiment, branches=(Chain("quarter", hops, quarter), Chain("pings", hops, pings)))
     standing = steering.steer(network, experiment, HOME)
     laid.clear()
-    beside.steer_beside(network, experiment, standing, new)
+    transition.steer_beside(network, experiment, standing, new)
     assert max(laid.values()) == 1
     assert plan_swap(network, experiment, HOME, new).stages
     assert max(walked.values()) == 1

@@ -12,18 +12,17 @@ from ipaddress import IPv4Address, IPv4Network
 
 import pytest
 
-from atoll.control import deletions, reconcile
-from atoll.control.diff import diff
-from atoll.control.plan import make_plan
-from atoll.control.reconcile import Reconciler
-from atoll.control.swap import Stage, StageKind, Swap, plan_swap
-from atoll.control.swapping import Hooks, StageReport, Swapping, moves_of
-from atoll.control.walk import Frame, Reached, Tables
-from atoll.model.box_kind import BoxKind
-from atoll.model.errors import LabError
-from atoll.model.experiment import Carried, Chain, Experiment, Protocol
-from atoll.model.layout import HOME
-from atoll.model.network import (
+from atoll_controller.fabric import recent_deletions, reconciler
+from atoll_controller.fabric.reconciler import Reconciler
+from atoll_controller.fabric.swap_executor import Hooks, StageReport, Swapping, moves_of
+from atoll_controller.fabric.swap_plan import Stage, StageKind, Swap, plan_swap
+from atoll_controller.planner.diff import diff
+from atoll_controller.planner.planner import make_plan
+from atoll_controller.tracing.table_model import Frame, Reached, Tables
+from atoll_core.errors import LabError
+from atoll_core.experiment.experiment import Carried, Chain, Experiment, Protocol
+from atoll_core.lab.box_kind import BoxKind
+from atoll_core.lab.network import (
     ChainBox,
     DelayBox,
     HostRole,
@@ -36,9 +35,10 @@ from atoll.model.network import (
     Tap,
     Trunk,
 )
-from atoll.model.plan import Plan
-from atoll.model.units import Duration, Rate
-from atoll.switches.profiles import profile
+from atoll_core.plan.plan import Plan
+from atoll_core.plan.tag_layout import HOME
+from atoll_core.units import Duration, Rate
+from atoll_switches.capability_profile import profile
 from tests.property.labs import ISLAND, WORLD, Builder, experiment
 from tests.property.passages import Path, path, places
 from tests.unit.memory_switches import Fault, MemorySwitches
@@ -182,7 +182,7 @@ async def trial(
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is away is tried again soon."""
-    monkeypatch.setattr(reconcile, "_AGAIN_S", 0.0)
+    monkeypatch.setattr(reconciler, "_AGAIN_S", 0.0)
 
 
 async def test_a_swap_passes_its_stages_and_leaves_exactly_the_new_plan() -> None:
@@ -295,7 +295,7 @@ async def test_entries_come_again_only_when_switches_do_not_forward_by_the_delet
 
 async def test_an_undone_swap_waits_before_it_adds_again_what_it_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The old latencies are deleted already when frames do not pass the new chain."""
-    monkeypatch.setattr(deletions, "profile", lambda driver: replace(profile(driver), lag_s=5.0))
+    monkeypatch.setattr(recent_deletions, "profile", lambda driver: replace(profile(driver), lag_s=5.0))
     slept_before = 0
 
     async def lost(_: Stage) -> None:
@@ -325,7 +325,7 @@ async def test_connections_that_cannot_be_looked_at_undo_the_swap() -> None:
 
 async def test_who_waits_for_a_switch_that_stays_away_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """The swap goes back all the same, as soon as the switch is there."""
-    monkeypatch.setattr("atoll.control.swapping.PATIENCE_S", 0.0)
+    monkeypatch.setattr("atoll_controller.fabric.swap_executor.PATIENCE_S", 0.0)
     tried = await trial(Fault("switch", 3, away=200))
     with pytest.raises(LabError):
         await tried.swapping.run()

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from atoll.model.errors import PlanError
-from atoll.model.load import load_experiment
-from atoll.model.network import Network
-from atoll.switches.config import Port, Reached, configuration, ports_of
-from atoll.switches.profiles import drivers, profile, refuse_unsupported
 from atoll_apps.steering import flow_entries
+from atoll_core.description.loader import load_experiment
+from atoll_core.errors import PlanError
+from atoll_core.lab.network import Network
+from atoll_switches.capability_profile import drivers, profile, refuse_unsupported
+from atoll_switches.configuration import Port, Reached, configuration, ports_of
 
 CONTROLLER = Reached(IPv4Address("192.0.2.10"))
 

@@ -7,11 +7,11 @@ import pytest
 from os_ken.ofproto import ofproto_v1_3 as ofp
 from os_ken.ofproto import ofproto_v1_3_parser as parser
 
-from atoll.model.errors import LabError
-from atoll.model.switch import SwitchDescription, SwitchFeatures, TableFeatures
-from atoll.openflow import features
-from atoll.switches.placement import choose_table, room
-from atoll.switches.profiles import profile
+from atoll_controller.openflow.messages import feature_parser
+from atoll_core.errors import LabError
+from atoll_core.plan.switch_features import SwitchDescription, SwitchFeatures, TableFeatures
+from atoll_switches.capability_profile import profile
+from atoll_switches.table_placement import choose_table, room
 
 FIELDS = ("in_port", "eth_type", "vlan_vid", "ip_proto", "ipv4_src", "ipv4_dst", "tcp_src", "tcp_dst")
 UDP = ("udp_src", "udp_dst")
@@ -54,16 +54,16 @@ def table(
 
 def told(*tables: bytes) -> SwitchFeatures:
     """What the tables of a switch say of themselves."""
-    return SwitchFeatures(SILENT, features.tables(b"".join(tables)))
+    return SwitchFeatures(SILENT, feature_parser.tables(b"".join(tables)))
 
 
 def test_a_table_is_read_in_the_words_of_flow_entries() -> None:
     """Fields that only TCP or only UDP has are no L4 match; a VLAN match is also one on untagged frames."""
-    (whole,) = features.tables(table(100, (*FIELDS, *UDP, "eth_dst"), ACTIONS, required=("in_port",)))
+    (whole,) = feature_parser.tables(table(100, (*FIELDS, *UDP, "eth_dst"), ACTIONS, required=("in_port",)))
     matches = ("eth_type", "in_port", "ip_proto", "ipv4_dst", "ipv4_src", "l4_dst", "l4_src", "untagged", "vlan")
     actions = ("Output", "PopVlan", "PushVlan")
     assert whole == TableFeatures(100, 100, "table 100", 1500, matches, ("in_port",), actions)
-    (part,) = features.tables(table(0, FIELDS, ACTIONS[:3]))
+    (part,) = feature_parser.tables(table(0, FIELDS, ACTIONS[:3]))
     assert "l4_src" not in part.matches
     assert part.actions == ("Output", "PopVlan")  # a tag that is pushed needs its id set
 
@@ -71,7 +71,7 @@ def test_a_table_is_read_in_the_words_of_flow_entries() -> None:
 def test_tables_that_are_alike_are_told_once() -> None:
     """Open vSwitch has 254 of them."""
     alike = [table(number, FIELDS, ACTIONS) for number in range(5)]
-    found = features.tables(b"".join([*alike, table(5, FIELDS, ACTIONS, most=20)]))
+    found = feature_parser.tables(b"".join([*alike, table(5, FIELDS, ACTIONS, most=20)]))
     assert [(each.first, each.last, each.max_entries) for each in found] == [(0, 4, 1500), (5, 5, 20)]
 
 
@@ -80,7 +80,7 @@ def test_a_description_is_read() -> None:
     texts = (b"Nicira, Inc.", b"Open vSwitch", b"3.1.0", b"None", b"None")
     sizes = (256, 256, 256, 32, 256)
     body = b"".join(text.ljust(size, b"\0") for text, size in zip(texts, sizes, strict=True))
-    assert features.description(body) == SwitchDescription("Nicira, Inc.", "Open vSwitch", "3.1.0", "", "")
+    assert feature_parser.description(body) == SwitchDescription("Nicira, Inc.", "Open vSwitch", "3.1.0", "", "")
 
 
 def test_entries_go_to_the_first_table_that_takes_them() -> None:

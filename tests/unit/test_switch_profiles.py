@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from atoll.model.errors import PlanError
-from atoll.model.experiment import Carried, Chain
-from atoll.model.flow import FlowEntry, Match, Output, PushVlan, Vlan
-from atoll.model.load import load_experiment
-from atoll.model.network import Interface, Network, PortRef, Switch
-from atoll.model.raw_lab import RawSwitch
-from atoll.switches import profiles
 from atoll_apps.steering import flow_entries
+from atoll_core.description.loader import load_experiment
+from atoll_core.description.raw_lab import RawSwitch
+from atoll_core.errors import PlanError
+from atoll_core.experiment.experiment import Carried, Chain
+from atoll_core.lab.network import Interface, Network, PortRef, Switch
+from atoll_core.plan.flow_entry import FlowEntry, Match, Output, PushVlan, Vlan
+from atoll_switches import capability_profile
 
 _OLD = """
 driver = "old"
@@ -49,10 +49,9 @@ SW = Network(
 @pytest.fixture
 def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver that can do little."""
-    tmp_path.joinpath("old").mkdir()
-    tmp_path.joinpath("old", "profile.toml").write_text(_OLD)
-    monkeypatch.setattr(profiles, "CONFIGS", tmp_path)
-    profiles.profile.cache_clear()
+    tmp_path.joinpath("old.toml").write_text(_OLD)
+    monkeypatch.setattr(capability_profile, "PROFILES", tmp_path)
+    capability_profile.profile.cache_clear()
 
 
 def entry(
@@ -65,7 +64,7 @@ def entry(
 def test_what_hardware_cannot_do_is_refused_all_at_once(old: None) -> None:
     """Each refusal says which switch, what, for which leg first and how many more, and what would help."""
     with pytest.raises(PlanError) as refusal:
-        profiles.refuse_unsupported(
+        capability_profile.refuse_unsupported(
             SW, [entry(PushVlan(5), Output(2)), entry(Output(2), Output(3), ip_proto=6, why="x"), entry(PushVlan(6))]
         )
     assert str(refusal.value).splitlines() == [
@@ -86,14 +85,16 @@ def test_entries_for_other_frames_than_ipv4_are_refused_where_hardware_knows_ipv
     """An open EtherType would fall to software as ARP would."""
     for eth_type in (0x0806, None):
         with pytest.raises(PlanError, match="cannot match frames that are not IPv4 in hardware"):
-            profiles.refuse_unsupported(SW, [FlowEntry("sw", 1000, Match(1, None, eth_type), (Output(2),), 1, "arp")])
+            capability_profile.refuse_unsupported(
+                SW, [FlowEntry("sw", 1000, Match(1, None, eth_type), (Output(2),), 1, "arp")]
+            )
 
 
 def test_a_full_table_is_refused(old: None) -> None:
     """The profile bounds how many entries there are."""
     with pytest.raises(PlanError, match=r"sw \(an old switch\) holds 2 entries, the plan has 3"):
-        profiles.refuse_unsupported(SW, [entry(Output(9), in_port=port) for port in (1, 2, 3)])
-    profiles.refuse_unsupported(SW, [entry(Output(9), in_port=port) for port in (1, 2)])
+        capability_profile.refuse_unsupported(SW, [entry(Output(9), in_port=port) for port in (1, 2, 3)])
+    capability_profile.refuse_unsupported(SW, [entry(Output(9), in_port=port) for port in (1, 2)])
 
 
 def with_driver(network: Network, driver: str) -> Network:
@@ -103,13 +104,13 @@ def with_driver(network: Network, driver: str) -> Network:
 
 def test_the_oldest_hardware_steers_a_chain_and_refuses_tags_and_fan_out(project: Path) -> None:
     """procurve-v1 takes the demo without taps and latencies; with them, each is refused once a switch."""
-    profiles.profile.cache_clear()
+    capability_profile.profile.cache_clear()
     network, experiment = load_experiment(project / "examples/geo.yaml")
     old = with_driver(network, "procurve-v1")
     plain = replace(experiment, chain=replace(experiment.chain, hops=("coder-w", "sat", "coder-i")), latency=())
-    profiles.refuse_unsupported(old, flow_entries(old, plain))
+    capability_profile.refuse_unsupported(old, flow_entries(old, plain))
     with pytest.raises(PlanError) as refusal:
-        profiles.refuse_unsupported(old, flow_entries(old, experiment))
+        capability_profile.refuse_unsupported(old, flow_entries(old, experiment))
     said = str(refusal.value)
     assert "sw-w1 (HP ProCurve, v1 modules) cannot push a VLAN tag in hardware, wanted for 'w1 -> island" in said
     assert "sw-c (HP ProCurve, v1 modules) cannot send a frame out of several ports in hardware" in said
@@ -119,13 +120,13 @@ def test_the_oldest_hardware_steers_a_chain_and_refuses_tags_and_fan_out(project
 
 def test_a_latency_is_a_box_of_its_own_where_hardware_knows_no_tags(project: Path) -> None:
     """The remedy that procurve-v1 offers for a latency works: a link in a branch that carries that server's prefix."""
-    profiles.profile.cache_clear()
+    capability_profile.profile.cache_clear()
     network, experiment = load_experiment(project / "examples/geo.yaml")
     boxes = (*network.boxes, replace(network.box("sat"), name="far", world=leg("far-w", 30), island=leg("far-i", 31)))
     old = with_driver(replace(network, boxes=boxes), "procurve-v1")
     far = Chain("far", ("far", "sat"), Carried(world=IPv4Network("10.10.0.4/32")))
     branched = replace(experiment, chain=replace(experiment.chain, hops=("sat",)), branches=(far,), latency=())
-    profiles.refuse_unsupported(old, flow_entries(old, branched))
+    capability_profile.refuse_unsupported(old, flow_entries(old, branched))
 
 
 def leg(name: str, port: int) -> Interface:
@@ -136,31 +137,31 @@ def leg(name: str, port: int) -> Interface:
 @pytest.mark.parametrize("driver", ["procurve-v2", "procurve-v3"])
 def test_newer_hardware_takes_every_example(project: Path, driver: str) -> None:
     """What v2 and v3 modules do is enough for what is shipped, and what nobody has verified is said."""
-    profiles.profile.cache_clear()
+    capability_profile.profile.cache_clear()
     for example in sorted((project / "examples").glob("*.yaml")):
         network, experiment = load_experiment(example)
         newer = with_driver(network, driver)
-        profiles.refuse_unsupported(newer, flow_entries(newer, experiment))
-    assert any("pushed in hardware" in each for each in profiles.profile(driver).unverified)
+        capability_profile.refuse_unsupported(newer, flow_entries(newer, experiment))
+    assert any("pushed in hardware" in each for each in capability_profile.profile(driver).unverified)
 
 
 def test_a_lab_may_name_every_driver_there_is() -> None:
     """What lab.yaml takes as a driver is what there are profiles of."""
     driver = RawSwitch.model_json_schema()["properties"]["driver"]
-    assert tuple(driver["enum"]) == profiles.drivers()
+    assert tuple(driver["enum"]) == capability_profile.drivers()
 
 
 def test_an_unknown_driver_names_the_known_ones() -> None:
     """The message lists what there is."""
-    profiles.profile.cache_clear()
+    capability_profile.profile.cache_clear()
     with pytest.raises(PlanError, match=r"no switch driver is called 'cisco'; known drivers: .*ovs"):
-        profiles.profile("cisco")
+        capability_profile.profile("cisco")
 
 
 def test_open_vswitch_takes_the_demo(project: Path) -> None:
     """The shipped profile is complete: nothing the apps ask for is missing from it."""
-    profiles.profile.cache_clear()
+    capability_profile.profile.cache_clear()
     for example in sorted((project / "examples").glob("*.yaml")):
         network, experiment = load_experiment(example)
-        profiles.refuse_unsupported(network, flow_entries(network, experiment))
-    assert profiles.profile("ovs").table == 0
+        capability_profile.refuse_unsupported(network, flow_entries(network, experiment))
+    assert capability_profile.profile("ovs").table == 0

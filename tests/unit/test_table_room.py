@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from atoll.control.diff import diff
-from atoll.control.plan import make_plan
-from atoll.control.reconcile import Reconciler
-from atoll.control.swap import plan_swap
-from atoll.control.swapping import Move, moves_of
-from atoll.model.errors import LabError
-from atoll.model.layout import HOME
-from atoll.model.plan import Plan
+from atoll_controller.fabric.reconciler import Reconciler
+from atoll_controller.fabric.swap_executor import Move, moves_of
+from atoll_controller.fabric.swap_plan import plan_swap
+from atoll_controller.planner.diff import diff
+from atoll_controller.planner.planner import make_plan
+from atoll_core.errors import LabError
+from atoll_core.plan.plan import Plan
+from atoll_core.plan.tag_layout import HOME
 from tests.property.labs import experiment
 from tests.unit.memory_switches import MemorySwitches
 from tests.unit.test_swapping import laboratory

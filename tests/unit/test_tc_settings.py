@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atoll.control.plan import make_plan, plan_sha256
-from atoll.model.box_kind import BoxKind
-from atoll.model.errors import PlanError
-from atoll.model.experiment import (
+from atoll_controller.planner.planner import make_plan, plan_sha256
+from atoll_core.description.loader import load_experiment
+from atoll_core.errors import PlanError
+from atoll_core.experiment.experiment import (
     Bernoulli,
     BitError,
     Codel,
@@ -28,10 +28,10 @@ from atoll.model.experiment import (
     TraceRow,
     Where,
 )
-from atoll.model.load import load_experiment
-from atoll.model.network import ChainBox, Interface, Network, PortRef
-from atoll.model.plan import Backend, Phase
-from atoll.model.tc import (
+from atoll_core.lab.box_kind import BoxKind
+from atoll_core.lab.network import ChainBox, Interface, Network, PortRef
+from atoll_core.plan.plan import Backend, Phase
+from atoll_core.plan.tc_settings import (
     TIMER_SLACK,
     VIRTUAL_SLACK,
     Qdisc,
@@ -41,7 +41,7 @@ from atoll.model.tc import (
     inexact,
     link_settings,
 )
-from atoll.model.units import Duration, Rate, Size
+from atoll_core.units import Duration, Rate, Size
 
 SAT = ChainBox(
     "sat",

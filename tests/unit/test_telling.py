@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from atoll.cli.telling import FailedRunError, LiveLine, Turns
-from atoll.model.errors import LabError, PlanError
-from atoll.rundir import RunDir
+from atoll_analysis.run_directory import RunDir
+from atoll_cli.terminal.progress import FailedRunError, LiveLine, Turns
+from atoll_core.errors import LabError, PlanError
 
 
 def test_a_line_is_told_each_tenth_of_the_run_with_the_most_that_waited_since_the_last_one(

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atoll.analysis import analyse
-from atoll.analysis.summary import Summary
-from atoll_dashboards.look import as_svg
-from atoll_dashboards.plots import PLOTS
-from atoll_dashboards.sources import Sources, read_sources
-from atoll_dashboards.thinning import STRETCHES, cloud, extremes, share_points
+from atoll_analysis import analyse
+from atoll_analysis.summary import Summary
+from atoll_dashboards.report.downsampling import STRETCHES, cloud, extremes, share_points
+from atoll_dashboards.report.plot_style import as_svg
+from atoll_dashboards.report.plots import PLOTS
+from atoll_dashboards.report.report_data import Sources, read_sources
 from atoll_hosts.binary import find_binary
 from tests.unit.synthetic_run import simulate
 

@@ -12,13 +12,13 @@ from statistics import NormalDist, mean, stdev
 import numpy as np
 import pytest
 
-from atoll.model.errors import MachineError, PlanError, UsageError
-from atoll.model.experiment import Trace, TraceRow
-from atoll.model.trace import read_trace
-from atoll.model.units import Duration, Rate
-from atoll_emulation.traces import leo, meo
-from atoll_emulation.traces.acm import MODES, Acm
-from atoll_emulation.traces.orbit import (
+from atoll_core.description.link_trace import read_trace
+from atoll_core.errors import MachineError, PlanError, UsageError
+from atoll_core.experiment.experiment import Trace, TraceRow
+from atoll_core.units import Duration, Rate
+from atoll_emulation.trace_generators import leo, meo
+from atoll_emulation.trace_generators.acm import MODES, Acm
+from atoll_emulation.trace_generators.orbit import (
     EARTH_RADIUS_KM,
     LIGHT_KM_S,
     Constellation,
@@ -26,9 +26,9 @@ from atoll_emulation.traces.orbit import (
     distance_km,
     elevation_deg,
 )
-from atoll_emulation.traces.passes import Pass, Radio, Service, pass_trace
-from atoll_emulation.traces.rain import TROPICAL_KU, RainFade, attenuation_db, es_n0_loss_db, rain_trace
-from atoll_emulation.traces.rows import make_trace
+from atoll_emulation.trace_generators.passes import Pass, Radio, Service, pass_trace
+from atoll_emulation.trace_generators.rain import TROPICAL_KU, RainFade, attenuation_db, es_n0_loss_db, rain_trace
+from atoll_emulation.trace_generators.rows import make_trace
 
 S = 10**9
 FADE = RainFade(Rate(16 * 10**6), Duration(600 * S), fade_db=6, at=Duration(300 * S), seed=3)
@@ -266,7 +266,7 @@ def test_impossible_fades_are_refused(change, message):
 def run(arguments: list[str]) -> str:
     from typer.testing import CliRunner
 
-    from atoll.cli.main import app
+    from atoll_cli.main import app
 
     ran = CliRunner().invoke(app, ["traces", *arguments])
     if ran.exception and not isinstance(ran.exception, SystemExit):

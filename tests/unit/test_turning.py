@@ -3,10 +3,10 @@
 
 from collections.abc import Iterable
 
-from atoll.control.swap_probes import Probe
-from atoll.experiment.turning import _Turn  # pyright: ignore[reportPrivateUsage]
-from atoll.experiment.watching import Sighting, Watch
-from atoll.model.flow import FlowEntry, Match
+from atoll_controller.fabric.swap_probes import Probe
+from atoll_core.plan.flow_entry import FlowEntry, Match
+from atoll_testbed.verification.cutover_verification import _Turn  # pyright: ignore[reportPrivateUsage]
+from atoll_testbed.verification.probe_receiver import Sighting, Watch
 
 THIRD = ("r3", "r3-w", None)  # a box that neither version has
 SAT, TAGGED, TAP, END = (

@@ -7,13 +7,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from atoll.analysis import analyse
-from atoll.model.traffic import UdpTraffic
-from atoll.model.units import Rate, Size
-from atoll.rundir import RunDir
-from atoll_dashboards.compare import compare
-from atoll_dashboards.plots import PLOTS
-from atoll_dashboards.sources import read_sources
+from atoll_analysis import analyse
+from atoll_analysis.run_directory import RunDir
+from atoll_core.experiment.traffic import UdpTraffic
+from atoll_core.units import Rate, Size
+from atoll_dashboards.compare.comparison import compare
+from atoll_dashboards.report.plots import PLOTS
+from atoll_dashboards.report.report_data import read_sources
 from atoll_hosts.binary import find_binary
 from tests.unit.synthetic_run import START_NS, PcapWriter, begin, experiment, network, write_capture_log
 

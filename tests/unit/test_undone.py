@@ -8,15 +8,15 @@ from typing import Any, cast
 
 import pytest
 
-from atoll.control.diff import diff
-from atoll.experiment.place import Place
-from atoll.experiment.testbed import Testbed
-from atoll.model.errors import LabError
-from atoll.model.experiment import Experiment
-from atoll.model.plan import HostSettings, Plan
-from atoll.model.switch import Runtime
-from atoll.model.units import Rate
+from atoll_controller.planner.diff import diff
+from atoll_core.errors import LabError
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.plan.plan import HostSettings, Plan
+from atoll_core.plan.switch_features import Runtime
+from atoll_core.units import Rate
 from atoll_hosts.job import Exit
+from atoll_testbed.platforms.base import Place
+from atoll_testbed.testbed import Testbed
 from tests.property.labs import experiment
 from tests.unit.memory_switches import Fault, MemorySwitches
 from tests.unit.test_swapping import laboratory

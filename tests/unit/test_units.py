@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from atoll.model.units import Duration, Rate, Size
+from atoll_core.units import Duration, Rate, Size
 
 
 @pytest.mark.parametrize(

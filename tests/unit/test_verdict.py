@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from atoll.analysis.findings import Finding, Verdict, verdict_of
-from atoll.analysis.summary import Summary
-from atoll.analysis.verdict import judge
+from atoll_analysis.summary import Summary
+from atoll_analysis.verdict.findings import Finding, Verdict, verdict_of
+from atoll_analysis.verdict.verdict import judge
 
 SEEN = {"first_s": 0.1, "last_s": 60.0, "payload_first_s": 0.6, "payload_last_s": 59.9}
 VOLUME = {"goodput_bytes": 1000, "share": 0.5, **SEEN}

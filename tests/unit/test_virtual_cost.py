@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from atoll.cli.check import check
-from atoll.cli.plan import print_plan
-from atoll.cli.virtual import require_memory
-from atoll.control.doubts import doubts
-from atoll.control.virtual_cost import memory, wall_time
-from atoll.experiment.virtual import kernel_memory_mb
-from atoll.model.errors import DescriptionError, MachineError
-from atoll.model.load import load_experiment
-from atoll.model.places import MININET, VIRTUAL
-from atoll.model.plan import Backend
-from atoll.model.units import Size
-from atoll_emulation.machine import free_memory
+from atoll_cli.commands.check import check
+from atoll_cli.commands.plan import print_plan
+from atoll_cli.commands.virtual import require_memory
+from atoll_controller.planner.description_warnings import doubts
+from atoll_controller.planner.virtual_cost import memory, wall_time
+from atoll_core.description.loader import load_experiment
+from atoll_core.errors import DescriptionError, MachineError
+from atoll_core.plan.plan import Backend
+from atoll_core.platforms import MININET, VIRTUAL
+from atoll_core.units import Size
+from atoll_emulation.this_machine.host_requirements import free_memory
+from atoll_testbed.virtual.virtual_run import kernel_memory_mb
 
 FAST = ("links.sat.to_island.rate=320 Mbit/s", "links.sat.to_world.rate=320 Mbit/s", "tcp.buffer_max=100 MB")
 MEASURED = [  # docs/virtual-time.md, "How long a run takes"
@@ -85,7 +85,7 @@ def test_a_run_that_may_not_fit_the_machine_is_doubted_and_one_that_cannot_is_re
     _, experiment = described = load_experiment(project / "examples/geo.yaml", ["traffic.channels=100000"])
     needed = memory(*described)
     free = Size(2 * 10**9)
-    monkeypatch.setattr("atoll.cli.virtual.free_memory", lambda: free)
+    monkeypatch.setattr("atoll_cli.commands.virtual.free_memory", lambda: free)
     assert require_memory(experiment, needed) == ()
     free = Size(10**9)
     (doubt,) = require_memory(experiment, needed)

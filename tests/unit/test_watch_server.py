@@ -14,17 +14,17 @@ from typing import Any
 import aiohttp
 import pytest
 
-from atoll.keeper import page
-from atoll.keeper.access import SUBPROTOCOL
-from atoll.keeper.address import INVENTORY_VARIABLE, bind_keeper_socket
-from atoll.keeper.events import BEHIND
-from atoll.keeper.keeper import Keeper
-from atoll.keeper.listening import ListenAddress
-from atoll.keeper.replays import Replays
-from atoll.keeper.runs import RunRecord
-from atoll.keeper.server import Server
-from atoll.keeper.watching import watching
-from atoll.model.errors import LabError
+from atoll_core.errors import LabError
+from atoll_daemon.event_log import BEHIND
+from atoll_daemon.http import static_files
+from atoll_daemon.http.auth import SUBPROTOCOL
+from atoll_daemon.http.tcp_listener import ListenAddress
+from atoll_daemon.lab_daemon import Keeper
+from atoll_daemon.replays.replay_index import Replays
+from atoll_daemon.replays.watch_server import watching
+from atoll_daemon.run_registry import RunRecord
+from atoll_daemon.server import Server
+from atoll_daemon.socket_lock import INVENTORY_VARIABLE, bind_keeper_socket
 from tests.unit.watched_run import WatchedRun
 
 TOKEN = "correct-horse-battery-staple"
@@ -134,8 +134,8 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
         (folder / name).write_bytes(content)
     (folder / "notes.py").write_text("no file of a page")
     (tmp_path / "package" / "secret.txt").write_text("secret")
-    page._page_files.cache_clear()
-    monkeypatch.setattr(page, "files", lambda _: tmp_path / "package")
+    static_files._page_files.cache_clear()
+    monkeypatch.setattr(static_files, "files", lambda _: tmp_path / "package")
     return held
 
 
@@ -184,9 +184,9 @@ def test_every_file_of_the_shipped_page_has_a_type(project: Path) -> None:
     """What has none would not be served."""
     folder = project / "dashboards" / "atoll_dashboards" / "live_page"
     shipped = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-    page._page_files.cache_clear()
+    static_files._page_files.cache_clear()
     assert shipped
-    assert set(page._page_files()) == shipped
+    assert set(static_files._page_files()) == shipped
 
 
 # The API by way of `atoll watch`
@@ -246,7 +246,7 @@ async def test_a_keeper_that_does_not_know_who_asks_gives_no_shell_either(
     site: Site, keeper: RunningKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that an older version has started takes whatever is passed on for its own user's; however it is written."""
-    monkeypatch.setattr("atoll.keeper.server.is_local", lambda _: True)
+    monkeypatch.setattr("atoll_daemon.server.is_local", lambda _: True)
     refused = {"where": "", "message": "only by the Unix socket: use the verbs of `atoll` for it"}
     for method, path in (
         ("GET", "/v1/shell"),

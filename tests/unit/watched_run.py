@@ -7,12 +7,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from atoll.experiment.metering import Metering
-from atoll.experiment.request import create_run
-from atoll.model.load import load_experiment
-from atoll.model.plan import Backend
-from atoll.rundir import RunDir
-from atoll.rundir.files import Appender
+from atoll_analysis.run_directory import RunDir
+from atoll_analysis.run_directory.atomic_files import Appender
+from atoll_core.description.loader import load_experiment
+from atoll_core.plan.plan import Backend
+from atoll_testbed.metrics.metrics_recorder import Metering
+from atoll_testbed.run.run_request import create_run
 
 ROOT = Path(__file__).resolve().parents[2]
 BEGAN_S = 1_795_276_328

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from analysisbench.long_run import make
 
-_STAGES = ("atoll.analysis", "atoll_dashboards.report")
+_STAGES = ("atoll_analysis", "atoll_dashboards.report.report")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import zstandard
 
-from atoll.analysis.boxes import CAUSES
-from atoll.model.units import Duration, Rate, Size
-from atoll.rundir import RunDir
+from atoll_analysis.run_directory import RunDir
+from atoll_analysis.tables.box_counters import CAUSES
+from atoll_core.units import Duration, Rate, Size
 from tests.unit import synthetic_run
 
 SECOND = 10**9

@@ -10,8 +10,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from atoll.model.errors import AtollError
-from atoll_emulation.namespaces import unshare_argv, why_no_namespaces
+from atoll_core.errors import AtollError
+from atoll_emulation.mininet_lab.namespaces import unshare_argv, why_no_namespaces
 from controllerbench.measure import SIZES, WAYS
 from controllerbench.table import tables
 from linkbench import frame

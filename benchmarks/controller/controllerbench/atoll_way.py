@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
-from atoll.control.apply import apply_flows
-from atoll.model.load import load_lab
-from atoll.model.network import Network, Switch
-from atoll.model.plan import Plan
-from atoll.model.switch import Runtime
-from atoll.openflow.client import Controller
-from atoll.openflow.interpreters import interpreter
+from atoll_controller.fabric.flow_installer import apply_flows
+from atoll_controller.openflow.client import Controller
+from atoll_controller.openflow.runtime_python import interpreter
+from atoll_core.description.loader import load_lab
+from atoll_core.lab.network import Network, Switch
+from atoll_core.plan.plan import Plan
+from atoll_core.plan.switch_features import Runtime
 from controllerbench.entries import DPID, SWITCH, Pair
 from controllerbench.ways import Way
 

@@ -9,7 +9,7 @@ import struct
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Network
 
-from atoll.model.flow import FlowEntry, Match, Output, PushVlan, Vlan
+from atoll_core.plan.flow_entry import FlowEntry, Match, Output, PushVlan, Vlan
 
 SWITCH = "sw"
 DPID = 1

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from atoll.model.errors import LabError
+from atoll_core.errors import LabError
 from controllerbench.entries import DPID, FROM, TAP, TRUNK, Pair
 from controllerbench.ways import Way
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from atoll.model.errors import AtollError
-from atoll.openflow.collector import relax_collector
+from atoll_controller.openflow.gc_tuning import relax_collector
+from atoll_core.errors import AtollError
 from controllerbench import swaps
 from controllerbench.atoll_way import Atoll, AtollOnRyu
 from controllerbench.entries import Pair, pairs, reclassified

@@ -10,9 +10,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from atoll.model.errors import LabError
-from atoll.model.switch import Runtime
-from atoll.openflow.interpreters import interpreter
+from atoll_controller.openflow.runtime_python import interpreter
+from atoll_core.errors import LabError
+from atoll_core.plan.switch_features import Runtime
 from controllerbench.entries import DPID, FROM, TAP, TRUNK, Pair
 from controllerbench.ways import Way
 

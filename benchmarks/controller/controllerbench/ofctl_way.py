@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from atoll.model.errors import LabError
+from atoll_core.errors import LabError
 from controllerbench.entries import FROM, TAP, TRUNK, Pair
 from controllerbench.switch import BRIDGE, ofctl
 from controllerbench.ways import Way

@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from atoll.experiment.testbed import Testbed
-from atoll.model.experiment import Experiment, LinkDirection
-from atoll.model.load import load_experiment
-from atoll.model.units import Duration
+from atoll_core.description.loader import load_experiment
+from atoll_core.experiment.experiment import Experiment, LinkDirection
+from atoll_core.units import Duration
+from atoll_testbed.testbed import Testbed
 
 _GEO = Path(__file__).parents[3] / "examples" / "geo.yaml"
 _AROUND = ("tap-w", "pep-w", "sat", "pep-i", "tap-i")  # two routed boxes more than the demo's chain

@@ -12,9 +12,9 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 
-from atoll.model.errors import LabError
-from atoll_emulation.namespaces import furnish
-from atoll_emulation.ovs import OpenVSwitch
+from atoll_core.errors import LabError
+from atoll_emulation.mininet_lab.namespaces import furnish
+from atoll_emulation.mininet_lab.open_vswitch import OpenVSwitch
 from controllerbench.entries import DPID, FROM, PROTOCOL, TAP, TRUNK, Pair
 
 BRIDGE = "sw"

@@ -11,8 +11,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from atoll.model.errors import AtollError
-from atoll_emulation.namespaces import unshare_argv, why_no_namespaces
+from atoll_core.errors import AtollError
+from atoll_emulation.mininet_lab.namespaces import unshare_argv, why_no_namespaces
 from atoll_hosts.binary import find_binary
 from hostsbench.table import table
 from hostsbench.ways import COLD, WARM, ways

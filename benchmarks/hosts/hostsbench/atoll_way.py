@@ -12,10 +12,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from atoll.experiment.hardware import HardwarePlace
-from atoll.experiment.starting import lead_ns
-from atoll.model.load import load_lab
-from atoll.model.resolve_inventory import load_inventory
+from atoll_core.description.loader import load_lab
+from atoll_core.description.resolve_inventory import load_inventory
+from atoll_testbed.platforms.hardware import HardwarePlace
+from atoll_testbed.run.start_time import lead_ns
 from hostsbench.fleet import Fleet
 
 _READY_TIMEOUT_S = 60.0

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Machines to start something on: namespaces with an sshd each, on the bridge of a management network.
 
-Made by the first process of namespaces of its own (:func:`atoll_emulation.namespaces.unshare_argv`), with which all
+Made by the first process of namespaces of its own (:func:`atoll_emulation.mininet_lab.namespaces.unshare_argv`), with which all
 ends. Each machine has network, mount, PID and UTS namespaces, a host key, and an interface of the experiment network,
 which atoll asks for. sshd is as OpenSSH comes, MaxStartups included, but for PAM, which wants a login's house around.
 """
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from atoll.model.errors import LabError
+from atoll_core.errors import LabError
 
 MANAGER = "10.98.0.1"
 SERVER = f"{MANAGER}:5001"

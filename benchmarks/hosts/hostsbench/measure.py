@@ -9,8 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO, cast
 
-from atoll.model.errors import AtollError
-from atoll_emulation.namespaces import furnish
+from atoll_core.errors import AtollError
+from atoll_emulation.mininet_lab.namespaces import furnish
 from atoll_hosts.binary import find_binary
 from hostsbench.fleet import SERVER, Fleet
 from hostsbench.ways import ways

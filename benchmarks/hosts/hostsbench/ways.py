@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from atoll.model.errors import LabError
+from atoll_core.errors import LabError
 from hostsbench.fleet import Fleet
 from hostsbench.start import Start, start_of
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from atoll.model.errors import AtollError
+from atoll_core.errors import AtollError
 from linkbench import document, machine, store, table
 from linkbench.collect import DAY, INSIDE_BOX, Selection, collect
 from linkbench.scenarios import SCENARIOS

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
-from atoll.model import tc
-from atoll.model.box_kind import BoxKind
-from atoll.model.errors import LabError
-from atoll.model.experiment import Counted, Link, LinkDirection
-from atoll.model.network import ChainBox, Interface, PortRef
-from atoll.model.units import Duration, Rate, Size
+from atoll_core.errors import LabError
+from atoll_core.experiment.experiment import Counted, Link, LinkDirection
+from atoll_core.lab.box_kind import BoxKind
+from atoll_core.lab.network import ChainBox, Interface, PortRef
+from atoll_core.plan import tc_settings
+from atoll_core.units import Duration, Rate, Size
 from atoll_hosts.binary import find_binary
 from linkbench.place import BOX_PORTS, TRUNK, address
 
@@ -25,7 +25,7 @@ MTU = 1500
 _IP_BYTES = "stab linklayer ethernet overhead -14"
 _EVERYTHING = "protocol all prio 1 u32 match u32 0 0"
 _START_S = 20.0
-_BUCKET_SLACK_S = 0.001  # as atoll.model.tc gives tbf: what a timer may be late without loss of rate
+_BUCKET_SLACK_S = 0.001  # as atoll_core.plan.tc_settings gives tbf: what a timer may be late without loss of rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ def _tc(to_island: Way, to_world: Way) -> Generator[Running]:
         LinkDirection(Rate(way.rate_bit_s), Duration(way.delay_ns), Size(way.queue_bytes))
         for way in (to_island, to_world)
     ]
-    settings = tc.link_settings(box, Link("sat", ways[0], ways[1], Counted.IP))
+    settings = tc_settings.link_settings(box, Link("sat", ways[0], ways[1], Counted.IP))
     with _program([find_binary(), "tc"], settings.config, marks=True) as running:
         yield running
 

@@ -3,7 +3,7 @@
 
 import numpy as np
 
-from atoll.model.errors import LabError
+from atoll_core.errors import LabError
 from linkbench import ideal, probe
 from linkbench.boxes import delay_box
 from linkbench.measurement import MBIT, MS, Measurement, times_ns

@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from atoll.model.errors import LabError, MachineError
-from atoll_emulation.namespaces import unshare_argv, why_no_namespaces
+from atoll_core.errors import LabError, MachineError
+from atoll_emulation.mininet_lab.namespaces import unshare_argv, why_no_namespaces
 from linkbench.program import part
 from linkbench.scenarios import ENGINE, SCENARIOS, Scenario
 from linkbench.worker import Task, results_path

@@ -9,7 +9,7 @@ cable's software (some 2 us) lie between.
 
 import numpy as np
 
-from atoll.model.errors import LabError
+from atoll_core.errors import LabError
 from linkbench import ideal, probe
 from linkbench.boxes import Way, link
 from linkbench.measurement import MBIT, MS, Measurement, ip_bytes, of_mark, times_ns

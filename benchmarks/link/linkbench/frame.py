@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from atoll.model.errors import AtollError
+from atoll_core.errors import AtollError
 from linkbench import machine
 from linkbench.page import put_figures
 from linkbench.results import read_results, write_results

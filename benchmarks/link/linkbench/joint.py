@@ -12,7 +12,7 @@ import time
 from collections.abc import Generator
 from typing import IO, Any, cast
 
-from atoll.model.errors import LabError
+from atoll_core.errors import LabError
 from atoll_hosts.binary import find_binary
 from linkbench.boxes import MTU, Way, link
 from linkbench.measurement import MBIT, MS, Measurement, of_mark

@@ -4,7 +4,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from atoll.model.errors import AtollError
+from atoll_core.errors import AtollError
 
 
 def put_figures(page: Path, subject: str, text: Callable[[], str]) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from atoll_emulation.namespaces import furnish
+from atoll_emulation.mininet_lab.namespaces import furnish
 
 ADDRESSES = {"world": "10.0.0.1", "island": "10.0.0.2"}
 BOX_PORTS = {"world": "sat-w", "island": "sat-i"}

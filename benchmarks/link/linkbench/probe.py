@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from atoll.model.errors import LabError
+from atoll_core.errors import LabError
 from linkbench.place import Port, scratch
 
 RECORD = np.dtype(

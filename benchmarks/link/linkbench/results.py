@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from atoll.model.errors import AtollError
-from atoll.rundir.files import plain_errors, replace_text
+from atoll_analysis.run_directory.atomic_files import plain_errors, replace_text
+from atoll_core.errors import AtollError
 
 
 def read_results(path: Path, key: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from atoll.model.errors import RunDirError
+from atoll_core.errors import RunDirError
 from linkbench import table
 from linkbench.collect import Result
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from atoll.model.errors import AtollError
+from atoll_core.errors import AtollError
 from linkbench import place
 from linkbench.scenarios import SCENARIOS
 

@@ -11,7 +11,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from atoll.model.errors import AtollError, UsageError
+from atoll_core.errors import AtollError, UsageError
 from linkbench.results import write_results
 from metricsbench import carrying, lateness
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from atoll.rundir.spool import SPOOL
+from atoll_analysis.run_directory.metrics_spool import SPOOL
 from linkbench.machine import describe, in_words
 from linkbench.page import put_figures
 from linkbench.program import part
@@ -46,7 +46,7 @@ def measure(rate: int, seconds: float, ours: int, theirs: int) -> Figures:
             pinned = ["taskset", "-c", str(ours)]
             environment = {**os.environ, **influx.variables()}
             sink = subprocess.Popen(
-                [*pinned, *part("atoll_dashboards.sink", made)],
+                [*pinned, *part("atoll_dashboards.influx.influx_sink", made)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env=environment,

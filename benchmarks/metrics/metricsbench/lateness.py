@@ -16,8 +16,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from atoll.model.errors import AtollError
-from atoll.rundir.spool import SPOOL, read_spool
+from atoll_analysis.run_directory.metrics_spool import SPOOL, read_spool
+from atoll_core.errors import AtollError
 from linkbench.machine import describe
 from linkbench.page import put_figures
 from tests.lab.influx_servers import Influx2

@@ -10,9 +10,9 @@ import sys
 import time
 from pathlib import Path
 
-from atoll.model.metrics import Point
-from atoll.rundir import MetricsSpool
-from atoll.rundir.spool import SPOOL
+from atoll_analysis.run_directory import MetricsSpool
+from atoll_analysis.run_directory.metrics_spool import SPOOL
+from atoll_core.metrics.line_protocol import Point
 
 HOSTS = 140
 _TICKS = 10  # a second

@@ -8,7 +8,7 @@ import sys
 from statistics import median
 from typing import Any
 
-from atoll.model.errors import AtollError
+from atoll_core.errors import AtollError
 from linkbench import frame
 from linkbench.program import part
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 from ipaddress import IPv4Network
 from pathlib import Path
 
-from atoll.model.experiment import Carried, Chain, Experiment, Protocol
-from atoll.model.load import load_experiment
-from atoll.model.network import Host, HostRole, Interface, Network, PortRef
+from atoll_core.description.loader import load_experiment
+from atoll_core.experiment.experiment import Carried, Chain, Experiment, Protocol
+from atoll_core.lab.network import Host, HostRole, Interface, Network, PortRef
 
 _LABORATORY = Path(__file__).parents[3] / "examples" / "laboratory.yaml"
 _FIRST_PORT = 1000

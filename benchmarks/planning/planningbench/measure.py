@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from atoll.control.plan import make_plan
-from atoll.control.swap import plan_swap
-from atoll.model.experiment import Experiment
-from atoll.openflow.collector import relax_collector
+from atoll_controller.fabric.swap_plan import plan_swap
+from atoll_controller.openflow.gc_tuning import relax_collector
+from atoll_controller.planner.planner import make_plan
+from atoll_core.experiment.experiment import Experiment
 from planningbench.laboratory import branched, laboratory, without
 
 _TICK_S = 0.002

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 
-from atoll.model.errors import AtollError, UsageError
+from atoll_core.errors import AtollError, UsageError
 from linkbench.machine import describe
 from linkbench.page import put_figures
 from linkbench.results import write_results

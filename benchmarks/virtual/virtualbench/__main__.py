@@ -6,7 +6,7 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from atoll_emulation.machine import require_virtual_machine
+from atoll_emulation.this_machine.host_requirements import require_virtual_machine
 from linkbench import frame
 from linkbench.results import read_earlier
 from virtualbench import commands, spinning

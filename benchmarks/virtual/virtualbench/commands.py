@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from atoll.model.errors import AtollError
-from atoll.rundir import RunDir
+from atoll_analysis.run_directory import RunDir
+from atoll_core.errors import AtollError
 
 ROOT = Path(__file__).resolve().parents[3]
 _ATOLL = Path(sys.executable).with_name("atoll")

@@ -8,7 +8,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from atoll.model.errors import AtollError
+from atoll_core.errors import AtollError
 from atoll_emulation.uml.kernel import find_kernel, find_virtual_kernel
 from atoll_emulation.uml.run import VirtualClock, run_in_uml
 

@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 
-from atoll.model.errors import LabError, MachineError, UsageError
-from atoll_emulation.namespaces import unshare_argv, why_no_namespaces
+from atoll_core.errors import LabError, MachineError, UsageError
+from atoll_emulation.mininet_lab.namespaces import unshare_argv, why_no_namespaces
 from atoll_emulation.uml.cache import (
     EXECUTABLE,
     SHARED,

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from atoll.model.errors import MachineError
+from atoll_core.errors import MachineError
 from atoll_emulation.uml.recipe import chosen_series, may_run, numbers, preference, recipe_for, series_of
 
 SHARED = "ATOLL_SHARED_KERNELS"

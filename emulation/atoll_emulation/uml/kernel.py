@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from atoll.model.errors import MachineError
+from atoll_core.errors import MachineError
 from atoll_emulation.uml.cache import kernel_status, verify
 from atoll_emulation.uml.recipe import recipe_for
 

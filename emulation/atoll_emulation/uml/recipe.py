@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from atoll.model.errors import UsageError
+from atoll_core.errors import UsageError
 
 VARIABLE = "ATOLL_KERNEL"
 """Environment variable that chooses the series, such as 7.2."""

@@ -10,9 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from atoll.model.errors import LabError, MachineError
-from atoll_emulation.cores import claimed_core
-from atoll_emulation.namespaces import unshare_argv, why_no_namespaces
+from atoll_core.errors import LabError, MachineError
+from atoll_emulation.mininet_lab.namespaces import unshare_argv, why_no_namespaces
+from atoll_emulation.this_machine.core_pinning import claimed_core
 from atoll_emulation.uml.guest import LATE, PLACE, Guest
 from atoll_emulation.uml.kernel import UmlKernel, find_kernel
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from atoll.model.errors import MachineError, UsageError
+from atoll_core.errors import MachineError, UsageError
 from atoll_emulation.uml.kernel import missing_packages
 from atoll_emulation.uml.recipe import Recipe, chosen_series, numbers, series_of
 

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from atoll.model.errors import AtollError
-from atoll.rundir import RunDir
-from atoll.rundir.spool import SPOOL, read_spool
-from atoll_dashboards.grafana import Grafana, dashboard_files
-from atoll_dashboards.influx import Database
-from atoll_dashboards.loading import ALIGNED_NS, Times, load_run
+from atoll_analysis.run_directory import RunDir
+from atoll_analysis.run_directory.metrics_spool import SPOOL, read_spool
+from atoll_core.errors import AtollError
+from atoll_dashboards.grafana.grafana_client import Grafana, dashboard_files
+from atoll_dashboards.influx.influx_client import Database
+from atoll_dashboards.influx.influx_load import ALIGNED_NS, Times, load_run
 from screenshots.panels import Drawn, Line, Mark, draw, moment
 from screenshots.picture import save
 from tests.lab.grafana_queries import annotations, chosen, frames

@@ -11,7 +11,18 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from atoll_dashboards.look import BLUE, FAINT, GREEN, GREY, INK, ORANGE, PURPLE, SKY, VERMILLION, common_style
+from atoll_dashboards.report.plot_style import (
+    BLUE,
+    FAINT,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILLION,
+    common_style,
+)
 
 COLUMNS = 24  # of Grafana's grid
 _CELL_IN = (0.55, 0.3)  # width and height of one cell

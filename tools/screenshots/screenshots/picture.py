@@ -9,7 +9,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from PIL import Image
 
-from atoll_dashboards.look import common_style
+from atoll_dashboards.report.plot_style import common_style
 
 _COLOURS = 96
 

@@ -3,9 +3,9 @@
 
 from pathlib import Path
 
-from atoll.rundir import RunDir
-from atoll_dashboards.plots import PLOTS
-from atoll_dashboards.sources import read_sources
+from atoll_analysis.run_directory import RunDir
+from atoll_dashboards.report.plots import PLOTS
+from atoll_dashboards.report.report_data import read_sources
 from screenshots.picture import save
 
 _DPI = 110

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The configuration line (docs/contracts.md, "tc"; made by `atoll.model.tc`).
+//! The configuration line (docs/contracts.md, "tc"; made by `atoll_core.plan.tc_settings`).
 
 use crate::error::BadConfiguration;
 use serde::{Deserialize, Deserializer, de};

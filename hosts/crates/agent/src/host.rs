@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
-/// `atoll.model.plan.HostSettings`.
+/// `atoll_core.plan.plan.HostSettings`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostSettings {
     /// The machine's name.
@@ -19,7 +19,7 @@ pub struct HostSettings {
     pub sysctls: Vec<(String, String)>,
 }
 
-/// `atoll.model.plan.InterfaceSettings`.
+/// `atoll_core.plan.plan.InterfaceSettings`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterfaceSettings {
     /// The interface's name.

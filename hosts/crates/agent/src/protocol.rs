@@ -71,7 +71,7 @@ pub enum Operation {
         /// Its network namespace; null for the agent's own.
         #[serde(default)]
         netns: Option<PathBuf>,
-        /// `atoll.model.plan.HostSettings`.
+        /// `atoll_core.plan.plan.HostSettings`.
         settings: HostSettings,
     },
     /// Take back what `set` did.

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From captures and logs to tables, figures and a verdict. Polars is loaded by the first analysis, not by importing."""
+
+from pathlib import Path
+from typing import Any
+
+from atoll_analysis.run_directory import RunDir
+
+
+def analyse(run: RunDir, binary: Path) -> dict[str, Any]:
+    """Build the tables of a run, observe, judge, write summary.json and return it (keys: atoll_analysis.summary).
+
+    ``binary``: the atoll-host executable, which decodes captures. Raises RunDirError when there is nothing to analyse
+    and RunError when a capture cannot be decoded or the disk is full; a run that was cut short is no error.
+    """
+    from atoll_analysis.pipeline import analyse_run
+
+    return analyse_run(run, binary)

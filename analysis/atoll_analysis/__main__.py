@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m atoll_analysis RUN`: analyse a run directory again and print its summary as JSON."""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from atoll_analysis import analyse
+from atoll_analysis.run_directory import RunDir
+from atoll_core.errors import AtollError
+
+_BUILT = Path(__file__).parents[2] / "target" / "release" / "atoll-host"
+
+
+def main() -> int:
+    """Exit code 0: analysed, whatever the verdict; otherwise the error's."""
+    parser = argparse.ArgumentParser(prog="python -m atoll_analysis", description="Analyse a run directory.")
+    parser.add_argument("run", type=Path, help="a run directory, such as runs/geo/20260102T030405Z-1")
+    parser.add_argument(
+        "--binary",
+        type=Path,
+        default=_binary(),
+        help="the atoll-host executable (default: $ATOLL_HOST, this checkout's, the search path's)",
+    )
+    asked = parser.parse_args()
+    try:
+        summary = analyse(RunDir.open(asked.run), asked.binary)
+    except AtollError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    json.dump(summary, sys.stdout, indent=1)
+    sys.stdout.write("\n")
+    return 0
+
+
+def _binary() -> Path:
+    named = os.environ.get("ATOLL_HOST")
+    if named:
+        return Path(named)
+    return _BUILT if _BUILT.exists() else Path(shutil.which("atoll-host") or "atoll-host")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The figures of single chains, where traffic is told apart by several, and of scheduled changes."""
+
+from itertools import pairwise
+
+import polars as pl
+
+from atoll_analysis.figures import observables as seen
+from atoll_analysis.figures.path_delays import base_rtts_ms
+from atoll_analysis.summary import ChainFigures, ChangeFigures
+from atoll_analysis.tables.change_timeline import NEVER_NS, Change
+from atoll_analysis.tables.run_data import Facts
+from atoll_analysis.tables.tables import WINDOW_NS, Tables, island_bound, total
+from atoll_core.experiment.experiment import Chain
+
+
+def chain_figures(tables: Tables, facts: Facts) -> dict[str, ChainFigures]:
+    """The figures of every chain that stood, by name, the main one first."""
+    versions = [each.version for each in facts.standing]
+    last = {chain.name: chain for version in versions for chain in (version.chain, *version.branches)}
+    arrived = _arrived(tables, facts)
+    lost = _lost(tables, facts)
+    flows = {
+        row["chain"]: row
+        for row in tables.scan("channel_flows")
+        .filter(pl.col("outcome") == "completed")
+        .group_by("chain")
+        .agg(completed=pl.len(), mean=pl.col("size_bytes").mean())
+        .collect()
+        .iter_rows(named=True)
+    }
+    return {
+        name: _figures(facts, tables, chain, arrived.get(name), flows.get(name), lost.get(name))
+        for name, chain in last.items()
+    }
+
+
+def _figures(
+    facts: Facts,
+    tables: Tables,
+    chain: Chain,
+    arrived: dict[str, int] | None,
+    flows: dict[str, float] | None,
+    lost: dict[str, int] | None,
+) -> ChainFigures:
+    capture = facts.arrival(chain, tables.decoded)
+    seconds = facts.window.seconds if facts.window and capture is not None else None
+    return ChainFigures(
+        carries=str(chain.carries),
+        hops=list(chain.hops),
+        arrival=capture,
+        throughput_mbit_s=None if seconds is None else seen.mbit_s(arrived["ip_bytes"] if arrived else 0, seconds),
+        goodput_mbit_s=None if seconds is None else seen.mbit_s(arrived["goodput_bytes"] if arrived else 0, seconds),
+        flows_completed=int(flows["completed"]) if flows else 0,
+        mean_flow_bytes=flows["mean"] if flows else None,
+        loss_bytes=lost["bytes"] if lost else None,
+        loss_fraction=lost["packets"] / lost["came"] if lost and lost["came"] else None,
+    )
+
+
+def _arrived(tables: Tables, facts: Facts) -> dict[str, dict[str, int]]:
+    """Bytes that reached the island through each chain within the measurement."""
+    if tables.arrival is None or facts.window is None:
+        return {}
+    within = pl.col("window").is_between(0, round(facts.window.seconds * 1e9 / WINDOW_NS), closed="left")
+    rows = tables.scan("chains").filter(within).group_by("chain").agg(pl.col("ip_bytes", "goodput_bytes").sum())
+    return {row["chain"]: row for row in rows.collect().iter_rows(named=True)}
+
+
+def _lost(tables: Tables, facts: Facts) -> dict[str, dict[str, int]]:
+    """What each chain lost between the captures world and island, of chains that pass both and conserve packets.
+
+    Where chains changed it is not known: a packet may meet the captures under different versions.
+    """
+    if len(facts.standing) > 1 or not facts.links or not {"world", "island"} <= tables.decoded.keys():
+        return {}
+    conserving = {chain.name for chain in facts.chains if facts.conserves(chain)}
+    counts = [pl.len().cast(pl.Int64).alias("packets"), total("ip_bytes").alias("bytes")]
+    before, after = (
+        island_bound(tables, facts, capture).group_by("chain").agg(counts).collect(engine="streaming")
+        for capture in ("world", "island")
+    )
+    came = {row["chain"]: row for row in before.iter_rows(named=True)}
+    left = {row["chain"]: row for row in after.iter_rows(named=True)}
+    return {
+        name: {
+            "came": row["packets"],
+            "packets": row["packets"] - (left[name]["packets"] if name in left else 0),
+            "bytes": row["bytes"] - (left[name]["bytes"] if name in left else 0),
+        }
+        for name, row in came.items()
+        if name in conserving
+    }
+
+
+def change_figures(change: Change, facts: Facts) -> ChangeFigures:
+    """What became of a change, in the measurement's time."""
+    origin_ns = facts.window.start_ns if facts.window else change.planned_ns or 0
+    began, ended = change.began_ns, change.ended_ns
+    took_ns = ended - began if began is not None and ended is not None else None
+    return ChangeFigures(
+        number=change.number,
+        what=list(change.what),
+        planned_s=facts.experiment.versions[change.number].at.s,
+        began_s=None if began is None else (began - origin_ns) / 1e9,
+        lateness_ms=None if began is None or change.planned_ns is None else (began - change.planned_ns) / 1e6,
+        turned_ms=None if began is None or change.shifted_ns is None else (change.shifted_ns - began) / 1e6,
+        duration_s=None if took_ns is None else took_ns / 1e9,
+        drain_s=None if took_ns is None else change.drain_ns / 1e9,
+        beyond_drain_ms=None if took_ns is None else (took_ns - change.drain_ns) / 1e6,
+        failure=change.failure,
+    )
+
+
+def flows_failed_in_changes(tables: Tables, facts: Facts) -> int:
+    """Flows that failed in a change that moved traffic to or from stateful boxes.
+
+    From its begin to its end, and the longest base RTT more: a client learns of a reset by a segment on its way. A
+    change resets one connection of a channel at most.
+    """
+    rtts_ms = base_rtts_ms(facts.network, facts.experiment)
+    rtt_ns = round(rtts_ms[1] * 1e6) if rtts_ms else 0
+    stateful = {box.name for box in facts.network.boxes if box.stateful}
+    failed = tables.scan("channel_flows").filter(pl.col("outcome").str.starts_with("failed"))
+    found = 0
+    for change, (before, after) in zip(facts.changes, pairwise(facts.experiment.versions), strict=True):
+        chains = {before.chain, *before.branches} ^ {after.chain, *after.branches}
+        if (
+            change.shifted_ns is None
+            or change.began_ns is None
+            or not any(stateful & {*chain.hops} for chain in chains)
+        ):
+            continue
+        within = failed.filter(pl.col("end_ns").is_between(change.began_ns, min(change.over_ns + rtt_ns, NEVER_NS)))
+        found += min(facts.experiment.traffic.channels, within.select(pl.len()).collect().item())
+    return found

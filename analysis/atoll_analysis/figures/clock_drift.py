@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The clocks of a run: whether one was set while the run went on, and how far the machines' clocks drifted apart."""
+
+from collections.abc import Iterator
+from typing import TypedDict
+
+from atoll_analysis.tables.run_data import Facts
+from atoll_analysis.verdict.findings import Finding
+
+STEP_NOTICED_MS = 0.1
+STEP_MS = 5.0
+"""A step of CLOCK_REALTIME moves every stamp behind it: windows, RTTs and instants are wrong by as much."""
+DRIFT_NOTICED_MS = 1.0
+DRIFT_MS = 50.0
+"""The most by which instants of different machines may differ: what the start of clients may (atoll_analysis.figures.start_skew)."""
+
+
+class Drift(TypedDict):
+    """How far one machine's clock drifted from that of the machine that ran the experiment, over the measurement."""
+
+    drift_ms: float
+    bound_ms: float  # of the measurement's error
+
+
+class ClockFigures(TypedDict):
+    """From the agreement on the start of the measurement to its end."""
+
+    step_ms: float  # by which CLOCK_REALTIME was set, the furthest; positive: forward
+    drifts: dict[str, Drift]  # of machines with clocks of their own
+
+
+def clock_figures(facts: Facts) -> ClockFigures | None:
+    """The figures; None when the run has not recorded them."""
+    event = next(iter(facts.of_type("clocks")), None)
+    if event is None:
+        return None
+    drifts = {
+        name: Drift(drift_ms=found["drift_ns"] / 1e6, bound_ms=found["bound_ns"] / 1e6)
+        for name, found in event["machines"].items()
+    }
+    return ClockFigures(step_ms=event["step_ns"] / 1e6, drifts=drifts)
+
+
+def judge_clocks(clocks: ClockFigures | None) -> Iterator[Finding]:
+    """Steps and drifts that can be noticed."""
+    if clocks is None:
+        return
+    step_ms = abs(clocks["step_ms"])
+    if step_ms > STEP_NOTICED_MS:
+        yield Finding(_stepped(clocks["step_ms"]), grave=step_ms > STEP_MS)
+    for name, drift in clocks["drifts"].items():
+        certain_ms = abs(drift["drift_ms"]) - drift["bound_ms"]
+        if certain_ms > DRIFT_NOTICED_MS:
+            yield Finding(_drifted(name, drift), grave=certain_ms > DRIFT_MS)
+
+
+def _stepped(step_ms: float) -> str:
+    size = f"{step_ms / 1e3:+.3f} s" if abs(step_ms) >= 1000 else f"{step_ms:+.2f} ms"
+    return f"the clock was set by {size} during the measurement, bound {STEP_MS:g} ms"
+
+
+def _drifted(name: str, drift: Drift) -> str:
+    by = f"{drift['drift_ms']:+.2f} ms (± {drift['bound_ms']:.2f} ms)"
+    return f"the clock of {name} drifted by {by} during the measurement, bound {DRIFT_MS:g} ms: run chrony there"

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What became of packets between captures: loss of each stretch of a chain, TCP payload through all of it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from itertools import pairwise
+
+import polars as pl
+
+from atoll_analysis.figures.observables import ETHERNET_HEADER_BYTES, Totals, totals
+from atoll_analysis.tables.probe_filter import most_bytes, of_changes
+from atoll_analysis.tables.run_data import Facts
+from atoll_analysis.tables.tables import Tables
+from atoll_analysis.verdict.loss_agreement import Payload, Stretch
+from atoll_core.experiment.experiment import Chain, Counted, Link, Protocol
+from atoll_core.plural import counted
+
+_DISCARD = 9  # the port of probes
+
+
+def stretches(facts: Facts, tables: Tables) -> list[Stretch]:
+    """Every stretch between two captures whose loss can be compared, from world to island."""
+    dropped = {link.box: dropped_bytes(facts, link) for link in facts.links}
+    declared = {box.name for box in facts.network.boxes if box.conserves_packets}
+    probes = of_changes(facts) if facts.changes else None
+    found: list[Stretch] = []
+    seen: dict[str, Totals | None] = {}
+    for first, last, boxes in _compared(facts, tables):
+        for name in (first, last):
+            if name not in seen:
+                seen[name] = totals(tables, name, leaving_out=probes)
+        before, after = seen[first], seen[last]
+        lost = [dropped[box] for box in boxes if box in dropped]
+        known = [each for each in lost if each is not None]
+        if before is None or after is None or len(known) < len(lost):
+            continue
+        found.append(
+            Stretch(
+                first=first,
+                last=last,
+                boxes=list(boxes),
+                links=[box for box in boxes if box in dropped],
+                declared=[box for box in boxes if box in declared],
+                captured_bytes=before.ip_bytes - after.ip_bytes,
+                counted_bytes=sum(known),
+                probed_bytes_max=most_bytes(facts) if known else 0,
+            )
+        )
+    return found
+
+
+def dropped_bytes(facts: Facts, link: Link) -> int | None:
+    """IP bytes to the island that a link counted as dropped; None: it did not say."""
+    measured = facts.direction(link, "to_island")
+    if measured is None:
+        return None
+    header = ETHERNET_HEADER_BYTES if link.counts is Counted.ETHERNET else 0
+    return measured.dropped_bytes - header * measured.dropped_packets
+
+
+def _compared(facts: Facts, tables: Tables) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Pairs of captures with the boxes between them, all of which conserve packets.
+
+    If one chain carries everything, all neighbouring captures. Otherwise each sees the packets of several chains, and
+    only both ports of a link see the same.
+    """
+    chains = {chain.hops for chain in facts.chains}
+    if len(chains) > 1:
+        for link in facts.links:
+            if {f"into-{link.box}", f"link-{link.box}"} <= tables.decoded.keys():
+                yield f"into-{link.box}", f"link-{link.box}", (link.box,)
+        return
+    conserving = {box.name for box in facts.network.boxes if box.conserves}
+    for (first, _), (last, boxes) in pairwise(_observers(facts, facts.chains[0], tables)):
+        if conserving.issuperset(boxes):
+            yield first, last, boxes
+
+
+def _observers(facts: Facts, chain: Chain, tables: Tables) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The captures on a chain, from world to island, each with the boxes since the one before."""
+    boxes = {box.name for box in facts.network.boxes}
+    links = {link.box for link in facts.links}
+    stations: list[str] = []
+    for hop in chain.hops:
+        stations += [f"into-{hop}", hop, f"link-{hop}"] if hop in links else [facts.tap_captures.get(hop, hop)]
+    passed: list[str] = []
+    for station in stations:
+        if station in boxes:
+            passed.append(station)
+        elif station in tables.decoded:
+            yield station, tuple(passed)
+            passed = []
+
+
+def payload(facts: Facts, tables: Tables) -> Payload | None:
+    """TCP payload between the captures world and island, and at the clients; None where packets prove it already.
+
+    Left out are hosts whose chain, in any version, passes only one of the two captures.
+    """
+    boxes = facts.not_conserving
+    if not boxes or not {"world", "island"} <= tables.decoded.keys():
+        return None
+    hosts = {host.name: host.address for host in facts.network.hosts}
+    flows = tables.scan("flows").filter((pl.col("protocol") == "tcp") & (pl.col("sport") != _DISCARD))
+    pair = ["server", "sport", "client"]
+    connections = flows.select("capture", *pair, "goodput_bytes", "ended")
+    before, after = (connections.filter(pl.col("capture") == name) for name in ("world", "island"))
+    sent = before.group_by(pair).agg(world=pl.col("goodput_bytes").sum(), largest=pl.col("goodput_bytes"))
+    came = after.group_by(pair).agg(island=pl.col("goodput_bytes").sum(), open=(~pl.col("ended")).sum())
+    found = Payload(
+        boxes=list(boxes),
+        world_bytes=0,
+        island_bytes=0,
+        open_connections=0,
+        held_bytes_max=0,
+        received_bytes=None,
+        wrong=[],
+    )
+    received = _received(facts, tables)
+    rows = sent.join(came, on=pair, how="full", coalesce=True).sort(pair).collect(engine="streaming")
+    for server, port, client, world, largest, island, still_open in rows.iter_rows():
+        if not (server in hosts and client in hosts and _passes_both(facts, hosts[server], hosts[client])):
+            continue
+        one = _Pair(f"{server}:{port} to {client}", world or 0, island or 0, still_open or 0, largest or [])
+        found["world_bytes"] += one.world
+        found["island_bytes"] += one.island
+        found["open_connections"] += one.still_open
+        found["held_bytes_max"] += one.held_max
+        found["wrong"] += one.wrong()
+        if port == facts.experiment.traffic.port and (client_said := received.get((server, client))) is not None:
+            found["received_bytes"] = (found["received_bytes"] or 0) + client_said[0]
+            found["wrong"] += one.wrong_at_client(*client_said)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """A server, its port and a client: payload bytes at both captures."""
+
+    name: str
+    world: int
+    island: int
+    still_open: int  # connections that had not ended at the island
+    sent: list[int]  # by connection, in the capture world
+
+    @property
+    def held_max(self) -> int:
+        """The most that a box can hold of connections that had not ended: which of them is unknown, so the largest."""
+        return sum(sorted(self.sent, reverse=True)[: self.still_open])
+
+    def wrong(self) -> Iterator[str]:
+        missing = self.world - self.island
+        if missing < 0:
+            yield f"{self.name}: {counted(-missing, 'byte')} more than entered reached the island"
+        elif missing > self.held_max:
+            held = f", of which open connections can hold {self.held_max}" if self.still_open else ""
+            yield f"{self.name}: {counted(missing, 'byte')} did not reach the island{held}"
+
+    def wrong_at_client(self, received: int, finished: bool) -> Iterator[str]:
+        """``finished``: every one of the client's flows from that server was completed."""
+        if received > self.island or (finished and received < self.island):
+            yield f"{self.name}: {counted(self.island, 'byte')} reached the island, the client received {received}"
+
+
+def _passes_both(facts: Facts, world: IPv4Address, island: IPv4Address) -> bool:
+    """Whether TCP between two hosts has passed both captures, whatever version stood."""
+    versions = [facts.experiment.steered(each.version) for each in facts.standing]
+    return all(facts.passes_both(each.carrier(world, island, Protocol.TCP)) for each in versions)
+
+
+def _received(facts: Facts, tables: Tables) -> dict[tuple[str, str], tuple[int, bool]]:
+    """Payload that each client says it received from each server, and whether all of its flows were completed."""
+    names = {f"{host.address}:{facts.experiment.traffic.port}": host.name for host in facts.network.hosts}
+    rows = (
+        tables.scan("channel_flows")
+        .group_by("server", "client")
+        .agg(pl.col("received_bytes").sum(), finished=(pl.col("outcome") == "completed").all())
+        .collect()
+    )
+    return {
+        (names[server], client): (received, finished)
+        for server, client, received, finished in rows.iter_rows()
+        if server in names
+    }

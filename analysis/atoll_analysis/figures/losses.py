@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why links lost packets, as people ask for it."""
+
+from collections.abc import Mapping
+from typing import TypedDict
+
+from atoll_analysis.tables.box_counters import Lost
+from atoll_core.experiment.experiment import LinkDirection, LossTrace
+
+CAUSES = {
+    "queue": "queue full",
+    "random": "random loss",
+    "trace": "loss by trace",
+    "aqm": "AQM",
+    "sockets": "sockets of the emulator",
+}
+"""Why a link loses packets, in words. By trace: packet after packet, or while a trace blocks the link."""
+
+_BY_COUNTER = {"queue": "queue", "loss": "random", "aqm": "aqm", "blocked": "trace", "unsent": "sockets"}
+
+
+class LostFigures(TypedDict):
+    """What a link lost for one cause."""
+
+    packets: int
+    bytes: int | None  # as the link counts them; None: the backend does not know
+
+
+def cause_of(counter: str, direction: LinkDirection) -> str:
+    """The key of :data:`CAUSES` for a counter (``atoll_analysis.tables.box_counters.CAUSES``) of a direction."""
+    by_packets = counter == "loss" and isinstance(direction.loss, LossTrace)
+    return "trace" if by_packets else _BY_COUNTER[counter]
+
+
+def by_cause(counted: Mapping[str, Lost], direction: LinkDirection) -> dict[str, LostFigures]:
+    """What a direction lost, by cause; those of which the backend says nothing are left out."""
+    found: dict[str, LostFigures] = {}
+    for counter, lost in counted.items():
+        cause = cause_of(counter, direction)
+        before = found.get(cause, LostFigures(packets=0, bytes=0))
+        octets = None if lost.bytes is None or before["bytes"] is None else before["bytes"] + lost.bytes
+        found[cause] = LostFigures(packets=before["packets"] + lost.packets, bytes=octets)
+    return found

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures from tables: throughput, goodput, loss, flows, shares, and how complete the captures are."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from atoll_analysis.summary import Capture, Volume
+from atoll_analysis.tables.job_logs import capture_counts
+from atoll_analysis.tables.packet_records import ECHO_REQUEST, ICMP, TCP
+from atoll_analysis.tables.probe_filter import is_probe
+from atoll_analysis.tables.run_data import Facts, Window
+from atoll_analysis.tables.tables import WINDOW_NS, Tables, total
+from atoll_core.experiment.experiment import Counted, Link
+from atoll_core.lab.network import Host, HostRole
+
+ETHERNET_HEADER_BYTES = 14
+MTU = 1500
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What one capture saw of the island-bound direction."""
+
+    packets: int
+    ip_bytes: int
+    tcp_payload_bytes: int
+    goodput_bytes: int
+
+
+def mbit_s(octets: int, seconds: float) -> float:
+    """Bytes in so many seconds as a rate."""
+    return 8 * octets / seconds / 1e6 if seconds > 0 else 0.0
+
+
+def counted_bytes(link: Link) -> pl.Expr:
+    """Bytes of a throughput row as the link's rate counts them."""
+    frame = pl.col("packets") * ETHERNET_HEADER_BYTES if link.counts is Counted.ETHERNET else 0
+    return pl.col("ip_bytes") + frame
+
+
+def totals(
+    tables: Tables, capture: str, window: Window | None = None, leaving_out: pl.Expr | None = None
+) -> Totals | None:
+    """Island-bound totals of a capture, all of it or within the measurement; None when there is no such capture."""
+    if capture not in tables.decoded and capture != tables.arrival:
+        return None
+    packets = tables.packets(capture).filter(pl.col("to_island") == 1)
+    if window is not None:
+        packets = packets.filter(pl.col("t_ns").is_between(window.start_ns, window.end_ns, closed="left"))
+    if leaving_out is not None:
+        packets = packets.filter(~leaving_out)
+    tcp = pl.col("proto") == TCP
+    row = packets.select(
+        packets=pl.len().cast(pl.Int64),
+        ip_bytes=total("ip_bytes"),
+        tcp_payload_bytes=total("payload_bytes", tcp),
+        goodput_bytes=total("new_payload_bytes", tcp),
+    ).collect(engine="streaming")
+    return Totals(**row.row(0, named=True))
+
+
+def windows_over_rate(tables: Tables, link: Link, lateness_max_ns: int, bucket_bytes: int = 0) -> int | None:
+    """100 ms windows at the link's output port that hold more than the rate allows; None without that capture.
+
+    Allowed: R x 0.1 s, two packets (one at each edge of the window), and what a departure late by the run's largest
+    lateness can push from one window into the next. A token bucket that holds more than a packet may be emptied in
+    the place of one of them.
+    """
+    capture = f"link-{link.box}"
+    if capture not in tables.decoded:
+        return None
+    packet = MTU + (ETHERNET_HEADER_BYTES if link.counts is Counted.ETHERNET else 0)
+    allowed = link.to_island.rate.bit_s / 8 * (WINDOW_NS + lateness_max_ns) / 1e9 + packet + max(packet, bucket_bytes)
+    rows = tables.scan("throughput").filter((pl.col("capture") == capture) & pl.col("to_island"))
+    return int(rows.select((counted_bytes(link) > allowed).sum()).collect().item())
+
+
+def sent_by_link(tables: Tables, link: Link, window: Window) -> int | None:
+    """Counted bytes that the link carried towards the island within the measurement, lost at the receiver or not.
+
+    What left it is that of the capture at its output port, or without one that of the box's own counters (to 100 ms at
+    both ends), as is what was lost after it had used the link.
+    """
+    counted = in_window(tables, link.box, window).select(
+        pl.col(name).max() - pl.col(name).min() for name in ("out_bytes", "lost_after_bytes")
+    )
+    sent, lost = counted.collect().row(0)
+    seen = totals(tables, f"link-{link.box}", window)
+    if seen is not None:
+        extra = seen.packets * ETHERNET_HEADER_BYTES if link.counts is Counted.ETHERNET else 0
+        sent = seen.ip_bytes + extra
+    return None if sent is None else int(sent) + int(lost or 0)
+
+
+def in_window(tables: Tables, box: str, window: Window) -> pl.LazyFrame:
+    """The island-bound counters of a link box within the measurement."""
+    return tables.scan("boxes").filter(
+        (pl.col("box") == box)
+        & (pl.col("part") == "to_island")
+        & pl.col("t_ns").is_between(window.start_ns, window.end_ns)
+    )
+
+
+def queue_full_s(tables: Tables, link: Link, window: Window) -> float | None:
+    """How long the queue was full: the intervals in which a full-size packet would at some instant not have fitted."""
+    rows = in_window(tables, link.box, window)
+    full = pl.col("queue_max_bytes") > link.to_island.queue.bytes - MTU
+    found = rows.select(count=pl.len(), full=full.sum()).collect().row(0, named=True)
+    return found["full"] * WINDOW_NS / 1e9 if found["count"] else None
+
+
+def idle_s(tables: Tables, link: Link, window: Window) -> float | None:
+    """How long the link had nothing to send towards the island within the measurement (to 100 ms at both ends)."""
+    idle = (
+        in_window(tables, link.box, window).select(pl.col("idle_ns").max() - pl.col("idle_ns").min()).collect().item()
+    )
+    return None if idle is None else idle / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Pings:
+    """The ping series within the measurement."""
+
+    sent: int
+    lost: int
+    rtt_max_ns: int | None
+    last_ns: int | None  # when the last one that was answered was sent
+
+
+def pings(tables: Tables, window: Window | None) -> Pings:
+    """Counts and the largest RTT of the ping series; pings sent outside the measurement don't count."""
+    rows = tables.scan("pings")
+    if window is not None:
+        sent_within = pl.col("sent_ns").is_between(window.start_ns, window.end_ns, closed="left")
+        rows = rows.filter(sent_within | pl.col("sent_ns").is_null())  # a lost ping may not say when it was sent
+    found = rows.select(
+        sent=pl.len(),
+        lost=pl.col("rtt_ns").is_null().sum(),
+        rtt_max_ns=pl.col("rtt_ns").max(),
+        last_ns=pl.col("sent_ns").filter(pl.col("rtt_ns").is_not_null()).max(),
+    ).collect()
+    return Pings(**found.row(0, named=True))
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelFlows:
+    """The channels' flows, as the clients logged them."""
+
+    completed: int
+    cut: int
+    failed: int
+    mean_bytes: float | None  # of the completed ones
+
+
+def channel_flows(tables: Tables) -> ChannelFlows:
+    """Counts by outcome and the mean size of completed flows."""
+    outcome = pl.col("outcome")
+    found = (
+        tables.scan("channel_flows")
+        .select(
+            completed=(outcome == "completed").sum(),
+            cut=(outcome == "cut").sum(),
+            failed=outcome.str.starts_with("failed").sum(),
+            mean_bytes=pl.col("size_bytes").filter(outcome == "completed").mean(),
+        )
+        .collect()
+    )
+    return ChannelFlows(**found.row(0, named=True))
+
+
+def concurrent_max(tables: Tables) -> int | None:
+    """The most connections of the channels open at the end of a 100 ms window at the arrival capture."""
+    found = tables.scan("concurrent").select(pl.col("open").max()).collect().item()
+    return None if found is None else int(found)
+
+
+def connections(tables: Tables, facts: Facts) -> int | None:
+    """TCP connections of the channels, however they ended, that the arrival capture saw."""
+    if tables.arrival is None:
+        return None
+    port = facts.experiment.traffic.port
+    ours = (pl.col("capture") == tables.arrival) & (pl.col("protocol") == "tcp") & (pl.col("sport") == port)
+    return int(tables.scan("flows").filter(ours).select(pl.len()).collect().item())
+
+
+def volumes(tables: Tables, hosts: tuple[Host, ...]) -> dict[str, Volume]:
+    """Goodput, share and presence of each of the hosts at the arrival capture; empty without such a capture."""
+    if tables.arrival is None:
+        return {}
+    rows = {row["host"]: row for row in tables.scan("volume").collect().iter_rows(named=True)}
+    everything = sum(rows[host.name]["goodput_bytes"] for host in hosts)
+
+    def since_start(t_ns: int | None) -> float | None:
+        return None if t_ns is None else (t_ns - tables.origin_ns) / 1e9
+
+    return {
+        host.name: Volume(
+            goodput_bytes=rows[host.name]["goodput_bytes"],
+            share=rows[host.name]["goodput_bytes"] / everything if everything else 0.0,
+            first_s=since_start(rows[host.name]["first_ns"]),
+            last_s=since_start(rows[host.name]["last_ns"]),
+            payload_first_s=since_start(rows[host.name]["payload_first_ns"]),
+            payload_last_s=since_start(rows[host.name]["payload_last_ns"]),
+        )
+        for host in hosts
+    }
+
+
+def transfer_in_capture(tables: Tables, facts: Facts) -> tuple[int, float] | None:
+    """The large transfer as the arrival capture saw it: bytes that arrived, seconds from its first to its last packet.
+
+    This is the figure to believe behind a connection-splitting PEP, and for iperf3, whose first connection to the port
+    is for control alone. No byte arrived where there is no other; None: no such capture.
+    """
+    transfer = facts.experiment.transfer
+    if transfer is None or tables.arrival is None:
+        return None
+    control = 1 if transfer.tool == "iperf3" else 0
+    flow = (
+        tables.scan("flows")
+        .filter(
+            (pl.col("capture") == tables.arrival) & (pl.col("protocol") == "tcp") & (pl.col("sport") == transfer.port)
+        )
+        .sort("first_ns")
+        .slice(control)
+        .sort("goodput_bytes", descending=True)
+        .head(1)
+        .collect()
+    )
+    if flow.is_empty():
+        return 0, 0.0
+    row = flow.row(0, named=True)
+    return int(row["goodput_bytes"]), (row["last_ns"] - row["first_ns"]) / 1e9
+
+
+def whistles(tables: Tables, facts: Facts) -> Mapping[str, dict[str, bool]]:
+    """Whether each tap's capture holds the start and the end whistle.
+
+    A whistle is an echo request of the whistle host; the one before the middle of the measurement is the start's.
+    """
+    senders = [int(host.address) for host in facts.network.with_role(HostRole.WORLD_WHISTLE)]
+    heard: dict[str, dict[str, bool]] = {}
+    if not (senders and facts.network.with_role(HostRole.ISLAND_SPECIAL)):
+        return heard  # nobody to whistle, or to hear it
+    for capture in ("world", "island"):
+        if capture in tables.decoded:
+            times = (
+                tables.packets(capture)
+                .filter(
+                    (pl.col("proto") == ICMP)
+                    & (pl.col("icmp_type") == ECHO_REQUEST)
+                    & pl.col("src").is_in(senders)
+                    & ~is_probe()
+                )
+                .select("t_ns")
+                .collect(engine="streaming")
+                .to_series()
+                .to_list()
+            )
+            middle = (facts.window.start_ns + facts.window.end_ns) // 2 if facts.window else None
+            heard[capture] = {
+                "start": any(middle is None or t < middle for t in times),
+                "end": any(middle is not None and t >= middle for t in times),
+            }
+    return heard
+
+
+def capture_quality(tables: Tables, facts: Facts, logs: Path) -> dict[str, Capture]:
+    """How complete each planned capture is, by the capture tool's and the decoder's account."""
+    quality: dict[str, Capture] = {}
+    for point in facts.plan.captures:
+        said = capture_counts(logs, point.name)
+        decoded = tables.decoded.get(point.name)
+        quality[point.name] = Capture(
+            captured=said.captured,
+            dropped=said.dropped,
+            unchecked=said.unchecked,
+            decoded=decoded.packets if decoded else None,
+            other_frames=decoded.other_frames if decoded else 0,
+            truncated=bool(decoded and decoded.truncated),
+        )
+    return quality

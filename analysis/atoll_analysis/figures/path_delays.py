@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the description says of the paths between hosts: base RTTs, and when the links of a path were blocked. Pure."""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise, product
+
+from atoll_core.experiment.experiment import Chain, Experiment, Link, LinkDirection, Protocol
+from atoll_core.lab.network import Host, Network
+
+Interval = tuple[float, float]
+"""Begin and end, in seconds from the start of the measurement."""
+
+
+def base_rtts_ms(network: Network, experiment: Experiment) -> tuple[float, float] | None:
+    """The shortest and the longest base RTT of all paths at any time, the longest with jitter and full queues."""
+    terrestrial = {
+        delay.name: (delay.rtt.ns, 2 * delay.jitter.ns) for box in network.delay_boxes for delay in box.classes
+    }
+    found: list[tuple[float, float]] = []
+    for version in experiment.versions:
+        steered, latency = experiment.steered(version), dict(version.latency)
+        for world in network.world_hosts:
+            rtt_ns, shake_ns = terrestrial.get(latency.get(world.name, ""), (0, 0))
+            for chain in carriers(steered, (world,), network.island_hosts, Protocol):
+                ways = [way for link in links_of(experiment, chain) for way in (link.to_island, link.to_world)]
+                least_ms = (rtt_ns + sum(way.delays[0].ns for way in ways)) / 1e6
+                found.append((least_ms, (rtt_ns + shake_ns) / 1e6 + sum(_longest_ms(way) for way in ways)))
+    return (min(least for least, _ in found), max(most for _, most in found)) if found else None
+
+
+def _longest_ms(way: LinkDirection) -> float:
+    jitter_ns = way.jitter.reach.ns if way.jitter else 0
+    return (way.delays[1].ns + jitter_ns + way.full_queue.ns) / 1e6
+
+
+def carriers(
+    steered: Experiment, worlds: Sequence[Host], islands: Sequence[Host], protocols: Iterable[Protocol]
+) -> tuple[Chain, ...]:
+    """The chains of one version that carry packets of these protocols between some of these hosts."""
+    if not steered.branches:
+        return (steered.chain,)
+    every = product(worlds, islands, protocols)
+    return tuple(dict.fromkeys(steered.carrier(world.address, island.address, each) for world, island, each in every))
+
+
+def links_of(experiment: Experiment, chain: Chain) -> tuple[Link, ...]:
+    """The satellite links of a chain."""
+    return tuple(link for link in experiment.links if link.box in chain.hops)
+
+
+def blocked_s(links: Iterable[Link], offset_s: float, end_s: float) -> tuple[Interval, ...]:
+    """When a direction of one of the links was blocked by its trace, which began ``offset_s`` after the measurement."""
+    found = [
+        (max(0.0, offset_s + begin), min(end_s, offset_s + end))
+        for link in links
+        for way in (link.to_island, link.to_world)
+        for begin, end in _blocked(way)
+    ]
+    return tuple(sorted((begin, end) for begin, end in found if begin < end))
+
+
+def _blocked(way: LinkDirection) -> Iterable[Interval]:
+    rows = way.trace.rows if way.trace else ()
+    for row, following in pairwise((*rows, None)):
+        if row is not None and (row.blocked or row.loss == 1):
+            yield row.t.s, following.t.s if following else float("inf")

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far apart the clients began: what each says of its own start, by one clock."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any, TypedDict
+
+from atoll_analysis.run_directory.directory import read_json_lines
+from atoll_analysis.tables.run_data import Facts, is_load
+from atoll_analysis.verdict.findings import Finding, caveat
+
+START_SPREAD_MS = 50.0
+"""The most that may lie between the first client's start and the last one's without a caveat."""
+
+
+class StartFigures(TypedDict):
+    """When the clients' programs began, by the clock of the machine that ran the experiment."""
+
+    hosts: dict[str, float]  # milliseconds behind the instant agreed upon, by client; negative: before it
+    spread_ms: float  # between the first one and the last one
+    late_p50_ms: float
+    late_max_ms: float
+    clock_bound_ms: float | None  # what the measurement of their clocks leaves uncertain; None: they share one
+    silent: list[str]  # clients that did not say when they began
+
+
+def start_figures(facts: Facts, logs: Path) -> StartFigures | None:
+    """The figures; None when no client said when it began."""
+    event = next(iter(facts.of_type("start")), None)
+    if event is None:
+        return None
+    clocks: dict[str, dict[str, int]] = event.get("clocks", {})
+    began = dict(_began(facts, logs))
+    late_ms = {
+        host: (t_ns - event["at_ns"] - clocks.get(host, {}).get("offset_ns", 0)) / 1e6
+        for host, t_ns in began.items()
+        if t_ns is not None
+    }
+    if not late_ms:
+        return None
+    bounds = [clocks[host]["bound_ns"] / 1e6 for host in late_ms if host in clocks]
+    return StartFigures(
+        hosts=late_ms,
+        spread_ms=round(max(late_ms.values()) - min(late_ms.values()), 6),
+        late_p50_ms=median(late_ms.values()),
+        late_max_ms=max(late_ms.values()),
+        clock_bound_ms=max(bounds, default=None),
+        silent=[host for host, t_ns in began.items() if t_ns is None],
+    )
+
+
+def judge_start(start: StartFigures | None) -> Iterator[Finding]:
+    """Clients that did not begin together."""
+    if start is not None and start["spread_ms"] > START_SPREAD_MS:
+        late = start["hosts"]
+        first, last = min(late, key=lambda host: late[host]), max(late, key=lambda host: late[host])
+        apart = f"{start['spread_ms']:.1f} ms apart"
+        yield caveat(
+            f"clients began {apart}, bound {START_SPREAD_MS:g} ms: {first} first, {last} last, "
+            f"{late[last]:.1f} ms late; the load's first moments are not those of a common start"
+        )
+
+
+def silent_starts(start: StartFigures | None) -> list[str]:
+    """The note on clients whose start is unknown, if there are any."""
+    silent = start["silent"] if start else []
+    return [f"{', '.join(silent)} did not say when the load began there"] if silent else []
+
+
+def _began(facts: Facts, logs: Path) -> Iterator[tuple[str, int | None]]:
+    """Every client with channels, and when its program began by its own clock."""
+    for job in facts.plan.jobs:
+        if is_load(job):
+            lines: Iterator[dict[str, Any]] = iter(read_json_lines(logs / f"{job.name}.out"))
+            yield job.host, next((int(line["t_ns"]) for line in lines if line.get("type") == "started"), None)

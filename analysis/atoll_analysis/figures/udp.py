@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What became of the UDP traffic, by the last words of its two ends."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypedDict
+
+from atoll_analysis.run_directory.directory import read_json_lines
+from atoll_analysis.verdict.findings import Finding, grave
+from atoll_core.experiment.traffic import UdpTraffic
+
+RATE_TOLERANCE = 0.01
+"""The sender keeps its rate within 1 %, or the run is not the one that was asked for."""
+
+
+class UdpFigures(TypedDict):
+    """UDP towards the island; bytes are IP bytes. None: an end did not say."""
+
+    rate_bit_s: int  # asked for
+    sent_mbit_s: float | None  # over the time that was asked for
+    received_mbit_s: float | None  # likewise
+    sent_packets: int | None
+    received_packets: int | None
+    lost_packets: int | None  # sent and not received, whatever the reason
+    loss_fraction: float | None
+    reordered_packets: int | None  # came after one with a higher number of the same flow
+    jitter_ms: float | None  # interarrival jitter at the end, RFC 3550
+    jitter_max_ms: float | None
+    flows_completed: int | None
+
+
+def udp_figures(udp: UdpTraffic, seconds: float, logs: Path) -> UdpFigures:
+    """The figures of UDP traffic that was sent for so many seconds."""
+    sent, received = _done(logs / "udp-send.out"), _done(logs / "udp-receive.out")
+    sent_packets, packets = sent.get("sent_packets"), received.get("packets")
+    lost = sent_packets - packets if sent_packets is not None and packets is not None else None
+    return UdpFigures(
+        rate_bit_s=udp.rate.bit_s,
+        sent_mbit_s=_mbit_s(sent.get("sent_bytes"), seconds),
+        received_mbit_s=_mbit_s(received.get("bytes"), seconds),
+        sent_packets=sent_packets,
+        received_packets=packets,
+        lost_packets=lost,
+        loss_fraction=lost / sent_packets if lost is not None and sent_packets else None,
+        reordered_packets=received.get("reordered_packets"),
+        jitter_ms=_ms(received.get("jitter_ns")),
+        jitter_max_ms=_ms(received.get("jitter_max_ns")),
+        flows_completed=sent.get("flows_completed"),
+    )
+
+
+def judge_udp(udp: UdpFigures | None) -> Iterator[Finding]:
+    """A sender that did not keep its rate."""
+    if udp is None:
+        return
+    sent, asked = udp["sent_mbit_s"], udp["rate_bit_s"] / 1e6
+    if sent is None:
+        yield grave("the UDP sender did not say what it sent")
+    elif abs(sent / asked - 1) > RATE_TOLERANCE:
+        yield grave(f"UDP was sent at {sent:.3f} Mbit/s, asked for {asked:g} Mbit/s ± {RATE_TOLERANCE:.0%}")
+
+
+def _done(path: Path) -> dict[str, Any]:
+    last: dict[str, Any] = {}
+    for line in read_json_lines(path):
+        last = line if line.get("type") == "done" else last
+    return last
+
+
+def _mbit_s(octets: int | None, seconds: float) -> float | None:
+    return 8 * octets / seconds / 1e6 if octets is not None and seconds > 0 else None
+
+
+def _ms(ns: int | None) -> float | None:
+    return None if ns is None else ns / 1e6

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Did a run repeat another one? Captures and tables to the byte, the summary but for what is bound to place and time.
+
+Equal files are told by their SHA-256; where two differ, the first difference is looked up: in a capture the packet, its
+time and the field, in a table the row and the column, in the summary the key.
+"""
+
+import hashlib
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any, cast
+
+from atoll_analysis.run_directory import RunDir
+from atoll_analysis.tables.frame_fields import field_at
+
+APART = frozenset({"run_dir", "overhead_s"})
+"""Keys of summary.json that tell two runs apart though everything repeats."""
+
+_CHUNK = 1 << 20
+_PCAP_HEADER = 24
+_RECORD_HEADER = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One file of both runs."""
+
+    file: str  # below the run directory; a capture without the suffix of its compression
+    sha256: tuple[str | None, str | None]  # of the uncompressed content; None: there is no such file
+
+    @property
+    def same(self) -> bool:
+        """Whether both have it, with the same content."""
+        return self.sha256[0] == self.sha256[1] is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What two runs have in common."""
+
+    runs: tuple[str, str]
+    files: tuple[Compared, ...]
+    first_difference: str | None  # where, and what each of the runs has there
+
+    @property
+    def identical(self) -> bool:
+        """Whether nothing differs."""
+        return self.first_difference is None
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {"identical": self.identical, **asdict(self)}
+
+    def __str__(self) -> str:
+        if self.identical:
+            captures = sum(file.file.startswith("captures/") for file in self.files)
+            tables = sum(file.file.startswith("tables/") for file in self.files)
+            return f"identical: {captures} captures, {tables} tables and the summary of {' and '.join(self.runs)}"
+        differ = ", ".join(file.file for file in self.files if not file.same)
+        return f"different: {' and '.join(self.runs)} differ in {differ}\nfirst difference: {self.first_difference}"
+
+
+def compare_runs(first: RunDir, second: RunDir) -> Comparison:
+    """Compare two analysed runs. Raises RunError when one was not analysed."""
+    names = sorted(_names(first) | _names(second), key=_in_order)
+    files = [Compared(name, (_sha256(first, name), _sha256(second, name))) for name in names]
+    summaries = [_comparable(run.summary()) for run in (first, second)]
+    digests = [hashlib.sha256(json.dumps(summary).encode()).hexdigest() for summary in summaries]
+    files.append(Compared("summary.json", (digests[0], digests[1])))
+    different = next((file for file in files if not file.same), None)
+    where = None if different is None else f"{different.file}: {_difference(different, first, second, summaries)}"
+    return Comparison((str(first.path), str(second.path)), tuple(files), where)
+
+
+def _names(run: RunDir) -> set[str]:
+    captures = {f"captures/{path.name.removesuffix('.zst')}" for path in run.captures.glob("*.pcap*")}
+    return captures | {f"tables/{path.name}" for path in run.tables.glob("*.parquet")}
+
+
+def _in_order(name: str) -> tuple[bool, str]:
+    return not name.startswith("captures/"), name  # what a capture lacks, tables lack in consequence
+
+
+def _comparable(summary: dict[str, Any]) -> dict[str, Any]:
+    return {key: found for key, found in summary.items() if key not in APART}
+
+
+def _open(run: RunDir, name: str) -> IO[bytes] | None:
+    """The file's content, uncompressed; None when there is no such file."""
+    path = run.path / name
+    if path.exists():
+        return path.open("rb")
+    compressed = path.with_name(f"{path.name}.zst")
+    if not compressed.exists():
+        return None
+    import zstandard
+
+    reader = zstandard.ZstdDecompressor().stream_reader(compressed.open("rb"), closefd=True)
+    return cast("IO[bytes]", io.BufferedReader(cast("io.RawIOBase", reader), _CHUNK))
+
+
+def _sha256(run: RunDir, name: str) -> str | None:
+    file = _open(run, name)
+    if file is None:
+        return None
+    digest = hashlib.sha256()
+    with file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+# The first difference
+
+
+def _difference(file: Compared, first: RunDir, second: RunDir, summaries: list[dict[str, Any]]) -> str:
+    for run, digest in zip((first, second), file.sha256, strict=True):
+        if digest is None:
+            return f"not in {run.path}"
+    if file.file == "summary.json":
+        return _first_key(summaries[0], summaries[1])
+    if file.file.startswith("tables/"):
+        return _first_cell(first.path / file.file, second.path / file.file)
+    one, other = _open(first, file.file), _open(second, file.file)
+    if one is None or other is None:
+        return "gone while it was read"
+    with one, other:
+        return _first_packet(one, other)
+
+
+def _first_packet(one: IO[bytes], other: IO[bytes]) -> str:
+    """Where two captures part: the number of the packet from 1, its time in both, and the field."""
+    if one.read(_PCAP_HEADER) != other.read(_PCAP_HEADER):
+        return "the file header"
+    began: int | None = None
+    number = 0
+    for number, (a, b) in enumerate(zip(_records(one), _records(other), strict=False), 1):
+        began = a[0] if began is None else began
+        if a != b:
+            return f"packet {number}, {(a[0] - began) / 1e9:.9f} s after the first: {_first_field(a, b)}"
+    return f"one ends after packet {number}, the other goes on"
+
+
+def _records(capture: IO[bytes]) -> Iterator[tuple[int, int, bytes]]:
+    """(time stamp in ns since 1970, length on the wire, what was kept) of each whole record."""
+    while len(header := capture.read(_RECORD_HEADER)) == _RECORD_HEADER:
+        seconds, nanoseconds, kept, length = (int.from_bytes(header[at : at + 4], "little") for at in (0, 4, 8, 12))
+        data = capture.read(kept)
+        if len(data) < kept:
+            return
+        yield seconds * 10**9 + nanoseconds, length, data
+
+
+def _first_field(a: tuple[int, int, bytes], b: tuple[int, int, bytes]) -> str:
+    apart = f", time stamps {abs(a[0] - b[0])} ns apart" if a[0] != b[0] else ""
+    if a[2] != b[2]:
+        at = next((i for i, (x, y) in enumerate(zip(a[2], b[2], strict=False)) if x != y), min(len(a[2]), len(b[2])))
+        name, begin, end = field_at(a[2], at)
+        return f"{name} is {a[2][begin:end].hex()} and {b[2][begin:end].hex()} (byte {begin} of the frame){apart}"
+    if a[1] != b[1]:
+        return f"length is {a[1]} and {b[1]} bytes{apart}"
+    return f"time stamp is {a[0]} and {b[0]} ns{apart}"
+
+
+def _first_cell(one: Path, other: Path) -> str:
+    """Where two tables part: row from 0, column."""
+    import polars as pl
+
+    tables = [pl.read_parquet(path, glob=False) for path in (one, other)]
+    a, b = tables
+    if a.schema != b.schema:
+        return "its columns"
+    for row in range(min(len(a), len(b))):
+        for column, x, y in zip(a.columns, a.row(row), b.row(row), strict=True):
+            if x != y:
+                return f"row {row}, column {column}: {x} and {y}"
+    if len(a) != len(b):
+        return f"{len(a)} and {len(b)} rows"
+    return "the same rows in another order of bytes"
+
+
+def _first_key(a: Any, b: Any, where: str = "") -> str:
+    if isinstance(a, dict) and isinstance(b, dict):
+        one, other = cast("dict[str, Any]", a), cast("dict[str, Any]", b)
+        for key in one | other:
+            if one.get(key) != other.get(key):
+                return _first_key(one.get(key), other.get(key), f"{where}.{key}" if where else key)
+    return f"{where}: {a} and {b}"

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writing without losing: atomic replacement, whole-line appends, and one plain line when the disk is full."""
+
+import contextlib
+import errno
+import os
+from collections.abc import Generator
+from pathlib import Path
+
+from atoll_core.errors import RunError
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+@contextlib.contextmanager
+def plain_errors(path: Path) -> Generator[None]:
+    """Turn an OSError of writing ``path`` into a RunError of one line."""
+    try:
+        yield
+    except OSError as error:
+        raise write_error(path, error) from error
+
+
+def is_full(error: OSError) -> bool:
+    """Whether an error of writing is that of a disk, or of a user's share of it, that is full."""
+    return error.errno in _FULL
+
+
+def write_error(path: Path, error: OSError) -> RunError:
+    """What a user is told when ``path`` cannot be written."""
+    if is_full(error):
+        return RunError(f"disk full: {path} could not be written; free space there, what was written before is kept")
+    return RunError(f"{path} could not be written: {os.strerror(error.errno or 0)}")
+
+
+def told_error(path: Path, told: str, otherwise: str) -> RunError:
+    """The same for a tool or library that tells of an error of writing ``path`` in words only.
+
+    ``otherwise`` is the message when its words are not those for a full disk.
+    """
+    full = next((number for number in _FULL if os.strerror(number) in told), None)
+    return write_error(path, OSError(full, "")) if full is not None else RunError(otherwise)
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Generator[Path]:
+    """A temporary path beside ``path`` that takes its place when the block ends well and vanishes when it doesn't.
+
+    Raises RunError when the disk is full or the place cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with plain_errors(path):
+            yield temporary
+            with temporary.open("rb") as written:
+                os.fsync(written.fileno())
+            temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a whole file, atomically."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+class Appender:
+    """A file that only ever grows by whole pieces: a piece that does not fit on the disk leaves no part of itself."""
+
+    def __init__(self, path: Path) -> None:
+        """Open ``path`` for appending, creating it. Raises RunError."""
+        self._path = path
+        with plain_errors(path):
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._end = os.lseek(self._file, 0, os.SEEK_END)
+
+    def append(self, piece: bytes) -> None:
+        """Append all of ``piece`` or nothing. Raises RunError."""
+        with plain_errors(self._path):
+            try:
+                written = 0
+                while written < len(piece):
+                    written += os.pwrite(self._file, memoryview(piece)[written:], self._end + written)
+            except OSError:
+                with contextlib.suppress(OSError):  # the first error is the one to tell
+                    os.ftruncate(self._file, self._end)
+                raise
+        self._end += len(piece)
+
+    def close(self) -> None:
+        """Close the file; appending afterwards is an error. Closing twice is not."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The run directory: everything one run measured, in a place of its own. Layout: docs/contracts.md.
+
+Raw data (manifest, events, captures, logs, metrics) is only ever added to; what is derived from it can be rebuilt.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+from atoll_analysis.run_directory.atomic_files import Appender, plain_errors, replace_text
+from atoll_analysis.run_directory.compression import compress
+from atoll_analysis.run_directory.migrations import FORMAT, event_up_to_date, up_to_date
+from atoll_core.errors import RunDirError, RunError
+
+RUNNING = "running"
+COMPLETED = "completed"
+"""The manifest's ``outcome``, besides "cancelled at step <step>" and "failed at step <step>: <why>".
+
+A run that was killed says "running" for ever.
+"""
+
+OnEvent = Callable[[str, int, Mapping[str, Any]], None]
+
+
+class RunDir:
+    """One run's directory. Make it with :meth:`create` or :meth:`open`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.name = path.name
+        """What the run is called; a directory seen under another name (in a virtual kernel) keeps it."""
+        self.on_event: OnEvent | None = None
+        """Told of every event once it is written: its type, instant (ns) and fields."""
+        self._events: Appender | None = None
+
+    @classmethod
+    def create(cls, base: Path, experiment: str, now_ns: int) -> "RunDir":
+        """Make ``base/<experiment>/<UTC time>-<n>/`` and its folders; n tells runs of one second apart.
+
+        ``now_ns``: CLOCK_REALTIME, ns since 1970. Raises RunError when it cannot be made.
+        """
+        parent = base / experiment
+        stamp = datetime.fromtimestamp(now_ns // 10**9, UTC).strftime("%Y%m%dT%H%M%SZ")
+        with plain_errors(parent):
+            parent.mkdir(parents=True, exist_ok=True)
+            path = _make_first_free(parent, stamp)
+            for folder in ("captures", "logs"):
+                (path / folder).mkdir()
+        run = cls(path)
+        run.write_manifest({"outcome": RUNNING})
+        return run
+
+    @classmethod
+    def open(cls, path: Path) -> "RunDir":
+        """The run at ``path``. Raises RunDirError when it is not one, or of a newer format."""
+        run = cls(path)
+        run.name = str(run.manifest().get("name", path.name))
+        return run
+
+    @property
+    def captures(self) -> Path:
+        """Folder of the captures."""
+        return self.path / "captures"
+
+    @property
+    def logs(self) -> Path:
+        """Folder of the jobs' output."""
+        return self.path / "logs"
+
+    @property
+    def tables(self) -> Path:
+        """Folder of the derived Parquet tables."""
+        return self.path / "tables"
+
+    def capture(self, name: str) -> Path | None:
+        """The file of one capture, compressed or not yet; None when there is none.
+
+        An uncompressed one comes first: it is the original of a compression that was interrupted.
+        """
+        for suffix in (".pcap", ".pcap.zst"):
+            path = self.captures / f"{name}{suffix}"
+            if path.exists():
+                return path
+        return None
+
+    def compress_captures(self) -> tuple[Path, ...]:
+        """Turn every captures/*.pcap into *.pcap.zst; a capture cut by a kill stays as usable as it was.
+
+        Raises RunError (disk full, say): the capture it stopped at and those after it are left uncompressed.
+        """
+        return tuple(compress(capture) for capture in sorted(self.captures.glob("*.pcap")))
+
+    # Manifest
+
+    def manifest(self) -> dict[str, Any]:
+        """The manifest in the current format. Raises RunDirError."""
+        path = self.path / "manifest.json"
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except (FileNotFoundError, NotADirectoryError):
+            what = "not a run directory (no manifest.json)" if self.path.exists() else "there is no such directory"
+            msg = f"{self.path}: {what}; one of a run looks like runs/geo/20260102T030405Z-1"
+            raise RunDirError(msg) from None
+        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+            msg = f"{path}: cannot be read: {error}"
+            raise RunDirError(msg) from error
+        if not isinstance(found, dict):
+            msg = f"{path}: not a run's manifest"
+            raise RunDirError(msg)
+        return up_to_date(cast("dict[str, Any]", found), self.path)
+
+    def write_manifest(self, manifest: Mapping[str, Any]) -> None:
+        """Replace the manifest at once; readers see the old one or the new one. Raises RunError."""
+        replace_text(self.path / "manifest.json", json.dumps({"format": FORMAT, **manifest}, indent=1) + "\n")
+
+    def update_manifest(self, changed: Mapping[str, Any]) -> None:
+        """Replace some keys of the manifest, at once. Raises RunError."""
+        self.write_manifest({**self.manifest(), **changed})
+
+    # Events
+
+    def event(self, kind: str, /, t_ns: int, **fields: Any) -> None:
+        """Append one line to events.jsonl; the kernel has it on return. Raises RunError, leaving whole lines."""
+        if self._events is None:
+            self._events = Appender(self.path / "events.jsonl")
+        line = json.dumps({"t_ns": t_ns, "type": kind, **fields}, separators=(",", ":"))
+        self._events.append(line.encode() + b"\n")
+        if self.on_event is not None:
+            self.on_event(kind, t_ns, fields)
+
+    def events(self) -> list[dict[str, Any]]:
+        """Every event so far, in the order written and in this version's words."""
+        return [event_up_to_date(event) for event in read_json_lines(self.path / "events.jsonl")]
+
+    def close(self) -> None:
+        """Close the event file."""
+        if self._events is not None:
+            self._events.close()
+            self._events = None
+
+    # Derived files
+
+    def write_summary(self, summary: dict[str, Any]) -> None:
+        """Replace summary.json at once. Raises RunError."""
+        replace_text(self.path / "summary.json", json.dumps(summary, indent=1) + "\n")
+
+    def summary(self) -> dict[str, Any]:
+        """What the analysis wrote. Raises RunError when there was none."""
+        path = self.path / "summary.json"
+        try:
+            return cast("dict[str, Any]", json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            msg = f"{self.path}: not analysed yet (no summary.json); `atoll report {self.path}` does it"
+            raise RunError(msg) from None
+
+
+def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The JSON objects of a file, one a line; none when it does not exist.
+
+    Lines that are not JSON objects are passed over: a kill may have cut the last one, and tools print other things.
+    """
+    try:
+        lines = path.open(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return
+    with lines:
+        for line in lines:
+            try:
+                found = json.loads(line)
+            except json.JSONDecodeError:
+                continue
+            if isinstance(found, dict):
+                yield cast("dict[str, Any]", found)
+
+
+def _make_first_free(parent: Path, stamp: str) -> Path:
+    number = 1
+    while True:
+        path = parent / f"{stamp}-{number}"
+        try:
+            path.mkdir()
+        except FileExistsError:
+            number += 1
+        else:
+            return path

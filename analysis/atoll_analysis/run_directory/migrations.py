@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Format versions of the run directory: older ones are brought up to date as they are read, newer ones refused."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from atoll_core.errors import RunDirError
+
+FORMAT = 2
+"""What this version writes. Raise it whenever an old reader would misread a new run, and add a migration."""
+
+Manifest = dict[str, Any]
+Migration = Callable[[Manifest], Manifest]
+
+
+def _jitter_has_a_distribution(manifest: Manifest) -> Manifest:
+    """1 -> 2: jitter of a link's direction was a number, half the width of a uniform distribution."""
+
+    def direction(old: Manifest) -> Manifest:
+        jitter = {"distribution": "uniform", "amount": old["jitter"], "correlation": 0.0} if old["jitter"] else None
+        return old | {"jitter": jitter}
+
+    def link(old: Manifest) -> Manifest:
+        return old | {way: direction(old[way]) for way in ("to_island", "to_world")}
+
+    experiment = manifest.get("experiment")
+    if experiment is None:  # the run ended before it was planned
+        return manifest
+    return manifest | {"experiment": experiment | {"links": [link(old) for old in experiment["links"]]}}
+
+
+MIGRATIONS: Mapping[int, Migration] = {1: _jitter_has_a_distribution}
+"""From format n to n + 1, by n. They change what was read, never the files: raw data is not rewritten."""
+
+
+def event_up_to_date(event: Manifest) -> Manifest:
+    """An event of a run as this version would have written it.
+
+    A step that was cancelled once said so by the name of Python's exception.
+    """
+    return event | {"message": "cancelled"} if event.get("message") == "CancelledError" else event
+
+
+def up_to_date(
+    manifest: Manifest, path: Path, *, current: int = FORMAT, migrations: Mapping[int, Migration] = MIGRATIONS
+) -> Manifest:
+    """The manifest in the current format.
+
+    Raises RunDirError when it is of a newer format, or of none.
+    """
+    found = manifest.get("format")
+    if not isinstance(found, int) or found < 1:
+        msg = f"{path}: manifest.json has no format number, so this is not a run directory of atoll"
+        raise RunDirError(msg)
+    if found > current:
+        msg = f"{path}: written in format {found}, this atoll reads up to {current}; use a newer version"
+        raise RunDirError(msg)
+    for step in range(found, current):
+        manifest = migrations[step](manifest) | {"format": step + 1}
+    return manifest

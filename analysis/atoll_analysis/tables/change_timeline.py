@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What became of a run's scheduled changes, by its own account, and which version stood when."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from atoll_core.experiment.experiment import Experiment, Version
+from atoll_core.experiment.steering_diff import version_differences
+
+Event = Mapping[str, Any]
+
+NEVER_NS = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A scheduled change. ``shifted_ns``: when packets had turned to its version; None: they never did.
+
+    Instants are CLOCK_REALTIME; None: it did not come to that. ``over_ns``: when it had succeeded or failed.
+    """
+
+    number: int
+    what: tuple[str, ...]
+    planned_ns: int | None
+    began_ns: int | None
+    shifted_ns: int | None
+    ended_ns: int | None
+    over_ns: int
+    drain_ns: int
+    failure: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A version and since when it stood."""
+
+    since_ns: int
+    version: Version
+
+
+def changes(experiment: Experiment, events: Sequence[Event]) -> tuple[Change, ...]:
+    """Every scheduled change, also those that were not attempted."""
+    return tuple(
+        _change(number, tuple(version_differences(before, after)), [e for e in events if e.get("change") == number])
+        for number, (before, after) in enumerate(pairwise(experiment.versions), start=1)
+    )
+
+
+def standing(experiment: Experiment, found: Sequence[Change]) -> tuple[Standing, ...]:
+    """The versions that stood, in order of time; the first one from the beginning on."""
+    later = [
+        Standing(change.shifted_ns, version)
+        for change, version in zip(found, experiment.versions[1:], strict=True)
+        if change.shifted_ns is not None
+    ]
+    return (Standing(0, experiment.versions[0]), *later)
+
+
+def _change(number: int, what: tuple[str, ...], told: list[Event]) -> Change:
+    states = {str(event.get("state")): event for event in told if event.get("type") == "change"}
+    began, ended, failed = (states.get(state) for state in ("begin", "end", "failed"))
+    shifts = [
+        int(event["t_ns"])
+        for event in told
+        if event.get("type") == "swap" and event.get("state") == "stage" and event.get("stage") == "shift"
+    ]
+    undone = any(event.get("type") == "swap" and event.get("state") == "undone" for event in told)
+    stood = (failed is None or shifts) and not undone and (shifts or ended)
+    return Change(
+        number=number,
+        what=what,
+        planned_ns=int(began["planned_ns"]) if began else None,
+        began_ns=int(began["t_ns"]) if began else None,
+        shifted_ns=(shifts[-1] if shifts else _ns(ended)) if stood else None,
+        ended_ns=_ns(ended),
+        over_ns=_ns(ended or failed) or NEVER_NS,
+        drain_ns=int(ended.get("drain_ns", 0)) if ended else 0,
+        failure=str(failed.get("message")) if failed else None,
+    )
+
+
+def _ns(event: Event | None) -> int | None:
+    return int(event["t_ns"]) if event else None

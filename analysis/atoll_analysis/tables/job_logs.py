@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The jobs' own accounts: pings, box counters, flow logs, transfer, captures.
+
+Logs that were cut give shorter tables, missing ones empty tables.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from atoll_analysis.run_directory.directory import read_json_lines
+from atoll_analysis.tables.box_counters import CAUSES, parts
+from atoll_analysis.tables.row_spool import RowSpool
+
+_COUNTERS = (
+    "in_packets",
+    "in_bytes",
+    "out_packets",
+    "out_bytes",
+    "dropped_packets",
+    "dropped_bytes",
+    "oversize_packets",
+    "queue_bytes",
+    "queue_max_bytes",
+    "held_packets",
+    "idle_ns",
+    "lost_after_bytes",
+    "lateness_max_ns",
+    *(f"dropped_{cause}_{unit}" for cause in CAUSES for unit in ("packets", "bytes")),
+)
+_UDP = ("t_ns", "packets", "bytes", "lost_packets", "reordered_packets", "jitter_ns")
+_FLOW_LOG: dict[str, type[pl.DataType]] = {
+    "channel": pl.Int64,
+    "flow": pl.Int64,
+    "server": pl.String,
+    "size_bytes": pl.Int64,
+    "received_bytes": pl.Int64,
+    "start_ns": pl.Int64,
+    "connected_ns": pl.Int64,
+    "first_byte_ns": pl.Int64,
+    "end_ns": pl.Int64,
+    "outcome": pl.String,
+}
+
+
+def ping_table(logs: Path, scratch: Path) -> pl.LazyFrame:
+    """logs/ping.out: target, seq, sent_ns, rtt_ns; a lost ping has no rtt_ns.
+
+    This table and those below are made by way of files in ``scratch``, which has to stay until they are written.
+    """
+    rows = RowSpool(scratch, "pings", ["target"], ["seq", "sent_ns", "rtt_ns"], "seq")
+    for line in read_json_lines(logs / "ping.out"):
+        if line.get("type") in ("reply", "lost"):
+            rows.append((str(line.get("target")),), line)
+    return rows.table()
+
+
+def box_table(path: Path, scratch: Path) -> pl.LazyFrame:
+    """link.jsonl: every counters line, a row for each direction or class; counters a box lacks are null."""
+    rows = RowSpool(scratch, "boxes", ["box", "part"], ["t_ns", *_COUNTERS], "t_ns")
+    for line in read_json_lines(path):
+        if line.get("type") == "counters":
+            for part, found in parts(line):
+                rows.append((str(line.get("box")), part), {**found, "t_ns": line.get("t_ns")})
+    return rows.table()
+
+
+def channel_flow_table(logs: Path) -> pl.LazyFrame:
+    """logs/flows-<client>.csv of all clients; a line cut by a kill is left out."""
+    frames = [
+        pl.scan_csv(path, schema=_FLOW_LOG, truncate_ragged_lines=True, ignore_errors=True, glob=False)
+        .filter(pl.col("outcome").is_not_null())
+        .with_columns(client=pl.lit(path.stem.removeprefix("flows-")))
+        for path in sorted(logs.glob("flows-*.csv"))
+        if path.stat().st_size > 0
+    ]
+    return pl.concat(frames) if frames else pl.LazyFrame(schema={**_FLOW_LOG, "client": pl.String})
+
+
+def udp_table(logs: Path, scratch: Path) -> pl.LazyFrame:
+    """logs/udp-receive.out: what the receiver had counted every 100 ms; what an older one did not say is null."""
+    rows = RowSpool(scratch, "udp", [], _UDP, "t_ns")
+    for line in read_json_lines(logs / "udp-receive.out"):
+        if line.get("type") == "counters":
+            rows.append((), line)
+    return rows.table()
+
+
+def transfer_done(logs: Path) -> dict[str, Any] | None:
+    """What the transfer's receiver said at its end, or None (no transfer, cut short, or another tool's)."""
+    return _last(logs / "transfer-receive.out", "done")
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """How the clients served their channels; None: no channel was served, or the run is older than the figure."""
+
+    fairness: float | None  # Jain's index over what channels completed of what they asked for, the least of the clients
+    longest_wait_ns: int | None  # of a ready channel, the most of the clients
+    silent: int | None = None  # flows given up because nothing came on their connections; None: not counted
+
+
+def load_service(logs: Path) -> Service:
+    """What the clients said at their end; of clients that measured no waits nothing: their index could only be 1."""
+    found = [
+        line
+        for path in sorted(logs.glob("load-*.out"))
+        for line in read_json_lines(path)
+        if line.get("type") == "done" and line.get("longest_wait_ns") is not None and line.get("channels_served") != 0
+    ]
+    indices = [float(line["fairness"]) for line in found if line.get("fairness") is not None]
+    waits = (int(line["longest_wait_ns"]) for line in found)
+    silent = [int(line["flows_silent"]) for line in found if "flows_silent" in line]
+    return Service(min(indices, default=None), max(waits, default=None), sum(silent) if silent else None)
+
+
+def ping_accounts(logs: Path) -> tuple[int | None, int | None]:
+    """Pings of the series that were refused by the kernel, and answered ones with a stamp that is not the kernel's.
+
+    None where the job did not say: it was killed, or is older.
+    """
+    end = _last(logs / "ping.out", "done")
+    said = [target for target in (end["targets"].values() if end else ()) if "unsent" in target]
+    if not said:
+        return None, None
+    return sum(int(target["unsent"]) for target in said), sum(int(target["unstamped"]) for target in said)
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureCounts:
+    """What a capture said of itself; None: it did not say."""
+
+    captured: int | None  # packets that it wrote
+    dropped: int | None  # that its ring had no room for
+    unchecked: int | None  # written, without the checksum that their sender left to hardware
+
+
+def capture_counts(logs: Path, name: str) -> CaptureCounts:
+    """The last counts in logs/capture-<name>.out. A capture that was killed said so up to a second before."""
+    last = _last(logs / f"capture-{name}.out", "counters", "done") or {}
+    return CaptureCounts(last.get("captured_packets"), last.get("dropped_packets"), last.get("unchecked_packets"))
+
+
+def _last(log: Path, *types: str) -> dict[str, Any] | None:
+    """The last line of a log that is of one of these types."""
+    found = deque((line for line in read_json_lines(log) if line.get("type") in types), maxlen=1)
+    return found[0] if found else None

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packets as fixed-size records: what `atoll-host pcap records` makes of a capture, and how Polars reads it."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from polars.io.plugins import register_io_source
+
+from atoll_analysis.run_directory.atomic_files import told_error
+from atoll_core.errors import RunError
+
+RECORD = np.dtype(
+    [
+        ("t_ns", "<i8"),  # capture instant, CLOCK_REALTIME
+        ("src", "<u4"),  # IPv4 address as a number
+        ("dst", "<u4"),
+        ("ip_bytes", "<u4"),  # total length of the IP packet, as its header says it
+        ("payload_bytes", "<u4"),  # of TCP, UDP or ICMP
+        ("new_payload_bytes", "<u4"),  # TCP: bytes never seen before at this capture
+        ("seq", "<u4"),
+        ("ack", "<u4"),
+        ("flow", "<u4"),  # index of the 5-tuple, both directions one
+        ("window", "<u4"),
+        ("sport", "<u2"),  # ICMP echo: identifier
+        ("dport", "<u2"),  # ICMP echo: sequence
+        ("ip_id", "<u2"),
+        ("vlan", "<u2"),  # 0: untagged
+        ("proto", "u1"),
+        ("tcp_flags", "u1"),
+        ("to_island", "u1"),  # 1: destination in the island's prefix
+        ("icmp_type", "u1"),
+        ("reserved", "V8"),
+    ]
+)
+"""Layout of one record, 64 bytes, little endian (docs/contracts.md, "flows and pcap")."""
+
+ICMP, TCP, UDP = 1, 6, 17
+ECHO_REQUEST = 8
+
+_POLARS: dict[str, type[pl.DataType]] = {
+    "<i8": pl.Int64,
+    "<u4": pl.UInt32,
+    "<u2": pl.UInt16,
+    "|u1": pl.UInt8,
+}
+SCHEMA: dict[str, type[pl.DataType]] = {
+    name: _POLARS[RECORD[name].str] for name in RECORD.names or () if name != "reserved"
+}
+"""Columns of a packets table: the record's fields without the reserved bytes."""
+
+# Polars imports NumPy when it first sees an array, and fails with a TypeError when two threads make it do so at once
+# (2.1: `_LazyModule._import`). Batches are read in threads of its own: it sees one now, while there are none.
+pl.Series(np.empty(0, np.uint8))
+
+_BATCH = 1 << 17  # records a batch: 8 MB, so that a capture of any length takes the same memory
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What the decoder said of one capture."""
+
+    packets: int
+    other_frames: int  # not IPv4
+    truncated: bool  # the file ends within a packet; it was read up to there
+
+
+def decode(capture: Path, out: Path, side: IPv4Network, binary: Path) -> Decoded:
+    """Decode a capture (pcap, or pcap.zst) into a file of records; ``side`` is what counts as the island.
+
+    Raises RunError with the decoder's own line.
+    """
+    command = [str(binary), "pcap", "records", str(capture), str(out), "--side", str(side)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        msg = f"{binary} cannot be started ({error.strerror}); `make setup` builds it"
+        raise RunError(msg) from error
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        raise told_error(out, said[-1], f"{capture.name} cannot be decoded: {said[-1]}")
+    last = json.loads(done.stdout.strip().splitlines()[-1])
+    return Decoded(int(last["packets"]), int(last.get("other_frames", 0)), bool(last.get("truncated", False)))
+
+
+def read_records(path: Path) -> "np.ndarray[tuple[int], np.dtype[np.void]]":
+    """The records of a file, mapped rather than read; a part of a record at its end is left out."""
+    count = path.stat().st_size // RECORD.itemsize
+    if count == 0:
+        return np.empty(0, RECORD)
+    return np.memmap(path, dtype=RECORD, mode="r", shape=(count,))
+
+
+def scan_records(path: Path) -> pl.LazyFrame:
+    """The records of a file as a lazy Polars table (columns of SCHEMA), read in batches."""
+
+    def batches(
+        with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
+    ) -> Iterator[pl.DataFrame]:
+        left = path.stat().st_size // RECORD.itemsize if n_rows is None else n_rows
+        with path.open("rb") as file:  # read and not mapped: pages of a mapped file count as this process's memory
+            while True:
+                part = np.fromfile(file, RECORD, min(left, batch_size or _BATCH))
+                left -= len(part)
+                frame = pl.DataFrame({name: np.ascontiguousarray(part[name]) for name in SCHEMA}, schema=SCHEMA)
+                if predicate is not None:
+                    frame = frame.filter(predicate)
+                yield frame if with_columns is None else frame.select(with_columns)
+                if len(part) == 0 or left == 0:
+                    return
+
+    return register_io_source(batches, schema=SCHEMA, is_pure=True)

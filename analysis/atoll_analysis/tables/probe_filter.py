@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Probes of swaps among the packets of a run: switches send them, so not every capture on their way sees them.
+
+What probes look like: docs/contracts.md, ``atoll-host probe``, and atoll_controller.openflow.messages.probe_frames.
+"""
+
+import polars as pl
+
+from atoll_analysis.tables.packet_records import ICMP, TCP, UDP
+from atoll_analysis.tables.run_data import Facts
+
+_OTHER = 253
+_DISCARD = 9  # the port of probes of TCP and UDP, at both ends
+_MARK_BYTES = 24
+_LONGEST_BYTES = 20 + 20 + _MARK_BYTES  # IPv4, TCP
+_INTERVAL_NS = 200_000_000  # from one attempt of a probe to the next (atoll_testbed.verification.swap_verification)
+_ATTEMPTS = 25  # at most
+
+
+def is_probe() -> pl.Expr:
+    """Whether a row of packets is a probe, or a host's answer to one."""
+    ports = (pl.col("sport") == _DISCARD) & (pl.col("dport") == _DISCARD)
+    echo = (pl.col("proto") == ICMP) & (pl.col("payload_bytes") == _MARK_BYTES)
+    return echo | (pl.col("proto").is_in([TCP, UDP]) & ports) | (pl.col("proto") == _OTHER)
+
+
+def of_changes(facts: Facts) -> pl.Expr:
+    """Whether a row is a probe, or a host's answer to one, in the time of a scheduled change."""
+    spans = [(change.began_ns, change.over_ns) for change in facts.changes if change.began_ns is not None]
+    meanwhile = [pl.col("t_ns").is_between(began, over) for began, over in spans]
+    return is_probe() & pl.any_horizontal(meanwhile) if meanwhile else pl.lit(value=False)
+
+
+def most_bytes(facts: Facts) -> int:
+    """The most IP bytes that probes of scheduled changes can have brought to the links in one direction."""
+    stages = [event for event in facts.of_type("swap") if event.get("state") == "stage"]
+    sent = sum(int(stage.get("probes", 0)) * _attempts(stage.get("duration_ns")) for stage in stages)
+    failed = [event for event in facts.of_type("swap") if event.get("state") == "undone"]
+    planned = sum(len(facts.network.hosts) ** 2 for _ in failed)  # a stage that failed does not say how many
+    return _LONGEST_BYTES * (sent + _ATTEMPTS * planned)
+
+
+def _attempts(duration_ns: int | None) -> int:
+    """Of each probe of a stage, at most; None: the stage does not say how long it took."""
+    return _ATTEMPTS if duration_ns is None else 1 + int(duration_ns) // _INTERVAL_NS

@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run was asked to be and what it said of itself: manifest, events and logs, read and typed."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from atoll_analysis.run_directory.directory import COMPLETED, RUNNING, RunDir, read_json_lines
+from atoll_analysis.tables.box_counters import Measurement, Part, Stalls, measurements, stalls
+from atoll_analysis.tables.change_timeline import Change, Standing, changes, standing
+from atoll_core.codec import from_json
+from atoll_core.errors import RunDirError
+from atoll_core.experiment.experiment import Chain, Experiment, Link, Protocol
+from atoll_core.lab.network import HostRole, Network
+from atoll_core.plan.plan import JobSpec, Phase, Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The measurement window: from the clients' start to their end."""
+
+    start_ns: int
+    end_ns: int
+
+    @property
+    def seconds(self) -> float:
+        """Its length."""
+        return (self.end_ns - self.start_ns) / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """One run's description and its own account, without its packets."""
+
+    run_dir: str
+    manifest: Mapping[str, Any]
+    experiment: Experiment
+    network: Network
+    plan: Plan
+    events: tuple[Mapping[str, Any], ...]
+    window: Window | None  # None: nothing was measured
+    measurements: tuple[Measurement, ...]  # of link and delay boxes, from mark "begin" to mark "end"
+    stalls: Stalls | None  # of these boxes; None: they measured no lateness
+    changes: tuple[Change, ...] = ()  # what became of the scheduled ones
+
+    @property
+    def placement(self) -> dict[str, int]:
+        """How many channels each client has, those without any included; of older runs by the jobs they had."""
+        clients = dict.fromkeys((host.name for host in self.network.with_role(HostRole.ISLAND_CLIENT)), 0)
+        placed = {each.host: each.channels for each in self.plan.placement}
+        had = {job.host: len((job.config or {}).get("channels", ())) for job in self.plan.jobs if is_load(job)}
+        return clients | (placed or had)
+
+    @property
+    def in_virtual_time(self) -> bool:
+        """Whether the lab's clock stood still while anything computed."""
+        return "virtual" in self.manifest
+
+    @property
+    def standing(self) -> tuple[Standing, ...]:
+        """The versions of the steering that stood, and since when."""
+        return standing(self.experiment, self.changes)
+
+    @property
+    def chains(self) -> tuple[Chain, ...]:
+        """Every chain that ever stood, alike ones once, the main one of each version first."""
+        versions = [each.version for each in self.standing]
+        return tuple(dict.fromkeys(chain for version in versions for chain in (version.chain, *version.branches)))
+
+    @property
+    def has_branches(self) -> bool:
+        """Whether some of the traffic ever had a chain of its own."""
+        return any(each.version.branches for each in self.standing)
+
+    def links_of(self, chain: Chain) -> tuple[Link, ...]:
+        """The satellite links of a chain, from world to island."""
+        links = {box.name for box in self.network.boxes if box.is_link}
+        return tuple(self.experiment.link(hop) for hop in chain.hops if hop in links)
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """The satellite links that any chain ever passes; those of the chain that the run begins with first."""
+        return tuple(dict.fromkeys(link for chain in self.experiment.ever_chains for link in self.links_of(chain)))
+
+    @property
+    def ping_links(self) -> tuple[tuple[Link, ...], ...]:
+        """The links that the ping series passed, a tuple for each way it had, the first one first."""
+        ends = [self.network.with_role(role) for role in (HostRole.WORLD_SPECIAL, HostRole.ISLAND_SPECIAL)]
+        if not all(ends):
+            return ()
+        world, island = (hosts[0].address for hosts in ends)
+        versions = [self.experiment.steered(each.version) for each in self.standing]
+        carriers = [version.carrier(world, island, Protocol.ICMP) for version in versions]
+        return tuple(dict.fromkeys(self.links_of(chain) for chain in carriers))
+
+    @property
+    def tap_captures(self) -> dict[str, str]:
+        """The captures of the taps, by their names in the laboratory; those that are not captured are left out."""
+        points = {(point.host, point.interface): point.name for point in self.plan.captures}
+        found = {tap.name: points.get((tap.host, tap.interface.name)) for tap in self.network.taps}
+        return {tap: name for tap, name in found.items() if name is not None}
+
+    def arrival(self, chain: Chain, captures: Collection[str]) -> str | None:
+        """The capture, of those there are, that tells what reached the island through a chain.
+
+        The last tap behind its last link; without one, what leaves the link. Of a chain without a link its last tap,
+        if another is before it.
+        """
+        taps = self.tap_captures
+        links = [link.box for link in self.links_of(chain)]
+        passed = [hop for hop in chain.hops if hop in taps]
+        behind = chain.hops[chain.hops.index(links[-1]) :] if links else passed[1:]
+        found = [taps[hop] for hop in reversed(behind) if hop in taps] + [f"link-{box}" for box in reversed(links)]
+        return next((name for name in found if name in captures), None)
+
+    @property
+    def bottleneck(self) -> Link | None:
+        """The slowest link towards the island of the chain that the run begins with; if it has none, of all chains."""
+        own = self.links_of(self.experiment.versions[0].chain)
+        return min(own or self.links, key=lambda link: link.to_island.rate, default=None)
+
+    @property
+    def tapped_links(self) -> tuple[Link, ...]:
+        """Links between the world and the island capture: what is lost between the captures is lost there.
+
+        None if packets pass only one of the two taps, or a link between them on one chain and outside them on another,
+        or a box between them that does not conserve packets.
+        """
+        if self._end_taps is None or self.not_conserving:
+            return ()
+        first, last = self._end_taps
+        inside: dict[Link, None] = {}
+        outside: set[Link] = set()
+        for chain in self.chains:
+            links, hops = self.links_of(chain), chain.hops
+            if (first in hops) != (last in hops) or (first in hops and hops.index(first) > hops.index(last)):
+                return ()
+            between = hops[hops.index(first) : hops.index(last)] if first in hops else ()
+            inside |= dict.fromkeys(link for link in links if link.box in between)
+            outside |= {link for link in links if link.box not in between}
+        return () if outside & inside.keys() else tuple(inside)
+
+    @property
+    def not_conserving(self) -> tuple[str, ...]:
+        """The boxes between the world and the island capture, on any chain, that do not conserve packets."""
+        between = dict.fromkeys(hop for chain in self.chains for hop in self._between_end_taps(chain))
+        own = {box.name for box in self.network.boxes if not box.conserves}
+        return tuple(hop for hop in between if hop in own)
+
+    def passes_both(self, chain: Chain) -> bool:
+        """Whether the chain has the taps of the captures world and island, in this order."""
+        if self._end_taps is None:
+            return False
+        first, last = self._end_taps
+        return first in chain.hops and last in chain.hops[chain.hops.index(first) :]
+
+    def conserves(self, chain: Chain) -> bool:
+        """Whether packets stay as they are between these taps, but for those that links lose."""
+        return self.passes_both(chain) and not set(self._between_end_taps(chain)) & set(self.not_conserving)
+
+    def _between_end_taps(self, chain: Chain) -> tuple[str, ...]:
+        """The hops of a chain between these taps; none if it does not pass both."""
+        if self._end_taps is None or not self.passes_both(chain):
+            return ()
+        first, last = self._end_taps
+        return chain.hops[chain.hops.index(first) + 1 : chain.hops.index(last)]
+
+    @property
+    def between_captures(self) -> frozenset[str]:
+        """What can lose a packet that the world capture has and the island capture has not, or the other way round.
+
+        The machines of these two captures, the boxes between them on any chain that stood, and the switch ports
+        (``sw-c/16``) at which the boxes' frames come in on their way to the island; emulated trunks are patch ports,
+        which lose nothing. What is lost elsewhere is missing from both captures or from none.
+        """
+        if self._end_taps is None:
+            return frozenset()
+        first, last = self._end_taps
+        passed = [chain.hops for chain in self.chains if first in chain.hops and last in chain.hops]
+        hops = {hop for each in passed for hop in each[each.index(first) : each.index(last)]}
+        boxes = [box for box in self.network.boxes if box.name in hops]
+        ports = {str(legs.island.attached) for box in boxes for legs in box.pairs}
+        captures = {self.network.tap(tap).host for tap in (first, last)}
+        return frozenset({*captures, *(box.name for box in boxes), *ports})
+
+    @property
+    def _end_taps(self) -> tuple[str, str] | None:
+        """The taps of the captures world and island, where both are taps of the chain that the run begins with."""
+        taps = {tap.name for tap in self.network.taps}
+        passed = [hop for hop in self.experiment.versions[0].chain.hops if hop in taps]
+        return (passed[0], passed[-1]) if len(passed) > 1 else None
+
+    def of_type(self, kind: str) -> tuple[Mapping[str, Any], ...]:
+        """Events of one type, in order."""
+        return tuple(event for event in self.events if event.get("type") == kind)
+
+    def direction(self, link: Link, name: str) -> Part | None:
+        """What a link measured of a direction, ``to_island`` or ``to_world``, between the marks."""
+        parts = (part for m in self.measurements if m.box == link.box for part in m.parts)
+        return next((part for part in parts if part.name == name), None)
+
+    @property
+    def lateness_max_ns(self) -> int | None:
+        """The largest lateness of any departure between the marks; None: not measured."""
+        every = [part.lateness_max_ns for m in self.measurements for part in m.parts]
+        return max((lateness for lateness in every if lateness is not None), default=None)
+
+
+def read_facts(run: RunDir) -> Facts:
+    """Read everything of a run but its captures. Raises RunDirError when the manifest lacks what was asked for."""
+    manifest = run.manifest()
+    try:
+        experiment = from_json(Experiment, manifest["experiment"])
+        network = from_json(Network, manifest["network"])
+        plan = from_json(Plan, manifest["plan"])
+    except KeyError as missing:
+        msg = f"{run.path}: nothing to analyse, the run ended before it was planned (no {missing} in manifest.json)"
+        raise RunDirError(msg) from missing
+    except (TypeError, ValueError) as error:
+        msg = f"{run.path}: manifest.json does not hold what format {manifest['format']} says: {error}"
+        raise RunDirError(msg) from error
+    events = tuple(run.events())
+    window = _window(events, run)
+    marks: list[Mapping[str, Any]] = []
+    span_ns = (window.start_ns, window.end_ns) if window else None
+    stalled = stalls(
+        _noting_marks(read_json_lines(run.path / "link.jsonl"), marks), experiment.limits.stall.ns, span_ns
+    )
+    return Facts(
+        run_dir=str(run.path),
+        manifest=manifest,
+        experiment=experiment,
+        network=network,
+        plan=plan,
+        events=events,
+        window=window,
+        measurements=measurements(marks),
+        stalls=stalled,
+        changes=changes(experiment, events),
+    )
+
+
+def _noting_marks(lines: Iterable[Mapping[str, Any]], marks: list[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """The same lines; on their way the few of them that are marks are noted: all lines of a long run are gigabytes."""
+    for line in lines:
+        if line.get("type") == "mark":
+            marks.append(line)
+        yield line
+
+
+def _window(events: tuple[dict[str, Any], ...], run: RunDir) -> Window | None:
+    # A run that was cut short has no window event: it measured from the first client's start to the last word of a box.
+    for event in events:
+        if event.get("type") == "window":
+            return Window(int(event["start_ns"]), int(event["end_ns"]))
+    started = [
+        int(line["t_ns"])
+        for log in sorted(run.logs.glob("load-*.out"))
+        for line in read_json_lines(log)
+        if line.get("type") == "started"
+    ]
+    box_lines = read_json_lines(run.path / "link.jsonl")
+    last = max((int(line["t_ns"]) for line in box_lines if "t_ns" in line), default=0)
+    return Window(min(started), last) if started and min(started) < last else None
+
+
+def is_load(job: JobSpec) -> bool:
+    """Whether a job is an island client's channels (names: atoll_controller.planner.job_plan)."""
+    return job.phase is Phase.CLIENT and job.name.startswith("load-")
+
+
+def cut_short(facts: Facts) -> str | None:
+    """How a run that did not complete ended, in one line ("cancelled at step measure"); None: it completed."""
+    outcome = str(facts.manifest.get("outcome", RUNNING))
+    if outcome == COMPLETED:
+        return None
+    if outcome != RUNNING:
+        return "; ".join(outcome.splitlines())
+    begun = [str(event.get("step")) for event in facts.of_type("step") if event.get("state") == "begin"]
+    return f"killed at step {begun[-1]}" if begun else "killed before its first step"

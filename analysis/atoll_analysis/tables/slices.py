@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packets read, and tables written, in slices of bounded size: memory does not grow with the length of a run."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from atoll_analysis.run_directory.atomic_files import plain_errors, told_error
+
+_ROW_GROUP = 1 << 17  # rows: several groups of each capture are in memory while it is read
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The packets whose key lies in one range."""
+
+    packets: pl.LazyFrame
+    later_ns: int | None  # the earliest instant in all slices after it; None: it is the last one
+
+
+def slices(packets: pl.LazyFrame, key: pl.Expr, size: int) -> Iterator[Slice]:
+    """Split packets by ``key // size``, in ascending order.
+
+    ``key``: an integer that grows with time, such as the number of a flow. Only the part of a Parquet file that a slice
+    spans in time is read for it: the file has the least and the greatest instant of each of its row groups.
+    """
+    number = key.floordiv(size)
+    spans = (
+        packets.group_by(number=number)
+        .agg(first_ns=pl.col("t_ns").min(), last_ns=pl.col("t_ns").max())
+        .collect(engine="streaming")
+        .sort("number")
+        .with_columns(later_ns=pl.col("first_ns").shift(-1).cum_min(reverse=True))
+    )
+    for found in spans.iter_rows(named=True):
+        within = pl.col("t_ns").is_between(found["first_ns"], found["last_ns"])
+        yield Slice(packets.filter(within & (number == found["number"])), found["later_ns"])
+
+
+class Parts:
+    """A table that is made in parts, each of which fits into memory; they are kept as files in ``folder``."""
+
+    def __init__(self, folder: Path, name: str, empty: pl.LazyFrame) -> None:
+        """``empty``: the table if it has no part."""
+        self._folder = folder
+        self._name = name
+        self._empty = empty
+        self._files: list[Path] = []
+
+    def append(self, rows: pl.LazyFrame) -> None:
+        """Compute these rows and put them below the earlier ones. Raises RunError when the disk is full."""
+        path = self._folder / f"{self._name}-{len(self._files)}.parquet"
+        sink(rows, path)
+        self._files.append(path)
+
+    def table(self) -> pl.LazyFrame:
+        """All rows in order; the folder has to stay until they are read."""
+        return pl.scan_parquet(self._files, glob=False) if self._files else self._empty
+
+
+def sink(frame: pl.LazyFrame, path: Path, shown: Path | None = None) -> None:
+    """Write a frame to a Parquet file. Raises RunError, which names ``shown`` if given, when that is not possible."""
+    named = shown or path
+    with plain_errors(named):
+        try:
+            frame.sink_parquet(path, compression="zstd", compression_level=3, row_group_size=_ROW_GROUP)
+        except pl.exceptions.PolarsError as error:
+            raise told_error(named, str(error), f"{named} could not be made: {error}") from error

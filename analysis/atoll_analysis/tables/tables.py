@@ -1,0 +1,419 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Captures and logs to Parquet tables: one file a table in tables/, rebuilt as a whole.
+
+Times: ``t_ns`` CLOCK_REALTIME; ``window`` counts 100 ms from the start of the measurement (negative before it).
+Directions: ``to_island`` true for packets to the island's prefix. Bytes are IP bytes.
+
+packets-<capture>   a row a packet, columns of records.SCHEMA
+throughput          capture, window, to_island, packets, ip_bytes, tcp_payload_bytes, goodput_bytes;
+                    windows without packets have no row
+flows               capture, flow, protocol (tcp or udp), server, sport (the server's), client, first_ns, last_ns, and
+                    of the island-bound direction packets, ip_bytes, tcp_payload_bytes, goodput_bytes (of UDP, of which
+                    nothing is sent twice, all payload); ended: the client has acknowledged the server's FIN
+concurrent          window, open (connections of the channels at its end, from their first packet to the last new
+                    payload of the server or its first FIN), receiving (those with payload within it)
+volume              host, role, packets, ip_bytes, goodput_bytes, first_ns, last_ns, payload_first_ns,
+                    payload_last_ns (of new TCP payload): island-bound at the arrival capture
+pings               target, seq, sent_ns, rtt_ns (null: lost)
+boxes               box, part (direction or VLAN id), t_ns, the box's counters: sums since its start, maxima of 100 ms
+channel_flows       client, chain (that carried it when it began) and the columns of the clients' flow logs
+udp                 of runs with UDP traffic: t_ns, and as the receiver had counted by then packets, bytes,
+                    lost_packets, reordered_packets, jitter_ns
+
+Of runs whose chains have arrival captures of their own there is also packets-arrived: what reached the island through
+each chain, at that chain's arrival capture; it counts as a capture in the tables above. Of runs with several chains:
+
+chains              chain, window, packets, ip_bytes, goodput_bytes: island-bound at the arrival capture
+"""
+
+import tempfile
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from atoll_analysis.run_directory.atomic_files import plain_errors, replacing
+from atoll_analysis.run_directory.directory import RunDir
+from atoll_analysis.tables.chain_attribution import by_chain
+from atoll_analysis.tables.job_logs import box_table, channel_flow_table, ping_table, udp_table
+from atoll_analysis.tables.packet_records import TCP, UDP, Decoded, decode, scan_records
+from atoll_analysis.tables.probe_filter import is_probe
+from atoll_analysis.tables.run_data import Facts
+from atoll_analysis.tables.slices import Parts, sink, slices
+from atoll_core.experiment.experiment import Chain
+from atoll_core.lab.network import Host, HostRole
+
+ARRIVED = "arrived"
+"""What stands for the capture at the island where no single one sees what all chains bring."""
+
+_FIN, _RST = 0x01, 0x04
+_TYPES = {
+    **dict.fromkeys(("capture", "chain", "client", "host", "protocol", "role", "server"), pl.String),
+    **dict.fromkeys(("to_island", "ended"), pl.Boolean),
+    "flow": pl.UInt32,
+}
+"""Of columns that are not Int64."""
+
+_FLOWS, _WINDOWS, _PACKETS = 1 << 14, 1 << 13, 1 << 17  # of a slice
+
+WINDOW_NS = 100_000_000
+"""Length of the windows in which rates are given: 100 ms, as in the literature the lab compares with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The tables of one run and what was said of its captures while they were decoded."""
+
+    folder: Path
+    origin_ns: int  # where window 0 begins
+    decoded: Mapping[str, Decoded]
+    arrival: str | None  # the packets that stand for "has reached the island": a capture's, ARRIVED, or None
+
+    def scan(self, name: str) -> pl.LazyFrame:
+        """One table, lazily."""
+        return pl.scan_parquet(self.folder / f"{name}.parquet", glob=False)
+
+    def packets(self, capture: str) -> pl.LazyFrame:
+        """The packets of one capture, lazily."""
+        return self.scan(f"packets-{capture}")
+
+
+def build_tables(run: RunDir, facts: Facts, binary: Path) -> Tables:
+    """Build every table of a run. Captures that are missing are left out; what is there of a cut one is used.
+
+    Raises RunError: a capture that is none, a full disk (tables of before stay as they were).
+    """
+    with plain_errors(run.tables):
+        run.tables.mkdir(exist_ok=True)
+    decoded = _decode_all(run, facts, binary)
+    origin = facts.window.start_ns if facts.window else _first_packet_ns(run, decoded)
+    tables = Tables(run.tables, origin, decoded, _arrival(run, facts, decoded))
+    with _scratch(run) as scratch:
+        _write(tables, "pings", ping_table(run.logs, scratch))
+        _write(tables, "boxes", box_table(run.path / "link.jsonl", scratch))
+        if facts.experiment.udp is not None:
+            _write(tables, "udp", udp_table(run.logs, scratch))
+        _write(tables, "throughput", _throughput(tables, scratch))
+        _write(tables, "flows", _flows(tables, facts, scratch))
+        _write(tables, "concurrent", _concurrent(tables, facts, scratch))
+        if tables.arrival is not None and facts.has_branches:
+            _write(tables, "chains", _chains(tables, facts, scratch))
+    _write(tables, "channel_flows", _channel_flows(run, facts))
+    _write(tables, "volume", _volume(tables, facts))
+    return tables
+
+
+@contextmanager
+def _scratch(run: RunDir) -> Generator[Path]:
+    """A folder for what is on its way to a table. Raises RunError when it cannot be written, or the disk is full."""
+    with plain_errors(run.tables), tempfile.TemporaryDirectory(prefix=".records-", dir=run.tables) as folder:
+        yield Path(folder)
+
+
+def _decode_all(run: RunDir, facts: Facts, binary: Path) -> dict[str, Decoded]:
+    captures = {point.name: run.capture(point.name) for point in facts.plan.captures}
+    found = {name: path for name, path in captures.items() if path is not None and path.stat().st_size > 0}
+    with _scratch(run) as scratch:
+
+        def to_table(name: str) -> Decoded:
+            records = scratch / f"{name}.bin"
+            decoded = decode(found[name], records, facts.network.island, binary)
+            _replace(scan_records(records), run.tables / f"packets-{name}.parquet")
+            return decoded
+
+        with ThreadPoolExecutor(max_workers=2) as pool:
+            return dict(zip(found, pool.map(to_table, found), strict=True))
+
+
+def _arrival(run: RunDir, facts: Facts, decoded: Mapping[str, Decoded]) -> str | None:
+    """The capture of all chains; where they have several, these make a table of their own."""
+    captures = dict.fromkeys(facts.arrival(chain, decoded) for chain in facts.chains)
+    if len(captures) == 1:
+        return next(iter(captures))
+    seen_at = _carrier(facts, lambda chain: facts.arrival(chain, decoded) or "")
+    frames = [
+        _with_ends(pl.scan_parquet(run.tables / f"packets-{name}.parquet", glob=False))
+        .filter(seen_at == name)
+        .drop("world_end", "island_end")
+        for name in captures
+        if name is not None
+    ]
+    with _scratch(run) as scratch:
+        _replace(_merged(frames, scratch), run.tables / f"packets-{ARRIVED}.parquet")
+    return ARRIVED
+
+
+def _merged(frames: Sequence[pl.LazyFrame], scratch: Path) -> pl.LazyFrame:
+    """The packets of all frames by their instants; of equal ones, those of the first frame first."""
+    packets = pl.concat(frames)
+    count, first_ns, last_ns = (
+        packets.select(pl.len(), pl.col("t_ns").min().alias("first"), pl.col("t_ns").max().alias("last"))
+        .collect(engine="streaming")
+        .row(0)
+    )
+    merged = Parts(scratch, ARRIVED, packets)
+    if count:
+        for each in slices(packets, pl.col("t_ns") - first_ns, 1 + (last_ns - first_ns) * _PACKETS // count):
+            merged.append(each.packets.sort("t_ns", maintain_order=True))
+    return merged.table()
+
+
+def _with_ends(packets: pl.LazyFrame) -> pl.LazyFrame:
+    """Packets with the addresses of their ends, whatever their direction."""
+    bound = pl.col("to_island") == 1
+    return packets.with_columns(
+        world_end=pl.when(bound).then("src").otherwise("dst"), island_end=pl.when(bound).then("dst").otherwise("src")
+    )
+
+
+def _carrier(facts: Facts, label: Callable[[Chain], str]) -> pl.Expr:
+    """What ``label`` says of the chain that carried a packet of :func:`_with_ends`."""
+    return by_chain(facts.standing, label, "world_end", "island_end", pl.col("proto"), "t_ns")
+
+
+def island_bound(tables: Tables, facts: Facts, capture: str) -> pl.LazyFrame:
+    """The island-bound packets of a capture, with the name of the chain that carried each in ``chain``."""
+    packets = _with_ends(tables.packets(capture)).filter(pl.col("to_island") == 1)
+    return packets.with_columns(chain=_carrier(facts, lambda chain: chain.name))
+
+
+def _first_packet_ns(run: RunDir, decoded: Mapping[str, Decoded]) -> int:
+    firsts = [
+        pl.scan_parquet(run.tables / f"packets-{name}.parquet", glob=False)
+        .select(pl.col("t_ns").min())
+        .collect(engine="streaming")
+        .item()
+        for name in decoded
+    ]
+    return min((first for first in firsts if first is not None), default=0)
+
+
+# Tables made of packets
+
+
+def total(column: str, where: pl.Expr | None = None) -> pl.Expr:
+    """Sum of a column of unsigned 32 bits without its overflow, of all rows or of some."""
+    return (pl.col(column) if where is None else only(pl.col(column), where)).cast(pl.Int64).sum()
+
+
+def only(expression: pl.Expr, where: pl.Expr) -> pl.Expr:
+    """The expression in some rows, null in others, for an aggregation that leaves nulls out.
+
+    A filter within an aggregation says the same, but Polars (2.1) takes all rows into memory for it.
+    """
+    return pl.when(where).then(expression)
+
+
+def _captures(tables: Tables) -> list[str]:
+    """Every capture that there are packets of, sorted by name."""
+    return sorted([*tables.decoded, *([ARRIVED] if tables.arrival == ARRIVED else [])])
+
+
+def _window(tables: Tables) -> pl.Expr:
+    """The window that a packet is in."""
+    return (pl.col("t_ns") - tables.origin_ns).floordiv(WINDOW_NS)
+
+
+def _throughput(tables: Tables, scratch: Path) -> pl.LazyFrame:
+    tcp = pl.col("proto") == TCP
+    columns = ("capture", "window", "to_island", "packets", "ip_bytes", "tcp_payload_bytes", "goodput_bytes")
+    found = Parts(scratch, "throughput", _empty(*columns))
+    for name in _captures(tables):
+        for each in slices(tables.packets(name), _window(tables), _WINDOWS):
+            sums = each.packets.group_by(window=_window(tables), to_island=pl.col("to_island").cast(pl.Boolean)).agg(
+                packets=pl.len().cast(pl.Int64),
+                ip_bytes=total("ip_bytes"),
+                tcp_payload_bytes=total("payload_bytes", tcp),
+                goodput_bytes=total("new_payload_bytes", tcp),
+            )
+            found.append(sums.sort("window", "to_island").select(pl.lit(name).alias("capture"), pl.all()))
+    return found.table()
+
+
+def _flows(tables: Tables, facts: Facts, scratch: Path) -> pl.LazyFrame:
+    ends = ("protocol", "server", "sport", "client", "first_ns", "last_ns")
+    sums = ("packets", "ip_bytes", "tcp_payload_bytes", "goodput_bytes")
+    found = Parts(scratch, "flows", _empty("capture", "flow", *ends, *sums, "ended"))
+    named = pl.col("server", "client").replace_strict(_host_names(facts), default=None, return_dtype=pl.String)
+    transport = (pl.col("proto") == TCP) | ((pl.col("proto") == UDP) & ~is_probe())
+    for name in _captures(tables):
+        waiting: pl.DataFrame | None = None  # flows that some of a later slice may precede
+        for each in slices(tables.packets(name).filter(transport), pl.col("flow"), _FLOWS):
+            rows = _by_flow(each.packets)
+            rows = (rows if waiting is None else pl.concat([waiting, rows])).sort("first_ns", "flow")
+            done = pl.lit(value=True) if each.later_ns is None else pl.col("first_ns") < each.later_ns
+            waiting = rows.filter(~done)
+            found.append(rows.lazy().filter(done).select(pl.lit(name).alias("capture"), pl.all()).with_columns(named))
+    return found.table()
+
+
+def _by_flow(packets: pl.LazyFrame) -> pl.DataFrame:
+    """Packets of TCP and UDP, a row a flow. They are read thrice, one after the other: at once takes more memory."""
+    bound, tcp = pl.col("to_island") == 1, pl.col("proto") == TCP
+    arrived = pl.when(tcp).then("new_payload_bytes").otherwise("payload_bytes")
+    fin, reset = (pl.col("tcp_flags") & flag != 0 for flag in (_FIN, _RST))
+    after_fin = (pl.col("seq").cast(pl.Int64) + pl.col("payload_bytes") + 1) % 2**32
+    # To compare acknowledgements within the groups would take all packets into memory.
+    ends = packets.filter(bound & fin & tcp).group_by("flow").agg(end=after_fin.max()).collect(engine="streaming")
+    acknowledged = packets.filter(~bound & ~reset & tcp).select("flow", end=pl.col("ack").cast(pl.Int64))
+    last = acknowledged.join(ends.lazy(), on=["flow", "end"], how="semi").select("flow").unique()
+    ended = last.collect(engine="streaming")
+    flows = packets.group_by("flow").agg(
+        protocol=pl.when(tcp.any()).then(pl.lit("tcp")).otherwise(pl.lit("udp")),
+        server=pl.when(bound).then("src").otherwise("dst").min(),
+        sport=pl.when(bound).then("sport").otherwise("dport").min().cast(pl.Int64),
+        client=pl.when(bound).then("dst").otherwise("src").min(),
+        first_ns=pl.col("t_ns").min(),
+        last_ns=pl.col("t_ns").max(),
+        packets=bound.cast(pl.Int64).sum(),
+        ip_bytes=total("ip_bytes", bound),
+        tcp_payload_bytes=total("payload_bytes", bound & tcp),
+        goodput_bytes=only(arrived, bound).cast(pl.Int64).sum(),
+    )
+    return (
+        flows.collect(engine="streaming")
+        .join(ended.with_columns(ended=pl.lit(value=True)), on="flow", how="left")
+        .with_columns(pl.col("ended").fill_null(value=False))
+    )
+
+
+def _concurrent(tables: Tables, facts: Facts, scratch: Path) -> pl.LazyFrame:
+    found = Parts(scratch, "concurrent", _empty("window", "open", "receiving"))
+    if tables.arrival is None:
+        return found.table()
+    window, port = _window(tables), facts.experiment.traffic.port
+    channel = (pl.col("proto") == TCP) & ((pl.col("sport") == port) | (pl.col("dport") == port))
+    packets = tables.packets(tables.arrival).filter(channel)
+    # Once all payload and the FIN have come, the channel begins its next flow. What follows on the old connection only
+    # closes it, or repeats what came: the server had not heard of that yet.
+    bound = pl.col("to_island") == 1
+    last = pl.max_horizontal(
+        only(window, bound & (pl.col("new_payload_bytes") > 0)).max(),
+        only(window, bound & (pl.col("tcp_flags") & _FIN != 0)).min(),
+    )
+    spans = Parts(scratch, "spans", _empty("flow", "first", "last"))
+    for each in slices(packets, pl.col("flow"), _FLOWS):
+        spans.append(each.packets.group_by("flow").agg(first=window.min(), last=pl.coalesce(last, window.max())))
+    first, last = spans.table().select(pl.col("first").min(), pl.col("last").max()).collect(engine="streaming").row(0)
+    still_open = 0
+    for begin in range(first, last + 1, _WINDOWS) if first is not None else ():  # without any flow there is none
+        rows = _open_in(tables, range(begin, min(begin + _WINDOWS, last + 1)), spans.table(), packets)
+        rows = rows.with_columns(pl.col("open").cum_sum() + still_open).collect(engine="streaming")
+        found.append(rows.lazy())
+        still_open = rows["open"].item(-1)
+    return found.table()
+
+
+def _open_in(tables: Tables, windows: range, spans: pl.LazyFrame, packets: pl.LazyFrame) -> pl.LazyFrame:
+    """Of each of these windows: window, open (how many more connections than in the one before), receiving."""
+    begin_ns, end_ns = (tables.origin_ns + at * WINDOW_NS for at in (windows.start, windows.stop))
+    within = pl.col("t_ns").is_between(begin_ns, end_ns, closed="left")
+    payload = within & (pl.col("to_island") == 1) & (pl.col("payload_bytes") > 0)
+    receiving = packets.filter(payload).group_by(window=_window(tables)).agg(receiving=pl.col("flow").n_unique())
+    first, last = (
+        spans.filter(pl.col(end).is_between(windows.start, windows.stop, closed="left"))
+        .group_by(window=end)
+        .agg(pl.len().cast(pl.Int64).alias(end))
+        for end in ("first", "last")
+    )
+    found = pl.LazyFrame({"window": windows}, schema={"window": pl.Int64})
+    for counted in (first, last, receiving):
+        found = found.join(counted, on="window", how="left")
+    counts = pl.col("first", "last", "receiving").fill_null(0).cast(pl.Int64)
+    return (
+        found.sort("window")
+        .with_columns(counts)
+        .select("window", open=pl.col("first") - pl.col("last"), receiving=pl.col("receiving"))
+    )
+
+
+def _chains(tables: Tables, facts: Facts, scratch: Path) -> pl.LazyFrame:
+    packets = island_bound(tables, facts, tables.arrival or "")
+    found = Parts(scratch, "chains", _empty("chain", "window", "packets", "ip_bytes", "goodput_bytes"))
+    for chain in sorted({chain.name for chain in facts.chains}):
+        for each in slices(packets.filter(pl.col("chain") == chain), _window(tables), _WINDOWS):
+            sums = each.packets.group_by(window=_window(tables)).agg(
+                packets=pl.len().cast(pl.Int64),
+                ip_bytes=total("ip_bytes"),
+                goodput_bytes=total("new_payload_bytes", pl.col("proto") == TCP),
+            )
+            found.append(sums.sort("window").select(pl.lit(chain).alias("chain"), pl.all()))
+    return found.table()
+
+
+def _channel_flows(run: RunDir, facts: Facts) -> pl.LazyFrame:
+    hosts, port = facts.network.hosts, facts.experiment.traffic.port
+    servers = {f"{host.address}:{port}": int(host.address) for host in hosts}
+    clients = {host.name: int(host.address) for host in hosts}
+    chain = by_chain(
+        facts.standing, lambda chain: chain.name, "world_end", "island_end", pl.lit(TCP, pl.UInt8), "start_ns"
+    )
+    return (
+        channel_flow_table(run.logs)
+        .with_columns(
+            world_end=pl.col("server").replace_strict(servers, default=None, return_dtype=pl.UInt32),
+            island_end=pl.col("client").replace_strict(clients, default=None, return_dtype=pl.UInt32),
+        )
+        .with_columns(chain=chain)
+        .drop("world_end", "island_end")
+    )
+
+
+def _volume(tables: Tables, facts: Facts) -> pl.LazyFrame:
+    if tables.arrival is None:
+        times = ("first_ns", "last_ns", "payload_first_ns", "payload_last_ns")
+        return _empty("host", "role", "packets", "ip_bytes", "goodput_bytes", *times)
+    names = _host_names(facts)
+    packets = tables.packets(tables.arrival).filter(pl.col("to_island") == 1)
+    payload = (pl.col("proto") == TCP) & (pl.col("new_payload_bytes") > 0)
+    sides = pl.concat([packets.with_columns(address="src"), packets.with_columns(address="dst")])
+    seen = sides.group_by("address").agg(
+        packets=pl.len().cast(pl.Int64),
+        ip_bytes=total("ip_bytes"),
+        goodput_bytes=total("new_payload_bytes", pl.col("proto") == TCP),
+        first_ns=pl.col("t_ns").min(),
+        last_ns=pl.col("t_ns").max(),
+        payload_first_ns=only(pl.col("t_ns"), payload).min(),
+        payload_last_ns=only(pl.col("t_ns"), payload).max(),
+    )
+    hosts = pl.LazyFrame(
+        {
+            "host": [host.name for host in facts.network.hosts],
+            "role": [host.role.value for host in facts.network.hosts],
+            "address": list(names),
+        },
+        schema={"host": pl.String, "role": pl.String, "address": pl.UInt32},
+    )
+    return (
+        hosts.join(seen, on="address", how="left", maintain_order="left")
+        .drop("address")
+        .with_columns(pl.col("packets", "ip_bytes", "goodput_bytes").fill_null(0))
+    )
+
+
+def _host_names(facts: Facts) -> dict[int, str]:
+    return {int(host.address): host.name for host in facts.network.hosts}
+
+
+def traffic_hosts(facts: Facts) -> tuple[tuple[Host, ...], tuple[Host, ...]]:
+    """The world servers and the island clients that carry the load."""
+    return facts.network.with_role(HostRole.WORLD_SERVER), facts.network.with_role(HostRole.ISLAND_CLIENT)
+
+
+# Writing
+
+
+def _empty(*columns: str) -> pl.LazyFrame:
+    return pl.LazyFrame(schema={column: _TYPES.get(column, pl.Int64) for column in columns})
+
+
+def _write(tables: Tables, name: str, frame: pl.LazyFrame) -> None:
+    _replace(frame, tables.folder / f"{name}.parquet")
+
+
+def _replace(frame: pl.LazyFrame, path: Path) -> None:
+    with replacing(path) as temporary:
+        sink(frame, temporary, path)

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What could not be measured or judged in a run, and why; what its figures must be read with."""
+
+from collections.abc import Iterator, Sequence
+
+from atoll_analysis.figures.observables import Pings
+from atoll_analysis.summary import Summary
+from atoll_analysis.tables.run_data import Facts
+from atoll_analysis.tables.tables import ARRIVED, Tables
+from atoll_analysis.verdict.loss_agreement import Stretch, compared_links
+from atoll_core.lab.network import HostRole
+from atoll_core.plan.plan import Backend
+from atoll_core.plan.tc_settings import early
+from atoll_core.plural import counted
+
+
+def notes(facts: Facts, tables: Tables, pings: Pings, found: Sequence[Stretch]) -> list[str]:
+    """The notes, one line each; ``found``: the parts of the chains whose loss captures show."""
+    if facts.window is None:
+        return []  # the reasons say that nothing was measured, and where it ended
+    return [
+        *_arrivals(facts, tables),
+        *_links(facts, tables, found),
+        *_boxes(facts),
+        *_latency(facts, pings),
+        *_idle(facts),
+    ]
+
+
+def accounts(summary: Summary) -> Iterator[str]:
+    """What pings and captures counted that their figures must be read with."""
+    if summary["ping_unsent"]:
+        yield (
+            f"the kernel refused to send {counted(summary['ping_unsent'], 'ping')} of the series: no route, or no room "
+            "in a queue of its own host; they count as lost"
+        )
+    if summary["ping_unstamped"]:
+        yield (
+            f"{counted(summary['ping_unstamped'], 'answered ping')} had a stamp that is not the kernel's: RTT and "
+            "sojourn include the time that the pinging program waited for a processor"
+        )
+    for name, capture in summary["captures"].items():
+        if capture["unchecked"]:
+            yield (
+                f"capture {name} holds {counted(capture['unchecked'], 'frame')} whose checksum their sender left to "
+                "hardware: offloads are on there, and its packets may be larger than those on the wire"
+            )
+
+
+def _arrivals(facts: Facts, tables: Tables) -> Iterator[str]:
+    if not facts.links:
+        yield (
+            "no chain has a satellite link: there is no rate, queue or loss to measure"
+            if len(facts.chains) > 1
+            else "the chain has no satellite link: there is no rate, queue or loss to measure"
+        )
+    if tables.arrival is None:
+        yield "no capture of what reaches the island: throughput, goodput, flows and shares were not measured"
+    elif tables.arrival == ARRIVED:
+        found = {chain: facts.arrival(chain, tables.decoded) for chain in facts.chains}
+        seen = ", ".join(dict.fromkeys(name for name in found.values() if name is not None))
+        yield f"chains end at taps of their own: what reached the island is put together from the captures {seen}"
+        unseen = dict.fromkeys(chain.name for chain, name in found.items() if name is None)
+        if unseen:
+            yield f"no capture of what reaches the island through chain {', '.join(unseen)}: it is missing everywhere"
+    elif "island" not in tables.decoded:
+        yield f"no island tap: throughput and goodput are those of capture {tables.arrival}, behind the link"
+
+
+def _links(facts: Facts, tables: Tables, found: Sequence[Stretch]) -> Iterator[str]:
+    tapped = facts.tapped_links if {"world", "island"} <= tables.decoded.keys() else ()
+    compared = {*(link.box for link in tapped), *compared_links(found)}
+    untapped = [link.box for link in facts.links if link.box not in compared]
+    if untapped:
+        what = (
+            "the link: its loss is the link's" if len(facts.links) == 1 else f"{', '.join(untapped)}: loss is a link's"
+        )
+        yield f"no captures on both sides of {what} own count, not confirmed"
+    if facts.links and not facts.measurements:
+        yield "the boxes' measurement did not end: lateness, loss at the link and queue maximum are unknown"
+    if any(way.trace for link in facts.links for way in (link.to_island, link.to_world)):
+        yield "a link followed a trace: utilisation is of its highest rate, sojourn above the RTT it began with"
+    if facts.manifest.get("backend") == Backend.TC:
+        for link, way, serialisation in early(facts.links):
+            yield (
+                f"tc played {link.box}: after a pause a packet leaves {way.replace('_', ' the ')} without its "
+                f"serialisation, {serialisation.ms:.1f} ms for one of full size; RTTs are too short by it"
+            )
+    if facts.in_virtual_time:
+        yield "virtual time: the clock stands still while a machine computes, so no departure can be late"
+
+
+def _boxes(facts: Facts) -> Iterator[str]:
+    """Frames whose arrival a box knows only roughly, and those that no receiver will accept."""
+    for box in facts.measurements:
+        if box.unread_packets:
+            yield f"{box.box} lost {counted(box.unread_packets, 'packet')} at its own socket, in no other count"
+        if box.unstamped_packets:
+            packets = counted(box.unstamped_packets, "packet")
+            yield f"{packets} reached {box.box} without a usable receive stamp: they count as arrived when it read them"
+        clamped = [part for part in box.parts if part.clamped_packets]
+        if clamped:
+            packets = counted(sum(part.clamped_packets for part in clamped), "packet")
+            latest_ms = max(part.clamped_max_ns for part in clamped) / 1e6
+            yield f"{box.box} knew of {packets} too late, at most by {latest_ms:.3f} ms, which their lateness includes"
+        if box.no_checksum_packets:
+            packets = counted(box.no_checksum_packets, "packet")
+            yield (
+                f"{packets} reached {box.box} without checksum, which their receivers discard: switch checksum offload "
+                "off where they are sent (ethtool -K INTERFACE tx off)"
+            )
+
+
+def _latency(facts: Facts, pings: Pings) -> Iterator[str]:
+    if facts.links and not facts.of_type("base_rtt"):
+        yield "no base RTT was measured: queue sojourn times are unknown"
+    elif facts.links and pings.sent == 0:
+        yield "no ping was recorded in the measurement: queue sojourn times are unknown"
+    if len(facts.ping_links) > 1:
+        yield "the ping series changed links: sojourn times are above the RTT it began with"
+    special = {host.name for host in facts.network.with_role(HostRole.WORLD_SPECIAL)}
+    held = {tuple(pair for pair in each.version.latency if pair[0] in special) for each in facts.standing}
+    if len(held) > 1:
+        yield "the special server's latency changed: sojourn times are above the RTT that the ping series began with"
+
+
+def _idle(facts: Facts) -> Iterator[str]:
+    """Clients that would have channels if all capacities were equal."""
+    placed, channels = facts.plan.placement, facts.experiment.traffic.channels
+    idle = [f"{each.host} (capacity {each.capacity:g})" for each in placed if not each.channels]
+    if idle and channels >= len(placed):
+        yield f"none of the {channels} channels fell to {', '.join(idle)}"

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether all was measured that was asked for: flows of every client and server, pings, the transfer."""
+
+import math
+from collections.abc import Iterator
+
+from atoll_analysis.summary import Summary
+from atoll_analysis.verdict.findings import Finding, caveat, grave
+from atoll_analysis.verdict.silence import (
+    FALSE_ALARM,
+    LEAST_TRIES_NOTICED,
+    SilenceFigures,
+    chance,
+    is_fault,
+    judged,
+)
+from atoll_core.experiment.experiment import USUAL_LIMITS
+from atoll_core.plural import counted
+
+FAILED_FLOWS_NOTICED = 0.01
+PINGS_LEAST = 0.9
+"""Share of the planned pings that must have been sent."""
+
+# What a transfer has at least that must have begun.
+_THREE_SYNS_S = 7.0  # three lost ones in succession, RFC 6298
+_LEAST_RTTS = 10  # where the round trip is long
+_FALSE_ALARM_OF_TRANSFER = 1e-3  # a run has one, but many connections that may fall silent
+
+# Servers are drawn at random: (1 - 1/n)^20n < 2.1e-9 for a server to stay unseen.
+_FLOWS_PER_SERVER = 20
+
+
+def judge_asked(summary: Summary) -> Iterator[Finding]:
+    """What is missing of what was asked for; of a run without a measurement nothing, that is a finding already."""
+    if summary["duration_s"] is None:
+        return
+    yield from _never_seen(summary)
+    yield from _silent(summary)
+    yield from _no_payload(summary)
+    yield from _failed_flows(summary)
+    yield from _pings(summary)
+    if summary["cut_short"] is None:
+        yield from _transfer(summary)
+
+
+def _never_seen(summary: Summary) -> Iterator[Finding]:
+    silent_servers = [name for name, volume in summary["servers"].items() if not volume["goodput_bytes"]]
+    if silent_servers and summary["flows_completed"] > _FLOWS_PER_SERVER * len(summary["servers"]):
+        flows = summary["flows_completed"]
+        yield grave(f"no TCP payload came from {', '.join(silent_servers)} though {flows} flows completed")
+
+
+def _silent(summary: Summary) -> Iterator[Finding]:
+    loss = summary.get("path_loss") or 0.0
+    for silence, sure in judged(summary.get("silences", ()), len(summary["clients"]), loss):
+        yield Finding(_silence(silence, loss), grave=sure)
+
+
+def _silence(silence: SilenceFigures, loss: float) -> str:
+    what, waiting = ("reached", "channel") if silence["is_client"] else ("came from", "flow")
+    words = (
+        f"no TCP payload {what} {silence['host']} from {silence['from_s']:.1f} s to {silence['to_s']:.1f} s, though "
+        f"{counted(silence['waiting'], waiting)} waited, the longest for {counted(silence['successive'], 'timeout')}"
+    )
+    tries = silence["tries"] if silence["successive"] >= LEAST_TRIES_NOTICED else 0  # fewer may be one burst of losses
+    return f"{words}: {chance(tries, loss)}"
+
+
+def _no_payload(summary: Summary) -> Iterator[Finding]:
+    """Flows that were begun while pings were answered, and not a byte of any: their tries are independent."""
+    tries, loss = summary.get("flow_tries"), summary.get("path_loss") or 0.0
+    if tries is None or summary["ping_lost"] == summary["ping_sent"]:
+        return
+    flows = summary["flows_completed"] + summary["flows_cut"] + summary["flows_failed"]
+    yield Finding(
+        f"no byte of any of {counted(flows, 'flow')} arrived, though pings were answered; {counted(tries, 'timeout')} "
+        f"where links lost {loss:.2%} of all packets, there and back: {chance(tries, loss)}",
+        grave=is_fault(tries, loss),
+    )
+
+
+def _failed_flows(summary: Summary) -> Iterator[Finding]:
+    """A change may reset the connections of stateful boxes that it moves traffic from or to: these are granted."""
+    flows = summary["flows_completed"] + summary["flows_cut"] + summary["flows_failed"]
+    granted = summary.get("flows_failed_in_changes") or 0
+    failed = summary["flows_failed"] - granted
+    limits = summary.get("limits")
+    limit = limits["failed_flows"] if limits else USUAL_LIMITS.failed_flows
+    if failed <= min(limit, FAILED_FLOWS_NOTICED) * flows:
+        return
+    beyond = failed > limit * flows
+    bound = limit if beyond else FAILED_FLOWS_NOTICED
+    silent = summary.get("flows_silent")
+    why = f" ({silent} given up after 3 min without a byte)" if silent else ""
+    others = f", besides {granted} in changes" if granted else ""
+    yield Finding(f"{failed} of {counted(flows, 'flow')} failed{why}{others}, bound {100 * bound:.3g} %", grave=beyond)
+
+
+def _pings(summary: Summary) -> Iterator[Finding]:
+    sent, lost, planned = summary["ping_sent"], summary["ping_lost"], summary.get("ping_planned")
+    if planned and sent < PINGS_LEAST * planned - 1 and summary["cut_short"] is None:
+        yield grave(f"{sent} of {counted(planned, 'ping')} were sent, bound {PINGS_LEAST:.0%}")
+    path_loss = summary.get("ping_path_loss") or 0.0
+    # Losses come in bursts, and a link's loss is of bytes that TCP sends at other times: twice the share is granted.
+    blocked = summary.get("ping_blocked_share") or 0.0
+    granted = min(1.0, 2 * path_loss + 0.01 + blocked)
+    if _is_beyond(lost, sent, granted):
+        yield Finding(
+            f"{lost} of {counted(sent, 'ping')} were lost, the links of their way dropped {path_loss:.2%} of all "
+            f"packets{f' and were blocked for {blocked:.2%} of the time' if blocked else ''}, bound {granted:.2%}",
+            grave=lost == sent,
+        )
+
+
+def _is_beyond(found: int, of: int, share: float) -> bool:
+    """Whether so many of ``of`` independent events are too many for their probability ``share``.
+
+    By the Chernoff bound on the tail of the binomial distribution, with probability FALSE_ALARM of being wrong.
+    """
+    if not of or found <= share * of:
+        return False
+    rest = 1 - found / of
+    divergence = found / of * math.log(found / of / share) + (rest * math.log(rest / (1 - share)) if rest else 0.0)
+    return of * divergence > -math.log(FALSE_ALARM)
+
+
+def _transfer(summary: Summary) -> Iterator[Finding]:
+    """A transfer that is not finished is a matter of the experiment; one of which nothing came needs a reason."""
+    asked, received = summary["transfer_bytes"], summary["transfer_received_bytes"]
+    if asked is None or summary["transfer_complete"]:
+        return
+    size, room_s = counted(asked, "byte"), summary.get("transfer_room_s")
+    base_rtt_s = (summary["base_rtt_ms"] or 0.0) / 1e3
+    within = "" if room_s is None else f" within {room_s:g} s"
+    had_time = room_s is None or room_s > max(_THREE_SYNS_S, _LEAST_RTTS * base_rtt_s)
+    why = f"; {failure}" if (failure := summary.get("transfer_failure")) else ""
+    tries, loss = summary.get("transfer_tries"), summary.get("path_loss") or 0.0
+    if received is None:
+        yield Finding(f"a transfer of {size} was asked for{within}, and nothing is known of it{why}", grave=had_time)
+    elif received:
+        yield caveat(f"the transfer was not finished{within}: {received} of {size} arrived{why}")
+    elif tries is None:  # an older version analysed the run
+        yield Finding(f"no byte of the transfer arrived{within}, asked for: {size}", grave=had_time)
+    else:
+        yield Finding(
+            f"no byte of the transfer arrived{within}, asked for: {size}; {counted(tries, 'timeout')} in succession "
+            f"where links lost {loss:.2%} of all packets, there and back: {chance(tries, loss)}{why}",
+            grave=is_fault(tries, loss, _FALSE_ALARM_OF_TRANSFER),
+        )

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What kernels dropped outside the boxes while a run was measured, and what to do about it.
+
+A packet that waits for a processor is dropped when ``net.core.netdev_max_backlog`` of them wait (Linux 6.1,
+net/core/dev.c, ``enqueue_to_backlog``): between two ends of a cable, where neither a link nor a capture counts it.
+Sockets drop what finds no room in their queues; through sockets, too, Open vSwitch's userspace datapath takes frames
+off an emulated lab's cables (atoll_emulation/packet_sockets.py). docs/decisions/0029-lost-outside-the-boxes.md says why
+none of this makes a run invalid by itself.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, TypedDict
+
+from atoll_analysis.verdict.findings import Finding, caveat
+from atoll_core.metrics.metrics_schema import EMULATION
+from atoll_core.plural import counted, were
+
+SWITCH_PORTS = "the switches' ports"
+"""Stands for them among what is uncounted; no machine can be called so."""
+
+_LEAST_ROOM = 10_000
+_MOST_ROOM = 1_000_000  # as the kernel of virtual time has: who waits behind so many is late by far more than a packet
+_NAMED = 5  # hosts or machines of a line
+_FRAME_BYTES = 2304  # what a frame of 1514 bytes takes of a receive buffer (measured on veth, Linux 6.1)
+_LEAST_BUFFER = 1 << 20
+_MOST_BUFFER = 1 << 23  # 0.4 s of 100 Mbit/s: who waits behind so many is late by far more than a packet
+
+_UNDELIVERED_DATAGRAMS = "udp.undelivered"
+
+_MORE_TCP_BUFFER = "raise the experiment's tcp.buffer_max, for a box net.ipv4.tcp_rmem there"
+_WHOLE_CHECKSUMS = "look for offloads that leave checksums to hardware, and for whatever changes packets on their way"
+
+_AT_SOCKETS = {
+    "tcp.listen_drops": ("connection", "not taken, the listen queue being full", "raise net.core.somaxconn there"),
+    "tcp.backlog_dropped": ("TCP segment", "dropped, a socket's backlog being full", _MORE_TCP_BUFFER),
+    "tcp.receive_queue_dropped": ("TCP segment", "dropped, a socket's receive queue being full", _MORE_TCP_BUFFER),
+    "tcp.checksum_errors": ("TCP segment", "damaged, a checksum being wrong", _WHOLE_CHECKSUMS),
+    "udp.receive_buffer_errors": (
+        "datagram",
+        "dropped, a socket's receive buffer being full",
+        "raise net.core.rmem_max of the machine",
+    ),
+    "udp.checksum_errors": ("datagram", "damaged, a checksum being wrong", _WHOLE_CHECKSUMS),
+    _UNDELIVERED_DATAGRAMS: (
+        "datagram",
+        "not given to a program for another reason",
+        "as a rule a machine had no memory for them, look at net.ipv4.udp_mem there",
+    ),
+}
+"""What each counter of a host means, and what helps. A run sets tcp_rmem of its end hosts itself, to tcp.buffer_max."""
+
+
+class Backlog(TypedDict):
+    """What a machine dropped because too many packets waited for one of its processors."""
+
+    dropped_packets: int
+    on_cables_packets: int | None  # of them on an emulated lab's own cables; None: on a machine of its own
+    limit_packets: int | None  # net.core.netdev_max_backlog; None: not known
+
+
+class SwitchPort(TypedDict):
+    """What an emulated lab's Open vSwitch lost of what came in at a port: its socket had no room."""
+
+    dropped_packets: int
+    receive_buffer_bytes: int
+
+
+class LostOutside(TypedDict):
+    """From the begin of the boxes' measurement to its end."""
+
+    machines: dict[str, Backlog]  # that dropped any
+    hosts: dict[str, dict[str, int]]  # by what their sockets counted, those that counted any
+    ports: dict[str, SwitchPort]  # that lost any; of an emulated lab
+    uncounted: dict[str, str]  # machines of which nothing is known, and why; SWITCH_PORTS likewise
+    beside: list[str]  # machines and ports whose losses cannot make captures and link disagree
+
+
+def lost_outside(manifest: Mapping[str, Any], between: Collection[str]) -> LostOutside | None:
+    """What the run has recorded; None: its measurement did not end, or it is of a version that did not look.
+
+    ``between``: the machines and switch ports whose losses the capture world has and the capture island has not, or
+    one of them has alone. The machine of an emulated lab is all of them.
+    """
+    found = manifest.get("lost_outside")
+    if found is None:
+        return None
+    ports: dict[str, SwitchPort] = found.get("ports") or {}  # earlier versions did not look
+    machines = {
+        name: Backlog(
+            dropped_packets=waited["backlog_dropped_packets"],
+            on_cables_packets=waited["on_cables_packets"],
+            limit_packets=waited["backlog_limit_packets"],
+        )
+        for name, waited in found["machines"].items()
+        if waited["backlog_dropped_packets"]
+    }
+    return LostOutside(
+        machines=machines,
+        hosts=found["hosts"],
+        ports=ports,
+        uncounted=found["uncounted"],
+        beside=[place for place in (*machines, *ports) if place != EMULATION and place not in between],
+    )
+
+
+def likely_causes(lost: LostOutside | None) -> list[str]:
+    """Where packets may have been dropped that one capture has and the other lacks, and what to do, a sentence each."""
+    if lost is None:
+        return []
+    waited = [_waited(name, found, lost) for name, found in lost["machines"].items() if _may_be_blamed(name, lost)]
+    return [*waited, *_at_ports({port: found for port, found in lost["ports"].items() if port not in _beside(lost)})]
+
+
+def judge_lost_outside(lost: LostOutside | None, *, blamed: bool) -> Iterator[Finding]:
+    """What was dropped, bound 0 packets; ``blamed``: another finding names the likely causes."""
+    if lost is None:
+        return
+    machines, ports = lost["machines"], lost["ports"]
+    for name in machines:
+        if _on_cables(machines[name]) and not (blamed and _may_be_blamed(name, lost)):
+            yield caveat(_waited(name, machines[name], lost))
+    shown = {port: found for port, found in ports.items() if not blamed or port in _beside(lost)}
+    yield from map(caveat, (*_at_ports(shown), *_at_sockets(lost["hosts"])))
+
+
+def outside_notes(lost: LostOutside | None) -> list[str]:
+    """What was dropped of others' packets, and what is unknown, a sentence each."""
+    if lost is None:
+        return []
+    others = {name: found for name, found in lost["machines"].items() if not _on_cables(found)}
+    return [*(_waited(name, found, lost) for name, found in others.items()), *_unknown(lost["uncounted"])]
+
+
+def _on_cables(backlog: Backlog) -> bool:
+    """Whether packets of the laboratory can be among those dropped."""
+    return backlog["on_cables_packets"] != 0
+
+
+def _beside(lost: LostOutside) -> Collection[str]:
+    return lost.get("beside", ())  # absent from what older versions analysed
+
+
+def _may_be_blamed(machine: str, lost: LostOutside) -> bool:
+    """Whether packets that a capture lacks can be among what it dropped: the count is the machine's, whoever sent."""
+    return machine not in _beside(lost) and _on_cables(lost["machines"][machine])
+
+
+def _waited(name: str, backlog: Backlog, lost: LostOutside) -> str:
+    dropped, ours, limit = backlog["dropped_packets"], backlog["on_cables_packets"], backlog["limit_packets"]
+    where = "" if ours is None else f", {min(ours, dropped) or 'none'} of them on the laboratory's own cables"
+    bound = "" if limit is None else f"; net.core.netdev_max_backlog is {limit}"
+    waited = f"{counted(dropped, 'packet')} that waited for a processor{where}{bound}"
+    beside = " (not between the captures)" if name in _beside(lost) else ""
+    return f"{_called(name)}{beside} dropped {waited}: {_more_room(backlog)}"
+
+
+def _more_room(backlog: Backlog) -> str:
+    """What helps: room for a power of ten, for all of it twice had it come at one instant; none where there is much."""
+    limit = backlog["limit_packets"] or 0
+    if limit >= _MOST_ROOM:
+        return "its processors are too slow for the load, which more room does not mend"
+    room = _LEAST_ROOM
+    while room < min(_MOST_ROOM, 2 * (limit + backlog["dropped_packets"])):
+        room *= 10
+    return f"`sysctl -w net.core.netdev_max_backlog={room}`"
+
+
+def _at_ports(ports: Mapping[str, SwitchPort]) -> Iterator[str]:
+    """Whose packets they are is certain: nobody else sends to the switches of an emulated lab."""
+    if not ports:
+        return
+    drops = {port: found["dropped_packets"] for port, found in ports.items()}
+    named = _listed([f"{port} {count}" for port, count in drops.items()])
+    buffer = max(found["receive_buffer_bytes"] for found in ports.values())
+    yield (
+        f"{were(sum(drops.values()), 'packet')} lost at Open vSwitch's own sockets ({named}), "
+        f"whose receive buffers have {buffer} bytes each: {_larger_buffers(buffer, max(drops.values()))}"
+    )
+
+
+def _larger_buffers(buffer: int, dropped: int) -> str:
+    """What helps: room for all that a port lost, twice, had it come at one instant; none where there is much."""
+    if buffer >= _MOST_BUFFER:
+        return "its processors are too slow for the load, which more room does not mend"
+    room = _LEAST_BUFFER
+    while room < min(_MOST_BUFFER, 2 * (buffer + dropped * _FRAME_BYTES)):
+        room *= 2
+    return f"`sysctl -w net.core.rmem_default={room}` before the laboratory is brought up"
+
+
+def _at_sockets(hosts: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    for counter, (noun, what, remedy) in _AT_SOCKETS.items():
+        found = {host: count for host, counts in hosts.items() if (count := _count(counts, counter))}
+        if found:
+            named = _listed([f"{host} {count}" for host, count in found.items()])
+            yield f"{were(sum(found.values()), noun)} {what} ({named}): {remedy}"
+
+
+def _unknown(uncounted: Mapping[str, str]) -> Iterator[str]:
+    """Machines are mostly left out for one reason: the first one's stands for all."""
+    machines = {name: why for name, why in uncounted.items() if name != SWITCH_PORTS}
+    if machines:
+        why = next(iter(machines.values()))
+        yield f"what {_listed([_called(name) for name in machines])} dropped outside the boxes is unknown: {why}"
+    if SWITCH_PORTS in uncounted:
+        yield f"what was lost at Open vSwitch's own sockets is unknown: {uncounted[SWITCH_PORTS]}"
+
+
+def _listed(parts: Sequence[str]) -> str:
+    more = f" and {len(parts) - _NAMED} more" if len(parts) > _NAMED else ""
+    return ", ".join(parts[:_NAMED]) + more
+
+
+def _count(found: Mapping[str, int], counter: str) -> int:
+    if counter == _UNDELIVERED_DATAGRAMS:  # the kernel counts those of both other causes among them
+        known = sum(found.get(f"udp.{cause}", 0) for cause in ("receive_buffer_errors", "checksum_errors"))
+        return max(0, found.get("udp.in_errors", 0) - known)
+    return found.get(counter, 0)
+
+
+def _called(machine: str) -> str:
+    return "the laboratory's machine" if machine == EMULATION else machine

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether captures prove what the links count as lost, and TCP payload what other boxes do with packets.
+
+Where every box between two captures conserves packets, the captures differ by what the links between them dropped, to
+the byte. Such a stretch of the chain ends at a box that ends, splits, merges or encodes packets. TCP payload, which is
+the same on both sides of that box, proves what passes it: docs/decisions/0030-conserved-packets-and-payload.md
+"""
+
+from collections.abc import Sequence
+from typing import TypedDict
+
+from atoll_core.plural import counted, listed
+
+_NAMED = 3  # pairs of hosts in a reason
+
+
+class Stretch(TypedDict):
+    """Part of a chain between two captures, in which only links may lose packets. Bytes are IP bytes to the island."""
+
+    first: str  # capture
+    last: str
+    boxes: list[str]  # between them, from world to island
+    links: list[str]  # of them
+    declared: list[str]  # of them, whose description says that they conserve packets
+    captured_bytes: int  # that the first capture has and the last has not
+    counted_bytes: int  # that the links counted as dropped
+    probed_bytes_max: int  # the most of them that can be probes of scheduled changes, which captures leave out
+
+
+class Payload(TypedDict):
+    """TCP payload to the island, each byte once, of connections whose chain has boxes that do not conserve packets."""
+
+    boxes: list[str]  # that do not
+    world_bytes: int  # in the capture world
+    island_bytes: int  # in the capture island
+    open_connections: int  # that had not ended at the island
+    held_bytes_max: int  # the most that boxes can hold of those
+    received_bytes: int | None  # by the channels' clients, as they say; None: by none
+    wrong: list[str]  # what does not fit, in words, by server (with its port) and client
+
+
+def agrees(each: Stretch) -> bool:
+    """Whether captures and links have the same loss, but for probes, which captures leave out."""
+    return 0 <= each["counted_bytes"] - each["captured_bytes"] <= each["probed_bytes_max"]
+
+
+def disagreements(stretches: Sequence[Stretch], payload: Payload | None) -> list[str]:
+    """Where captures, links and payload do not agree, a reason each, naming the place."""
+    reasons = [_disagreement(each) for each in stretches if not agrees(each)]
+    if payload is not None and payload["wrong"]:
+        named, through = "; ".join(payload["wrong"][:_NAMED]), ", ".join(payload["boxes"])
+        more = f"; {len(payload['wrong']) - _NAMED} more" if len(payload["wrong"]) > _NAMED else ""
+        reasons.append(f"TCP payload differs before and after {through}: {named}{more}")
+    return reasons
+
+
+def _disagreement(each: Stretch) -> str:
+    where = f"{each['first']} and {each['last']} ({', '.join(each['boxes']) or 'no box between them'})"
+    declared = each.get("declared")  # absent from what older versions analysed
+    doing = "ends, splits, encodes, adds or loses packets"
+    hint = f"; if {listed(declared, 'or')} {doing}, declare conserves_packets: false" if declared else ""
+    if each["captured_bytes"] < 0:
+        more = f"{each['last']} captured {counted(-each['captured_bytes'], 'byte')} more than {each['first']}"
+        return f"{more}: packets were added between {where}, bound 0{hint}"
+    lost = counted(each["captured_bytes"], "byte")
+    bound = f"the link counted {each['counted_bytes']}; they must be equal" if each["links"] else "bound 0"
+    return f"captures show a loss of {lost} between {where}, {bound}{hint}"
+
+
+def compared_links(stretches: Sequence[Stretch]) -> list[str]:
+    """The links whose count of what they dropped was compared with captures."""
+    return list(dict.fromkeys(link for each in stretches for link in each["links"]))
+
+
+def proofs(stretches: Sequence[Stretch], payload: Payload | None) -> list[str]:
+    """What captures prove, a line each."""
+    lines = [_proof(each) for each in stretches if agrees(each)]
+    if payload is not None and not payload["wrong"]:
+        lines.append(_payload_proof(payload))
+    return lines
+
+
+def _proof(each: Stretch) -> str:
+    captures = f"captures {each['first']} and {each['last']}"
+    if each["links"]:
+        links = ", ".join(each["links"])
+        return f"{captures} differ by {counted(each['captured_bytes'], 'byte')}, which {links} counted as dropped"
+    through = f" through {', '.join(each['boxes'])}" if each["boxes"] else ""
+    return f"{captures} are equal to the byte{through}"
+
+
+def _payload_proof(payload: Payload) -> str:
+    missing = payload["world_bytes"] - payload["island_bytes"]
+    left = f", {missing} remain of {counted(payload['open_connections'], 'open connection')}" if missing else ""
+    clients = "; clients received what arrived" if payload["received_bytes"] is not None else ""
+    entered, arrived = counted(payload["world_bytes"], "byte"), payload["island_bytes"]
+    return f"TCP payload through {', '.join(payload['boxes'])}: {entered} entered, {arrived} arrived{left}{clients}"

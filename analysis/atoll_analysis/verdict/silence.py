@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clients and servers that fell silent during a run, as far as lost packets cannot explain it.
+
+A host is silent from its last new TCP payload to the end, or from the begin to its first. That alone proves nothing:
+all channels may be busy with large flows of others. What counts is what waited for the host meanwhile: the flows that
+clients began to a server, the channels of a client. Each of them tries again after timeouts, each twice as long as the
+one before (RFC 6298, 5.5), and remains without an answer by chance only if every try was lost.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypedDict
+
+from atoll_analysis.figures.path_delays import Interval
+
+FALSE_ALARM = 1e-6
+"""Probability with which a host that works is called silent in a run."""
+NOTICED = 1e-3
+"""Below this probability, what cannot be judged is a caveat."""
+
+# Losses come in bursts, in which all flows lose a try at once: so many tries must have had no answer.
+LEAST_TRIES, LEAST_TRIES_NOTICED = 3, 2
+_INITIAL_TIMEOUT_S = 1.0  # RFC 6298, 2.1
+_RTTS = 3  # a first timeout is SRTT + 4 RTTVAR = 3 RTTs, RFC 6298, 2.2
+
+
+class SilenceFigures(TypedDict):
+    """What waited for a host while nothing new of TCP came from or reached it."""
+
+    host: str
+    is_client: bool
+    never: bool  # it was silent through the whole run
+    from_s: float  # from the start of the measurement
+    to_s: float
+    waiting: int  # flows that were begun to a server, channels of a client
+    tries: int  # without an answer, of all of them
+    successive: int  # the most of one of them
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """When new TCP payload of a host was seen first and last, and when a link on its way was blocked."""
+
+    first_s: float | None
+    last_s: float | None
+    blocked: tuple[Interval, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A flow as a client logged it, that got no payload or was open for longer than its server was seen."""
+
+    client: str
+    channel: int
+    server: str
+    start_s: float
+    end_s: float
+    received_bytes: int
+    failed: bool
+
+
+def timeout_s(longest_rtt_ms: float) -> float:
+    """A connection's first timeout, at most."""
+    return max(_INITIAL_TIMEOUT_S, _RTTS * longest_rtt_ms / 1e3)
+
+
+def tries(from_s: float, to_s: float, blocked: Iterable[Interval], first_timeout_s: float) -> int:
+    """How often a sender tried for certain, and could have been answered, with its path not blocked.
+
+    After a blockage a sender waits up to as long again: its tries go on as they were timed from the blockage's begin.
+    """
+
+    def after(instant_s: float) -> float:
+        return math.log2(max(0.0, instant_s - begin_s) / first_timeout_s + 1)
+
+    begin_s = free_s = from_s
+    for stop_s, go_s in blocked:
+        if stop_s < to_s and from_s < 2 * go_s - stop_s + first_timeout_s:
+            begin_s, free_s = min(begin_s, stop_s), max(free_s, min(go_s, to_s))
+    return max(0, math.floor(after(to_s)) - math.ceil(after(free_s)))
+
+
+def silences(
+    servers: Mapping[str, Seen],
+    clients: Mapping[str, Seen],
+    channels: Mapping[str, int],
+    begun: Sequence[Begun],
+    end_s: float,
+    first_timeout_s: float,
+    idle_s: float,
+    path_loss: float,
+) -> list[SilenceFigures]:
+    """The silences in which something was tried at least twice in succession, and hosts that were never seen.
+
+    ``end_s``: until when the lab is known to have carried packets; ``idle_s``: how long a channel may pause.
+    """
+    begin_s = min(
+        (seen.first_s for seen in (*servers.values(), *clients.values()) if seen.first_s is not None), default=0.0
+    )
+    alone = sum(count > 0 for count in channels.values()) == 1
+    found: list[SilenceFigures] = []
+
+    def add(host: str, seen: Seen, span: Interval, counts: list[int], *, is_client: bool) -> None:
+        longest, never = max(counts, default=0), seen.first_s is None
+        if longest >= LEAST_TRIES_NOTICED or (never and is_client and counts):
+            found.append(SilenceFigures(
+                host=host, is_client=is_client, never=never, from_s=span[0], to_s=span[1],
+                waiting=len(counts), tries=sum(counts), successive=longest,
+            ))  # fmt: skip
+
+    for name, seen in servers.items():
+        for span in _spans(seen, begin_s, end_s):
+            waits = _waits(name, span, begun, alone=alone)
+            counts = [
+                max(flow.failed, tries(flow.start_s, min(flow.end_s, span[1]), seen.blocked, first_timeout_s))
+                for flow in waits
+            ]
+            add(name, seen, span, counts, is_client=False)
+    silent_servers = {each["host"] for each in found if probability(each, path_loss) < NOTICED}
+    for name, seen in clients.items():
+        for span in _spans(seen, begin_s, end_s):
+            stuck = {
+                flow.channel
+                for flow in begun
+                if flow.client == name and flow.server in silent_servers and flow.end_s > span[0]
+            }
+            count = tries(span[0] + idle_s, span[1], seen.blocked, first_timeout_s)
+            add(name, seen, span, [count] * max(0, channels.get(name, 0) - len(stuck)), is_client=True)
+    return found
+
+
+def _spans(seen: Seen, begin_s: float, end_s: float) -> list[Interval]:
+    if seen.first_s is None or seen.last_s is None:
+        return [(begin_s, end_s)]
+    return [(begin, end) for begin, end in ((begin_s, seen.first_s), (seen.last_s, end_s)) if begin < end]
+
+
+def _waits(server: str, span: Interval, begun: Sequence[Begun], *, alone: bool) -> list[Begun]:
+    """Flows to a server that waited in its silence, but for those of the client with the most.
+
+    A client that broke down waits for servers, too; it is no witness against one that no other client waits for.
+    """
+    waits = [
+        flow for flow in begun if flow.server == server and not flow.received_bytes and span[0] < flow.start_s < span[1]
+    ]
+    by_client = [[flow for flow in waits if flow.client == client] for client in {flow.client for flow in waits}]
+    if alone:
+        return waits
+    return [flow for group in sorted(by_client, key=len)[:-1] for flow in group]
+
+
+def probability(silence: SilenceFigures, path_loss: float) -> float:
+    """Of such a silence, at most; 1 if it is too short to be judged."""
+    return by_chance(silence["tries"], path_loss) if silence["successive"] >= LEAST_TRIES_NOTICED else 1.0
+
+
+def by_chance(count: int, path_loss: float) -> float:
+    """The probability that so many tries remain without an answer, at most.
+
+    Twice the share is granted for losses in bursts, and twice the probability, as another channel may have been within
+    a longer timeout already when the silence began.
+    """
+    return min(1.0, 2 * (2 * path_loss + 0.01)) ** count
+
+
+def chance(count: int, path_loss: float) -> str:
+    """The same in words: how many runs have such a silence by chance."""
+    share = by_chance(count, path_loss)
+    if count == 0:
+        return "too short to judge"
+    if share == 1:
+        return "the links lost too many packets to judge"
+    if share < FALSE_ALARM:
+        return f"by chance in less than one run of {1 / FALSE_ALARM:,.0f}"
+    return f"by chance in one run of {float(f'{1 / share:.2g}'):,.0f} at most"
+
+
+def is_fault(count: int, path_loss: float, false_alarm: float = FALSE_ALARM) -> bool:
+    """Whether so many tries of one connection remain without an answer too rarely for it to be chance."""
+    return count >= LEAST_TRIES and by_chance(count, path_loss) < false_alarm
+
+
+def _evidence(silence: SilenceFigures, path_loss: float) -> float:
+    """Minus the logarithm of its probability."""
+    return -math.log(by_chance(1, path_loss)) * silence["tries"]
+
+
+def judged(found: Sequence[SilenceFigures], clients: int, path_loss: float) -> list[tuple[SilenceFigures, bool]]:
+    """Silences that are not chance, with whether that is sure; several of the clients count together."""
+    sure = [
+        each
+        for each in found
+        if each["successive"] >= LEAST_TRIES and _evidence(each, path_loss) > -math.log(FALSE_ALARM)
+    ]
+    noticed = [each for each in found if each not in sure and probability(each, path_loss) < NOTICED]
+    together = _together([each for each in noticed if each["is_client"]], clients, path_loss)
+    unjudged = [each for each in found if each["never"] and each not in sure and each not in noticed]
+    return [
+        (each, each in sure or each in together)
+        for each in found
+        if each in sure or each in noticed or each in unjudged
+    ]
+
+
+def _together(noticed: list[SilenceFigures], of: int, path_loss: float) -> list[SilenceFigures]:
+    """The most of them that are not silent at once by chance: Fisher's method, for any choice of so many."""
+    order = sorted(noticed, key=lambda each: -_evidence(each, path_loss))
+    for count in range(len(order), 1, -1):
+        total = sum(_evidence(each, path_loss) for each in order[:count])
+        tail = sum(math.exp(k * math.log(total) - math.lgamma(k + 1) - total) for k in range(count))
+        if math.comb(of, count) * tail < FALSE_ALARM:
+            return order[:count]
+    return []

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What waited for hosts that were silent, by flow logs and the arrival capture; the losses of paths."""
+
+import math
+from collections.abc import Mapping
+from math import prod
+
+import polars as pl
+
+from atoll_analysis.figures.path_delays import Interval, base_rtts_ms, blocked_s, carriers, links_of
+from atoll_analysis.summary import Volume
+from atoll_analysis.tables.run_data import Facts
+from atoll_analysis.tables.tables import Tables, traffic_hosts
+from atoll_analysis.verdict.silence import FALSE_ALARM, Begun, Seen, SilenceFigures, silences, timeout_s, tries
+from atoll_core.experiment.experiment import Link, Protocol
+from atoll_core.experiment.traffic import ThinkTime
+from atoll_core.lab.network import Host, HostRole
+
+
+def silence_figures(
+    tables: Tables,
+    facts: Facts,
+    servers: Mapping[str, Volume],
+    clients: Mapping[str, Volume],
+    ping_last_s: float | None,
+) -> list[SilenceFigures]:
+    """The silences of servers and clients; none without a measurement, an arrival capture or traffic."""
+    rtts = base_rtts_ms(facts.network, facts.experiment)
+    channels = facts.placement
+    if facts.window is None or not any(channels.values()) or rtts is None or not clients:
+        return []
+    world, island = traffic_hosts(facts)
+    seen_servers = {host.name: _seen(facts, servers[host.name], (host,), island) for host in world}
+    seen_clients = {host.name: _seen(facts, clients[host.name], world, (host,)) for host in island}
+    last_s = [seen.last_s for seen in (*seen_servers.values(), *seen_clients.values()) if seen.last_s is not None]
+    return silences(
+        seen_servers,
+        {name: seen for name, seen in seen_clients.items() if channels.get(name)},
+        channels,
+        _begun(tables, facts, seen_servers),
+        min(max([*last_s, ping_last_s or 0.0]), facts.window.seconds),
+        timeout_s(rtts[1]),
+        _longest_pause_s(facts),
+        path_loss(facts),
+    )
+
+
+def path_loss(facts: Facts) -> float:
+    """The largest share of packets that the links of any chain lost, there and back, blockages left out."""
+    return max((lost_on(facts, facts.links_of(chain)) for chain in facts.experiment.ever_chains), default=0.0)
+
+
+def lost_on(facts: Facts, links: tuple[Link, ...], *, blocked: bool = False) -> float:
+    """The share of packets that links lost, there and back; ``blocked``: also those lost to blockages."""
+    boxes = {link.box for link in links}
+    parts = [part for m in facts.measurements if m.box in boxes for part in m.parts if part.in_packets]
+    lost = [
+        part.dropped_packets - (part.losses["blocked"].packets if "blocked" in part.losses and not blocked else 0)
+        for part in parts
+    ]
+    return 1 - prod(1 - each / part.in_packets for each, part in zip(lost, parts, strict=True))
+
+
+def ping_blocked_share(facts: Facts) -> float:
+    """The share of the measured time in which the way of the ping series was blocked, at most."""
+    if facts.window is None:
+        return 0.0
+    ways = [blocked_s(way, _traces_begin_s(facts), facts.window.seconds) for way in facts.ping_links]
+    longest_s = max((sum(end - begin for begin, end in way) for way in ways), default=0.0)
+    return min(1.0, longest_s / facts.window.seconds)
+
+
+def transfer_tries(facts: Facts) -> int | None:
+    """How often the transfer's connection was tried for certain, if it was never answered; None: not measured."""
+    asked, window, rtts = facts.experiment.transfer, facts.window, base_rtts_ms(facts.network, facts.experiment)
+    if asked is None or window is None or rtts is None:
+        return None
+    world, island = (facts.network.with_role(role)[:1] for role in (HostRole.WORLD_SPECIAL, HostRole.ISLAND_SPECIAL))
+    return tries(asked.start.s, window.seconds, _blocked(facts, world, island), timeout_s(rtts[1]))
+
+
+def flow_tries(
+    tables: Tables, facts: Facts, hosts: Mapping[str, Volume], completed: int, ping_last_s: float | None
+) -> int | None:
+    """How often the connections of all flows were tried for certain, while the lab carried pings, if none had payload.
+
+    ``hosts``: the servers and clients; None: payload of a flow came, no flow was begun, or nothing was measured.
+    """
+    window, rtts = facts.window, base_rtts_ms(facts.network, facts.experiment)
+    came = completed or any(each["payload_first_s"] is not None for each in hosts.values())
+    if came or window is None or rtts is None:
+        return None
+    world, island = traffic_hosts(facts)
+    begun = _begun(tables, facts, {host.name: Seen(None, None) for host in world})
+    if not begun or any(flow.received_bytes for flow in begun):
+        return None
+    end_s, blocked = min(ping_last_s or 0.0, window.seconds), _blocked(facts, world, island)
+    return sum(
+        max(flow.failed, tries(flow.start_s, min(flow.end_s, end_s), blocked, timeout_s(rtts[1]))) for flow in begun
+    )
+
+
+def _seen(facts: Facts, volume: Volume, worlds: tuple[Host, ...], islands: tuple[Host, ...]) -> Seen:
+    return Seen(volume["payload_first_s"], volume["payload_last_s"], _blocked(facts, worlds, islands))
+
+
+def _blocked(facts: Facts, worlds: tuple[Host, ...], islands: tuple[Host, ...]) -> tuple[Interval, ...]:
+    """When a link on a way of TCP between these hosts was blocked by its trace, in any version."""
+    experiment, window = facts.experiment, facts.window
+    versions = [experiment.steered(version) for version in experiment.versions]
+    chains = dict.fromkeys(chain for each in versions for chain in carriers(each, worlds, islands, (Protocol.TCP,)))
+    links = dict.fromkeys(link for chain in chains for link in links_of(experiment, chain))
+    return blocked_s(links, _traces_begin_s(facts), window.seconds if window else 0.0)
+
+
+def _traces_begin_s(facts: Facts) -> float:
+    origin_ns = facts.window.start_ns if facts.window else 0
+    return next(((int(event["t_ns"]) - origin_ns) / 1e9 for event in facts.of_type("trace_start")), 0.0)
+
+
+def _begun(tables: Tables, facts: Facts, servers: Mapping[str, Seen]) -> list[Begun]:
+    """The flows that began before or ended after anything was seen of their server."""
+    addresses = {f"{host.address}:{facts.experiment.traffic.port}": host.name for host in traffic_hosts(facts)[0]}
+    seen: Mapping[str, Interval] = {
+        name: (math.inf, -math.inf) if each.first_s is None or each.last_s is None else (each.first_s, each.last_s)
+        for name, each in servers.items()
+    }
+    server = pl.col("server").replace_strict(addresses, default=None, return_dtype=pl.String)
+    rows = (
+        tables.scan("channel_flows")
+        .select(
+            "client",
+            "channel",
+            server=server,
+            start_s=(pl.col("start_ns") - tables.origin_ns) / 1e9,
+            end_s=(pl.col("end_ns") - tables.origin_ns) / 1e9,
+            received_bytes=pl.col("received_bytes").fill_null(0),
+            failed=pl.col("outcome").str.starts_with("failed"),
+        )
+        .drop_nulls()
+        .with_columns(
+            first_s=pl.col("server").replace_strict({name: first for name, (first, _) in seen.items()}),
+            last_s=pl.col("server").replace_strict({name: last for name, (_, last) in seen.items()}),
+        )
+        .filter((pl.col("start_s") < pl.col("first_s")) | (pl.col("end_s") > pl.col("last_s")))
+        .drop("first_s", "last_s")
+        .collect(engine="streaming")
+    )
+    return [Begun(**row) for row in rows.iter_rows(named=True)]
+
+
+def _longest_pause_s(facts: Facts) -> float:
+    """For how long a channel is idle at most, but with a probability of ``FALSE_ALARM``."""
+    traffic = facts.experiment.traffic
+    if traffic.flows_per_s is not None:
+        return -math.log(FALSE_ALARM) * traffic.channels / traffic.flows_per_s
+    if traffic.think is None:
+        return 0.0
+    random = traffic.think.distribution is ThinkTime.EXPONENTIAL
+    return traffic.think.mean.s * (-math.log(FALSE_ALARM) if random else 1.0)

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Is this run's result to be trusted? Judged from the summary alone, so that anyone can judge again."""
+
+from collections.abc import Iterator
+
+from atoll_analysis.figures.clock_drift import judge_clocks
+from atoll_analysis.figures.start_skew import judge_start
+from atoll_analysis.figures.udp import judge_udp
+from atoll_analysis.summary import LimitFigures, Summary
+from atoll_analysis.verdict.completeness import judge_asked
+from atoll_analysis.verdict.drop_report import judge_lost_outside, likely_causes
+from atoll_analysis.verdict.findings import Finding, grave
+from atoll_analysis.verdict.loss_agreement import compared_links, disagreements
+from atoll_core.experiment.experiment import USUAL_LIMITS
+from atoll_core.plural import counted
+
+CHANGE_LATENESS_MS = 250.0
+"""A change that late makes runs of one experiment differ by more than their traffic does."""
+
+# A window is short of its plan by start-up jitter only, not by a client that was stopped.
+_LEAST_OF_PLANNED = 0.99
+
+
+def judge(summary: Summary) -> list[Finding]:
+    """Every figure beyond its bound; no finding: the run is valid."""
+    losses = _losses(summary)
+    return [
+        *map(grave, (*_cut_short(summary), *_latency(summary))),
+        *_lateness(summary),
+        *map(grave, (*_boxes(summary), *_captures(summary), *_changes(summary), *losses)),
+        *judge_asked(summary),
+        *judge_udp(summary.get("udp")),
+        *judge_clocks(summary.get("clocks")),
+        *judge_start(summary["start"]),
+        *judge_lost_outside(summary.get("lost_outside"), blamed=bool(losses)),
+    ]
+
+
+def _cut_short(summary: Summary) -> list[str]:
+    if summary["cut_short"] is not None:
+        return [summary["cut_short"]]
+    duration = summary["duration_s"]
+    if duration is None:
+        return ["nothing was measured: the run has no measurement window"]
+    if duration < _LEAST_OF_PLANNED * summary["planned_s"]:
+        return [f"cut short: {duration:.1f} s of {summary['planned_s']:g} s were measured"]
+    return []
+
+
+def _latency(summary: Summary) -> list[str]:
+    return [
+        f"terrestrial RTT of {server} is {rtt['measured']:.2f} ms, configured {rtt['configured']:g} ms "
+        f"± {rtt['tolerance']:.2f} ms"
+        for server, rtt in summary["terrestrial_rtt_ms"].items()
+        if abs(rtt["measured"] - rtt["configured"]) > rtt["tolerance"]
+    ]
+
+
+def _lateness(summary: Summary) -> Iterator[Finding]:
+    """Departures later than scheduled, by their effect: they distort queues, and RTTs by as much as they are late."""
+    limits = summary.get("limits") or _USUAL  # absent from what older versions analysed
+    latest, p99, stalls = summary["lateness_max_ms"], summary["lateness_p99_ms"], summary.get("stalls") or 0
+    if p99 is not None and p99 > limits["lateness_p99_ms"]:
+        yield grave(
+            f"1 % of departures were later than {p99:.2f} ms, bound {limits['lateness_p99_ms']:g} ms: "
+            "the machine was too busy"
+        )
+    rtt_ms = summary.get("base_rtt_shortest_ms") or 0.0
+    late_bound = max(limits["stall_ms"], limits["lateness_of_rtt"] * rtt_ms)
+    if latest is not None and latest > late_bound:
+        yield grave(f"a departure was {latest:.2f} ms late, bound {late_bound:g} ms: the machine was too busy")
+    if not stalls:
+        return
+    stalled_ms = (summary.get("stalled_s") or 0.0) * 1e3
+    bound_ms = limits["stalled_share"] * (summary["duration_s"] or 0.0) * 1e3
+    yield Finding(
+        f"{counted(stalls, 'stall')} of departures, together {stalled_ms:.2f} ms, bound {bound_ms:g} ms; "
+        f"the latest departure was {latest or 0.0:.2f} ms late, bound {late_bound:g} ms",
+        grave=stalled_ms > bound_ms,
+    )
+
+
+_USUAL = LimitFigures(
+    lateness_p99_ms=USUAL_LIMITS.lateness_p99.ms,
+    stall_ms=USUAL_LIMITS.stall.ms,
+    stalled_share=USUAL_LIMITS.stalled_share,
+    lateness_of_rtt=USUAL_LIMITS.lateness_of_rtt,
+    failed_flows=USUAL_LIMITS.failed_flows,
+)
+
+
+def _boxes(summary: Summary) -> list[str]:
+    reasons: list[str] = []
+    reasons += [f"{box} lost packets at its own socket: the machine was too busy" for box in summary["overloaded"]]
+    if summary["oversize_packets"]:
+        reasons.append(
+            f"{counted(summary['oversize_packets'], 'packet')} larger than the MTU reached a box: "
+            "offloads were on somewhere"
+        )
+    if summary["unknown_vlan_packets"]:
+        reasons.append(
+            f"a delay box lost {counted(summary['unknown_vlan_packets'], 'packet')} of no latency class, bound 0"
+        )
+    for box, link in summary["links"].items():
+        if link["windows_over_rate"]:
+            rate = link["rate_bit_s"] / 1e6
+            windows = counted(link["windows_over_rate"], "window")
+            reasons.append(f"{windows} of 100 ms behind {box} above its {rate:g} Mbit/s, bound 0")
+        if link["scheduled_windows_over_rate"]:
+            windows = counted(link["scheduled_windows_over_rate"], "window")
+            reasons.append(f"{box} scheduled {windows} of 100 ms above its rate, bound 0: an error of the emulator")
+    return reasons
+
+
+def _captures(summary: Summary) -> list[str]:
+    if summary["duration_s"] is None:
+        return []  # nothing was measured, and that is a reason already
+    reasons: list[str] = []
+    for name, capture in summary["captures"].items():
+        if capture["decoded"] is None:
+            reasons.append(f"capture {name} is missing")
+            continue
+        if capture["dropped"] is None:
+            log = f"logs/capture-{name}.out"
+            reasons.append(f"capture {name} does not say whether packets were dropped: nothing of it in {log}")
+        if capture["dropped"]:
+            lost = counted(capture["dropped"], "packet")
+            reasons.append(f"capture {name} lacks {lost} that its ring had no room for, bound 0")
+        if capture["truncated"]:
+            reasons.append(f"capture {name} ends within a packet: its end is lost")
+        if capture["captured"] is not None and capture["captured"] > capture["decoded"] + capture["other_frames"]:
+            lost = counted(capture["captured"] - capture["decoded"] - capture["other_frames"], "packet")
+            reasons.append(f"capture {name} lacks {lost} that the capture counted, bound 0")
+    for name, heard in summary["whistles"].items():
+        if not heard["start"]:
+            reasons.append(f"capture {name} does not hold the start whistle")
+    # The end whistle may be dropped by a full queue; before the link it must be there.
+    if summary["whistles"].get("world", {}).get("end") is False:
+        reasons.append("capture world does not hold the end whistle")
+    return reasons
+
+
+def _changes(summary: Summary) -> list[str]:
+    reasons: list[str] = []
+    for change in summary["changes"]:
+        name = f"change {change['number']} (at {change['planned_s']:g} s)"
+        late = change["lateness_ms"]
+        if change["failure"] is not None:
+            reasons.append(f"{name} failed: {change['failure']}")
+        elif change["duration_s"] is None and summary["cut_short"] is None:
+            reasons.append(f"{name} was not carried out")
+        elif late is not None and late > CHANGE_LATENESS_MS:
+            reasons.append(
+                f"{name} began {late:.0f} ms late, bound {CHANGE_LATENESS_MS:g} ms: the machine was too busy"
+            )
+    return reasons
+
+
+def losses_agree(summary: Summary) -> bool:
+    """Whether captures were compared with links and with each other, and everywhere have the same loss."""
+    compared = summary["loss_bytes_captures"] is not None or compared_links(summary.get("stretches", ()))
+    return bool(compared) and not _disagreements(summary)
+
+
+def _disagreements(summary: Summary) -> list[str]:
+    """Where they differ: by parts of a chain that the captures delimit, else over all of it."""
+    places = disagreements(summary.get("stretches", ()), summary.get("payload"))  # absent from older summaries
+    by_captures, by_link = summary["loss_bytes_captures"], summary["loss_bytes_link"]
+    if places or by_captures is None or by_link is None:
+        return places
+    if 0 <= by_link - by_captures <= summary["probed_bytes_max"]:  # links also drop probes, captures leave them out
+        return []
+    if by_captures < 0:
+        more = counted(-by_captures, "byte")
+        return [f"packets were added between world and island: island captured {more} more than world, bound 0"]
+    return [f"captures show a loss of {counted(by_captures, 'byte')}, the link counted {by_link}; they must be equal"]
+
+
+def _losses(summary: Summary) -> list[str]:
+    differ = _disagreements(summary)
+    if not differ:
+        return []
+    undrained = "" if summary["drained"] else " (the link had not drained when the captures ended)"
+    causes = "".join(f"; likely cause: {cause}" for cause in likely_causes(summary.get("lost_outside")))
+    return [*differ[:-1], differ[-1] + undrained + causes]

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Segments: the parts of a path that delivery, latency, chains and taps ask for."""

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Delivery: between the hosts and the ends of the chain, for all frames that need no delay.
+
+Legs (cookie): 1 world host into the chain, 2 chain to island hosts, 3 island host into the chain, 4 chain to world
+hosts. Only declared hosts may send (their whole address is matched where they are attached), and only to declared
+hosts is anything delivered.
+"""
+
+from collections.abc import Iterator
+
+from atoll_apps.segments.chain_edge import Edge, address, classes
+from atoll_apps.segments.chain_routes import Route
+from atoll_apps.segments.segment import App, Leg, Stretch, Target, cookie
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.lab.network import Network
+from atoll_core.plan.tag_layout import Direction
+
+
+def legs(network: Network, experiment: Experiment, route: Route) -> Iterator[Leg]:
+    """The legs of world hosts that are not delayed, and those between chain and island."""
+    yield from _undelayed(network, experiment, route)
+    if route.passages:  # without boxes the world edge's legs reach the island hosts
+        yield from _island(route)
+
+
+def _undelayed(network: Network, experiment: Experiment, route: Route) -> Iterator[Leg]:
+    edge = Edge(route)
+    delayed = classes(network, experiment)
+    for host in route.world:
+        if host.name not in delayed:
+            yield Leg(
+                cookie=cookie(App.DELIVERY, 1, route=route.number),
+                stretch=edge.stretch(Direction.TO_ISLAND),
+                origin=host.name,
+                goal=edge.goal,
+                note=route.note("not delayed"),
+                start=host.interface.attached,
+                src=address(host),
+                stream=route.to_island,
+                targets=edge.into((host,)),
+                taps=edge.taps,
+                whole=edge.takes_all((host,)),
+                ends=edge.ends,
+            )
+    for source in edge.sources():
+        for host in source.hosts:
+            if host.name not in delayed:
+                yield Leg(
+                    cookie=cookie(App.DELIVERY, 4, route=route.number),
+                    stretch=edge.stretch(Direction.TO_WORLD),
+                    origin=source.name,
+                    goal=host.name,
+                    note=route.note("not delayed"),
+                    start=source.start,
+                    src=source.src,
+                    stream=route.to_world,
+                    targets=(Target(host.name, address(host), host.interface.attached),),
+                    vlan=source.vlan,
+                    taps=edge.taps[::-1],
+                    whole=False,
+                    box=source.box,
+                )
+
+
+def _island(route: Route) -> Iterator[Leg]:
+    last, gap = route.passages[-1], len(route.passages)
+    hosts = route.island
+    for host in hosts:
+        yield Leg(
+            cookie=cookie(App.DELIVERY, 3, route=route.number),
+            stretch=Stretch(route.chain, Direction.TO_WORLD, gap),
+            origin=host.name,
+            goal=last.name,
+            note=route.note("into the chain"),
+            start=host.interface.attached,
+            src=address(host),
+            stream=route.to_world,
+            targets=(Target(last.name, route.to_world.dst, last.legs.island.attached, last.vlan),),
+            taps=route.gaps[gap][::-1],
+        )
+    yield Leg(
+        cookie=cookie(App.DELIVERY, 2, route=route.number),
+        stretch=Stretch(route.chain, Direction.TO_ISLAND, gap),
+        origin=last.name,
+        goal="island",
+        note=route.note("out of the chain"),
+        start=last.legs.island.attached,
+        src=route.to_island.src,
+        stream=route.to_island,
+        targets=tuple(Target(host.name, address(host), host.interface.attached) for host in hosts),
+        vlan=last.vlan,
+        taps=route.gaps[gap],
+        box=last.name,
+    )

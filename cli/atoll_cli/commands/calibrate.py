@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`link calibrate`: from an experiment to a table of configured against measured figures."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from atoll_cli.commands.lab import Asked, say
+from atoll_cli.commands.run import lab_is_up
+from atoll_cli.commands.selection import require_backend
+from atoll_cli.terminal.signals import unless_interrupted
+from atoll_core.description.loader import load_experiment
+from atoll_core.errors import InterruptedByUserError, LabError, PlanError
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.plan.plan import Backend
+from atoll_daemon.client import Description, OwnKeeper, connected
+from atoll_daemon.socket_lock import rack
+from atoll_emulation.this_machine.host_requirements import require_machine
+from atoll_testbed.calibration.calibration_checks import State
+
+
+def calibrate_links(path: Path, directions: list[str], seconds: float, backend: Backend, *, as_json: bool) -> int:
+    """`atoll link calibrate`; returns the exit code."""
+    network, experiment = load_experiment(path)
+    if not experiment.links:
+        msg = f"{path}: no link in this experiment's chain; nothing to calibrate"
+        raise PlanError(msg)
+    if rack() is None:
+        require_machine()
+        require_backend(network, experiment, backend)
+    found = asyncio.run(_calibrated(Asked(path, network, experiment, backend, None, None), directions, seconds))
+    rows: list[dict[str, Any]] = found["rows"]
+    good = all(row["state"] != State.OFF for row in rows)
+    if as_json:
+        print(json.dumps({"experiment": experiment.name, "lab": network.name, "ok": good, **found}))
+    else:
+        _print(experiment, found)
+    return 0 if good else 1
+
+
+async def _calibrated(asked: Asked, directions: list[str], seconds: float) -> dict[str, Any]:
+    """What the keeper found. Raises InterruptedByUserError."""
+    try:
+        return await unless_interrupted(_calibrate(asked, directions, seconds))
+    except asyncio.CancelledError:
+        raise InterruptedByUserError("cancelled") from None
+
+
+async def _calibrate(asked: Asked, directions: list[str], seconds: float) -> dict[str, Any]:
+    own = None if await lab_is_up() else await OwnKeeper.start(for_run=True)
+    try:
+        async with connected() as keeper:
+            if keeper is None:
+                msg = "the keeper ended before the calibration began"
+                raise LabError(msg)
+            if own is not None:
+                await keeper.stream("/v1/lab", asked.lab, say)
+            done = await keeper.stream(
+                "/v1/calibrations",
+                Description(asked.path),
+                say,
+                backend=asked.backend,
+                directions=directions,
+                seconds=str(seconds),
+            )
+            found: dict[str, Any] = done["calibration"]
+            return found
+    finally:
+        if own is not None:
+            await asyncio.shield(own.release())
+
+
+def _print(experiment: Experiment, found: dict[str, Any]) -> None:
+    table = Table(title=f"{experiment.name}: configured against measured", title_justify="left")
+    for name in ("link", "direction", "figure"):
+        table.add_column(name)
+    for name in ("configured", "measured", "allowed"):
+        table.add_column(name, justify="right")
+    table.add_column("")
+    for row in found["rows"]:
+        measured = "" if row["measured"] is None else f"{row['measured']:.5g} {row['unit']}"
+        allowed = "" if row["low"] is None else f"{row['low']:.5g} to {row['high']:.5g}"
+        figure = (row["box"], row["direction"], row["name"], f"{row['configured']:.5g} {row['unit']}")
+        table.add_row(*figure, measured, allowed, row["state"])
+    console = Console()
+    console.print(table)
+    for row in found["rows"]:
+        if row["why"]:
+            console.print(
+                f"{row['box']} {row['direction']} {row['name']}: {row['why']}", highlight=False, soft_wrap=True
+            )
+    base, lab = found["base_rtt_ns"] / 1e6, found["lab_rtt_ns"] / 1e6
+    console.print(
+        f"least RTT of the idle path {base:.2f} ms, of which {lab:.2f} ms are the lab's own part "
+        "(beyond the links' delays)",
+        highlight=False,
+        soft_wrap=True,
+    )

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``atoll check FILE...``: are these descriptions right? Reads files, and only with --machine looks around."""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from atoll_cli.terminal.diagnostics import mistakes_json
+from atoll_core.errors import DescriptionError, MachineError, Mistake, PlanError, UsageError
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.lab.network import Network
+from atoll_core.platforms import MININET
+from atoll_core.plural import counted
+
+if TYPE_CHECKING:  # examines the machine: loaded when that is wanted
+    from atoll_emulation.this_machine.platform_checks import Way
+
+
+def check(
+    paths: list[Path],
+    as_json: bool,
+    *,
+    machine: bool = False,
+    inventory: Path | None = None,
+    settings: Sequence[str] = (),
+    strict: bool = False,
+) -> int:
+    """Say of each file that it is right, or what is wrong with it; returns the exit code.
+
+    It is 2 for a mistake, and 1 for what this machine cannot do.
+
+    What is right goes to standard output, one line a file; mistakes to standard error, one line each, none twice
+    (several experiments may share a lab). With ``as_json`` one object on standard output says it all. ``machine``
+    also tells what this machine is and, for each place, whether a lab can be had there; it lacks something when that is
+    not so for an emulated lab in real time, or when its kernel does not have what an experiment names.
+    ``inventory``: of real machines, held against the labs of all files; without it, programs of boxes are looked for on
+    this machine. ``settings``: in place of the experiments' own. ``strict``: warnings are mistakes. Raises PlanError
+    for a setting that cannot be read, UsageError for one of no experiment.
+    """
+    from atoll_controller.planner.description_warnings import doubts
+    from atoll_core.description.document import label  # pydantic and ruamel.yaml take 0.1 s: --help does without
+    from atoll_core.description.loader import load_any
+    from atoll_core.plan.tc_settings import engine_only
+    from atoll_emulation.this_machine.box_programs import missing_programs
+
+    right: dict[str, str] = {}
+    lab_of: dict[str, str] = {}  # the file of each description's lab
+    labs: dict[str, Network] = {}
+    experiments: list[Experiment] = []
+    mistakes: dict[Mistake, None] = {}  # an ordered set
+    warnings: dict[Mistake, None] = {}
+    engine_alone: dict[str, dict[str, str]] = {}
+    for path in paths:
+        try:
+            network, experiment = load_any(path, settings)
+            if experiment and experiment.schedule:
+                _require_changes(network, experiment)
+        except DescriptionError as error:
+            mistakes |= dict.fromkeys(error.mistakes)
+        else:
+            right[label(path)], lab_of[label(path)] = summary(network, experiment), network.file
+            if inventory is None:
+                mistakes |= dict.fromkeys(missing_programs(network, experiment))
+            if experiment and (alone := engine_only(experiment.links)):
+                engine_alone[label(path)] = alone
+            experiments += [experiment] if experiment else []
+            labs[network.file] = network
+            if experiment:
+                anywhere, here = doubts(network, experiment), doubts(network, experiment, place=MININET)
+                mistakes |= dict.fromkeys(here if strict else ())
+                warnings |= dict.fromkeys(each for each in anywhere if each not in mistakes)
+    if settings and not (experiments or mistakes):
+        raise UsageError("--set: no experiment.yaml is among the files, and settings are for experiments")
+    if inventory is not None:
+        try:
+            right[label(inventory)] = _inventory_summary(inventory, list(labs.values()))
+        except DescriptionError as error:
+            mistakes |= dict.fromkeys(error.mistakes)
+    found = _machine(experiments) if machine else None
+    lacks = found.lacks if found else ()
+    if as_json:
+        told = {"mistakes": mistakes_json(mistakes), "warnings": mistakes_json(warnings), "engine_only": engine_alone}
+        print(json.dumps({"ok": not (mistakes or lacks), **told, **(found.to_json() if found else {})}))
+    else:
+        wrong = {*(each.file for each in mistakes), *(found.faulty if found else ())}
+        for file, text in right.items():
+            if wrong.isdisjoint((file, lab_of.get(file, file))):
+                print(f"{file}: ok ({text})")
+            for place, reason in engine_alone.get(file, {}).items():
+                print(f"{file}: {place}: needs --backend engine, also with --on virtual ({reason})")
+        if found:
+            found.print_works()
+        warned = [each.as_warning for each in warnings]
+        for line in (*mistakes, *warned, *(found.wrong if found else ())):
+            print(line, file=sys.stderr)
+    if mistakes or (found and found.unknown):
+        return DescriptionError.exit_code
+    return MachineError.exit_code if lacks else 0
+
+
+def _inventory_summary(path: Path, labs: list[Network]) -> str:
+    """An inventory in a few words. Raises DescriptionError, also where it lacks something that one of the labs has."""
+    from atoll_core.description.resolve_inventory import load_inventory
+
+    inventories = [load_inventory(path, lab) for lab in labs] or [load_inventory(path)]
+    of = f" for lab {', '.join(lab.name for lab in labs)}" if labs else ""
+    return f"inventory{of}: {counted(len(inventories[0].machines), 'machine')}, controller at {inventories[0].address}"
+
+
+def _require_changes(network: Network, experiment: Experiment) -> None:
+    """DescriptionError when a scheduled change cannot be carried out under traffic."""
+    from atoll_controller.planner.change_schedule import plan_schedule
+
+    try:
+        plan_schedule(network, experiment)
+    except PlanError as error:
+        raise DescriptionError([Mistake(experiment.file, 0, line) for line in str(error).splitlines()]) from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Machine:
+    facts: dict[str, Any]
+    places: tuple["Way", ...]
+    lacks: tuple[str, ...]  # for these experiments in a lab that is emulated in real time
+    unknown: bool  # among them are names that no kernel has
+    faulty: set[str]  # the files of experiments with a congestion control that this kernel does not have
+    wrong: tuple[str, ...]  # the same for people, and what other places lack
+
+    def print_works(self) -> None:
+        for name, fact in self.facts.items():
+            print(f"{name:<19} {fact}")
+        for way in self.places:
+            if not way.lacks:
+                print(f"{f'--on {way.place}':<19} works {way.how}", flush=True)
+
+    def to_json(self) -> dict[str, Any]:
+        ways = {way.place: {"works": not way.lacks, "how": way.how, "lacks": way.lacks} for way in self.places}
+        return {"machine": self.facts, "ways": ways, "lacks": self.lacks}
+
+
+def _machine(experiments: list[Experiment]) -> _Machine:
+    from atoll_emulation.this_machine.congestion_controls import (
+        missing_controls,
+        names_unknown,
+        offered_by_virtual_kernel,
+        offered_here,
+    )
+    from atoll_emulation.this_machine.host_requirements import describe_machine
+    from atoll_emulation.this_machine.platform_checks import lacking, obstacles, ways
+    from atoll_hosts.binary import find_binary
+
+    places = ways()
+    try:
+        find_binary()
+    except MachineError as error:  # whatever the place, what runs on its machines is this
+        places = tuple(lacking(way, [str(error)]) for way in places)
+    lacks = [line for way in places if way.place == MININET for line in way.lacks]
+    asked: list[str] = []
+    faulty: set[str] = set()
+    here, virtual = offered_here(), offered_by_virtual_kernel()
+    for experiment in experiments:
+        asked += (missing := missing_controls(experiment, here, virtual))
+        faulty |= {experiment.file} if missing else set()
+    unknown = any(names_unknown(experiment, here, virtual) for experiment in experiments)
+    return _Machine(describe_machine(), places, (*lacks, *asked), unknown, faulty, (*obstacles(places), *asked))
+
+
+def summary(network: Network, experiment: Experiment | None) -> str:
+    """A description in a few words."""
+    if experiment is None:
+        counts = (
+            (len(network.switches), "switch", "switches"),
+            (len(network.hosts), "host", "hosts"),
+            (len(network.boxes), "chain box", "chain boxes"),
+            (sum(len(box.classes) for box in network.delay_boxes), "latency class", "latency classes"),
+            (len(network.taps), "tap", "taps"),
+        )
+        return f"lab {network.name}: " + ", ".join(f"{n} {one if n == 1 else many}" for n, one, many in counts)
+    chain = " - ".join(experiment.chain.hops) or "empty"
+    chain += "".join(f", {each.name} {' - '.join(each.hops) or 'empty'}" for each in experiment.branches)
+    if experiment.schedule:
+        changes = len(experiment.schedule) - 1
+        chain += f"; {counted(changes, 'change')}"
+    load = f"{counted(experiment.traffic.channels, 'channel')}, {experiment.duration}"
+    return f"experiment {experiment.name} on lab {network.name}: chain {chain}; {load}"

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``atoll distributions import|show``: flow sizes out of flow records, and what a distribution comes to."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from atoll_cli.terminal.options import PlainArguments
+from atoll_cli.terminal.output_files import PICTURES, require_ending, written
+from atoll_core.errors import DescriptionError, Mistake, UsageError
+
+if TYPE_CHECKING:  # what reads records is loaded when some are read
+    from atoll_analysis.importers.flow_records import Imported
+    from atoll_core.experiment.flow_sizes import FlowSizes
+
+distributions = typer.Typer(
+    help="Flow-size distributions: import them from flow records, show them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+PlotFile = Annotated[Path | None, typer.Option("--plot", help="draw it, too", metavar="FILE.png")]
+Json = Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")]
+
+_AUTO = "auto"
+_SHARES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999)
+
+
+@distributions.command(
+    "import",
+    cls=PlainArguments,
+    epilog="Example: atoll distributions import flows.csv --out sizes.csv --to 10.20.0.0/16 --plot sizes.png",
+)
+def import_(
+    records: Annotated[Path, typer.Argument(help="what nfdump, Argus or Zeek exported, or a capture", metavar="FILE")],
+    out: Annotated[Path, typer.Option("--out", help="CSV file to write", metavar="FILE")],
+    form: Annotated[
+        str, typer.Option("--format", help="nfdump, argus, zeek, pcap, or auto: by its beginning", metavar="FORMAT")
+    ] = _AUTO,
+    to: Annotated[
+        str | None, typer.Option(help="only flows to these addresses; default all, both directions", metavar="PREFIX")
+    ] = None,
+    protocol: Annotated[str | None, typer.Option(help="only tcp, udp or icmp; default all", metavar="NAME")] = None,
+    plot: PlotFile = None,
+    json: Json = False,
+) -> None:
+    """Count the flows of a file by their size, for flow_sizes of an experiment."""
+    from atoll_analysis.importers.flow_records import Form, Wanted, import_flows
+    from atoll_core.description.flow_size_file import flow_sizes_text
+    from atoll_core.description.raw_types import network
+    from atoll_core.experiment.flow_sizes import counted
+    from atoll_hosts.binary import find_binary
+
+    require_ending("--plot", plot, PICTURES)
+    if form != _AUTO and form not in tuple(Form):
+        msg = f"--format: {form!r} is not known; known formats: {_AUTO}, {', '.join(Form)}"
+        raise UsageError(msg)
+    if protocol not in (None, "tcp", "udp", "icmp"):
+        msg = f"--protocol: {protocol!r} is none of tcp, udp, icmp"
+        raise UsageError(msg)
+    try:
+        wanted = Wanted(network(to) if to else None, protocol)
+    except ValueError as error:
+        msg = f"--to: {error}"
+        raise UsageError(msg) from None
+    found = import_flows(records, None if form == _AUTO else Form(form), wanted, find_binary)
+    remarks = [f"made by: atoll distributions import {records.name} --format {found.form}"]
+    remarks[0] += "".join(f" {name} {text}" for name, text in (("--to", to), ("--protocol", protocol)) if text)
+    written("--out", out, flow_sizes_text(sorted(found.counts.items()), remarks))
+    sizes = counted(out.name, found.counts)
+    _warn(found)
+    _tell(sizes, plot, {"file": str(out), "format": found.form.value, **_counts(found)}, as_json=json)
+
+
+@distributions.command(cls=PlainArguments, epilog="Example: atoll distributions show published --plot published.png")
+def show(
+    sizes: Annotated[str, typer.Argument(help="published, one size such as '10 kB', or a file", metavar="SIZES")],
+    pro_rate: Annotated[
+        str | None, typer.Option(help="put flows below it together to connections of it", metavar="SIZE")
+    ] = None,
+    plot: PlotFile = None,
+    json: Json = False,
+) -> None:
+    """Say what a distribution comes to: mean, largest, quantiles."""
+    from atoll_core.units import Size
+
+    require_ending("--plot", plot, PICTURES)
+    found = _read(sizes)
+    if pro_rate:
+        try:
+            found = found.pro_rated(Size.parse(pro_rate).bytes)
+        except ValueError as error:
+            msg = f"--pro-rate: {error}"
+            raise UsageError(msg) from None
+    _tell(found, plot, {"distribution": found.name}, as_json=json)
+
+
+def _read(text: str) -> "FlowSizes":
+    from atoll_core.description.referenced_files import Beside
+    from atoll_core.experiment.flow_sizes import PUBLISHED, fixed, published
+    from atoll_core.units import Size
+
+    if text == PUBLISHED:
+        return published()
+    try:
+        return fixed(text, Size.parse(text).bytes)
+    except ValueError:
+        read = Beside(Path()).flow_sizes(text)
+    if read.found is None:
+        known = f"; write {PUBLISHED}, a size such as '10 kB', or a file"
+        told = [one if one.line else Mistake(one.file, 0, one.message + known) for one in read.mistakes]
+        raise DescriptionError(told)
+    return read.found
+
+
+def _counts(found: "Imported") -> dict[str, Any]:
+    return {
+        "records": found.records,
+        "flows": found.counts.total(),
+        "left_out": found.left_out,
+        "damaged": found.damaged,
+    }
+
+
+def _warn(found: "Imported") -> None:
+    if found.damaged:
+        what = f"{found.damaged} of {found.records} records were damaged and left out"
+        print(f"{what}; the first: {found.first_damage}", file=sys.stderr)
+    if found.truncated:
+        print("the capture ends within a packet; it was read up to there", file=sys.stderr)
+
+
+def _tell(sizes: "FlowSizes", plot: Path | None, facts: dict[str, Any], *, as_json: bool) -> None:
+    if plot:
+        from atoll_dashboards.report.import_plots import draw_flow_sizes
+
+        written("--plot", plot, lambda: draw_flow_sizes(sizes, plot))
+    figures = {
+        "mean_bytes": round(sizes.mean_bytes, 1),
+        "max_bytes": sizes.max_bytes,
+        "quantiles": {f"{share:g}": round(sizes.quantile(share)) for share in _SHARES},
+        "share_below_40_MB": round(sizes.share_up_to(40e6), 6),
+    }
+    if as_json:
+        print(json.dumps(facts | figures))
+        return
+    print(", ".join(f"{name.replace('_', ' ')}: {fact}" for name, fact in facts.items()))
+    print(f"mean {sizes.mean_bytes:.0f} B, largest {sizes.max_bytes} B, {sizes.share_up_to(40e6):.4%} up to 40 MB")
+    for share in _SHARES:
+        print(f"{share:6.1%} of the flows up to {sizes.quantile(share):.0f} B")

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the verbs of `hosts` do. Standard output has a line for each machine, standard error what went wrong."""
+
+import asyncio
+import json
+import shlex
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from atoll_core.description.resolve_inventory import load_inventory
+from atoll_core.description.validation_messages import suggest
+from atoll_core.errors import AtollError, UsageError
+from atoll_core.lab.inventory import InventoryMachine
+from atoll_hosts.clock_offset import clock_offset
+from atoll_hosts.parallel import Outcome, on_each
+from atoll_hosts.ssh.connections import Connections, jump_host
+from atoll_hosts.ssh.enrolment import ShownKey, show_key
+from atoll_hosts.ssh.enrolment import enroll as write_keys
+from atoll_hosts.ssh.installation import install
+from atoll_hosts.ssh.remote_agent import start_agent
+
+Facts = dict[str, Any]
+Work = Callable[[Connections, InventoryMachine], Awaitable[Facts]]
+
+
+def enroll_keys(file: Path, names: Sequence[str], *, yes: bool, as_json: bool) -> int:
+    """`atoll hosts enroll`; returns the exit code."""
+    return asyncio.run(_enroll(chosen(file, names), yes=yes, as_json=as_json))
+
+
+async def _enroll(machines: list[InventoryMachine], *, yes: bool, as_json: bool) -> int:
+    """Jump hosts first: nothing behind them can be asked before they are trusted."""
+    jumps = {machine.access.jump: machine for machine in machines if machine.access.jump}
+    failed = False
+    report: dict[str, Facts] = {}
+    for group in (
+        [(jump_host(machine.access).host, jump_host(machine.access)) for machine in jumps.values()],
+        [(machine.name, machine.access) for machine in machines],
+    ):
+        async with Connections() as connections:
+            shown = await asyncio.gather(
+                *(show_key(connections, name, access) for name, access in group), return_exceptions=True
+            )
+        keys: list[ShownKey] = []
+        for (name, access), key in zip(group, shown, strict=True):
+            if isinstance(key, BaseException):
+                _complain(key)
+                failed = True
+                continue
+            report[name] = {"host": key.host, "fingerprint": key.fingerprint, "known": key.known}
+            if not as_json:
+                print(f"{name:<10} {access!s:<24} {key.algorithm} {key.fingerprint}{'  known' if key.known else ''}")
+            keys += [] if key.known else [key]
+        if keys and (yes or _agreed(len(keys))):
+            write_keys(keys)
+        failed = failed or (bool(keys) and not all(_is_enrolled(key) for key in keys))
+    if as_json:
+        print(json.dumps({"ok": not failed, "machines": report}))
+    return 1 if failed else 0
+
+
+def _is_enrolled(key: ShownKey) -> bool:
+    return key.file.is_file() and key.line in key.file.read_text(encoding="utf-8")
+
+
+def _agreed(count: int) -> bool:
+    """Only a person can compare fingerprints: without one at the terminal, nothing is trusted."""
+    if not sys.stdin.isatty():
+        print("compare the keys with those on the machines' consoles, then add --yes", file=sys.stderr)
+        return False
+    answer = input(f"trust {'this key' if count == 1 else f'these {count} keys'} from now on? [y/N] ")
+    return answer.strip().lower() in ("y", "yes")
+
+
+def install_binaries(file: Path, names: Sequence[str], *, as_json: bool) -> int:
+    """`atoll hosts install`; returns the exit code."""
+
+    async def work(connections: Connections, machine: InventoryMachine) -> Facts:
+        connection = await connections.connect(machine.name, machine.access)
+        try:
+            done = await install(connection, machine.name, machine.access, machine.arch)
+        finally:
+            connection.abort()
+        return {"arch": done.arch, "binary": done.binary, "sha256": done.sha256, "bytes_sent": done.bytes_sent}
+
+    def words(facts: Facts) -> str:
+        what = f"{facts['bytes_sent'] / 1e6:.1f} MB" if facts["bytes_sent"] else "was there already"
+        return f"{facts['arch']:<8} {facts['binary']}  {what}"
+
+    return _everywhere(file, names, work, words, as_json=as_json)
+
+
+def ping_agents(file: Path, names: Sequence[str], *, as_json: bool) -> int:
+    """`atoll hosts ping`; returns the exit code."""
+
+    async def work(connections: Connections, machine: InventoryMachine) -> Facts:
+        connection = await connections.connect(machine.name, machine.access)
+        try:
+            agent = await start_agent(connection, machine.name, machine.access)
+            clock = await clock_offset(agent)
+            hello = agent.hello
+            await agent.close()
+        finally:
+            connection.abort()
+        return {
+            "version": hello["version"],
+            "arch": hello["arch"],
+            "rtt_ns": clock.rtt_ns,
+            "clock_offset_ns": clock.offset_ns,
+            "clock_bound_ns": clock.bound_ns,
+            "clock": str(clock),
+        }
+
+    def words(facts: Facts) -> str:
+        return (
+            f"atoll-host {facts['version']} {facts['arch']:<8} {facts['rtt_ns'] / 1e6:6.2f} ms  clock {facts['clock']}"
+        )
+
+    return _everywhere(file, names, work, words, as_json=as_json)
+
+
+def show_status(file: Path, names: Sequence[str], *, as_json: bool) -> int:
+    """`atoll hosts status`; returns the exit code."""
+
+    async def work(connections: Connections, machine: InventoryMachine) -> Facts:
+        connection = await connections.connect(machine.name, machine.access)
+        try:
+            agent = await start_agent(connection, machine.name, machine.access)
+            facts = {**agent.hello, **await agent.describe()}
+            await agent.close()
+        finally:
+            connection.abort()
+        for word in ("type", "id", "ok", "pid"):
+            facts.pop(word, None)
+        there = facts["interfaces"]
+        facts["missing_interfaces"] = [each.name for each in machine.interfaces if each.name not in there]
+        return facts
+
+    return _everywhere(file, names, work, _status_words, as_json=as_json)
+
+
+def _status_words(facts: Facts) -> str:
+    wrong = [f"no interface {name}" for name in facts["missing_interfaces"]]
+    wrong += [f"no {name}" for name in facts["missing_tools"]]
+    wrong += [] if facts["may_configure"] else ["may not configure interfaces"]
+    wrong += [] if facts["may_capture"] else ["may not capture"]
+    group = [what for what in ("memory", "leftovers") if facts.get("limits", {}).get(what) == "cgroup"]
+    limits = f"limits by {'cgroup' if 'memory' in group else 'rlimit'}{', jobs in cgroups' if group else ''}"
+    use = f"in use by {facts['claimed_by']}" if facts["claimed_by"] else "free"
+    room = f"{facts['free_bytes'] / 1e9:.1f} GB free"
+    return f"{facts['arch']:<8} {facts['kernel']}, {room}; {limits}; {use}; {', '.join(wrong) or 'ready'}"
+
+
+def run_command(file: Path, names: Sequence[str], command: Sequence[str], *, as_json: bool) -> int:
+    """`atoll hosts exec`; returns the exit code: 0 if it was 0 everywhere."""
+
+    async def work(connections: Connections, machine: InventoryMachine) -> Facts:
+        connection = await connections.connect(machine.name, machine.access)
+        try:
+            done = await connection.run(shlex.join(command), check=False)
+        finally:
+            connection.abort()
+        return {"code": done.returncode, "stdout": str(done.stdout or ""), "stderr": str(done.stderr or "")}
+
+    def words(facts: Facts) -> str:
+        said = (facts["stdout"] + facts["stderr"]).rstrip("\n") or f"exit status {facts['code']}"
+        return said.replace("\n", "\n" + " " * 11)
+
+    return _everywhere(file, names, work, words, as_json=as_json, good=lambda facts: facts["code"] == 0)
+
+
+def chosen(file: Path, names: Sequence[str]) -> list[InventoryMachine]:
+    """The machines of an inventory that are named; all if none is. Raises DescriptionError, UsageError."""
+    inventory = load_inventory(file)
+    known = {machine.name: machine for machine in inventory.machines}
+    for name in names:
+        if name not in known:
+            raise UsageError(f"{name}: no such machine in {file}; {suggest(name, known, 'machines')}")
+    return [known[name] for name in dict.fromkeys(names)] or list(inventory.machines)
+
+
+def _everywhere(
+    file: Path,
+    names: Sequence[str],
+    work: Work,
+    words: Callable[[Facts], str],
+    *,
+    as_json: bool,
+    good: Callable[[Facts], bool] = lambda _: True,
+) -> int:
+    """Do it on all machines at once, tell each as it is done; 1 if any failed."""
+    machines = chosen(file, names)
+
+    def tell(outcome: Outcome[Facts]) -> None:
+        if outcome.error is not None:
+            print(outcome.error, file=sys.stderr, flush=True)
+        elif not as_json:
+            print(f"{outcome.machine:<10} {words(outcome.found or {})}", flush=True)
+
+    async def everywhere() -> list[Outcome[Facts]]:
+        async with Connections() as connections:
+            return await on_each(machines, lambda machine: work(connections, machine), tell)
+
+    outcomes = asyncio.run(everywhere())
+    ok = all(outcome.found is not None and good(outcome.found) for outcome in outcomes)
+    if as_json:
+        found = {one.machine: one.found if one.error is None else {"error": one.error} for one in outcomes}
+        print(json.dumps({"ok": ok, "machines": found}))
+    return 0 if ok else 1
+
+
+def _complain(error: BaseException) -> None:
+    if not isinstance(error, AtollError):
+        raise error
+    print(error, file=sys.stderr)

@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`up`, `apply`, `down`, `status`: the lab that stays."""
+
+import asyncio
+import json
+import sys
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from atoll_cli.commands.selection import require_backend
+from atoll_cli.terminal.diagnostics import warn
+from atoll_cli.terminal.progress import in_words, swap_in_words
+from atoll_cli.terminal.signals import unless_interrupted
+from atoll_controller.planner.description_warnings import doubts
+from atoll_core.description.loader import lab_file, load_any, load_experiment
+from atoll_core.errors import InterruptedByUserError, LabError
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.header_safe import TOKEN_VARIABLE
+from atoll_core.lab.network import Network
+from atoll_core.plan.plan import Backend
+from atoll_core.plan.switch_features import Runtime
+from atoll_core.platforms import MININET
+from atoll_core.plural import counted
+from atoll_daemon.client import Description, KeeperClient, OwnKeeper, connected, state_directory
+from atoll_daemon.http.http_errors import no_lab_is_up
+from atoll_daemon.last_failure import forget_failure, last_failure
+from atoll_daemon.socket_lock import rack
+
+
+def say(line: dict[str, Any]) -> None:
+    """Tell a person what a request is doing."""
+    if line["type"] == "progress":
+        print(in_words(line["text"]), file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is to be up: a lab, an experiment on it if ``path`` is one, and where the keeper is to listen."""
+
+    path: Path
+    network: Network
+    experiment: Experiment | None
+    backend: Backend
+    runtime: Runtime | None
+    listen: str | None
+    probe: bool = True
+    settings: tuple[str, ...] = ()
+
+    @property
+    def lab(self) -> Description:
+        """The lab's description."""
+        return Description(lab_file(self.path, self.settings))
+
+
+def bring_up(
+    path: Path,
+    backend: Backend,
+    runtime: Runtime | None,
+    listen: str | None,
+    *,
+    probe: bool,
+    strict: bool,
+    as_json: bool,
+) -> int:
+    """`atoll up`; returns the exit code."""
+    from atoll_emulation.this_machine.box_programs import require_programs
+    from atoll_emulation.this_machine.host_requirements import require_machine
+
+    network, experiment = load_any(path)
+    require_listen(listen)
+    warnings = warn(doubts(network, experiment, backend, MININET) if experiment else (), strict=strict)
+    if rack() is None:
+        if experiment:
+            require_programs(network, experiment)
+        require_machine()
+        require_backend(network, experiment, backend)
+    asked = Asked(path, network, experiment, backend, runtime, listen, probe)
+    return asyncio.run(_up(asked, warnings, as_json=as_json))
+
+
+async def _up(asked: Asked, warnings: list[dict[str, Any]], *, as_json: bool) -> int:
+    """Interrupted or failed, it leaves no lab that was not up before, and says so."""
+    async with connected() as running:
+        pass
+    try:
+        result = await unless_interrupted(_up_with_keeper(asked, own=running is None))
+    except asyncio.CancelledError:
+        left = "no lab is up" if running is None else "the lab was up before and stays"
+        raise InterruptedByUserError(f"cancelled; {left}") from None
+    if as_json:
+        print(json.dumps(result | {"warnings": warnings}))
+    else:
+        made = counted(len(result["changes"]), "change")
+        applied = f", {asked.experiment.name} applied ({made})" if asked.experiment else ""
+        print(f"{asked.network.name} {'was up already' if result['already'] else 'is up'}{applied}")
+    return 0
+
+
+async def _up_with_keeper(asked: Asked, *, own: bool) -> dict[str, Any]:
+    keeper = await OwnKeeper.start(for_run=False) if own else None
+    try:
+        return await _up_and_apply(asked)
+    except BaseException:
+        if keeper is not None:
+            await keeper.end()
+        raise
+
+
+async def _up_and_apply(asked: Asked) -> dict[str, Any]:
+    """Whether the lab was up already, what was changed for the experiment, and the URL that was to be listened on."""
+    async with connected() as keeper:
+        if keeper is None:
+            msg = "the keeper ended while the lab was coming up"
+            raise LabError(msg)
+        url = await listen_on(keeper, asked.listen)
+        done = await keeper.stream("/v1/lab", asked.lab, say, runtime=asked.runtime)
+        result: dict[str, Any] = {"lab": asked.network.name, "already": done["already"], "changes": [], "url": url}
+        if asked.experiment is None:
+            return result
+        say({"type": "progress", "text": "apply"})
+        applied, _ = await _apply(
+            keeper, Description(asked.path), backend=asked.backend, probe=str(asked.probe).lower()
+        )
+        return result | {"changes": applied["changes"]}
+
+
+def require_listen(address: str | None) -> None:
+    """Refuse an address that is none before anything is started. Raises UsageError."""
+    if address is not None:
+        from atoll_daemon.http.tcp_listener import ListenAddress
+
+        ListenAddress.parse(address)
+
+
+async def listen_on(keeper: KeeperClient, address: str | None) -> str | None:
+    """Have the keeper listen there, and tell people where and by which token it is asked; the URL."""
+    if address is None:
+        return None
+    from atoll_daemon.http.auth import find_token
+    from atoll_daemon.http.tcp_listener import ListenAddress
+
+    token, where = find_token(state_directory())
+    url = await keeper.listen(address, token, None if where == TOKEN_VARIABLE else where)
+    print(f"API: {url}/v1/, live page: {url}/watch/, their token in {where}", file=sys.stderr)
+    if not ListenAddress.parse(address).is_loopback:
+        print("     in the clear: who sees that network sees the token; `ssh -L` hides both", file=sys.stderr)
+    return url
+
+
+async def _apply(
+    keeper: KeeperClient, description: Description, **how: str | None
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The answer, and the events of the swap if there was one, which people have been told of."""
+    swap: list[dict[str, Any]] = []
+
+    def take(line: dict[str, Any]) -> None:
+        say(line)
+        if line["type"] == "swap":
+            swap.append(line)
+            if text := swap_in_words(line):
+                print(text, file=sys.stderr, flush=True)
+
+    return await keeper.stream("/v1/apply", description, take, **how), swap
+
+
+def apply_experiment(
+    path: Path,
+    backend: Backend,
+    *,
+    dry_run: bool,
+    at_once: bool,
+    connections: str,
+    probe: bool,
+    strict: bool,
+    as_json: bool,
+) -> None:
+    """`atoll apply`."""
+    from atoll_emulation.this_machine.box_programs import require_programs
+    from atoll_testbed.box_connections import Connections
+
+    Connections.parse(connections)
+    network, experiment = load_experiment(path)
+    warnings = warn(doubts(network, experiment, backend, MININET), strict=strict)
+    if rack() is None:
+        require_programs(network, experiment)
+        require_backend(network, experiment, backend)
+    how = {"dry_run": str(dry_run).lower(), "at_once": str(at_once).lower(), "connections": connections}
+    how["probe"] = str(probe).lower()
+    done, swap = asyncio.run(_apply_verb(Description(path), backend=backend, **how))
+    changes = done["changes"]
+    if as_json:
+        told = {"experiment": experiment.name, "dry_run": dry_run, "changes": changes, "swap": swap}
+        print(json.dumps(told | {"warnings": warnings}))
+        return
+    for line in done["lines"]:
+        print(line)
+    swapped = f" {swap_in_words(swap[-1])};" if swap else ""
+    print(
+        f"{counted(len(changes), 'change')} {'would be made' if dry_run else 'made'};{swapped} "
+        f"{experiment.name} on {network.name}"
+    )
+
+
+async def _apply_verb(description: Description, **how: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    async with connected() as keeper:
+        if keeper is None:
+            raise LabError(no_lab_is_up())
+        return await _apply(keeper, description, **how)
+
+
+def take_down(*, force: bool, as_json: bool) -> None:
+    """`atoll down`."""
+    asyncio.run(_down(force=force, as_json=as_json))
+
+
+async def _down(*, force: bool, as_json: bool) -> None:
+    async with connected() as keeper:
+        if keeper is not None:
+            await keeper.down(force=force)
+    forget_failure()
+    if as_json:
+        print(json.dumps({"was_up": keeper is not None}))
+    else:
+        print("the lab is down" if keeper is not None else "no lab was up")
+
+
+def print_status(*, as_json: bool) -> int:
+    """`atoll status`; returns the exit code: 1 when the lab, or the last one, has failed."""
+    return asyncio.run(_status(as_json=as_json))
+
+
+async def _status(*, as_json: bool) -> int:
+    async with connected() as keeper:
+        status = await keeper.status() if keeper is not None else {"lab": None}
+    lab = status["lab"]
+    failure = last_failure() if lab is None else None
+    failed = failure is not None or bool(lab and lab["failed"])
+    if as_json:
+        print(json.dumps(status | ({"failure": failure} if failure else {})))
+    elif failure is not None:
+        t_ns = failure["t_ns"]
+        when = f" at {datetime.fromtimestamp(t_ns / 1e9).astimezone():%F %T}" if t_ns is not None else ""
+        print(f"no lab is up; {failure['lab']} failed{when}: {failure['reason']}")
+    elif lab is None:
+        print("no lab is up")
+    elif failed:
+        print(f"{lab['name']} ({lab['file']}) has failed and is being taken down: {lab['failed']}")
+    else:
+        _print_lab(lab, status)
+    return 1 if failed else 0
+
+
+def _print_lab(lab: dict[str, Any], status: dict[str, Any]) -> None:
+    busy = status["busy"]
+    where = f"on the machines of {lab['inventory']}" if lab["inventory"] else f"{lab['datapath']} datapath"
+    where += f", Open vSwitch {lab['ovs']}" if lab["ovs"] else ""
+    print(f"{lab['name']} ({lab['file']}) is up; keeper {status['pid']}, {where}")
+    print("switches: " + ", ".join(f"{name} {state}" for name, state in lab["switches"].items()))
+    print(
+        f"experiment: {lab['experiment'] or 'none applied'}"
+        + (f", chain {' - '.join(lab['chain'])}" if lab["chain"] else "")
+    )
+    if status["listens"]:
+        print(f"API: {', '.join(status['listens'])}, its token in {status['token_file'] or TOKEN_VARIABLE}")
+    print(f"busy: {busy['what']} {busy['about']}" if busy else "idle")

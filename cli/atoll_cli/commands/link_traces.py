@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``atoll traces rain|meo|leo``: write a trace that a link of an experiment can follow (docs/traces.md)."""
+
+import json
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from atoll_cli.terminal.options import number, whole
+from atoll_cli.terminal.output_files import PICTURES, require_ending, written
+from atoll_core.errors import PlanError
+from atoll_core.plural import counted
+
+if TYPE_CHECKING:  # what makes traces is loaded when one is made
+    from atoll_core.experiment.experiment import Trace
+    from atoll_core.units import Duration, Rate, Size
+    from atoll_emulation.trace_generators.orbit import Site
+
+    Q = TypeVar("Q", Rate, Duration, Size)
+
+traces = typer.Typer(
+    help="Make a trace that a link can follow: a rain fade, or a pass of satellites.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Out = Annotated[Path, typer.Option("--out", help="CSV file to write", metavar="FILE")]
+PlotFile = Annotated[Path | None, typer.Option("--plot", help="draw it, too", metavar="FILE.png")]
+Json = Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")]
+Seed = Annotated[int, whole("--seed", "of everything random", 0, 2**63 - 1)]
+Length = Annotated[str, typer.Option(help="how long it lasts, at most 6 h", metavar="DURATION")]
+Place = Annotated[str | None, typer.Option(help="in degrees north and east; default: the usual one", metavar="LAT,LON")]
+
+_LONGEST = "6 h"
+
+
+@traces.command(epilog="Example: atoll traces rain --out rain.csv --rate '16 Mbit/s' --plot rain.png")
+def rain(
+    out: Out,
+    rate: Annotated[str, typer.Option(help="rate in a clear sky", metavar="RATE")] = "16 Mbit/s",
+    duration: Length = "10 min",
+    fade: Annotated[float, number("--fade", "attenuation by rain at one instant, dB", 0.1, 100)] = 6.0,
+    at: Annotated[str | None, typer.Option(help="that instant; default: halfway", metavar="DURATION")] = None,
+    exceeded_often: Annotated[
+        float, number("--exceeded-0.1", "attenuation exceeded in 0.1 % of the time, dB", 0, 1000)
+    ] = 7.0,
+    exceeded_rarely: Annotated[
+        float, number("--exceeded-0.01", "attenuation exceeded in 0.01 % of the time, dB", 0, 1000)
+    ] = 20.0,
+    dynamics: Annotated[float, number("--dynamics", "of the attenuation, 1/s", 1e-6, 1.0)] = 2e-4,
+    clear: Annotated[float, number("--clear", "Es/N0 in a clear sky, dB", -5, 60)] = 13.0,
+    temperature: Annotated[float, number("--temperature", "noise temperature of the receiver, K", 1, 10_000)] = 160.0,
+    step: Annotated[str, typer.Option(help="time between samples", metavar="DURATION")] = "1 s",
+    seed: Seed = 1,
+    plot: PlotFile = None,
+    json: Json = False,
+) -> None:
+    """A rain fade on a GEO downlink with adaptive coding and modulation: the rate."""
+    from atoll_core.units import Duration, Rate
+    from atoll_emulation.trace_generators.rain import Climate, RainFade, rain_trace
+
+    lasts = _quantity(Duration, "--duration", duration, "1 s", _LONGEST)
+    made = rain_trace(
+        RainFade(
+            rate=_quantity(Rate, "--rate", rate, "1 kbit/s", "100 Gbit/s"),
+            duration=lasts,
+            fade_db=fade,
+            at=Duration(lasts.ns // 2) if at is None else _quantity(Duration, "--at", at, "0 s", _LONGEST),
+            seed=seed,
+            climate=Climate(exceeded_often, exceeded_rarely),
+            dynamics=dynamics,
+            step=_quantity(Duration, "--step", step, "10 ms", "1 h"),
+            clear_db=clear,
+            system_kelvin=temperature,
+        )
+    )
+    options: dict[str, object] = {
+        "rate": rate,
+        "duration": duration,
+        "fade": fade,
+        "at": at,
+        "exceeded-0.1": exceeded_often,
+    }
+    options |= {"exceeded-0.01": exceeded_rarely, "dynamics": dynamics, "clear": clear, "temperature": temperature}
+    _write(made, lasts, out, plot, _remark("rain", options | {"step": step, "seed": seed}), as_json=json)
+
+
+def _register(kind: str, words: str) -> None:
+    """The verb of a constellation; they differ in the constellation alone."""
+
+    @traces.command(
+        kind, help=words, epilog=f"Example: atoll traces {kind} --out {kind}.csv --gap '200 ms' --plot {kind}.png"
+    )
+    def satellites(  # pyright: ignore[reportUnusedFunction]
+        out: Out,
+        duration: Length = "10 min",
+        gateway: Place = None,
+        island: Place = None,
+        gap: Annotated[
+            str | None, typer.Option(help="blocked at each hand-over; default: the constellation's", metavar="DURATION")
+        ] = None,
+        start: Annotated[
+            str | None, typer.Option(help="after the epoch; default: a hand-over comes halfway", metavar="DURATION")
+        ] = None,
+        added_delay: Annotated[str, typer.Option(help="one way, besides the path", metavar="DURATION")] = "0 ms",
+        least_change: Annotated[str, typer.Option(help="of the delay that makes a row", metavar="DURATION")] = "10 us",
+        step: Annotated[str, typer.Option(help="time between samples", metavar="DURATION")] = "10 ms",
+        rate: Annotated[
+            str | None, typer.Option(help="with a satellite in the zenith; default: none", metavar="RATE")
+        ] = None,
+        zenith: Annotated[float, number("--zenith", "Es/N0 with a satellite in the zenith, dB", -5, 60)] = 13.0,
+        seed: Seed = 1,
+        plot: PlotFile = None,
+        json: Json = False,
+    ) -> None:
+        from atoll_core.units import Duration, Rate
+        from atoll_emulation.trace_generators import leo, meo
+        from atoll_emulation.trace_generators.passes import Pass, Radio, pass_trace
+
+        service, sites, usual_gap = {
+            "meo": (meo.RING, (meo.GATEWAY, meo.ISLAND), meo.GAP),
+            "leo": (leo.SHELL, (leo.GATEWAY, leo.ISLAND), leo.GAP),
+        }[kind]
+        wanted = Pass(
+            service=service,
+            gateway=_site("--gateway", gateway) if gateway else sites[0],
+            island=_site("--island", island) if island else sites[1],
+            duration=_quantity(Duration, "--duration", duration, "1 s", _LONGEST),
+            seed=seed,
+            start=_quantity(Duration, "--start", start, "0 s", "24 h") if start else None,
+            gap=_quantity(Duration, "--gap", gap, "0 s", "1 h") if gap else usual_gap,
+            added_delay=_quantity(Duration, "--added-delay", added_delay, "0 s", "10 s"),
+            step=_quantity(Duration, "--step", step, "1 ms", "1 h"),
+            delay_step=_quantity(Duration, "--least-change", least_change, "0 s", "1 s"),
+            radio=Radio(_quantity(Rate, "--rate", rate, "1 kbit/s", "100 Gbit/s"), zenith) if rate else None,
+        )
+        options = {
+            "duration": duration,
+            "gateway": f"{wanted.gateway.latitude_deg:g},{wanted.gateway.longitude_deg:g}",
+            "island": f"{wanted.island.latitude_deg:g},{wanted.island.longitude_deg:g}",
+            "gap": str(wanted.gap),
+            "start": start,
+            "added-delay": added_delay,
+            "least-change": least_change,
+            "step": step,
+            "rate": rate,
+            "zenith": zenith if rate else None,
+            "seed": seed,
+        }
+        _write(pass_trace(wanted), wanted.duration, out, plot, _remark(kind, options), as_json=json)
+
+
+_register("meo", "A pass of an equatorial MEO ring (O3b's) with hand-over: delay, blockage, and rate if asked for.")
+_register(
+    "leo", "Passes of a LEO shell (Starlink's first), hand-overs every 15 s: delay, blockage, and rate if asked for."
+)
+
+
+def _quantity(kind: "type[Q]", option: str, text: str, low: str, high: str) -> "Q":
+    try:
+        found = kind.parse(text)
+    except ValueError as error:
+        msg = f"{option}: {error}"
+        raise PlanError(msg) from None
+    if not kind.parse(low) <= found <= kind.parse(high):
+        msg = f"{option}: {text} is not from {low} to {high}"
+        raise PlanError(msg)
+    return found
+
+
+def _site(option: str, text: str) -> "Site":
+    from atoll_emulation.trace_generators.orbit import Site
+
+    try:
+        latitude, longitude = (float(part) for part in text.split(","))
+    except ValueError:
+        msg = f"{option}: {text!r} is not a place; write degrees north and east, such as '-21.2,-159.78'"
+        raise PlanError(msg) from None
+    if not (abs(latitude) <= 90 and abs(longitude) <= 360):
+        msg = f"{option}: {text} is not on Earth; write degrees north (-90 to 90) and east"
+        raise PlanError(msg)
+    return Site(latitude, longitude)
+
+
+def _remark(kind: str, options: Mapping[str, object]) -> str:
+    """How the trace can be made again."""
+    given = [f"--{name} {shlex.quote(str(text))}" for name, text in options.items() if text is not None]
+    return f"made by: atoll traces {kind} {' '.join(given)}"
+
+
+def _write(made: "Trace", lasts: "Duration", out: Path, plot: Path | None, remark: str, *, as_json: bool) -> None:
+    from atoll_core.description.link_trace import trace_text
+
+    blocked = sum(row.blocked for row in made.rows)
+    delays = [row.delay.ms for row in made.rows if row.delay]
+    rates = [row.rate.bit_s for row in made.rows if row.rate]
+    require_ending("--plot", plot, PICTURES)
+    written("--out", out, trace_text(made, [remark]))
+    if plot:
+        from atoll_dashboards.report.trace_plot import draw_trace
+
+        written("--plot", plot, lambda: draw_trace(made, lasts, plot))
+    if as_json:
+        facts = {"trace": str(out), "rows": len(made.rows), "duration_s": lasts.s, "blockages": blocked}
+        facts |= {"delay_ms": [min(delays), max(delays)]} if delays else {}
+        facts |= {"rate_bit_s": [min(rates), max(rates)]} if rates else {}
+        print(json.dumps(facts))
+        return
+    words = [
+        counted(len(made.rows), "row"),
+        str(lasts),
+        f"blocked {counted(blocked, 'time')}",
+    ]
+    words += [f"delay {min(delays):g} to {max(delays):g} ms"] if delays else []
+    words += [f"rate {min(rates) / 1e6:g} to {max(rates) / 1e6:g} Mbit/s"] if rates else []
+    print(f"{out}: {', '.join(words)}")

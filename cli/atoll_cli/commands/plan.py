@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`plan`: what would be done, as text or JSON."""
+
+import json
+from pathlib import Path
+
+from atoll_cli.commands.selection import place_slack
+from atoll_cli.terminal.diagnostics import warn
+from atoll_cli.terminal.output_files import require_ending, written
+from atoll_cli.terminal.progress import estimated
+from atoll_controller.planner.change_schedule import plan_schedule
+from atoll_controller.planner.description_warnings import doubts
+from atoll_controller.planner.plan_text import plan_text, schedule_text
+from atoll_controller.planner.planner import make_plan, plan_sha256
+from atoll_controller.planner.virtual_cost import memory, wall_time
+from atoll_core.codec import to_json
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.lab.network import Network
+from atoll_core.plan.plan import Backend
+from atoll_core.plan.tc_settings import inexact
+from atoll_core.platforms import MININET, VIRTUAL
+from atoll_dashboards.diagram.lab_diagram import graph
+from atoll_emulation.this_machine.congestion_controls import offered_by_virtual_kernel, require_controls
+from atoll_switches.capability_profile import unverified
+
+
+def print_plan(
+    described: tuple[Network, Experiment],
+    backend: Backend,
+    place: str = MININET,
+    *,
+    as_json: bool,
+    strict: bool = False,
+    drawing: Path | None = None,
+) -> None:
+    """`atoll plan` for a place; with ``drawing``, lab and chains go to that file as SVG.
+
+    Raises PlanError, also for a congestion control that the place does not have; DescriptionError for a scheduled
+    change that cannot be carried out; UsageError for a drawing that is not to be SVG or cannot be written.
+    """
+    require_ending("--graph", drawing, [".svg"])
+    if place == VIRTUAL:
+        require_controls(described[1], offered_by_virtual_kernel())
+    slack = place_slack(place)
+    warnings = warn(doubts(*described, backend, place), strict=strict)
+    plan = make_plan(*described, backend, slack=slack)
+    schedule = plan_schedule(*described)
+    notes = [*inexact(described[1].links, slack)] if backend is Backend.TC else []
+    notes += [estimated(wall_time(*described, backend), memory(*described))] if place == VIRTUAL else []
+    if drawing is not None:
+        written("--graph", drawing, graph(*described))
+    if as_json:
+        changes = [
+            {"change": each.number, "at_ns": each.version.at.ns, "swap": to_json(each.swap)} for each in schedule
+        ]
+        told = {"sha256": plan_sha256(plan), "plan": to_json(plan), "changes": changes}
+        told |= {"warnings": warnings, "notes": notes}
+        print(json.dumps(told, indent=2))
+    else:
+        print(plan_text(plan))
+        if schedule:
+            print(f"\n{schedule_text(described[1], schedule)}")
+        for line in (*unverified(described[0]), *notes):
+            print(f"\n{line}")

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`watch`: the live page from a process of its own, which stays while labs come and go."""
+
+import asyncio
+import contextlib
+import html
+import json
+import os
+import signal
+import sys
+import threading
+import webbrowser
+from collections.abc import Generator
+from pathlib import Path
+from urllib.parse import quote
+
+from atoll_core.errors import MachineError
+from atoll_daemon.client import state_directory
+from atoll_daemon.http.auth import find_token
+from atoll_daemon.http.tcp_listener import ListenAddress
+from atoll_daemon.replays.replay_index import Replay, Replays
+from atoll_daemon.replays.watch_server import watching
+
+
+def watch_lab(run: Path | None, runs: Path, listen: str, *, open_browser: bool, as_json: bool) -> None:
+    """`atoll watch`, until it is interrupted. Raises LabError when it cannot listen, RunDirError for what is no run."""
+    address = ListenAddress.parse(listen)
+    replays = Replays(runs.resolve())
+    opened = None
+    if run is not None:
+        replay = Replay(run)
+        opened = replay.id
+        replays.add(run)
+        if not replay.metrics:
+            rest = "its steps, events and what its links counted can be watched"
+            print(f"{run} has no metrics: it was made with --no-metrics; {rest}", file=sys.stderr)
+    asyncio.run(_watch(address, replays, opened, open_browser=open_browser, as_json=as_json))
+
+
+async def _watch(
+    address: ListenAddress, replays: Replays, opened: str | None, *, open_browser: bool, as_json: bool
+) -> None:
+    token, where = find_token(state_directory())
+    end = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, end.set)
+    async with watching(address, token, replays) as page:
+        url = f"{page}#token={quote(token)}" + (f"&run={quote(opened)}" if opened else "")
+        print(json.dumps({"url": url}) if as_json else url, flush=True)
+        print(f"its token is that of {where}; Ctrl-C ends this", file=sys.stderr)
+        if not address.is_loopback:
+            print("in the clear: who sees that network sees the token; `ssh -L` hides both", file=sys.stderr)
+        with _browser(url) if open_browser else contextlib.nullcontext():
+            await end.wait()
+
+
+@contextlib.contextmanager
+def _browser(url: str) -> Generator[None]:
+    """Have a browser open the page, by a file that leads there: everybody may read what programs are started with."""
+    leads = state_directory() / f"watch-{os.getpid()}.html"
+    try:
+        with os.fdopen(os.open(leads, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
+            file.write(f'<meta http-equiv="refresh" content="0; url={html.escape(url)}">\n')
+    except OSError as error:
+        raise MachineError(f"--open: {leads}: cannot be written: {error.strerror}") from None
+    # In a thread that nobody waits for: some browsers come back when they are closed.
+    threading.Thread(target=_open, args=(leads.as_uri(),), daemon=True).start()
+    try:
+        yield
+    finally:
+        leads.unlink(missing_ok=True)
+
+
+def _open(address: str) -> None:
+    if not webbrowser.open(address):
+        print("no browser was found; open the address above", file=sys.stderr)

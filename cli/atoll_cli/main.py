@@ -1,0 +1,463 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verbs, one a station of the way from description to report. Each one's work is in a module of its own.
+
+Exit codes: 0 done (a run: valid, with caveats or without), 1 failed, 2 bad input, 3 completed but invalid,
+130 interrupted (docs/exit-codes.md).
+"""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from atoll_cli.commands.dashboards import dashboards
+from atoll_cli.commands.distributions import distributions
+from atoll_cli.commands.hosts import hosts
+from atoll_cli.commands.kernel import kernel
+from atoll_cli.commands.latencies import latencies
+from atoll_cli.commands.link import link
+from atoll_cli.commands.link_traces import traces
+from atoll_cli.commands.metrics import metrics
+from atoll_cli.commands.switches import switches
+from atoll_cli.terminal.options import PlainArguments, Rack, misuse, whole
+from atoll_cli.terminal.stdout_errors import leave, plainly_failing
+from atoll_core.errors import AtollError, InterruptedByUserError, UsageError
+from atoll_core.experiment.experiment import Protocol
+from atoll_core.plan.plan import Backend
+from atoll_core.plan.switch_features import Runtime
+from atoll_core.platforms import MININET, VIRTUAL
+
+app = typer.Typer(
+    name="atoll",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+app.add_typer(traces, name="traces")
+app.add_typer(distributions, name="distributions")
+app.add_typer(latencies, name="latencies")
+app.add_typer(link, name="link")
+app.add_typer(metrics, name="metrics")
+app.add_typer(dashboards, name="dashboards")
+app.add_typer(kernel, name="kernel")
+app.add_typer(hosts, name="hosts")
+app.add_typer(switches, name="switches")
+
+LabFile = Annotated[Path, typer.Argument(help="lab.yaml, or an experiment.yaml (its lab is used)", metavar="FILE")]
+ExperimentFile = Annotated[Path, typer.Argument(help="experiment.yaml", metavar="EXPERIMENT")]
+Json = Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")]
+Place = Annotated[
+    str | None,
+    typer.Option(
+        "--on",
+        help="where the lab lives: mininet, virtual (in virtual time) or hardware "
+        "[default: hardware if an inventory is named, else mininet]",
+        metavar="PLACE",
+        show_default=False,
+    ),
+]
+Boxes = Annotated[
+    Backend | None,
+    typer.Option(
+        "--backend",
+        help="what plays links and delay boxes: our engine, or the kernel's tc where it has netem "
+        "[default: engine; tc in virtual time]",
+        show_default=False,
+    ),
+]
+Speaker = Annotated[
+    Runtime | None,
+    typer.Option("--runtime", help="the framework that speaks OpenFlow: os-ken, or ryu where `tools/ryu` has put it"),
+]
+Listen = Annotated[
+    str | None,
+    typer.Option(
+        help="also serve the API on this TCP port, to who has the token; without a host, to this machine only",
+        metavar="[HOST:]PORT",
+    ),
+]
+NoProbe = Annotated[
+    bool, typer.Option("--no-probe", help="read tables back, but do not prove by probe packets that they work")
+]
+Seed = Annotated[int | None, whole("--seed", "instead of the experiment's seed", 0, 2**63 - 1)]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="instead of the experiment's, such as tcp.congestion_control=hybla; repeatable",
+        metavar="KEY=VALUE",
+    ),
+]
+Strict = Annotated[bool, typer.Option("--strict", help="refuse what is otherwise only warned of")]
+Length = Annotated[
+    str | None, typer.Option(help="instead of the experiment's duration, such as '10 s'", metavar="DURATION")
+]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"atoll {version('atoll')}")
+        raise typer.Exit
+
+
+@app.callback()
+def atoll(
+    version: Annotated[
+        bool, typer.Option("--version", help="print the version", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """A satellite-Internet testbed for islands: topologies switched by OpenFlow, not by recabling."""
+    del version
+
+
+@app.command(cls=PlainArguments, epilog="Example: atoll check examples/geo.yaml")
+def check(
+    files: Annotated[
+        list[Path] | None, typer.Argument(help="lab.yaml and experiment.yaml files", metavar="FILE...")
+    ] = None,
+    machine: Annotated[bool, typer.Option("--machine", help="also say what this machine can run")] = False,
+    inventory: Annotated[
+        Path | None,
+        typer.Option("--inventory", help="also this inventory, against the labs of the files", metavar="FILE"),
+    ] = None,
+    settings: Settings = None,
+    strict: Strict = False,
+    json: Json = False,
+) -> None:
+    """Check descriptions: every mistake at once, nothing touched."""
+    from atoll_cli.commands.check import check as check_files
+
+    if not (files or machine or inventory):
+        print("name at least one file, or --machine", file=sys.stderr)
+        raise typer.Exit(2)
+    raise typer.Exit(
+        check_files(files or [], json, machine=machine, inventory=inventory, settings=settings or (), strict=strict)
+    )
+
+
+@app.command(cls=PlainArguments, epilog="Example: atoll plan examples/geo.yaml --graph geo.svg")
+def plan(
+    experiment: ExperimentFile,
+    json: Json = False,
+    graph: Annotated[
+        Path | None, typer.Option("--graph", help="also draw lab and chains into this SVG file", metavar="FILE")
+    ] = None,
+    settings: Settings = None,
+    seed: Seed = None,
+    duration: Length = None,
+    on: Place = None,
+    inventory: Rack = None,
+    backend: Boxes = None,
+    strict: Strict = False,
+) -> None:
+    """Print what an experiment asks of switches, boxes and hosts."""
+    from atoll_cli.commands.plan import print_plan
+    from atoll_cli.commands.selection import experiment_with, place_backend, place_of, standing_on
+
+    place = place_of(on, inventory)
+    boxes = place_backend(place, backend)
+    described = standing_on(place, inventory, experiment_with(experiment, seed, duration, settings or ()))
+    print_plan(described, boxes, place, as_json=json, strict=strict, drawing=graph)
+
+
+@app.command(
+    cls=PlainArguments,
+    epilog="Example: atoll trace examples/geo.yaml w1 i1; atoll trace examples/geo.yaml w1 i1 --live",
+)
+def trace(
+    experiment: ExperimentFile,
+    src: Annotated[str, typer.Argument(help="host that sends", metavar="SRC")],
+    dst: Annotated[str, typer.Argument(help="host at the other end", metavar="DST")],
+    protocol: Annotated[
+        Protocol, typer.Option(help="of the packet; it may decide which chain it takes")
+    ] = Protocol.TCP,
+    live: Annotated[
+        bool, typer.Option("--live", help="prove it on the lab that is up, by probe packets; traffic may go on")
+    ] = False,
+    probes: Annotated[int | None, whole("--probes", "of --live: how many, ten a second [default: 5]", 1, 1000)] = None,
+    inventory: Rack = None,
+    json: Json = False,
+) -> None:
+    """Show the way of a packet: switches with their flow entries, boxes, taps, delays."""
+    from atoll_cli.commands.selection import mean_rack, refuse
+    from atoll_cli.commands.trace import print_live_trace, print_trace
+
+    mean_rack(inventory)
+    refuse(probes is not None and not live, "--probes belongs to --live")
+    if live:
+        raise typer.Exit(print_live_trace(experiment, src, dst, protocol, probes or 5, as_json=json))
+    raise typer.Exit(print_trace(experiment, src, dst, protocol, as_json=json))
+
+
+@app.command(cls=PlainArguments, epilog="Example: atoll up examples/geo.yaml")
+def up(
+    file: LabFile,
+    on: Place = None,
+    inventory: Rack = None,
+    backend: Boxes = None,
+    runtime: Speaker = None,
+    listen: Listen = None,
+    no_probe: NoProbe = False,
+    strict: Strict = False,
+    json: Json = False,
+) -> None:
+    """Bring the lab up and leave it up; an experiment is applied to it as well."""
+    from atoll_cli.commands.lab import bring_up
+    from atoll_cli.commands.selection import choose_rack, place_backend, place_of, refuse
+
+    place = place_of(on, inventory)
+    boxes = place_backend(place, backend)
+    choose_rack(place, inventory)
+    refuse(place == VIRTUAL, "up --on virtual: a virtual lab lives for one run: `atoll run EXPERIMENT --on virtual`")
+    raise typer.Exit(bring_up(file, boxes, runtime, listen, probe=not no_probe, strict=strict, as_json=json))
+
+
+@app.command(cls=PlainArguments, epilog="Example: atoll apply examples/meo.yaml --dry-run")
+def apply(
+    experiment: ExperimentFile,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="print the changes with their reasons; change nothing")
+    ] = False,
+    at_once: Annotated[
+        bool, typer.Option("--at-once", help="do not spare packets that are under way; for when there is no traffic")
+    ] = False,
+    connections: Annotated[
+        str,
+        typer.Option(
+            help="that break, in PEPs say: end them with the swap (reset), or wait for their end first, a minute or "
+            "'wait:LIMIT' at most",
+            metavar="reset|wait[:LIMIT]",
+        ),
+    ] = "reset",
+    no_probe: NoProbe = False,
+    inventory: Rack = None,
+    backend: Boxes = None,
+    strict: Strict = False,
+    json: Json = False,
+) -> None:
+    """Bring the lab that is up to an experiment's plan by the smallest change; chains are swapped under traffic."""
+    from atoll_cli.commands.lab import apply_experiment
+    from atoll_cli.commands.selection import mean_rack, place_backend
+
+    mean_rack(inventory)
+    boxes = place_backend(MININET, backend)
+    apply_experiment(
+        experiment,
+        boxes,
+        dry_run=dry_run,
+        at_once=at_once,
+        connections=connections,
+        probe=not no_probe,
+        strict=strict,
+        as_json=json,
+    )
+
+
+@app.command(cls=PlainArguments, epilog="Example: atoll run examples/geo.yaml --on virtual --duration '600 s'")
+def run(
+    experiment: ExperimentFile,
+    on: Place = None,
+    inventory: Rack = None,
+    runs: Annotated[Path, typer.Option(help="directory the run directories go to")] = Path("runs"),
+    backend: Boxes = None,
+    runtime: Speaker = None,
+    listen: Listen = None,
+    keep: Annotated[bool, typer.Option("--keep", help="leave the lab up afterwards")] = False,
+    no_analysis: Annotated[
+        bool, typer.Option("--no-analysis", help="measure only; `atoll report` makes tables and report later")
+    ] = False,
+    no_metrics: Annotated[
+        bool, typer.Option("--no-metrics", help="spool no metric points; in virtual time this is another sample")
+    ] = False,
+    full_matrix: Annotated[
+        bool, typer.Option("--full-matrix", help="test every path before, of each pair of hosts, not one of each host")
+    ] = False,
+    verify_repeat: Annotated[
+        bool, typer.Option("--verify-repeat", help="on virtual: run twice and compare captures, tables and summary")
+    ] = False,
+    settings: Settings = None,
+    seed: Seed = None,
+    duration: Length = None,
+    strict: Strict = False,
+    json: Json = False,
+) -> None:
+    """Run an experiment: test, measure, analyse, report. Brings a lab up for itself when none is."""
+    from atoll_cli.commands.selection import choose_rack, experiment_with, place_backend, place_of, refuse
+
+    place = place_of(on, inventory)
+    boxes = place_backend(place, backend)
+    choose_rack(place, inventory)
+    refuse(
+        verify_repeat and place != VIRTUAL,
+        f"--verify-repeat: a run --on {place} never repeats itself; use --on virtual",
+    )
+    refuse(verify_repeat and no_analysis, "--verify-repeat compares what --no-analysis leaves out; choose one")
+    refuse(
+        listen is not None and place == VIRTUAL, "--listen: in virtual time there is nobody to ask; use --on mininet"
+    )
+    refuse(keep and place == VIRTUAL, "--keep: a virtual lab lives for one run; use --on mininet")
+    refuse(
+        runtime not in (None, Runtime.OS_KEN) and place == VIRTUAL,
+        f"--runtime {runtime}: in virtual time the controller is os-ken; use --on mininet",
+    )
+    described = experiment_with(experiment, seed, duration, settings or ())
+    if place == VIRTUAL:
+        from atoll_cli.commands.virtual import run_in_virtual_time
+
+        code = run_in_virtual_time(
+            described,
+            runs,
+            boxes,
+            analyse=not no_analysis,
+            metrics=not no_metrics,
+            full_matrix=full_matrix,
+            twice=verify_repeat,
+            strict=strict,
+            as_json=json,
+        )
+    else:
+        from atoll_cli.commands.run import run_experiment
+        from atoll_cli.commands.selection import settings_with
+        from atoll_daemon.client import Description
+
+        code = run_experiment(
+            described,
+            Description(experiment, tuple(settings_with(described[1], seed, duration, settings or ()))),
+            runs,
+            boxes,
+            runtime,
+            listen,
+            keep=keep,
+            analyse=not no_analysis,
+            metrics=not no_metrics,
+            full_matrix=full_matrix,
+            strict=strict,
+            as_json=json,
+        )
+    raise typer.Exit(code)
+
+
+@app.command(
+    cls=PlainArguments,
+    epilog="Example: atoll report runs/geo/20261121T101500Z-1; atoll report --compare runs/geo/*",
+)
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="a run directory; with --compare several", metavar="RUN...")],
+    compare: Annotated[bool, typer.Option("--compare", help="put runs side by side, as they were analysed")] = False,
+    figures: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--figure", help="of --compare: only this one, such as 'transfer time'; repeatable", metavar="NAME"
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="of --compare: also write it, as .md or .html", metavar="FILE")
+    ] = None,
+    each: Annotated[
+        bool, typer.Option("--each", help="of --compare: print figures of every run, where medians over seeds are told")
+    ] = False,
+    mixed_kernels: Annotated[
+        bool, typer.Option("--mixed-kernels", help="of --compare: also runs in virtual time on different kernels")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Analyse a run again and write its report, or compare runs; needs no testbed."""
+    from atoll_cli.commands.report import rebuild, side_by_side
+    from atoll_cli.commands.selection import refuse
+
+    if compare:
+        side_by_side(runs, figures or [], out, each=each, mixed_kernels=mixed_kernels, as_json=json)
+        return
+    refuse(len(runs) > 1, "report: one run at a time; --compare puts several side by side")
+    refuse(
+        bool(figures or out or each or mixed_kernels),
+        "report: --figure, --out, --each and --mixed-kernels belong to --compare",
+    )
+    rebuild(runs[0], as_json=json)
+
+
+@app.command(cls=PlainArguments, epilog="Example: atoll watch --open; atoll watch runs/geo/20261121T101500Z-1")
+def watch(
+    run: Annotated[
+        Path | None, typer.Argument(help="a run directory: the page opens on its replay", metavar="RUN")
+    ] = None,
+    listen: Annotated[
+        str, typer.Option(help="TCP port of the page; without a host, for this machine only", metavar="[HOST:]PORT")
+    ] = "8470",
+    browser: Annotated[bool, typer.Option("--open", help="open the page in a browser")] = False,
+    runs: Annotated[Path, typer.Option(help="directory whose runs can be replayed")] = Path("runs"),
+    inventory: Rack = None,
+    json: Json = False,
+) -> None:
+    """Serve the live page until Ctrl-C: the lab that is up, the next one, and runs to be watched again."""
+    from atoll_cli.commands.selection import mean_rack
+    from atoll_cli.commands.watch import watch_lab
+
+    mean_rack(inventory)
+    watch_lab(run, runs, listen, open_browser=browser, as_json=json)
+
+
+@app.command(epilog="Example: atoll down")
+def down(
+    force: Annotated[
+        bool, typer.Option("--force", help="even if a run is in progress; what it measured is kept")
+    ] = False,
+    inventory: Rack = None,
+    json: Json = False,
+) -> None:
+    """Take the lab down; nothing of it is left."""
+    from atoll_cli.commands.lab import take_down
+    from atoll_cli.commands.selection import mean_rack
+
+    mean_rack(inventory, moved=True)
+    take_down(force=force, as_json=json)
+
+
+@app.command(epilog="Example: atoll status --json")
+def status(inventory: Rack = None, json: Json = False) -> None:
+    """Say what is up and what it is doing; exit code 1 when the lab, or the last one, has failed."""
+    from atoll_cli.commands.lab import print_status
+    from atoll_cli.commands.selection import mean_rack
+
+    mean_rack(inventory, moved=True)
+    raise typer.Exit(print_status(as_json=json))
+
+
+@app.command(epilog="Example: echo nodes | atoll shell")
+def shell() -> None:
+    """Open Mininet's CLI on the lab that is up; what is piped in is run as its script."""
+    from atoll_cli.commands.shell import open_shell
+
+    open_shell()
+
+
+def main() -> None:
+    """Entry point of the program: errors are told in one line each, never as a traceback."""
+    sys.stdout = plainly_failing(sys.stdout)
+    code = 0
+    try:
+        try:
+            code = app(prog_name="atoll", standalone_mode=False) or 0
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()  # here, and not as the interpreter ends, which nobody could tell plainly
+    except typer.TyperException as error:
+        print(misuse(error, app, sys.argv[1:]), file=sys.stderr)
+        leave(UsageError.exit_code)
+    except AtollError as error:
+        print(error, file=sys.stderr)
+        leave(error.exit_code)
+    except BrokenPipeError:
+        leave(1)
+    if code == InterruptedByUserError.exit_code:  # Ctrl-C where nothing was begun that somebody would have to know of
+        print("interrupted", file=sys.stderr)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

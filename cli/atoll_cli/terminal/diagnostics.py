@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mistakes and warnings of descriptions as the verbs print them."""
+
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from atoll_core.errors import DescriptionError, Mistake
+
+
+def mistakes_json(mistakes: Iterable[Mistake]) -> list[dict[str, Any]]:
+    """Mistakes, or warnings, as ``--json`` has them."""
+    return [{"file": one.file, "line": one.line, "message": one.message} for one in mistakes]
+
+
+def warn(warnings: Iterable[Mistake], *, strict: bool) -> list[dict[str, Any]]:
+    """Print warnings on standard error, a line each; returns them as ``--json`` has them.
+
+    Raises DescriptionError instead where they are to be mistakes.
+    """
+    found = tuple(warnings)
+    if found and strict:
+        raise DescriptionError(found)
+    for each in found:
+        print(each.as_warning, file=sys.stderr)
+    return mistakes_json(found)

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bringing the switches to a plan: read, diff, change, read back, compare; back to what was held when it fails.
+
+All that is new comes first, higher priorities before lower ones, and then goes what is not wanted any more, lower
+priorities before higher ones, every switch having answered a barrier in between: no packet falls through to an entry
+that is not for it while the tables change (docs/decisions/0016). A switch without room for both deletes first; a swap
+under traffic never comes to that (``require_room`` of its states).
+"""
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Any, TypeVar
+
+from atoll_controller.openflow.client import Controller
+from atoll_controller.planner.diff import Change, ChangeAction, diff, explained
+from atoll_core.errors import LabError
+from atoll_core.lab.network import Network, Switch
+from atoll_core.plan.flow_entry import FlowEntry, ForeignEntry
+from atoll_core.plan.plan import Plan
+from atoll_switches.capability_profile import profile
+from atoll_switches.table_placement import choose_table, room
+
+_Held = Mapping[str, tuple[FlowEntry | ForeignEntry, ...]]
+_Entry = FlowEntry | ForeignEntry
+_E = TypeVar("_E", FlowEntry, ForeignEntry)
+
+Note = Callable[[str], None]
+
+Verify = Callable[[], Awaitable[None]]
+"""Raises LabError when frames do not go the way that the tables say."""
+
+
+async def apply_flows(
+    controller: Controller,
+    network: Network,
+    plan: Plan,
+    dry_run: bool = False,
+    only: Collection[str] | None = None,
+    verify: Verify | None = None,
+    note: Note | None = None,
+    former: Plan | None = None,
+) -> tuple[Change, ...]:
+    """Make every switch hold exactly the plan's entries, by the smallest change; the changes made.
+
+    ``dry_run``: the changes that would be made. ``only``: leave the switches of other names alone. ``verify``: called
+    when there were changes and every table was read back. ``note``: takes a line for each switch that has to delete
+    first, for want of room. ``former``: the plan that the switches were brought to before; its entries are named by
+    its reasons. Raises LabError naming what a switch refused, did not take or has no room for, or what ``verify``
+    found; all switches then hold what they held before, as far as they let themselves be told.
+    """
+    switches = [switch for switch in network.switches if only is None or switch.name in only]
+    names = {switch.name for switch in switches}
+    wanted = [entry for entry in plan.flows if entry.switch in names]
+    before = await _read(controller, switches)
+
+    def compared() -> tuple[Change, ...]:
+        return diff(wanted, explained(_all(before), former.flows if former else ()))
+
+    changes = await asyncio.to_thread(compared)
+    if dry_run or not changes:
+        return changes
+    await require_room(controller, switches, wanted)
+    try:
+        await _make(controller, switches, changes, before, note)
+        await _require_held(controller, switches, wanted)
+        if verify is not None:
+            await verify()
+    except BaseException as error:
+        await _restore(controller, switches, before, error)
+        raise
+    return changes
+
+
+async def read_tables(controller: Controller, network: Network) -> dict[str, tuple[FlowEntry | ForeignEntry, ...]]:
+    """What every switch of the network holds, by its name. Raises LabError."""
+    return await _read(controller, network.switches)
+
+
+async def table_of(controller: Controller, switch: Switch) -> int:
+    """The number of the table that takes a switch's entries, as the switch itself tells. Raises LabError."""
+    with _naming(switch):
+        features = await controller.features(switch.dpid)
+    return choose_table(profile(switch.driver), features, switch.name)
+
+
+async def _read(controller: Controller, switches: Sequence[Switch]) -> dict[str, tuple[FlowEntry | ForeignEntry, ...]]:
+    async def read(switch: Switch) -> tuple[FlowEntry | ForeignEntry, ...]:
+        table = await table_of(controller, switch)
+        with _naming(switch):
+            return await controller.read(switch.dpid, switch.name, table)
+
+    tables = await asyncio.gather(*(read(switch) for switch in switches))
+    return {switch.name: entries for switch, entries in zip(switches, tables, strict=True)}
+
+
+async def require_room(
+    controller: Controller,
+    switches: Iterable[Switch],
+    wanted: Iterable[FlowEntry],
+    what: str = "the plan",
+    remedy: str = "join prefixes, or spread the hosts over more switches",
+) -> None:
+    """Raise LabError naming the first switch whose table has no room for these entries."""
+    number = Counter(entry.switch for entry in wanted)
+    for switch in switches:
+        table = await table_of(controller, switch)
+        most = await _room(controller, switch)
+        if most is not None and number[switch.name] > most:
+            raise LabError(
+                f"{switch.name}: {what} has {number[switch.name]} entries and table {table} of this switch holds "
+                f"{most}; {remedy}"
+            )
+
+
+async def _room(controller: Controller, switch: Switch) -> int | None:
+    """How many entries the switch's table holds; None if it does not say."""
+    return room(await controller.features(switch.dpid), await table_of(controller, switch))
+
+
+async def _make(
+    controller: Controller, switches: Sequence[Switch], changes: Iterable[Change], held: _Held, note: Note | None = None
+) -> None:
+    """Send the changes in their order; what a switch refuses names the first one that is in the way.
+
+    ``held``: by the switches until now. Foreign entries go before anything comes: one of the same match and priority as
+    a new entry would take it along.
+    """
+    made = tuple(changes)
+    own = [(change.action, change.entry) for change in made if isinstance(change.entry, FlowEntry)]
+    add = [entry for action, entry in own if action is not ChangeAction.DELETE]
+    delete = [entry for action, entry in own if action is ChangeAction.DELETE]
+    foreign = [change.entry for change in made if isinstance(change.entry, ForeignEntry)]
+
+    async def change(switch: Switch, gone: Sequence[_Entry], come: Sequence[FlowEntry]) -> None:
+        if gone or come:
+            table = await table_of(controller, switch)
+            with _naming(switch):
+                await controller.change(switch.dpid, gone, come, table)
+
+    await _all_done(change(switch, _of(switch, foreign), ()) for switch in switches)
+    crowded = [switch for switch in switches if await _crowded(controller, switch, own, held[switch.name], note)]
+    roomy = [switch for switch in switches if switch not in crowded]
+    for level in _levels(delete, highest_first=False):
+        await _all_done(change(switch, _of(switch, level), ()) for switch in crowded)
+    for level in _levels(add, highest_first=True):
+        await _all_done(change(switch, (), _of(switch, level)) for switch in switches)
+    for level in _levels(delete, highest_first=False):
+        await _all_done(change(switch, _of(switch, level), ()) for switch in roomy)
+
+
+async def _crowded(
+    controller: Controller,
+    switch: Switch,
+    changes: Iterable[tuple[ChangeAction, FlowEntry]],
+    held: Iterable[_Entry],
+    note: Note | None,
+) -> bool:
+    """Whether a table has no room for both its entries and the new ones; modified entries need no more of it."""
+    holds = sum(isinstance(entry, FlowEntry) for entry in held)
+    come = sum(action is ChangeAction.ADD and entry.switch == switch.name for action, entry in changes)
+    most = await _room(controller, switch) if come else None
+    if most is None or holds + come <= most:
+        return False
+    if note is not None:
+        note(
+            f"{switch.name}: its table holds {most} entries, too few for the {holds} that it has and {come} new ones "
+            "together: old entries go first, and packets are lost until the new ones are there"
+        )
+    return True
+
+
+def _levels(entries: Iterable[FlowEntry], *, highest_first: bool) -> list[list[FlowEntry]]:
+    """The entries priority by priority."""
+    ordered = sorted(entries, key=lambda entry: -entry.priority if highest_first else entry.priority)
+    return [list(level) for _, level in groupby(ordered, key=lambda entry: entry.priority)]
+
+
+def _of(switch: Switch, entries: Iterable[_E]) -> list[_E]:
+    return [entry for entry in entries if entry.switch == switch.name]
+
+
+async def _all_done(work: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Wait until all of it has ended, well or not; then raise the first error."""
+    for outcome in await asyncio.gather(*work, return_exceptions=True):
+        if isinstance(outcome, BaseException):
+            raise outcome
+
+
+async def _require_held(controller: Controller, switches: Sequence[Switch], wanted: Sequence[FlowEntry]) -> None:
+    """Read every table back: it must hold what is wanted and nothing else."""
+
+    async def holds(switch: Switch) -> bool:
+        table = await table_of(controller, switch)
+        with _naming(switch):
+            return await controller.holds(switch.dpid, [e for e in wanted if e.switch == switch.name], table)
+
+    held = await asyncio.gather(*(holds(switch) for switch in switches))
+    doubted = [switch for switch, sure in zip(switches, held, strict=True) if not sure]
+    names = {switch.name for switch in doubted}
+    left = diff((e for e in wanted if e.switch in names), _all(await _read(controller, doubted)))
+    if left:
+        first = "; ".join(str(change) for change in left[:3])
+        raise LabError(f"changes acknowledged by the switches are not there when read back ({len(left)}): {first}")
+
+
+async def _restore(controller: Controller, switches: Sequence[Switch], before: _Held, cause: BaseException) -> None:
+    """Put back what was held; foreign entries can only be deleted, so those that are gone stay gone."""
+    wanted = [entry for entry in _all(before) if isinstance(entry, FlowEntry)]
+    kept = {replace(entry, why="") for entry in _all(before) if isinstance(entry, ForeignEntry)}
+    try:
+        held = _all(await _read(controller, switches))
+        own = [e for e in held if isinstance(e, FlowEntry) or replace(e, why="") not in kept]
+        left = {switch.name: tuple(entry for entry in own if entry.switch == switch.name) for switch in switches}
+        await _make(controller, switches, diff(wanted, own), left)
+    except LabError as error:
+        raise LabError(f"{cause}; and the switches could not be brought back to what they held: {error}") from cause
+
+
+@contextlib.contextmanager
+def _naming(switch: Switch) -> Generator[None]:
+    """Errors from within begin with the name the user gave the switch."""
+    try:
+        yield
+    except LabError as error:
+        raise LabError(f"{switch.name}: {error}") from error
+
+
+def _all(held: _Held) -> list[FlowEntry | ForeignEntry]:
+    return [entry for entries in held.values() for entry in entries]

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Entries that were deleted a moment ago, and by which a switch may still forward.
+
+A data plane may be seconds behind the barriers of its switch. An entry that comes again within that time cannot be
+proven: probes pass by the one that is about to go, and packets are lost between the two. docs/swaps.md tells users.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+
+from atoll_core.lab.network import Network
+from atoll_core.plan.flow_entry import FlowEntry, ForeignEntry, Match
+from atoll_switches.capability_profile import profile
+
+
+class Deletions:
+    """What switches whose data plane lags (``Profile.lag_s``) have deleted. ``clock``: in seconds."""
+
+    def __init__(self, network: Network, clock: Callable[[], float] = time.monotonic) -> None:
+        self._lags_s = {switch.name: profile(switch.driver).lag_s for switch in network.switches}
+        self._clock = clock
+        self._gone_s: dict[tuple[str, Match], float] = {}  # when an entry is out of the data plane for certain
+
+    def remember(self, entries: Iterable[FlowEntry | ForeignEntry]) -> None:
+        """These have been deleted by now; one that drops leads no probe anywhere."""
+        now = self._clock()
+        self._gone_s = {key: gone_s for key, gone_s in self._gone_s.items() if gone_s > now}
+        for entry in entries:
+            if isinstance(entry, FlowEntry) and entry.actions and self._lags_s[entry.switch]:
+                self._gone_s[entry.switch, entry.match] = now + self._lags_s[entry.switch]
+
+    def wait_s(self, entries: Iterable[FlowEntry]) -> float:
+        """How long until none of these is forwarded by as it was before it was deleted."""
+        gone_s = (self._gone_s.get((entry.switch, entry.match), 0.0) for entry in entries)
+        return max(0.0, max(gone_s, default=0.0) - self._clock())

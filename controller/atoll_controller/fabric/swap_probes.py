@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Frames between hosts that prove the entries of a swap. Pure.
+
+Together they take every entry at which packets turn and every new one behind it: a switch may have some of its entries
+in hardware before others.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+
+from atoll_apps.compiler.flow_compiler import Laid
+from atoll_controller.openflow.messages.probe_frames import OTHER
+from atoll_controller.tracing.table_model import Frame, Matched, Tables, matches
+from atoll_core.experiment.experiment import Experiment, Protocol
+from atoll_core.lab.host_groups import Ends
+from atoll_core.lab.network import Host, Network, PortRef
+from atoll_core.plan.flow_entry import FlowEntry, Vlan
+from atoll_core.plan.tag_layout import Direction
+
+_Held = tuple[Laid, FlowEntry]
+"""What was laid, and the entry that switches hold for it."""
+
+# An echo request is answered by any host; the other protocols are for chains that are chosen by them.
+_KINDS = (Protocol.ICMP, Protocol.UDP, Protocol.TCP, None)
+
+_TRIED = 2  # destinations of an entry that is for many
+_SHADOWED = 32  # frames that some other entry took, where this one could have
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A frame from one host to another that ``entry`` takes or will take, and so ``chain``.
+
+    ``protocol``: as the IPv4 header numbers it.
+    """
+
+    entry: FlowEntry
+    src: str
+    dst: str
+    chain: str
+    protocol: int
+
+
+class Probes:
+    """Finds frames that take the chains of one experiment."""
+
+    def __init__(self, network: Network, experiment: Experiment) -> None:
+        self._experiment = experiment
+        self._ends = Ends(network, experiment)
+        self._classes = {known.name: known.vlan for box in network.delay_boxes for known in box.classes}
+        self._latency = dict(experiment.latency)
+        self._hosts = {host.name: host for host in network.hosts}
+        self._edge = {host.interface.attached for host in network.hosts}
+
+    def turning(self, entries: Iterable[_Held]) -> tuple[Probe, ...]:
+        """A frame for each of these entries, at which packets turn, if it takes frames of any host."""
+        found = (self._probe(laid, entry, number) for number, (laid, entry) in enumerate(entries))
+        return tuple(probe for probe in found if probe)
+
+    def beyond(self, entries: Iterable[FlowEntry], tables: Tables, probes: Sequence[Probe]) -> tuple[Probe, ...]:
+        """More frames than ``probes``, until each of these entries has one that was turned, if any host's frame is.
+
+        ``tables``: what switches hold when packets have turned.
+        """
+        steps_of = cache(partial(self._steps, tables))  # many entries have the same candidates
+        turns = {probe.entry for probe in probes}
+        left = {entry for entry in entries if entry.actions and _place(entry) not in self._edge}
+        for probe in probes:
+            left.difference_update(_taken(steps_of(probe.src, probe.dst, probe.protocol)))
+        found: list[Probe] = []
+        for entry in [entry for entry in entries if entry in left]:
+            shadowed = 0  # an entry of the old version takes its frames, until that is collected
+            for src, dst, protocol, chain in self._candidates(entry) if entry in left else ():
+                steps = steps_of(src, dst, protocol)
+                taken = _taken(steps)
+                turn = next((each for each in taken if each in turns), None)
+                if turn is not None and entry in taken:
+                    found.append(Probe(turn, src, dst, chain, protocol))
+                    left.difference_update(taken)
+                    break
+                shadowed += any(step.at == _place(entry) and matches(entry.match, step.frame) for step in steps)
+                if shadowed == _SHADOWED:
+                    break
+        return tuple(found)
+
+    def _steps(self, tables: Tables, src: str, dst: str, protocol: int) -> list[Matched]:
+        """Where a host's frame comes to, and the entries that take it there."""
+        start, end = self._hosts[src], self._hosts[dst]
+        steps = tables.walk(Frame(start.address, end.address, protocol=protocol), start.interface.attached)
+        return [step for step in steps if isinstance(step, Matched)]
+
+    def _candidates(self, entry: FlowEntry) -> Iterator[tuple[str, str, int, str]]:
+        """Pairs of hosts whose frames an entry may take, with protocol and chain: a source of each place and class."""
+        match, ends = entry.match, self._ends
+        for sources, targets in ((ends.world, ends.island), (ends.island, ends.world)):
+            places = {
+                (host.interface.attached.switch, self._latency.get(host.name)): host
+                for host in sources.within(match.ipv4_src)
+            }
+            for dst in targets.within(match.ipv4_dst)[:_TRIED] if places else ():
+                for src in places.values():
+                    for number, chain in self._carriers(entry, src, dst):
+                        yield src.name, dst.name, number, chain
+
+    def _probe(self, laid: Laid, entry: FlowEntry, turn: int) -> Probe | None:
+        """A frame that the entry takes; to another host at each turn, that all may be reached."""
+        to_island = laid.leg.stretch.direction is Direction.TO_ISLAND
+        sources, targets = (self._ends.world, self._ends.island)[:: 1 if to_island else -1]
+        fitting = targets.within(entry.match.ipv4_dst)
+        cut = turn % len(fitting) if fitting else 0
+        refused: set[object] = set()
+        for src in sources.within(entry.match.ipv4_src):
+            if not self._comes_by(src, laid, entry):
+                continue
+            for dst in (*fitting[cut:], *fitting[:cut]):
+                kinds = sources.kind(src), targets.kind(dst)
+                if kinds in refused:
+                    continue
+                for protocol, chain in self._carriers(entry, src, dst):
+                    if chain == laid.leg.stretch.chain:
+                        return Probe(entry, src.name, dst.name, chain, protocol)
+                refused.add(kinds)  # what holds for one pair of these groups holds for all
+        return None
+
+    def _comes_by(self, src: Host, laid: Laid, entry: FlowEntry) -> bool:
+        """Whether a host's frames come to where the leg starts, its own port or a delay box, as the entry matches."""
+        if laid.leg.stretch.direction is not Direction.TO_ISLAND or laid.leg.box is not None:
+            return True
+        latency = self._latency.get(src.name) if laid.leg.vlan is not None else None
+        return entry.match.vlan == (Vlan.UNTAGGED if latency is None else self._classes[latency])
+
+    def _carriers(self, entry: FlowEntry, src: Host, dst: Host) -> Iterator[tuple[int, str]]:
+        """The protocols that an entry may take between these hosts, and the chains that carry them."""
+        world, island = (src, dst) if src.role.is_world else (dst, src)
+        for kind in _KINDS:
+            number = OTHER if kind is None else kind.number
+            if entry.match.ip_proto in (None, number):
+                yield number, self._experiment.carrier(world.address, island.address, kind).name
+
+
+def _place(entry: FlowEntry) -> PortRef:
+    return PortRef(entry.switch, entry.match.in_port)
+
+
+def _taken(steps: Iterable[Matched]) -> list[FlowEntry]:
+    return [step.entry for step in steps if step.entry is not None]

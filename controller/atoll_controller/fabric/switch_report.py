@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The switches of a lab as they are now: who they say they are, whether they are there, what they hold."""
+
+import asyncio
+from dataclasses import dataclass
+
+from atoll_controller.fabric.flow_installer import table_of
+from atoll_controller.openflow.client import Controller
+from atoll_core.errors import LabError
+from atoll_core.lab.network import Network, Switch
+from atoll_core.plan.switch_features import TableFeatures
+from atoll_switches.capability_profile import profile
+from atoll_switches.table_placement import room
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchReport:
+    """One switch. What only the switch itself can tell is None or empty while it is away, or when it does not tell.
+
+    ``table`` is the one that takes the plan's entries, ``entries`` what it holds, ``room`` how many it says it can.
+    ``groups``, ``meters``: their numbers; no plan asks for any. ``problem``: why something could not be learnt.
+    """
+
+    name: str
+    dpid: int
+    driver: str
+    profile: str  # the driver's title
+    up: bool
+    manufacturer: str = ""
+    hardware: str = ""
+    software: str = ""
+    serial: str = ""
+    tables: int = 0
+    table: int | None = None
+    entries: int | None = None
+    room: int | None = None
+    ports: tuple[tuple[int, str], ...] = ()  # port number, interface name
+    features: tuple[TableFeatures, ...] = ()
+    groups: tuple[int, ...] = ()
+    meters: tuple[int, ...] = ()
+    problem: str | None = None
+
+
+async def switch_reports(controller: Controller, network: Network) -> tuple[SwitchReport, ...]:
+    """A report of each of the lab's switches, in lab.yaml's order."""
+    return tuple(await asyncio.gather(*(_report(controller, switch) for switch in network.switches)))
+
+
+async def _report(controller: Controller, switch: Switch) -> SwitchReport:
+    title = profile(switch.driver).title
+    state = controller.switches.get(switch.dpid)
+    away = SwitchReport(switch.name, switch.dpid, switch.driver, title, up=False)
+    if state is None or not state.up:
+        return away
+    try:
+        features = await controller.features(switch.dpid)
+        table = await table_of(controller, switch)
+        entries = await controller.count(switch.dpid, table)
+        leftovers = await controller.leftovers(switch.dpid)
+    except LabError as error:
+        return SwitchReport(switch.name, switch.dpid, switch.driver, title, up=True, problem=str(error))
+    described = features.description
+    return SwitchReport(
+        name=switch.name,
+        dpid=switch.dpid,
+        driver=switch.driver,
+        profile=title,
+        up=True,
+        manufacturer=described.manufacturer,
+        hardware=described.hardware,
+        software=described.software,
+        serial=described.serial,
+        tables=state.tables,
+        table=table,
+        entries=entries,
+        room=room(features, table),
+        ports=tuple(sorted(state.ports.items())),
+        features=features.tables,
+        groups=leftovers.groups,
+        meters=leftovers.meters,
+    )

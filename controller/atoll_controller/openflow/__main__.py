@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``python -m atoll_controller.openflow --listen 127.0.0.1:6653``: the controller process (docs/contracts.md).
+
+It speaks JSON lines on standard input and output, OpenFlow 1.3 to the switches, and ends when its standard input ends.
+It holds nothing that matters: killing it stops no packet, and the switches keep their tables.
+"""
+
+import argparse
+import logging
+import os
+import sys
+
+from atoll_controller.openflow import runtime_adapter
+from atoll_controller.openflow.gc_tuning import relax_collector
+from atoll_core.plan.switch_features import Runtime
+
+
+def main() -> int:
+    """Serve until standard input ends; 1 if the framework is not there or the port can't be had."""
+    arguments = argparse.ArgumentParser(prog="python -m atoll_controller.openflow", description=__doc__)
+    arguments.add_argument(
+        "--listen", default="127.0.0.1:6653", metavar="HOST:PORT", help="where switches connect (%(default)s)"
+    )
+    arguments.add_argument(
+        "--runtime",
+        type=Runtime,
+        choices=list(Runtime),
+        default=Runtime.OS_KEN,
+        help="the framework that speaks OpenFlow (%(default)s)",
+    )
+    options = arguments.parse_args()
+    logging.basicConfig(level=logging.WARNING, format="controller: %(message)s")
+    try:
+        runtime_adapter.choose(options.runtime)
+    except ImportError as error:
+        sys.stderr.write(f"{options.runtime} cannot be loaded by {sys.executable}: {error}\n")
+        return 1
+    return _serve(options.listen)
+
+
+def _serve(listen: str) -> int:
+    from atoll_controller.openflow.app_server import start
+    from atoll_controller.openflow.request_server import Requests
+    from atoll_controller.openflow.stdout_writer import say  # these load the framework, or what it may have replaced
+
+    host, _, port = listen.rpartition(":")
+    try:
+        switchboard, bound = start(host, int(port))
+    except (OSError, ValueError, OverflowError) as error:
+        sys.stderr.write(f"cannot listen for switches on {listen}: {error}\n")
+        return 1
+    relax_collector()
+    say({"type": "ready", "runtime": runtime_adapter.title(), "port": bound})
+    requests = Requests(switchboard.switch)
+    for line in runtime_adapter.lines_of_input():
+        requests.take(line)
+    return 0
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    os._exit(code)  # the framework's threads have no end of their own

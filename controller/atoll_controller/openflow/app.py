@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUntypedFunctionDecorator=false, reportUntypedBaseClass=false
+"""The app, of os-ken or Ryu: switches come and go, replies are handed on. It decides and asks nothing by itself.
+
+A switch keeps its table when it comes and when it goes: what it should hold is the plan's business.
+"""
+
+import struct
+import threading
+from typing import Any, ClassVar
+
+from atoll_controller.openflow import runtime_adapter
+from atoll_controller.openflow.messages import encoder
+from atoll_controller.openflow.messages.error_text import error_words
+from atoll_controller.openflow.stdout_writer import say
+from atoll_controller.openflow.switch_session import Reply, Switch
+from atoll_core.errors import plain
+
+_events = runtime_adapter.module("controller.ofp_event")
+_handler = runtime_adapter.module("controller.handler")
+_ofp = runtime_adapter.module("ofproto.ofproto_v1_3")
+_parser = runtime_adapter.module("ofproto.ofproto_v1_3_parser")
+_parsers = runtime_adapter.module("ofproto.ofproto_parser")
+_HANDSHAKE, _CONFIG = _handler.HANDSHAKE_DISPATCHER, _handler.CONFIG_DISPATCHER
+_MAIN, _DEAD = _handler.MAIN_DISPATCHER, _handler.DEAD_DISPATCHER
+
+_MULTIPART = struct.Struct("!HH4x")  # what follows the header of a multipart reply: type, flags
+_VERSIONS = {1: "1.0", 2: "1.1", 3: "1.2", 4: "1.3", 5: "1.4", 6: "1.5"}
+
+# Types of messages that the framework's handlers take (7.1); its parsers of others may not end (see ``parse``).
+_HELLO, _FEATURES_REPLY = 0, 6
+_BY_FRAMEWORK = {_HELLO, 1, 2, 3, _FEATURES_REPLY, 12, 21}  # hello, error, echo, features, port status, barrier
+_PORT_DESCRIPTION = 13  # the one multipart reply that the framework asks for: records of one size
+
+
+def parse(datapath: Any, version: int, kind: int, length: int, xid: int, buffer: Any) -> Any:
+    """A message of OpenFlow 1.3, or of another version the hello; None for one that is not used here.
+
+    The framework's own parsers step from record to record by lengths that the switch states: with a length of 0 they
+    would not end. Only messages without such records are given to them. Replies that this package asks for stay bytes,
+    which it reads faster itself. Raises MalformedError.
+    """
+    if kind == _HELLO:
+        list(encoder.pieces(bytes(buffer[8:length]), 4, length_at=2, align=8))  # its elements (7.5.1)
+        return _BY_VERSION[version](datapath, version, kind, length, xid, buffer)
+    if version != encoder.VERSION:
+        return None
+    if kind == encoder.MULTIPART_REPLY:
+        subject, flags = _MULTIPART.unpack_from(buffer, 8)
+        if subject != _PORT_DESCRIPTION:
+            message = _parser.OFPMultipartReply(datapath, body=bytes(buffer[16:]), flags=flags)
+            message.set_headers(version, kind, length, xid)
+            return message
+    elif kind not in _BY_FRAMEWORK:
+        return None
+    return _parser.msg_parser(datapath, version, kind, length, xid, buffer)
+
+
+_BY_VERSION = {
+    number: runtime_adapter.module(f"ofproto.ofproto_v{name.replace('.', '_')}_parser").msg_parser
+    for number, name in _VERSIONS.items()
+    if name != "1.1"  # which the frameworks do not have
+}
+for _version in _BY_VERSION:
+    _parsers.register_msg_parser(_version)(parse)
+
+
+class Switchboard(runtime_adapter.app_base()):
+    """The switches that are connected, by datapath id."""
+
+    OFP_VERSIONS: ClassVar = [_ofp.OFP_VERSION]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._lock = threading.Lock()
+        self._connected: dict[int, tuple[Any, Switch]] = {}
+        self._tables: dict[Any, int] = {}  # by connection
+        self._too_old: set[str] = set()
+        self._refused: set[tuple[int, str]] = set()
+
+    def switch(self, dpid: int) -> Switch | None:
+        """The switch of that datapath id, if it is connected."""
+        with self._lock:
+            return self._connected.get(dpid, (None, None))[1]
+
+    @_handler.set_ev_cls(_events.EventOFPHello, _HANDSHAKE)
+    def hello(self, event: Any) -> None:
+        """Say once of each address that there is a switch which cannot speak OpenFlow 1.3 (6.3.1)."""
+        message = event.msg
+        told = {version for element in getattr(message, "elements", None) or () for version in element.versions}
+        offered = told or {version for version in _VERSIONS if version <= message.version}
+        host = message.datapath.address[0]
+        if encoder.VERSION in offered or host in self._too_old:
+            return
+        self._too_old.add(host)
+        spoken = ", ".join(_VERSIONS.get(version, f"version {version}") for version in sorted(offered))
+        text = (
+            f"a switch at {host} speaks OpenFlow {spoken} only and 1.3 is needed; on Open vSwitch: "
+            "`ovs-vsctl set bridge BRIDGE protocols=OpenFlow13`, on ProCurve: `version 1.3 only`"
+        )
+        say({"type": "error", "dpid": None, "cookie": None, "message": text})
+
+    @_handler.set_ev_cls(_events.EventOFPSwitchFeatures, _CONFIG)
+    def features(self, event: Any) -> None:
+        """The handshake's features reply (7.3.1) says how many tables there are."""
+        self._tables[event.msg.datapath] = event.msg.n_tables
+
+    @_handler.set_ev_cls(_events.EventOFPStateChange, [_MAIN, _DEAD])
+    def state(self, event: Any) -> None:
+        """A switch is ready, or its connection has ended.
+
+        A second connection with the datapath id of a switch that is connected is refused: it may be another switch. A
+        switch that restarts may come again before the end of its old connection is handled here, which it has closed.
+        """
+        datapath = event.datapath
+        tables = self._tables.pop(datapath, 0)
+        if event.state == _MAIN:
+            switch = Switch(datapath.id, tables, _ports(datapath), datapath.send)
+            with self._lock:
+                first, before = self._connected.get(datapath.id, (None, None))
+                taken = first is not None and first.socket.fileno() >= 0
+                if not taken:
+                    self._connected[datapath.id] = datapath, switch
+            if taken:
+                self._refuse(datapath, first)
+                return
+            if before is not None:
+                before.lost()
+            self._say_switch(switch, "up", switch.ports)
+            return
+        with self._lock:
+            connection, switch = self._connected.get(datapath.id, (None, None))
+            if switch is None or connection is not datapath:
+                return
+            del self._connected[datapath.id]
+            self._refused = {refused for refused in self._refused if refused[0] != datapath.id}
+        switch.lost()
+        self._say_switch(switch, "down", {})
+
+    def _refuse(self, datapath: Any, first: Any) -> None:
+        """End a second connection of one datapath id, and say so once of each address."""
+        datapath.close()
+        refused = datapath.id, datapath.address[0]
+        if refused not in self._refused:
+            self._refused.add(refused)
+            text = (
+                f"a second switch with datapath id {datapath.id} connected from {datapath.address[0]} and was refused; "
+                f"the first is at {first.address[0]}: give each switch a datapath id of its own (a switch that has "
+                "restarted is taken once its old connection has timed out)"
+            )
+            say({"type": "error", "dpid": datapath.id, "cookie": None, "message": text})
+
+    @_handler.set_ev_cls(_events.EventOFPMultipartReply, _MAIN)
+    def answer(self, event: Any) -> None:
+        """Hand a part of an answer to the request it answers."""
+        message = event.msg
+        self._take(message, Reply(message.xid, message.body, more=bool(message.flags & _ofp.OFPMPF_REPLY_MORE)))
+
+    @_handler.set_ev_cls(_events.EventOFPBarrierReply, _MAIN)
+    def barrier(self, event: Any) -> None:
+        """Hand the end of a batch to whoever sent it."""
+        self._take(event.msg, Reply(event.msg.xid))
+
+    @_handler.set_ev_cls(_events.EventOFPErrorMsg, [_CONFIG, _MAIN])
+    def error(self, event: Any) -> None:
+        """Hand an error to the request that caused it; one that nobody asked for becomes an event."""
+        words = _error_words(event.msg)
+        if not self._take(event.msg, Reply(event.msg.xid, error=words)):
+            say({"type": "error", "dpid": event.msg.datapath.id, "cookie": None, "message": words})
+
+    def _take(self, message: Any, reply: Reply) -> bool:
+        with self._lock:
+            connection, switch = self._connected.get(message.datapath.id, (None, None))
+        return switch is not None and connection is message.datapath and switch.take(reply)
+
+    def _say_switch(self, switch: Switch, state: str, ports: dict[str, str]) -> None:
+        say({"type": "switch", "dpid": switch.dpid, "state": state, "tables": switch.tables, "ports": ports})
+
+
+def _ports(datapath: Any) -> dict[str, str]:
+    """Interface names by port number, reserved ports left out."""
+    ports = sorted(datapath.ports.values(), key=lambda port: port.port_no)
+    return {
+        str(port.port_no): plain(port.name.decode(errors="replace"))
+        for port in ports
+        if port.port_no <= encoder.PORT_MAX
+    }
+
+
+def _error_words(message: Any) -> str:
+    if message.type == _ofp.OFPET_EXPERIMENTER:
+        return f"experimenter error {message.exp_type} of {message.experimenter:#010x}"
+    return error_words(message.type, message.code)

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""Starts the framework in this process: os-ken has no manager program any more, and Ryu's wants a web server.
+
+Neither offers a way to learn whether and where its listener got its port, so its controller is replaced by one that
+binds before it serves.
+"""
+
+import logging
+import socket
+from typing import Any
+
+from atoll_controller.openflow import runtime_adapter
+
+_manager = runtime_adapter.module("base.app_manager")  # before the controller, which imports it back
+_controller = runtime_adapter.module("controller.controller")
+_ofp_handler = runtime_adapter.module("controller.ofp_handler")
+_cfg = runtime_adapter.module("cfg")
+_hub = runtime_adapter.module("lib.hub")
+
+# A connection that has ended is noticed only by sending on it: the framework's reader waits for its sender, and that
+# one for something to send. So echo requests are sent all the time; a switch that leaves this many unanswered is gone.
+_ECHO_INTERVAL_S = 1.0
+_ECHOS_UNANSWERED = 15
+_SOCKET_TIMEOUT_S = 15.0  # for a switch to take what is sent to it: old ones take a window of entries in four seconds
+_BACKLOG = 64
+
+
+def start(host: str, port: int) -> tuple[Any, int]:
+    """Listen and serve; the switchboard and the port bound (0 asks for any). Raises OSError if it can't be had."""
+    from atoll_controller.openflow.app import Switchboard
+
+    _cfg.CONF(args=[], project="atoll", default_config_files=[], default_config_dirs=[])
+    _cfg.CONF.set_override("echo_request_interval", _ECHO_INTERVAL_S)
+    _cfg.CONF.set_override("maximum_unreplied_echo_requests", _ECHOS_UNANSWERED)
+    _cfg.CONF.set_override("socket_timeout", _SOCKET_TIMEOUT_S)
+    logging.getLogger("ofp_event").setLevel(logging.CRITICAL)  # the switchboard says it in a user's words
+    listener = socket.create_server((host, port), backlog=_BACKLOG)
+    _ofp_handler.OpenFlowController = lambda: lambda: _serve(listener)
+    manager = _manager.AppManager.get_instance()
+    manager.load_apps([runtime_adapter.module_name("controller.ofp_handler"), "atoll_controller.openflow.app"])
+    manager.instantiate_apps(**manager.create_contexts())
+    return manager.applications[Switchboard.__name__], listener.getsockname()[1]
+
+
+def _serve(listener: socket.socket) -> None:
+    while True:
+        connection, address = listener.accept()
+        _hub.spawn(_controller.datapath_connection_factory, connection, address)

@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The keeper's end of the controller: a child process, its switches, and requests to them. No framework here."""
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from atoll_controller.openflow.messages import encoder
+from atoll_core.codec import from_json, to_json
+from atoll_core.errors import LabError
+from atoll_core.header_safe import without_secrets
+from atoll_core.plan.flow_entry import FlowEntry, ForeignEntry
+from atoll_core.plan.switch_features import Leftovers, Runtime, SwitchFeatures
+
+_LINE_LIMIT = 64 * 1024 * 1024  # bytes; the table of a full switch is one line
+_READY_TIMEOUT_S = 20.0
+_ANSWER_TIMEOUT_S = 30.0  # above the controller's own, which says what is the matter
+_END_TIMEOUT_S = 2.0
+_STDERR_KEPT = 20  # lines
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchState:
+    """A switch as its connection tells: how many tables it has, and its interfaces by port number."""
+
+    dpid: int
+    up: bool
+    tables: int = 0
+    ports: dict[int, str] = field(default_factory=dict[int, str])
+
+
+class Controller:
+    """A running controller process. Build it with :meth:`start`.
+
+    ``switches``: every switch that has ever connected, by datapath id. ``on_event`` takes its events as they come (JSON
+    objects). When the process has ended (``closed``), pending requests and later ones fail with LabError.
+    """
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.switches: dict[int, SwitchState] = {}
+        self._features: dict[int, SwitchFeatures] = {}
+        self._read: dict[tuple[int, int], tuple[str, tuple[FlowEntry | ForeignEntry, ...]]] = {}
+        self.on_event: Callable[[dict[str, Any]], None] | None = None
+        self._closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.runtime = ""
+        self.port = 0
+        self._process = process
+        self._numbers = itertools.count(1)
+        self._pending: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._ready = asyncio.Event()
+        self._changed = asyncio.Condition()
+        self._stderr: deque[str] = deque(maxlen=_STDERR_KEPT)
+        self._reader = asyncio.create_task(self._read_all())
+
+    @classmethod
+    async def start(
+        cls,
+        prefix: Sequence[str],
+        python: str,
+        listen: str = "127.0.0.1:6653",
+        runtime: Runtime = Runtime.OS_KEN,
+    ) -> "Controller":
+        """Start the process (``prefix`` puts it into the lab's namespaces) and wait until it listens.
+
+        ``python``: an interpreter that has the runtime and this package. Raises LabError with the process's own message
+        when it doesn't listen.
+        """
+        process = await asyncio.create_subprocess_exec(
+            *prefix,
+            python,
+            "-m",
+            "atoll_controller.openflow",
+            "--listen",
+            listen,
+            "--runtime",
+            runtime,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            limit=_LINE_LIMIT,
+            start_new_session=True,  # a Ctrl-C at the terminal is the keeper's to deal with
+            env=without_secrets(os.environ),
+        )
+        controller = cls(process)
+        try:
+            await controller._until_ready()
+        except BaseException:
+            await controller.close()
+            raise
+        return controller
+
+    @property
+    def closed(self) -> asyncio.Future[str]:
+        """Done, with the reason, once the process has ended. Cancelling who waits for it does no harm to others."""
+        return asyncio.shield(self._closed)
+
+    async def wait_for(self, dpids: Iterable[int], timeout: float) -> None:  # noqa: ASYNC109 - the caller's words name it
+        """Wait until these switches are connected. Raises LabError naming those that are not after ``timeout`` s."""
+        wanted = set(dpids)
+
+        def missing() -> list[int]:
+            return sorted(dpid for dpid in wanted if dpid not in self.switches or not self.switches[dpid].up)
+
+        async with self._changed:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout):
+                    await self._changed.wait_for(lambda: not missing() or self.closed.done())
+        if missing():
+            names = ", ".join(str(dpid) for dpid in missing())
+            reason = self.closed.result() if self.closed.done() else f"not within {timeout:g} s"
+            raise LabError(f"switches with datapath id {names} did not connect to the controller: {reason}")
+
+    async def read(self, dpid: int, switch_name: str, table: int = 0) -> tuple[FlowEntry | ForeignEntry, ...]:
+        """The entries a switch holds, under the name the plan calls it by. Raises LabError.
+
+        The switch tells its whole table each time; if it is the one that was read last, it is not told again here.
+        """
+        digest, entries = self._read.get((dpid, table), ("", ()))
+        answer = await self._request("read", dpid=dpid, table=table, known=digest)
+        if "entries" in answer:
+            entries = (
+                *(from_json(FlowEntry, {**entry, "switch": switch_name}) for entry in answer["entries"]),
+                *(from_json(ForeignEntry, {**entry, "switch": switch_name}) for entry in answer["foreign"]),
+            )
+            self._read[dpid, table] = answer["digest"], entries
+        return entries
+
+    async def holds(self, dpid: int, entries: Iterable[FlowEntry], table: int = 0) -> bool:
+        """Whether the switch, its whole table read back, holds exactly these entries. Raises LabError.
+
+        False, too, of a switch that tells an entry in other bytes than it was given: ``read`` understands those.
+        """
+        wanted = tuple(entries)
+        digest = encoder.digest(encoder.essence(entry) for entry in wanted)
+        answer = await self._request("read", dpid=dpid, table=table, known=digest)
+        if "entries" in answer:
+            return False
+        self._read[dpid, table] = digest, tuple(replace(entry, why="") for entry in wanted)
+        return True
+
+    async def change(
+        self, dpid: int, delete: Iterable[FlowEntry | ForeignEntry], add: Iterable[FlowEntry], table: int = 0
+    ) -> None:
+        """Delete, then add, a barrier after each. Raises LabError naming the entry that was refused."""
+        gone = tuple(delete)
+        await self._request(
+            "change",
+            dpid=dpid,
+            table=table,
+            delete=[to_json(entry) for entry in gone if isinstance(entry, FlowEntry)],
+            foreign=[to_json(entry) for entry in gone if isinstance(entry, ForeignEntry)],
+            add=[to_json(entry) for entry in add],
+        )
+
+    async def count(self, dpid: int, table: int = 0) -> int:
+        """How many entries a table holds: cheap, however many they are. Raises LabError."""
+        return (await self._request("count", dpid=dpid, table=table))["count"]
+
+    async def features(self, dpid: int) -> SwitchFeatures:
+        """What a switch says of itself, asked once a connection. Raises LabError."""
+        if dpid not in self._features:
+            answer = await self._request("features", dpid=dpid)
+            self._features[dpid] = from_json(SwitchFeatures, answer["features"])
+        return self._features[dpid]
+
+    async def leftovers(self, dpid: int) -> Leftovers:
+        """The groups and meters a switch holds. Raises LabError."""
+        return from_json(Leftovers, (await self._request("leftovers", dpid=dpid))["leftovers"])
+
+    async def clear(self, dpid: int, found: Leftovers) -> None:
+        """Delete groups and meters of a switch. Raises LabError naming the first that it does not let go."""
+        await self._request("clear", dpid=dpid, leftovers=to_json(found))
+
+    async def counters(self, dpid: int, table: int = 0) -> dict[str, Any]:
+        """Counters of ports and entries as docs/contracts.md has them. Raises LabError."""
+        answer = await self._request("counters", dpid=dpid, table=table)
+        return {"ports": answer["ports"], "entries": answer["entries"]}
+
+    async def packets(self, dpid: int, entries: Iterable[FlowEntry], table: int = 0) -> tuple[int | None, ...]:
+        """How many packets each of these entries has counted; None of one the switch does not hold. Raises LabError."""
+        asked = [to_json(entry) for entry in entries]
+        return tuple((await self._request("packets", dpid=dpid, table=table, entries=asked))["packets"])
+
+    async def send(self, dpid: int, frames: Iterable[tuple[FlowEntry, bytes]]) -> tuple[str | None, ...]:
+        """Have the switch deal with frames as entries would that it need not hold (packet-out with their actions).
+
+        For each frame what the switch objects to, in words, or None. Raises LabError.
+        """
+        asked = [{"entry": to_json(entry), "frame": frame.hex()} for entry, frame in frames]
+        return tuple((await self._request("send", dpid=dpid, frames=asked))["refused"])
+
+    async def close(self) -> None:
+        """End the process; the switches keep forwarding. Returns when it is gone, however often it is called."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            async with asyncio.timeout(_END_TIMEOUT_S):
+                await self.closed
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            await self.closed
+        await self._reader
+
+    async def _until_ready(self) -> None:
+        ready = asyncio.create_task(self._ready.wait())
+        try:
+            await asyncio.wait({ready, self.closed}, timeout=_READY_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
+            if not ready.done():
+                reason = self.closed.result() if self.closed.done() else f"not ready after {_READY_TIMEOUT_S:g} s"
+                raise LabError(f"the controller did not start: {reason}")
+        finally:
+            ready.cancel()
+
+    async def _request(self, op: str, **fields: Any) -> dict[str, Any]:
+        number = next(self._numbers)
+        answer = self._pending[number] = asyncio.get_running_loop().create_future()
+        try:
+            if self.closed.done() or self._process.stdin is None:
+                raise LabError(f"the controller is gone: {self.closed.result() if self.closed.done() else 'no stream'}")
+            try:
+                self._process.stdin.write(json.dumps({"id": number, "op": op, **fields}).encode() + b"\n")
+                await self._process.stdin.drain()
+            except (ConnectionError, RuntimeError):
+                raise LabError(f"the controller is gone: {await self.closed}") from None
+            try:
+                async with asyncio.timeout(_ANSWER_TIMEOUT_S):
+                    return await answer
+            except TimeoutError:
+                raise LabError(f"the controller did not answer '{op}' within {_ANSWER_TIMEOUT_S:g} s") from None
+        finally:
+            del self._pending[number]
+            answer.cancel()
+
+    async def _read_all(self) -> None:
+        streams = (self._process.stdout, self._process.stderr)
+        if streams[0] is None or streams[1] is None:  # never so: both are pipes
+            return
+        errors = asyncio.create_task(self._read_stderr(streams[1]))
+        try:
+            async for line in streams[0]:
+                await self._take(json.loads(line))
+        except Exception as error:  # noqa: BLE001 - a line that is no message, or too long: nothing after it can be trusted
+            self._stderr.append(f"it said something unreadable: {type(error).__name__}: {error}")
+            self._process.kill()
+        await errors
+        code = await self._process.wait()
+        last = f": {self._stderr[-1]}" if self._stderr else ""
+        self._closed.set_result(f"it ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}{last}")
+        for answer in self._pending.values():
+            if not answer.done():
+                answer.set_exception(LabError(f"the controller is gone: {self.closed.result()}"))
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def _read_stderr(self, stream: asyncio.StreamReader) -> None:
+        async for line in stream:
+            self._stderr.append(line.decode(errors="replace").rstrip())
+
+    async def _take(self, message: dict[str, Any]) -> None:
+        match message.get("type"):
+            case "answer":
+                answer = self._pending.get(message.get("id", 0))
+                if answer is None or answer.done():
+                    return
+                if message["ok"]:
+                    answer.set_result(message)
+                else:
+                    answer.set_exception(LabError(message["error"]))
+                return
+            case "ready":
+                self.runtime, self.port = message["runtime"], message["port"]
+                self._ready.set()
+            case "switch":
+                await self._note(message)
+            case _:
+                pass
+        if self.on_event is not None:
+            self.on_event(message)
+
+    async def _note(self, message: dict[str, Any]) -> None:
+        ports = {int(number): name for number, name in message["ports"].items()}
+        state = SwitchState(message["dpid"], message["state"] == "up", message["tables"], ports)
+        self._features.pop(state.dpid, None)  # it may come back as another one
+        async with self._changed:
+            self.switches[state.dpid] = state
+            self._changed.notify_all()

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a switch says of its entries (7.3.5.2 of OpenFlow 1.3.5), from bytes to flow entries.
+
+Like ``wire``, made for tables of ten thousand entries. An entry is understood when packing what was understood gives
+the very match that was received; any other is left as the bytes of its record, for ``foreign`` to put into words.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from ipaddress import IPv4Network
+from typing import Any
+
+from atoll_controller.openflow.messages import encoder
+from atoll_core.plan.flow_entry import Action, FlowEntry, Match, Output, PopVlan, PushVlan, Vlan
+
+# length, table, seconds, nanoseconds, priority, idle, hard time-out, flags, cookie, packets, bytes
+_RECORD = struct.Struct("!HBxIIHHHH4xQQQ")
+_AGGREGATE = struct.Struct("!QQI4x")
+_FIELD = struct.Struct("!I")
+_ACTION = struct.Struct("!HH")  # type and length, as of a match and an instruction
+_LEAST = _RECORD.size + 8  # with an empty match
+_LEAST_INSTRUCTION, _LEAST_ACTION = 8, 8  # bytes (7.2.4, 7.2.5)
+_APPLY, _SET_FIELD = (struct.pack("!H", kind) for kind in (encoder.APPLY_ACTIONS, encoder.SET_FIELD))
+_GOTO_TABLE = struct.pack("!H", 1)
+_WITH_ACTIONS = {3, 4, 5}  # write, apply, clear
+_VLAN_VID = _FIELD.pack(encoder.VLAN_VID)
+_TIMED_OR_FLAGGED = slice(5, 8)  # of a record's fields: what no FlowEntry has
+
+_NUMBERS = {
+    encoder.IN_PORT: "in_port",
+    encoder.ETH_TYPE: "eth_type",
+    encoder.IP_PROTO: "ip_proto",
+    encoder.TCP_SRC: "l4_src",
+    encoder.TCP_DST: "l4_dst",
+    encoder.UDP_SRC: "l4_src",
+    encoder.UDP_DST: "l4_dst",
+}
+_PREFIXES = {
+    encoder.IPV4_SRC: "ipv4_src",
+    encoder.IPV4_SRC_MASKED: "ipv4_src",
+    encoder.IPV4_DST: "ipv4_dst",
+    encoder.IPV4_DST_MASKED: "ipv4_dst",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One entry as a switch describes it: its table, its counters and its bytes."""
+
+    table: int
+    priority: int
+    cookie: int
+    packets: int
+    octets: int
+    plain: bool  # no time-out, no flag
+    match: bytes  # the fields, without header and padding
+    instructions: bytes
+    whole: bytes
+
+    @property
+    def oxm(self) -> bytes:
+        """The match as an ofp_match."""
+        return encoder.pack_oxm(self.match)
+
+    @property
+    def is_pipeline(self) -> bool:
+        """Whether it is a table miss (5.4) that drops or leads to another table: switches with several have such."""
+        leads_on = self.instructions[:2] == _GOTO_TABLE and len(self.instructions) == _LEAST_INSTRUCTION
+        return self.priority == 0 and not self.match and (leads_on or not self.instructions)
+
+
+def records(body: bytes) -> Iterator[Record]:
+    """The records of the body of a flow statistics reply. Raises MalformedError."""
+    for whole in encoder.pieces(body, _LEAST):
+        head = _RECORD.unpack_from(whole)
+        (_, match_length) = _ACTION.unpack_from(whole, _RECORD.size)
+        match_end = _RECORD.size + match_length
+        if match_length < _ACTION.size or match_end > len(whole):
+            raise encoder.MalformedError(f"a match of {match_length} bytes in an entry of {len(whole)}")
+        yield Record(
+            table=head[1],
+            priority=head[4],
+            cookie=head[8],
+            packets=head[9],
+            octets=head[10],
+            plain=not any(head[_TIMED_OR_FLAGGED]),
+            match=whole[_RECORD.size + _ACTION.size : match_end],
+            instructions=whole[-(-match_end // 8) * 8 :],
+            whole=whole,
+        )
+
+
+def held_records(body: bytes, table: int) -> Iterator[Record]:
+    """The records of the body of a reply about all tables, without the pipeline between those that are not ``table``.
+
+    Raises MalformedError.
+    """
+    return (record for record in records(body) if record.table == table or not record.is_pipeline)
+
+
+def essence(record: Record, table: int) -> bytes:
+    """All of a record but its counters and its age, as ``wire.essence``; in another table than that one also which."""
+    whole = record.whole
+    place = b"" if record.table == table else b"table" + bytes([record.table])
+    return place + whole[12:20] + whole[24:32] + encoder.pack_oxm(ordered(record.match)) + record.instructions
+
+
+def ordered(fields: bytes) -> bytes:
+    """Match fields in the order of their numbers; switches tell them in an order of their own."""
+    parts: list[bytes] = []
+    offset = 0
+    while offset + _FIELD.size <= len(fields):
+        end = offset + _FIELD.size + fields[offset + 3]
+        parts.append(fields[offset:end])
+        offset = end
+    parts.sort()
+    return b"".join(parts)
+
+
+def understood(record: Record, switch: str) -> FlowEntry | None:
+    """The entry of a record, if a FlowEntry says all of it."""
+    if not record.plain:
+        return None
+    actions = _actions(record.instructions)
+    match = _match(record.match)
+    if actions is None or match is None:
+        return None
+    return FlowEntry(switch, record.priority, match, actions, record.cookie, "")
+
+
+def entry_count(body: bytes) -> int:
+    """The number of entries in the body of an aggregate statistics reply (7.3.5.3)."""
+    return _AGGREGATE.unpack_from(body)[2]
+
+
+def _match(fields: bytes) -> Match | None:
+    found: dict[str, Any] = {"in_port": None, "eth_type": None}
+    offset = 0
+    while offset + _FIELD.size <= len(fields):
+        (header,) = _FIELD.unpack_from(fields, offset)
+        end = offset + 4 + (header & 0xFF)
+        content = fields[offset + 4 : end]
+        if header in _NUMBERS:
+            found[_NUMBERS[header]] = int.from_bytes(content)
+        elif header in _PREFIXES:
+            found[_PREFIXES[header]] = _network(content)
+        elif header == encoder.VLAN_VID:
+            vid = int.from_bytes(content)
+            found["vlan"] = vid & ~encoder.VID_PRESENT if vid else Vlan.UNTAGGED
+        else:
+            return None
+        offset = end
+    if found["in_port"] is None:
+        return None
+    match = Match(**found)
+    # A mask that is no prefix, a VLAN id without its bit, a port of no protocol: none of them is packed as it came.
+    return match if encoder.pack_match(match) == encoder.pack_oxm(ordered(fields)) else None
+
+
+@lru_cache(maxsize=65536)
+def _network(content: bytes) -> IPv4Network | None:
+    address, mask = content[:4], content[4:] or b"\xff\xff\xff\xff"
+    try:
+        return IPv4Network((int.from_bytes(address), int.from_bytes(mask).bit_count()))
+    except ValueError:  # bits of the address where the mask has none
+        return None
+
+
+@lru_cache(maxsize=4096)
+def _actions(instructions: bytes) -> tuple[Action, ...] | None:
+    """The actions of an entry's only instruction, apply-actions; None if there is more to it, or it is malformed."""
+    if not instructions:
+        return ()
+    try:
+        (lists,) = action_lists(instructions)
+    except (encoder.MalformedError, ValueError):
+        return None
+    if not instructions.startswith(_APPLY):
+        return None
+    found: list[Action] = []
+    actions = iter(lists)
+    for action in actions:
+        match int.from_bytes(action[:2]):
+            case encoder.OUTPUT if (port := int.from_bytes(action[4:8])) <= encoder.PORT_MAX:
+                found.append(Output(port))
+            case encoder.POP_VLAN:
+                found.append(PopVlan())
+            case encoder.PUSH_VLAN if int.from_bytes(action[4:6]) == encoder.TPID and _sets_vlan(
+                tag := next(actions, b"")
+            ):
+                found.append(PushVlan(int.from_bytes(tag[8:10]) & ~encoder.VID_PRESENT))
+            case _:
+                return None
+    return tuple(found)
+
+
+def action_lists(instructions: bytes) -> list[list[bytes]]:
+    """The actions of each instruction (7.2.4), without any for those of other kinds. Raises MalformedError."""
+    found: list[list[bytes]] = []
+    for instruction in encoder.pieces(instructions, _LEAST_INSTRUCTION, length_at=2):
+        has_actions = int.from_bytes(instruction[:2]) in _WITH_ACTIONS
+        found.append([*encoder.pieces(instruction[8:], _LEAST_ACTION, length_at=2)] if has_actions else [])
+    return found
+
+
+def _sets_vlan(action: bytes) -> bool:
+    """Whether an action sets the VLAN id."""
+    return action[:2] == _SET_FIELD and action[4:8] == _VLAN_VID

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests of the controller's protocol (docs/contracts.md): in order for each switch, switches side by side."""
+
+import json
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from atoll_controller.openflow.messages import encoder
+from atoll_controller.openflow.stdout_writer import say
+from atoll_controller.openflow.switch_session import Switch, SwitchError
+from atoll_core.codec import from_json, to_json
+from atoll_core.plan.flow_entry import FlowEntry, ForeignEntry
+from atoll_core.plan.switch_features import Leftovers
+
+_Find = Callable[[int], Switch | None]
+
+
+class Requests:
+    """Serves request lines; ``find`` names the connected switch of a datapath id."""
+
+    def __init__(self, find: _Find) -> None:
+        self._find = find
+        self._workers: dict[int, queue.Queue[dict[str, Any]]] = {}
+
+    def take(self, line: bytes) -> None:
+        """Queue the request of one line for its switch; an unreadable one is answered at once."""
+        number: Any = None
+        try:
+            request = json.loads(line)
+            number = request["id"]
+            dpid = int(request["dpid"])
+        except (ValueError, TypeError, KeyError) as error:
+            say(_failed(number, f"not a request: {type(error).__name__}: {error}"))
+            return
+        if dpid not in self._workers:
+            self._workers[dpid] = queue.Queue()
+            threading.Thread(
+                target=self._serve, args=(self._workers[dpid],), name=f"switch-{dpid}", daemon=True
+            ).start()
+        self._workers[dpid].put(request)
+
+    def _serve(self, waiting: "queue.Queue[dict[str, Any]]") -> None:
+        while True:
+            request = waiting.get()
+            try:
+                say({"type": "answer", "id": request["id"], "ok": True, **self._answer(request)})
+            except SwitchError as error:
+                say(_failed(request["id"], str(error)))
+            except encoder.MalformedError as error:
+                say(_failed(request["id"], f"switch {request['dpid']} sent a malformed answer: {error}"))
+            except (ValueError, TypeError, KeyError) as error:
+                say(_failed(request["id"], f"not a request: {type(error).__name__}: {error}"))
+            except Exception as error:  # noqa: BLE001 - one answer fails, and not the thread that serves the switch
+                say(_failed(request["id"], f"internal error: {type(error).__name__}: {error}"))
+
+    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        dpid, table = int(request["dpid"]), int(request.get("table", 0))
+        switch = self._find(dpid)
+        if switch is None:
+            raise SwitchError(f"switch {dpid} is not connected")
+        match request["op"]:
+            case "read":
+                digest, entries = switch.read(table, request.get("known"))
+                if entries is None:
+                    return {"digest": digest}
+                return {
+                    "digest": digest,
+                    "entries": [to_json(entry) for entry in entries if isinstance(entry, FlowEntry)],
+                    "foreign": [to_json(entry) for entry in entries if isinstance(entry, ForeignEntry)],
+                }
+            case "change":
+                delete = [from_json(FlowEntry, entry) for entry in request.get("delete", [])]
+                foreign = [from_json(ForeignEntry, entry) for entry in request.get("foreign", [])]
+                add = [from_json(FlowEntry, entry) for entry in request.get("add", [])]
+                return {"barriers": switch.change([*foreign, *delete], add, table)}
+            case "send":
+                frames = [
+                    (from_json(FlowEntry, each["entry"]), bytes.fromhex(each["frame"])) for each in request["frames"]
+                ]
+                return {"refused": switch.send(frames)}
+            case "packets":
+                return {"packets": switch.packets([from_json(FlowEntry, each) for each in request["entries"]], table)}
+            case "count":
+                return {"count": switch.count(table)}
+            case "leftovers":
+                return {"leftovers": to_json(switch.leftovers())}
+            case "clear":
+                return {"barriers": switch.clear(from_json(Leftovers, request["leftovers"]))}
+            case "features":
+                return {"features": to_json(switch.features())}
+            case "counters":
+                return switch.counters(table)
+            case unknown:
+                raise ValueError(f"unknown op {unknown!r}")
+
+
+def _failed(number: Any, error: str) -> dict[str, Any]:
+    return {"type": "answer", "id": number, "ok": False, "error": error}

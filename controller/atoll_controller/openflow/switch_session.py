@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One connected switch, seen from the controller process: requests out, replies matched to them by transaction id.
+
+Waits are those of the standard library: os-ken's own events never time out in native threads. Of its queues the plain
+one: eventlet, Ryu's hub, makes no other wait without stopping everybody.
+"""
+
+import queue
+import struct
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from atoll_controller.openflow.messages import encoder, feature_parser
+from atoll_controller.openflow.messages.flow_stats import (
+    entry_count,
+    essence,
+    held_records,
+    ordered,
+    records,
+    understood,
+)
+from atoll_controller.openflow.messages.unmanaged_entry import foreign
+from atoll_core.plan.flow_entry import FlowEntry, ForeignEntry
+from atoll_core.plan.switch_features import Leftovers, SwitchFeatures
+
+_REPLY_TIMEOUT_S = 10.0
+_WINDOW = 1024  # entries sent before a barrier is waited for: four seconds of the slowest hardware known
+_CHUNK = 65536  # bytes handed to the framework at a time
+_MAX_XID = 0xFFFFFFFF
+
+_PORT = struct.Struct("!I4x8Q32x8x")
+_PORT_COUNTERS = (
+    "rx_packets",
+    "tx_packets",
+    "rx_bytes",
+    "tx_bytes",
+    "rx_dropped",
+    "tx_dropped",
+    "rx_errors",
+    "tx_errors",
+)
+
+Entry = FlowEntry | ForeignEntry
+
+
+class SwitchError(Exception):
+    """The switch refused something, did not answer, or went away; the message is one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came back for a transaction: the body of a multipart reply, the end of a barrier, or an error in words."""
+
+    xid: int
+    body: bytes = b""
+    more: bool = False  # another part follows
+    error: str | None = None
+
+
+class Switch:
+    """A switch whose connection is up. ``take`` and ``lost`` are called by the framework, the rest by one worker.
+
+    ``send`` hands bytes to the connection; ``ports``: interface names by port number, without reserved ports.
+    """
+
+    def __init__(self, dpid: int, tables: int, ports: dict[str, str], send: Callable[[bytes], Any]) -> None:
+        self.dpid = dpid
+        self.tables = tables
+        self.ports = ports
+        self._send_bytes = send
+        self._lock = threading.Lock()
+        self._next_xid = 1
+        self._expected = range(0)
+        self._replies: queue.Queue[Reply | None] = queue.Queue()
+        self._lost = False
+
+    def read(self, table: int, known: str | None = None) -> tuple[str, list[Entry] | None]:
+        """The digest of what all tables hold and their entries (7.3.5.2), or None if the digest is known.
+
+        Entries of other tables than ``table`` are foreign, whatever they say. Raises SwitchError, MalformedError.
+        """
+        held = [*held_records(self._multipart(encoder.flow_request(encoder.ALL_TABLES, 0), "its entries"), table)]
+        digest = encoder.digest(essence(record, table) for record in held)
+        if digest == known:
+            return digest, None
+        name = str(self.dpid)
+        return digest, [
+            (understood(record, name) if record.table == table else None) or foreign(record, name, table)
+            for record in held
+        ]
+
+    def count(self, table: int) -> int:
+        """How many entries a table holds (7.3.5.3): cheap, however many they are. Raises SwitchError."""
+        return entry_count(
+            self._multipart(encoder.flow_request(table, 0, encoder.AGGREGATE), "the number of its entries")
+        )
+
+    def features(self) -> SwitchFeatures:
+        """What the switch says of itself; one that does not tell what its tables take has none. Raises SwitchError."""
+        described = feature_parser.description(
+            self._multipart(encoder.multipart_request(encoder.DESCRIPTION, 0), "its description")
+        )
+        try:
+            told = self._multipart(encoder.multipart_request(encoder.TABLE_FEATURES, 0), "its table features")
+        except RefusedError:  # optional in OpenFlow 1.3 (7.3.5.5): many devices leave it out
+            return SwitchFeatures(described, ())
+        return SwitchFeatures(described, feature_parser.tables(told))
+
+    def counters(self, table: int) -> dict[str, Any]:
+        """Counters of all ports (7.3.5.6) and of a table's entries, as JSON. Raises SwitchError."""
+        ports = _PORT.iter_unpack(self._multipart(encoder.port_request(0), "its ports' counters"))
+        return {
+            "ports": {
+                str(number): dict(zip(_PORT_COUNTERS, sums, strict=True))
+                for number, *sums in ports
+                if number <= encoder.PORT_MAX
+            },
+            "entries": [
+                {"cookie": record.cookie, "packets": record.packets, "bytes": record.octets}
+                for record in records(self._multipart(encoder.flow_request(table, 0), "its entries"))
+            ],
+        }
+
+    def change(self, delete: Iterable[Entry], add: Iterable[FlowEntry], table: int) -> int:
+        """Delete, wait for a barrier, add, wait for a barrier; the number of barriers (one more per 1024 entries).
+
+        Raises SwitchError naming the first entry that was refused; what was sent beside it has been done.
+        """
+        deleted = self._batch(list(delete), lambda entry, xid: encoder.delete(entry, table, xid))
+        return deleted + self._batch(list(add), lambda entry, xid: encoder.add(entry, table, xid))
+
+    def leftovers(self) -> Leftovers:
+        """The groups and meters it holds (7.3.5.9, 7.3.5.13); none where it knows neither. Raises SwitchError."""
+
+        def held(request: bytes, numbers: Callable[[bytes], tuple[int, ...]]) -> tuple[int, ...]:
+            try:
+                return numbers(self._multipart(request, "what it holds"))
+            except RefusedError:  # both are optional in OpenFlow 1.3 (5.6, 5.7)
+                return ()
+
+        groups = held(encoder.multipart_request(encoder.GROUPS, 0), encoder.group_numbers)
+        return Leftovers(groups, held(encoder.meter_request(0), encoder.meter_numbers))
+
+    def clear(self, found: Leftovers) -> int:
+        """Delete groups, then meters, and wait for a barrier; the number of barriers. Raises SwitchError."""
+        groups = [(f"the end of group {number}", encoder.delete_group, number) for number in found.groups]
+        meters = [(f"the end of meter {number}", encoder.delete_meter, number) for number in found.meters]
+        return self._batch([*groups, *meters], lambda each, xid: each[1](each[2], xid), lambda each: each[0])
+
+    def packets(self, entries: Iterable[FlowEntry], table: int) -> list[int | None]:
+        """How many packets each entry has counted (7.3.5.2); None: the table does not hold it. Raises SwitchError."""
+        body = self._multipart(encoder.flow_request(table, 0), "its entries")
+        counted = {(record.priority, ordered(record.match)): record.packets for record in records(body)}
+        return [counted.get((entry.priority, encoder.match_fields(entry.match))) for entry in entries]
+
+    def send(self, frames: Sequence[tuple[FlowEntry, bytes]]) -> list[str | None]:
+        """Have each frame dealt with as its entry would, whether or not it is in a table (packet-out: 7.3.7).
+
+        For each one what the switch objects to, in words, or None. Raises SwitchError if it does not answer.
+        """
+        xids, replies = self._begin(len(frames) + 1)
+        messages = [encoder.packet_out(entry, frame, xid) for (entry, frame), xid in zip(frames, xids, strict=False)]
+        self._send([*messages, encoder.barrier(xids[-1])])
+        refused: list[str | None] = [None] * len(frames)
+        while (reply := self._next(replies)).xid != xids[-1]:
+            refused[reply.xid - xids[0]] = reply.error
+        if reply.error is not None:
+            raise SwitchError(f"switch {self.dpid} refused a barrier: {reply.error}")
+        return refused
+
+    def take(self, reply: Reply) -> bool:
+        """Hand a reply or an error to whoever waits for it; False if nobody does."""
+        with self._lock:
+            waiting = self._replies if reply.xid in self._expected else None
+        if waiting is not None:
+            waiting.put(reply)
+        return waiting is not None
+
+    def lost(self) -> None:
+        """The connection has ended: nobody needs to wait any longer."""
+        with self._lock:
+            self._lost = True
+            self._replies.put(None)
+
+    def _multipart(self, request: bytes, wanted: str) -> bytes:
+        """The bodies of all parts of the reply to a request, whose transaction id is filled in here."""
+        xids, replies = self._begin(1)
+        self._send([request[:4] + struct.pack("!I", xids[0]) + request[8:]])
+        parts: list[bytes] = []
+        while True:
+            reply = self._next(replies)
+            if reply.error is not None:
+                raise RefusedError(f"switch {self.dpid} does not tell {wanted}: {reply.error}")
+            parts.append(reply.body)
+            if not reply.more:
+                return b"".join(parts)
+
+    def _batch(
+        self, entries: Sequence[Any], pack: Callable[[Any, int], bytes], told: Callable[[Any], str] | None = None
+    ) -> int:
+        """Send flow-mods, or what else is packed, a barrier after each window; ``told``: what errors call one.
+
+        Errors come before the barrier's reply (6.2).
+        """
+        windows = [entries[at : at + _WINDOW] for at in range(0, len(entries), _WINDOW)] or [entries]
+        errors: list[str] = []
+        for window in windows:
+            xids, replies = self._begin(len(window) + 1)
+            self._send([*map(pack, window, xids), encoder.barrier(xids[-1])])
+            while (reply := self._next(replies)).error is not None:
+                if reply.xid == xids[-1]:
+                    raise SwitchError(f"switch {self.dpid} refused a barrier: {reply.error}")
+                errors.append(
+                    f"switch {self.dpid} refused {(told or _told)(window[reply.xid - xids[0]])}: {reply.error}"
+                )
+            if errors:
+                break
+        if errors:
+            more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+            raise SwitchError(errors[0] + more)
+        return len(windows)
+
+    def _begin(self, number: int) -> "tuple[range, queue.Queue[Reply | None]]":
+        """Transaction ids for that many messages, and where the replies to them will be. What came late is left."""
+        with self._lock:
+            if self._next_xid + number > _MAX_XID:
+                self._next_xid = 1
+            self._expected = range(self._next_xid, self._next_xid + number)
+            self._next_xid += number
+            self._replies = queue.Queue()
+            if self._lost:
+                self._replies.put(None)
+            return self._expected, self._replies
+
+    def _send(self, messages: Iterable[bytes]) -> None:
+        chunk = bytearray()
+        for message in messages:
+            chunk += message
+            if len(chunk) >= _CHUNK:
+                self._send_bytes(bytes(chunk))
+                chunk.clear()
+        self._send_bytes(bytes(chunk))
+
+    def _next(self, replies: "queue.Queue[Reply | None]") -> Reply:
+        try:
+            reply = replies.get(timeout=_REPLY_TIMEOUT_S)
+        except queue.Empty:
+            raise SwitchError(f"switch {self.dpid} did not answer within {_REPLY_TIMEOUT_S:g} s") from None
+        if reply is None:
+            raise SwitchError(f"switch {self.dpid} disconnected")
+        return reply
+
+
+class RefusedError(SwitchError):
+    """The switch answered a request for information with an error."""
+
+
+def _told(entry: Entry) -> str:
+    """The entry as an error names it: the reason it was asked for, if it has one, and what it says."""
+    text = str(entry).removeprefix(f"{entry.switch}: ")
+    return f"'{entry.why}' ({text})" if isinstance(entry, FlowEntry) and entry.why else text

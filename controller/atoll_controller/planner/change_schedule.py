@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The changes that an experiment schedules, planned before anything runs: each version, and each swap to it. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from atoll_apps.steering import steer
+from atoll_controller.fabric.swap_plan import Swap, plan_swap
+from atoll_core.errors import DescriptionError, Mistake, PlanError
+from atoll_core.experiment.experiment import Experiment, Version
+from atoll_core.lab.network import Network
+from atoll_core.plan.flow_entry import FlowEntry
+from atoll_core.plan.tag_layout import HOME
+from atoll_core.units import Duration
+from atoll_switches.capability_profile import refuse_unsupported
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """A change of an experiment, and how it is carried out. ``number`` counts from 1."""
+
+    number: int
+    version: Version
+    experiment: Experiment  # as it is steered from then on
+    swap: Swap
+
+    @property
+    def least(self) -> Duration:
+        """What it takes at least: until the old version has drained."""
+        return Duration(sum(stage.wait_ns for stage in self.swap.stages))
+
+
+def plan_schedule(network: Network, experiment: Experiment) -> tuple[Scheduled, ...]:
+    """Every scheduled change in order of time; each swap starts from the layout that the one before it leaves.
+
+    Raises PlanError when the experiment cannot even begin, and DescriptionError naming the line of the first change
+    whose version no switch could hold, or to which packets could not turn without seeing a mixture, and of changes too
+    close to each other or to the end.
+    """
+    before = experiment.steered(experiment.versions[0])
+    standing = steer(network, before, HOME)
+    layout, entries = standing.layout, standing.entries
+    refuse_unsupported(network, entries)
+    found: list[Scheduled] = []
+    for number, version in enumerate(experiment.versions[1:], start=1):
+        after = experiment.steered(version)
+        try:
+            swap = plan_swap(network, before, layout, after)
+            for held in _states(entries, swap):
+                refuse_unsupported(network, held)
+        except PlanError as error:
+            place = f"change {number} (at {version.at})"
+            raise DescriptionError(
+                [Mistake(experiment.file, version.line, f"{place}: {line}") for line in str(error).splitlines()]
+            ) from None
+        found.append(Scheduled(number, version, after, swap))
+        before, layout = after, swap.layout
+        entries = steer(network, after, layout).entries
+    _require_time(experiment, found)
+    return tuple(found)
+
+
+def _require_time(experiment: Experiment, schedule: list[Scheduled]) -> None:
+    """DescriptionError when a change comes, or the run ends, before the change before it can be over."""
+    ends = [*(each.version.at for each in schedule[1:]), experiment.duration]
+    wrong = [
+        Mistake(
+            experiment.file,
+            each.version.line,
+            f"change {each.number} (at {each.version.at}): the version before it takes {each.least} to drain, and "
+            f"{end} is too early for {'the next change' if end is not ends[-1] else 'the end'}",
+        )
+        for each, end in zip(schedule, ends, strict=False)  # without changes there is only the end
+        if each.version.at.ns + each.least.ns >= end.ns
+    ]
+    if wrong:
+        raise DescriptionError(wrong)
+
+
+def _states(entries: tuple[FlowEntry, ...], swap: Swap) -> Iterator[tuple[FlowEntry, ...]]:
+    """What the switches hold after each stage: both versions for a while."""
+    held = {(entry.switch, entry.priority, entry.match): entry for entry in entries}
+    for stage in swap.stages:
+        for entry in stage.add:
+            held[entry.switch, entry.priority, entry.match] = entry
+        yield tuple(held.values())
+        for entry in stage.delete:
+            del held[entry.switch, entry.priority, entry.match]

@@ -1,0 +1,375 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an experiment asks for that is possible and probably not meant: warnings, which `--strict` makes mistakes. Pure.
+
+A function of :data:`_DOUBTS` or :data:`_REAL_TIME_DOUBTS` yields one kind of them, each as a Mistake: what is doubtful,
+then what is usual. What is impossible or contradicts itself is no doubt but a mistake, and belongs to
+``atoll_core.resolve_*``.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+from atoll_controller.planner.calibration_jobs import PING_PACKET
+from atoll_controller.planner.path_checks import MOST_PING_SHARE
+from atoll_controller.planner.virtual_cost import rough, wall_time
+from atoll_core.description.document import Place
+from atoll_core.description.validation_messages import call
+from atoll_core.errors import Mistake
+from atoll_core.experiment.capacity import Steering, bandwidth_delay_product, bottleneck, longest_rtt, pause
+from atoll_core.experiment.experiment import (
+    MAIN,
+    Bernoulli,
+    BitError,
+    Codel,
+    Experiment,
+    GilbertElliott,
+    Link,
+    LinkDirection,
+    Loss,
+    LossTrace,
+)
+from atoll_core.lab.network import Network
+from atoll_core.plan.plan import Backend
+from atoll_core.plan.tc_settings import MTU, early
+from atoll_core.platforms import VIRTUAL
+from atoll_core.plural import counted, listed
+from atoll_core.units import Duration, Rate, Size
+
+_LONGEST_QUEUE_S = 2.0  # voice bears 0.3 s; the longest queue of the laboratory's own grid held 0.8 s
+_LONGEST_WALL_TIME = Duration(3600 * 10**9)
+_MOST_LOSS = 0.5
+_OVERBOOKED = 4  # times the rate; a load of twice as much is what congestion is studied with
+_RATE_ERROR = 1e-4  # less is noise
+_NS = 10**9
+ENGINE_MEASURED = Rate(10**9)
+"""1500-byte packets on two cores: docs/benchmarks.md, "throughput" of `make bench-link`."""
+
+
+def doubts(
+    network: Network, experiment: Experiment, backend: Backend | None = None, place: str | None = None
+) -> tuple[Mistake, ...]:
+    """Everything doubtful, in the order of the file.
+
+    ``backend``: what plays the links, ``place``: where the lab lives, as far as that is decided.
+    """
+    kinds = _DOUBTS
+    kinds += _REAL_TIME_DOUBTS if place != VIRTUAL else ()
+    kinds += _VIRTUAL_DOUBTS if place in (None, VIRTUAL) else ()
+    found = {doubt for kind in kinds for doubt in kind(network, experiment, backend)}
+    return tuple(sorted(found))
+
+
+def memory_doubts(experiment: Experiment, needed: Size, free: Size) -> tuple[Mistake, ...]:
+    """A run in virtual time, or several at once, that take more memory than the machine has free."""
+    if needed <= free:
+        return ()
+    message = (
+        f"with {counted(experiment.traffic.channels, 'channel')}, what runs on virtual at once is estimated to take "
+        f"{rough(needed)} of memory, to a factor of two, and this machine has {rough(free)} free; usual is less "
+        "than that"
+    )
+    return (_doubt(experiment, experiment.traffic.line, ("traffic", "channels"), message, ("captures",), ("links",)),)
+
+
+def _doubt(experiment: Experiment, line: int, place: Place, message: str, *also: Place) -> Mistake:
+    """A doubt about what ``place`` holds, in view of what ``also`` does; it names a setting (``--set``) of these."""
+    keys = [".".join(map(str, each)) for each in (place, *also)]
+    settings = (by for key in keys for given, by in experiment.given if _within(given, key) or _within(key, given))
+    setting = next(settings, None)
+    said = f"{call(place)}: {message}"
+    if setting is None:
+        return Mistake(experiment.file, line, said, place)
+    return Mistake(experiment.file, 0, f"--set {setting}: {said}", place)
+
+
+def _link_doubt(experiment: Experiment, link: Link, way: str, key: str, message: str, *also: Place) -> Mistake:
+    """A doubt about a setting of one direction of a link."""
+    return _doubt(experiment, link.line, ("links", link.box, way, key), message, *also)
+
+
+def _within(key: str, other: str) -> bool:
+    return f"{key}.".startswith(f"{other}.")
+
+
+def _buffers(network: Network, experiment: Experiment, _: Backend | None) -> Iterator[Mistake]:
+    """Sockets that cannot fill a link alone."""
+    buffer_max = experiment.tcp.buffer_max
+    for steering in _steerings(experiment):
+        rate, rtt = bottleneck(steering), longest_rtt(network, steering)
+        product = bandwidth_delay_product(rate, rtt)
+        if buffer_max < product:
+            yield _doubt(
+                experiment,
+                experiment.tcp.line,
+                ("tcp", "buffer_max"),
+                f"{buffer_max} is less than the bandwidth-delay product, {rate} x {rtt} = {product}, so one connection "
+                "cannot fill the link; usual is at least that",
+                *(("links", link.box) for link in steering.links),
+                ("latency",),
+            )
+
+
+def _transfer(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Mistake]:
+    """A transfer that the run is too short for."""
+    transfer = experiment.transfer
+    if transfer is None:
+        return
+    left = Duration(experiment.duration.ns - transfer.start.ns)
+    rates = [link.to_island.rate for link in experiment.links if link.box in experiment.chain.hops]
+    if rates and (least := Duration(8 * transfer.size.bytes * _NS // min(rates).bit_s)) > left:
+        yield _doubt(
+            experiment,
+            transfer.line,
+            ("transfer", "size"),
+            f"{transfer.size} takes at least {least.s:.1f} s at {min(rates)}, and the run ends {left.s:g} s after the "
+            "transfer's start; usual is a duration that leaves it twice that",
+            ("duration",),
+            *(("links", link.box, "to_island", "rate") for link in experiment.links),
+        )
+
+
+def _pings(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Mistake]:
+    """A ping series that loads the link, or that says nothing."""
+    interval, place = experiment.ping.interval, ("ping", "interval")
+    if interval >= experiment.duration:
+        message = f"{interval} is no less than the duration, {experiment.duration}; usual is 100 ms"
+        yield _doubt(experiment, experiment.ping.line, place, message, ("duration",))
+    for link, name, direction in _directions(experiment):
+        share = 8 * PING_PACKET * _NS / interval.ns / direction.rate.bit_s
+        if share > MOST_PING_SHARE:
+            yield _doubt(
+                experiment,
+                experiment.ping.line,
+                place,
+                f"pings every {interval} take {share:.0%} of the {direction.rate} of {link.box!r}; usual is at most "
+                f"{MOST_PING_SHARE:.0%}",
+                ("links", link.box, name, "rate"),
+            )
+
+
+def _queues(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Mistake]:
+    """Queues that hold packets for seconds."""
+    for link, name, direction in _directions(experiment):
+        full_s, rate = direction.full_queue.s, "the least rate of its trace" if direction.trace else direction.rate
+        if full_s > _LONGEST_QUEUE_S and direction.aqm is None:
+            message = (
+                f"{direction.queue} at {rate} delay packets by {full_s:.1f} s when full; usual is less than "
+                f"{_LONGEST_QUEUE_S:g} s"
+            )
+            yield _link_doubt(experiment, link, name, "queue", message, ("links", link.box, name, "rate"))
+
+
+def _codels(network: Network, experiment: Experiment, _: Backend | None) -> Iterator[Mistake]:
+    """CoDel that takes a drop for unheeded before a sender can have learnt of it."""
+    longest = {link: longest_rtt(network, each) for each in _steerings(experiment) for link in each.links}
+    for link, name, direction in _directions(experiment):
+        rtt = longest.get(link)
+        if rtt and isinstance(direction.aqm, Codel) and direction.aqm.interval < rtt:
+            message = (
+                f"an interval of {direction.aqm.interval} is less than the round-trip time, {rtt}; usual is about that "
+                "(RFC 8289, section 4.3)"
+            )
+            yield _link_doubt(experiment, link, name, "aqm", message, ("links", link.box))
+
+
+def _udp(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Mistake]:
+    """UDP that fills the link by itself; it does not yield."""
+    for link, name, direction in _directions(experiment):
+        if experiment.udp and name == "to_island" and experiment.udp.rate >= direction.rate:
+            yield _doubt(
+                experiment,
+                experiment.udp.line,
+                ("udp", "rate"),
+                f"{experiment.udp.rate} fill the {direction.rate} of {link.box!r} alone; usual is an eighth of that",
+                ("links", link.box, name, "rate"),
+            )
+
+
+def _overbooked(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Mistake]:
+    """TCP that asks for several times what a link carries, as far as a load asks for any rate; UDP counts, too."""
+    asked, udp = _asked_rate(experiment), experiment.udp
+    if asked is None:
+        return
+    words, key, tcp_bit_s = asked
+    bit_s = tcp_bit_s + (udp.rate.bit_s if udp else 0)
+    for link in experiment.links:
+        rate = link.to_island.rate
+        carries_all = all(link.box in chain.hops for chain in experiment.ever_chains)
+        if carries_all and bit_s >= _OVERBOOKED * rate.bit_s:
+            yield _doubt(
+                experiment,
+                experiment.traffic.line,
+                ("traffic", key),
+                f"{words}{' and UDP' if udp else ''} ask for {Rate(_three_digits(bit_s))}, {bit_s / rate.bit_s:.1f} "
+                f"times the {rate} of {link.box!r}; usual is less than {_OVERBOOKED} times",
+                ("links", link.box, "to_island", "rate"),
+            )
+
+
+def _asked_rate(experiment: Experiment) -> tuple[str, str, float] | None:
+    """What TCP asks for by itself, in words, by which key of the traffic, and in bit/s; None: whatever there is.
+
+    An open loop asks for what its flows come to. In a closed loop a channel waits for each flow, so it takes what it
+    gets, unless servers send so slowly that flows take longer than the pauses between them: those are streams.
+    """
+    traffic = experiment.traffic
+    mean_bytes = traffic.distribution.mean_bytes
+    if not traffic.channels:
+        return None
+    if traffic.flows_per_s is not None:
+        flows = f"{traffic.flows_per_s:g} flows a second of {Size(_three_digits(mean_bytes))} in the mean"
+        return flows, "flows_per_s", traffic.flows_per_s * 8 * mean_bytes
+    if traffic.write_rate is not None:
+        sent_s, pause_s = 8 * mean_bytes / traffic.write_rate.bit_s, pause(experiment).s
+        if sent_s > pause_s:
+            streams = f"{counted(traffic.channels, 'channel')} of at most {traffic.write_rate} each"
+            return streams, "write_rate", traffic.channels * 8 * mean_bytes / (sent_s + pause_s)
+    return None
+
+
+def _three_digits(number: float) -> int:
+    return int(float(f"{number:.3g}"))
+
+
+def _taps(network: Network, experiment: Experiment, _: Backend | None) -> Iterator[Mistake]:
+    """Taps in places where captures prove less than they could, a line for each chain."""
+    for chain in experiment.ever_chains:
+        unseen, places = _unseen(network, chain.hops)
+        if unseen:
+            verb = "loses" if len(unseen) == 1 else "lose"
+            place: Place = ("chain",) if chain.name == MAIN else ("branches", chain.name, "chain")
+            message = f"captures do not show what {listed(unseen)} {verb}; usual is a tap {listed(places)}"
+            yield _doubt(experiment, chain.line, place, message)
+
+
+def _unseen(network: Network, hops: tuple[str, ...]) -> tuple[list[str], list[str]]:
+    """The boxes of a chain whose losses captures do not show, and where taps would be that do.
+
+    Such are boxes outside the taps, and a box beside one that does not conserve packets, which it cannot be told from.
+    The ports of a link are captured, where it takes that.
+    """
+    boxes = {box.name: box for box in network.boxes}
+    taps = [place for place, hop in enumerate(hops) if hop not in boxes]
+    before = [hop for hop in hops[: taps[0] if taps else None] if hop in boxes]
+    behind = [hop for hop in hops[taps[-1] if taps else 0 :] if hop in boxes]
+    unseen = dict.fromkeys([*before, *behind])
+    places = [*(["at the world's end"] if before else []), *(["at the island's end"] if behind else [])]
+    for left, right in pairwise(hops):
+        pair = [boxes[hop] for hop in (left, right) if hop in boxes and not boxes[hop].is_link]
+        hidden = [box.name for box in pair if box.conserves]
+        if len(pair) == 2 and len(hidden) == 1:
+            unseen |= dict.fromkeys(hidden)
+            places.append(f"between {left} and {right}")
+    return list(unseen), places
+
+
+def _engine_rates(_: Network, experiment: Experiment, backend: Backend | None) -> Iterator[Mistake]:
+    """Rates beyond those at which the engine was measured."""
+    for link, name, direction in _directions(experiment):
+        if backend is not Backend.TC and direction.rate > ENGINE_MEASURED:
+            message = (
+                f"{direction.rate} is more than the {ENGINE_MEASURED} up to which the engine was measured in real time "
+                "(docs/benchmarks.md, throughput), and a run that the machine cannot keep up with is invalid; "
+                "--backend tc and --on virtual take any rate"
+            )
+            yield _link_doubt(experiment, link, name, "rate", message)
+
+
+def _wall_time(network: Network, experiment: Experiment, backend: Backend | None) -> Iterator[Mistake]:
+    """Runs that take hours of the machine's time, where a second of the lab's clock may take minutes."""
+    estimated = wall_time(network, experiment, backend or Backend.TC)
+    if estimated > _LONGEST_WALL_TIME:
+        channels = experiment.traffic.channels
+        yield _doubt(
+            experiment,
+            experiment.traffic.line,
+            ("traffic", "channels"),
+            f"with {counted(channels, 'channel')} for {experiment.duration}, a run on virtual is estimated to take "
+            f"{estimated.s / 3600:.1f} h of wall time, to a factor of two; usual is less than {_LONGEST_WALL_TIME}",
+            ("duration",),
+            ("links",),
+        )
+
+
+def _whole_bytes(_: Network, experiment: Experiment, backend: Backend | None) -> Iterator[Mistake]:
+    """Slow rates that tc rounds, as it keeps whole bytes per second."""
+    for link, name, direction in _directions(experiment):
+        rate = direction.rate
+        kept = Rate(rate.bit_s // 8 * 8)
+        if backend is not Backend.ENGINE and rate.bit_s - kept.bit_s > _RATE_ERROR * rate.bit_s:
+            message = (
+                f"{rate} become {kept} where tc plays the link, as on virtual: it keeps whole bytes per second; "
+                "usual is a multiple of 8 bit/s, or --backend engine"
+            )
+            yield _link_doubt(experiment, link, name, "rate", message)
+
+
+def _early(_: Network, experiment: Experiment, backend: Backend | None) -> Iterator[Mistake]:
+    """Slow rates at which the serialisation that tc leaves out after a pause is long."""
+    for link, name, serialisation in early(experiment.links) if backend is not Backend.ENGINE else ():
+        rate = (link.to_island if name == "to_island" else link.to_world).rate
+        message = (
+            f"a full-size packet takes {serialisation.ms:.1f} ms at {rate}; where tc plays the link, as on virtual, a "
+            "packet that comes after a pause leaves without this delay; --backend engine is exact"
+        )
+        yield _link_doubt(experiment, link, name, "rate", message)
+
+
+def _losses(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Mistake]:
+    """Loss that leaves little of the traffic, and a channel of bursty loss that never loses."""
+    for link, name, direction in _directions(experiment):
+        share = _share_lost(direction.loss)
+        if share >= _MOST_LOSS:
+            message = f"{100 * share:.3g} % of the packets are lost; usual is less than {100 * _MOST_LOSS:g} %"
+            yield _link_doubt(experiment, link, name, "loss", message)
+        elif isinstance(direction.loss, GilbertElliott) and share == 0:
+            message = "this gilbert-elliott channel loses no packet; usual is a good_to_bad and a loss_bad above 0 %"
+            yield _link_doubt(experiment, link, name, "loss", message)
+
+
+def _share_lost(loss: Loss | None) -> float:
+    """The share of full-size packets that is lost in the long run."""
+    match loss:
+        case None:
+            return 0.0
+        case Bernoulli(probability):
+            return probability
+        case BitError():
+            return loss.of_packet(MTU)
+        case GilbertElliott():
+            return loss.mean
+        case LossTrace(_, lost):
+            return sum(lost) / len(lost)
+
+
+_Kind = Callable[[Network, Experiment, Backend | None], Iterator[Mistake]]
+_DOUBTS: tuple[_Kind, ...] = (
+    _buffers,
+    _transfer,
+    _pings,
+    _queues,
+    _codels,
+    _udp,
+    _overbooked,
+    _taps,
+    _whole_bytes,
+    _early,
+    _losses,
+)
+_REAL_TIME_DOUBTS: tuple[_Kind, ...] = (_engine_rates,)
+_VIRTUAL_DOUBTS: tuple[_Kind, ...] = (_wall_time,)
+
+
+def _directions(experiment: Experiment) -> Iterator[tuple[Link, str, LinkDirection]]:
+    for link in experiment.links:
+        yield link, "to_island", link.to_island
+        yield link, "to_world", link.to_world
+
+
+def _steerings(experiment: Experiment) -> Iterator[Steering]:
+    """Every chain, in every version, that links bound."""
+    for version in experiment.versions:
+        for chain in (version.chain, *version.branches):
+            links = tuple(link for link in experiment.links if link.box in chain.hops)
+            if links:
+                yield Steering(chain.hops, links, version.latency)

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What has to change on the switches, and why: the plan's entries against those they hold. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from atoll_core.plan.flow_entry import FlowEntry, ForeignEntry, Match, describe_actions, sort_key
+
+
+class ChangeAction(StrEnum):
+    """What is done about a difference."""
+
+    DELETE = "delete"
+    MODIFY = "modify"
+    ADD = "add"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One difference of a switch's table: to add or modify ``entry`` is the plan's, to delete it is the switch's."""
+
+    action: ChangeAction
+    entry: FlowEntry | ForeignEntry
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.action:<6} {self.entry} ({self.reason})"
+
+
+def diff(wanted: Iterable[FlowEntry], held: Iterable[FlowEntry | ForeignEntry]) -> tuple[Change, ...]:
+    """The changes that make the switches hold exactly what is wanted: deletions first, groups in the entries' order.
+
+    Entries are compared by switch, priority and match, then by actions and cookie; ``why`` is not on the switch.
+    """
+    found = tuple(held)
+    foreign = [entry for entry in found if isinstance(entry, ForeignEntry)]
+    own = {_identity(entry): entry for entry in found if isinstance(entry, FlowEntry)}
+    plan = {_identity(entry): entry for entry in wanted}
+    deleted = [Change(ChangeAction.DELETE, entry, "not in the plan") for key, entry in own.items() if key not in plan]
+    unknown = [
+        Change(ChangeAction.DELETE, entry, "not in the plan, nor anything a plan could ask for") for entry in foreign
+    ]
+    changed = [
+        Change(ChangeAction.MODIFY, entry, reason)
+        for key, entry in plan.items()
+        if key in own and (reason := _difference(entry, own[key]))
+    ]
+    added = [
+        Change(ChangeAction.ADD, entry, f"missing on {entry.switch}") for key, entry in plan.items() if key not in own
+    ]
+    unknown.sort(key=lambda change: str(change.entry))
+    return (*unknown, *_in_order(deleted), *_in_order(changed), *_in_order(added))
+
+
+def explained(held: Iterable[FlowEntry | ForeignEntry], plan: Iterable[FlowEntry]) -> list[FlowEntry | ForeignEntry]:
+    """What switches hold, each entry with the reason that a plan has for it: a switch does not keep reasons."""
+    why = {_identity(entry): entry.why for entry in plan}
+    return [
+        replace(entry, why=why.get(_identity(entry), "")) if isinstance(entry, FlowEntry) else entry for entry in held
+    ]
+
+
+def _identity(entry: FlowEntry) -> tuple[str, int, Match]:
+    return entry.switch, entry.priority, entry.match
+
+
+def _difference(wanted: FlowEntry, held: FlowEntry) -> str | None:
+    if wanted.actions != held.actions:
+        return f"actions differ: holds {describe_actions(held.actions)}, plan {describe_actions(wanted.actions)}"
+    if wanted.cookie != held.cookie:
+        return f"cookie differs: holds {held.cookie:#018x}, plan {wanted.cookie:#018x}"
+    return None
+
+
+def _in_order(changes: list[Change]) -> list[Change]:
+    return sorted(
+        changes, key=lambda change: sort_key(change.entry) if isinstance(change.entry, FlowEntry) else ("", 0, ())
+    )

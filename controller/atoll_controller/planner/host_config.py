@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How every machine of the experiment network is set up.
+
+There is no ARP and no MAC rewriting: end hosts and routed boxes hold on-link routes and permanent neighbours with their
+peers' real MAC addresses; transparent boxes and capture hosts only listen.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.lab.network import ChainBox, Host, Interface, Network
+from atoll_core.plan.plan import HostSettings, InterfaceSettings
+
+CONGESTION_CONTROL = "net.ipv4.tcp_congestion_control"
+
+# tcp(7): minimum and initial buffer, kernel defaults; only the bound decides a long path's throughput.
+_RECEIVE_BUFFER = (4096, 131072)
+_SEND_BUFFER = (4096, 16384)
+
+_SPARE_TABLE = 2  # of the spare legs' routes; 0 and from 253 on are the kernel's (ip-route(8))
+
+
+def host_settings(network: Network) -> tuple[HostSettings, ...]:
+    """Settings of every machine, in the order of the description. They do not depend on the experiment.
+
+    An external box has none: it is somebody else's.
+    """
+    world = _Peers(str(network.world), _neighbours(network.world_hosts))
+    island = _Peers(str(network.island), _neighbours(network.island_hosts))
+    return (
+        *(_end_host(host, island if host.role.is_world else world) for host in network.hosts),
+        *(
+            _router(box, world, island) if box.routed else _listener(box.name, (box.world, box.island))
+            for box in network.boxes
+            if box.is_managed
+        ),
+        *(_listener(box.name, (box.trunk,)) for box in network.delay_boxes),
+        *(_listener(host, interfaces) for host, interfaces in _capture_hosts(network).items()),
+    )
+
+
+def tcp_sysctls(experiment: Experiment, host: str) -> tuple[tuple[str, str], ...]:
+    """What decides a TCP result on an end host; set for a run, recorded, restored (tcp(7), kernel's ip-sysctl.rst).
+
+    Metrics of earlier connections are not reused, so that flows do not depend on which came before.
+    """
+    tcp = experiment.tcp
+    bound = tcp.buffer_max.bytes
+    return (
+        (CONGESTION_CONTROL, experiment.congestion_control(host)),
+        ("net.ipv4.tcp_ecn", "1" if tcp.ecn else "0"),
+        ("net.ipv4.tcp_rmem", _buffer(*_RECEIVE_BUFFER, bound)),
+        ("net.ipv4.tcp_wmem", _buffer(*_SEND_BUFFER, bound)),
+        ("net.ipv4.tcp_no_metrics_save", "1"),
+    )
+
+
+def _buffer(least: int, first: int, bound: int) -> str:
+    return f"{min(least, bound)}\t{min(first, bound)}\t{bound}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Peers:
+    """The hosts of one end, as the other's machines know them: one value for all, however many there are."""
+
+    prefix: str
+    neighbours: tuple[tuple[str, str], ...]
+
+
+def _end_host(host: Host, peers: _Peers) -> HostSettings:
+    interface = InterfaceSettings(
+        name=host.interface.name,
+        mac=host.interface.mac,
+        address=f"{host.address}/32",
+        routes=(peers.prefix,),
+        neighbours=peers.neighbours,
+    )
+    return HostSettings(host.name, (interface,), _sysctls((host.interface,)))
+
+
+def _router(box: ChainBox, world: _Peers, island: _Peers) -> HostSettings:
+    """A plain router, whatever program may take packets from it. What comes in by one pair of legs leaves by it."""
+    interfaces = tuple(
+        InterfaceSettings(
+            name=interface.name,
+            mac=interface.mac,
+            address=None,
+            routes=(peers.prefix,),
+            neighbours=peers.neighbours,
+            promiscuous=True,
+            accept_foreign=True,
+            table=None if number == 0 else _SPARE_TABLE,
+        )
+        for number, legs in enumerate(box.pairs)
+        for interface, peers in ((legs.world, world), (legs.island, island))
+    )
+    every = tuple(leg for legs in box.pairs for leg in (legs.world, legs.island))
+    forwarding = (("net.ipv4.ip_forward", "1"), ("net.ipv4.conf.all.send_redirects", "0"))
+    redirects = tuple((f"net.ipv4.conf.{interface.name}.send_redirects", "0") for interface in every)
+    return HostSettings(box.name, interfaces, (*_sysctls(every), *forwarding, *redirects))
+
+
+def _listener(machine: str, interfaces: tuple[Interface, ...]) -> HostSettings:
+    listening = tuple(InterfaceSettings(i.name, i.mac, None, (), (), promiscuous=True) for i in interfaces)
+    return HostSettings(machine, listening, _sysctls(interfaces))
+
+
+def _capture_hosts(network: Network) -> dict[str, tuple[Interface, ...]]:
+    found: dict[str, tuple[Interface, ...]] = {}
+    for tap in network.taps:
+        found[tap.host] = (*found.get(tap.host, ()), tap.interface)
+    return found
+
+
+def _neighbours(hosts: Iterable[Host]) -> tuple[tuple[str, str], ...]:
+    return tuple((str(host.address), host.interface.mac) for host in hosts)
+
+
+def _sysctls(interfaces: tuple[Interface, ...]) -> tuple[tuple[str, str], ...]:
+    """No source check, which takes the stricter of ``all`` and the interface's own.
+
+    IPv6 is off on these interfaces (the agent sees to it), and on no other: a real machine may be reached by it.
+    """
+    names = ("all", *(interface.name for interface in interfaces))
+    return tuple((f"net.ipv4.conf.{name}.rp_filter", "0") for name in names)

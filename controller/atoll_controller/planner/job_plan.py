@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The jobs of an experiment: what is started on which machine, with which configuration (docs/contracts.md).
+
+Names are fixed, other parts of the house look jobs up by them: ``link-<box>``, ``delay-<box>``, ``check-<host>``,
+``capture-<point>``, ``serve-<server>``, ``load-<client>``, ``whistle-start``, ``whistle-end``, ``transfer-send``,
+``transfer-receive``, ``udp-send``, ``udp-receive``, ``ping``, ``program-<box>``, ``report-<box>``. ``start_at_ns`` is 0
+here and filled in when the job is started.
+"""
+
+import hashlib
+from collections.abc import Iterator
+
+from atoll_controller.planner.job_limits import MODEST
+from atoll_controller.planner.job_privileges import of_tcp
+from atoll_controller.planner.link_config import direction_config
+from atoll_controller.planner.path_checks import check_jobs, path_checks
+from atoll_controller.planner.traffic_jobs import PING_TIMEOUT_NS, host_job, load_jobs, ping_job, specials, udp_jobs
+from atoll_core.experiment.experiment import USUAL_LIMITS, CaptureSettings, Experiment, Link, Transfer
+from atoll_core.lab.network import ChainBox, DelayBox, Host, HostRole, Network, Program
+from atoll_core.plan.plan import Backend, CapturePoint, JobSpec, Phase
+from atoll_core.plan.tc_settings import TIMER_SLACK, TcSettings, delay_settings, link_settings
+from atoll_core.units import Duration
+
+_MTU = 1500
+
+# ICMP identifiers tell the series apart in a capture.
+_PING_IDENTIFIER = 0xA701
+_PING_SPARE_NS = 1_000_000_000  # terrestrial latency, jitter and the lab itself, beyond the links
+_WHISTLE_IDENTIFIERS = {"start": 0xA702, "end": 0xA703}
+
+
+def capture_points(network: Network, experiment: Experiment) -> tuple[CapturePoint, ...]:
+    """The captures, island side first, so that no packet passes an observer that isn't listening yet.
+
+    The first tap of the chain that the experiment begins with is ``world``, the last one ``island``, one between them
+    goes by its own name, as does one that only other chains ever pass. A single tap is ``island`` when a satellite
+    emulator stands before it. ``link-<box>`` is what leaves a link for the island, ``into-<box>`` what enters it: of
+    links whose loss the taps alone cannot prove, as their chain holds a box that is not this project's.
+    """
+    known = {tap.name: tap for tap in network.taps}
+    main = experiment.versions[0].chain.hops
+    taps = [known[hop] for hop in main if hop in known]
+    aside = dict.fromkeys(hop for chain in experiment.ever_chains for hop in chain.hops if hop in known)
+    links = [link.box for link in experiment.links]
+    named = {"island" if place == len(taps) - 1 else tap.name: tap for place, tap in enumerate(taps) if place > 0}
+    if taps:
+        before = main[: main.index(taps[0].name)]
+        alone_behind_link = len(taps) == 1 and any(hop in links for hop in before)
+        named = {"island" if alone_behind_link else "world": taps[0], **named}
+    named |= {hop: known[hop] for hop in aside if known[hop] not in taps}
+    points = [CapturePoint(name, tap.host, tap.interface.name) for name, tap in reversed(named.items())]
+    at_links: list[CapturePoint] = []
+    for link in map(network.box, reversed(links)):
+        at_links.append(CapturePoint(f"link-{link.name}", link.name, link.island.name))
+        if _behind_foreign_boxes(network, experiment, link.name):
+            at_links.append(CapturePoint(f"into-{link.name}", link.name, link.world.name))
+    return (*points[:-1], *at_links, *points[-1:])
+
+
+def _behind_foreign_boxes(network: Network, experiment: Experiment, link: str) -> bool:
+    foreign = {box.name for box in network.boxes if box.kind.traits.is_foreign}
+    return any(link in chain.hops and not foreign.isdisjoint(chain.hops) for chain in experiment.ever_chains)
+
+
+def jobs(
+    network: Network, experiment: Experiment, backend: Backend = Backend.ENGINE, slack: Duration = TIMER_SLACK
+) -> tuple[JobSpec, ...]:
+    """Every job of the experiment, phase by phase, in the order they are started.
+
+    ``slack``: how late the place's timers may be, for the tc backend. Raises PlanError when the backend cannot play a
+    link.
+    """
+    return (
+        *_boxes(network, experiment, backend, slack),
+        *_programs(network, experiment),
+        *check_jobs(network, experiment, path_checks(network, experiment)),
+        *(_capture(point, experiment.captures) for point in capture_points(network, experiment)),
+        *load_jobs(network, experiment),
+        *udp_jobs(network, experiment),
+        *_whistles(network),
+        *_transfer(network, experiment),
+        *_ping(network, experiment),
+        *_reports(network, experiment),
+    )
+
+
+def _programs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
+    return tuple(
+        JobSpec(
+            f"program-{box.name}",
+            box.name,
+            Phase.SERVICE,
+            _argv(box, program.start),
+            stop=_argv(box, program.stop),
+            privileges=program.privileges,
+        )
+        for box, program in _brought(network, experiment)
+    )
+
+
+def _reports(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
+    return tuple(
+        JobSpec(
+            name,
+            box.name,
+            Phase.REPORT,
+            _argv(box, program.report),
+            stdout=f"logs/{name}.out",
+            privileges=program.privileges,
+        )
+        for box, program in _brought(network, experiment)
+        for name in [f"report-{box.name}"]
+        if program.report
+    )
+
+
+def _brought(network: Network, experiment: Experiment) -> Iterator[tuple[ChainBox, Program]]:
+    """The programs that users bring, of the boxes that are ever in a chain."""
+    hops = {hop for chain in experiment.ever_chains for hop in chain.hops}
+    for box in network.boxes:
+        if box.program and box.name in hops:
+            yield box, box.program
+
+
+def _argv(box: ChainBox, argv: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(word.replace("{world}", box.world.name).replace("{island}", box.island.name) for word in argv)
+
+
+def _delay_boxes_used(network: Network, experiment: Experiment) -> tuple[DelayBox, ...]:
+    used = {name for version in experiment.versions for _, name in version.latency}
+    return tuple(box for box in network.delay_boxes if any(known.name in used for known in box.classes))
+
+
+def _boxes(network: Network, experiment: Experiment, backend: Backend, slack: Duration) -> tuple[JobSpec, ...]:
+    delays = _delay_boxes_used(network, experiment)
+    if backend is Backend.TC:
+        return (
+            *(_tc("link", link_settings(network.box(link.box), link, slack)) for link in experiment.links),
+            *(_tc("delay", delay_settings(box)) for box in delays),
+        )
+    return (
+        *(_link(network, experiment, link) for link in experiment.links),
+        *(_delay(experiment, box) for box in delays),
+    )
+
+
+def _tc(kind: str, settings: TcSettings) -> JobSpec:
+    return host_job(f"{kind}-{settings.box}", settings.box, Phase.SERVICE, "tc", settings.config)
+
+
+def _link(network: Network, experiment: Experiment, link: Link) -> JobSpec:
+    box = network.box(link.box)
+    config = {
+        "world": box.world.name,
+        "island": box.island.name,
+        "counts": link.counts.value,
+        "mtu": _MTU,
+        "seed": _seed(experiment, f"link-{box.name}"),
+        "to_island": direction_config(link.to_island),
+        "to_world": direction_config(link.to_world),
+        **_stall_limit(experiment),
+    }
+    return host_job(f"link-{box.name}", box.name, Phase.SERVICE, "link", config)
+
+
+def _delay(experiment: Experiment, box: DelayBox) -> JobSpec:
+    known = [{"vlan": each.vlan, "delay_ns": each.rtt.ns // 2, "jitter_ns": each.jitter.ns} for each in box.classes]
+    config = {"trunk": box.trunk.name, "mtu": _MTU, "seed": _seed(experiment, f"delay-{box.name}"), "classes": known}
+    config |= _stall_limit(experiment)
+    return host_job(f"delay-{box.name}", box.name, Phase.SERVICE, "delay", config)
+
+
+def _stall_limit(experiment: Experiment) -> dict[str, int]:
+    """What the boxes count as a stall, where that is not what they do unasked."""
+    stall = experiment.limits.stall
+    return {} if stall == USUAL_LIMITS.stall else {"stall_from_ns": stall.ns}
+
+
+def _seed(experiment: Experiment, job: str) -> int:
+    """A seed of the job's own, so that two boxes do not jitter in step; 53 bits, exact in any JSON reader."""
+    return int.from_bytes(hashlib.sha256(f"{experiment.seed}/{job}".encode()).digest()[:7], "big") >> 3
+
+
+def _capture(point: CapturePoint, settings: CaptureSettings) -> JobSpec:
+    config = {
+        "interface": point.interface,
+        "file": f"{{run}}/captures/{point.name}.pcap",
+        "snap_bytes": settings.snap.bytes,
+        "direction": _captured(point),
+        "buffer_bytes": settings.buffer.bytes,
+    }
+    return host_job(f"capture-{point.name}", point.host, Phase.CAPTURE, "capture", config, MODEST)
+
+
+def _captured(point: CapturePoint) -> str:
+    """Of a link's own ports what passes to the island, of taps everything."""
+    return {f"link-{point.host}": "out", f"into-{point.host}": "in"}.get(point.name, "both")
+
+
+def _whistles(network: Network) -> tuple[JobSpec, ...]:
+    special = network.with_role(HostRole.ISLAND_SPECIAL)
+    return tuple(
+        ping_job(
+            f"whistle-{when}",
+            host,
+            Phase.WHISTLE,
+            special[:1],
+            identifier=identifier,
+            payload=f"atoll whistle {when}",
+            count=1,
+            interval_ns=1_000_000_000,
+        )
+        for host in network.with_role(HostRole.WORLD_WHISTLE)[:1]
+        if special
+        for when, identifier in _WHISTLE_IDENTIFIERS.items()
+    )
+
+
+def _transfer(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
+    ends = specials(network)
+    if experiment.transfer is None or ends is None:
+        return ()
+    if experiment.transfer.tool == "iperf3":
+        return _iperf3(experiment, experiment.transfer, *ends)
+    sender, receiver = ends
+    address = f"{sender.address}:{experiment.transfer.port}"
+    size = experiment.transfer.size.bytes
+    control = experiment.transfer_control
+    send = {"role": "send", "listen": address, "size_bytes": size, "congestion_control": control}
+    receive = {"role": "receive", "connect": address, "size_bytes": size, "start_at_ns": 0}
+    keeps = of_tcp(control, experiment.transfer.port)
+    return (
+        host_job("transfer-send", sender.name, Phase.TRANSFER_SERVER, "transfer", send, MODEST, keeps),
+        host_job("transfer-receive", receiver.name, Phase.TRANSFER, "transfer", receive, MODEST),
+    )
+
+
+def _iperf3(experiment: Experiment, transfer: Transfer, sender: Host, receiver: Host) -> tuple[JobSpec, ...]:
+    server = ("iperf3", "-s", "-1", "-B", str(sender.address), "-p", str(transfer.port))
+    client = ("iperf3", "-c", str(sender.address), "-p", str(transfer.port), "-R", "-n", str(transfer.size.bytes))
+    client += ("-C", experiment.transfer_control, "--json")
+    keeps = of_tcp(experiment.transfer_control, transfer.port)
+    ends = (
+        ("transfer-send", sender, Phase.TRANSFER_SERVER, server),
+        ("transfer-receive", receiver, Phase.TRANSFER, client),
+    )
+    return tuple(
+        JobSpec(name, host.name, phase, argv, stdout=f"logs/{name}.out", privileges=keeps)
+        for name, host, phase, argv in ends
+    )
+
+
+def _ping(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
+    ends = specials(network)
+    if ends is None:
+        return ()
+    world, island = ends
+    interval_ns = experiment.ping.interval.ns
+    series = ping_job(
+        "ping",
+        world,
+        Phase.PING,
+        (island,),
+        identifier=_PING_IDENTIFIER,
+        payload="atoll ping",
+        count=1 - (-experiment.duration.ns // interval_ns),  # to the end of the measurement; then it waits for replies
+        interval_ns=interval_ns,
+        timeout_ns=max(PING_TIMEOUT_NS, _longest_rtt_ns(experiment) + _PING_SPARE_NS),
+    )
+    return (series,)
+
+
+def _longest_rtt_ns(experiment: Experiment) -> int:
+    """Of a path through every link, with all queues full."""
+    ways = [way for link in experiment.links for way in (link.to_island, link.to_world)]
+    return sum(way.delays[1].ns + way.full_queue.ns for way in ways)

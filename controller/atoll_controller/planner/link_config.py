@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The configuration of one direction of a link, as ``atoll-host link`` reads it (docs/contracts.md).
+
+What an experiment does not use is left out, so its configuration stays as it was before there was such a thing.
+"""
+
+from typing import Any
+
+from atoll_core.experiment.experiment import (
+    Aqm,
+    Bernoulli,
+    BitError,
+    Codel,
+    Distribution,
+    GilbertElliott,
+    Jitter,
+    LinkDirection,
+    Loss,
+    TraceRow,
+    Where,
+)
+
+
+def direction_config(direction: LinkDirection) -> dict[str, Any]:
+    """The keys of one direction: nanoseconds, bytes, bit/s, probabilities."""
+    config: dict[str, Any] = {"rate_bit_s": direction.rate.bit_s, "delay_ns": direction.delay.ns}
+    config |= _jitter(direction.jitter)
+    config["queue_bytes"] = direction.queue.bytes
+    if direction.queue_packets is not None:
+        config["queue_packets"] = direction.queue_packets
+    if direction.reorder:
+        config["reorder"] = True
+    if direction.loss:
+        config["loss"] = _loss(direction.loss)
+    if direction.aqm:
+        config["aqm"] = _aqm(direction.aqm)
+    if direction.trace:
+        config["trace"] = [_row(row) for row in direction.trace.rows]
+    return config
+
+
+def _jitter(jitter: Jitter | None) -> dict[str, Any]:
+    if jitter is None:
+        return {"jitter_ns": 0}
+    if jitter.distribution is Distribution.UNIFORM and not jitter.correlation:
+        return {"jitter_ns": jitter.amount.ns}
+    kind = {"kind": jitter.distribution.value, "amount_ns": jitter.amount.ns, "correlation": jitter.correlation}
+    return {"jitter": kind}
+
+
+def _loss(loss: Loss) -> dict[str, Any]:
+    return _kind_of_loss(loss) | ({"where": loss.where.value} if loss.where is not Where.AFTER else {})
+
+
+def _kind_of_loss(loss: Loss) -> dict[str, Any]:
+    match loss:
+        case Bernoulli(probability):
+            return {"kind": "bernoulli", "probability": probability}
+        case BitError(probability):
+            return {"kind": "bit-error", "probability": probability}
+        case GilbertElliott():
+            return {
+                "kind": "gilbert-elliott",
+                "good_to_bad": loss.good_to_bad,
+                "bad_to_good": loss.bad_to_good,
+                "loss_good": loss.loss_good,
+                "loss_bad": loss.loss_bad,
+            }
+        case _:
+            return {"kind": "trace", "lost": list(loss.lost)}
+
+
+def _aqm(aqm: Aqm) -> dict[str, Any]:
+    if isinstance(aqm, Codel):
+        return {"kind": "codel", "target_ns": aqm.target.ns, "interval_ns": aqm.interval.ns}
+    return {
+        "kind": "red",
+        "min_bytes": aqm.min.bytes,
+        "max_bytes": aqm.max.bytes,
+        "max_probability": aqm.probability,
+        "weight": aqm.weight,
+    }
+
+
+def _row(row: TraceRow) -> dict[str, Any]:
+    config: dict[str, Any] = {"t_ns": row.t.ns}
+    if row.rate is not None:
+        config["rate_bit_s"] = row.rate.bit_s
+    if row.delay is not None:
+        config["delay_ns"] = row.delay.ns
+    if row.loss is not None:
+        config["loss"] = row.loss
+    if row.blocked:
+        config["blocked"] = True
+    return config

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which paths the configuration test pings, how fast, and what round-trip time is expected of each. Pure.
+
+The cost grows with the number of hosts, not of pairs: every host is on a path, and so is every chain that pings take.
+That entries of other pairs work is proven by probe packets when a plan is applied (``atoll_controller.tracing.probe_paths``).
+"""
+
+import itertools
+import math
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+from atoll_controller.planner.calibration_jobs import PING_PACKET
+from atoll_controller.planner.traffic_jobs import ping_job
+from atoll_core.experiment.experiment import Chain, Counted, Experiment, Protocol
+from atoll_core.lab.host_groups import Ends
+from atoll_core.lab.network import Host, HostRole, LatencyClass, Network
+from atoll_core.plan.plan import JobSpec, PathCheck, Phase, Plan
+
+MOST_PING_SHARE = 0.05
+"""The most that pings may take of a link's direction, so that they do not see a queue that they make themselves."""
+LONGEST_TEST_NS = 30 * 10**9
+
+_Pair = tuple[Host, Host]  # of the world and of the island
+
+_NS = 10**9
+_ETHERNET_HEADER = 14
+_COUNT = 10
+_SHORTEST_INTERVAL_NS = 50_000_000  # from one ping of a path to its next
+_SHORTEST_SPACING_NS = 1_000_000  # from one ping to the next of any path: software switches carry these
+# Hosts that pinged in step would queue behind each other at the link, every time alike: each has a beat of its own.
+_INTERVAL_STEP_NS = 3_700_000
+_IDENTIFIER = 0xA780  # ICMP; a host's place among the world hosts is added
+
+
+def path_checks(network: Network, experiment: Experiment, *, full_matrix: bool = False) -> tuple[PathCheck, ...]:
+    """Paths from world hosts to island hosts, each with the round-trip time that its configuration adds up to.
+
+    Every host is on one of them, and so are the two special hosts and every chain that pings take; ``full_matrix``: all
+    pairs. Links that follow a trace are where it begins: the paths are tested before the load.
+    """
+    known = {each.name: each for box in network.delay_boxes for each in box.classes}
+    delayed: dict[str, LatencyClass] = {host: known[name] for host, name in experiment.latency}
+    by_chain = {chain.name: _link_rtt(experiment, chain) for chain in experiment.chains}
+    serialised = {chain.name: math.ceil(sum(_ping_ns(experiment, chain.hops))) for chain in experiment.chains}
+    checks: list[PathCheck] = []
+    for world, island in _every(network) if full_matrix else _few(network, experiment):
+        latency = delayed.get(world.name)
+        terrestrial, shake = (latency.rtt.ns, 2 * latency.jitter.ns) if latency else (0, 0)
+        chain = _carrier(experiment, world, island).name
+        rtt, jitter = by_chain[chain]
+        checks.append(
+            PathCheck(
+                world.name,
+                island.name,
+                str(island.address),
+                rtt + terrestrial,
+                terrestrial,
+                jitter + shake,
+                serialised[chain],
+            )
+        )
+    return tuple(checks)
+
+
+def _every(network: Network) -> Iterator[_Pair]:
+    """All pairs, in the order of the description."""
+    return itertools.product(network.world_hosts, network.island_hosts)
+
+
+def _few(network: Network, experiment: Experiment) -> list[_Pair]:
+    """Pairs in turn, so that every host is in one; the special hosts; of each chain that none of these takes a pair.
+
+    In the order of the description.
+    """
+    worlds, islands = network.world_hosts, network.island_hosts
+    if not (worlds and islands):
+        return []
+    turns = range(max(len(worlds), len(islands)))
+    pairs = [(worlds[turn % len(worlds)], islands[turn % len(islands)]) for turn in turns]
+    pairs += itertools.product(network.with_role(HostRole.WORLD_SPECIAL), network.with_role(HostRole.ISLAND_SPECIAL))
+    met = {_carrier(experiment, *pair).name for pair in pairs}
+    for world_group, island_group in Ends(network, experiment).blocks() if len(met) < len(experiment.chains) else ():
+        pair = world_group[0], island_group[0]
+        if (chain := _carrier(experiment, *pair).name) not in met:
+            met.add(chain)
+            pairs.append(pair)
+    place = {host.name: number for number, host in enumerate((*worlds, *islands))}
+    chosen = {(place[world.name], place[island.name]): (world, island) for world, island in pairs}
+    return [chosen[each] for each in sorted(chosen)]
+
+
+def _carrier(experiment: Experiment, world: Host, island: Host) -> Chain:
+    return experiment.carrier(world.address, island.address, Protocol.ICMP)
+
+
+def _link_rtt(experiment: Experiment, chain: Chain) -> tuple[int, int]:
+    """The round-trip time of a chain's links, and the most by which their jitter can move it, in nanoseconds."""
+    links = [link for link in experiment.links if link.box in chain.hops]
+    ways = [way for link in links for way in (link.to_island, link.to_world)]
+    return sum(way.delay_at_start.ns for way in ways), sum(way.jitter.reach.ns for way in ways if way.jitter)
+
+
+def check_jobs(
+    network: Network, experiment: Experiment, checks: tuple[PathCheck, ...], *, full_matrix: bool = False
+) -> tuple[JobSpec, ...]:
+    """The pings of the checks, a job for each world host.
+
+    Together they take at most 5 % of the slowest link's direction and, but for ``full_matrix``, end within 30 s, with
+    fewer pings a path if need be. One ping a path may take longer on a link of a few kbit/s.
+    """
+    hosts = {host.name: host for host in network.hosts}
+    targets = {src: [hosts[check.dst] for check in group] for src, group in itertools.groupby(checks, lambda c: c.src)}
+    interval_ns = max(_SHORTEST_INTERVAL_NS, len(checks) * _spacing_ns(experiment))
+    longest_ns = interval_ns + _INTERVAL_STEP_NS * len(targets)
+    count = _COUNT if full_matrix else max(1, min(_COUNT, LONGEST_TEST_NS // longest_ns))
+    return tuple(
+        ping_job(
+            f"check-{host}",
+            hosts[host],
+            Phase.CHECK,
+            group,
+            identifier=_IDENTIFIER + index,
+            payload="atoll check",
+            count=count,
+            interval_ns=interval_ns + index * _INTERVAL_STEP_NS,
+        )
+        for index, (host, group) in enumerate(targets.items())
+    )
+
+
+def with_full_matrix(plan: Plan, network: Network, experiment: Experiment) -> Plan:
+    """The plan with every pair of a world host and an island host tested."""
+    checks = path_checks(network, experiment, full_matrix=True)
+    others = [job for job in plan.jobs if job.phase is not Phase.CHECK]
+    first = next((at for at, job in enumerate(plan.jobs) if job.phase is Phase.CHECK), len(others))
+    pings = check_jobs(network, experiment, checks, full_matrix=True)
+    return replace(plan, checks=checks, jobs=(*others[:first], *pings, *others[first:]))
+
+
+def pinged_again(plan: Plan, paths: Collection[tuple[str, str]], left_ns: int | None, *, attempts: int) -> Plan | None:
+    """The plan with these paths only, pinged at no higher rate in all.
+
+    ``left_ns``: the time left for this many attempts, None if that is not bounded. Returns None when no attempt is left
+    and when a ping of each path does not fit in that time.
+    """
+    if not attempts:
+        return None
+    checks = tuple(check for check in plan.checks if (check.src, check.dst) in paths)
+    configs = [job.config or {} for job in plan.jobs if job.phase is Phase.CHECK]
+    shortest_ns = min(config["interval_ns"] for config in configs)
+    interval_ns = max(_SHORTEST_INTERVAL_NS, len(checks) * math.ceil(shortest_ns / len(plan.checks)))
+    longest_ns = interval_ns + _INTERVAL_STEP_NS * len(configs)
+    longest_ns += max(check.rtt_ns for check in checks)
+    if left_ns is not None and left_ns < longest_ns:
+        return None
+    count = _COUNT if left_ns is None else max(1, min(_COUNT, left_ns // attempts // longest_ns))
+    jobs: list[JobSpec] = []
+    for job in plan.jobs:
+        config = job.config or {}
+        if job.phase is not Phase.CHECK:
+            jobs.append(job)
+        elif targets := [target for target in config["targets"] if (job.host, target["name"]) in paths]:
+            beat_ns = interval_ns + config["interval_ns"] - shortest_ns
+            config = {**config, "targets": targets, "count": count, "interval_ns": beat_ns}
+            jobs.append(replace(job, config=config))
+    return replace(plan, checks=checks, jobs=tuple(jobs))
+
+
+def pinging_ns(plan: Plan) -> int:
+    """How long all pings of a plan's test take, once."""
+    configs = [job.config or {} for job in plan.jobs if job.phase is Phase.CHECK]
+    slowest = max((config["count"] * config["interval_ns"] for config in configs), default=0)
+    return slowest + max((check.rtt_ns for check in plan.checks), default=0)
+
+
+def _spacing_ns(experiment: Experiment) -> int:
+    """Between any two pings: what leaves all of every link's directions but the pings' share to others."""
+    boxes = [link.box for link in experiment.links]
+    return math.ceil(max([each / MOST_PING_SHARE for each in _ping_ns(experiment, boxes)] + [_SHORTEST_SPACING_NS]))
+
+
+def _ping_ns(experiment: Experiment, boxes: Collection[str]) -> list[float]:
+    """How long a ping takes to serialise, on each direction of the links that play these boxes."""
+    return [
+        8 * size * _NS / way.rate_at_start.bit_s
+        for link in experiment.links
+        if link.box in boxes
+        for size in [PING_PACKET + (_ETHERNET_HEADER if link.counts is Counted.ETHERNET else 0)]
+        for way in (link.to_island, link.to_world)
+    ]

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plan and its changes as text for people."""
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import Any, cast
+
+from atoll_controller.fabric.swap_plan import Stage
+from atoll_controller.planner.change_schedule import Scheduled
+from atoll_controller.planner.diff import Change
+from atoll_controller.planner.text_table import columns
+from atoll_core.experiment.channel_allocation import Placement
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.experiment.steering_diff import version_differences
+from atoll_core.plan.flow_entry import FlowEntry, describe_actions
+from atoll_core.plan.plan import HostSettings, InterfaceSettings, JobSpec, PathCheck, Plan
+
+_NS_PER_MS = 1e6
+_LISTED = 3  # longer lists are only counted
+
+
+def plan_text(plan: Plan) -> str:
+    """The whole plan: switches with the reason for each entry, machines, jobs, captures, checks."""
+    sections = (
+        (f"Plan of experiment {plan.experiment} in lab {plan.lab} (seed {plan.seed})", ()),
+        (f"Switches: {len(plan.flows)} flow entries; what none of them matches is dropped", _switches(plan.flows)),
+        (f"Machines: {len(plan.hosts)}", _machines(plan.hosts)),
+        *_channels(plan.placement),
+        (f"Jobs: {len(plan.jobs)}", _jobs(plan.jobs)),
+        (f"Captures: {len(plan.captures)}", (f"  {p.name:<12} {p.interface} of {p.host}" for p in plan.captures)),
+        (f"Checks: {len(plan.checks)} paths, round-trip time expected", _checks(plan.checks)),
+    )
+    return "\n\n".join("\n".join((title, *lines)) for title, lines in sections)
+
+
+def changes_text(changes: Iterable[Change]) -> str:
+    """The changes, one a line with its reason; a sentence when there are none."""
+    return "\n".join(str(change) for change in changes) or "nothing to change: the switches hold the plan"
+
+
+def schedule_text(experiment: Experiment, schedule: Iterable[Scheduled]) -> str:
+    """The scheduled changes, each with what is different from then on and the stages it is carried out in."""
+    lines: list[str] = []
+    versions = experiment.versions
+    for each, before in zip(schedule, versions, strict=False):
+        lines += (f"  at {each.version.at}: {'; '.join(version_differences(before, each.version))}",)
+        lines += columns([_stage(stage) for stage in each.swap.stages], indent="    ")
+        if each.swap.moved:
+            lines.append(f"    connections through {', '.join(each.swap.moved)} break")
+        if not each.swap.stages:
+            lines.append("    nothing changes on the switches")
+    return "\n".join((f"Changes: {len(versions) - 1}, by time since the load began", *lines))
+
+
+def _stage(stage: Stage) -> tuple[str, str, str]:
+    counts = ((len(stage.add), "added"), (len(stage.delete), "deleted"), (len(stage.probes), "probed"))
+    words = [f"{number} {what}" for number, what in counts if number]
+    words += [f"{stage.wait_ns / _NS_PER_MS:g} ms"] if stage.wait_ns else []
+    return stage.subject, stage.kind, ", ".join(words)
+
+
+def _switches(flows: Iterable[FlowEntry]) -> Iterator[str]:
+    every = list(flows)
+    ranked = len({entry.priority for entry in every}) > 1
+    for switch, entries in groupby(every, key=lambda entry: entry.switch):
+        rows = [
+            (
+                *((f"priority {entry.priority}",) if ranked else ()),
+                str(entry.match),
+                describe_actions(entry.actions),
+                entry.why,
+            )
+            for entry in entries
+        ]
+        yield f"  {switch} ({len(rows)})"
+        yield from columns(rows, indent="    ")
+
+
+def _machines(hosts: Iterable[HostSettings]) -> Iterator[str]:
+    rows = [
+        (settings.host, interface.name, interface.mac, _setup(interface))
+        for settings in hosts
+        for interface in settings.interfaces
+    ]
+    yield from columns(rows, indent="  ")
+
+
+def _setup(interface: InterfaceSettings) -> str:
+    words = [interface.address] if interface.address else []
+    words += [f"on-link {route}" for route in interface.routes]
+    words += [f"{len(interface.neighbours)} permanent neighbours"] if interface.neighbours else []
+    words += ["promiscuous"] if interface.promiscuous else []
+    words += ["routes frames for others"] if interface.accept_foreign else []
+    return ", ".join(words)
+
+
+def _channels(placement: tuple[Placement, ...]) -> Iterator[tuple[str, Iterable[str]]]:
+    """Who gets how many channels, a line for those that get as many; nothing where there are none."""
+    total = sum(each.channels for each in placement)
+    if not total:
+        return
+    rows: list[tuple[str, ...]] = []
+    for (channels, capacity), alike in groupby(placement, key=lambda each: (each.channels, each.capacity)):
+        names = ", ".join(each.host for each in alike)
+        lacks = "" if channels else "; none falls to it, and nothing is started there"
+        rows.append((f"{channels} each" if "," in names else str(channels), names, f"capacity {capacity:g}{lacks}"))
+    yield f"Channels: {total}, dealt to {len(placement)} island clients by capacity", columns(rows, indent="  ")
+
+
+def _jobs(jobs: Iterable[JobSpec]) -> Iterator[str]:
+    yield from columns([(job.phase.value, job.name, job.host, _command(job)) for job in jobs], indent="  ")
+
+
+def _command(job: JobSpec) -> str:
+    words = [f"{name} {_brief(given)}" for name, given in (job.config or {}).items()]
+    return f"{' '.join(job.argv)} {', '.join(words)}".rstrip()
+
+
+def _brief(given: Any) -> str:
+    if isinstance(given, dict):
+        fields = cast("dict[str, Any]", given)
+        return "{" + ", ".join(f"{name} {_brief(inner)}" for name, inner in fields.items()) + "}"
+    if isinstance(given, list):
+        items = cast("list[Any]", given)
+        return f"[{', '.join(map(_brief, items))}]" if len(items) <= _LISTED else f"[{len(items)} of them]"
+    return str(given)
+
+
+def _checks(checks: Iterable[PathCheck]) -> Iterator[str]:
+    for src, group in groupby(checks, key=lambda check: check.src):
+        paths = list(group)
+        for (rtt, terrestrial, jitter), same in groupby(
+            paths, key=lambda c: (c.rtt_ns, c.terrestrial_rtt_ns, c.jitter_ns)
+        ):
+            spread = f" +/- {jitter / _NS_PER_MS:g}" if jitter else ""
+            names = ", ".join(check.dst for check in same)
+            yield f"  {src} -> {names}: {rtt / _NS_PER_MS:g}{spread} ms (terrestrial {terrestrial / _NS_PER_MS:g} ms)"

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The jobs that make the load: world servers and island channels, UDP sender and receiver; and pings."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from atoll_controller.planner.job_limits import MODEST, of_client, of_server
+from atoll_controller.planner.job_privileges import of_port, of_subcommand, of_tcp
+from atoll_core.experiment.channel_allocation import Placement, deal
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.experiment.traffic import SizesCount, Traffic
+from atoll_core.lab.network import Host, HostRole, Network
+from atoll_core.plan.plan import UNLIMITED, JobLimits, JobSpec, Phase
+from atoll_core.plan.privilege import Privilege
+
+_PING_BYTES = 56
+_SILENCE_NS = 180_000_000_000  # as the program has it of its own accord (docs/contracts.md)
+PING_TIMEOUT_NS = 3_000_000_000  # far above usual full queues: a later answer is a lost one
+_UDP_HEADERS_BYTES = 20 + 8  # IPv4, RFC 791, and UDP, RFC 768
+
+
+def load_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
+    """Servers and channels; the channels are dealt out to the island clients by capacity: who gets none has no job."""
+    traffic = experiment.traffic
+    servers = network.with_role(HostRole.WORLD_SERVER)
+    clients = network.with_role(HostRole.ISLAND_CLIENT)
+    if not (traffic.channels and servers and clients):
+        return ()
+    listening = {host.name: f"{host.address}:{traffic.port}" for host in servers}
+    found: list[JobSpec] = []
+    for name, listen in listening.items():
+        config: dict[str, Any] = {"listen": listen, "congestion_control": experiment.congestion_control(name)}
+        if traffic.write_rate:
+            config["write_rate_bit_s"] = traffic.write_rate.bit_s
+        keeps = of_tcp(config["congestion_control"], traffic.port)
+        found.append(host_job(f"serve-{name}", name, Phase.SERVER, "serve", config, of_server(traffic), keeps))
+    pauses = (way.longest_pause.ns for link in experiment.links for way in (link.to_island, link.to_world))
+    longest_ns = max(pauses, default=0)
+    # TCP's timeouts double in a pause: the first try behind it comes at most as long after it as it was long.
+    silence = {"silence_ns": _SILENCE_NS + 2 * longest_ns} if longest_ns else {}
+    for client, channels in zip(clients, _dealt(network, experiment), strict=True):
+        if not channels:
+            continue
+        config = {
+            "seed": experiment.seed,
+            "channels": list(channels),
+            "servers": list(listening.values()),
+            "flow_sizes": traffic.distribution.config,
+            **({"counts": traffic.sizes_count.value} if traffic.sizes_count is not SizesCount.PAYLOAD else {}),
+            **_pace(traffic),
+            "start_at_ns": 0,
+            "duration_ns": experiment.duration.ns,
+            "congestion_control": experiment.congestion_control(client.name),
+            **silence,
+            "flow_log": f"{{run}}/logs/flows-{client.name}.csv",
+        }
+        limits = of_client(traffic, len(channels))
+        keeps = of_tcp(config["congestion_control"])
+        found.append(host_job(f"load-{client.name}", client.name, Phase.CLIENT, "load", config, limits, keeps))
+    return tuple(found)
+
+
+def placement(network: Network, experiment: Experiment) -> tuple[Placement, ...]:
+    """How many channels each island client gets, in the lab's order; nothing where there are none."""
+    if not experiment.traffic.channels:
+        return ()
+    clients = network.with_role(HostRole.ISLAND_CLIENT)
+    dealt = _dealt(network, experiment)
+    return tuple(Placement(host.name, host.capacity, len(part)) for host, part in zip(clients, dealt, strict=True))
+
+
+def _dealt(network: Network, experiment: Experiment) -> tuple[tuple[int, ...], ...]:
+    capacities = [host.capacity for host in network.with_role(HostRole.ISLAND_CLIENT)]
+    return deal(experiment.traffic.channels, capacities)
+
+
+def udp_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
+    """UDP flows from the world's special server to the island's special host."""
+    udp, ends = experiment.udp, specials(network)
+    if udp is None or ends is None:
+        return ()
+    world, island = ends
+    address = f"{island.address}:{udp.port}"
+    send = {
+        "role": "send",
+        "connect": address,
+        "rate_bit_s": udp.rate.bit_s,
+        "payload_bytes": udp.packet.bytes - _UDP_HEADERS_BYTES,
+        "start_at_ns": 0,
+        "duration_ns": experiment.duration.ns,
+        "flows": {"flow_sizes": udp.distribution.config, "seed": experiment.seed, "parallel": udp.parallel},
+    }
+    receive = {"role": "receive", "listen": address, "each": False}
+    return (
+        host_job("udp-receive", island.name, Phase.SERVER, "udp", receive, MODEST, of_port(udp.port)),
+        host_job("udp-send", world.name, Phase.CLIENT, "udp", send, MODEST),
+    )
+
+
+def specials(network: Network) -> tuple[Host, Host] | None:
+    """The hosts of transfer, ping series and UDP at the world and at the island end, if the lab has both."""
+    world, island = network.with_role(HostRole.WORLD_SPECIAL), network.with_role(HostRole.ISLAND_SPECIAL)
+    return (world[0], island[0]) if world and island else None
+
+
+def host_job(
+    name: str,
+    host: str,
+    phase: Phase,
+    subcommand: str,
+    config: dict[str, Any],
+    limits: JobLimits = UNLIMITED,
+    privileges: tuple[Privilege, ...] = (),
+) -> JobSpec:
+    """A job of our own binary; ``privileges``: what its configuration takes beyond its subcommand's."""
+    keeps = (*of_subcommand(subcommand), *privileges)
+    return JobSpec(name, host, phase, ("atoll-host", subcommand), config, limits=limits, privileges=keeps)
+
+
+def _pace(traffic: Traffic) -> dict[str, Any]:
+    """When each channel begins its flows; nothing where they follow one another at once."""
+    if traffic.flows_per_s is not None:
+        # Poisson processes of equal rate add up to one of their number times the rate.
+        return {"pace": {"kind": "poisson", "mean_ns": round(traffic.channels / traffic.flows_per_s * 1e9)}}
+    if traffic.think is not None:
+        return {"pace": {"kind": traffic.think.distribution.value, "mean_ns": traffic.think.mean.ns}}
+    return {}
+
+
+def ping_job(
+    name: str,
+    host: Host,
+    phase: Phase,
+    targets: Sequence[Host],
+    *,
+    identifier: int,
+    payload: str,
+    count: int | None,
+    interval_ns: int,
+    timeout_ns: int = PING_TIMEOUT_NS,
+) -> JobSpec:
+    """Pings from a host to others; ``interval_ns``: from one ping of a target to its next."""
+    config = {
+        "targets": [{"name": target.name, "address": str(target.address)} for target in targets],
+        "interval_ns": interval_ns,
+        "count": count,
+        "timeout_ns": timeout_ns,
+        "size_bytes": _PING_BYTES,
+        "identifier": identifier,
+        "payload": payload,
+        "start_at_ns": 0,
+    }
+    return host_job(name, host.name, phase, "ping", config, MODEST)

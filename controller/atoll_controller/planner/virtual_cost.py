@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The time and the memory that a run in virtual time takes of the machine, estimated from measured runs. Pure.
+
+Wall time is spent by system calls (docs/virtual-time.md, "Where the time goes"), so it grows with flows and packets.
+Memory is what sockets, programs and captures' rings hold. The constants are fitted to the runs of the tables there,
+"How long a run takes" and "How much memory", and meet each to a factor of two.
+"""
+
+from atoll_core.experiment.capacity import pause
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.lab.network import Network
+from atoll_core.plan.plan import Backend
+from atoll_core.plural import significant
+from atoll_core.units import Duration, Size
+
+_START_S, _MACHINE_S = 8.0, 0.25  # kernel and controller; set-up and test of a machine
+_IDLE = 0.02  # of virtual time in which nothing but counters and pings happens
+_FLOW_S = 0.7e-3  # a connection at both ends
+_CROWD = 40_000  # channels with which a flow costs twice as much
+_PACKET_S = {Backend.TC: 15e-6, Backend.ENGINE: 40e-6}  # over the link, captured and analysed
+
+_FLOW_BYTES = 700  # on the link besides the payload: handshake, acknowledgements, repetitions
+_FLOW_PACKETS = 10
+_PACKET_BYTES, _ACKS = 1500, 0.5
+_UNBOUNDED_BIT_S = 10**9  # of a chain without a link
+_SAMPLES = 200  # of the flow sizes
+
+_START_BYTES, _MACHINE_BYTES = 190e6, 2e6  # kernel, controller and the run itself; the programs of a machine
+_CHANNEL_BYTES = 10e3  # a socket at either end
+_PACKET_COPIES = 3  # of what is under way: at the sender, on the link, and what the kernel adds to a packet
+
+
+def wall_time(network: Network, experiment: Experiment, backend: Backend) -> Duration:
+    """The estimated wall time of the whole run: set-up, load and analysis."""
+    duration_s = experiment.duration.s
+    rate_bit_s = sum(link.to_island.rate.bit_s for link in experiment.links) or _UNBOUNDED_BIT_S
+    flows, payload = _flows_and_payload(experiment, rate_bit_s)
+    if experiment.transfer:
+        payload += experiment.transfer.size.bytes
+    packets = min(payload, rate_bit_s * duration_s / 8) / _PACKET_BYTES * (1 + _ACKS) + _FLOW_PACKETS * flows
+    if experiment.udp:
+        packets += experiment.udp.rate.bit_s * duration_s / 8 / experiment.udp.packet.bytes
+    packets += 2 * duration_s / experiment.ping.interval.s
+    wall_s = _START_S + _MACHINE_S * len(network.machines) + _IDLE * duration_s + _PACKET_S[backend] * packets
+    wall_s += _FLOW_S * (1 + experiment.traffic.channels / _CROWD) * flows
+    return Duration(round(wall_s * 1e9))
+
+
+def memory(network: Network, experiment: Experiment) -> Size:
+    """The estimated memory that the kernel has in use at most, but for files that it keeps while there is room."""
+    hops = {hop for chain in experiment.ever_chains for hop in chain.hops}
+    captures = len(hops & {tap.name for tap in network.taps}) + len(experiment.links)
+    ways = [way for link in experiment.links for way in (link.to_island, link.to_world)]
+    under_way = sum(way.rate.bit_s * way.delays[1].s / 8 + way.queue.bytes for way in ways)
+    held = _START_BYTES + _MACHINE_BYTES * len(network.machines) + captures * experiment.captures.buffer.bytes
+    held += _CHANNEL_BYTES * experiment.traffic.channels + _PACKET_COPIES * under_way
+    return Size(round(held))
+
+
+def rough(size: Size) -> str:
+    """An estimated size with two digits: ``1.3 GB``."""
+    if size.bytes >= 1e9:
+        return f"{significant(size.bytes / 1e9, 2)} GB"
+    return f"{significant(size.bytes / 1e6, 2)} MB"
+
+
+def _flows_and_payload(experiment: Experiment, rate_bit_s: float) -> tuple[float, float]:
+    """The number of connections during the run, and their payload in bytes.
+
+    In a closed loop a channel takes two round trips for a flow, its pause, and its size at a fair share of the rate; a
+    flow that is larger than the run is long is cut.
+    """
+    traffic, duration_s = experiment.traffic, experiment.duration.s
+    if not traffic.channels:
+        return 0.0, 0.0
+    sizes = [traffic.distribution.quantile((sample + 0.5) / _SAMPLES) for sample in range(_SAMPLES)]
+    most = rate_bit_s * duration_s / 8 / _FLOW_BYTES
+    if traffic.flows_per_s is not None:
+        flows = min(traffic.flows_per_s * duration_s, most)
+        return flows, flows * traffic.distribution.mean_bytes
+    byte_s = 8 * traffic.channels / rate_bit_s
+    if traffic.write_rate:
+        byte_s = max(byte_s, 8 / traffic.write_rate.bit_s)
+    pause_s = pause(experiment).s
+    each_s = [min(pause_s + (size + _FLOW_BYTES) * byte_s, duration_s) for size in sizes]
+    flows = min(traffic.channels * (1 + duration_s * _SAMPLES / sum(each_s)), most)
+    return flows, flows * sum(min(size, duration_s / byte_s) for size in sizes) / _SAMPLES

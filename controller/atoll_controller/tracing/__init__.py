@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where packets go: a model of OpenFlow tables, traces through it, probe paths. Pure."""

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where to look when packets do not get through: the cable behind what saw them last, the machine at its end. Pure."""
+
+from collections.abc import Collection, Iterable, Mapping
+
+from atoll_controller.tracing.table_model import Reached, Step
+from atoll_core.lab.network import Network, PortRef
+from atoll_core.plan.flow_entry import FlowEntry
+
+
+def where_to_look(
+    network: Network, steps: Iterable[Step], rises: Mapping[FlowEntry, int], taps: Collection[str]
+) -> str:
+    """What to look at, and the command that shows more of it, in words that follow ``look at``.
+
+    ``steps``: the way that packets should have taken; ``rises``: by how much entries on it have counted since.
+    """
+    reached: Reached | None = None
+    for step in steps:
+        if isinstance(step, Reached):
+            reached = reached if step.name in taps else step
+        elif step.entry is None:
+            return f"the table of {step.at.switch}, by `atoll switches entries {step.at.switch}`"
+        elif rises.get(step.entry, 0) <= 0:
+            return f"{_towards(network, step.at)}, by `atoll switches counters {step.at.switch}`"
+    if reached is None:
+        return "the switches, by `atoll switches`"
+    return f"{_from(network, reached)}, by `atoll switches counters {reached.port.switch}`"
+
+
+def _towards(network: Network, port: PortRef) -> str:
+    """What brings frames to a port."""
+    if found := _attached(network).get(port):
+        return f"{found[0]} and the cable from its {found[1]} to {port}"
+    for trunk in network.trunks:
+        if port in (trunk.a, trunk.b):
+            return f"the cable from {trunk.b if port == trunk.a else trunk.a} to {port}"
+    return f"what is plugged into {port}"
+
+
+def _from(network: Network, reached: Reached) -> str:
+    """What takes frames that leave by a port."""
+    found = _attached(network).get(reached.port)
+    return f"{reached.name} and the cable from {reached.port} to its {found[1]}" if found else reached.name
+
+
+def _attached(network: Network) -> dict[PortRef, tuple[str, str]]:
+    """The machine at each switch port that has one, and its interface."""
+    return {
+        interface.attached: (name, interface.name)
+        for name, interfaces in network.machines.items()
+        for interface in interfaces
+    }

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way of a packet through a plan: switches and their entries, boxes, taps, delays. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from atoll_controller.planner.text_table import columns
+from atoll_controller.tracing.table_model import Frame, Matched, Reached, Step, Tables
+from atoll_core.description.validation_messages import suggest
+from atoll_core.errors import PlanError
+from atoll_core.experiment.experiment import Experiment, Protocol
+from atoll_core.lab.network import DelayBox, Host, Network
+from atoll_core.plan.flow_entry import FlowEntry, describe_actions
+from atoll_core.units import Duration
+
+
+class HopKind(StrEnum):
+    """What a packet, or a copy of it, comes to."""
+
+    SWITCH = "switch"
+    DELAY = "delay"  # the delay box of its server's latency class
+    BOX = "box"
+    TAP = "tap"
+    HOST = "host"
+    DROP = "drop"  # a switch where no entry matches, or one that drops
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One station. ``vlan``: the tag with which the packet arrives there; ``delay_ns``: how long it stays at least."""
+
+    kind: HopKind
+    name: str
+    switch: str
+    port: int  # of the switch: by which it comes in, or leaves for what is attached there
+    vlan: int | None
+    note: str  # the entry's reason; of a box, what it is
+    delay_ns: int = 0
+    entry: FlowEntry | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The way of packets from one host to another. ``delay_ns``: without queues, serialisation and the lab's own."""
+
+    src: str
+    dst: str
+    protocol: Protocol
+    chain: str
+    arrives: bool
+    delay_ns: int
+    hops: tuple[Hop, ...] = field(default=())
+
+
+def trace(
+    network: Network, experiment: Experiment, entries: tuple[FlowEntry, ...], src: str, dst: str, protocol: Protocol
+) -> Trace:
+    """The way of a packet between two hosts, the switches holding these entries.
+
+    Raises PlanError for hosts that are not there or not of different ends.
+    """
+    one, other = _host(network, src), _host(network, dst)
+    if one.role.is_world == other.role.is_world:
+        end = "world" if one.role.is_world else "island"
+        raise PlanError(
+            f"{src} and {dst} are both at the {end} end, between whose hosts nothing passes; take one of each"
+        )
+    world, island = (one, other) if one.role.is_world else (other, one)
+    chain = experiment.carrier(world.address, island.address, protocol)
+    frame = Frame(one.address, other.address, None, protocol.number)
+    steps = Tables(network, entries).walk(frame, one.interface.attached)
+    hops = tuple(_hop(network, experiment, step, to_island=one is world) for step in steps)
+    arrives = any(hop.kind is HopKind.HOST and hop.name == dst for hop in hops)
+    return Trace(src, dst, protocol, chain.name, arrives, sum(hop.delay_ns for hop in hops), hops)
+
+
+def trace_text(found: Trace) -> str:
+    """A trace as a table."""
+    if found.arrives:
+        end = f"one way at least {Duration(found.delay_ns)}, without queues"
+    else:
+        end = f"it does not arrive at {found.dst}"
+    title = f"{found.protocol} from {found.src} to {found.dst} takes chain {found.chain}: {end}"
+    return "\n".join((title, *columns(list(_rows(found)), indent="  ")))
+
+
+def _rows(found: Trace) -> Iterator[tuple[str, ...]]:
+    for hop in found.hops:
+        yield (*hop_words(hop), hop.note)
+
+
+def hop_words(hop: Hop) -> tuple[str, str, str, str]:
+    """A hop in words: where, what it is, the tag, what it does to the packet."""
+    on_switch = hop.kind in (HopKind.SWITCH, HopKind.DROP)
+    name = f"{hop.name}/{hop.port}" if on_switch else f"  {hop.name}"
+    tag = "untagged" if hop.vlan is None else f"VLAN {hop.vlan}"
+    does = describe_actions(hop.entry.actions) if hop.entry else "drop" if on_switch else ""
+    delay = str(Duration(hop.delay_ns)) if hop.delay_ns else ""
+    return name, hop.kind.value, tag, delay or does
+
+
+def _host(network: Network, name: str) -> Host:
+    known = {host.name: host for host in network.hosts}
+    if name not in known:
+        raise PlanError(f"lab {network.name} has no host {name!r}; {suggest(name, known, 'hosts')}")
+    return known[name]
+
+
+def _hop(network: Network, experiment: Experiment, step: Step, *, to_island: bool) -> Hop:
+    if isinstance(step, Matched):
+        dropped = step.entry is None or not step.entry.actions
+        kind = HopKind.DROP if dropped else HopKind.SWITCH
+        note = step.entry.why if step.entry else "no entry matches"
+        return Hop(kind, step.at.switch, step.at.switch, step.at.port, step.frame.vlan, note, entry=step.entry)
+    return _reached(network, experiment, step, to_island=to_island)
+
+
+def _reached(network: Network, experiment: Experiment, step: Reached, *, to_island: bool) -> Hop:
+    def hop(kind: HopKind, note: str, delay_ns: int = 0) -> Hop:
+        return Hop(kind, step.name, step.port.switch, step.port.port, step.frame.vlan, note, delay_ns)
+
+    delays = {box.name: box for box in network.delay_boxes}
+    boxes = {box.name: box for box in network.boxes}
+    if step.name in delays:
+        return hop(HopKind.DELAY, *_class(delays[step.name], step.frame.vlan))
+    if step.name in boxes:
+        link = next((link for link in experiment.links if link.box == step.name), None)
+        if link is None:
+            box = boxes[step.name]
+            return hop(HopKind.BOX, f"{box.kind.value}, {'routed' if box.routed else 'transparent'}")
+        way = link.to_island if to_island else link.to_world
+        return hop(HopKind.BOX, f"link of {way.rate}, queue {way.queue}", way.delay_at_start.ns)
+    if step.name in {tap.name for tap in network.taps}:
+        tap = network.tap(step.name)
+        return hop(HopKind.TAP, f"copy for {tap.interface.name} of {tap.host}")
+    return hop(HopKind.HOST, network.host(step.name).role.value)
+
+
+def _class(box: DelayBox, vlan: int | None) -> tuple[str, int]:
+    known = next((each for each in box.classes if each.vlan == vlan), None)
+    return (f"class {known.name}", known.rtt.ns // 2) if known else ("no class of it", 0)

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which probes prove a plan: pairs of hosts whose packets, both ways, use every entry that hosts can cause. Pure."""
+
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from atoll_controller.fabric.swap_plan import chain_drain_ns, latency_drain_ns
+from atoll_controller.openflow.messages.probe_frames import OTHER, TCP
+from atoll_controller.tracing.table_model import Frame, Matched, Reached, Step, Tables
+from atoll_core.experiment.experiment import Experiment, Protocol
+from atoll_core.lab.host_groups import Ends
+from atoll_core.lab.network import Host, Network
+from atoll_core.plan.flow_entry import FlowEntry
+
+_TRIED = 4  # pairs looked at for an entry that none of the pairs before has used
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A probe from a world host to an island host and back. ``protocol``: None for one without a name.
+
+    ``there``: what becomes of it on its way there. ``end``: where that way ends: TCP does at a stateful box.
+    """
+
+    world: str
+    island: str
+    protocol: Protocol | None
+    chain: str
+    there: tuple[Step, ...]
+    entries: frozenset[FlowEntry]  # that its packets use, there and back
+    end: str
+
+    @property
+    def number(self) -> int:
+        """The protocol as the IPv4 header numbers it."""
+        return OTHER if self.protocol is None else self.protocol.number
+
+    @property
+    def name(self) -> str:
+        """The protocol in words."""
+        return f"protocol {OTHER}" if self.protocol is None else self.protocol.value
+
+
+def cover(network: Network, experiment: Experiment, entries: Iterable[FlowEntry]) -> tuple[Path, ...]:
+    """Few paths, which together use every entry that packets between hosts can use.
+
+    Entries that take what nobody sends (guards) are in none. Raises PlanError as ``Tables.walk``.
+    """
+    walks = _Walks(network, experiment, entries)
+    found: list[Path] = []
+    left = set(walks.entries)
+    for path in itertools.chain(_each_host(network, walks), _each_entry(walks, left)):
+        if path.entries & left or not found:
+            found.append(path)
+            left -= path.entries
+    return tuple(found)
+
+
+def limit_ns(network: Network, experiment: Experiment) -> int:
+    """The longest that a packet and its answer can be under way: links' full queues, delays, delay boxes."""
+    chains = max(chain_drain_ns(experiment, chain) for chain in experiment.chains)
+    return 2 * (chains + latency_drain_ns(network, experiment))
+
+
+def of_one_sender(network: Network, steps: tuple[Step, ...], protocol: int, host: str) -> tuple[tuple[Step, ...], str]:
+    """What one sender's packets take of a way, and where they end: TCP does at a stateful box, which begins it anew."""
+    if protocol == TCP:
+        stateful = {box.name for box in network.boxes if box.stateful}
+        for at, step in enumerate(steps):
+            if isinstance(step, Reached) and step.name in stateful:
+                return steps[: at + 1], step.name
+    return steps, host
+
+
+class _Walks:
+    """The ways of packets through some entries."""
+
+    def __init__(self, network: Network, experiment: Experiment, entries: Iterable[FlowEntry]) -> None:
+        self.entries = tuple(entries)
+        self.ends = Ends(network, experiment)
+        self._network = network
+        self._experiment = experiment
+        self._tables = Tables(network, self.entries)
+        named = {chain.carries.protocol for chain in experiment.chains} - {None}
+        # A protocol that no chain is chosen by goes as ICMP does, unless that is one: then as what has no name.
+        plain = None if Protocol.ICMP in named else Protocol.ICMP
+        self.protocols = (plain, *sorted(named - {None}, key=str))
+
+    def path(self, world: Host, island: Host, protocol: Protocol | None) -> Path:
+        number = OTHER if protocol is None else protocol.number
+        chain = self._experiment.carrier(world.address, island.address, protocol)
+        there = self._tables.walk(Frame(world.address, island.address, protocol=number), world.interface.attached)
+        back = self._tables.walk(Frame(island.address, world.address, protocol=number), island.interface.attached)
+        steps, end = of_one_sender(self._network, there, number, island.name)
+        used = (*steps, *back) if end == island.name else steps
+        entries = frozenset(step.entry for step in used if isinstance(step, Matched) and step.entry is not None)
+        return Path(world.name, island.name, protocol, chain.name, steps, entries, end)
+
+
+def _each_host(network: Network, walks: _Walks) -> Iterator[Path]:
+    """Of each protocol pairs in turn, so that every host is in one."""
+    worlds, islands = network.world_hosts, network.island_hosts
+    for protocol in walks.protocols:
+        for number in range(max(len(worlds), len(islands)) if worlds and islands else 0):
+            yield walks.path(worlds[number % len(worlds)], islands[number % len(islands)], protocol)
+
+
+def _each_entry(walks: _Walks, left: set[FlowEntry]) -> Iterator[Path]:
+    """For each entry that is left some pairs whose packets it may be for."""
+    for entry in walks.entries:
+        if entry in left and entry.actions:
+            for candidate in itertools.islice(_candidates(walks, entry), _TRIED):
+                yield walks.path(*candidate)
+                if entry not in left:
+                    break
+
+
+def _candidates(walks: _Walks, entry: FlowEntry) -> Iterator[tuple[Host, Host, Protocol | None]]:
+    match = entry.match
+    for protocol in walks.protocols:
+        if match.ip_proto not in (None, OTHER if protocol is None else protocol.number):
+            continue
+        for world, island in ((match.ipv4_src, match.ipv4_dst), (match.ipv4_dst, match.ipv4_src)):
+            for pair in itertools.product(walks.ends.world.within(world), walks.ends.island.within(island)):
+                yield *pair, protocol

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What becomes of a frame: switches holding some flow entries, boxes that pass everything on, and machines.
+
+A model of OpenFlow tables that knows nothing of how entries are made: ``atoll trace`` shows its walks, the tests hold
+every plan against them. Pure.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from ipaddress import IPv4Address
+
+from atoll_core.errors import PlanError
+from atoll_core.lab.network import Network, PortRef
+from atoll_core.plan.flow_entry import IPV4, FlowEntry, Match, Output, PopVlan, PushVlan, Vlan
+
+_MOST_STEPS = 1000  # a frame of a plan takes a few steps for each box and trunk
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A frame as far as flow entries see it."""
+
+    src: IPv4Address
+    dst: IPv4Address
+    vlan: int | None = None
+    protocol: int = 1  # ICMP
+    eth_type: int = IPV4
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """A switch took the frame in at a port; ``entry`` is None where none matches: the frame is dropped."""
+
+    at: PortRef
+    frame: Frame
+    entry: FlowEntry | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """The frame came to a machine or a tap, through this switch port."""
+
+    name: str
+    frame: Frame
+    port: PortRef
+
+
+Step = Matched | Reached
+
+
+class Tables:
+    """The switches of a network with the entries they hold, its trunks, machines and boxes.
+
+    ``strict`` False: of several entries that may apply the first one does, as on some switch it would.
+    """
+
+    def __init__(self, network: Network, entries: Iterable[FlowEntry], *, strict: bool = True) -> None:
+        self._strict = strict
+        # By port and, where an entry takes frames for one host alone, that host: tables have hundreds of those.
+        self._entries: dict[tuple[PortRef, IPv4Address | None], list[FlowEntry]] = defaultdict(list)
+        for entry in sorted(entries, key=lambda entry: -entry.priority):
+            only = entry.match.ipv4_dst
+            host = only.network_address if only is not None and only.prefixlen == only.max_prefixlen else None
+            self._entries[PortRef(entry.switch, entry.match.in_port), host].append(entry)
+        self._far_end: dict[PortRef, PortRef] = {}
+        for trunk in network.trunks:
+            self._far_end |= {trunk.a: trunk.b, trunk.b: trunk.a}
+        self._machines = {host.interface.attached: host.name for host in network.hosts}
+        self._machines |= {tap.interface.attached: tap.name for tap in network.taps if not tap.physical}
+        self.exits: dict[PortRef, PortRef] = {}
+        self._routed: set[PortRef] = set()
+        for box in network.boxes:
+            for legs in box.pairs:
+                world, island = legs.world.attached, legs.island.attached
+                self._machines |= {world: box.name, island: box.name}
+                self.exits |= {world: island, island: world}
+                self._routed |= {world, island} if box.routed else set()
+        for delay in network.delay_boxes:
+            self._machines[delay.trunk.attached] = delay.name
+            self.exits[delay.trunk.attached] = delay.trunk.attached
+
+    def walk(
+        self, frame: Frame, start: PortRef, *, through_boxes: bool = True, first: FlowEntry | None = None
+    ) -> tuple[Step, ...]:
+        """Everything that becomes of a frame that enters at ``start`` and of its copies, in order.
+
+        ``through_boxes`` False: only as far as the next box. ``first``: the entry that takes it there, whatever the
+        table holds (a packet-out). Raises PlanError where it would go round for ever, meets entries of which either
+        might apply, or is sent to where nothing is attached.
+        """
+        steps: list[Step] = []
+        waiting = deque([(frame, start)])
+        while waiting:
+            if len(steps) > _MOST_STEPS:
+                raise PlanError(f"{_words(frame)} from {start} goes round for ever")
+            arrived, at = waiting.popleft()
+            entry = first if first is not None and not steps else self._best(arrived, at)
+            steps.append(Matched(at, arrived, entry))
+            for left, port in _outputs(arrived, at, entry):
+                if port in self._far_end:
+                    waiting.append((left, self._far_end[port]))
+                    continue
+                if port not in self._machines:
+                    raise PlanError(f"{entry} sends to {port}, where nothing is attached")
+                steps.append(Reached(self._machines[port], left, port))
+                if through_boxes and port in self.exits and (left.vlan is None or port not in self._routed):
+                    waiting.append((left, self.exits[port]))
+        return tuple(steps)
+
+    def seen(self, frame: Frame, start: PortRef) -> tuple[Reached, ...]:
+        """The machines and taps that a frame and its copies come to, in order. Raises PlanError as :meth:`walk`."""
+        return tuple(step for step in self.walk(frame, start) if isinstance(step, Reached))
+
+    def _best(self, frame: Frame, at: PortRef) -> FlowEntry | None:
+        held = (*self._entries.get((at, frame.dst), ()), *self._entries.get((at, None), ()))
+        found = [entry for entry in held if matches(entry.match, frame)]
+        highest = max((entry.priority for entry in found), default=0)
+        best = [entry for entry in found if entry.priority == highest]
+        if self._strict and len({entry.actions for entry in best}) > 1:
+            raise PlanError(f"either of these may apply to {_words(frame)} at {at}: {best[0]}; {best[1]}")
+        return best[0] if best else None
+
+
+def matches(match: Match, frame: Frame) -> bool:
+    """Whether an entry's match takes the frame, arrived by its port (OpenFlow 1.3.5, 7.2.2)."""
+    return (
+        match.eth_type in (None, frame.eth_type)
+        and (match.vlan is None or match.vlan == (Vlan.UNTAGGED if frame.vlan is None else frame.vlan))
+        and (match.ipv4_src is None or frame.src in match.ipv4_src)
+        and (match.ipv4_dst is None or frame.dst in match.ipv4_dst)
+        and match.ip_proto in (None, frame.protocol)
+        and match.l4_src is match.l4_dst is None
+    )
+
+
+def _outputs(frame: Frame, at: PortRef, entry: FlowEntry | None) -> list[tuple[Frame, PortRef]]:
+    """The frames a switch sends for one that arrives."""
+    sent: list[tuple[Frame, PortRef]] = []
+    for action in entry.actions if entry else ():
+        match action:
+            case PushVlan(vlan):
+                if frame.vlan is not None:
+                    raise PlanError(f"{entry} would give a frame a second tag")
+                frame = replace(frame, vlan=vlan)
+            case PopVlan():
+                if frame.vlan is None:
+                    raise PlanError(f"{entry} has no tag to pop")
+                frame = replace(frame, vlan=None)
+            case Output(port):
+                if port == at.port:
+                    raise PlanError(f"{entry}: a switch sends nothing out of the port it came by")
+                sent.append((frame, PortRef(at.switch, port)))
+    return sent
+
+
+def _words(frame: Frame) -> str:
+    tag = f" with VLAN tag {frame.vlan}" if frame.vlan is not None else ""
+    return f"a frame {frame.src} -> {frame.dst}{tag}"

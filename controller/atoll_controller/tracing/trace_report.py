@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What probes showed of a packet's way: every station with what it counted or saw, and what follows. Pure."""
+
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from atoll_controller.planner.text_table import columns
+from atoll_controller.tracing.packet_trace import Hop, HopKind, Trace, hop_words
+from atoll_core.units import Duration
+
+
+@dataclass(frozen=True, slots=True)
+class LiveStation:
+    """A hop of the planned way, and how many of the probes came to it.
+
+    ``counted``: packets by which the entry's counter rose, other traffic's among them; None if its switch does not hold
+    it, or hardware tells its counts too seldom. ``seen``: of the probes at a machine; None where nothing can watch.
+    ``after_ns``: the median time from being sent to being seen, if both have one clock.
+    """
+
+    hop: Hop
+    counted: int | None = None
+    seen: int | None = None
+    after_ns: int | None = None
+    held: bool = True
+
+    @property
+    def passed(self) -> bool:
+        """Whether there is nothing against the probes having come here."""
+        return self.held and self.counted != 0 and self.seen != 0 and self.hop.kind is not HopKind.DROP
+
+    @property
+    def name(self) -> str:
+        """The station in words."""
+        where = f"{self.hop.switch}/{self.hop.port}"
+        return f"'{self.hop.note}' at {where}" if self.hop.entry else self.hop.name
+
+
+@dataclass(frozen=True, slots=True)
+class LiveTrace:
+    """Probes sent from one host to another. ``end``: where they end; for TCP that may be a stateful box on the way.
+
+    ``rtts_ns``: of those whose answer came back. ``rtt_ns``: the configured one, both ways, without queues.
+    """
+
+    trace: Trace
+    sent: int
+    stations: tuple[LiveStation, ...]
+    end: str
+    rtts_ns: tuple[int, ...]
+    rtt_ns: int
+
+    @property
+    def lost(self) -> str | None:
+        """Where the way ends although it should go on, in one line; None: nowhere."""
+        last = self.trace.src
+        for station in self.stations:
+            if not station.passed:
+                if not station.held:
+                    return f"after {last}: {station.hop.switch} does not hold the entry {station.name}"
+                if station.hop.kind is HopKind.DROP:
+                    return f"at {station.hop.switch}/{station.hop.port}: {station.hop.note}"
+                return f"after {last}: {station.name} did not {'see' if station.counted is None else 'count'} them"
+            if station.hop.kind is not HopKind.TAP:
+                last = station.name
+        if not self.trace.arrives:
+            return f"after {last}: by the plan they go no further"
+        if self.end == self.trace.dst and not self.rtts_ns:
+            return f"on the way back: they came to {self.end}, and no answer to {self.trace.src}"
+        return None
+
+    @property
+    def proven(self) -> bool:
+        """Whether probes went the planned way, and answers came back."""
+        return self.lost is None
+
+
+def live_trace_text(found: LiveTrace) -> str:
+    """A live trace as a table."""
+    trace = found.trace
+    lines = [f"{trace.protocol} from {trace.src} to {trace.dst} takes chain {trace.chain}: {_verdict(found)}"]
+    lines += columns(list(_rows(found)), indent="  ")
+    if any((station.counted or 0) > found.sent for station in found.stations):
+        lines.append(f"  entries that counted more than {found.sent} carry other traffic, too")
+    if found.end != trace.dst:
+        lines.append(f"  {found.end} ends TCP and begins it anew: `--protocol icmp` goes all the way")
+    return "\n".join(lines)
+
+
+def _verdict(found: LiveTrace) -> str:
+    if found.lost is not None:
+        return f"not proven; {found.sent} probes were lost {found.lost}"
+    if not found.rtts_ns:
+        return f"proven as far as {found.end}"
+    low, middle, high = (Duration(int(f(found.rtts_ns) / 1000) * 1000) for f in (min, statistics.median, max))
+    answered = f"{len(found.rtts_ns)} of {found.sent} probes answered"
+    return f"proven, {answered} after {middle} ({low} to {high}), by configuration {Duration(found.rtt_ns)}"
+
+
+def _rows(found: LiveTrace) -> Iterator[tuple[str, ...]]:
+    for station in found.stations:
+        yield (*hop_words(station.hop), _witnessed(station), station.hop.note)
+
+
+def _witnessed(station: LiveStation) -> str:
+    if not station.held:
+        return "not held"
+    if station.counted is not None:
+        return f"counted {station.counted}"
+    if station.seen is None:
+        return "not watched"
+    after = "" if station.after_ns is None else f" after {Duration(station.after_ns // 1000 * 1000)}"
+    return f"saw {station.seen}{after}"

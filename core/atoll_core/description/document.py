@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A YAML file as plain data that remembers its lines.
+
+ruamel.yaml composes the text into nodes; this module turns the nodes into dicts, lists and scalars beside a table
+of lines, so that whoever finds a mistake at ``("hosts", "w1", "ip")`` can say ``lab.yaml:22``. It knows YAML, not
+laboratories. Aliases and merge keys (``<<``) work; tags do not, they have no meaning here.
+"""
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.reader import ReaderError
+
+from atoll_core.errors import Mistake
+
+Place = tuple[str | int, ...]
+"""Where something stands in a description: keys of mappings, indices of lists, from the top."""
+
+_MOST_BYTES = 4_000_000  # a full lab of some 150 machines is 20 kB
+_MOST_NODES = 100_000  # nested aliases multiply ("billion laughs")
+_MOST_DIGITS = 40  # Python refuses to print integers of thousands
+_YAML_TAG = "tag:yaml.org,2002:"
+
+
+class _Mark(Protocol):
+    line: int  # from 0
+
+
+class _Node(Protocol):
+    """What ruamel.yaml's untyped nodes hold."""
+
+    id: str  # "scalar", "sequence" or "mapping"
+    tag: object
+    value: Any  # text, list of nodes, or list of (key node, node)
+    style: str | None  # of a scalar: None if plain, else its quote
+    start_mark: _Mark
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One description: its tree and the line of everything in it.
+
+    ``tree`` is None when the text is no mapping at all; ``mistakes`` then says why. Otherwise ``mistakes`` holds
+    what was wrong as YAML (a key given twice) but leaves a tree worth reading on. ``given``: what was set from outside
+    (atoll_core.description.overrides), by its place.
+    """
+
+    file: str
+    tree: dict[str, Any] | None
+    lines: Mapping[Place, int]
+    mistakes: tuple[Mistake, ...]
+    given: Mapping[Place, str] = field(default_factory=dict[Place, str])
+
+    def line(self, place: Place) -> int:
+        """The line of ``place``, or of the nearest thing around it that stands in the file."""
+        while place not in self.lines:
+            if not place:
+                return 1
+            place = place[:-1]
+        return self.lines[place]
+
+    def mistake(self, place: Place, message: str) -> Mistake:
+        """A mistake at ``place``; one in what was set from outside names the setting."""
+        for length in range(len(place), 0, -1):
+            if (setting := self.given.get(place[:length])) is not None:
+                return Mistake(self.file, 0, f"--set {setting}: {message}", place)
+        return Mistake(self.file, self.line(place), message, place)
+
+
+def read_document(path: Path) -> Document:
+    """Read and compose a file; whatever is wrong with it becomes a mistake, never an exception."""
+    text = read_text(path, "YAML", _MOST_BYTES)
+    return Document(text.file, None, {}, (text,)) if isinstance(text, Mistake) else compose_document(text, label(path))
+
+
+def read_text(path: Path, what: str, most_bytes: int) -> str | Mistake:
+    """The text of a regular file of UTF-8, or why there is none; ``what`` is the kind of file that is wanted."""
+    file = label(path)
+    try:
+        with open(path, "rb", opener=_open_without_waiting) as opened:  # Path.open takes no opener
+            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+                return Mistake(file, 0, f"is not a regular file; give a {what} file")
+            content = opened.read(most_bytes + 1)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        return Mistake(file, 0, _why_unreadable(error, what))
+    if len(content) > most_bytes:
+        return Mistake(file, 0, f"is larger than {most_bytes // 10**6} MB; that is no description")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        return Mistake(file, line, f"byte 0x{content[error.start]:02x} is not UTF-8; save the file as UTF-8 text")
+
+
+def compose_document(text: str, file: str) -> Document:
+    """The document that ``text`` is; ``file`` is what messages call it."""
+    try:
+        root = _compose(text)
+    except ReaderError as error:
+        position, character = cast("tuple[int, int]", (cast(Any, error).position, cast(Any, error).character))
+        line = text.count("\n", 0, position) + 1
+        return _unreadable(file, line, f"character U+{character:04X} may not stand in YAML; remove it")
+    except MarkedYAMLError as error:
+        mark: _Mark | None = cast(Any, error).problem_mark or cast(Any, error).context_mark
+        line = min(mark.line + 1, _last_line(text)) if mark else 1
+        return _unreadable(file, line, f"not valid YAML: {_problem(error)}")
+    except YAMLError as error:
+        return _unreadable(file, 1, f"not valid YAML: {str(error).splitlines()[0]}")
+    except RecursionError:
+        return _unreadable(file, 1, "nested too deeply to be a description")
+    if root is None:
+        return _unreadable(file, 1, "the file is empty; a description begins with 'name: ...'")
+    if root.id != "mapping":
+        found = "a list" if root.id == "sequence" else "a single word"
+        line = root.start_mark.line + 1
+        return _unreadable(file, line, f"{found} where a description begins with keys, such as 'name: island'")
+    return _Builder(file, _last_line(text)).document(root)
+
+
+def label(path: Path) -> str:
+    """What messages call a file: relative to the working directory when it is below, otherwise as given.
+
+    Always one printable line, whatever a file may be called.
+    """
+    absolute = os.path.normpath(Path.cwd() / path)  # not Path.resolve: symbolic links keep the name the user knows
+    here = f"{Path.cwd()}/"
+    name = absolute.removeprefix(here) if absolute.startswith(here) else os.path.normpath(path)
+    return "".join(character if character.isprintable() else "?" for character in name)
+
+
+def _open_without_waiting(name: str, flags: int) -> int:
+    return os.open(name, flags | os.O_NONBLOCK)  # a FIFO without a writer would never open
+
+
+def _why_unreadable(error: OSError | ValueError, what: str) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "there is no such file"
+    if isinstance(error, IsADirectoryError):
+        return f"is a directory; give a {what} file"
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return f"cannot be read: {reason}"
+
+
+def _unreadable(file: str, line: int, message: str) -> Document:
+    return Document(file, None, {}, (Mistake(file, line, message),))
+
+
+def _last_line(text: str) -> int:
+    return max(1, len(text.rstrip().splitlines()))  # YAML ends lines where splitlines does
+
+
+def _compose(text: str) -> _Node | None:
+    yaml: Any = YAML(typ="safe", pure=True)
+    yaml.composer.warn_double_anchors = False  # a warning would be printed; YAML allows it
+    return cast("_Node | None", yaml.compose(text))
+
+
+def _problem(error: Any) -> str:
+    """The parser's complaint on one line, with the remedy for what happens most."""
+    problem = " ".join(str(error.problem or error.context or "").split())
+    if "'\\t'" in problem:
+        return "a tab where spaces belong; indent with spaces"
+    if problem == "but found another document":
+        return "a second document ('---'); a description is one document"
+    if problem.startswith("expected ',' or "):
+        return f"{problem.partition(', but got')[0]} before this; a bracket is left open, or a comma is missing"
+    if problem == "found unexpected end of stream" and "quoted" in str(error.context):
+        return "a quotation mark is opened and not closed"
+    if problem.startswith("expected <block end>"):
+        return "this is indented otherwise than what it belongs to; begin entries of one level below each other"
+    if problem == "mapping values are not allowed here":
+        return "a ':' where none may stand; check the indentation, and put text that holds ': ' in quotes"
+    return f"{problem} {error.context}" if error.context else problem
+
+
+class _Builder:
+    """Turns nodes into plain data; collects lines and mistakes on the way."""
+
+    def __init__(self, file: str, last_line: int) -> None:
+        self.file = file
+        self.last_line = last_line
+        self.lines: dict[Place, int] = {}
+        self.mistakes: list[Mistake] = []
+        self.nodes = 0
+
+    def document(self, root: _Node) -> Document:
+        try:
+            tree = self.mapping(root, (), frozenset())
+        except _TooLargeError:
+            return _unreadable(self.file, 1, f"more than {_MOST_NODES} entries, counting what aliases repeat")
+        self.lines[()] = self.line_of(root)
+        return Document(self.file, tree, self.lines, tuple(self.mistakes))
+
+    def line_of(self, node: _Node) -> int:
+        return min(node.start_mark.line + 1, self.last_line)
+
+    def count(self) -> None:
+        self.nodes += 1
+        if self.nodes > _MOST_NODES:
+            raise _TooLargeError
+
+    def build(self, node: _Node, place: Place, key_line: int, around: frozenset[int]) -> Any:
+        self.count()
+        if id(node) in around:
+            self.mistakes.append(Mistake(self.file, key_line, "an alias to something that contains it"))
+            return None
+        if not str(node.tag).startswith(_YAML_TAG):
+            self.mistakes.append(Mistake(self.file, key_line, f"tag {node.tag} has no meaning here; remove it"))
+        if node.id == "scalar":
+            empty = node.value == "" and node.style is None  # its mark is where the next thing begins
+            self.lines[place] = key_line if empty else max(key_line, self.line_of(node))
+            return _scalar(node)
+        self.lines[place] = key_line
+        if node.id == "sequence":
+            items = cast("list[_Node]", node.value)
+            return [
+                self.build(item, (*place, index), max(key_line, self.line_of(item)), around | {id(node)})
+                for index, item in enumerate(items)
+            ]
+        return self.mapping(node, place, around)
+
+    def mapping(self, node: _Node, place: Place, around: frozenset[int]) -> dict[str, Any]:
+        built: dict[str, Any] = {}
+        first: dict[str, int] = {}
+        inside = around | {id(node)}
+        for key, child in self.pairs(node):
+            line = self.line_of(key)
+            if key.value in first:
+                again = f"key {key.value!r} stands here again, first at line {first[key.value]}; keep one of them"
+                self.mistakes.append(Mistake(self.file, line, again))
+                continue
+            first[key.value] = line
+            built[key.value] = self.build(child, (*place, key.value), line, inside)
+        for merged in self.merged(node, inside):
+            for key, child in self.pairs(merged):
+                if key.value not in built:
+                    built[key.value] = self.build(child, (*place, key.value), self.line_of(key), inside | {id(merged)})
+        return built
+
+    def pairs(self, node: _Node) -> Iterator[tuple[_Node, _Node]]:
+        """The pairs of a mapping with text as key, merge keys left out."""
+        for key, child in cast("list[tuple[_Node, _Node]]", node.value):
+            if key.id != "scalar":
+                self.mistakes.append(Mistake(self.file, self.line_of(key), "a key must be text, not a list or mapping"))
+            elif not _is_merge(key):
+                yield key, child
+
+    def merged(self, node: _Node, inside: frozenset[int]) -> Iterator[_Node]:
+        """The mappings merged into ``node``, those that win first."""
+        for key, child in cast("list[tuple[_Node, _Node]]", node.value):
+            if not _is_merge(key):
+                continue
+            sources = cast("list[_Node]", child.value) if child.id == "sequence" else [child]
+            for source in sources:
+                self.count()
+                if source.id != "mapping" or id(source) in inside:
+                    wrong = "'<<' merges a mapping, such as '<<: *defaults', and not what contains it"
+                    self.mistakes.append(Mistake(self.file, self.line_of(key), wrong))
+                    continue
+                yield source
+                yield from self.merged(source, inside | {id(source)})
+
+
+class _TooLargeError(Exception):
+    """The document has more nodes than a description can need."""
+
+
+def _is_merge(key: _Node) -> bool:
+    return key.id == "scalar" and key.value == "<<" and key.style is None
+
+
+def _scalar(node: _Node) -> Any:
+    """The scalar as bool, int, float, None or text; what cannot be read as its type stays text."""
+    text: str = node.value
+    match str(node.tag).removeprefix(_YAML_TAG):
+        case "null":
+            return None
+        case "bool":
+            return text.lower() in {"true", "yes", "on", "y"}  # beyond true: only in a file that says %YAML 1.1
+        case "int":
+            return _integer(text)
+        case "float":
+            return _float(text)
+        case _:
+            return text
+
+
+def _integer(text: str) -> int | str:
+    digits = text.replace("_", "")
+    if len(digits) > _MOST_DIGITS:
+        return text
+    try:
+        based = digits.lstrip("+-")[:2].lower() in {"0x", "0o", "0b"}
+        return int(digits, 0 if based else 10)
+    except ValueError:  # %YAML 1.1's sexagesimal
+        return text
+
+
+def _float(text: str) -> float | str:
+    try:
+        return float(text.lower().replace("_", "").replace(".inf", "inf").replace(".nan", "nan"))
+    except ValueError:
+        return text

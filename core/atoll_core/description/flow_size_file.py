@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of flow sizes (docs/flow-sizes.md): the only way from a text to a FlowSizes, and back."""
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterable
+from decimal import Decimal
+
+from atoll_core.description.line_reader import LineReader, Read
+from atoll_core.errors import Mistake, shown
+from atoll_core.experiment.flow_sizes import SIZE_MAX_BYTES, FlowSizes, counted, curve
+
+_SIZE = ("size_bytes", "size")
+_MEANINGS = ("count", "probability", "quantile")
+_WHOLE_NUMBER = re.compile(r"[0-9]{1,18}")
+_DECIMAL = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,30})?(?:[eE]-[0-9]{1,2})?")
+_MOST_FLOWS = 10**15
+_SUM_TOLERANCE = 1e-3  # of probabilities rounded by whoever wrote them
+
+
+def read_flow_sizes(text: str, file: str) -> Read[FlowSizes]:
+    """The distribution that a text is; ``file`` is what messages call it."""
+    reader = LineReader(file, text)
+    first = next(reader, None)
+    if first is None:
+        message = "holds no sizes; write one a line, or CSV with the columns size_bytes and count"
+        return Read(None, (Mistake(file, 1, message),))
+    columns = [name.strip().lower() for name in first.split(",")]
+    if _WHOLE_NUMBER.fullmatch(first):
+        found = _read_list(reader, first, file)
+    elif wrong := _wrong_columns(columns):
+        reader.wrong(wrong)
+        found = None
+    elif len(columns) == 1:
+        found = _read_list(reader, None, file)
+    else:
+        found = _read_table(reader, columns, file)
+    return Read(None if reader.mistakes else found, tuple(reader.mistakes))
+
+
+def flow_sizes_text(counts: Iterable[tuple[int, int]], remarks: Iterable[str] = ()) -> str:
+    """The CSV of flows counted by size, below ``remarks`` as comments; ``read_flow_sizes`` reads it."""
+    lines = [*(f"# {remark}" for remark in remarks), "size_bytes,count"]
+    lines += [f"{size},{count}" for size, count in counts]
+    return "\n".join(lines) + "\n"
+
+
+def _wrong_columns(columns: list[str]) -> str | None:
+    names = [name for name in columns if name not in _SIZE]
+    unknown = [name for name in names if name not in _MEANINGS]
+    if unknown:
+        if all(_DECIMAL.fullmatch(name) for name in columns):
+            return "two columns need a first line that names them, such as 'size_bytes,count'"
+        return f"unknown column {shown(unknown[0])}; known columns: size_bytes, {', '.join(_MEANINGS)}"
+    if len(columns) - len(names) != 1:
+        return "one column is size_bytes, the sizes in bytes"
+    if len(names) > 1:
+        return f"{names[0]} and {names[1]} say different things; keep one of them"
+    return None
+
+
+def _read_list(reader: LineReader, first: str | None, file: str) -> FlowSizes | None:
+    counts: Counter[int] = Counter()
+    for line in itertools.chain([first] if first else [], reader):
+        if size := _size(reader, line):
+            counts[size] += 1
+    if not counts and not reader.mistakes:
+        reader.wrong("there is no size below the column name; add some")
+    return counted(file, counts) if counts else None
+
+
+def _read_table(reader: LineReader, columns: list[str], file: str) -> FlowSizes | None:
+    size_at = next(index for index, name in enumerate(columns) if name in _SIZE)
+    meaning = columns[1 - size_at]
+    rows: list[tuple[Decimal, int]] = []
+    for line in reader:
+        cells = [cell.strip() for cell in line.split(",")]
+        if len(cells) != len(columns):
+            reader.wrong(f"{len(cells)} cells where the header names {len(columns)} columns; write one for each")
+            continue
+        size, figure = _size(reader, cells[size_at]), _figure(reader, meaning, cells[1 - size_at])
+        if size and figure is not None:
+            if meaning == "quantile":
+                _check_quantile(reader, rows, figure, size)
+            rows.append((figure, size))
+    if reader.mistakes:
+        return None
+    if meaning == "quantile":
+        return _curve(reader, rows, file)
+    weights: dict[int, float] = {}
+    for figure, size in rows:
+        weights[size] = weights.get(size, 0.0) + float(figure)
+    total = sum(figure for figure, _ in rows)
+    if meaning == "probability" and abs(float(total) - 1) > _SUM_TOLERANCE:
+        reader.wrong(f"the probabilities add up to {float(total):.6g}; they must add up to 1")
+    elif total == 0:
+        reader.wrong("there is no flow in it; add a row with a count above 0")
+    return counted(file, weights) if not reader.mistakes else None
+
+
+def _curve(reader: LineReader, rows: list[tuple[Decimal, int]], file: str) -> FlowSizes | None:
+    if len(rows) < 2 or rows[0][0] != 0 or rows[-1][0] != 1:
+        reader.wrong("quantiles begin with 0, the smallest size, and end with 1, the largest")
+        return None
+    return curve(file, [(float(quantile), size) for quantile, size in rows])
+
+
+def _check_quantile(reader: LineReader, rows: list[tuple[Decimal, int]], quantile: Decimal, size: int) -> None:
+    if rows and quantile - rows[-1][0] < Decimal("1e-9"):
+        reader.wrong(f"quantile {quantile} does not come after {rows[-1][0]} by 10^-9 or more; put rows in order")
+    elif rows and size < rows[-1][1]:
+        reader.wrong(f"size {size} is below {rows[-1][1]}, that of the quantile before")
+
+
+def _size(reader: LineReader, cell: str) -> int | None:
+    size = int(cell) if _WHOLE_NUMBER.fullmatch(cell) else 0
+    if 1 <= size <= SIZE_MAX_BYTES:
+        return size
+    reader.wrong(f"{shown(cell)} is not a size; write a whole number of bytes from 1 to 2^53")
+    return None
+
+
+def _figure(reader: LineReader, meaning: str, cell: str) -> Decimal | None:
+    if meaning == "count":
+        if _WHOLE_NUMBER.fullmatch(cell) and int(cell) <= _MOST_FLOWS:
+            return Decimal(cell)
+        reader.wrong(f"{shown(cell)} is not a count; write a whole number of flows")
+    else:
+        if _DECIMAL.fullmatch(cell) and Decimal(cell) <= 1:
+            return Decimal(cell)
+        reader.wrong(f"{shown(cell)} is not a {meaning}; write a number from 0 to 1, such as 0.25")
+    return None

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trace files as text: a link direction as a function of time (CSV), and the fate of packet after packet.
+
+docs/traces.md describes both. Reading is the only way from a file to a Trace or a LossTrace; ``trace_text`` writes
+what it reads back.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from atoll_core.description.line_reader import LineReader, Read
+from atoll_core.errors import Mistake, shown
+from atoll_core.experiment.experiment import LossTrace, Trace, TraceRow
+from atoll_core.units import Duration, Rate
+
+MOST_BYTES = 16_000_000
+MOST_ROWS = 50_000  # steps of 10 ms last 500 s
+MOST_PACKETS = 500_000
+COLUMNS = ("t_s", "rate_bit_s", "delay_ms", "loss", "blocked")
+
+_NUMBER = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,18})?")
+_LEAST_RATE, _MOST_RATE = 1000, 100 * 10**9  # as in experiment.yaml
+_MOST_DELAY_NS = 60 * 10**9
+_MOST_T_NS = 168 * 3600 * 10**9
+
+
+def read_trace(text: str, file: str) -> Read[Trace]:
+    """The trace that a CSV text is; ``file`` is what messages call it."""
+    reader = LineReader(file, text)
+    header = next(reader, None)
+    if header is None:
+        return Read(
+            None,
+            (Mistake(file, 1, "holds no rows; a trace begins with a line of column names, such as 't_s,rate_bit_s'"),),
+        )
+    columns = [name.strip() for name in header.split(",")]
+    if wrong := _wrong_columns(columns):
+        return Read(None, (Mistake(file, reader.line, wrong),))
+    rows: list[TraceRow] = []
+    lines: list[int] = []
+    for text_row in reader:
+        cells = [cell.strip() for cell in text_row.split(",")]
+        if len(cells) != len(columns):
+            reader.wrong(f"{len(cells)} cells where the header names {len(columns)} columns; write one for each")
+        elif row := _row(reader, dict(zip(columns, cells, strict=True))):
+            _check_order(reader, rows, row)
+            rows.append(row)
+            lines.append(reader.line)
+        if len(rows) > MOST_ROWS:
+            reader.wrong(f"more than {MOST_ROWS} rows; leave out those that change little")
+            break
+    if not rows and not reader.mistakes:
+        reader.wrong("there is no row below the column names; add one for t_s 0")
+    return Read(None if reader.mistakes else Trace(file, tuple(rows)), tuple(reader.mistakes), tuple(lines))
+
+
+def read_loss_trace(text: str, file: str) -> Read[LossTrace]:
+    """The fates of packets that a text holds, a line each; ``file`` is what messages call it."""
+    reader = LineReader(file, text)
+    lost: list[bool] = []
+    for line in reader:
+        if line not in {"0", "1"}:
+            reader.wrong(f"{shown(line)} is neither 0 (the packet passes) nor 1 (it is lost)")
+        lost.append(line == "1")
+        if len(lost) > MOST_PACKETS:
+            reader.wrong(f"more than {MOST_PACKETS} packets; the trace begins anew at its end, so fewer may do")
+            break
+    if not lost:
+        reader.wrong("holds no packets; write a line with 0 (passes) or 1 (lost) for each")
+    return Read(None if reader.mistakes else LossTrace(file, tuple(lost)), tuple(reader.mistakes))
+
+
+def trace_text(trace: Trace, remarks: Iterable[str] = ()) -> str:
+    """The CSV of a trace with the columns that it needs, below ``remarks`` as comments."""
+    used = [column for column in COLUMNS if any(_CELL[column](row) for row in trace.rows)]
+    columns = [column for column in COLUMNS if column == "t_s" or column in used]
+    lines = [f"# {remark}" for remark in remarks]
+    lines.append(",".join(columns))
+    # No blockage is written as 0; what is None elsewhere stays empty.
+    lines += [
+        ",".join(_CELL[column](row) or ("0" if column == "blocked" else "") for column in columns) for row in trace.rows
+    ]
+    return "\n".join(lines) + "\n"
+
+
+_CELL: Mapping[str, Callable[[TraceRow], str]] = {
+    "t_s": lambda row: _decimal(row.t.ns, 9),
+    "rate_bit_s": lambda row: "" if row.rate is None else str(row.rate.bit_s),
+    "delay_ms": lambda row: "" if row.delay is None else _decimal(row.delay.ns, 6),
+    "loss": lambda row: "" if row.loss is None else f"{Decimal(repr(row.loss)):f}",
+    "blocked": lambda row: "1" if row.blocked else "",
+}
+
+
+def _decimal(whole: int, places: int) -> str:
+    text = f"{Decimal(whole).scaleb(-places):f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _wrong_columns(columns: list[str]) -> str | None:
+    unknown = [name for name in columns if name not in COLUMNS]
+    known = ", ".join(COLUMNS)
+    if unknown:
+        return f"unknown column {shown(unknown[0])}; known columns: {known}"
+    twice = [name for name in columns if columns.count(name) > 1]
+    if twice:
+        return f"column {twice[0]} stands here twice; keep one of them"
+    if columns[:1] != ["t_s"]:
+        return "the first column is t_s, the time in seconds"
+    if len(columns) == 1:
+        return f"nothing changes with the time; add some of {known}"
+    return None
+
+
+def _check_order(reader: LineReader, rows: list[TraceRow], row: TraceRow) -> None:
+    if not rows and row.t.ns:
+        reader.wrong("the first row is for t_s 0; it also holds before the load begins")
+    if rows and row.t <= rows[-1].t:
+        reader.wrong(f"t_s {_decimal(row.t.ns, 9)} does not come after {_decimal(rows[-1].t.ns, 9)}; put rows in order")
+
+
+def _row(reader: LineReader, cells: Mapping[str, str]) -> TraceRow | None:
+    read: dict[str, Any] = {}
+    for column, cell in cells.items():
+        if cell == "" and column != "t_s":
+            continue
+        try:
+            read[column] = _READ[column](cell)
+        except ValueError as error:
+            reader.wrong(f"{column}: {error}")
+            return None
+    return TraceRow(
+        read["t_s"], read.get("rate_bit_s"), read.get("delay_ms"), read.get("loss"), read.get("blocked", False)
+    )
+
+
+def _scaled(cell: str, unit: int, least: int, most: int, allowed: str) -> int:
+    """A decimal number as a whole number of the smallest unit, of which ``unit`` make one."""
+    if not _NUMBER.fullmatch(cell):
+        msg = f"{shown(cell)} is not a number without sign, unit or exponent, such as '62.5'"
+        raise ValueError(msg)
+    scaled = Decimal(cell) * unit
+    if not least <= scaled <= most:
+        msg = f"{cell} is not {allowed}"
+        raise ValueError(msg)
+    return int(scaled.to_integral_value())
+
+
+def _blocked(cell: str) -> bool:
+    if cell not in {"0", "1"}:
+        msg = f"{shown(cell)} is neither 0 nor 1"
+        raise ValueError(msg)
+    return cell == "1"
+
+
+_PARTS = 10**15  # of a probability; so many decimals a float holds
+
+_READ: Mapping[str, Callable[[str], Any]] = {
+    "t_s": lambda cell: Duration(_scaled(cell, 10**9, 0, _MOST_T_NS, "from 0 to 604800 (168 h)")),
+    "rate_bit_s": lambda cell: Rate(_scaled(cell, 1, _LEAST_RATE, _MOST_RATE, "from 1000 to 100000000000")),
+    "delay_ms": lambda cell: Duration(_scaled(cell, 10**6, 0, _MOST_DELAY_NS, "from 0 to 60000")),
+    "loss": lambda cell: _scaled(cell, _PARTS, 0, _PARTS, "from 0 to 1") / _PARTS,
+    "blocked": _blocked,
+}

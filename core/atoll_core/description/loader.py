@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading descriptions: the only way from a file to a Network or an Experiment.
+
+Every function raises DescriptionError with all mistakes that can be found, in both files, and nothing else.
+Importing this module imports pydantic and ruamel.yaml (0.1 s): do it where it is needed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from atoll_core.description.document import Document, read_document
+from atoll_core.description.overrides import override
+from atoll_core.description.parser import Parsed, parse
+from atoll_core.description.raw_experiment import RawExperiment
+from atoll_core.description.raw_inventory import RawInventory
+from atoll_core.description.raw_lab import RawLab
+from atoll_core.description.referenced_files import Beside
+from atoll_core.description.resolve_experiment import resolve_experiment
+from atoll_core.description.resolve_lab import Lab
+from atoll_core.description.validation_messages import lab_examples
+from atoll_core.errors import DescriptionError, Mistake, shown
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.lab.network import Network
+
+
+def load_lab(path: Path) -> Network:
+    """The laboratory that a lab.yaml describes."""
+    return _resolve_lab(read_document(path))
+
+
+def load_experiment(path: Path, settings: Sequence[str] = ()) -> tuple[Network, Experiment]:
+    """The experiment that an experiment.yaml describes, and the lab it names (relative to its own folder).
+
+    ``settings`` (``KEY=VALUE``) stand in place of the description's own; PlanError when one cannot be read.
+    """
+    document = read_document(path)
+    _refuse_inventory(document)
+    if document.tree is not None and _is_lab(document):
+        kind = "is a lab, and an experiment is wanted; name an experiment.yaml (examples/ has some)"
+        raise DescriptionError([Mistake(document.file, 0, kind)])
+    return _resolve_with_settings(path, document, settings)
+
+
+def lab_file(path: Path, settings: Sequence[str] = ()) -> Path:
+    """The file of the lab that ``path``, a description without mistakes, is or names."""
+    document = read_document(path)
+    if document.tree is None or _is_lab(document):
+        return path
+    tree = override(document, settings).tree or {}
+    return path.parent / str(tree["lab"])
+
+
+def resolve_document(document: Document, path: Path) -> tuple[Network, Experiment]:
+    """As :func:`load_experiment`, ``document`` being what the file holds."""
+    return _resolve_experiment(path, document)
+
+
+def experiment_on(lab: Lab, document: Document, folder: Path) -> Experiment:
+    """The experiment that a document describes on a lab that is there already, whatever it calls the lab's file.
+
+    The other files it names are read if they lie in ``folder`` or below.
+    """
+    parsed = parse(RawExperiment, document, lab_examples(lab.document.tree or {}))
+    if parsed is None:
+        raise DescriptionError(document.mistakes)
+    return _resolved(parsed, lab, list(parsed.mistakes), Beside(folder, confined=True))[1]
+
+
+def load_any(path: Path, settings: Sequence[str] = ()) -> tuple[Network, Experiment | None]:
+    """Whatever ``path`` describes: a lab (no experiment then) or an experiment with its lab; its keys tell.
+
+    ``settings``: as of :func:`load_experiment`, for experiments alone.
+    """
+    document = read_document(path)
+    if document.tree is None:
+        raise DescriptionError(document.mistakes)
+    _refuse_inventory(document)
+    if _own_keys(document, RawLab) == _own_keys(document, RawExperiment):
+        message = "neither a lab (networks, switches, hosts, ...) nor an experiment (lab, chain, links, ...)"
+        raise DescriptionError([*document.mistakes, document.mistake((), message)])
+    if _is_lab(document):
+        return _resolve_lab(document), None
+    return _resolve_with_settings(path, document, settings)
+
+
+def _is_lab(document: Document) -> bool:
+    return _own_keys(document, RawLab) > _own_keys(document, RawExperiment)
+
+
+def _refuse_inventory(document: Document) -> None:
+    """Raise DescriptionError when what a lab or an experiment was wanted for is an inventory."""
+    if _own_keys(document, RawInventory) > max(_own_keys(document, RawLab), _own_keys(document, RawExperiment)):
+        how = f"`atoll check --inventory {document.file}` checks it, `atoll check LAB --inventory ...` for a lab"
+        message = f"is an inventory of machines, neither a lab nor an experiment; {how}"
+        raise DescriptionError([Mistake(document.file, 0, message)])
+
+
+def _own_keys(document: Document, model: type[RawLab | RawExperiment | RawInventory]) -> int:
+    """How many of the document's keys are ``model``'s; one that belongs to several models decides nothing."""
+    return len(set(document.tree or ()) & set(model.model_fields))
+
+
+def _resolve_lab(document: Document) -> Network:
+    lab = Lab(document)
+    if lab.mistakes or lab.network is None:
+        raise DescriptionError(lab.mistakes)
+    return lab.network
+
+
+def _resolve_with_settings(path: Path, document: Document, settings: Sequence[str]) -> tuple[Network, Experiment]:
+    """The experiment with the settings in it. Mistakes that are not there without them name the settings."""
+    try:
+        return _resolve_experiment(path, override(document, settings))
+    except DescriptionError as error:
+        if not settings or all(mistake.line == 0 for mistake in error.mistakes):
+            raise
+        own = _mistakes_without_settings(path, document)
+        cause = ", ".join(f"--set {shown(setting)}" for setting in settings)
+        raise DescriptionError(
+            [
+                mistake
+                if mistake.line == 0 or mistake in own
+                else replace(mistake, line=0, message=f"{cause}: {mistake.message}")
+                for mistake in error.mistakes
+            ]
+        ) from None
+
+
+def _mistakes_without_settings(path: Path, document: Document) -> Sequence[Mistake]:
+    try:
+        _resolve_experiment(path, document)
+    except DescriptionError as error:
+        return error.mistakes
+    return ()
+
+
+def _resolve_experiment(path: Path, document: Document) -> tuple[Network, Experiment]:
+    named = (document.tree or {}).get("lab")
+    found = read_document(path.parent / named) if isinstance(named, str) else None
+    parsed = parse(RawExperiment, document, lab_examples((found and found.tree) or {}))
+    if parsed is None:
+        raise DescriptionError(document.mistakes)
+    mistakes = list(parsed.mistakes)
+    lab = None
+    if found is not None and parsed.whole("lab"):
+        if reason := _no_lab(found):
+            mistakes.append(document.mistake(("lab",), f"lab: {reason}"))
+        else:
+            lab = Lab(found)
+            mistakes += lab.mistakes
+    return _resolved(parsed, lab, mistakes, Beside(path.parent))
+
+
+def _resolved(
+    parsed: Parsed[RawExperiment], lab: Lab | None, mistakes: list[Mistake], beside: Beside
+) -> tuple[Network, Experiment]:
+    experiment, wrong = resolve_experiment(parsed, lab, beside)
+    mistakes += wrong
+    if mistakes or lab is None or lab.network is None:
+        raise DescriptionError(mistakes)
+    return lab.network, experiment
+
+
+def _no_lab(document: Document) -> str | None:
+    """Why a file that an experiment names is no lab at all, if so."""
+    if document.tree is None:
+        unreadable = [mistake for mistake in document.mistakes if mistake.line == 0]
+        return f"{document.file}: {unreadable[0].message}; the path is relative to this file" if unreadable else None
+    if _own_keys(document, RawExperiment) > _own_keys(document, RawLab):
+        return f"{document.file} is an experiment; name the file of a lab"
+    return None

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""experiment.yaml as it is written: one class for each mapping. ``resolve_experiment`` makes an Experiment of it."""
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PlainValidator, WithJsonSchema
+
+from atoll_core.description.raw_link import RawDirection
+from atoll_core.description.raw_traffic import RawTraffic, RawUdp
+from atoll_core.description.raw_types import Between, Key, Name, Network, Raw, Share
+from atoll_core.errors import shown
+from atoll_core.experiment.experiment import USUAL_CAPTURES, USUAL_LIMITS, Counted, Protocol
+from atoll_core.units import Duration, Size
+
+SHORTEST_RUN, LONGEST_RUN = "1 s", "168 h"
+
+RunTime = Annotated[Duration, Between(Duration, SHORTEST_RUN, LONGEST_RUN)]
+Start = Annotated[Duration, Between(Duration, "0 s", LONGEST_RUN)]
+ChangeTime = Annotated[Duration, Between(Duration, "1 ms", LONGEST_RUN)]
+PingInterval = Annotated[Duration, Between(Duration, "1 ms", "1 h")]
+TransferSize = Annotated[Size, Between(Size, "1 B", "1000 GB")]
+BufferSize = Annotated[Size, Between(Size, "4096 B", "1 GB")]
+SnapLength = Annotated[Size, Between(Size, "64 B", "65535 B")]
+LatenessLimit = Annotated[Duration, Between(Duration, "1 us", "1 h")]
+ShareLimit = Annotated[float, Share()]
+RingSize = Annotated[Size, Between(Size, "1048576 B", "1 GB")]
+
+_CONGESTION_CONTROL = re.compile(r"[a-z][a-z0-9_]{0,14}")  # TCP_CA_NAME_MAX is 16 with the terminating zero
+
+
+def _congestion_control(given: object) -> str:
+    if not isinstance(given, str) or not _CONGESTION_CONTROL.fullmatch(given):
+        msg = f"{shown(given)} is not a congestion control; write the kernel's name of it, such as cubic, bbr or reno"
+        raise ValueError(msg)
+    return given
+
+
+CongestionControl = Annotated[
+    str,
+    PlainValidator(_congestion_control),
+    WithJsonSchema({"type": "string", "pattern": f"^{_CONGESTION_CONTROL.pattern}$"}),
+]
+
+
+class RawLink(Raw):
+    """Settings of one satellite emulator."""
+
+    to_island: RawDirection = Field(
+        description="Towards the island.", examples=["{rate: 16 Mbit/s, delay: 250 ms, queue: 100 kB}"]
+    )
+    to_world: RawDirection = Field(
+        description="Towards the world.", examples=["{rate: 4 Mbit/s, delay: 250 ms, queue: 100 kB}"]
+    )
+    counts: Counted = Field(
+        default=Counted.IP,
+        strict=False,
+        description="Bytes that rate and queue count: the IP packet, or with 14 bytes of Ethernet; default ip.",
+        examples=["ip"],
+    )
+
+
+class RawCarried(Raw):
+    """The traffic of a branch, in both directions; several keys: what all of them hold."""
+
+    world: Network | None = Field(
+        default=None, description="Prefix of the world hosts; default any.", examples=["10.10.0.0/24"]
+    )
+    island: Network | None = Field(
+        default=None, description="Prefix of the island hosts; default any.", examples=["10.20.0.0/30"]
+    )
+    protocol: Protocol | None = Field(
+        default=None, strict=False, description="Transport protocol; default any.", examples=["tcp"]
+    )
+
+
+class RawBranch(Raw):
+    """A chain that part of the traffic takes, at the same time as the rest takes another."""
+
+    carries: RawCarried = Field(description="What it carries.", examples=["{island: 10.20.0.0/30}"])
+    chain: list[str] = Field(
+        description="Boxes and taps in order from world to island.", examples=["[tap-w, coder-w, sat, coder-i, tap-i]"]
+    )
+
+
+class RawChange(Raw):
+    """What is steered otherwise from some instant of the run on; what is left out stays as it is."""
+
+    at: ChangeTime = Field(description="When, after the channels started.", examples=["20 s"])
+    chain: list[str] | None = Field(
+        default=None,
+        description="Boxes and taps of the chain from then on; default those before.",
+        examples=["[tap-w, coder-w, sat, coder-i, tap-i]"],
+    )
+    branches: dict[Key, RawBranch | None] = Field(
+        default={},
+        description="Branches added, replaced, or with null taken away; others stay.",
+        examples=["{coded: null}"],
+    )
+    latency: dict[Key, str | None] = Field(
+        default={},
+        description="Latency class of servers from then on, null for none; others keep theirs.",
+        examples=["{w1: rtt-90}"],
+    )
+
+
+class RawTransfer(Raw):
+    """A download of fixed size from the world's special server to the island's special host."""
+
+    size: TransferSize = Field(description="Bytes to transfer.", examples=["10 MB"])
+    start: Start = Field(
+        default=Duration(10 * 10**9), description="After the channels started; default 10 s.", examples=["10 s"]
+    )
+    tool: Literal["atoll", "iperf3"] = Field(
+        default="atoll", description="Program that transfers; default atoll.", examples=["atoll"]
+    )
+    port: int = Field(ge=1, le=65535, default=5201, description="TCP port of the sender; default 5201.")
+    congestion_control: CongestionControl | None = Field(
+        default=None, description="Of this transfer; default that of tcp.", examples=["hybla"]
+    )
+
+
+class RawPing(Raw):
+    """The ping series from the world's special server to the island's special host."""
+
+    interval: PingInterval = Field(
+        default=Duration(100 * 10**6), description="Time between pings; default 100 ms.", examples=["100 ms"]
+    )
+
+
+class RawCaptures(Raw):
+    """How packets are captured, at every tap and link."""
+
+    snap: SnapLength = Field(
+        default=USUAL_CAPTURES.snap,
+        description="How much of each frame is kept; default 96 B, which has the headers of TCP with its options.",
+        examples=["96 B"],
+    )
+    buffer: RingSize = Field(
+        default=USUAL_CAPTURES.buffer,
+        description="The kernel's ring for each capture; default 16 MB, a second of 1500-byte frames at 1 Gbit/s.",
+        examples=["64 MB"],
+    )
+
+
+class RawLimits(Raw):
+    """Bounds of the verdict: a run beyond one of them is invalid."""
+
+    lateness_p99: LatenessLimit = Field(
+        default=USUAL_LIMITS.lateness_p99,
+        description="Lateness that 99 % of the departures from links and delay boxes stay within; default 1 ms.",
+        examples=["1 ms"],
+    )
+    stall: LatenessLimit = Field(
+        default=USUAL_LIMITS.stall,
+        description="Lateness from which a departure counts as the end of a stall; default 5 ms.",
+        examples=["5 ms"],
+    )
+    stalled_share: ShareLimit = Field(
+        default=USUAL_LIMITS.stalled_share,
+        description="Share of the measured time that all stalls together may cover; default 0.1 %.",
+        examples=["0.1 %"],
+    )
+    lateness_of_rtt: ShareLimit = Field(
+        default=USUAL_LIMITS.lateness_of_rtt,
+        description="Share of the shortest base RTT that the lateness of any departure may be; default 10 %.",
+        examples=["10 %"],
+    )
+    failed_flows: ShareLimit = Field(
+        default=USUAL_LIMITS.failed_flows,
+        description="Share of the channels' flows that may fail; default 10 %.",
+        examples=["10 %"],
+    )
+
+
+class RawTcp(Raw):
+    """TCP settings of the hosts, pinned for the run."""
+
+    congestion_control: CongestionControl = Field(
+        default="cubic", description="Kernel's name of the congestion control; default cubic.", examples=["cubic"]
+    )
+    servers: dict[Key, CongestionControl] = Field(
+        default={},
+        description="Congestion control of single world servers; one left out has congestion_control.",
+        examples=["{w1: hybla}"],
+    )
+    ecn: bool = Field(default=False, description="Explicit congestion notification; default false.", examples=[False])
+    buffer_max: BufferSize = Field(
+        default=Size(16 * 10**6),
+        description="Most that socket buffers may grow to; below the bandwidth-delay product warned of; default 16 MB.",
+        examples=["16 MB"],
+    )
+
+
+class RawExperiment(Raw):
+    """An experiment: what is steered where, with what settings, under what load, for how long."""
+
+    name: Name = Field(description="Name of the experiment; its runs lie in runs/NAME.", examples=["geo"])
+    lab: str = Field(description="Path of the lab, relative to this file.", examples=["../emulation/labs/island.yaml"])
+    seed: int = Field(ge=0, le=2**63 - 1, default=1, description="Seed of everything random; default 1.", examples=[1])
+    duration: RunTime = Field(description="How long is measured.", examples=["60 s"])
+    chain: list[str] = Field(
+        description="Boxes and taps in order from world to island.", examples=["[tap-w, sat, tap-i]"]
+    )
+    branches: dict[Key, RawBranch] = Field(
+        default={},
+        description="Chains of their own for parts of the traffic, by name; the rest takes chain.",
+        examples=["{coded: {carries: {island: 10.20.0.0/30}, chain: [tap-w, coder-w, sat, coder-i, tap-i]}}"],
+    )
+    links: dict[Key, RawLink] = Field(
+        default={},
+        description="Settings of every satellite emulator in a chain, by its name.",
+        examples=["{sat: {to_island: &d {rate: 16 Mbit/s, delay: 250 ms, queue: 100 kB}, to_world: *d}}"],
+    )
+    latency: dict[Key, str] = Field(
+        default={},
+        description="Latency class of each world host; one left out is not delayed.",
+        examples=["{w1: rtt-5}"],
+    )
+    changes: list[RawChange] = Field(
+        default=[],
+        description="What is steered otherwise from given instants of the run on, in order of time.",
+        examples=["[{at: 20 s, chain: [tap-w, coder-w, sat, coder-i, tap-i]}, {at: 40 s, latency: {w1: rtt-90}}]"],
+    )
+    traffic: RawTraffic = Field(description="The load.", examples=["{channels: 20}"])
+    transfer: RawTransfer | None = Field(
+        default=None, description="A download of fixed size; none if left out.", examples=["{size: 10 MB}"]
+    )
+    udp: RawUdp | None = Field(
+        default=None, description="UDP flows at a constant rate; none if left out.", examples=["{rate: 2 Mbit/s}"]
+    )
+    ping: RawPing = Field(default=RawPing(), description="The ping series.", examples=["{interval: 100 ms}"])
+    captures: RawCaptures = Field(
+        default=RawCaptures(), description="How packets are captured.", examples=["{snap: 96 B, buffer: 64 MB}"]
+    )
+    tcp: RawTcp = Field(
+        default=RawTcp(), description="TCP settings of the hosts.", examples=["{congestion_control: cubic}"]
+    )
+    limits: RawLimits = Field(
+        default=RawLimits(), description="Bounds of the verdict.", examples=["{stalled_share: 0.1 %}"]
+    )
+
+    @classmethod
+    def stand_ins(cls) -> dict[str, Any]:
+        """An experiment that does nothing."""
+        return {"name": "experiment", "lab": "", "duration": "1 s", "chain": [], "traffic": {"channels": 0}}

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""inventory.yaml as it is written: one class for each mapping. ``resolve_inventory`` makes an Inventory of it."""
+
+import re
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic.annotated_handlers import GetJsonSchemaHandler
+from pydantic_core import CoreSchema
+
+from atoll_core.description.raw_lab import Driver
+from atoll_core.description.raw_types import Address, Capacity, Key, Mac, Raw
+from atoll_core.errors import shown
+
+_TARGET = r"([A-Za-z_][A-Za-z0-9_.-]*@)?[A-Za-z0-9][A-Za-z0-9_.-]*(:[0-9]{1,5})?"
+_NIC = r"[^\s/:]{1,15}"  # dev_valid_name() of the kernel, net/core/dev.c
+
+
+def _matching(pattern: str, what: str, example: str) -> Any:
+    whole = re.compile(pattern)
+
+    def read(given: object) -> str:
+        if isinstance(given, str) and whole.fullmatch(given) and given not in (".", ".."):
+            return given
+        msg = f"{shown(given)} is not {what}, such as '{example}'"
+        raise ValueError(msg)
+
+    return read
+
+
+Target = Annotated[
+    str,
+    PlainValidator(_matching(_TARGET, "an SSH target [user@]host[:port]", "root@10.0.0.11")),
+    WithJsonSchema({"type": "string", "pattern": f"^{_TARGET}$"}),
+]
+Nic = Annotated[
+    str,
+    PlainValidator(_matching(_NIC, "the name of an interface", "eth1")),
+    WithJsonSchema({"type": "string", "pattern": f"^{_NIC}$"}),
+]
+
+
+class RawInterface(Raw):
+    """An interface as its machine calls it; a bare name stands for {name: NAME}."""
+
+    name: Nic = Field(description="What the machine calls it.", examples=["eth1"])
+    mac: Mac | None = Field(
+        default=None, description="MAC address it has to have; default: whatever the machine says it has."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, given: Any) -> Any:
+        return cast(Any, given) if isinstance(given, dict) else {"name": given}
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        whole_form = handler.resolve_ref_schema(handler(core))
+        short_form = {"type": "string", "pattern": whole_form["properties"]["name"]["pattern"]}
+        return {"anyOf": [short_form, whole_form]}
+
+
+class RawSsh(Raw):
+    """How machines are reached, unless they say otherwise. What is left out is as your SSH configuration says."""
+
+    user: str | None = Field(default=None, description="User on the machines.", examples=["root"])
+    jump: Target | None = Field(
+        default=None, description="Host to go through, [user@]host[:port].", examples=["lab@gateway"]
+    )
+    identity: str | None = Field(
+        default=None, description="File of the private key, relative to this file.", examples=["id_ed25519"]
+    )
+    config: str | None = Field(
+        default=None, description="SSH configuration, relative to this file; default ~/.ssh/config."
+    )
+    known_hosts: str | None = Field(
+        default=None,
+        description="File of host keys, relative to this file; default ~/.ssh/known_hosts.",
+        examples=["known_hosts"],
+    )
+    binary: str = Field(
+        default=".local/bin/atoll-host",
+        min_length=1,
+        description="Where atoll-host is on the machines; default .local/bin/atoll-host in the user's home.",
+    )
+    sudo: bool = Field(
+        default=False, description="Whether atoll-host is started by sudo, which asks for no password; default false."
+    )
+
+
+class RawController(Raw):
+    """Where switches find the controller."""
+
+    address: Address = Field(
+        description="Address of this machine on the management network.", examples=["192.168.100.1"]
+    )
+    port: int = Field(default=6653, ge=1, le=65535, description="TCP port; default 6653.")
+
+
+class RawInventorySwitch(Raw):
+    """A real switch, where it differs from lab.yaml."""
+
+    dpid: int | None = Field(
+        default=None, ge=1, le=2**64 - 1, description="Datapath id; default as lab.yaml says.", examples=[3]
+    )
+    driver: Driver | None = Field(
+        default=None, description="Capability profile in switch-configs; default as lab.yaml says.", examples=["ovs"]
+    )
+
+
+class RawMachine(Raw):
+    """A real machine that stands for one of the lab."""
+
+    ssh: Target = Field(
+        description="How it is reached, [user@]host[:port]; the host may be an alias of your SSH configuration.",
+        examples=["10.0.0.11"],
+    )
+    interface: RawInterface | None = Field(
+        default=None, description="Its interface in the experiment network, if it has one.", examples=["eth1"]
+    )
+    interfaces: dict[Key, RawInterface] = Field(
+        default={},
+        description="If it has several: by world and island (boxes), or by tap (capture hosts).",
+        examples=["{world: eth1, island: eth2}"],
+    )
+    capacity: Capacity | None = Field(
+        default=None,
+        description="Of an island client: its part of the channels, relative to the others'; default as lab.yaml says.",
+        examples=[4],
+    )
+    arch: Literal["x86_64", "aarch64", "armv7l"] | None = Field(
+        default=None,
+        description="What `uname -m` says, for `atoll hosts install`; default: the machine is asked.",
+        examples=["aarch64"],
+    )
+    jump: Target | None = Field(default=None, description="As under ssh, for this machine.", examples=["lab@gateway"])
+    sudo: bool | None = Field(default=None, description="As under ssh, for this machine.", examples=[True])
+
+
+class RawInventory(Raw):
+    """Real machines and switches that stand for those of a lab.yaml."""
+
+    controller: RawController = Field(
+        description="Where switches find the controller.", examples=["{address: 192.168.100.1}"]
+    )
+    ssh: RawSsh = Field(default=RawSsh(), description="How machines are reached.", examples=["{user: root}"])
+    machines: dict[Key, RawMachine] = Field(
+        description="Machines by the name they have in lab.yaml.", examples=["{w1: {ssh: 10.0.0.11, interface: eth1}}"]
+    )
+    switches: dict[Key, RawInventorySwitch] = Field(
+        default={}, description="Switches that differ from lab.yaml, by name.", examples=["{sw-c: {dpid: 4660}}"]
+    )
+
+    @classmethod
+    def stand_ins(cls) -> dict[str, Any]:
+        """An inventory of nothing."""
+        return {"controller": {"address": "192.168.100.1"}, "machines": {}}

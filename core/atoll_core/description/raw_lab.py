@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""lab.yaml as it is written: one class for each mapping. ``resolve_lab`` makes a Network of it.
+
+The descriptions of the fields are what an editor shows, through the JSON Schema, and what docs/descriptions.md
+enlarges upon.
+"""
+
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import AfterValidator, Field, model_validator
+from pydantic.annotated_handlers import GetJsonSchemaHandler
+from pydantic_core import CoreSchema
+
+from atoll_core.description.raw_types import (
+    Address,
+    Between,
+    Capacity,
+    InterfaceName,
+    Key,
+    Mac,
+    Name,
+    Network,
+    Port,
+    Raw,
+)
+from atoll_core.lab.box_kind import BoxKind, Forwarding
+from atoll_core.lab.network import HostRole
+from atoll_core.plan.privilege import Privilege
+from atoll_core.units import Duration, Rate
+
+TrunkRate = Annotated[Rate, Between(Rate, "1 kbit/s", "1000 Gbit/s")]
+Rtt = Annotated[Duration, Between(Duration, "0 ms", "60 s")]
+Jitter = Annotated[Duration, Between(Duration, "0 ms", "30 s")]
+
+
+Driver = Literal["ovs", "procurve-v1", "procurve-v2", "procurve-v3"]
+Argv = Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=64)]
+
+
+class RawNetworks(Raw):
+    """The two address ranges; every host lies in one of them."""
+
+    world: Network = Field(description="IPv4 network of the world end.", examples=["10.10.0.0/16"])
+    island: Network = Field(description="IPv4 network of the island end.", examples=["10.20.0.0/16"])
+
+
+class RawSwitch(Raw):
+    """An OpenFlow switch."""
+
+    dpid: int = Field(ge=1, le=2**64 - 1, description="Datapath id, unique in the lab.", examples=[1])
+    driver: Driver = Field(description="Capability profile in switch-configs.", examples=["ovs"])
+
+
+class RawTrunk(Raw):
+    """A cable between two switches."""
+
+    from_: Port = Field(alias="from", description="Port at one end, switch/number.", examples=["sw-w1/24"])
+    to: Port = Field(description="Port at the other end, switch/number.", examples=["sw-c/1"])
+    rate: TrunkRate = Field(description="Line rate, each direction.", examples=["1 Gbit/s"])
+
+
+class RawCable(Raw):
+    """What may be said of any interface, beyond the port its cable ends at."""
+
+    mac: Mac | None = Field(default=None, description="MAC address; default derived from the port.")
+    interface: InterfaceName | None = Field(default=None, description="Interface name, at most 15 characters.")
+
+
+class RawHost(RawCable):
+    """An end host of the experiment network."""
+
+    role: HostRole = Field(strict=False, description="What the host is there for.", examples=["world-server"])
+    ip: Address = Field(description="IPv4 address, in the network of its end.", examples=["10.10.0.1"])
+    port: Port = Field(description="Switch port its cable ends at.", examples=["sw-w1/1"])
+    interface: InterfaceName | None = Field(default=None, description="Interface name; default HOST-eth0.")
+    capacity: Capacity | None = Field(
+        default=None,
+        description="Of an island client: its part of the channels, relative to the other clients'; default 1.",
+        examples=[4],
+    )
+
+
+class RawLeg(RawCable):
+    """One side of a chain box; a bare switch/number stands for {port: switch/number}."""
+
+    port: Port = Field(description="Switch port this side's cable ends at.", examples=["sw-c/11"])
+    interface: InterfaceName | None = Field(default=None, description="Interface name; default BOX-w or BOX-i.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, given: Any) -> Any:
+        return cast(Any, given) if isinstance(given, dict) else {"port": given}
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        whole_form = handler.resolve_ref_schema(handler(core))
+        short_form = {"type": "string", "pattern": whole_form["properties"]["port"]["pattern"]}
+        return {"anyOf": [short_form, whole_form]}
+
+
+class RawSpare(Raw):
+    """A second pair of legs of a routed box; what comes in by one pair leaves by the same."""
+
+    world: RawLeg = Field(description="The side that faces the world.", examples=["sw-c/31"])
+    island: RawLeg = Field(description="The side that faces the island.", examples=["sw-c/32"])
+
+
+def _grantable(privilege: Privilege) -> Privilege:
+    if privilege is Privilege.DAC_OVERRIDE:
+        raise ValueError("dac-override would open every file of the machine to it; remove it")
+    return privilege
+
+
+class RawProgram(Raw):
+    """A program of your own that makes a machine a box; {world} and {island} stand for the interfaces' names."""
+
+    start: Argv = Field(
+        description="Command that runs as long as the box is wanted: program and arguments.",
+        examples=["[pepsal, -i, '{world}']"],
+    )
+    stop: Argv = Field(
+        default=[], description="Command that asks it to end; default: it gets SIGTERM.", examples=["[pepctl, stop]"]
+    )
+    report: Argv = Field(
+        default=[], description="Command that prints what it has to say after a run.", examples=["[pepctl, statistics]"]
+    )
+    privileges: list[Annotated[Privilege, Field(strict=False), AfterValidator(_grantable)]] = Field(
+        default=[],
+        description="Capabilities that its commands keep; default none.",
+        examples=["[net-admin, net-raw]"],
+    )
+
+
+class RawBox(Raw):
+    """A box of the satellite chain."""
+
+    kind: BoxKind = Field(strict=False, description="What the box does with a frame.", examples=["link"])
+    world: RawLeg = Field(description="The side that faces the world.", examples=["sw-c/15"])
+    island: RawLeg = Field(description="The side that faces the island.", examples=["sw-c/16"])
+    spare: RawSpare | None = Field(
+        default=None,
+        description="Second pair of legs, for chains that change while this box stays.",
+        examples=["{world: sw-c/31, island: sw-c/32}"],
+    )
+    forwarding: Forwarding | None = Field(
+        default=None,
+        strict=False,
+        description="Of a program or an external box: transparent (frames, as they are) or routed (packets).",
+        examples=["routed"],
+    )
+    stateful: bool = Field(
+        default=False,
+        description="Of a program or an external box: whether connections break when moved from it; default false.",
+        examples=[True],
+    )
+    conserves_packets: bool | None = Field(
+        default=None,
+        description="Of a program or an external box: whether each packet leaves it once and with the same bytes; "
+        "default: not known, which proves as little as false.",
+        examples=[True],
+    )
+    program: RawProgram | None = Field(
+        default=None,
+        description="Of a program box: its commands.",
+        examples=["{start: [pepsal, -i, '{world}']}"],
+    )
+
+
+class RawLatencyClass(Raw):
+    """A terrestrial latency the delay box can impose."""
+
+    vlan: int = Field(
+        ge=1, le=4094, description="VLAN id of the class on the trunk, unique in the lab.", examples=[101]
+    )
+    rtt: Rtt = Field(description="Round-trip time; half of it each way.", examples=["20 ms"])
+    jitter: Jitter = Field(
+        default=Duration(0),
+        description="Uniform +/- jitter of the delay each way, at most half the rtt; default 0 ms.",
+        examples=["1 ms"],
+    )
+
+
+class RawDelayBox(RawCable):
+    """A box on a trunk port that delays each VLAN by its class."""
+
+    trunk: Port = Field(description="Switch port of the trunk.", examples=["sw-c/10"])
+    rate: TrunkRate = Field(description="Line rate of the trunk, each direction.", examples=["1 Gbit/s"])
+    classes: dict[Key, RawLatencyClass] = Field(
+        description="Latency classes by name.", examples=["{rtt-20: {vlan: 102, rtt: 20 ms}}"]
+    )
+    interface: InterfaceName | None = Field(default=None, description="Interface name; default DELAYBOX-t.")
+
+
+class RawTap(RawCable):
+    """An observation point: a port that gets copies of frames, or a splitter in a cable, and its capture host."""
+
+    host: Name = Field(description="Capture host; several taps may share one.", examples=["cap-w"])
+    port: Port | None = Field(default=None, description="Switch port the copies leave by.", examples=["sw-c/21"])
+    cable: Port | None = Field(
+        default=None,
+        description="Instead of port, for a physical tap: the switch port whose cable it splits.",
+        examples=["sw-c/15"],
+    )
+    interface: InterfaceName | None = Field(default=None, description="Interface name; default HOST-TAP.")
+
+
+class RawLab(Raw):
+    """A laboratory: its switches, cables, hosts, chain boxes, delay boxes and taps."""
+
+    name: Name = Field(description="Name of the laboratory.", examples=["island"])
+    networks: RawNetworks = Field(
+        description="Address ranges of both ends.", examples=["{world: 10.10.0.0/16, island: 10.20.0.0/16}"]
+    )
+    switches: dict[Key, RawSwitch] = Field(
+        description="OpenFlow switches by name.", examples=["{sw-c: {dpid: 3, driver: ovs}}"]
+    )
+    trunks: list[RawTrunk] = Field(
+        default=[],
+        description="Cables between switches.",
+        examples=["[{from: sw-w1/24, to: sw-c/1, rate: 1 Gbit/s}]"],
+    )
+    hosts: dict[Key, RawHost] = Field(
+        description="End hosts by name.", examples=["{w1: {role: world-server, ip: 10.10.0.1, port: sw-w1/1}}"]
+    )
+    boxes: dict[Key, RawBox] = Field(
+        default={},
+        description="Chain boxes by name.",
+        examples=["{sat: {kind: link, world: sw-c/15, island: sw-c/16}}"],
+    )
+    delay_boxes: dict[Key, RawDelayBox] = Field(
+        default={},
+        description="Delay boxes by name.",
+        examples=["{delay: {trunk: sw-c/10, rate: 1 Gbit/s, classes: {rtt-20: {vlan: 102, rtt: 20 ms}}}}"],
+    )
+    taps: dict[Key, RawTap] = Field(
+        default={}, description="Taps by name.", examples=["{tap-w: {host: cap-w, port: sw-c/21}}"]
+    )
+
+    @classmethod
+    def stand_ins(cls) -> dict[str, Any]:
+        """An empty lab."""
+        networks = {"world": "10.10.0.0/16", "island": "10.20.0.0/16"}
+        return {"name": "lab", "networks": networks, "switches": {}, "hosts": {}}

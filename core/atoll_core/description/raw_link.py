@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One direction of a satellite link as it is written in experiment.yaml: rate, delay, queue and impairments.
+
+Jitter, loss and AQM have a short form for what is wanted most (``jitter: 5 ms``, ``loss: 0.1 %``, ``aqm: codel``) and
+a mapping for the rest; the short form is read as that mapping.
+"""
+
+from typing import Annotated, Any, ClassVar, Literal, Self, cast
+
+from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic.annotated_handlers import GetJsonSchemaHandler
+from pydantic_core import CoreSchema
+
+from atoll_core.description.raw_types import Between, ContradictionError, Raw, Share, ShortForm
+from atoll_core.description.validation_messages import suggest
+from atoll_core.errors import shown
+from atoll_core.experiment.experiment import Distribution, Where
+from atoll_core.plural import listed
+from atoll_core.units import Duration, Rate, Size
+
+LinkRate = Annotated[Rate, Between(Rate, "1 kbit/s", "100 Gbit/s")]
+Delay = Annotated[Duration, Between(Duration, "0 ms", "60 s")]
+Queue = Annotated[Size, Between(Size, "1500 B", "4 GB", " (one MTU), or no full-size packet ever fits")]
+Threshold = Annotated[Size, Between(Size, "1 B", "4 GB")]
+Patience = Annotated[Duration, Between(Duration, "1 us", "60 s")]
+Probability = Annotated[float, Share()]
+
+_KINDS = ("probability", "bit_error", "model", "trace")
+_GILBERT_ELLIOTT = ("good_to_bad", "bad_to_good", "loss_good", "loss_bad")
+_DROP_TAIL = "drop-tail"  # what a queue does without an AQM
+_RED_WEIGHT = 0.002  # Floyd and Jacobson 1993, section 6
+
+
+class RawJitter(ShortForm):
+    """Jitter of the delay; a bare duration stands for {amount: duration}."""
+
+    _SHORT: ClassVar[str] = "amount"
+
+    amount: Delay = Field(
+        description="Half the width of a uniform distribution, the standard deviation of others; at most the delay.",
+        examples=["5 ms"],
+    )
+    distribution: Distribution = Field(
+        default=Distribution.UNIFORM,
+        strict=False,
+        description="Distribution around the delay; default uniform.",
+        examples=["normal"],
+    )
+    correlation: Probability = Field(
+        default=0.0,
+        description="Correlation with the packet before; default 0 %.",
+        examples=["25 %"],
+        json_schema_extra={"default": "0 %"},
+    )
+
+
+def _bit_error(given: object) -> float:
+    try:
+        rate = float("nan") if isinstance(given, bool) else float(cast(Any, given))
+    except (TypeError, ValueError):
+        rate = float("nan")
+    if not 0 <= rate <= 1:
+        msg = f"{shown(given)} is not a bit error rate; write a number from 0 to 1, such as 1e-7"
+        raise ValueError(msg)
+    return rate
+
+
+class RawLoss(ShortForm):
+    """Loss: a probability of packets or of bits, a Gilbert-Elliott channel, or a trace; a share is a probability."""
+
+    _SHORT: ClassVar[str] = "probability"
+
+    probability: Probability | None = Field(
+        default=None, description="Probability that a packet is lost, of each alone.", examples=["0.1 %"]
+    )
+    bit_error: (
+        Annotated[float, PlainValidator(_bit_error), WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1})]
+        | None
+    ) = Field(
+        default=None,
+        description="Probability that a bit is wrong, of each alone; a packet with a wrong bit is lost. "
+        "The bits are those of the bytes that the link counts.",
+        examples=[1e-7],
+    )
+    model: Literal["gilbert-elliott"] | None = Field(
+        default=None, description="Model of bursty loss.", examples=["gilbert-elliott"]
+    )
+    good_to_bad: Probability | None = Field(
+        default=None, description="Probability a packet that the good channel turns bad.", examples=["0.1 %"]
+    )
+    bad_to_good: Probability | None = Field(
+        default=None, description="Probability a packet that the bad channel turns good.", examples=["20 %"]
+    )
+    loss_good: Probability | None = Field(
+        default=None, description="Loss in the good channel; default 0 %.", examples=["0 %"]
+    )
+    loss_bad: Probability | None = Field(
+        default=None, description="Loss in the bad channel; default 100 %.", examples=["50 %"]
+    )
+    trace: str | None = Field(
+        default=None,
+        description="File with a line a packet, 0 (passes) or 1 (lost), relative to this one; begins anew at its end.",
+        examples=["traces/loss.txt"],
+    )
+    where: Where = Field(
+        default=Where.AFTER,
+        strict=False,
+        description="Where packets are lost: 'after' the transmitter, at the receiver (default), "
+        "or 'before' the queue, where a lost packet does not use the link.",
+        examples=["before"],
+    )
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        given = [key for key in _KINDS if getattr(self, key) is not None]
+        channel = [key for key in _GILBERT_ELLIOTT if getattr(self, key) is not None]
+        if len(given) > 1:
+            msg = f"{listed(given)} say different things; keep one of them"
+            raise ContradictionError(msg)
+        if channel and not self.model:
+            verb, it = ("belongs", "it") if len(channel) == 1 else ("belong", "them")
+            msg = f"{listed(channel)} {verb} to a model; add 'model: gilbert-elliott' or remove {it}"
+            raise ValueError(msg)
+        if not given:
+            msg = f"names no kind of loss; add one of {listed(_KINDS, 'or')}, such as 'probability: 0.1 %'"
+            raise ValueError(msg)
+        lacking = [key for key in _GILBERT_ELLIOTT[:2] if getattr(self, key) is None]
+        if self.model and lacking:
+            examples = [f"{key}: {(type(self).model_fields[key].examples or [''])[0]}" for key in lacking]
+            msg = f"{listed(lacking)} {'is' if len(lacking) == 1 else 'are'} missing; add '{', '.join(examples)}'"
+            raise ValueError(msg)
+        return self
+
+
+class RawCodel(Raw):
+    """Controlled delay, RFC 8289."""
+
+    target: Patience = Field(
+        default=Duration(5 * 10**6), description="Sojourn time that may stand; default 5 ms.", examples=["5 ms"]
+    )
+    interval: Patience = Field(
+        default=Duration(100 * 10**6),
+        description="How long a sojourn time above target is borne; about the longest RTT; default 100 ms.",
+        examples=["600 ms"],
+    )
+
+
+def _weight(given: object) -> float:
+    if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 < given <= 1:
+        msg = f"{shown(given)} is not a weight; write a number above 0 and up to 1, such as {_RED_WEIGHT}"
+        raise ValueError(msg)
+    return float(given)
+
+
+class RawRed(Raw):
+    """Random early detection, Floyd and Jacobson 1993."""
+
+    min: Threshold = Field(description="Average queue below which nothing is dropped.", examples=["30 kB"])
+    max: Threshold = Field(
+        description="Average queue above which everything is; at most the queue.", examples=["90 kB"]
+    )
+    probability: Annotated[float, Share("0.000001 %")] = Field(
+        default=0.1,
+        description="Probability of a drop as the average comes near max; default 10 %.",
+        examples=["10 %"],
+        json_schema_extra={"default": "10 %"},
+    )
+    weight: Annotated[
+        float, PlainValidator(_weight), WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": 1})
+    ] = Field(
+        default=_RED_WEIGHT,
+        description=f"Weight of the present queue in the moving average; default {_RED_WEIGHT}.",
+        examples=[_RED_WEIGHT],
+    )
+
+
+class RawAqm(Raw):
+    """Active queue management instead of drop-tail; ``codel`` alone stands for {codel: {}}, ``drop-tail`` for none."""
+
+    codel: RawCodel | None = Field(
+        default=None, description="Controlled delay.", examples=["{target: 5 ms, interval: 600 ms}"]
+    )
+    red: RawRed | None = Field(
+        default=None, description="Random early detection.", examples=["{min: 30 kB, max: 90 kB}"]
+    )
+
+    @classmethod
+    def in_full(cls, given: Any) -> Any:
+        if given == _DROP_TAIL:
+            return {}
+        return {given: {}} if isinstance(given, str) and given in cls.model_fields else given
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, given: Any) -> Any:
+        whole = cls.in_full(given)
+        if not isinstance(whole, dict):
+            msg = f"unknown aqm {shown(given)}; {suggest(given, (*cls.model_fields, _DROP_TAIL), 'aqms')}"
+            raise ValueError(msg)  # noqa: TRY004 (pydantic reports ValueErrors, and a TypeError would end the program)
+        return cast(Any, whole)
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.codel is None) == (self.red is None):
+            raise ValueError("write one of codel and red, such as 'aqm: codel'")
+        return self
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"anyOf": [{"enum": ["codel", _DROP_TAIL]}, handler.resolve_ref_schema(handler(core))]}
+
+
+def _no_aqm(given: Any) -> Any:
+    return None if given == _DROP_TAIL else given
+
+
+class RawDirection(Raw):
+    """One direction of a satellite link."""
+
+    rate: LinkRate = Field(description="Rate at which packets are serialised.", examples=["16 Mbit/s"])
+    delay: Delay = Field(description="Propagation delay, one way.", examples=["250 ms"])
+    queue: Queue = Field(description="Capacity of the byte queue, at least 1500 B.", examples=["100 kB"])
+    queue_packets: int | None = Field(
+        default=None, ge=1, le=1_000_000, description="Capacity of the queue in packets, besides.", examples=[100]
+    )
+    jitter: RawJitter | None = Field(
+        default=None,
+        description="Jitter around the delay: a uniform +/- duration, or a mapping; default none.",
+        examples=["5 ms", "{distribution: normal, amount: 5 ms, correlation: 25 %}"],
+    )
+    reorder: bool = Field(
+        default=False, description="Whether jitter may put packets out of order; default false.", examples=[False]
+    )
+    loss: RawLoss | None = Field(
+        default=None,
+        description="Loss at the receiver: a share of the packets, or a mapping; default none.",
+        examples=["0.1 %", "{bit_error: 1e-7}", "{model: gilbert-elliott, good_to_bad: 0.1 %, bad_to_good: 20 %}"],
+    )
+    aqm: Annotated[RawAqm | None, BeforeValidator(_no_aqm)] = Field(
+        default=None,
+        description="Active queue management; default drop-tail.",
+        examples=["codel", "{red: {min: 30 kB, max: 90 kB}}"],
+    )
+    trace: str | None = Field(
+        default=None,
+        description="CSV file with rate, delay, loss and blockage as functions of time, relative to this file.",
+        examples=["traces/geo-rain.csv"],
+    )

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The load as experiment.yaml has it: channels of TCP flows, and UDP. ``resolve_traffic`` makes a Traffic of it."""
+
+import re
+from typing import Annotated, ClassVar, Self
+
+from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
+
+from atoll_core.description.raw_types import Between, ContradictionError, Raw, ShortForm
+from atoll_core.description.validation_messages import nearest
+from atoll_core.errors import shown
+from atoll_core.experiment.flow_sizes import PUBLISHED
+from atoll_core.experiment.traffic import SizesCount, ThinkTime
+from atoll_core.units import Duration, Rate, Size
+
+FlowSize = Annotated[Size, Between(Size, "1 B", "1000 GB")]
+LeastSize = Annotated[Size, Between(Size, "1 B", "1 MB")]
+ThinkDuration = Annotated[Duration, Between(Duration, "1 us", "24 h")]
+WriteRate = Annotated[Rate, Between(Rate, "1 kbit/s", "100 Gbit/s")]
+UdpRate = Annotated[Rate, Between(Rate, "1 kbit/s", "10 Gbit/s")]
+PacketSize = Annotated[Size, Between(Size, "48 B", "1500 B", " (headers, sequence number and time stamp)")]
+
+_MOST_FLOWS_PER_S = 1_000_000
+_BEGINS_AS_A_SIZE = re.compile(r"\s*[0-9]")
+
+
+def _flow_sizes(given: object) -> str:
+    """A distribution's name, a size, or a path; what is no path may not look like one, so that slips are found."""
+    if not isinstance(given, str):
+        msg = f"{shown(given)} is no distribution; write {PUBLISHED}, a size such as '10 kB', or a file"
+        raise ValueError(msg)  # noqa: TRY004 (pydantic reports ValueErrors)
+    if given == PUBLISHED or "/" in given or ("." in given and not _BEGINS_AS_A_SIZE.match(given)):
+        return given
+    if _BEGINS_AS_A_SIZE.match(given):
+        Between(Size, "1 B", "1000 GB").read(given)
+        return given
+    near = f"did you mean {PUBLISHED!r}?" if nearest(given, [PUBLISHED]) else "a file's name has a '.' or '/' in it;"
+    msg = f"unknown distribution {shown(given)}; {near} write {PUBLISHED}, a size such as '10 kB', or a file"
+    raise ValueError(msg)
+
+
+def _flows_per_s(given: object) -> float:
+    if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 < given <= _MOST_FLOWS_PER_S:
+        msg = f"{shown(given)} is not a number of flows a second; write one above 0 and up to {_MOST_FLOWS_PER_S}"
+        raise ValueError(msg)
+    return float(given)
+
+
+FlowSizesText = Annotated[str, PlainValidator(_flow_sizes), WithJsonSchema({"type": "string"})]
+FlowsPerSecond = Annotated[
+    float,
+    PlainValidator(_flows_per_s),
+    WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": _MOST_FLOWS_PER_S}),
+]
+
+
+class RawThink(ShortForm):
+    """A pause after each flow of a channel; a bare duration stands for {mean: duration}."""
+
+    _SHORT: ClassVar[str] = "mean"
+
+    mean: ThinkDuration = Field(description="How long, on average.", examples=["2 s"])
+    distribution: ThinkTime = Field(
+        default=ThinkTime.CONSTANT,
+        strict=False,
+        description="Always as long, or exponential.",
+        examples=["exponential"],
+    )
+
+
+class RawFlowSizes(ShortForm):
+    """What flow sizes are drawn from; text stands for {distribution: text}."""
+
+    _SHORT: ClassVar[str] = "distribution"
+
+    distribution: FlowSizesText = Field(
+        default=PUBLISHED,
+        description="What flow sizes are drawn from: published, one size, or a file relative to this one.",
+        examples=["published", "10 kB", "sizes.csv"],
+    )
+    counts: SizesCount = Field(
+        default=SizesCount.PAYLOAD,
+        strict=False,
+        description="What the sizes are: TCP payload, or the IP bytes of a recorded flow, headers included.",
+        examples=["ip"],
+    )
+
+
+class RawTraffic(Raw):
+    """The load."""
+
+    channels: int = Field(ge=0, le=100_000, description="Channels over all island clients; 0: no load.", examples=[20])
+    flow_sizes: RawFlowSizes = Field(
+        default=RawFlowSizes(),
+        description="What flow sizes are drawn from, and what they count: text, or a mapping.",
+        examples=["published", "10 kB", "{distribution: sizes.csv, counts: ip}"],
+    )
+    pro_rate: LeastSize | None = Field(
+        default=None,
+        description="Flows smaller than this are put together to connections of this size; default none.",
+        examples=["200 B"],
+    )
+    think_time: RawThink | None = Field(
+        default=None,
+        description="Pause of a channel after each flow: a duration, or a mapping; default none.",
+        examples=["2 s", "{mean: 2 s, distribution: exponential}"],
+    )
+    flows_per_s: FlowsPerSecond | None = Field(
+        default=None,
+        description="Open loop: so many flows begin a second, over all channels, whatever became of those before.",
+        examples=[50],
+    )
+    write_rate: WriteRate | None = Field(
+        default=None,
+        description="The most that a server sends by one connection; default no limit.",
+        examples=["2 Mbit/s"],
+    )
+    port: int = Field(ge=1, le=65535, default=5001, description="TCP port of the world servers; default 5001.")
+
+    @model_validator(mode="after")
+    def _one_loop(self) -> Self:
+        wrong: list[str] = []
+        if self.think_time and self.flows_per_s is not None:
+            wrong.append("think_time and flows_per_s say different things; keep one of them")
+        if self.flows_per_s is not None and self.channels == 0:
+            wrong.append("flows_per_s begins flows, and 0 channels have none; write at least 1 channel")
+        if wrong:
+            raise ContradictionError("; ".join(wrong))
+        return self
+
+
+class RawUdp(Raw):
+    """UDP flows from the world's special server to the island's special host."""
+
+    rate: UdpRate = Field(description="IP bytes a second of all flows together.", examples=["2 Mbit/s"])
+    flow_sizes: FlowSizesText = Field(
+        default=PUBLISHED,
+        description="What flow sizes (IP bytes) are drawn from: published, one size, or a file relative to this one.",
+        examples=["published", "10 kB", "sizes.csv"],
+    )
+    packet: PacketSize = Field(
+        default=Size(1500),
+        description="Size of all packets but the last of a flow; default 1500 B.",
+        examples=["1200 B"],
+    )
+    parallel: int = Field(ge=1, le=1000, default=4, description="Flows at a time; default 4.", examples=[4])
+    port: int = Field(ge=1, le=65535, default=5301, description="UDP port of the receiver; default 5301.")

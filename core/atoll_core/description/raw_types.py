@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Field types of the raw descriptions: text from YAML becomes a quantity, an address, a port, or a reason why not.
+
+Every type here carries its JSON Schema, so that an editor refuses what ``atoll check`` refuses. The messages of the
+ValueErrors are read by users, after the name of the field (see ``wording``).
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from ipaddress import AddressValueError, IPv4Address, IPv4Network, NetmaskValueError
+from typing import Annotated, Any, ClassVar, cast
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, PlainValidator, WithJsonSchema, model_validator
+from pydantic.annotated_handlers import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+from atoll_core.errors import shown
+from atoll_core.lab.network import PortRef
+from atoll_core.units import Duration, Rate, Size
+
+PORT_MAX = 65279  # OFPP_MAX of OpenFlow 1.3 is 0xffffff00; OVS and 1.0 hardware end at 0xfeff
+INTERFACE_NAME_MAX = 15  # IFNAMSIZ less the terminating zero, linux/if.h
+
+PORT_EXAMPLE = "sw-c/11"
+"""Of a switch that the lab need not have: the message that is told names one of the lab's."""
+
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
+_INTERFACE = re.compile(rf"[a-z][a-z0-9.-]{{0,{INTERFACE_NAME_MAX - 1}}}")
+_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+_PORT = re.compile(r"([a-z][a-z0-9-]*)/([0-9]{1,5})")
+_MOST_CAPACITY = 1_000_000
+_SHARE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*%\s*")
+_LONGEST_SHARE = 30  # characters
+_UNUSABLE = (
+    (IPv4Network("0.0.0.0/8"), "'this network' (RFC 1122)"),
+    (IPv4Network("127.0.0.0/8"), "loopback"),
+    (IPv4Network("224.0.0.0/3"), "multicast or reserved"),
+)
+
+
+class ContradictionError(ValueError):
+    """Two fields that are there exclude each other: true whatever other fields of the mapping are."""
+
+
+class Raw(BaseModel):
+    """Base of all raw mappings: no unknown keys, no conversion between YAML's types."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @classmethod
+    def stand_ins(cls) -> dict[str, Any]:
+        """For a section that is missing or unusable: what lets the search for further mistakes go on."""
+        return {}
+
+    @classmethod
+    def in_full(cls, given: Any) -> Any:
+        """The mapping that a short form stands for; anything else as it is."""
+        return given
+
+
+class ShortForm(Raw):
+    """A mapping with a short form: text that stands for the mapping with it under ``_SHORT``."""
+
+    _SHORT: ClassVar[str]
+
+    @classmethod
+    def in_full(cls, given: Any) -> Any:
+        return cast(Any, given) if isinstance(given, dict) else {cls._SHORT: given}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, given: Any) -> Any:
+        return cls.in_full(given)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        whole = handler.resolve_ref_schema(handler(core))
+        short = whole["properties"][cls._SHORT]
+        pattern = next((form["pattern"] for form in (short, *short.get("anyOf", ())) if "pattern" in form), None)
+        text = {"type": "string"} | ({"pattern": pattern} if pattern else {})
+        return {"anyOf": [text, whole]}
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """Annotates a field that holds a quantity: text is parsed, and refused outside ``low`` to ``high``."""
+
+    kind: type[Rate | Duration | Size]
+    low: str
+    high: str
+    why_low: str = ""  # the reason for the lower bound, read after it
+
+    def read(self, text: object) -> Rate | Duration | Size:
+        """The quantity that ``text`` is; ValueError says why it is none."""
+        found = self.kind.parse(text)
+        if found.base < self.kind.parse(self.low).base:
+            msg = f"{shown(text)} is too small; it must be at least {self.low}{self.why_low}"
+            raise ValueError(msg)
+        if found.base > self.kind.parse(self.high).base:
+            msg = f"{shown(text)} is too large; it must be at most {self.high}"
+            raise ValueError(msg)
+        return found
+
+    def __get_pydantic_core_schema__(self, _kind: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.read)
+
+    def __get_pydantic_json_schema__(self, _core: CoreSchema, _handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"type": "string", "pattern": rf"^\s*[0-9]+(\.[0-9]+)?\s*({'|'.join(self.kind.UNITS)})\s*$"}
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Annotates a field that holds a probability or another share of one, written in per cent."""
+
+    low: str = "0 %"
+
+    def read(self, text: object) -> float:
+        """The share, from 0.0 to 1.0; ValueError says why ``text`` is none."""
+        found = _percent(text)
+        if found is None:
+            remedy = "decimals follow a point, as in" if "," in str(text) else "write a number and %, such as"
+            msg = f"{shown(text)} is not a share; {remedy} '0.1 %'"
+            raise ValueError(msg)
+        if found < (_percent(self.low) or 0):
+            msg = f"{shown(text)} is too small; it must be at least {self.low}"
+            raise ValueError(msg)
+        if found > 100:
+            msg = f"{shown(text)} is too large; it must be at most 100 %"
+            raise ValueError(msg)
+        return float(found / 100)
+
+    def __get_pydantic_core_schema__(self, _kind: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.read)
+
+    def __get_pydantic_json_schema__(self, _core: CoreSchema, _handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"type": "string", "pattern": f"^{_SHARE.pattern}$"}
+
+
+def _percent(text: object) -> Decimal | None:
+    found = _SHARE.fullmatch(text) if isinstance(text, str) and len(text) <= _LONGEST_SHARE else None
+    return Decimal(found[1]) if found else None
+
+
+def _text(read: Callable[[str], Any], what: str, example: str) -> Callable[[object], Any]:
+    """``read``, for text only: anything else YAML holds is refused in the same words everywhere."""
+
+    def read_text(given: object) -> Any:
+        if not isinstance(given, str):
+            quotes = "; put it in quotes" if isinstance(given, (int, float)) else ""
+            msg = f"{shown(given)} is not {what}, such as '{example}'{quotes}"
+            raise ValueError(msg)  # noqa: TRY004 (pydantic reports ValueErrors, and a TypeError would end the program)
+        return read(given)
+
+    return read_text
+
+
+def _name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        msg = (
+            f"{shown(text)} is not a name; write a small letter, then small letters, digits and '-' (at most 63 in all)"
+        )
+        raise ValueError(msg)
+    return text
+
+
+def _interface(text: str) -> str:
+    if not _INTERFACE.fullmatch(text):
+        msg = f"{shown(text)} is not an interface name; write 1 to {INTERFACE_NAME_MAX} small letters, digits, '-', '.'"
+        raise ValueError(msg)
+    return text
+
+
+def _mac(text: str) -> str:
+    mac = text.lower()
+    if not _MAC.fullmatch(mac):
+        msg = f"{shown(text)} is not a MAC address; write six bytes such as '02:00:00:00:00:01'"
+        raise ValueError(msg)
+    if int(mac[:2], 16) & 1 or mac == "00:00:00:00:00:00":
+        msg = f"{shown(text)} is no interface's own MAC address; make its first byte even, such as '02'"
+        raise ValueError(msg)
+    return mac
+
+
+def _port(text: str) -> PortRef:
+    found = _PORT.fullmatch(text)
+    if not found:
+        msg = f"{shown(text)} is not a switch port; write switch/number, such as '{PORT_EXAMPLE}'"
+        raise ValueError(msg)
+    number = int(found[2])
+    if not 1 <= number <= PORT_MAX:
+        msg = f"{shown(text)}: OpenFlow ports have numbers from 1 to {PORT_MAX}"
+        raise ValueError(msg)
+    return PortRef(found[1], number)
+
+
+def _address(text: str) -> IPv4Address:
+    try:
+        address = IPv4Address(text)
+    except AddressValueError:
+        msg = f"{shown(text)} is not an IPv4 address; write four numbers from 0 to 255, such as '10.10.0.1'"
+        raise ValueError(msg) from None
+    for network, why in _UNUSABLE:
+        if address in network:
+            msg = f"{shown(text)} is {why}; choose an address hosts may have, such as '10.10.0.1'"
+            raise ValueError(msg)
+    return address
+
+
+def network(text: str) -> IPv4Network:
+    """An IPv4 network of hosts; ValueError says why ``text`` is none."""
+    try:
+        network = IPv4Network(text, strict=False)
+    except (AddressValueError, NetmaskValueError, ValueError):
+        msg = f"{shown(text)} is not an IPv4 network; write address/prefix length, such as '10.10.0.0/16'"
+        raise ValueError(msg) from None
+    if str(network) != text:
+        msg = f"{shown(text)} is not written as a network; write '{network}'"
+        raise ValueError(msg)
+    for unusable, why in _UNUSABLE:
+        if network.overlaps(unusable):
+            msg = f"{shown(text)} overlaps {unusable}, which is {why}; choose a private network such as '10.10.0.0/16'"
+            raise ValueError(msg)
+    return network
+
+
+def _capacity(given: object) -> float:
+    if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 < given <= _MOST_CAPACITY:
+        msg = f"{shown(given)} is not a capacity; write a number above 0 and up to {_MOST_CAPACITY}, such as 1 or 0.5"
+        raise ValueError(msg)
+    return float(given)
+
+
+def _pattern(pattern: str) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "pattern": f"^{pattern}$"})
+
+
+Name = Annotated[
+    str,
+    PlainValidator(_text(_name, "a name", "sw-1")),
+    _pattern(_NAME.pattern),
+]
+Key = Annotated[str, AfterValidator(_name), _pattern(_NAME.pattern)]
+"""A name where it is the key of a mapping (there YAML's text is all there is)."""
+InterfaceName = Annotated[
+    str, PlainValidator(_text(_interface, "an interface name", "eth0")), _pattern(_INTERFACE.pattern)
+]
+Mac = Annotated[
+    str,
+    PlainValidator(_text(_mac, "a MAC address", "02:00:00:00:00:01")),
+    _pattern("[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}"),
+]
+Port = Annotated[
+    PortRef, PlainValidator(_text(_port, "a switch port", PORT_EXAMPLE)), _pattern("[a-z][a-z0-9-]*/[1-9][0-9]{0,4}")
+]
+Address = Annotated[
+    IPv4Address,
+    PlainValidator(_text(_address, "an IPv4 address", "10.10.0.1")),
+    WithJsonSchema({"type": "string", "format": "ipv4"}),
+]
+Network = Annotated[
+    IPv4Network,
+    PlainValidator(_text(network, "an IPv4 network", "10.10.0.0/16")),
+    _pattern(r"([0-9]{1,3}\.){3}[0-9]{1,3}/[0-9]{1,2}"),
+]
+Capacity = Annotated[
+    float,
+    PlainValidator(_capacity),
+    WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": _MOST_CAPACITY}),
+]
+"""What a client can carry, relative to the other clients."""

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files that an experiment names besides its lab: traces, flow sizes. Each is read once, however often named."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from atoll_core.description.document import label, read_text
+from atoll_core.description.flow_size_file import read_flow_sizes
+from atoll_core.description.line_reader import Read
+from atoll_core.description.link_trace import MOST_BYTES, read_loss_trace, read_trace
+from atoll_core.errors import Mistake
+from atoll_core.experiment.experiment import LossTrace, Trace
+from atoll_core.experiment.flow_sizes import FlowSizes
+
+T = TypeVar("T")
+
+_OUTSIDE = "lies outside the folder whose files this description may name"
+
+
+class Beside:
+    """Files by their path relative to the folder of the experiment.
+
+    A file that cannot be read is a Read without anything found and one mistake, at line 0. ``confined``: files that
+    are not in the folder, or below it, are not read.
+    """
+
+    def __init__(self, folder: Path, *, confined: bool = False) -> None:
+        self._folder = folder
+        self._confined = confined
+        self._traces: dict[str, Read[Trace]] = {}
+        self._loss_traces: dict[str, Read[LossTrace]] = {}
+        self._flow_sizes: dict[str, Read[FlowSizes]] = {}
+
+    def trace(self, name: str) -> Read[Trace]:
+        """A trace of rate, delay, loss and blockage."""
+        return self._read(name, self._traces, "CSV", read_trace)
+
+    def loss_trace(self, name: str) -> Read[LossTrace]:
+        """A trace of the fate of packets."""
+        return self._read(name, self._loss_traces, "text", read_loss_trace)
+
+    def flow_sizes(self, name: str) -> Read[FlowSizes]:
+        """A distribution of flow sizes."""
+        return self._read(name, self._flow_sizes, "text", read_flow_sizes)
+
+    def _read(self, name: str, known: dict[str, Read[T]], what: str, read: Callable[[str, str], Read[T]]) -> Read[T]:
+        if name not in known:
+            path = self._folder / name
+            text = Mistake(name, 0, _OUTSIDE) if self._leads_out(path) else read_text(path, what, MOST_BYTES)
+            known[name] = Read(None, (text,)) if isinstance(text, Mistake) else read(text, label(path))
+        return known[name]
+
+    def _leads_out(self, path: Path) -> bool:
+        try:
+            return self._confined and not path.resolve().is_relative_to(self._folder.resolve())
+        except (OSError, RuntimeError, ValueError):  # links in a circle, a NUL in the name
+            return True

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The chains of an experiment: the hops of each, whose traffic it carries, and that none stands idle."""
+
+from collections.abc import Iterator
+
+from atoll_core.description.document import Place
+from atoll_core.description.parser import Parsed
+from atoll_core.description.raw_experiment import RawExperiment
+from atoll_core.description.resolve_changes import Described, Wrong, described_versions, resolve_version
+from atoll_core.description.resolve_lab import Lab
+from atoll_core.description.validation_messages import nearest, on_line, suggest
+from atoll_core.experiment.experiment import MAIN, Carried, Protocol, Version
+from atoll_core.lab.network import Network, PortRef, Tap
+
+
+def hops_of(raw: RawExperiment) -> tuple[str, ...]:
+    """Every box and tap that any chain ever has, each once, those of ``chain`` first."""
+    return tuple(dict.fromkeys(hop for version in described_versions(raw) for hop in version.hops))
+
+
+def check_chains(parsed: Parsed[RawExperiment], lab: Lab, network: Network, wrong: Wrong) -> None:
+    """Tell ``wrong`` of every hop that leads nowhere and every branch that carries what it cannot, in any version."""
+    told: set[tuple[Place, str]] = set()
+    for version in described_versions(parsed.raw):
+        since = f" (from {version.at} on)" if version.place else ""
+        found = [*_hop_mistakes(parsed, lab, network, version), *_branch_mistakes(parsed, lab, network, version)]
+        for place, message in found:
+            if (place, message) not in told:
+                wrong(place, message + (since if place[: len(version.place)] != version.place else ""))
+        told |= set(found)
+
+
+def _hop_mistakes(
+    parsed: Parsed[RawExperiment], lab: Lab, network: Network, version: Described
+) -> Iterator[tuple[Place, str]]:
+    yield from _check_hops(parsed, lab, network, version.chain_at, version.chain)
+    for branch, place in version.branches.values():
+        yield from _check_hops(parsed, lab, network, (*place, "chain"), tuple(branch.chain))
+
+
+def _check_hops(
+    parsed: Parsed[RawExperiment], lab: Lab, network: Network, at: Place, hops: tuple[str, ...]
+) -> Iterator[tuple[Place, str]]:
+    links = {box.name for box in network.boxes if box.is_link and lab.reads(("boxes", box.name, "kind"))}
+    usable = (*lab.names("boxes"), *lab.names("taps"))
+    cabled = lab.reads(("boxes",), ("taps",))
+    physical = {tap.name: tap for tap in network.taps if tap.physical and cabled}
+    misspelt = {nearest(name, sorted(links)) for name in parsed.raw.links if not lab.knows("boxes", name)}
+    for index, hop in enumerate(hops):
+        place: Place = (*at, index)
+        if not (lab.knows("boxes", hop) or lab.knows("taps", hop)):
+            kind = lab.kind_of(hop)
+            found = f"{hop!r} is a {kind}, and a chain holds boxes and taps" if kind else f"unknown box or tap {hop!r}"
+            yield place, f"{found}; {suggest(hop, usable, 'boxes and taps')}"
+        elif hop in hops[:index]:
+            yield place, f"{hop!r} stands in the chain twice; keep one of them"
+        elif hop in links and hop not in {*parsed.raw.links, *misspelt} and parsed.whole("links"):
+            yield place, f"satellite emulator {hop!r} has no settings; add {hop!r} to links"
+        elif hop in physical and (elsewhere := _not_beside(network, physical[hop], hops)):
+            yield place, elsewhere
+
+
+def _not_beside(network: Network, tap: Tap, hops: tuple[str, ...]) -> str | None:
+    """Why a physical tap cannot stand in its place of a chain: its cable is that of a box elsewhere."""
+    cable, place = tap.interface.attached, hops.index(tap.name)
+    legs: dict[PortRef, tuple[str, int]] = {}
+    for box in network.boxes:
+        for pair in box.pairs:
+            legs |= {pair.world.attached: (box.name, -1), pair.island.attached: (box.name, 1)}
+    if cable not in legs:
+        return None  # a trunk or a host's cable: frames may cross it at several places of the chain
+    box, side = legs[cable]
+    boxes = {each.name for each in network.boxes}
+    beside = hops[place + 1 :] if side < 0 else hops[:place][::-1]
+    if next((hop for hop in beside if hop in boxes), None) == box:
+        return None
+    return f"physical tap {tap.name!r} is in the cable of {box!r} at {cable}; put it beside {box!r}, on that side"
+
+
+def _branch_mistakes(
+    parsed: Parsed[RawExperiment], lab: Lab, network: Network, version: Described
+) -> Iterator[tuple[Place, str]]:
+    seen: dict[Carried, str] = {}
+    readable = parsed.whole("branches", "changes") and parsed.reads(("branches",), ("changes",))
+    for name, (branch, at) in version.branches.items():
+        place: Place = (*at, "carries")
+        carries = Carried(branch.carries.world, branch.carries.island, branch.carries.protocol)
+        if not parsed.reads(place):
+            continue
+        if carries == Carried():
+            yield place, "it says nothing; name a world or island prefix or a protocol, the rest is carried by 'chain'"
+        for end, prefix, around in (
+            ("world", carries.world, network.world),
+            ("island", carries.island, network.island),
+        ):
+            if prefix and lab.reads(("networks", end)) and not prefix.subnet_of(around):
+                yield (
+                    (*place, end),
+                    f"{prefix} is not within the lab's {end} network {around}; choose a part of that",
+                )
+        first = seen.setdefault(carries, name)
+        if first != name:
+            line = parsed.document.line(version.branches[first][1])
+            yield place, f"branch {first!r}{on_line(line)} carries the same; merge the two or let one carry less"
+    if version.branches and len(seen) == len(version.branches) and readable and lab.reads(("hosts",)):
+        for name, message in _idle(resolve_version(parsed, version), network):
+            yield (*version.branches[name][1], "carries") if name != MAIN else version.chain_at, message
+
+
+def _idle(version: Version, network: Network) -> Iterator[tuple[str, str]]:
+    """Chains to which nothing is left: no hosts have such addresses, or branches that carry less take all of it."""
+    chains = sorted((*version.branches, version.chain), key=lambda chain: -chain.carries.precedence)
+    asked = [
+        (world.address, island.address, kind)
+        for world in network.world_hosts
+        for island in network.island_hosts
+        for kind in (*Protocol, None)
+    ]
+    takers: dict[str, dict[str, None]] = {chain.name: {} for chain in chains}
+    for one in asked:
+        willing = [chain.name for chain in chains if chain.carries.takes(*one)]
+        for name in willing:
+            takers[name][willing[0]] = None
+    for chain in chains:
+        if asked and chain.name not in takers[chain.name]:
+            others = ", ".join(map(repr, takers[chain.name]))
+            yield (
+                chain.name,
+                f"nothing is left for it: {others} {'take' if ',' in others else 'takes'} all of it; "
+                "remove one of them or let it carry less"
+                if others
+                else "no two hosts of the lab have such traffic; name a prefix with hosts in it",
+            )

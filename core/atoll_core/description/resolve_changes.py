@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The versions of an experiment's steering: as it begins, and after each of its ``changes``.
+
+A change says what differs from then on. What it leaves out stays: the chain if it names none, branches and latencies of
+other names. ``null`` takes a branch or a latency away.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from atoll_core.description.document import Place
+from atoll_core.description.parser import Parsed
+from atoll_core.description.raw_experiment import RawBranch, RawChange, RawExperiment
+from atoll_core.description.validation_messages import on_line, suggest
+from atoll_core.experiment.experiment import MAIN, Carried, Chain, Version
+from atoll_core.units import Duration
+
+Wrong = Callable[[Place, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """One version in the words of the description, and where these stand in it."""
+
+    at: Duration  # since the load began
+    place: Place  # of the change; (): as the experiment begins
+    chain: tuple[str, ...]
+    chain_at: Place
+    branches: Mapping[str, tuple[RawBranch, Place]]
+    latency: Mapping[str, str]
+
+    @property
+    def steers(self) -> tuple[object, ...]:
+        """What it asks of the switches, to be compared."""
+        return self.chain, {name: branch for name, (branch, _) in self.branches.items()}, dict(self.latency)
+
+    @property
+    def hops(self) -> tuple[str, ...]:
+        """Boxes and taps of its chains, those of the main one first."""
+        chains = (self.chain, *(branch.chain for branch, _ in self.branches.values()))
+        return tuple(dict.fromkeys(hop for chain in chains for hop in chain))
+
+
+def described_versions(raw: RawExperiment) -> tuple[Described, ...]:
+    """Every version, in the order of the file."""
+    branches = {name: (branch, ("branches", name)) for name, branch in raw.branches.items()}
+    versions = [Described(Duration(0), (), tuple(raw.chain), ("chain",), branches, raw.latency)]
+    for index, change in enumerate(raw.changes):
+        versions.append(_changed(versions[-1], change, ("changes", index)))
+    return tuple(versions)
+
+
+def _changed(before: Described, change: RawChange, place: Place) -> Described:
+    branches = dict(before.branches)
+    for name, branch in change.branches.items():
+        branches.pop(name, None)
+        if branch is not None:
+            branches[name] = (branch, (*place, "branches", name))
+    latency = {server: known for server, known in {**before.latency, **change.latency}.items() if known is not None}
+    named = change.chain is not None
+    return Described(
+        at=change.at,
+        place=place,
+        chain=before.chain if change.chain is None else tuple(change.chain),
+        chain_at=(*place, "chain") if named else before.chain_at,
+        branches=branches,
+        latency=latency,
+    )
+
+
+def resolve_version(parsed: Parsed[RawExperiment], version: Described) -> Version:
+    """The version as the model has it."""
+    line = parsed.document.line
+    return Version(
+        at=version.at,
+        chain=Chain(MAIN, version.chain, line=line(version.chain_at)),
+        branches=tuple(
+            Chain(
+                name,
+                tuple(branch.chain),
+                Carried(branch.carries.world, branch.carries.island, branch.carries.protocol),
+                line(place),
+            )
+            for name, (branch, place) in version.branches.items()
+        ),
+        latency=tuple(version.latency.items()),
+        line=line(version.place) if version.place else 0,
+    )
+
+
+def check_changes(parsed: Parsed[RawExperiment], wrong: Wrong) -> None:
+    """Tell ``wrong`` of changes out of order, after the end, of nothing, or of branches that do not stand."""
+    for place, message in _mistakes(parsed):
+        wrong(place, message)
+
+
+def _mistakes(parsed: Parsed[RawExperiment]) -> Iterator[tuple[Place, str]]:
+    raw, line = parsed.raw, parsed.document.line
+    versions = described_versions(raw)
+    for index, (change, before, after) in enumerate(zip(raw.changes, versions[:-1], versions[1:], strict=True)):
+        if parsed.reads(("duration",)) and change.at >= raw.duration:
+            yield (*after.place, "at"), f"{change.at} is not before the end at {raw.duration}; make it earlier"
+        ats = ((*before.place, "at"), (*after.place, "at"))
+        if before.place and change.at <= before.at and parsed.reads(*ats):
+            first = f"{change.at} is not after change {index} at {before.at}{on_line(line(before.place))}"
+            yield (*after.place, "at"), f"{first}; list them in order of time, merge those of one instant"
+        steering = ("chain", "branches", "latency", "changes")
+        if change.chain is None and not change.branches and not change.latency:
+            if parsed.reads(after.place):
+                yield after.place, "it changes nothing; name a chain, branches or latency"
+        elif before.steers == after.steers and parsed.whole(*steering) and parsed.reads(*((key,) for key in steering)):
+            yield after.place, "it changes nothing: all of this stands already; remove it"
+        for name, branch in change.branches.items():
+            if branch is None and name not in before.branches and parsed.whole("branches", "changes"):
+                known = suggest(name, before.branches, "branches")
+                yield (*after.place, "branches", name), f"no branch {name!r} stands then; {known}"

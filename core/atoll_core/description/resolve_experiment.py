@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From experiment.yaml as written, and its lab, to an Experiment: names lead somewhere, figures are possible."""
+
+from collections.abc import Iterator
+
+from atoll_core.description.document import Place
+from atoll_core.description.parser import Parsed
+from atoll_core.description.raw_experiment import RawExperiment
+from atoll_core.description.referenced_files import Beside
+from atoll_core.description.resolve_chains import check_chains, hops_of
+from atoll_core.description.resolve_changes import check_changes, described_versions, resolve_version
+from atoll_core.description.resolve_lab import Lab
+from atoll_core.description.resolve_link import resolve_direction
+from atoll_core.description.resolve_traffic import resolve_traffic, resolve_udp
+from atoll_core.description.validation_messages import call, nearest, suggest
+from atoll_core.errors import Mistake
+from atoll_core.experiment.capacity import (
+    Steering,
+    delay_trunk_loads,
+    trunk_loads,
+)
+from atoll_core.experiment.experiment import (
+    CaptureSettings,
+    Experiment,
+    Limits,
+    Link,
+    PingSeries,
+    TcpSettings,
+    Transfer,
+    Version,
+)
+from atoll_core.lab.network import HostRole, Network
+
+_NEEDED = {  # by every experiment
+    HostRole.WORLD_SPECIAL: "the ping series starts there",
+    HostRole.WORLD_WHISTLE: "the whistle pings start there",
+    HostRole.ISLAND_SPECIAL: "ping series and whistle go there",
+}
+_NEEDED_FOR_LOAD = {
+    HostRole.WORLD_SERVER: "the channels receive from it",
+    HostRole.ISLAND_CLIENT: "the channels run on it",
+}
+
+
+def resolve_experiment(
+    parsed: Parsed[RawExperiment], lab: Lab | None, beside: Beside
+) -> tuple[Experiment, tuple[Mistake, ...]]:
+    """The experiment and its mistakes; only without mistakes, and with a lab without any, is it to be believed.
+
+    Without a lab that could be read, what refers to it goes unchecked. ``beside`` reads the other files it names.
+    """
+    resolver = _Resolver(parsed, beside)
+    resolver.check_times()
+    if lab and lab.network and lab.parsed:
+        resolver.check_against(lab, lab.network)
+    mistakes = tuple(dict.fromkeys(resolver.mistakes))  # a file may be named twice
+    return resolver.experiment(lab.document.file if lab else parsed.raw.lab), mistakes
+
+
+class _Resolver:
+    def __init__(self, parsed: Parsed[RawExperiment], beside: Beside) -> None:
+        self.parsed = parsed
+        self.raw = parsed.raw
+        self.mistakes: list[Mistake] = []
+        self.links = tuple(self.resolve_links(beside))
+        self.traffic, wrong = resolve_traffic(self.raw.traffic, parsed, beside)
+        self.udp, also_wrong = resolve_udp(self.raw.udp, parsed, beside) if self.raw.udp else (None, ())
+        self.mistakes += (*wrong, *also_wrong)
+
+    def wrong(self, place: Place, message: str) -> None:
+        if not self.parsed.stands_in(place):
+            words = call(place)
+            self.mistakes.append(self.parsed.document.mistake(place, f"{words}: {message}" if words else message))
+
+    def experiment(self, lab: str) -> Experiment:
+        raw, line = self.raw, self.parsed.document.line
+        versions = tuple(resolve_version(self.parsed, version) for version in described_versions(raw))
+        transfer = raw.transfer and Transfer(
+            raw.transfer.size,
+            raw.transfer.start,
+            raw.transfer.tool,
+            raw.transfer.port,
+            raw.transfer.congestion_control,
+            line(("transfer", "size")),
+        )
+        return Experiment(
+            name=raw.name,
+            file=self.parsed.document.file,
+            lab=lab,
+            seed=raw.seed,
+            duration=raw.duration,
+            chain=versions[0].chain,
+            links=self.links,
+            latency=versions[0].latency,
+            traffic=self.traffic,
+            udp=self.udp,
+            transfer=transfer,
+            ping=PingSeries(raw.ping.interval, line(("ping", "interval"))),
+            captures=CaptureSettings(raw.captures.snap, raw.captures.buffer),
+            tcp=TcpSettings(
+                raw.tcp.congestion_control,
+                raw.tcp.ecn,
+                raw.tcp.buffer_max,
+                tuple(raw.tcp.servers.items()),
+                line(("tcp", "buffer_max")),
+            ),
+            limits=Limits(
+                raw.limits.lateness_p99,
+                raw.limits.stall,
+                raw.limits.stalled_share,
+                raw.limits.lateness_of_rtt,
+                raw.limits.failed_flows,
+            ),
+            branches=versions[0].branches,
+            schedule=versions if raw.changes else (),
+            given=tuple((".".join(map(str, place)), setting) for place, setting in self.parsed.document.given.items()),
+        )
+
+    def resolve_links(self, beside: Beside) -> Iterator[Link]:
+        """Settings in the order of the chain, then those no hop needs."""
+        hops = hops_of(self.raw)
+        for name in sorted(self.raw.links, key=lambda name: (*hops, name).index(name)):
+            raw, document = self.raw.links[name], self.parsed.document
+            to_island, wrong = resolve_direction(raw.to_island, ("links", name, "to_island"), self.parsed, beside)
+            to_world, also_wrong = resolve_direction(raw.to_world, ("links", name, "to_world"), self.parsed, beside)
+            self.mistakes += (*wrong, *also_wrong)
+            yield Link(name, to_island, to_world, raw.counts, document.line(("links", name)))
+
+    def check_times(self) -> None:
+        transfer, duration = self.raw.transfer, self.raw.duration
+        if transfer and self.parsed.reads(("duration",)) and transfer.start >= duration:
+            self.wrong(("transfer", "start"), f"{transfer.start} is not before the end at {duration}; start it earlier")
+        check_changes(self.parsed, self.wrong)
+
+    def check_against(self, lab: Lab, network: Network) -> None:
+        check_chains(self.parsed, lab, network, self.wrong)
+        self.check_links(lab, network)
+        self.check_latency(lab, network)
+        self.check_servers(lab, network)
+        self.check_roles(lab, network)
+        if lab.is_wired and self.parsed.reads(("links",)):
+            self.check_capacity(lab, network)
+
+    def check_links(self, lab: Lab, network: Network) -> None:
+        boxes = {box.name: box for box in network.boxes}
+        known = [box.name for box in network.boxes if box.is_link]
+        for name in self.raw.links:
+            if not lab.knows("boxes", name):
+                self.wrong(("links", name), f"unknown box {name!r}; {suggest(name, known, 'satellite emulators')}")
+            elif name in boxes and not boxes[name].is_link:
+                kind = boxes[name].kind.value
+                self.wrong(("links", name), f"box {name!r} is a {kind}, which has no link settings; remove them")
+            elif self.is_unused(name, lab):
+                self.wrong(("links", name), f"{name!r} is not in the chain; put it there or remove its settings")
+
+    def is_unused(self, name: str, lab: Lab) -> bool:
+        """Whether no chain has this link for sure; a hop that is misspelt may mean it."""
+        hops, known = hops_of(self.raw), (*lab.names("boxes"), *lab.names("taps"))
+        meant = {nearest(hop, known) for hop in hops if hop not in known}
+        return name not in {*hops, *meant} and self.parsed.whole("chain", "branches", "changes")
+
+    def check_latency(self, lab: Lab, network: Network) -> None:
+        classes = [delay.name for box in network.delay_boxes for delay in box.classes]
+        for server, name in self.raw.latency.items():
+            self.check_latency_of(("latency", server), name, lab, network, classes)
+        for index, change in enumerate(self.raw.changes):
+            for server, name in change.latency.items():
+                self.check_latency_of(("changes", index, "latency", server), name, lab, network, classes)
+
+    def check_latency_of(self, place: Place, name: str | None, lab: Lab, network: Network, classes: list[str]) -> None:
+        roles = {host.name: host.role for host in network.hosts}
+        server = str(place[-1])
+        role = roles.get(server)
+        if not lab.knows("hosts", server):
+            hosts = [host.name for host in network.world_hosts]
+            self.wrong(place, f"unknown world host {server!r}; {suggest(server, hosts, 'world hosts')}")
+        elif role is not None and not role.is_world:
+            self.wrong(place, f"an {role.value} has no terrestrial latency; give it to world hosts only")
+        if name is not None and name not in classes and lab.whole("delay_boxes"):
+            self.wrong(place, f"no delay box carries the latency class {name!r}; {suggest(name, classes, 'classes')}")
+
+    def check_servers(self, lab: Lab, network: Network) -> None:
+        """Only world servers have a congestion control of their own: they send what the channels receive."""
+        roles = {host.name: host.role for host in network.hosts}
+        servers = [host.name for host in network.with_role(HostRole.WORLD_SERVER)]
+        for server in self.raw.tcp.servers:
+            place = ("tcp", "servers", server)
+            if not lab.knows("hosts", server):
+                self.wrong(place, f"unknown world server {server!r}; {suggest(server, servers, 'world servers')}")
+            elif roles.get(server) is HostRole.WORLD_SPECIAL:
+                self.wrong(place, "it sends the transfer alone; write transfer: congestion_control instead")
+            elif roles.get(server, HostRole.WORLD_SERVER) is not HostRole.WORLD_SERVER:
+                self.wrong(place, f"a host of role {roles[server].value} sends no load; name world servers only")
+
+    def check_roles(self, lab: Lab, network: Network) -> None:
+        load = self.raw.traffic.channels > 0 and self.parsed.reads(("traffic", "channels"))
+        needed = _NEEDED | (_NEEDED_FOR_LOAD if load else {})
+        for role, why in needed.items():
+            if not network.with_role(role) and lab.parsed and lab.parsed.reads_all("hosts", "role"):
+                self.wrong(("lab",), f"{network.file} has no host with role {role.value}: {why}; add one")
+
+    def check_capacity(self, lab: Lab, network: Network) -> None:
+        """Cables fast enough for what the links pass, in every version."""
+        for version in described_versions(self.raw):
+            steerings = tuple(self.steerings(network, resolve_version(self.parsed, version)))
+            if steerings:
+                self.check_steerings(lab, network, steerings)
+
+    def check_steerings(self, lab: Lab, network: Network, steerings: tuple[Steering, ...]) -> None:
+        place: Place = ("links", steerings[0].links[0].box)
+        for loaded in delay_trunk_loads(network, steerings):
+            if loaded.load > loaded.box.rate:
+                where = f"{lab.document.file}:{lab.document.line(('delay_boxes', loaded.box.name, 'rate'))}"
+                self.wrong(
+                    place,
+                    f"the trunk of delay box {loaded.box.name!r} ({loaded.box.rate}, {where}) is too slow: each way it "
+                    f"carries {loaded.to_island} to the island + {loaded.to_world} to the world = {loaded.load}; "
+                    f"write 'rate: {loaded.load}' there, or lower the link's",
+                )
+        fullest = {each.trunk: each for each in sorted(trunk_loads(network, steerings), key=lambda each: each.load)}
+        for loaded in fullest.values():
+            if loaded.load > loaded.trunk.rate:
+                line = lab.trunk_line(loaded.trunk)
+                trunk = f"trunk {loaded.trunk.a} - {loaded.trunk.b} ({loaded.trunk.rate}, {lab.document.file}:{line})"
+                out = f"{loaded.load} leave {loaded.out.switch} by it"
+                self.wrong(place, f"{trunk} is too slow: {out}; write 'rate: {loaded.load}' there, or lower the link's")
+
+    def steerings(self, network: Network, version: Version) -> Iterator[Steering]:
+        """Each chain that links bound, as far as its hops are known."""
+        known = {box.name for box in network.boxes} | {tap.name for tap in network.taps}
+        for each in (version.chain, *version.branches):
+            links = tuple(link for link in self.links if link.box in each.hops)
+            if links:
+                hops = tuple(hop for hop in each.hops if hop in known)
+                yield Steering(hops, links, version.latency)

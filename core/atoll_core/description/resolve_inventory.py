@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From inventory.yaml to an Inventory, held against the lab it is for.
+
+Building goes on after a mistake, so that all of them are found.
+"""
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from atoll_core.description.document import Document, Place, read_document
+from atoll_core.description.parser import Parsed, parse
+from atoll_core.description.raw_inventory import RawInventory, RawMachine
+from atoll_core.description.validation_messages import suggest
+from atoll_core.errors import DescriptionError, Mistake, shown
+from atoll_core.lab.inventory import (
+    ONLY,
+    Access,
+    Inventory,
+    InventoryMachine,
+    InventorySwitch,
+    NamedInterface,
+    slots,
+    split_target,
+)
+from atoll_core.lab.network import HostRole, Network
+
+
+def load_inventory(path: Path, network: Network | None = None) -> Inventory:
+    """The inventory that a file describes; with ``network``, one that has all that this lab needs and nothing else.
+
+    Raises DescriptionError with every mistake in it.
+    """
+    document = read_document(path)
+    parsed = parse(RawInventory, document)
+    if parsed is None:
+        raise DescriptionError(document.mistakes)
+    resolver = _Resolver(parsed, document, path, slots(network) if network else {})
+    inventory = resolver.resolve()
+    if network is not None:
+        resolver.hold_against(network)
+    mistakes = [*parsed.mistakes, *resolver.mistakes]
+    if mistakes:
+        raise DescriptionError(mistakes)
+    return inventory
+
+
+class _Resolver:
+    """One pass over a raw inventory; ``wanted``: the interfaces of the lab's machines by slot, if there is a lab."""
+
+    def __init__(
+        self, parsed: Parsed[RawInventory], document: Document, path: Path, wanted: Mapping[str, Collection[str]]
+    ) -> None:
+        self.parsed = parsed
+        self.raw = parsed.raw
+        self.document = document
+        self.path = path.absolute()
+        self.wanted = wanted
+        self.mistakes: list[Mistake] = []
+
+    def resolve(self) -> Inventory:
+        machines = tuple(self.machine(name, raw) for name, raw in self.raw.machines.items())
+        self.check_once(machines)
+        switches = tuple(InventorySwitch(name, raw.dpid, raw.driver) for name, raw in self.raw.switches.items())
+        where = self.raw.controller
+        return Inventory(str(self.path), where.address, where.port, machines, switches)
+
+    def machine(self, name: str, raw: RawMachine) -> InventoryMachine:
+        named = dict(raw.interfaces)
+        if raw.interface is not None and named:
+            self.wrong(("machines", name), f"{name}: both 'interface' and 'interfaces'; keep one of them")
+        if raw.interface is not None:
+            slot = next(iter(self.wanted[name])) if len(self.wanted.get(name, ())) == 1 else ONLY
+            named[slot] = raw.interface  # with one interface a machine need not say what it is for
+        interfaces = tuple(NamedInterface(slot, each.name, each.mac) for slot, each in named.items())
+        if len({each.name for each in interfaces}) < len(interfaces):
+            self.wrong(("machines", name, "interfaces"), f"{name}: an interface stands here twice; each has one task")
+        return InventoryMachine(name, self.access(raw), interfaces, raw.arch, raw.capacity)
+
+    def access(self, raw: RawMachine) -> Access:
+        ssh = self.raw.ssh
+        user, host, port = split_target(raw.ssh)
+        return Access(
+            host=host,
+            user=user or ssh.user,
+            port=port,
+            jump=raw.jump or ssh.jump,
+            identity=self.beside(ssh.identity),
+            config=self.beside(ssh.config),
+            known_hosts=self.beside(ssh.known_hosts),
+            binary=ssh.binary,
+            sudo=ssh.sudo if raw.sudo is None else raw.sudo,
+        )
+
+    def beside(self, file: str | None) -> str | None:
+        return None if file is None else str(self.path.parent / Path(file).expanduser())
+
+    def check_once(self, machines: tuple[InventoryMachine, ...]) -> None:
+        """A machine that stood for two of the lab would be set up twice; two machines with one MAC get no frames."""
+        targets: dict[tuple[str, int | None, str | None], str] = {}
+        macs: dict[str, str] = {}
+        for machine in machines:
+            access = machine.access
+            if not self.parsed.reads(("machines", machine.name)):
+                continue
+            first = targets.setdefault((access.host, access.port, access.jump), machine.name)
+            if first != machine.name:
+                both = f"{machine.name} and {first} are both {access}; a machine stands for one of the lab"
+                self.wrong(("machines", machine.name, "ssh"), both)
+            for interface in machine.interfaces:
+                owner = macs.setdefault(interface.mac, machine.name) if interface.mac else machine.name
+                if owner != machine.name:
+                    taken = f"{machine.name}: MAC address {interface.mac} is that of {owner}; correct one of them"
+                    self.wrong(("machines", machine.name), taken)
+
+    def hold_against(self, network: Network) -> None:
+        """Whether every machine and interface of the lab is here, and nothing else."""
+        wanted = self.wanted
+        if self.parsed.whole("machines"):
+            for name in wanted:
+                if name not in self.raw.machines:
+                    lacks = f"machine {shown(name)} of lab {network.name} is missing; add {_example(name, wanted)}"
+                    self.wrong(("machines",), lacks)
+        clients = [host.name for host in network.with_role(HostRole.ISLAND_CLIENT)]
+        for name, raw in self.raw.machines.items():
+            if name not in wanted:
+                known = suggest(name, wanted, "machines")
+                self.wrong(("machines", name), f"unknown machine {shown(name)} in lab {network.name}; {known}")
+                continue
+            self.hold_slots(name, raw)
+            if raw.capacity is not None and name not in clients:
+                self.wrong(("machines", name, "capacity"), f"{name}: only island clients have channels; remove it")
+        known_switches = [switch.name for switch in network.switches]
+        for name in self.raw.switches:
+            if name not in known_switches:
+                known = suggest(name, known_switches, "switches")
+                self.wrong(("switches", name), f"unknown switch {shown(name)} in lab {network.name}; {known}")
+        dpids: dict[int, str] = {}
+        for switch in network.switches:
+            other = self.raw.switches.get(switch.name)
+            dpid = (other.dpid if other else None) or switch.dpid
+            if (owner := dpids.setdefault(dpid, switch.name)) != switch.name:
+                place = ("switches", switch.name if other else owner)
+                self.wrong(place, f"datapath id {dpid} is both {owner}'s and {switch.name}'s; correct one of them")
+
+    def hold_slots(self, name: str, raw: RawMachine) -> None:
+        if not self.parsed.reads(("machines", name)):
+            return
+        wanted = set(self.wanted[name])
+        given = set(raw.interfaces) or (wanted if len(wanted) == 1 and raw.interface else set())
+        place: Place = ("machines", name)
+        if missing := sorted(wanted - given):
+            self.wrong(place, f"{name}: no interface for {', '.join(missing)}; write {_example(name, self.wanted)}")
+        if more := sorted(given - wanted):
+            known = suggest(more[0], sorted(wanted), "interfaces")
+            self.wrong(place, f"{name}: the lab has no interface {', '.join(more)} there; {known}")
+
+    def wrong(self, place: Place, message: str) -> None:
+        self.mistakes.append(self.document.mistake(place, message))
+
+
+def _example(name: str, wanted: Mapping[str, Collection[str]]) -> str:
+    names = sorted(wanted[name])
+    if len(names) == 1:
+        return f"'{name}: {{ssh: ADDRESS, interface: NAME}}'"
+    listed = ", ".join(f"{slot}: NAME" for slot in names)
+    return f"'{name}: {{ssh: ADDRESS, interfaces: {{{listed}}}}}'"

@@ -1,0 +1,360 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From lab.yaml as written to a Network: names resolved, defaults filled in, everything taken only once.
+
+Building goes on after a mistake, so that all of them are found; a Network is valid only if there are none.
+"""
+
+from collections.abc import Iterator
+from ipaddress import IPv4Address
+
+from atoll_core.description.document import Document, Place
+from atoll_core.description.parser import Parsed, parse
+from atoll_core.description.raw_lab import RawCable, RawDelayBox, RawLab, RawTap
+from atoll_core.description.raw_types import INTERFACE_NAME_MAX, PORT_MAX
+from atoll_core.description.resolve_box import unfit, unknown_placeholders
+from atoll_core.description.validation_messages import ENTRY, call, suggest
+from atoll_core.errors import Mistake
+from atoll_core.lab.network import (
+    ChainBox,
+    DelayBox,
+    Host,
+    HostRole,
+    Interface,
+    LatencyClass,
+    Legs,
+    Network,
+    PortRef,
+    Program,
+    Switch,
+    Tap,
+    Trunk,
+)
+from atoll_core.lab.shortest_paths import Fabric
+from atoll_core.metrics.metrics_schema import EMULATION
+from atoll_core.units import Duration
+
+SWITCH_NAME_MAX = INTERFACE_NAME_MAX  # the bridge of an emulated switch is an interface
+
+_ONE_OF_ITS_KIND = (HostRole.WORLD_SPECIAL, HostRole.WORLD_WHISTLE, HostRole.ISLAND_SPECIAL)
+_SECTIONS = ("switches", "hosts", "boxes", "delay_boxes", "taps")
+_MACHINES = ("hosts", "boxes", "delay_boxes")  # what has a machine of its own name in a rack
+
+
+class Lab:
+    """A lab as far as it could be resolved: ``network`` is to be believed only when ``mistakes`` is empty."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.parsed: Parsed[RawLab] | None = parse(RawLab, document)
+        self.network: Network | None = None
+        self.mistakes: list[Mistake] = list(document.mistakes)
+        if self.parsed:
+            resolver = _Resolver(self.parsed)
+            self.network = resolver.resolve()
+            self.mistakes = [*self.parsed.mistakes, *resolver.mistakes]
+
+    def names(self, section: str) -> tuple[str, ...]:
+        """Names that a section declares, resolved or not."""
+        return self.parsed.names(section) if self.parsed else ()
+
+    def knows(self, section: str, name: str) -> bool:
+        """Whether ``name`` is, or may be, declared in ``section``."""
+        return self.parsed is None or self.parsed.knows(section, name)
+
+    def whole(self, *sections: str) -> bool:
+        """Whether these sections could be read entirely: only then does absence mean anything."""
+        return self.parsed is not None and self.parsed.whole(*sections)
+
+    def kind_of(self, name: str) -> str | None:
+        """What a name stands for ("host", "delay box"), if anything."""
+        return next((ENTRY[section] for section in _SECTIONS if name in self.names(section)), None)
+
+    def reads(self, *places: Place) -> bool:
+        """Whether all of this is what the file says."""
+        return self.parsed is not None and self.parsed.reads(*places)
+
+    @property
+    def is_wired(self) -> bool:
+        """Whether everything in the lab is connected, so that ways through it can be computed."""
+        sections = (*_SECTIONS, "trunks")
+        if self.network is None or not (self.whole(*sections) and self.reads(*((each,) for each in sections))):
+            return False
+        switches = {switch.name for switch in self.network.switches}
+        interfaces = (interface for found in self.network.machines.values() for interface in found)
+        return all(interface.attached.switch in switches for interface in interfaces)
+
+    def trunk_line(self, trunk: Trunk) -> int:
+        """The line of a trunk's rate."""
+        trunks = self.parsed.raw.trunks if self.parsed else []
+        index = next(index for index, raw in enumerate(trunks) if raw.from_ == trunk.a)
+        return self.document.line(("trunks", index, "rate"))
+
+
+def _ports(parsed: Parsed[RawLab]) -> Iterator[PortRef]:
+    """Every switch port a lab uses, as far as it could be read."""
+    raw = parsed.raw
+    ports: list[tuple[Place, PortRef]] = []
+    for index, trunk in enumerate(raw.trunks):
+        ports += [(("trunks", index, "from"), trunk.from_), (("trunks", index, "to"), trunk.to)]
+    ports += [(("hosts", name, "port"), host.port) for name, host in raw.hosts.items()]
+    for name, box in raw.boxes.items():
+        for legs, place in ((box, ()), (box.spare, ("spare",))):
+            if legs:
+                ports += [
+                    (("boxes", name, *place, side, "port"), leg.port)
+                    for side, leg in (("world", legs.world), ("island", legs.island))
+                ]
+    ports += [(("delay_boxes", name, "trunk"), delay.trunk) for name, delay in raw.delay_boxes.items()]
+    ports += [(("taps", name, "port"), tap.port) for name, tap in raw.taps.items() if tap.port]
+    return (port for place, port in ports if not parsed.stands_in(place))
+
+
+class _Resolver:
+    """One pass over a raw lab; keeps what is taken, and by whom."""
+
+    def __init__(self, parsed: Parsed[RawLab]) -> None:
+        self.parsed = parsed
+        self.raw = parsed.raw
+        self.mistakes: list[Mistake] = []
+        self.taken: dict[tuple[str, object], Place] = {}
+        self.default_macs: dict[str, Place] = {}
+        self.used_ports = frozenset(_ports(parsed))
+        self.switch_numbers = {name: number for number, name in enumerate(parsed.names("switches"), start=1)}
+
+    def resolve(self) -> Network:
+        raw = self.raw
+        self.take_names()
+        switches = tuple(self.switches())
+        trunks = tuple(self.trunks())
+        network = Network(
+            name=raw.name,
+            file=self.parsed.document.file,
+            world=raw.networks.world,
+            island=raw.networks.island,
+            switches=switches,
+            trunks=trunks,
+            hosts=tuple(self.hosts()),
+            boxes=tuple(self.boxes()),
+            delay_boxes=tuple(self.delay_boxes()),
+            taps=tuple(self.taps()),
+        )
+        self.check_networks()
+        self.check_default_macs()
+        self.check_reachable(network)
+        return network
+
+    def wrong(self, place: Place, message: str) -> None:
+        if not self.parsed.stands_in(place):
+            self.mistakes.append(self.parsed.document.mistake(place, f"{call(place)}: {message}"))
+
+    def take(self, what: str, thing: object, place: Place, remedy: str) -> None:
+        """Note that ``place`` uses ``thing``, of which there is one."""
+        if self.parsed.stands_in(place):
+            return
+        first = self.taken.setdefault((what, thing), place)
+        if first != place:
+            line = self.parsed.document.line(first)
+            self.wrong(place, f"{what} {thing} is already taken by {call(first)} (line {line}); {remedy}")
+
+    def take_names(self) -> None:
+        """Names are unique across all sections; capture hosts may be shared by taps, and by nothing else."""
+        owners: dict[str, Place] = {}
+        for section in _SECTIONS:
+            for name in self.parsed.names(section):
+                first = owners.setdefault(name, (section, name))
+                if first != (section, name):
+                    line = self.parsed.document.line(first)
+                    self.wrong(
+                        (section, name), f"line {line} already gives this name to a {ENTRY[str(first[0])]}; rename one"
+                    )
+        for name, tap in self.raw.taps.items():
+            if tap.host in owners:
+                first = owners[tap.host]
+                where = f"{call(first)} (line {self.parsed.document.line(first)})"
+                self.wrong(("taps", name, "host"), f"{where} has this name; give the capture host one of its own")
+        machines: list[Place] = [
+            (section, EMULATION) for section in _MACHINES if EMULATION in self.parsed.names(section)
+        ]
+        machines += [("taps", name, "host") for name, tap in self.raw.taps.items() if tap.host == EMULATION]
+        for place in machines:
+            self.wrong(
+                place, f"the machine of an emulated lab is called {EMULATION!r} in every run; choose another name"
+            )
+
+    def switches(self) -> Iterator[Switch]:
+        for name, raw in self.raw.switches.items():
+            place = ("switches", name)
+            if len(name) > SWITCH_NAME_MAX:
+                self.wrong(
+                    place, f"the name is longer than {SWITCH_NAME_MAX} characters, an interface's most; shorten it"
+                )
+            self.take("datapath id", raw.dpid, (*place, "dpid"), "give each switch its own")
+            yield Switch(name, raw.dpid, raw.driver)
+
+    def trunks(self) -> Iterator[Trunk]:
+        for index, raw in enumerate(self.raw.trunks):
+            place: Place = ("trunks", index)
+            known = [self.port(raw.from_, (*place, "from")), self.port(raw.to, (*place, "to"))]
+            if not self.parsed.reads((*place, "from"), (*place, "to")):
+                continue
+            if raw.from_.switch == raw.to.switch:
+                self.wrong(place, f"both ends are on {raw.to.switch!r}; a trunk connects two switches")
+            elif all(known):
+                yield Trunk(raw.from_, raw.to, raw.rate)
+
+    def hosts(self) -> Iterator[Host]:
+        firsts: dict[HostRole, str] = {}
+        for name, raw in self.raw.hosts.items():
+            place = ("hosts", name)
+            first = firsts.setdefault(raw.role, name)
+            if raw.role in _ONE_OF_ITS_KIND and first != name:
+                line = self.parsed.document.line(("hosts", first))
+                self.wrong(
+                    (*place, "role"), f"host {first!r} (line {line}) already is the {raw.role.value}; there is one"
+                )
+            self.take("address", raw.ip, (*place, "ip"), "give each host its own")
+            known = self.parsed.reads((*place, "role"))
+            if known:
+                self.check_address(raw.ip, raw.role, (*place, "ip"))
+            if known and raw.capacity is not None and raw.role is not HostRole.ISLAND_CLIENT:
+                self.wrong((*place, "capacity"), "only island clients have channels; remove it")
+            interface = self.interface(place, raw.port, raw, f"{name}-eth0", name)
+            yield Host(name, raw.role, raw.ip, interface, raw.capacity or 1.0)
+
+    def boxes(self) -> Iterator[ChainBox]:
+        for name, raw in self.raw.boxes.items():
+            place = ("boxes", name)
+            world = self.interface((*place, "world"), raw.world.port, raw.world, f"{name}-w", name)
+            island = self.interface((*place, "island"), raw.island.port, raw.island, f"{name}-i", name)
+            spare = raw.spare and Legs(
+                self.interface((*place, "spare", "world"), raw.spare.world.port, raw.spare.world, f"{name}-w2", name),
+                self.interface(
+                    (*place, "spare", "island"), raw.spare.island.port, raw.spare.island, f"{name}-i2", name
+                ),
+            )
+            program = raw.program and Program(
+                tuple(raw.program.start),
+                tuple(raw.program.stop),
+                tuple(raw.program.report),
+                tuple(raw.program.privileges),
+                self.parsed.document.line((*place, "program")),
+            )
+            declared = (raw.forwarding, raw.stateful, program, raw.conserves_packets)
+            box = ChainBox(name, raw.kind, world, island, spare, *declared)
+            if self.parsed.reads(*((*place, key) for key in ("kind", "forwarding", "stateful", "program"))):
+                for key, message in unfit(box):
+                    self.wrong((*place, key), message)
+            for key, message in unknown_placeholders(program) if program else ():
+                self.wrong((*place, "program", key), message)
+            yield box
+
+    def delay_boxes(self) -> Iterator[DelayBox]:
+        for name, raw in self.raw.delay_boxes.items():
+            place = ("delay_boxes", name)
+            trunk = self.interface(place, raw.trunk, raw, f"{name}-t", name)
+            yield DelayBox(name, trunk, raw.rate, tuple(self.classes(place, raw)))
+
+    def classes(self, place: Place, box: RawDelayBox) -> Iterator[LatencyClass]:
+        for name, raw in box.classes.items():
+            here = (*place, "classes", name)
+            self.take("class", name, here, "choose another name")
+            self.take("VLAN id", raw.vlan, (*here, "vlan"), "give each class its own")
+            if 2 * raw.jitter.ns > raw.rtt.ns and self.parsed.reads((*here, "rtt")):
+                most = Duration(raw.rtt.ns // 2)
+                self.wrong((*here, "jitter"), f"{raw.jitter} exceeds the delay each way; at most half the rtt: {most}")
+            yield LatencyClass(name, raw.vlan, raw.rtt, raw.jitter)
+
+    def taps(self) -> Iterator[Tap]:
+        for name, raw in self.raw.taps.items():
+            place = ("taps", name)
+            default = f"{raw.host}-{name}"
+            if raw.port and not raw.cable:
+                yield Tap(name, raw.host, self.interface(place, raw.port, raw, default, raw.host))
+            elif raw.cable and not raw.port:
+                yield Tap(name, raw.host, self.physical(place, raw.cable, raw, default), physical=True)
+            elif self.parsed.reads((*place, "port"), (*place, "cable")):
+                self.wrong(place, "write either port, where copies leave a switch, or cable, which a splitter sits in")
+
+    def physical(self, place: Place, cable: PortRef, raw: RawTap, default: str) -> Interface:
+        """The interface behind a splitter in the cable of a switch port that something is attached to."""
+        if cable not in self.used_ports:
+            self.wrong((*place, "cable"), f"no cable ends at {cable}; name a port that something is attached to")
+        name = raw.interface or default
+        self.take(f"{raw.host}'s interface", name, (*place, "interface"), "give it another name")
+        mac = raw.mac or b"\x02\xa8".hex(":") + self.default_mac(cable)[5:]
+        return Interface(name, mac, cable)
+
+    def interface(self, place: Place, port: PortRef, raw: RawCable, default: str, machine: str) -> Interface:
+        """An interface with defaults filled in; its name, MAC address and port are taken by ``place``."""
+        name, key = raw.interface or default, "trunk" if place[0] == "delay_boxes" else "port"
+        self.port(port, (*place, key))
+        if len(name) > INTERFACE_NAME_MAX and self.parsed.reads((*place, "interface")):
+            would = f"its interface would be named {name!r}, longer than {INTERFACE_NAME_MAX} characters"
+            self.wrong(place, f"{would}; shorten the name, or add 'interface: ...'")
+        self.take(f"{machine}'s interface", name, (*place, "interface"), "give it another name")
+        if raw.mac:
+            self.take("MAC address", raw.mac, (*place, "mac"), "give each interface its own, or leave it out")
+        mac = raw.mac or self.default_mac(port)
+        if not raw.mac and self.parsed.reads((*place, "mac"), (*place, key)):
+            self.default_macs[mac] = place
+        return Interface(name, mac, port)
+
+    def default_mac(self, port: PortRef) -> str:
+        """Locally administered: 02:a7, the switch's place in the file, the port number; so one for each port."""
+        octets = bytes((0x02, 0xA7)) + self.switch_numbers.get(port.switch, 0).to_bytes(2) + port.port.to_bytes(2)
+        return octets.hex(":")
+
+    def port(self, port: PortRef, place: Place) -> bool:
+        """Take a switch port; whether the switch exists and could be read."""
+        if self.parsed.knows("switches", port.switch):
+            self.take("port", port, place, f"free is {self.free_port(port.switch)}")
+        else:
+            known = suggest(port.switch, self.parsed.names("switches"), "switches")
+            self.wrong(place, f"unknown switch {port.switch!r}; {known}")
+        return port.switch in self.raw.switches
+
+    def free_port(self, switch: str) -> PortRef:
+        """The first port of a switch that nothing in the description uses."""
+        free = (PortRef(switch, number) for number in range(1, PORT_MAX + 1))
+        return next((port for port in free if port not in self.used_ports), PortRef(switch, PORT_MAX))
+
+    def check_default_macs(self) -> None:
+        """A MAC address that is given may be what another interface has by default."""
+        for (what, thing), place in tuple(self.taken.items()):
+            if what == "MAC address" and thing in self.default_macs:
+                owner = call(self.default_macs[str(thing)])
+                self.wrong(place, f"{thing} is what {owner} has by default; choose another or leave it out")
+
+    def check_networks(self) -> None:
+        world, island = self.raw.networks.world, self.raw.networks.island
+        if self.parsed.reads(("networks",)) and world.overlaps(island):
+            self.wrong(("networks", "island"), f"{island} overlaps the world's {world}; choose networks that do not")
+
+    def check_address(self, address: IPv4Address, role: HostRole, place: Place) -> None:
+        end = "world" if role.is_world else "island"
+        network = self.raw.networks.world if role.is_world else self.raw.networks.island
+        if not self.parsed.reads(("networks",)):
+            return
+        if address not in network:
+            inside = network[1] if network.num_addresses > 1 else network[0]
+            self.wrong(place, f"{address} is outside the {end} network {network}; choose one inside, such as {inside}")
+        elif network.prefixlen < 31 and address in (network.network_address, network.broadcast_address):
+            self.wrong(place, f"{address} is the network's own or its broadcast address; choose another of {network}")
+
+    def check_reachable(self, network: Network) -> None:
+        """Every switch, and so whatever hangs off it, is connected by trunks with the rest of the lab."""
+        lost = len(self.raw.trunks) - len(network.trunks)  # one of them may be the trunk that is missing
+        if lost or not network.switches or not self.parsed.whole("switches", "trunks"):
+            return
+        fabric = Fabric((switch.name for switch in network.switches), network.trunks)
+        rest = max((fabric.reachable(switch.name) for switch in network.switches), key=len)
+        for name in [switch.name for switch in network.switches if switch.name not in rest]:
+            stranded = [
+                machine
+                for machine, interfaces in network.machines.items()
+                if name in {interface.attached.switch for interface in interfaces}
+            ]
+            what = f", so {', '.join(stranded)} cannot be reached" if stranded else ""
+            add = f"{{from: {self.free_port(name)}, to: {self.free_port(min(rest))}, rate: 1 Gbit/s}}"
+            message = f"no trunk connects it with the rest of the lab{what}; add one such as {add}"
+            self.wrong(("switches", name), message)

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One direction of a link, from as it is written to a LinkDirection: files read, figures that fit each other."""
+
+from dataclasses import replace
+
+from atoll_core.description.document import Place
+from atoll_core.description.line_reader import Read
+from atoll_core.description.parser import Parsed
+from atoll_core.description.raw_experiment import RawExperiment
+from atoll_core.description.raw_link import RawAqm, RawDirection, RawLoss
+from atoll_core.description.referenced_files import Beside
+from atoll_core.description.validation_messages import call
+from atoll_core.errors import Mistake
+from atoll_core.experiment.experiment import (
+    Aqm,
+    Bernoulli,
+    BitError,
+    Codel,
+    GilbertElliott,
+    Jitter,
+    LinkDirection,
+    Loss,
+    Red,
+    Trace,
+)
+
+
+def resolve_direction(
+    raw: RawDirection, place: Place, parsed: Parsed[RawExperiment], beside: Beside
+) -> tuple[LinkDirection, tuple[Mistake, ...]]:
+    """The direction that stands at ``place`` of a document, and its mistakes: there, or in the files it names."""
+    resolver = _Resolver(place, parsed, beside)
+    direction = LinkDirection(
+        rate=raw.rate,
+        delay=raw.delay,
+        queue=raw.queue,
+        jitter=Jitter(raw.jitter.distribution, raw.jitter.amount, raw.jitter.correlation) if raw.jitter else None,
+        queue_packets=raw.queue_packets,
+        reorder=raw.reorder,
+        loss=resolver.loss(raw.loss) if raw.loss else None,
+        aqm=_aqm(raw.aqm) if raw.aqm else None,
+        trace=resolver.trace(raw.trace) if raw.trace is not None else None,
+    )
+    resolver.check(direction)
+    return direction, tuple(resolver.mistakes)
+
+
+class _Resolver:
+    def __init__(self, place: Place, parsed: Parsed[RawExperiment], beside: Beside) -> None:
+        self.place = place
+        self.parsed = parsed
+        self.document = parsed.document
+        self.beside = beside
+        self.mistakes: list[Mistake] = []
+        self.trace_lines: tuple[int, ...] = ()
+
+    def wrong(self, place: Place, message: str) -> None:
+        whole = (*self.place, *place)
+        self.mistakes.append(self.document.mistake(whole, f"{call(whole)}: {message}"))
+
+    def loss(self, raw: RawLoss) -> Loss | None:
+        if raw.trace is not None:
+            read = self.beside.loss_trace(raw.trace)
+            self.take_mistakes(("loss", "trace"), read.mistakes)
+            return replace(read.found, where=raw.where) if read.found else None
+        if raw.bit_error is not None:
+            return BitError(raw.bit_error, raw.where)
+        if raw.model is None:
+            return Bernoulli(raw.probability or 0.0, raw.where)
+        return GilbertElliott(
+            raw.good_to_bad or 0.0,
+            raw.bad_to_good or 0.0,
+            0.0 if raw.loss_good is None else raw.loss_good,
+            1.0 if raw.loss_bad is None else raw.loss_bad,
+            raw.where,
+        )
+
+    def trace(self, name: str) -> Trace | None:
+        read: Read[Trace] = self.beside.trace(name)
+        self.take_mistakes(("trace",), read.mistakes)
+        self.trace_lines = read.lines
+        return read.found
+
+    def take_mistakes(self, place: Place, mistakes: tuple[Mistake, ...]) -> None:
+        """Those of a file as a whole are told where it is named."""
+        for mistake in mistakes:
+            if mistake.line:
+                self.mistakes.append(mistake)
+            else:
+                self.wrong(place, f"{mistake.file}: {mistake.message}; the path is relative to this file")
+
+    def reads(self, *keys: str) -> bool:
+        """Whether all of these are what the file says."""
+        return self.parsed.reads(*((*self.place, key) for key in keys))
+
+    def check(self, direction: LinkDirection) -> None:
+        least, _ = direction.delays
+        if direction.jitter and direction.jitter.amount > least and self.reads("jitter", "delay", "trace"):
+            what = "the delay" if least == direction.delay else "the least delay of the trace"
+            self.wrong(("jitter",), f"{direction.jitter.amount} exceeds {what}; write at most {least}")
+        if isinstance(direction.aqm, Codel) and self.reads("aqm"):
+            self.check_codel(direction.aqm)
+        if isinstance(direction.aqm, Red) and self.reads("aqm"):
+            self.check_red(direction.aqm, direction)
+        if direction.trace:
+            self.check_trace(direction.trace, direction)
+
+    def check_codel(self, codel: Codel) -> None:
+        if codel.target > codel.interval:
+            self.wrong(("aqm", "codel"), f"target {codel.target} exceeds interval {codel.interval}; lower it")
+
+    def check_red(self, red: Red, direction: LinkDirection) -> None:
+        if red.min >= red.max:
+            self.wrong(("aqm", "red", "min"), f"{red.min} is not below max, {red.max}; lower it")
+        if red.max > direction.queue and self.reads("queue"):
+            self.wrong(("aqm", "red", "max"), f"{red.max} exceeds the queue of {direction.queue}; lower it")
+
+    def check_trace(self, trace: Trace, direction: LinkDirection) -> None:
+        first = trace.rows[0]
+        if first.blocked or first.loss == 1:
+            self.in_trace(trace, 0, "nothing passes at t_s 0, so no path could be tested before the load; let it pass")
+        fast = next((index for index, row in enumerate(trace.rows) if row.rate and row.rate > direction.rate), None)
+        if fast is not None and self.reads("rate"):
+            most = max(row.rate for row in trace.rows if row.rate)
+            line = self.document.line((*self.place, "rate"))
+            allowed = f"rate is {direction.rate} ({self.document.file}:{line}), the most the link ever has"
+            self.in_trace(trace, fast, f"{trace.rows[fast].rate} is too fast: {allowed}; raise that to {most}")
+
+    def in_trace(self, trace: Trace, row: int, message: str) -> None:
+        self.mistakes.append(Mistake(trace.file, self.trace_lines[row], f"{call(self.place)}: {message}"))
+
+
+def _aqm(raw: RawAqm) -> Aqm | None:
+    if raw.codel:
+        return Codel(raw.codel.target, raw.codel.interval)
+    return Red(raw.red.min, raw.red.max, raw.red.probability, raw.red.weight) if raw.red else None

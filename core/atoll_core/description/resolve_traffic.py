@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The load, from as it is written to a Traffic and a UdpTraffic: files read, sizes that fit each other."""
+
+from atoll_core.description.document import Document, Place
+from atoll_core.description.parser import Parsed
+from atoll_core.description.raw_experiment import RawExperiment
+from atoll_core.description.raw_traffic import RawTraffic, RawUdp
+from atoll_core.description.referenced_files import Beside
+from atoll_core.description.validation_messages import call
+from atoll_core.errors import Mistake
+from atoll_core.experiment.flow_sizes import PUBLISHED, FlowSizes, fixed, published
+from atoll_core.experiment.traffic import LEAST_IP_BYTES, SizesCount, Think, Traffic, UdpTraffic
+from atoll_core.units import Size
+
+
+def resolve_traffic(
+    raw: RawTraffic, parsed: Parsed[RawExperiment], beside: Beside
+) -> tuple[Traffic, tuple[Mistake, ...]]:
+    """The channels' load, and its mistakes: there, or in the file it names."""
+    document, asked = parsed.document, raw.flow_sizes
+    readable = parsed.reads(("traffic", "flow_sizes"), ("traffic", "pro_rate"))
+    sizes, mistakes = _sizes(asked.distribution, ("traffic", "flow_sizes"), document, beside)
+    of_ip = asked.counts is SizesCount.IP
+    pro_rate = raw.pro_rate or (Size(LEAST_IP_BYTES) if of_ip else None)
+    place = ("traffic", "pro_rate" if raw.pro_rate else "flow_sizes")
+    if not readable:
+        pass  # what was read need not fit what was not
+    elif of_ip and pro_rate and pro_rate.bytes < LEAST_IP_BYTES:
+        text = f"{call(place)}: {pro_rate} is less than a connection has; write at least {LEAST_IP_BYTES} B of IP bytes"
+        mistakes = (*mistakes, document.mistake(place, text))
+    elif pro_rate and sizes.max_bytes < pro_rate.bytes:
+        most = Size(sizes.max_bytes)
+        text = (
+            f"{call(place)}: {pro_rate} exceeds the largest flow, {most}; lower it"
+            if raw.pro_rate
+            else f"{call(place)}: the largest flow, {most}, is less than a connection has, {pro_rate} of IP bytes"
+        )
+        mistakes = (*mistakes, document.mistake(place, text))
+    elif pro_rate:
+        sizes = sizes.pro_rated(pro_rate.bytes)
+    traffic = Traffic(
+        raw.channels,
+        asked.distribution,
+        raw.port,
+        sizes=None if sizes.config == PUBLISHED else sizes,
+        pro_rate=pro_rate,
+        think=Think(raw.think_time.mean, raw.think_time.distribution) if raw.think_time else None,
+        flows_per_s=raw.flows_per_s,
+        write_rate=raw.write_rate,
+        sizes_count=asked.counts,
+        line=parsed.document.line(("traffic", "channels")),
+    )
+    return traffic, mistakes
+
+
+def resolve_udp(raw: RawUdp, parsed: Parsed[RawExperiment], beside: Beside) -> tuple[UdpTraffic, tuple[Mistake, ...]]:
+    """The UDP traffic, and its mistakes."""
+    document = parsed.document
+    sizes, mistakes = _sizes(raw.flow_sizes, ("udp", "flow_sizes"), document, beside)
+    drawn = None if sizes.config == PUBLISHED else sizes
+    line = document.line(("udp", "rate"))
+    return UdpTraffic(raw.rate, raw.flow_sizes, raw.port, raw.packet, raw.parallel, drawn, line), mistakes
+
+
+def _sizes(text: str, place: Place, document: Document, beside: Beside) -> tuple[FlowSizes, tuple[Mistake, ...]]:
+    """What a ``flow_sizes`` stands for; published where it cannot be read."""
+    if text == PUBLISHED:
+        return published(), ()
+    try:
+        return fixed(text, Size.parse(text).bytes), ()
+    except ValueError:
+        read = beside.flow_sizes(text)
+    # Those of a file as a whole are told where it is named.
+    mistakes = tuple(
+        mistake
+        if mistake.line
+        else document.mistake(
+            place, f"{call(place)}: {mistake.file}: {mistake.message}; the path is relative to this file"
+        )
+        for mistake in read.mistakes
+    )
+    return read.found or published(), mistakes

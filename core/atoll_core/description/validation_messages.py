@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What pydantic found, in the words of somebody who writes YAML about laboratories."""
+
+import difflib
+import re
+import types
+import typing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from itertools import islice
+from types import MappingProxyType
+from typing import Any, Literal, cast
+
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from atoll_core.description.document import Place
+from atoll_core.description.raw_types import PORT_EXAMPLE, PORT_MAX, Raw
+from atoll_core.errors import shown
+
+ENTRY = {  # sections whose keys are names, and what one entry is called
+    "switches": "switch",
+    "hosts": "host",
+    "boxes": "box",
+    "delay_boxes": "delay box",
+    "classes": "class",
+    "taps": "tap",
+    "links": "link",
+    "branches": "branch",
+    "latency": "latency of",
+    "servers": "server",
+    "machines": "machine",
+    "interfaces": "interface",
+}
+_MOST_LISTED = 16
+_ALIKE = 0.6  # what difflib calls a close match
+_LEAST_BEGUN = 3  # letters
+_OTHERWISE_CALLED = {"kind": {"satellite": "link", "emulator": "link", "modem": "external"}}
+_OF_THE_LAB = ("chain", "links", "branches", "changes", "latency", "servers")  # keys that name things of the lab
+_LONGEST_LIKENED = 100  # characters; the comparison takes quadratic time
+_PORT = re.compile(r"\b([a-z][a-z0-9-]*)/[0-9]+\b")
+_ANY_PORT = "switch/number"
+_MOST_IN_AN_EXAMPLE = 2  # ports of one switch
+_NUMBERS = re.compile("[0-9]+")
+
+Ports = Mapping[str, Sequence[str]]
+
+
+def word(
+    model: type[Raw], error: ErrorDetails, ports: Ports, examples: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """The message for one of pydantic's errors in a description: what is wrong, what would be right.
+
+    ``ports``: free ones of each switch of the lab that is described.
+    ``examples``: by key, instead of those of the model.
+    """
+    place = tuple(key for key in error["loc"] if key != "[key]")
+    around = _prefix(call(place[:-1]))
+    key, given = str(place[-1]) if place else "", error.get("input")
+    field = field_at(model, place)
+    match error["type"]:
+        case "missing":
+            return f"{around}{key} is missing; add {_example(key, field, ports, examples)}"
+        case "extra_forbidden":
+            known = sorted(_keys(model_at(model, place[:-1])))
+            return f"{around}unknown key {shown(key)}; {suggest(key, known, 'keys')}"
+        case "value_error":
+            told = str(cast(Any, error)["ctx"]["error"])
+            return f"{_prefix(call(place))}{told.replace(PORT_EXAMPLE, _port_example(given, ports))}"
+        case "enum" | "literal_error":
+            remedy = suggest(given, _choices(field), f"{key.rstrip('s')}s", also=_OTHERWISE_CALLED.get(key, {}))
+            return f"{_prefix(call(place))}unknown {key} {shown(given)}; {remedy}"
+        case "int_type" | "greater_than_equal" | "less_than_equal":
+            return f"{_prefix(call(place))}{shown(given)} is not a whole number{_range(field)}"
+        case "bool_type":
+            return f"{_prefix(call(place))}{shown(given)} is neither true nor false; write one of them without quotes"
+        case "string_type":
+            return f"{_prefix(call(place))}{shown(given)} where text belongs{_such_as(key, field, ports, examples)}"
+        case "list_type":
+            return f"{_prefix(call(place))}{shown(given)} where a list belongs{_such_as(key, field, ports, examples)}"
+        case "dict_type" | "model_type" | "model_attributes_type":
+            return f"{_prefix(call(place))}{shown(given)} where keys belong{_such_as(key, field, ports, examples)}"
+        case _:
+            return (
+                f"{_prefix(call(place))}{shown(given)} is not what belongs here{_such_as(key, field, ports, examples)}"
+            )
+
+
+def call(place: Place) -> str:
+    """How messages call a place: ``("hosts", "w1", "ip")`` is "host 'w1': ip"."""
+    words: list[str] = []
+    section = ""
+    for key in place:
+        if isinstance(key, int):
+            words.append(
+                {"trunks": "trunk", "chain": "chain hop", "changes": "change"}.get(section, "entry") + f" {key + 1}"
+            )
+        elif section in ENTRY:
+            words.append(f"{ENTRY[section]} {shown(key)}")
+        elif key not in {*ENTRY, "trunks", "chain", "changes"} or key == place[-1]:
+            words.append(key)
+        section = str(key) if section not in ENTRY else ""
+    return ": ".join(words)
+
+
+def on_line(line: int) -> str:
+    """`` (line 12)``; nothing for line 0, which no line of the file is."""
+    return f" (line {line})" if line else ""
+
+
+def suggest(
+    given: object, known: Iterable[str], what: str, most: int = _MOST_LISTED, also: Mapping[str, str] | None = None
+) -> str:
+    """The remedy for an unknown word: the nearest known one, and the first ``most`` of them.
+
+    ``also``: other words for some of the known ones.
+    """
+    names, others = list(known), also or {}
+    if not names:
+        return f"there are no known {what}"
+    near = nearest(str(given), [*names, *others])
+    near = others.get(near, near) if near else None
+    listed = ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+    return f"did you mean {shown(near)}? known {what}: {listed}" if near else f"known {what}: {listed}"
+
+
+def nearest(given: str, known: Iterable[str]) -> str | None:
+    """The known word that ``given`` was probably meant to be, the first of several.
+
+    Of words that differ in a number alone neither is a misspelling of the other: rtt-60 is not meant to be rtt-20.
+    """
+    likeness = {name: _likeness(given[:_LONGEST_LIKENED], name) for name in known}
+    best = max(likeness, key=lambda name: likeness[name], default="")
+    return best if likeness.get(best, 0) >= _ALIKE and not _differ_in_number(given, best) else None
+
+
+def _likeness(given: str, name: str) -> float:
+    """From 0 to 1. A word that begins with a known one, or that a known one begins with, is likely that."""
+    begun = min(len(given), len(name)) >= _LEAST_BEGUN and (given.startswith(name) or name.startswith(given))
+    return max(difflib.SequenceMatcher(None, given, name).ratio(), _ALIKE if begun else 0)
+
+
+def _differ_in_number(one: str, other: str) -> bool:
+    numbers = [[number.lstrip("0") for number in _NUMBERS.findall(word)] for word in (one, other)]
+    return _NUMBERS.sub("0", one) == _NUMBERS.sub("0", other) and numbers[0] != numbers[1]
+
+
+def suggest_key(model: type[Raw], place: Place) -> str | None:
+    """The key that an unknown key at ``place`` was probably meant to be; None where it is known."""
+    known = _keys(model_at(model, place[:-1]))
+    return None if place[-1] in known else nearest(str(place[-1]), known)
+
+
+def _prefix(words: str) -> str:
+    return f"{words}: " if words else ""
+
+
+def _keys(model: type[Raw] | None) -> dict[str, FieldInfo]:
+    if model is None:
+        return {}
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def field_at(model: type[Raw], place: Place) -> FieldInfo | None:
+    """The field that stands at ``place``; None for an entry under a name or in a list, and for an unknown key."""
+    owner = model_at(model, place[:-1])
+    return _keys(owner).get(str(place[-1])) if place else None
+
+
+def model_at(model: type[Raw], place: Place) -> type[Raw] | None:
+    """The raw model of the mapping at ``place``."""
+    at: Any = model
+    for key in place:
+        if isinstance(at, type) and issubclass(at, Raw):
+            field = _keys(at).get(str(key))
+            at = bare(field.annotation) if field else None
+        else:  # an entry of dict[str, X] or list[X]
+            at = bare(typing.get_args(at)[-1]) if typing.get_args(at) else None
+    return at if isinstance(at, type) and issubclass(at, Raw) else None
+
+
+def bare(hint: Any) -> Any:
+    """The type ``X`` of ``X | None``."""
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        return next(member for member in typing.get_args(hint) if member is not type(None))
+    return hint
+
+
+def _choices(field: FieldInfo | None) -> list[str]:
+    hint = bare(field.annotation) if field else None
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return [str(member.value) for member in hint]
+    return [str(choice) for choice in typing.get_args(hint)] if typing.get_origin(hint) is Literal else []
+
+
+def _range(field: FieldInfo | None) -> str:
+    low, high = (
+        next((getattr(item, bound) for item in (field.metadata if field else []) if hasattr(item, bound)), None)
+        for bound in ("ge", "le")
+    )
+    return f" from {low} to {high}" if low is not None and high is not None else ""
+
+
+def lab_examples(lab: Mapping[str, Any]) -> dict[str, str]:
+    """Examples of an experiment's keys that name things of its lab, as far as the tree of that lab has them."""
+    boxes, hosts, delays = (_entries(lab, section) for section in ("boxes", "hosts", "delay_boxes"))
+    link = next((name for name, box in boxes.items() if box.get("kind") == "link"), None)
+    server = next((name for name, host in hosts.items() if host.get("role") == "world-server"), None)
+    latency = next((name for box in delays.values() for name in _entries(box, "classes")), None)
+    found: dict[str, str] = dict.fromkeys(_OF_THE_LAB if lab else (), "...") | {"carries": "{protocol: udp}"}
+    if link:
+        taps = list(_entries(lab, "taps"))
+        chain = f"[{', '.join([*taps[:1], link, *taps[1:][-1:]])}]"
+        settings = "{to_island: &d {rate: 16 Mbit/s, delay: 250 ms, queue: 100 kB}, to_world: *d}"
+        found |= {"chain": chain, "links": f"{{{link}: {settings}}}", "changes": f"[{{at: 20 s, chain: {chain}}}]"}
+        found["branches"] = f"{{other: {{carries: {found['carries']}, chain: {chain}}}}}"
+    if server:
+        found["servers"] = f"{{{server}: hybla}}"
+    if server and latency:
+        found["latency"] = f"{{{server}: {latency}}}"
+    return found
+
+
+def _entries(tree: Mapping[str, Any], section: str) -> dict[str, dict[str, Any]]:
+    """The entries of a section by name, as they are written; what is no mapping has no keys."""
+    entries: object = tree.get(section)
+    named = cast("dict[Any, Any]", entries) if isinstance(entries, dict) else {}
+    return {
+        str(name): cast("dict[str, Any]", entry) if isinstance(entry, dict) else {} for name, entry in named.items()
+    }
+
+
+def _example(key: str, field: FieldInfo | None, ports: Ports, examples: Mapping[str, str]) -> str:
+    if key in examples:
+        return f"'{key}: {examples[key]}'"
+    return f"'{key}: {_of_this_lab(str(field.examples[0]), ports)}'" if field and field.examples else f"'{key}: ...'"
+
+
+def _such_as(key: str, field: FieldInfo | None, ports: Ports, examples: Mapping[str, str]) -> str:
+    return f", such as {_example(key, field, ports, examples)}" if field and field.examples else ""
+
+
+def _of_this_lab(example: str, ports: Ports) -> str:
+    """An example with free ports of the lab's own switches in it; without a switch, in words."""
+    meant: dict[str, str] = {}
+    free = {switch: iter(each) for switch, each in ports.items()}
+
+    def own(found: re.Match[str]) -> str:
+        switch = meant.setdefault(found[1], list(ports)[min(len(meant), len(ports) - 1)] if ports else "")
+        return next(free.get(switch, iter(())), _ANY_PORT)
+
+    return _PORT.sub(own, example)
+
+
+def _port_example(given: object, ports: Ports) -> str:
+    """A free port of a switch of this lab, of the one that is meant if that can be told."""
+    meant = nearest(str(given).partition("/")[0], ports) or next(iter(ports), "")
+    return next(iter(ports.get(meant, ())), _ANY_PORT)
+
+
+def free_ports(tree: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Some ports of every switch of a lab that are written nowhere in its tree."""
+    written = set(_texts(tree))
+    return {
+        switch: tuple(islice((port for port in _ports_of(switch) if port not in written), _MOST_IN_AN_EXAMPLE))
+        for switch in _entries(tree, "switches")
+    }
+
+
+def _ports_of(switch: str) -> Iterator[str]:
+    return (f"{switch}/{number}" for number in range(1, PORT_MAX + 1))
+
+
+def _texts(tree: object) -> Iterator[str]:
+    """Every text in a tree that is no key."""
+    if isinstance(tree, str):
+        yield tree
+    elif isinstance(tree, (list, dict)):
+        for part in cast("dict[Any, Any]", tree).values() if isinstance(tree, dict) else cast("list[Any]", tree):
+            yield from _texts(part)

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an experiment can put on cables and into socket buffers, by arithmetic alone.
+
+The satellite links bound the traffic: no more than their rate crosses the chain in either direction for long, so that
+is what every trunk on the way must carry. (What a sender has in flight is bounded by the same: beyond it, the link's
+queue drops.)
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from atoll_core.experiment.experiment import Experiment, Link
+from atoll_core.lab.network import DelayBox, Host, Network, PortRef, Trunk
+from atoll_core.lab.shortest_paths import Fabric
+from atoll_core.units import Duration, Rate, Size
+
+_LEAST_RTT_NS = 10**6
+
+
+@dataclass(frozen=True, slots=True)
+class Steering:
+    """What decides which cables the frames of one chain cross, and how many of them there can be."""
+
+    hops: tuple[str, ...]  # boxes and taps of the network, from world to island
+    links: tuple[Link, ...]
+    latency: tuple[tuple[str, str], ...]  # (world host, latency class)
+
+    @property
+    def to_island(self) -> Rate:
+        """The most the chain's links pass towards the island."""
+        return max((link.to_island.rate for link in self.links), default=Rate(0))
+
+    @property
+    def to_world(self) -> Rate:
+        """The most the chain's links pass towards the world."""
+        return max((link.to_world.rate for link in self.links), default=Rate(0))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Station:
+    """A host, delay box or chain box: the switches where a frame enters and leaves it, and those of the taps behind."""
+
+    enters: str
+    leaves: str
+    taps: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TrunkLoad:
+    """What crosses a trunk in the direction that leaves its switch at ``out``."""
+
+    trunk: Trunk
+    out: PortRef
+    load: Rate
+
+
+@dataclass(frozen=True, slots=True)
+class DelayLoad:
+    """What crosses the trunk of a delay box: each of its directions carries both directions of the traffic."""
+
+    box: DelayBox
+    to_island: Rate
+    to_world: Rate
+
+    @property
+    def load(self) -> Rate:
+        """Each way."""
+        return Rate(self.to_island.bit_s + self.to_world.bit_s)
+
+
+def delay_trunk_loads(network: Network, steerings: Iterable[Steering]) -> Iterator[DelayLoad]:
+    """What crosses the trunk of every delay box in use.
+
+    A delayed frame crosses it twice, to the box and back. So each direction carries what goes to the island and what
+    goes to the world.
+    """
+    groups = _sharing_links(steerings)
+    used = {name for steering in groups for _, name in steering[0].latency}
+    to_island = sum(max(each.to_island.bit_s for each in group) for group in groups)
+    to_world = sum(max(each.to_world.bit_s for each in group) for group in groups)
+    for box in network.delay_boxes:
+        if used & {delay.name for delay in box.classes}:
+            yield DelayLoad(box, Rate(to_island), Rate(to_world))
+
+
+def trunk_loads(network: Network, steerings: Iterable[Steering]) -> Iterator[TrunkLoad]:
+    """What crosses every trunk between switches in each direction, in the worst case of one server sending it all."""
+    fabric = Fabric.of(network)
+    total: Counter[PortRef] = Counter()
+    for group in _sharing_links(steerings):
+        worst: Counter[PortRef] = Counter()
+        for steering in group:
+            worst |= _loads(network, fabric, steering)
+        total += worst
+    for trunk in network.trunks:
+        for out in (trunk.a, trunk.b):
+            yield TrunkLoad(trunk, out, Rate(total[out]))
+
+
+def _sharing_links(steerings: Iterable[Steering]) -> list[list[Steering]]:
+    """Chains by the links that bound them: chains with the same links share their rate, others add up."""
+    groups: dict[frozenset[str], list[Steering]] = {}
+    for steering in steerings:
+        groups.setdefault(frozenset(link.box for link in steering.links), []).append(steering)
+    return list(groups.values())
+
+
+def _loads(network: Network, fabric: Fabric, steering: Steering) -> Counter[PortRef]:
+    """bit/s that leave by each trunk port."""
+    island_bound: Counter[PortRef] = Counter()
+    world_bound: Counter[PortRef] = Counter()
+    ways = {tuple(_stations(network, steering, w, i)) for w in network.world_hosts for i in network.island_hosts}
+    for way in sorted(ways):
+        island_bound |= _crossings(fabric, way)
+        world_bound |= _crossings(fabric, _reversed(way))
+    crossed = {*island_bound, *world_bound}
+    to_island, to_world = steering.to_island.bit_s, steering.to_world.bit_s
+    return Counter({out: island_bound[out] * to_island + world_bound[out] * to_world for out in crossed})
+
+
+def longest_rtt(network: Network, steering: Steering) -> Duration:
+    """The longest base RTT of the experiment: the links at their longest, and the longest latency class in use."""
+    used = {name for _, name in steering.latency}
+    terrestrial = [delay.rtt.ns for box in network.delay_boxes for delay in box.classes if delay.name in used]
+    links = sum(way.delays[1].ns for link in steering.links for way in (link.to_island, link.to_world))
+    return Duration(links + max(terrestrial, default=0))
+
+
+def pause(experiment: Experiment) -> Duration:
+    """How long a channel takes from flow to flow besides sending it: two round trips of the links, and its pause."""
+    rtt_ns = sum(way.delay.ns for link in experiment.links for way in (link.to_island, link.to_world))
+    think = experiment.traffic.think
+    return Duration(2 * max(rtt_ns, _LEAST_RTT_NS) + (think.mean.ns if think else 0))
+
+
+def bottleneck(steering: Steering) -> Rate:
+    """The rate of the faster direction: in each, the slowest link in the chain decides."""
+    if not steering.links:
+        return Rate(0)
+    return max(
+        min(link.to_island.rate for link in steering.links),
+        min(link.to_world.rate for link in steering.links),
+    )
+
+
+def bandwidth_delay_product(rate: Rate, rtt: Duration) -> Size:
+    """Bytes in flight that fill a path of this rate and round-trip time, rounded up."""
+    return Size(-(-rate.bit_s * rtt.ns // (8 * 10**9)))
+
+
+def _stations(network: Network, steering: Steering, world: Host, island: Host) -> Iterator[_Station]:
+    """The stations of an island-bound frame's way, and the taps behind each."""
+    delay_class = dict(steering.latency).get(world.name)
+    taps = {tap.name: tap.interface.attached.switch for tap in network.taps}
+    physical = {tap.name for tap in network.taps if tap.physical}
+    boxes = {box.name: box for box in network.boxes}
+    switch = world.interface.attached.switch
+    station = _Station(switch, switch, ())
+    for box in network.delay_boxes:
+        if delay_class in {delay.name for delay in box.classes}:
+            yield station
+            station = _Station(box.trunk.attached.switch, box.trunk.attached.switch, ())
+    for hop in steering.hops:
+        if box := boxes.get(hop):
+            yield station
+            station = _Station(box.world.attached.switch, box.island.attached.switch, ())
+        elif hop not in physical:
+            station = replace(station, taps=(*station.taps, taps[hop]))
+    yield station
+    switch = island.interface.attached.switch
+    yield _Station(switch, switch, ())
+
+
+def _crossings(fabric: Fabric, stations: Iterable[_Station]) -> Counter[PortRef]:
+    """How often a frame or a copy of it for a tap aside leaves by each trunk port."""
+    crossed: Counter[PortRef] = Counter()
+    for near, far in pairwise(stations):
+        way = fabric.way(near.leaves, far.enters)
+        crossed.update(hop.out for hop in way)
+        passed = {near.leaves, *(hop.arrival.switch for hop in way)}
+        for tap in near.taps:
+            if tap not in passed:
+                crossed.update(hop.out for hop in fabric.way(near.leaves, tap))
+    return crossed
+
+
+def _reversed(way: tuple[_Station, ...]) -> tuple[_Station, ...]:
+    """The way of a frame in the other direction: the taps between two stations stay between them."""
+    taps = [station.taps for station in way[:-1]]
+    return tuple(
+        _Station(station.leaves, station.enters, between)
+        for station, between in zip(reversed(way), (*reversed(taps), ()), strict=True)
+    )

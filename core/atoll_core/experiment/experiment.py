@@ -1,0 +1,423 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An experiment as resolved from experiment.yaml against its Network: valid, typed, frozen."""
+
+import math
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from ipaddress import IPv4Address, IPv4Network
+
+from atoll_core.experiment.traffic import Traffic, UdpTraffic
+from atoll_core.units import Duration, Rate, Size
+
+
+class Counted(StrEnum):
+    """What a link's rate and queue count as the bytes of a packet."""
+
+    IP = "ip"  # the IP packet, without its Ethernet header
+    ETHERNET = "ethernet"  # the frame as captured: IP packet plus 14 bytes
+
+
+class Distribution(StrEnum):
+    """How jitter is spread around the delay."""
+
+    UNIFORM = "uniform"
+    NORMAL = "normal"
+    PARETO = "pareto"
+
+
+_LONGEST_DEVIATIONS = 4  # where the link cuts both tails, as netem does
+
+
+@dataclass(frozen=True, slots=True)
+class Jitter:
+    """Variation of the propagation delay from packet to packet."""
+
+    distribution: Distribution
+    amount: Duration  # half the width if uniform, else the standard deviation
+    correlation: float = 0.0  # of a packet's jitter with that of the packet before, 0 to 1
+
+    @property
+    def reach(self) -> Duration:
+        """How far from the delay a packet may be."""
+        return (
+            self.amount if self.distribution is Distribution.UNIFORM else Duration(_LONGEST_DEVIATIONS * self.amount.ns)
+        )
+
+
+class Where(StrEnum):
+    """Where a direction loses packets, seen from its queue and transmitter."""
+
+    AFTER = "after"  # at the receiver: a lost packet has used the link, as with noise and interference
+    BEFORE = "before"  # at the input of the queue: a lost packet uses nothing
+
+
+_UNRECORDED = {"unrecorded": Where.BEFORE}  # what runs did that were recorded before losses said where
+
+
+@dataclass(frozen=True, slots=True)
+class Bernoulli:
+    """Every packet is lost with the same probability, whatever became of the others."""
+
+    probability: float
+    where: Where = field(default=Where.AFTER, metadata=_UNRECORDED)
+
+
+@dataclass(frozen=True, slots=True)
+class BitError:
+    """Every bit is wrong with the same probability; a packet with a wrong bit is lost."""
+
+    probability: float  # of one bit
+    where: Where = field(default=Where.AFTER, metadata=_UNRECORDED)
+
+    def of_packet(self, counted_bytes: int) -> float:
+        """The probability that a packet is lost for which the link counts so many bytes."""
+        if self.probability == 1:
+            return 1.0
+        return -math.expm1(8 * counted_bytes * math.log1p(-self.probability))
+
+
+@dataclass(frozen=True, slots=True)
+class GilbertElliott:
+    """Bursty loss: a channel that is good or bad, decided anew with every packet (Gilbert 1960, Elliott 1963)."""
+
+    good_to_bad: float
+    bad_to_good: float
+    loss_good: float = 0.0
+    loss_bad: float = 1.0
+    where: Where = field(default=Where.AFTER, metadata=_UNRECORDED)
+
+    @property
+    def mean(self) -> float:
+        """The share of packets that is lost in the long run; a channel that never changes is good."""
+        changes = self.good_to_bad + self.bad_to_good
+        bad = self.good_to_bad / changes if changes else 0.0
+        return bad * self.loss_bad + (1 - bad) * self.loss_good
+
+
+@dataclass(frozen=True, slots=True)
+class LossTrace:
+    """Which packets are lost, one after the other and from the beginning again."""
+
+    file: str = field(compare=False)
+    lost: tuple[bool, ...]
+    where: Where = field(default=Where.AFTER, metadata=_UNRECORDED)
+
+
+@dataclass(frozen=True, slots=True)
+class Codel:
+    """Controlled delay (RFC 8289) instead of drop-tail."""
+
+    target: Duration  # sojourn time that may stand
+    interval: Duration  # for how long; about the longest round-trip time
+
+
+@dataclass(frozen=True, slots=True)
+class Red:
+    """Random early detection (Floyd and Jacobson 1993) instead of drop-tail."""
+
+    min: Size  # of the average queue; below it nothing is dropped
+    max: Size  # of the average queue; above it everything is
+    probability: float  # of a drop as the average comes near max
+    weight: float  # of the present queue in the moving average
+
+
+Loss = Bernoulli | BitError | GilbertElliott | LossTrace
+Aqm = Codel | Red
+
+
+@dataclass(frozen=True, slots=True)
+class TraceRow:
+    """The state of a link direction from ``t`` on; what is None is as configured."""
+
+    t: Duration  # since the load began
+    rate: Rate | None = None
+    delay: Duration | None = None
+    loss: float | None = None  # probability of each packet, after the queue
+    blocked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A link direction as a function of time: each row holds until the next one, the last one for ever.
+
+    The first row is at 0 and holds before the load begins as well. Times ascend strictly. docs/traces.md
+    """
+
+    file: str = field(compare=False)
+    rows: tuple[TraceRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkDirection:
+    """One direction of a satellite link: byte queue, serialisation, loss, propagation.
+
+    ``rate`` and ``queue`` bound what a trace and an AQM make of them: no row has a higher rate.
+    """
+
+    rate: Rate
+    delay: Duration  # one way
+    queue: Size
+    jitter: Jitter | None = None
+    queue_packets: int | None = None  # also a limit in packets
+    reorder: bool = False  # whether packets may overtake each other through jitter
+    loss: Loss | None = None
+    aqm: Aqm | None = None  # None: drop-tail
+    trace: Trace | None = None
+
+    @property
+    def rate_at_start(self) -> Rate:
+        """The rate until the load begins."""
+        first = self.trace.rows[0].rate if self.trace else None
+        return first or self.rate
+
+    @property
+    def delay_at_start(self) -> Duration:
+        """The delay until the load begins."""
+        first = self.trace.rows[0].delay if self.trace else None
+        return self.delay if first is None else first
+
+    @property
+    def full_queue(self) -> Duration:
+        """How long a full queue takes to empty, at the least rate that the direction ever has but for pauses."""
+        rates = [self.rate.bit_s, *(row.rate.bit_s for row in (self.trace.rows if self.trace else ()) if row.rate)]
+        return Duration(8 * self.queue.bytes * 10**9 // min(rate for rate in rates if rate))
+
+    @property
+    def longest_pause(self) -> Duration:
+        """The longest time for which the trace blocks the direction; a last row that blocks it counts as none."""
+        began: Duration | None = None
+        longest = 0
+        for row in self.trace.rows if self.trace else ():
+            if row.blocked or (row.rate is not None and not row.rate.bit_s):
+                began = began or row.t
+            elif began is not None:
+                longest, began = max(longest, row.t.ns - began.ns), None
+        return Duration(longest)
+
+    @property
+    def delays(self) -> tuple[Duration, Duration]:
+        """The least and the greatest delay the direction ever has."""
+        found = [self.delay if row.delay is None else row.delay for row in self.trace.rows] if self.trace else []
+        return min(found, default=self.delay), max(found, default=self.delay)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Settings of one satellite emulator."""
+
+    box: str
+    to_island: LinkDirection
+    to_world: LinkDirection
+    counts: Counted
+    line: int = field(default=0, compare=False)  # in the experiment's file; 0: unknown
+
+
+class Protocol(StrEnum):
+    """A transport protocol that a chain may be chosen by."""
+
+    ICMP = "icmp"
+    TCP = "tcp"
+    UDP = "udp"
+
+    @property
+    def number(self) -> int:
+        """As in the IPv4 header (IANA, Assigned Internet Protocol Numbers)."""
+        return {"icmp": 1, "tcp": 6, "udp": 17}[self.value]
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What a chain carries, in both directions: packets between these prefixes, of this protocol; None: any.
+
+    There are no port numbers in it: the later fragments of a packet have none, and would go another way.
+    """
+
+    world: IPv4Network | None = None
+    island: IPv4Network | None = None
+    protocol: Protocol | None = None
+
+    @property
+    def precedence(self) -> int:
+        """Whose packet it is that several chains would carry: that of the highest precedence, 0 to 2177.
+
+        A protocol comes before any prefix, a longer island prefix before a shorter one, then a longer world prefix.
+        Equal precedence means equal or disjoint traffic.
+        """
+        world, island = (0 if prefix is None else prefix.prefixlen for prefix in (self.world, self.island))
+        return 33 * 33 * (self.protocol is not None) + 33 * island + world
+
+    def __str__(self) -> str:
+        ends = (("world", self.world), ("island", self.island))
+        parts = [f"{end} {prefix}" for end, prefix in ends if prefix]
+        parts += [self.protocol.value.upper()] if self.protocol else []
+        return ", ".join(parts) or "the rest"
+
+    def takes(self, world: IPv4Address, island: IPv4Address, protocol: Protocol | None) -> bool:
+        """Whether it holds packets between two hosts; ``protocol`` None: of a protocol without a name here."""
+        return (
+            (self.world is None or world in self.world)
+            and (self.island is None or island in self.island)
+            and (self.protocol is None or self.protocol is protocol)
+        )
+
+
+MAIN = "main"  # the name of the chain that carries what no branch does
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """What flanks the link: boxes and taps in order from world to island, and whose traffic passes them."""
+
+    name: str
+    hops: tuple[str, ...]
+    carries: Carried = Carried()
+    line: int = field(default=0, compare=False)  # of the experiment's file; 0: unknown
+
+
+@dataclass(frozen=True, slots=True)
+class TcpSettings:
+    """Settings that decide a TCP result; pinned on every host for the run, recorded, restored."""
+
+    congestion_control: str  # kernel's name
+    ecn: bool
+    buffer_max: Size  # upper bound of send and receive buffers
+    servers: tuple[tuple[str, str], ...] = ()  # (world server, congestion control), every server at most once
+    line: int = field(default=0, compare=False)  # of buffer_max in the experiment's file; 0: unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """A fixed-size download from the world's special server to the island's special host."""
+
+    size: Size
+    start: Duration  # after the channels started
+    tool: str  # "atoll" or "iperf3"
+    port: int
+    congestion_control: str | None = None  # None: that of every host
+    line: int = field(default=0, compare=False)  # of its size in the experiment's file; 0: unknown
+
+
+@dataclass(frozen=True, slots=True)
+class PingSeries:
+    """Pings from the world's special server to the island's special host during the whole run."""
+
+    interval: Duration
+    line: int = field(default=0, compare=False)  # of the interval in the experiment's file; 0: unknown
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureSettings:
+    """How packets are captured, at every tap and link."""
+
+    snap: Size  # of each frame
+    buffer: Size  # the kernel's ring of each capture
+
+
+USUAL_CAPTURES = CaptureSettings(Size(96), Size(16 * 10**6))
+"""Ethernet, VLAN, IPv4 and TCP headers with options; a second of 1500-byte frames at 1 Gbit/s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The bounds of the verdict that an experiment may set: a run beyond one of them is invalid.
+
+    A stall is a time in which a link or delay box sent nothing although packets were due; it lasts as long as its
+    latest departure was late.
+    """
+
+    lateness_p99: Duration  # of departures from link and delay boxes
+    stall: Duration  # a departure later than this ends a stall
+    stalled_share: float  # of the measured time, all stalls together
+    lateness_of_rtt: float  # any departure, as a share of the shortest base RTT; ``stall`` where that is longer
+    failed_flows: float  # share of the channels' flows
+
+
+USUAL_LIMITS = Limits(Duration(10**6), Duration(5 * 10**6), 0.001, 0.1, 0.1)
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """What is steered where from an instant of the run on, until the next version."""
+
+    at: Duration  # since the load began
+    chain: Chain
+    branches: tuple[Chain, ...]
+    latency: tuple[tuple[str, str], ...]
+    line: int = field(default=0, compare=False)  # of the change in the experiment's file; 0: unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """One experiment: what is steered where, with what settings, under what load, for how long.
+
+    ``file`` and ``lab`` are paths as messages show them; they are no part of what makes two experiments equal.
+    ``schedule``: every version of the steering, the one it begins with first; empty if it never changes.
+    ``given``: what was set from outside (``--set``): the key, and the setting as messages show it.
+    """
+
+    name: str
+    file: str = field(compare=False)
+    lab: str = field(compare=False)
+    seed: int
+    duration: Duration
+    chain: Chain
+    links: tuple[Link, ...]
+    latency: tuple[tuple[str, str], ...]  # (world host, latency class), every host at most once
+    traffic: Traffic
+    transfer: Transfer | None
+    ping: PingSeries
+    tcp: TcpSettings
+    branches: tuple[Chain, ...] = ()  # chains that carry part of the traffic; the rest takes ``chain``
+    schedule: tuple[Version, ...] = ()
+    udp: UdpTraffic | None = None
+    captures: CaptureSettings = USUAL_CAPTURES
+    limits: Limits = USUAL_LIMITS
+    given: tuple[tuple[str, str], ...] = field(default=(), compare=False)
+
+    @property
+    def versions(self) -> tuple[Version, ...]:
+        """What is steered where during the run, the version it begins with first."""
+        return self.schedule or (Version(Duration(0), self.chain, self.branches, self.latency),)
+
+    def steered(self, version: Version) -> "Experiment":
+        """The experiment while that version stands. Boxes, captures and load are those of all versions."""
+        return replace(self, chain=version.chain, branches=version.branches, latency=version.latency)
+
+    @property
+    def ever_chains(self) -> tuple[Chain, ...]:
+        """Every chain of every version, alike ones once, in order of time, the main one of each first."""
+        return tuple(dict.fromkeys(chain for each in self.versions for chain in (each.chain, *each.branches)))
+
+    @property
+    def chains(self) -> tuple[Chain, ...]:
+        """Every chain, in the order in which packets are offered to them; ``chain``, which carries the rest, last."""
+        return (*sorted(self.branches, key=lambda chain: -chain.carries.precedence), self.chain)
+
+    def carrier(self, world: IPv4Address, island: IPv4Address, protocol: Protocol | None = None) -> Chain:
+        """The chain that carries packets between two hosts, in both directions."""
+        return next(chain for chain in self.chains if chain.carries.takes(world, island, protocol))
+
+    def link(self, box: str) -> Link:
+        """Settings of the satellite emulator of that name (KeyError otherwise)."""
+        return {link.box: link for link in self.links}[box]
+
+    def congestion_control(self, host: str) -> str:
+        """The congestion control of a host's sockets, but for those of the transfer."""
+        return dict(self.tcp.servers).get(host, self.tcp.congestion_control)
+
+    @property
+    def transfer_control(self) -> str:
+        """The congestion control of the transfer."""
+        return (self.transfer and self.transfer.congestion_control) or self.tcp.congestion_control
+
+    @property
+    def congestion_controls(self) -> dict[str, tuple[str, ...]]:
+        """Every congestion control that the experiment names, and the keys of the description that name it."""
+        named = [("tcp.congestion_control", self.tcp.congestion_control)]
+        named += [(f"tcp.servers.{server}", control) for server, control in self.tcp.servers]
+        if self.transfer and self.transfer.congestion_control:
+            named.append(("transfer.congestion_control", self.transfer.congestion_control))
+        found: dict[str, tuple[str, ...]] = {}
+        for key, control in named:
+            found[control] = (*found.get(control, ()), key)
+        return found

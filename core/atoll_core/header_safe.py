@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The variables that hold a secret of the user's, which secrets can be sent, and who is not to know them."""
+
+import unicodedata
+from collections.abc import Mapping
+
+from atoll_core.errors import UsageError
+
+TOKEN_VARIABLE = "ATOLL_TOKEN"  # noqa: S105 - the name of it
+"""The token of the API over TCP."""
+
+INFLUX_TOKEN_VARIABLE = "ATOLL_INFLUX_TOKEN"  # noqa: S105 - the name of it
+"""What opens the database of metrics."""
+
+GRAFANA_TOKEN_VARIABLE = "ATOLL_GRAFANA_TOKEN"  # noqa: S105 - the name of it
+"""What opens the Grafana that dashboards are installed on."""
+
+SECRETS = frozenset({TOKEN_VARIABLE, INFLUX_TOKEN_VARIABLE, GRAFANA_TOKEN_VARIABLE})
+
+
+def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment less what is secret: for the lab, its agents and its controller, and all that they start."""
+    return {name: text for name, text in environment.items() if name not in SECRETS}
+
+
+def sendable(secret: str, where: str) -> str:
+    """A token, or ``user:password``, as it can stand in the header of a request: without white space around it.
+
+    ``where`` it is from. Raises UsageError, which does not show it: for line breaks and other control characters (RFC
+    9110, section 5.5), for what is no text, and for a token that is not of ASCII; a user and a password may be in any
+    letters.
+    """
+    secret = secret.strip()
+    for number, letter in enumerate(secret, start=1):
+        match unicodedata.category(letter):
+            case "Cc":
+                wrong = "is a line break or another control character"
+            case "Cs":  # what Python makes of a byte of the environment that is not UTF-8
+                wrong = "is not text in UTF-8"
+            case _ if not letter.isascii() and ":" not in secret:
+                wrong = "is not in ASCII, as those of tokens are"
+            case _:
+                continue
+        raise UsageError(f"{where}: character {number} of it {wrong}; copy it again")
+    return secret

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The hosts of both ends, found by prefix and grouped by what chains carry for them.
+
+A few groups represent all pairs of hosts: 200 servers and 800 clients are 160,000 pairs, of which a chain for one
+prefix makes two groups.
+"""
+
+from collections.abc import Iterable, Iterator
+from ipaddress import IPv4Network
+from itertools import product
+
+from atoll_core.experiment.experiment import Carried, Experiment
+from atoll_core.lab.network import Host, Network
+
+
+class End:
+    """The hosts of one end, in the order of the description. ``prefixes``: those of chains at this end."""
+
+    def __init__(self, hosts: tuple[Host, ...], prefixes: Iterable[IPv4Network | None]) -> None:
+        self.hosts = hosts
+        self._by_address = {host.address: (host,) for host in hosts}
+        self._within: dict[IPv4Network, tuple[Host, ...]] = {}
+        asked = tuple(dict.fromkeys(prefix for prefix in prefixes if prefix is not None))
+        self._kinds = {host.name: tuple(host.address in prefix for prefix in asked) for host in hosts}
+        alike: dict[tuple[bool, ...], list[Host]] = {}
+        for host in hosts:
+            alike.setdefault(self._kinds[host.name], []).append(host)
+        self.groups = tuple(map(tuple, alike.values()))
+        """Hosts that the same prefixes hold: any chain carries for all of a group or for none."""
+
+    def kind(self, host: Host) -> tuple[bool, ...]:
+        """Equal for hosts of one group."""
+        return self._kinds[host.name]
+
+    def within(self, prefix: IPv4Network | None) -> tuple[Host, ...]:
+        """The hosts that a prefix holds; all for None."""
+        if prefix is None:
+            return self.hosts
+        if prefix.prefixlen == prefix.max_prefixlen:
+            return self._by_address.get(prefix.network_address, ())
+        if prefix not in self._within:
+            self._within[prefix] = tuple(host for host in self.hosts if host.address in prefix)
+        return self._within[prefix]
+
+
+class Ends:
+    """Both ends of a lab, as the chains of some experiments divide them."""
+
+    def __init__(self, network: Network, *experiments: Experiment) -> None:
+        carries: list[Carried] = [chain.carries for each in experiments for chain in each.chains]
+        self.world = End(network.world_hosts, (each.world for each in carries))
+        self.island = End(network.island_hosts, (each.island for each in carries))
+
+    def blocks(self) -> Iterator[tuple[tuple[Host, ...], tuple[Host, ...]]]:
+        """World and island hosts between all of which packets of one protocol take one chain."""
+        return product(self.world.groups, self.island.groups)

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The inventory: which real machines and switches stand for those of a lab.yaml, and how they are reached.
+
+A lab.yaml says what hangs where; an inventory says what that is in a certain rack. One lab can have several.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from ipaddress import IPv4Address
+
+from atoll_core.lab.network import ChainBox, Interface, Legs, Network
+
+WORLD, ISLAND, SPARE_WORLD, SPARE_ISLAND, TRUNK, ONLY = (
+    "world",
+    "island",
+    "spare-world",
+    "spare-island",
+    "trunk",
+    "interface",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How a machine is reached over SSH. What is None is as the SSH configuration says; paths are whole."""
+
+    host: str  # a name, an address, or an alias of the SSH configuration
+    user: str | None = None
+    port: int | None = None
+    jump: str | None = None  # [user@]host[:port] to go through
+    identity: str | None = None  # file of the private key
+    config: str | None = None  # SSH configuration; None: the user's own
+    known_hosts: str | None = None  # file of host keys; None: the user's and the machine's
+    binary: str = ".local/bin/atoll-host"  # on the machine; relative to the user's home
+    sudo: bool = False  # whether the agent is started by `sudo -n`
+
+    def __str__(self) -> str:
+        """As one would write it for ``ssh``."""
+        return (f"{self.user}@" if self.user else "") + self.host + (f":{self.port}" if self.port else "")
+
+
+@dataclass(frozen=True, slots=True)
+class NamedInterface:
+    """What an interface of the lab is called on its machine. ``mac``: what it has to have, or None: ask the machine."""
+
+    slot: str  # what it is to the lab: "interface", "world", "island", "trunk", a tap's name
+    name: str
+    mac: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InventoryMachine:
+    """A real machine that stands for one of the lab."""
+
+    name: str
+    access: Access
+    interfaces: tuple[NamedInterface, ...]
+    arch: str | None = None  # as `uname -m` has it; None: ask the machine
+    capacity: float | None = None  # of an island client, as in a Host; None: as lab.yaml says
+
+
+@dataclass(frozen=True, slots=True)
+class InventorySwitch:
+    """A real switch that stands for one of the lab; what is None is as lab.yaml says."""
+
+    name: str
+    dpid: int | None = None
+    driver: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """Real machines and switches. ``file``: whole path; it names the rack, and so the lock of its keeper."""
+
+    file: str = field(compare=False)
+    address: IPv4Address  # where the controller listens, on the management network
+    port: int
+    machines: tuple[InventoryMachine, ...]
+    switches: tuple[InventorySwitch, ...] = ()
+
+    def machine(self, name: str) -> InventoryMachine:
+        """The machine of that name (KeyError otherwise)."""
+        return {machine.name: machine for machine in self.machines}[name]
+
+
+def split_target(text: str) -> tuple[str | None, str, int | None]:
+    """User, host and port of ``[user@]host[:port]``."""
+    user, at, rest = text.rpartition("@")
+    host, colon, port = rest.partition(":")
+    return (user if at else None), host, (int(port) if colon else None)
+
+
+def slots(network: Network) -> dict[str, dict[str, Interface]]:
+    """Every machine that has to be in an inventory, with its interfaces by what they are to the lab.
+
+    A device that is somebody else's (an external box) is none of them; physical taps are.
+    """
+    found: dict[str, dict[str, Interface]] = {host.name: {ONLY: host.interface} for host in network.hosts}
+    for box in network.boxes:
+        if box.is_managed:
+            found[box.name] = {WORLD: box.world, ISLAND: box.island}
+            if box.spare:
+                found[box.name] |= {SPARE_WORLD: box.spare.world, SPARE_ISLAND: box.spare.island}
+    for delay in network.delay_boxes:
+        found[delay.name] = {TRUNK: delay.trunk}
+    for tap in network.taps:
+        found.setdefault(tap.host, {})[tap.name] = tap.interface
+    return found
+
+
+def placed(network: Network, inventory: Inventory, macs: Mapping[tuple[str, str], str]) -> Network:
+    """The network as it stands in the rack: real interface names and MAC addresses, datapath ids, drivers, capacities.
+
+    ``macs``: by machine and slot, what the machines themselves say; what is not in it is as the inventory says, or else
+    lab.yaml. The inventory has everything the network needs.
+    """
+    named = {
+        (machine.name, interface.slot): interface for machine in inventory.machines for interface in machine.interfaces
+    }
+
+    def real(machine: str, slot: str, interface: Interface) -> Interface:
+        known = named.get((machine, slot))
+        if known is None:
+            return interface  # an external box's
+        return replace(interface, name=known.name, mac=macs.get((machine, slot), known.mac or interface.mac))
+
+    def box_of(box: ChainBox) -> ChainBox:
+        spare = box.spare and Legs(
+            real(box.name, SPARE_WORLD, box.spare.world), real(box.name, SPARE_ISLAND, box.spare.island)
+        )
+        world, island = real(box.name, WORLD, box.world), real(box.name, ISLAND, box.island)
+        return replace(box, world=world, island=island, spare=spare)
+
+    others = {switch.name: switch for switch in inventory.switches}
+    capacities = {machine.name: machine.capacity for machine in inventory.machines}
+    return replace(
+        network,
+        switches=tuple(
+            replace(
+                switch,
+                dpid=(others[switch.name].dpid or switch.dpid) if switch.name in others else switch.dpid,
+                driver=(others[switch.name].driver or switch.driver) if switch.name in others else switch.driver,
+            )
+            for switch in network.switches
+        ),
+        hosts=tuple(
+            replace(
+                host,
+                interface=real(host.name, ONLY, host.interface),
+                capacity=capacities.get(host.name) or host.capacity,
+            )
+            for host in network.hosts
+        ),
+        boxes=tuple(box_of(box) for box in network.boxes),
+        delay_boxes=tuple(replace(box, trunk=real(box.name, TRUNK, box.trunk)) for box in network.delay_boxes),
+        taps=tuple(replace(tap, interface=real(tap.host, tap.name, tap.interface)) for tap in network.taps),
+    )

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The laboratory as resolved from lab.yaml: valid, typed, frozen. No strings with units, no dangling names."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from ipaddress import IPv4Address, IPv4Network
+
+from atoll_core.lab.box_kind import BoxKind, Forwarding
+from atoll_core.plan.privilege import Privilege
+from atoll_core.units import Duration, Rate
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PortRef:
+    """A numbered port of a switch (OpenFlow port number)."""
+
+    switch: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.switch}/{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """A network interface in the experiment network and the switch port its cable ends at."""
+
+    name: str
+    mac: str
+    attached: PortRef
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """An OpenFlow switch; ``driver`` names its capability profile in switch-configs."""
+
+    name: str
+    dpid: int
+    driver: str
+
+
+class HostRole(StrEnum):
+    """What a host is there for."""
+
+    WORLD_SERVER = "world-server"
+    WORLD_SPECIAL = "world-special"  # large transfer, ping series
+    WORLD_WHISTLE = "world-whistle"
+    ISLAND_CLIENT = "island-client"
+    ISLAND_SPECIAL = "island-special"
+
+    @property
+    def is_world(self) -> bool:
+        """Whether the host stands at the world end of the chain."""
+        return self.value.startswith("world-")
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """An end host of the experiment network."""
+
+    name: str
+    role: HostRole
+    address: IPv4Address
+    interface: Interface
+    capacity: float = 1.0  # of an island client: its part of the channels, relative to the others'
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program that makes a machine a box; ``{world}`` and ``{island}`` in an argv are the interfaces' names.
+
+    ``stop`` asks it to end (empty: SIGTERM does); ``report`` prints what it has to say after a run (empty: nothing).
+    ``privileges``: capabilities that all three keep.
+    Emulated machines run them in the folder of the lab's file.
+    """
+
+    start: tuple[str, ...]
+    stop: tuple[str, ...] = ()
+    report: tuple[str, ...] = ()
+    privileges: tuple[Privilege, ...] = ()
+    line: int = field(default=0, compare=False)  # of the lab's file; 0: unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Legs:
+    """The two interfaces by which frames pass a box."""
+
+    world: Interface
+    island: Interface
+
+
+@dataclass(frozen=True, slots=True)
+class ChainBox:
+    """A box of the satellite chain: one world-facing and one island-facing interface.
+
+    ``spare``: a second pair of legs. What enters by one pair leaves by the same, so that two versions of a chain can
+    pass a routed box at the same time. ``stateful``: connections do not survive when their packets come by other legs.
+    ``conserves_packets``: as declared in lab.yaml; None: the kind's own, or not declared.
+    """
+
+    name: str
+    kind: BoxKind
+    world: Interface
+    island: Interface
+    spare: Legs | None = None
+    forwarding: Forwarding | None = None  # None: the kind's own
+    stateful: bool = False
+    program: Program | None = None
+    conserves_packets: bool | None = None
+
+    @property
+    def is_link(self) -> bool:
+        """Whether it is a satellite link."""
+        return self.kind.traits.is_link
+
+    @property
+    def is_managed(self) -> bool:
+        """Whether an agent sets it up and starts programs there."""
+        return self.kind.traits.is_managed
+
+    @property
+    def conserves(self) -> bool:
+        """Whether packets leave as they came, but for those that the box counts as dropped.
+
+        A box that declares nothing is not taken to conserve them: no loss is blamed on the testbed by an assumption.
+        """
+        own = self.kind.traits.conserves_packets
+        return bool(self.conserves_packets if own is None else own)
+
+    @property
+    def routed(self) -> bool:
+        """Whether packets leave in frames of the box's own, which carry no tag."""
+        return (self.kind.traits.forwarding or self.forwarding) is Forwarding.ROUTED
+
+    @property
+    def pairs(self) -> tuple[Legs, ...]:
+        """Its pairs of legs, the first one first."""
+        first = Legs(self.world, self.island)
+        return (first, self.spare) if self.spare else (first,)
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyClass:
+    """A terrestrial latency a delay box can impose: half of ``rtt`` in each direction."""
+
+    name: str
+    vlan: int
+    rtt: Duration
+    jitter: Duration
+
+
+@dataclass(frozen=True, slots=True)
+class DelayBox:
+    """A box on a switch's trunk port that delays each VLAN by its class."""
+
+    name: str
+    trunk: Interface
+    rate: Rate
+    classes: tuple[LatencyClass, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tap:
+    """An observation point: frames copied to ``interface`` of the capture host ``host``.
+
+    A ``physical`` tap is a splitter in a cable, which copies what passes without any flow entry; its interface is
+    attached to no switch port of its own but to the cable at that port.
+    """
+
+    name: str
+    host: str
+    interface: Interface
+    physical: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Trunk:
+    """A cable between two switches."""
+
+    a: PortRef
+    b: PortRef
+    rate: Rate
+
+
+@dataclass(frozen=True)  # without slots: what is asked for again and again is found once
+class Network:
+    """The whole laboratory. Names are unique across hosts, boxes, delay boxes, taps, capture hosts and switches.
+
+    Two networks are equal when they describe the same laboratory, whatever their files are called from where.
+    """
+
+    name: str
+    file: str = field(compare=False)
+    world: IPv4Network
+    island: IPv4Network
+    switches: tuple[Switch, ...]
+    trunks: tuple[Trunk, ...]
+    hosts: tuple[Host, ...]
+    boxes: tuple[ChainBox, ...]
+    delay_boxes: tuple[DelayBox, ...]
+    taps: tuple[Tap, ...]
+
+    @cached_property
+    def world_hosts(self) -> tuple[Host, ...]:
+        """Hosts at the world end, in the order of the description."""
+        return tuple(host for host in self.hosts if host.role.is_world)
+
+    @cached_property
+    def island_hosts(self) -> tuple[Host, ...]:
+        """Hosts at the island end, in the order of the description."""
+        return tuple(host for host in self.hosts if not host.role.is_world)
+
+    def with_role(self, role: HostRole) -> tuple[Host, ...]:
+        """Hosts of one role, in the order of the description."""
+        return tuple(host for host in self.hosts if host.role is role)
+
+    def switch(self, name: str) -> Switch:
+        """The switch of that name (KeyError otherwise)."""
+        return {switch.name: switch for switch in self.switches}[name]
+
+    def host(self, name: str) -> Host:
+        """The host of that name (KeyError otherwise)."""
+        return self._hosts_by_name[name]
+
+    def box(self, name: str) -> ChainBox:
+        """The chain box of that name (KeyError otherwise)."""
+        return {box.name: box for box in self.boxes}[name]
+
+    def tap(self, name: str) -> Tap:
+        """The tap of that name (KeyError otherwise)."""
+        return {tap.name: tap for tap in self.taps}[name]
+
+    @cached_property
+    def machines(self) -> Mapping[str, tuple[Interface, ...]]:
+        """Every machine that is not a switch, by name, with its interfaces at switch ports (capture hosts included).
+
+        Those of physical taps are not among them.
+        """
+        found: dict[str, tuple[Interface, ...]] = {}
+        for host in self.hosts:
+            found[host.name] = (host.interface,)
+        for box in self.boxes:
+            found[box.name] = tuple(leg for legs in box.pairs for leg in (legs.world, legs.island))
+        for delay in self.delay_boxes:
+            found[delay.name] = (delay.trunk,)
+        for tap in self.taps:
+            found[tap.host] = (*found.get(tap.host, ()), *(() if tap.physical else (tap.interface,)))
+        return found
+
+    @cached_property
+    def _hosts_by_name(self) -> dict[str, Host]:
+        return {host.name: host for host in self.hosts}

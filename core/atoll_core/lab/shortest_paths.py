@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shortest ways between switches over the trunks."""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from atoll_core.errors import PlanError
+from atoll_core.lab.network import Network, PortRef, Trunk
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One trunk crossed: the port a frame leaves by, and the port of the neighbour it arrives at."""
+
+    out: PortRef
+    arrival: PortRef
+
+
+class Fabric:
+    """Switches and the trunks between them.
+
+    ``step`` depends on nothing but where a frame is and where it is going, so ways to one switch never part after they
+    have met, and ties (rings, parallel trunks) are broken by the lowest port number: equal networks, equal ways.
+    """
+
+    @classmethod
+    def of(cls, network: Network) -> "Fabric":
+        """The fabric of a whole network."""
+        return cls((switch.name for switch in network.switches), network.trunks)
+
+    def __init__(self, switches: Iterable[str], trunks: Iterable[Trunk]) -> None:
+        self._hops: dict[str, list[Hop]] = {switch: [] for switch in switches}
+        for trunk in trunks:
+            self._hops[trunk.a.switch].append(Hop(trunk.a, trunk.b))
+            self._hops[trunk.b.switch].append(Hop(trunk.b, trunk.a))
+        for hops in self._hops.values():
+            hops.sort(key=lambda hop: hop.out.port)
+        self._towards: dict[str, dict[str, Hop]] = {}
+
+    def step(self, at: str, towards: str) -> Hop | None:
+        """The next trunk on a shortest way from switch ``at`` to another switch; None when no trunk leads there."""
+        if towards not in self._towards:
+            self._towards[towards] = self._first_hops(towards)
+        return self._towards[towards].get(at)
+
+    def next_hop(self, at: str, towards: str) -> Hop:
+        """As :meth:`step`; raises PlanError when no trunk leads there."""
+        hop = self.step(at, towards)
+        if hop is None:
+            msg = f"no trunk leads from {at} to {towards}; connect the two switches in the lab's trunks"
+            raise PlanError(msg)
+        return hop
+
+    def way(self, start: str, end: str) -> tuple[Hop, ...]:
+        """All trunks of the way from ``start`` to ``end``; none when they are the same, or when there is no way."""
+        way: list[Hop] = []
+        while start != end and (hop := self.step(start, end)):
+            way.append(hop)
+            start = hop.arrival.switch
+        return tuple(way)
+
+    def reachable(self, start: str) -> frozenset[str]:
+        """Switches that trunks connect with ``start``, itself included."""
+        return frozenset({start, *self._first_hops(start)})
+
+    def _first_hops(self, towards: str) -> dict[str, Hop]:
+        distance = {towards: 0}
+        waiting = deque([towards])
+        while waiting:
+            switch = waiting.popleft()
+            for hop in self._hops[switch]:
+                if hop.arrival.switch not in distance:
+                    distance[hop.arrival.switch] = distance[switch] + 1
+                    waiting.append(hop.arrival.switch)
+        return {
+            switch: next(hop for hop in self._hops[switch] if distance[hop.arrival.switch] == steps - 1)
+            for switch, steps in distance.items()
+            if switch != towards
+        }

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plan: everything an experiment asks of the testbed, as one printable, comparable value."""
+
+import re
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import Any
+
+from atoll_core.experiment.channel_allocation import Placement
+from atoll_core.plan.flow_entry import FlowEntry
+from atoll_core.plan.privilege import Privilege
+from atoll_core.plan.tag_layout import HOME, Layout
+
+
+@dataclass(frozen=True, slots=True)
+class InterfaceSettings:
+    """How one experiment interface is set up on its machine."""
+
+    name: str
+    mac: str
+    address: str | None  # "10.10.0.1/32", or None
+    routes: tuple[str, ...]  # on-link IPv4 prefixes reached through this interface
+    neighbours: tuple[tuple[str, str], ...]  # (IPv4 address, MAC address), permanent
+    promiscuous: bool = False
+    accept_foreign: bool = False  # nftables netdev ingress "meta pkttype set host": routed boxes
+    table: int | None = None  # routing table of the routes, which routes what comes in here; None: the main one
+
+
+@dataclass(frozen=True, slots=True)
+class HostSettings:
+    """What the agent sets on a machine (and undoes): interfaces and sysctls. Offloads are always switched off."""
+
+    host: str
+    interfaces: tuple[InterfaceSettings, ...]
+    sysctls: tuple[tuple[str, str], ...]  # ("net.ipv4.ip_forward", "1")
+
+
+class Backend(StrEnum):
+    """What plays links and delay boxes."""
+
+    ENGINE = "engine"  # our own: exact, and says how exact it was
+    TC = "tc"  # the kernel's queueing disciplines, where it has netem
+
+
+class Phase(StrEnum):
+    """When a job runs."""
+
+    SERVICE = "service"  # from apply to down: links, delay boxes
+    CHECK = "check"  # configuration test before anything is measured
+    CAPTURE = "capture"
+    SERVER = "server"
+    CLIENT = "client"
+    WHISTLE = "whistle"
+    TRANSFER_SERVER = "transfer-server"
+    TRANSFER = "transfer"
+    PING = "ping"
+    REPORT = "report"  # after the load: what programs brought along have to say
+
+
+@dataclass(frozen=True, slots=True)
+class JobLimits:
+    """What a job may use on its machine; None, and no CPUs: as much as the agent may. docs/contracts.md, "Limits"."""
+
+    wall_ns: int | None = None  # since its start
+    cpu_ns: int | None = None  # CPU time of a single process, counted in whole seconds
+    memory_bytes: int | None = None
+    open_files: int | None = None  # file descriptors of a single process
+    file_bytes: int | None = None  # size of any file that it writes
+    nice: int | None = None  # niceness, 0 to 19
+    cpus: tuple[int, ...] = ()  # the CPUs that it may run on
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """Those that there are, as an agent is asked for them."""
+        named = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: limit for name, limit in named.items() if limit not in (None, ())}
+
+
+UNLIMITED = JobLimits()
+
+_BELOW_RUN = re.compile(r"\{run\}/([\w./-]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """One process the agent starts on a host.
+
+    ``argv`` may hold ``{run}``, replaced by the run directory; its first word is a program name
+    (``atoll-host`` is found by the place). ``config`` is sent as the first line of standard input, as JSON; None: a
+    program that knows nothing of docs/contracts.md.
+    ``stdout`` and ``stderr`` name files in the run directory, or None: JSON lines go to the keeper.
+    """
+
+    name: str
+    host: str
+    phase: Phase
+    argv: tuple[str, ...]
+    config: dict[str, Any] | None = field(default=None, hash=False)
+    stdout: str | None = None
+    stderr: str | None = None
+    stop: tuple[str, ...] = ()  # command that asks it to end; empty: SIGTERM does
+    limits: JobLimits = UNLIMITED
+    privileges: tuple[Privilege, ...] = ()  # capabilities that it keeps
+
+    @property
+    def files(self) -> frozenset[str]:
+        """The files that it is asked to write, by their paths below the run directory."""
+        words = (*self.argv, *(each for each in (self.config or {}).values() if isinstance(each, str)))
+        below = (name for word in words for name in _BELOW_RUN.findall(word))
+        return frozenset({*below, *(each for each in (self.stdout, self.stderr) if each is not None)})
+
+
+@dataclass(frozen=True, slots=True)
+class PathCheck:
+    """A path tested before the run: RTT expected from the configuration, without the lab's own processing time."""
+
+    src: str
+    dst: str
+    address: str
+    rtt_ns: int  # links + latency class, both directions
+    terrestrial_rtt_ns: int
+    jitter_ns: int  # the most by which both directions' jitter can move one RTT
+    serialisation_ns: int = 0  # of a ping on all links, both directions; a token bucket lets one packet pass at once
+
+
+@dataclass(frozen=True, slots=True)
+class CapturePoint:
+    """A capture: on ``interface`` of ``host`` into captures/<name>.pcap."""
+
+    name: str  # "world", "island", a tap's; "link-<box>" and "into-<box>": a satellite emulator's ports
+    host: str
+    interface: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What an experiment asks of switches, boxes and hosts. Equal inputs give byte-identical JSON."""
+
+    lab: str
+    experiment: str
+    flows: tuple[FlowEntry, ...]  # sorted by switch, priority descending, match
+    hosts: tuple[HostSettings, ...]
+    jobs: tuple[JobSpec, ...]
+    captures: tuple[CapturePoint, ...]
+    checks: tuple[PathCheck, ...]
+    seed: int
+    placement: tuple[Placement, ...] = ()  # of the channels, by island client; empty: there are none
+    layout: Layout = HOME  # what tells frames apart on the switches; a swap starts from it

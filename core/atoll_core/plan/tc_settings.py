@@ -1,0 +1,365 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Links and delay boxes as settings of the kernel's traffic control: pure data, what ``tc -batch`` reads.
+
+A link, per direction; the other one is its mirror image:
+
+    world ──ingress: mirred──> island ──egress: mirred──> ifb [queue and rate: tbf]
+                               island <──────────────────┘
+                               island [loss and delay: netem] ──> wire
+
+Rate first, delay on the next hop. Chained on one device the two pass a ping test and a throughput test and fail both
+together, since netem's clock then starts when tbf fetches a packet. ``ifb`` gives the frame back to the interface it
+was redirected from, past the filters, so nothing is bridged or routed and no frame is looked at.
+
+A delay box: frames return by the trunk they came in on, through an HTB whose leaves, one a class, are netem.
+
+A loss ``where: before`` is a netem above the tbf.
+
+tbf counts what it is given, an Ethernet frame; ``stab overhead -14`` makes that the IP packet.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from atoll_core.errors import PlanError
+from atoll_core.experiment.experiment import (
+    Bernoulli,
+    Counted,
+    Distribution,
+    GilbertElliott,
+    Jitter,
+    Link,
+    LinkDirection,
+    Loss,
+    Where,
+)
+from atoll_core.lab.network import ChainBox, DelayBox
+from atoll_core.units import Duration, Rate, Size
+
+MTU = 1500
+_ETHERNET_HEADER = 14
+_BUCKET_BYTES = 1540  # one full-size packet with an inner VLAN tag, Ethernet header counted or not, and some to spare
+_TICK_NS = 64  # the kernel shows a bucket as the ticks in which the rate fills it (PSCHED_SHIFT, linux/pkt_sched.h)
+_SHORTEST_PACKET = 20  # IP header alone
+_SPARE_PACKETS = 1000
+_MOST_PACKETS = 2**31 - 1
+_MOST_JITTER = Duration(2**31 - 1)  # sch_netem.c, tabledist()
+_LONG_JITTER = f"netem's jitter is {_MOST_JITTER.s:.3f} s at most"
+_LEAST_SHARE = 2**-32  # netem compares 32 random bits
+_IN_ORDER = Rate(100 * 10**9)  # netem sends no packet before the one ahead of it only where it also has a rate
+_UNSHAPED = "100gbit"  # rate of an HTB class that is there to be chosen, not to shape
+
+_EARLY = Duration(5_000_000)  # 1 % of a GEO link's round-trip time
+
+TIMER_SLACK = Duration(1_000_000)
+"""How late a timer may be without loss of rate: the bucket holds what the rate gives in it, beside one packet.
+
+A bucket of one packet loses what its timer is late: 14 % of 16 Mbit/s, measured in User-Mode Linux.
+"""
+VIRTUAL_SLACK = Duration(1000)
+"""In virtual time a timer is late by ticks of its clock (256 ns) and the shortest time it takes (500 ns) at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Qdisc:
+    """A queueing discipline: how to ask for it, and what ``tc -r -j qdisc show`` must then say of it."""
+
+    dev: str
+    handle: str
+    parent: str | None  # None: root
+    kind: str
+    words: str
+    options: dict[str, Any] = field(hash=False)  # those that are compared; bytes, bytes per second, seconds
+    ip_bytes: bool = False  # counts without the Ethernet header
+
+    @property
+    def line(self) -> str:
+        """What tc reads."""
+        where = f"parent {self.parent}" if self.parent else "root"
+        table = f"stab linklayer ethernet overhead -{_ETHERNET_HEADER} " if self.ip_bytes else ""
+        return f"qdisc add dev {self.dev} {where} handle {self.handle} {table}{self.kind} {self.words}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Anything else tc is asked for: an HTB class, a filter; the words after ``tc``."""
+
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class TcSettings:
+    """All of one box, in the order of setting up."""
+
+    box: str
+    interfaces: tuple[str, ...]  # those that are there
+    ifbs: tuple[str, ...]  # those that are made
+    commands: tuple[Qdisc | Command, ...]
+    counters: dict[str, Any] = field(hash=False)  # where the host finds what it reports, see docs/contracts.md
+
+    @property
+    def setup(self) -> dict[str, list[str]]:
+        """Lines for ``ip -batch``, then for ``tc -batch``."""
+        return {
+            "ip": [f"link add name {name} up type ifb" for name in self.ifbs],
+            "tc": [command.line for command in self.commands],
+        }
+
+    @property
+    def undo(self) -> dict[str, list[str]]:
+        """Lines for ``tc -batch``, then for ``ip -batch``, that leave the interfaces as they were."""
+        held = [f"qdisc del dev {name} {which}" for name in self.interfaces for which in ("root", "clsact")]
+        return {"tc": held, "ip": [f"link del {name}" for name in self.ifbs]}
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The configuration of ``atoll-host tc``."""
+        expected = [
+            {"dev": qdisc.dev, "handle": qdisc.handle, "kind": qdisc.kind, "options": qdisc.options}
+            for qdisc in self.commands
+            if isinstance(qdisc, Qdisc)
+        ]
+        return {
+            "mtu": MTU,
+            "interfaces": list(self.interfaces),
+            "setup": self.setup,
+            "undo": self.undo,
+            "expect": expected,
+            **self.counters,
+        }
+
+
+def link_settings(box: ChainBox, link: Link, slack: Duration = TIMER_SLACK) -> TcSettings:
+    """A satellite link. Raises PlanError naming everything the kernel's qdiscs cannot do."""
+    if refused := engine_only([link]):
+        raise PlanError("\n".join(_refusal(place, reason) for place, reason in refused.items()))
+    ends = (box.world.name, box.island.name)
+    ways = (
+        ("to_island", link.to_island, ends[0], ends[1]),
+        ("to_world", link.to_world, ends[1], ends[0]),
+    )
+    commands: list[Qdisc | Command] = []
+    counters: dict[str, Any] = {}
+    ip_bytes = link.counts is Counted.IP
+    for name, direction, _, out in ways:
+        ifb = _ifb(name)
+        queue = _queue(ifb, direction, slack, ip_bytes=ip_bytes)
+        delay = _delay(out, direction, ip_bytes=ip_bytes)
+        commands += [*queue, delay]
+        counters[name] = {
+            "in": {"dev": ends[1] if name == "to_world" else ends[0], "parent": "ffff:fff2", "pref": 1},
+            "in_header_bytes": 0 if ip_bytes else _ETHERNET_HEADER,
+            "loss": _lossy(direction, queue[0], delay),
+            "queue": _reference(queue[-1]),
+            "rate_bit_s": direction.rate.bit_s,
+            "delay": _reference(delay) | {"limit_packets": delay.options["limit"]},
+        }
+    commands += [Command(f"qdisc add dev {end} clsact") for end in ends]
+    for name, _, into, out in ways:
+        commands += [
+            Command(f"filter add dev {out} egress {_EVERYTHING} {_redirect(_ifb(name))}"),
+            Command(f"filter add dev {into} ingress {_EVERYTHING} {_redirect(out)}"),
+        ]
+    return TcSettings(link.box, ends, tuple(_ifb(way[0]) for way in ways), tuple(commands), {"link": counters})
+
+
+def delay_settings(box: DelayBox) -> TcSettings:
+    """A delay box with all its classes; frames of other VLANs, and those of none, are dropped and counted.
+
+    Raises PlanError naming every class that the kernel's qdiscs cannot do.
+    """
+    if refused := [known.name for known in box.classes if known.jitter > _MOST_JITTER]:
+        raise PlanError("\n".join(_refusal(f"delay box {box.name}: class {name}", _LONG_JITTER) for name in refused))
+    trunk = box.trunk.name
+    commands: list[Qdisc | Command] = [Qdisc(trunk, "1:", None, "htb", "", {}, ip_bytes=True)]
+    arrivals: list[Command] = []
+    classes: dict[str, Any] = {}
+    for known in box.classes:
+        leaf = f"1:{known.vlan:x}"
+        vlan = f"protocol 802.1Q flower vlan_id {known.vlan}"
+        words, options = _delay_words(
+            Duration(known.rtt.ns // 2), Jitter(Distribution.UNIFORM, known.jitter) if known.jitter.ns else None,
+            box.rate,
+        )  # fmt: skip
+        netem = Qdisc(trunk, f"{_FIRST_CLASS_HANDLE + known.vlan:x}:", leaf, "netem", words, options)
+        commands += [
+            Command(f"class add dev {trunk} parent 1: classid {leaf} htb rate {_UNSHAPED} quantum {MTU}"),
+            netem,
+            Command(f"filter add dev {trunk} parent 1: prio {known.vlan} {vlan} classid {leaf}"),
+        ]
+        arrivals.append(Command(f"filter add dev {trunk} ingress prio {known.vlan} {vlan} {_redirect(trunk)}"))
+        classes[str(known.vlan)] = _reference(netem)
+    others = f"filter add dev {trunk} ingress protocol all prio {_LAST_PRIO} matchall action drop"
+    return TcSettings(
+        box.name,
+        (trunk,),
+        (),
+        (*commands, Command(f"qdisc add dev {trunk} clsact"), *arrivals, Command(others)),
+        {"delay": {"classes": classes, "unknown": {"dev": trunk, "parent": "ffff:fff2", "pref": _LAST_PRIO}}},
+    )
+
+
+_EVERYTHING = "protocol all prio 1 matchall"
+_FIRST_CLASS_HANDLE = 0x1000  # above 1:, the HTB itself
+_LAST_PRIO = 0xFFF0  # after every VLAN id
+
+
+def _ifb(direction: str) -> str:
+    return f"ifb-{direction.replace('_', '-')}"
+
+
+def _redirect(dev: str) -> str:
+    return f"action mirred egress redirect dev {dev}"
+
+
+def _reference(qdisc: Qdisc) -> dict[str, str]:
+    return {"dev": qdisc.dev, "handle": qdisc.handle}
+
+
+def _lossy(direction: LinkDirection, before: Qdisc, after: Qdisc) -> dict[str, str] | None:
+    """The qdisc that loses by chance, if one does."""
+    if direction.loss is None:
+        return None
+    return _reference(before if direction.loss.where is Where.BEFORE else after)
+
+
+def _queue(ifb: str, direction: LinkDirection, slack: Duration, *, ip_bytes: bool) -> list[Qdisc]:
+    """Queue and rate last, loss before them if there it is."""
+    bucket, rate = bucket_bytes(direction.rate, slack), direction.rate.bit_s // 8
+    words = f"rate {direction.rate.bit_s}bit burst {bucket} limit {direction.queue.bytes}"
+    # As many ticks as the kernel keeps, or one more: it rounds down to nanoseconds, then to ticks.
+    options = {"rate": rate, "burst_raw": bucket * 10**9 // (rate * _TICK_NS), "limit": direction.queue.bytes}
+    if direction.loss is None or direction.loss.where is Where.AFTER:
+        return [Qdisc(ifb, "1:", None, "tbf", words, options, ip_bytes=ip_bytes)]
+    loss_words, loss_options = _loss(direction)
+    limit = _packets(direction.queue)  # netem counts what waits below it as its own
+    loss = Qdisc(
+        ifb, "1:", None, "netem", f"limit {limit} {loss_words}", {"limit": limit, **loss_options}, ip_bytes=ip_bytes
+    )
+    return [loss, Qdisc(ifb, "2:", "1:1", "tbf", words, options)]
+
+
+def bucket_bytes(rate: Rate, slack: Duration = TIMER_SLACK) -> int:
+    """What may leave a link at once: a packet, what the rate gives in ``slack``, and what the kernel rounds down."""
+    work = _BUCKET_BYTES * 8 * 10**9 + rate.bit_s * slack.ns  # billionths of a bit
+    ticks = 1 - (-work // (rate.bit_s * _TICK_NS))
+    return -(-rate.bit_s * ticks * _TICK_NS // (8 * 10**9))
+
+
+def _loss(direction: LinkDirection) -> tuple[str, dict[str, Any]]:
+    match direction.loss:
+        case Bernoulli(probability):  # tc does not show a loss of nothing
+            return f"loss {_percent(probability)}", {"loss-random": {"loss": probability}} if probability else {}
+        case GilbertElliott(p, r, loss_good, loss_bad):
+            words = " ".join(_percent(share) for share in (p, r, loss_bad, loss_good))
+            return f"loss gemodel {words}", {"loss-gemodel": {"p": p, "r": r, "1-h": loss_bad, "1-k": loss_good}}
+        case _:
+            return "", {}
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.10f}%"
+
+
+def _delay(dev: str, direction: LinkDirection, *, ip_bytes: bool) -> Qdisc:
+    words, options = _delay_words(direction.delay, direction.jitter, direction.rate, reorder=direction.reorder)
+    if direction.loss and direction.loss.where is Where.AFTER:
+        loss_words, loss_options = _loss(direction)
+        words, options = f"{words} {loss_words}", options | loss_options
+    return Qdisc(dev, "1:", None, "netem", words, options, ip_bytes=ip_bytes)
+
+
+def _delay_words(
+    delay: Duration, jitter: Jitter | None, rate: Rate, *, reorder: bool = False
+) -> tuple[str, dict[str, Any]]:
+    """What netem is told; its limit holds all that ``rate`` can have under way, were they the shortest packets."""
+    spread = jitter.amount if jitter else Duration(0)
+    limit = _packets(Size(rate.bit_s * (delay.ns + spread.ns) // (8 * 10**9)))
+    words, options = f"limit {limit}", dict[str, Any](limit=limit)
+    if delay.ns:
+        words += f" delay {_microseconds(delay)}" + (f" {_microseconds(spread)}" if spread.ns else "")
+    if delay.ns >= _TICK_NS:  # tc shows no shorter one, though the kernel has it
+        options["delay"] = {"delay": delay.s, "jitter": spread.s}
+    if spread.ns and not reorder:
+        words += f" rate {_IN_ORDER.bit_s}bit"
+        options["rate"] = {"rate": _IN_ORDER.bit_s // 8}
+    return words, options
+
+
+def _microseconds(time: Duration) -> str:
+    return f"{time.ns // 1000}.{time.ns % 1000:03}us"  # netem reads no "ns" (iproute2 6.1)
+
+
+def _packets(held: Size) -> int:
+    return min(held.bytes // _SHORTEST_PACKET + _SPARE_PACKETS, _MOST_PACKETS)
+
+
+def engine_only(links: Iterable[Link]) -> dict[str, str]:
+    """The settings of links that tc cannot do, or cannot be seen to have done, each with the reason."""
+    return {
+        f"links.{link.box}.{way}.{setting}": reason
+        for link in links
+        for way, direction in (("to_island", link.to_island), ("to_world", link.to_world))
+        for setting, reason in _reasons(direction).items()
+        if reason
+    }
+
+
+def inexact(links: Iterable[Link], slack: Duration) -> Iterator[str]:
+    """A line for each direction that sends more than a packet at once, because timers may be late by ``slack``."""
+    for link in links:
+        for way, direction in (("to_island", link.to_island), ("to_world", link.to_world)):
+            bucket = Size(bucket_bytes(direction.rate, slack))
+            if slack > VIRTUAL_SLACK:
+                yield (
+                    f"links.{link.box}.{way}: after a pause tc sends up to {bucket} at once, a packet and {slack} of "
+                    "the rate, since timers are late in real time; --backend engine and --on virtual send a packet"
+                )
+
+
+def early(links: Iterable[Link]) -> Iterator[tuple[Link, str, Duration]]:
+    """The directions of which a packet leaves noticeably early after a pause, with by how much a full-size one does.
+
+    The token bucket is full then, and the packet leaves without its serialisation.
+    """
+    for link in links:
+        for way, direction in (("to_island", link.to_island), ("to_world", link.to_world)):
+            serialisation = Duration(8 * MTU * 10**9 // direction.rate.bit_s)
+            if serialisation > _EARLY and not any(_reasons(direction).values()):
+                yield link, way, serialisation
+
+
+def _reasons(direction: LinkDirection) -> dict[str, str | None]:
+    return {
+        "queue_packets": None if direction.queue_packets is None else "tbf's queue counts bytes alone",
+        "jitter": _jitter_refusal(direction.jitter) if direction.jitter else None,
+        "loss": _loss_refusal(direction.loss),
+        "aqm": "the kernel's AQMs are not those of the engine" if direction.aqm else None,
+        "trace": "qdiscs keep their settings" if direction.trace else None,
+    }
+
+
+def _refusal(place: str, reason: str) -> str:
+    return f"{place}: the tc backend cannot do that ({reason}); remove it, or use --backend engine"
+
+
+def _jitter_refusal(jitter: Jitter) -> str | None:
+    if jitter.distribution is not Distribution.UNIFORM:
+        return "netem does not say which distribution it holds, so it could not be verified"
+    if jitter.correlation:
+        return "netem's correlation narrows the distribution"
+    return _LONG_JITTER if jitter.amount > _MOST_JITTER else None
+
+
+def _loss_refusal(loss: Loss | None) -> str | None:
+    if not isinstance(loss, Bernoulli | GilbertElliott | None):
+        return "netem loses by chance alone, packets of any length alike"
+    shares = (
+        (loss.good_to_bad, loss.bad_to_good, loss.loss_good, loss.loss_bad)
+        if isinstance(loss, GilbertElliott)
+        else (loss.probability if loss else 0.0,)
+    )
+    if any(0 < share < _LEAST_SHARE for share in shares):
+        return f"netem loses at least {_LEAST_SHARE:.1e} of the packets"
+    return None

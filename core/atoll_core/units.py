@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Physical quantities as types: a rate is not a size, and neither is a number.
+
+Decimal prefixes throughout (1 kB = 1000 bytes), as in the literature on satellite links. A quantity is a whole
+number of its smallest unit and fits a signed 64-bit integer, which is what the programs on the hosts count in.
+"""
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import ClassVar, Self
+
+from atoll_core.errors import shown
+
+_NUMBER_AND_UNIT = re.compile(r"\s*([0-9]+)(?:\.([0-9]+))?\s*([A-Za-z/]+)\s*")
+_DECIMAL_COMMA = re.compile(r"[0-9],[0-9]")
+_OTHERWISE_CALLED = {
+    "bit": "bit/s",
+    "kbit": "kbit/s",
+    "mbit": "Mbit/s",
+    "gbit": "Gbit/s",
+    "bps": "bit/s",
+    "kbps": "kbit/s",
+    "mbps": "Mbit/s",
+    "gbps": "Gbit/s",
+    **{
+        f"{prefix}{bits}": f"{usual}bit/s"
+        for prefix, usual in (("", ""), ("k", "k"), ("m", "M"), ("g", "G"))
+        for bits in ("bits", "bits/s", "bit/sec", "b/s")
+    },
+    "usec": "us",
+    "msec": "ms",
+    "sec": "s",
+    "second": "s",
+    "seconds": "s",
+    "minute": "min",
+    "minutes": "min",
+    "hour": "h",
+    "hours": "h",
+    "byte": "B",
+    "bytes": "B",
+}
+_LONGEST_TEXT = 60  # characters; int() of thousands of digits would be slow, and nobody means it
+_MOST = 2**63 - 1
+_DECIMALS = 10**9  # __str__ chooses a unit in which at most nine decimals are exact
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Quantity:
+    """A whole number of the smallest unit; subclasses name the unit and its multiples.
+
+    Quantities of one type compare, equal ones hash alike; quantities of different types are never equal and
+    comparing them with ``<`` is a TypeError.
+    """
+
+    base: int
+
+    UNITS: ClassVar[dict[str, int]]
+    EXAMPLE: ClassVar[str]
+
+    @classmethod
+    def parse(cls, text: object) -> Self:
+        """Read ``"16 Mbit/s"`` and the like: a decimal number and a unit, with or without a space between.
+
+        Raises ValueError with a message that says what would be right.
+        """
+        found = _NUMBER_AND_UNIT.fullmatch(text) if isinstance(text, str) and len(text) <= _LONGEST_TEXT else None
+        if found is None or found[3] not in cls.UNITS:
+            msg = f"{shown(text)} is not a {cls.__name__.lower()}; {cls._remedy(text)}"
+            raise ValueError(msg)
+        decimals = found[2] or ""
+        base, rest = divmod(int(found[1] + decimals) * cls.UNITS[found[3]], 10 ** len(decimals))
+        if rest:
+            msg = f"{shown(text)} is not a whole number of {next(iter(cls.UNITS))}; write fewer decimals"
+            raise ValueError(msg)
+        if base > _MOST:
+            msg = f"{shown(text)} is beyond anything this program can count; write less than {cls(_MOST)}"
+            raise ValueError(msg)
+        return cls(base)
+
+    @classmethod
+    def _remedy(cls, text: object) -> str:
+        """What to write instead of something that is no quantity of this type."""
+        if isinstance(text, str) and len(text) <= _LONGEST_TEXT:
+            if _DECIMAL_COMMA.search(text):
+                return f"decimals follow a point, as in {cls.EXAMPLE.replace(' ', '.5 ')!r}"
+            if text.lstrip().startswith("-"):
+                return f"it is never negative; write one such as {cls.EXAMPLE!r}"
+            if (found := _NUMBER_AND_UNIT.fullmatch(text)) and (unit := cls._meant(found[3])):
+                return f"did you mean {text.strip().removesuffix(found[3]).rstrip()} {unit}?"
+        return f"write a number and one of {', '.join(cls.UNITS)}, such as {cls.EXAMPLE!r}"
+
+    @classmethod
+    def _meant(cls, written: str) -> str | None:
+        """The unit that somebody calls otherwise, or writes in other letters; None when that is not sure."""
+        usual = _OTHERWISE_CALLED.get(written, _OTHERWISE_CALLED.get(written.lower(), written))
+        near = [unit for unit in cls.UNITS if unit.lower() == usual.lower()]
+        bytes_and_bits = "B" in written and "bit" not in written.lower() and "B" not in "".join(near)
+        return near[0] if len(near) == 1 and not bytes_and_bits else None
+
+    def __str__(self) -> str:
+        """The number in the largest unit that shows it exactly; ``parse`` reads it back."""
+        for unit, factor in sorted(self.UNITS.items(), key=lambda item: -item[1]):
+            if self.base >= factor and self.base * _DECIMALS % factor == 0:
+                text = f"{Decimal(self.base) / factor:f}"
+                return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {unit}"
+        return f"{self.base} {next(iter(self.UNITS))}"
+
+
+class Rate(_Quantity):
+    """Bits per second."""
+
+    __slots__ = ()
+    UNITS: ClassVar[dict[str, int]] = {"bit/s": 1, "kbit/s": 10**3, "Mbit/s": 10**6, "Gbit/s": 10**9}
+    EXAMPLE: ClassVar[str] = "16 Mbit/s"
+
+    @property
+    def bit_s(self) -> int:
+        """Bits per second."""
+        return self.base
+
+
+class Duration(_Quantity):
+    """Nanoseconds."""
+
+    __slots__ = ()
+    UNITS: ClassVar[dict[str, int]] = {
+        "ns": 1,
+        "us": 10**3,
+        "ms": 10**6,
+        "s": 10**9,
+        "min": 60 * 10**9,
+        "h": 3600 * 10**9,
+    }
+    EXAMPLE: ClassVar[str] = "250 ms"
+
+    @property
+    def ns(self) -> int:
+        """Nanoseconds."""
+        return self.base
+
+    @property
+    def ms(self) -> float:
+        """Milliseconds."""
+        return self.base / 1e6
+
+    @property
+    def s(self) -> float:
+        """Seconds."""
+        return self.base / 1e9
+
+
+class Size(_Quantity):
+    """Bytes; 1 kB is 1000 bytes."""
+
+    __slots__ = ()
+    UNITS: ClassVar[dict[str, int]] = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}
+    EXAMPLE: ClassVar[str] = "100 kB"
+
+    @property
+    def bytes(self) -> int:
+        """Bytes."""
+        return self.base

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the body of a request to an experiment on the lab that is up.
+
+A body with a ``name`` is a whole experiment, as one writes it into a file. One without is a change of the experiment
+that stands, a JSON merge patch (RFC 7396): mappings are merged, ``null`` removes a key, anything else takes the place
+of what was there. Either is then held to the rules of experiment.yaml, with the same messages.
+"""
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from typing import Any, cast
+
+from atoll_controller.planner.description_warnings import doubts
+from atoll_core.description.document import Document, label
+from atoll_core.description.loader import experiment_on, resolve_document
+from atoll_core.description.overrides import override
+from atoll_core.description.resolve_lab import Lab
+from atoll_core.description.validation_messages import suggest
+from atoll_core.errors import DescriptionError, shown
+from atoll_core.experiment.experiment import MAIN, Carried, Chain, Experiment
+from atoll_core.lab.network import LatencyClass, Network
+from atoll_core.plan.plan import Backend
+from atoll_core.platforms import MININET
+from atoll_core.units import Duration
+from atoll_daemon.http.http_errors import RequestError, mistakes_json
+from atoll_daemon.http.request_parsing import BODY
+
+Tree = dict[str, Any]
+
+_ANYTHING = {"world": None, "island": None, "protocol": None}
+_STEERING = frozenset({"chain", "branches", "latency"})  # what `changes` of an experiment move, too
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """An experiment and what it was described by; names of files in it start from ``folder``.
+
+    ``aside``: settings of links that no chain passes at the moment, for when one does again.
+    """
+
+    experiment: Experiment
+    tree: Tree
+    folder: Path
+    backend: Backend
+    aside: Tree = field(default_factory=dict[str, Any])
+
+
+def described_by_file(
+    document: Document, path: Path, settings: Sequence[str], backend: Backend
+) -> tuple[Network, Described]:
+    """The experiment that a file holds, and the lab that it names. Raises DescriptionError, PlanError."""
+    asked = override(replace(document, file=label(path)), settings)
+    network, experiment = resolve_document(asked, path)
+    return network, Described(experiment, asked.tree or {}, path.parent, backend)
+
+
+def described_by_body(
+    document: Document, lab: Lab, network: Network, standing: Described | None, settings: Sequence[str]
+) -> Described:
+    """The experiment that a body describes on the lab that is up, alone or by what it changes of the one that stands.
+
+    Raises RequestError, DescriptionError, PlanError.
+    """
+    tree, aside = document.tree or {}, dict[str, Any]()
+    if "name" not in tree:
+        if standing is None:
+            msg = "no experiment has been applied that this could change; send a whole one, with a name"
+            raise RequestError(409, msg, exit_code=1)
+        tree, aside = _changed(standing, tree)
+    folder = standing.folder if standing else Path(network.file).parent
+    asked = override(replace(document, tree=_completed(document, tree, network)), settings)
+    backend = standing.backend if standing else Backend.ENGINE
+    return Described(experiment_on(lab, asked, folder), asked.tree or {}, folder, backend, aside)
+
+
+def warnings_json(network: Network, described: Described) -> list[dict[str, Any]]:
+    """What is doubtful in an experiment, as answers have it."""
+    return mistakes_json(doubts(network, described.experiment, described.backend, MININET))
+
+
+def merged(tree: Tree, patch: Mapping[str, Any]) -> Tree:
+    """The tree with a merge patch applied (RFC 7396)."""
+    result = copy.deepcopy(tree)
+    for key, part in patch.items():
+        if part is None:
+            result.pop(key, None)
+        elif isinstance(part, dict):
+            held: Any = result.get(key)
+            result[key] = merged(cast("Tree", held) if isinstance(held, dict) else {}, cast("Tree", part))
+        else:
+            result[key] = copy.deepcopy(part)
+    return result
+
+
+def up_to_date(described: Described, experiment: Experiment) -> Described:
+    """The description of what stands after scheduled changes, which move chains and latencies and nothing else."""
+    if experiment is described.experiment:
+        return described
+    tree = _unscheduled(described.tree)
+    tree["chain"] = list(experiment.chain.hops)
+    tree["branches"] = {branch.name: branch_tree(branch) for branch in experiment.branches}
+    tree["latency"] = dict(experiment.latency)
+    return replace(described, experiment=experiment, tree=tree)
+
+
+def branch_tree(chain: Chain) -> Tree:
+    """A chain as a branch is written."""
+    return {"carries": carries_tree(chain.carries), "chain": list(chain.hops)}
+
+
+def carries_tree(carries: Carried) -> dict[str, str]:
+    """What a chain carries as it is written: without what is any."""
+    found = {"world": carries.world, "island": carries.island, "protocol": carries.protocol}
+    return {key: str(part) for key, part in found.items() if part is not None}
+
+
+def chain_patch(name: str, chain: Sequence[str], carries: Mapping[str, str]) -> Tree:
+    """What changes a chain, or adds a branch. Raises RequestError (422) for ``main`` that is to carry something."""
+    if name != MAIN:
+        return {"branches": {name: {"carries": {**_ANYTHING, **carries}, "chain": [*chain]}}}
+    if carries:
+        raise RequestError(422, f"{MAIN} carries what no branch does; leave carries out", where="carries")
+    return {"chain": [*chain]}
+
+
+def no_chain_patch(name: str, standing: Described) -> Tree:
+    """What removes a branch. Raises RequestError: 404 there is none, 422 for ``main``."""
+    if name == MAIN:
+        raise RequestError(422, f"{MAIN} carries what no branch does; it cannot be removed, only changed")
+    branches = [branch.name for branch in standing.experiment.branches]
+    if name not in branches:
+        msg = f"there is no chain {shown(name)}; {suggest(name, [MAIN, *branches], 'chains')}"
+        raise RequestError(404, msg, exit_code=1)
+    return {"branches": {name: None}}
+
+
+def as_body(patch: Tree) -> Document:
+    """A patch as if it had come as a body."""
+    return Document(BODY, patch, {(): 0}, ())
+
+
+def latency_classes(network: Network) -> tuple[tuple[str, LatencyClass], ...]:
+    """Every latency class with the delay box that has it."""
+    return tuple((box.name, each) for box in network.delay_boxes for each in box.classes)
+
+
+def _changed(standing: Described, patch: Tree) -> tuple[Tree, Tree]:
+    """The standing tree with a patch applied, and what it leaves of links' settings for chains to come."""
+    held: Tree = standing.tree.get("links") or {}
+    base = _unscheduled(standing.tree) if _STEERING & patch.keys() else standing.tree
+    tree = merged(base | {"links": {**standing.aside, **held}}, patch)
+    links, named = tree.get("links"), patch.get("links")
+    if not isinstance(links, dict):
+        return tree, {}
+    every = cast("Tree", links)
+    wanted = {*_words([tree.get(key) for key in ("chain", "branches", "changes")])}
+    wanted |= set(cast("Tree", named)) if isinstance(named, dict) else set()
+    used = {name: settings for name, settings in every.items() if name in wanted}
+    return tree | {"links": used}, {name: settings for name, settings in every.items() if name not in wanted}
+
+
+def _words(thing: Any) -> Iterator[str]:
+    """Every text in a tree that is no key."""
+    if isinstance(thing, str):
+        yield thing
+    elif isinstance(thing, (list, dict)):
+        parts = cast("Tree", thing).values() if isinstance(thing, dict) else cast("list[Any]", thing)
+        for part in parts:
+            yield from _words(part)
+
+
+def _unscheduled(tree: Tree) -> Tree:
+    """The tree without changes that were to come: they start from a steering that is not there any more."""
+    return copy.deepcopy({key: part for key, part in tree.items() if key != "changes"})
+
+
+def _completed(document: Document, tree: Tree, network: Network) -> Tree:
+    """The tree with the lab that is up, and classes where it has round-trip times of some: ``90 ms`` is rtt-90."""
+    named, up = tree.get("lab"), PurePosixPath(network.file).name
+    if isinstance(named, str) and PurePosixPath(named).name != up:
+        message = f"lab: {network.file} is up, and this is for {named!r}; `atoll down` first, or leave lab out"
+        raise DescriptionError([document.mistake(("lab",), message)])
+    latency = tree.get("latency")
+    if not isinstance(latency, dict):
+        return tree | {"lab": network.file}
+    servers = {
+        server: _class_of(given, network) if isinstance(given, str) else given
+        for server, given in cast("Tree", latency).items()
+    }
+    return tree | {"lab": network.file, "latency": servers}
+
+
+def _class_of(given: str, network: Network) -> str:
+    try:
+        rtt = Duration.parse(given)
+    except ValueError:
+        return given
+    return next((each.name for _, each in latency_classes(network) if each.rtt == rtt), given)

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a page needs to draw a lab: its hosts, the chains that stand with each hop's kind, links, latencies. Pure."""
+
+from typing import Any
+
+from atoll_core.experiment.experiment import Chain, Experiment, Link
+from atoll_core.lab.network import Network
+from atoll_daemon.http.experiment_bodies import carries_tree, latency_classes
+from atoll_testbed.metrics.metric_points import DIRECTIONS
+
+TAP = "tap"
+
+Picture = dict[str, Any]
+
+
+def picture(network: Network, experiment: Experiment | None, place: str, run: dict[str, Any] | None = None) -> Picture:
+    """A lab as it stands, with the experiment that was applied and the run in progress, if there are any."""
+    links = {link.box: link for link in experiment.links} if experiment else {}
+    rtts = {each.name: each.rtt.ns for _, each in latency_classes(network)}
+    latency = experiment.latency if experiment else ()
+    return {
+        "lab": network.name,
+        "experiment": experiment.name if experiment else None,
+        "place": place,
+        "hosts": [{"name": host.name, "role": host.role.value, "ip": str(host.address)} for host in network.hosts],
+        "chains": [_chain(chain, network) for chain in experiment.chains] if experiment else [],
+        "boxes": {box.name: {"kind": box.kind.value, **_settings(links.get(box.name))} for box in network.boxes},
+        "latencies": {server: {"class": name, "rtt_ns": rtts[name]} for server, name in latency},
+        "classes": rtts,
+        "run": run,
+    }
+
+
+def _chain(chain: Chain, network: Network) -> dict[str, Any]:
+    kinds = {box.name: box.kind.value for box in network.boxes}
+    return {
+        "name": chain.name,
+        "hops": [{"name": hop, "kind": kinds.get(hop, TAP)} for hop in chain.hops],
+        "carries": carries_tree(chain.carries),
+    }
+
+
+def _settings(link: Link | None) -> dict[str, Any]:
+    """What a link is configured to, by direction; nothing for a box that is none, or that no chain passes."""
+    if link is None:
+        return {}
+    ways = {direction: getattr(link, direction) for direction in DIRECTIONS}
+    return {
+        direction: {"rate_bit_s": way.rate.bit_s, "delay_ns": way.delay.ns, "queue_bytes": way.queue.bytes}
+        for direction, way in ways.items()
+    }

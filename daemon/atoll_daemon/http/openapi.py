@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/openapi.json: the API as an OpenAPI 3.1 document, made of the table of routes and the classes it names."""
+
+import functools
+import json
+import re
+from importlib.metadata import version
+from typing import Any, cast
+
+from pydantic import TypeAdapter
+
+from atoll_core.description.json_schema import schema_text
+from atoll_core.description.raw_experiment import RawExperiment
+from atoll_daemon.http import api_models, watch_models
+from atoll_daemon.http.endpoint import Route
+from atoll_daemon.http.request_parsing import Kind
+from atoll_daemon.http.responses import LINES
+
+_ALWAYS = (400, 401, 403, 500)
+_WHY = {
+    400: "The request is not understood: its parameters, or a body that is no JSON or YAML",
+    401: "The token is missing or wrong",
+    403: "This is not for whoever asks",
+    404: "There is no such thing",
+    408: "The body took too long",
+    409: "Not now: no lab is up, it is another one, or it is busy",
+    413: "The body is too large to be a description",
+    415: "The body is of a type that is no description",
+    422: "What is asked for is wrong or cannot be realised; every mistake with its place",
+    500: "A fault of the keeper",
+    502: "A switch, a host or the controller did not do it; everything is as before",
+    503: "This machine lacks something, or the keeper is ending",
+}
+_REF = "#/components/schemas/{model}"
+
+
+@functools.cache
+def document(routes: tuple[Route, ...]) -> dict[str, Any]:
+    """The OpenAPI document of these routes."""
+    schemas: dict[str, Any] = {}
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas)
+    schemas["Experiment"] = _experiment(schemas)
+    refusals = _refusals(schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "atoll",
+            "version": version("atoll"),
+            "summary": "The lab that is up: what it is, what it does, and how to change that under traffic.",
+            "description": "docs/api.md has examples. Times in `*_ns` are nanoseconds, instants since 1970.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "http://127.0.0.1:8080", "description": "`atoll up LAB --listen 8080`"}],
+        "security": [{"token": []}],
+        "tags": [
+            {"name": "lab", "description": "The lab that is up"},
+            {"name": "switches", "description": "Switches and boxes"},
+            {"name": "experiment", "description": "What stands, and how to change it"},
+            {"name": "runs", "description": "Measurements"},
+            {"name": "events", "description": "What happens"},
+        ],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {
+                "token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "Over TCP. On the Unix socket the kernel says who asks.",
+                }
+            },
+            "responses": refusals,
+            "schemas": dict(sorted(schemas.items())),
+        },
+    }
+
+
+def document_text(routes: tuple[Route, ...]) -> str:
+    """The document as committed."""
+    return json.dumps(document(routes), indent=2) + "\n"
+
+
+def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
+    named = re.findall(r"\{(\w+)\}", route.path)
+    operation: dict[str, Any] = {
+        "operationId": route.handler.__name__,
+        "tags": [route.topic],
+        "summary": route.summary,
+    }
+    if route.note:
+        operation["description"] = route.note
+    found = [*(_in_path(name) for name in named), *_in_query(route.query, schemas)]
+    if found:
+        operation["parameters"] = found
+    if route.body is not None:
+        operation["requestBody"] = _request_body(route.body, schemas)
+    errors = sorted({*_ALWAYS, *route.errors, *((404,) if named else ())})
+    operation["responses"] = {
+        str(route.success): {"description": "Done", "content": _content(route, schemas)},
+        **{str(status): {"$ref": f"#/components/responses/{status}"} for status in errors},
+    }
+    return operation
+
+
+def _in_path(name: str) -> dict[str, Any]:
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+
+
+def _in_query(model: type[api_models.Asked], schemas: dict[str, Any]) -> list[dict[str, Any]]:
+    schema = _schema_of(model, schemas, mode="validation")
+    found: list[dict[str, Any]] = []
+    for name, part in cast("dict[str, dict[str, Any]]", schema.get("properties", {})).items():
+        described = {key: each for key, each in part.items() if key != "description"}
+        found.append(
+            {
+                "name": name,
+                "in": "query",
+                "description": part.get("description", ""),
+                "required": name in schema.get("required", ()),
+                "schema": described,
+            }
+        )
+    return found
+
+
+def _request_body(body: str | type[api_models.Asked], schemas: dict[str, Any]) -> dict[str, Any]:
+    if isinstance(body, str):
+        schema = {
+            "description": "A whole experiment if it has a name; else a JSON merge patch (RFC 7396) of the one that "
+            "stands. Nothing at all is the one that stands.",
+            "anyOf": [{"$ref": _REF.format(model="Experiment")}, {"type": "object", "not": {"required": ["name"]}}],
+        }
+    else:
+        schema = _reference(body, schemas, mode="validation")
+    media = [Kind.JSON.value[0], Kind.YAML.value[0]]
+    return {"required": not isinstance(body, str), "content": {each: {"schema": schema} for each in media}}
+
+
+def _content(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
+    schema = {"type": "object"} if route.answer is dict else _reference(route.answer, schemas, mode="serialization")
+    if route.answer in (api_models.EventTold, watch_models.PointsTold):
+        return {LINES: {"schema": schema}}
+    lines = {LINES: {"schema": {"type": "object", "required": ["type"]}}} if route.lines else {}
+    return {"application/json": {"schema": schema}, **lines}
+
+
+def _refusals(schemas: dict[str, Any]) -> dict[str, Any]:
+    content = {"application/json": {"schema": _reference(api_models.Refusal, schemas, mode="serialization")}}
+    return {str(status): {"description": why, "content": content} for status, why in _WHY.items()}
+
+
+def _reference(model: type[Any], schemas: dict[str, Any], *, mode: Any) -> dict[str, Any]:
+    """A reference to the schema of a class, which is put among the others if it is not there yet."""
+    schemas[model.__name__] = _schema_of(model, schemas, mode=mode)
+    return {"$ref": _REF.format(model=model.__name__)}
+
+
+def _schema_of(model: type[Any], schemas: dict[str, Any], *, mode: Any) -> dict[str, Any]:
+    schema = TypeAdapter(model).json_schema(mode=mode, ref_template=_REF)
+    for name, part in schema.pop("$defs", {}).items():
+        schemas[name] = _untitled(part)
+    return _untitled(schema)
+
+
+def _experiment(schemas: dict[str, Any]) -> dict[str, Any]:
+    """experiment.yaml's committed schema, its parts among the others."""
+    schema = json.loads(schema_text(RawExperiment).replace('"#/$defs/', '"#/components/schemas/'))
+    del schema["$schema"]
+    schemas |= schema.pop("$defs", {})
+    return schema
+
+
+def _untitled(schema: Any) -> Any:
+    """Without the titles that pydantic makes of names: they say nothing besides."""
+    if isinstance(schema, list):
+        return [_untitled(part) for part in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: {name: _untitled(each) for name, each in cast("dict[str, Any]", part).items()}
+        if key == "properties"
+        else _untitled(part)
+        for key, part in cast("dict[str, Any]", schema).items()
+        if key != "title" or isinstance(part, dict)
+    }

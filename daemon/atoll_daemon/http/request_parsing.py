@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The body and the parameters of a request: read within bounds of size, depth and time, or refused in plain words."""
+
+import asyncio
+import codecs
+import json
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any, TypeVar, cast
+
+from aiohttp import web
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from atoll_core.description.document import Document, compose_document
+from atoll_core.errors import Mistake, shown
+from atoll_daemon.http.http_errors import RequestError
+
+BODY = "body"
+"""What messages call the body of a request, where others name a file."""
+
+MOST_BYTES = 128 * 1024  # a full laboratory with some 150 machines is 20 kB
+MOST_ENTRIES = 5_000
+MOST_DEPTH = 32
+BODY_TIMEOUT_S = 20.0
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class Kind(Enum):
+    """The languages that a body may be in, by their media types (JSON: RFC 8259, YAML: RFC 9512)."""
+
+    JSON = ("application/json",)
+    YAML = ("application/yaml", "application/x-yaml", "text/yaml")
+
+
+async def read_document(request: web.Request) -> Document:
+    """The body as a description, an empty one as an empty mapping.
+
+    Raises RequestError: 400 no text, or not JSON or YAML; 408 too slow; 413 too large; 415 another type.
+    """
+    text, kind = await _read_text(request)
+    if not text.strip():
+        return Document(BODY, {}, {(): 0}, ())
+    if kind is Kind.JSON:
+        document = _json_document(text)
+    else:
+        document = await asyncio.to_thread(compose_document, text, BODY)
+    if document.tree is None:
+        raise _refused(400, document.mistakes)
+    _require_simple(document.tree)
+    if document.mistakes:
+        raise _refused(400, document.mistakes)
+    return document
+
+
+async def read_text(request: web.Request) -> str:
+    """The body as it is, of any of the types that may hold a description. Raises RequestError as above."""
+    return (await _read_text(request))[0]
+
+
+async def read_object(request: web.Request, model: type[M]) -> M:
+    """The body as an object with these keys. Raises RequestError as above; 422 for what is wrong in it."""
+    document = await read_document(request)
+    try:
+        return model.model_validate(document.tree)
+    except ValidationError as error:
+        mistakes = [document.mistake(one["loc"], _words(one)) for one in error.errors(include_url=False)]
+        raise _refused(422, mistakes) from None
+
+
+def parameters(request: web.Request, model: type[M]) -> M:
+    """The parameters of the address. Raises RequestError (400) that names every wrong one."""
+    given: dict[str, Any] = {}
+    for name in request.query:
+        every = request.query.getall(name)
+        several = name in model.model_fields and model.model_fields[name].annotation == list[str]
+        given[name] = every if several or len(every) > 1 else every[0]
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        known = ", ".join(model.model_fields) or "none"
+        mistakes = [
+            Mistake("", 0, _words(one, f"; known parameters: {known}"), (f"?{one['loc'][0]}",))
+            for one in error.errors(include_url=False)
+        ]
+        raise RequestError(400, "\n".join(_of_parameter(one) for one in mistakes), mistakes=mistakes) from None
+
+
+def _of_parameter(mistake: Mistake) -> str:
+    return f"{mistake.place[0]}: {mistake.message}"
+
+
+async def read_bytes(request: web.Request) -> bytes:
+    """The body as it came, whatever it is. Raises RequestError: 408 too slow; 413 too large."""
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT_S):
+            return await _read_all(request)
+    except TimeoutError:
+        raise RequestError(408, f"the body was not there after {BODY_TIMEOUT_S:g} s") from None
+
+
+async def _read_text(request: web.Request) -> tuple[str, Kind]:
+    kind = _kind(request)
+    content = await read_bytes(request)
+    try:
+        return content.decode("utf-8-sig"), kind
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise _refused(400, [Mistake(BODY, line, f"byte 0x{content[error.start]:02x} is not UTF-8")]) from None
+
+
+def _kind(request: web.Request) -> Kind:
+    """What the body is said to be in; a request without a body need not say."""
+    if not request.body_exists:
+        return Kind.JSON
+    for kind in Kind:
+        if request.content_type in kind.value:
+            charset = request.charset or "utf-8"
+            if _is_utf8(charset):
+                return kind
+            raise RequestError(415, f"charset {shown(charset)}: descriptions are UTF-8", where="Content-Type")
+    named = request.headers.get("Content-Type")
+    msg = (
+        f"{f'{shown(named)} is' if named else 'nothing says what this body is; it is'} "
+        "no description; send Content-Type: application/json or application/yaml"
+    )
+    raise RequestError(415, msg, where="Content-Type")
+
+
+def _is_utf8(charset: str) -> bool:
+    try:
+        return codecs.lookup(charset).name in ("utf-8", "ascii")
+    except (LookupError, ValueError):
+        return False
+
+
+async def _read_all(request: web.Request) -> bytes:
+    """All of the body; what is too large is not read to its end, nor to its announced length."""
+    too_large = RequestError(413, f"the body is larger than {MOST_BYTES // 1024} KiB; that is no description")
+    if (request.content_length or 0) > MOST_BYTES:
+        raise too_large
+    content = bytearray()
+    async for part in request.content.iter_any():
+        content += part
+        if len(content) > MOST_BYTES:
+            raise too_large
+    return bytes(content)
+
+
+def _json_document(text: str) -> Document:
+    try:
+        tree = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_object)
+    except json.JSONDecodeError as error:
+        return _no_document(error.lineno, f"not valid JSON: {error.msg} (column {error.colno})")
+    except RecursionError:
+        return _no_document(0, f"nested more than {MOST_DEPTH} deep")
+    except ValueError as error:  # ours, and Python's about integers of thousands of digits
+        return _no_document(0, f"not valid JSON: {error}")
+    if not isinstance(tree, dict):
+        return _no_document(0, f"{shown(tree)} where an object belongs")
+    return Document(BODY, cast("dict[str, Any]", tree), {(): 0}, ())
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    built = dict(pairs)
+    if len(built) < len(pairs):
+        names = [name for name, _ in pairs]
+        again = next(name for name in names if names.count(name) > 1)
+        msg = f"key {shown(again)} stands there twice; keep one of them"
+        raise ValueError(msg)
+    return built
+
+
+def _refuse_constant(name: str) -> None:
+    msg = f"{name} is no JSON, nor a figure of any laboratory"
+    raise ValueError(msg)
+
+
+def _no_document(line: int, message: str) -> Document:
+    return Document(BODY, None, {}, (Mistake(BODY, line, message),))
+
+
+def _require_simple(tree: dict[str, Any]) -> None:
+    """Refuse what is nested or long beyond any description before anything that recurses sees it."""
+    entries = 0
+    level: list[Any] = [tree]
+    for _ in range(MOST_DEPTH):
+        level = [below for each in level for below in _below(each)]
+        entries += len(level)
+        if entries > MOST_ENTRIES:
+            raise RequestError(413, f"the body has more than {MOST_ENTRIES} entries; that is no description")
+        if not level:
+            return
+    raise _refused(400, [Mistake(BODY, 0, f"nested more than {MOST_DEPTH} deep")])
+
+
+def _below(thing: Any) -> Iterator[Any]:
+    if isinstance(thing, dict):
+        yield from cast("dict[str, Any]", thing).values()
+    elif isinstance(thing, list):
+        yield from cast("list[Any]", thing)
+
+
+def _refused(status: int, mistakes: list[Mistake] | tuple[Mistake, ...]) -> RequestError:
+    return RequestError(status, "\n".join(map(str, mistakes)), mistakes=mistakes)
+
+
+def _words(error: ErrorDetails, unknown: str = "") -> str:
+    """One of pydantic's errors in words that need no knowledge of it."""
+    name, given = str(error["loc"][-1]) if error["loc"] else "body", error.get("input")
+    match error["type"]:
+        case "missing":
+            return f"{name} is missing"
+        case "extra_forbidden":
+            return f"unknown {shown(name)}{unknown}"
+        case "value_error":
+            return str(cast(Any, error)["ctx"]["error"])
+        case _:
+            return f"{shown(given)}: {error['msg'][:1].lower()}{error['msg'][1:]}"

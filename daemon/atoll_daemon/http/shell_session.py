@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The keeper's end of `atoll shell`: Mininet's command line over a WebSocket (docs/contracts.md, "Keeper")."""
+
+import asyncio
+import contextlib
+import json
+from typing import Any
+
+from aiohttp import WSMessage, WSMsgType, web
+
+from atoll_core.errors import LabError
+from atoll_daemon.http.http_errors import no_lab_is_up
+from atoll_emulation.mininet_lab.emulated_lab import Shell
+from atoll_testbed.testbed import Testbed
+
+_LONGEST_MESSAGE = 16 * 1024 * 1024  # a script is one message
+
+
+async def serve_shell(request: web.Request, testbed: Testbed | None) -> web.WebSocketResponse:
+    """Answer one request for a shell until the session or the connection ends."""
+    socket = web.WebSocketResponse(max_msg_size=_LONGEST_MESSAGE)
+    await socket.prepare(request)
+    asked = await socket.receive()
+    if asked.type is not WSMsgType.TEXT:
+        return socket
+    if testbed is None:
+        await _end(socket, no_lab_is_up())
+        return socket
+    try:
+        shell = await _open(testbed, json.loads(asked.data))
+    except LabError as error:  # a lab of real machines has no Mininet
+        await _end(socket, str(error))
+        return socket
+    printing = asyncio.create_task(_print(shell, socket))
+    try:
+        async for message in socket:
+            await _pass_on(message, shell)
+    finally:
+        printing.cancel()
+        await asyncio.shield(shell.close())  # the connection's end cancels this handler, perhaps only now
+    return socket
+
+
+async def _open(testbed: Testbed, asked: dict[str, Any]) -> Shell:
+    if "script" in asked:
+        return await testbed.lab.run_script(asked["script"])
+    return await testbed.lab.open_shell(asked["columns"], asked["rows"])
+
+
+async def _pass_on(message: WSMessage, shell: Shell) -> None:
+    if message.type is WSMsgType.BINARY:
+        await shell.write(message.data)
+    elif message.type is WSMsgType.TEXT:
+        size = json.loads(message.data)
+        await shell.resize(size["columns"], size["rows"])
+
+
+async def _print(shell: Shell, socket: web.WebSocketResponse) -> None:
+    with contextlib.suppress(ConnectionError):  # the user is gone
+        while printed := await shell.read():
+            await socket.send_bytes(printed)
+        await _end(socket, shell.refused)
+
+
+async def _end(socket: web.WebSocketResponse, why: str | None) -> None:
+    """The last message, as of the streams: how it ended."""
+    last = {"type": "done"} if why is None else {"type": "error", "message": why, "exit_code": LabError.exit_code}
+    await socket.send_json(last)
+    await socket.close()

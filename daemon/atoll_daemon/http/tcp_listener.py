@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The keeper's Unix socket and TCP ports, and bounds on what unauthenticated connections can cost it.
+
+The Unix socket's credentials name the user: a connection of one who may not ask is closed as soon as it is accepted.
+Over TCP no token was shown yet. On both, connections are few, and one that has asked for nothing within seconds
+is closed.
+"""
+
+import asyncio
+import errno
+import ipaddress
+import os
+import re
+import socket
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from atoll_core.errors import LabError, UsageError, shown
+from atoll_daemon.http.port_owner import find_ours
+from atoll_daemon.socket_lock import LISTEN_BACKLOG, may_talk, peer
+
+FIRST_REQUEST_S = 10.0
+MOST_CONNECTIONS = 128
+MOST_LOCAL_CONNECTIONS = 512
+
+_ADDRESS = re.compile(r"(?:(?P<host>\[[0-9A-Fa-f:.%]+\]|[^:\[\]/\s]+):)?(?P<port>[0-9]{1,5})")
+_LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class ListenAddress:
+    """Where to listen; port 0: any that is free."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> "ListenAddress":
+        """From ``PORT``, ``HOST:PORT`` or ``[V6]:PORT``; without a host, loopback. Raises UsageError."""
+        found = _ADDRESS.fullmatch(text)
+        if found is None or int(found["port"]) > 65535:
+            msg = f"--listen {shown(text)}: write PORT or HOST:PORT, such as 8080, 0.0.0.0:8080 or [::1]:8080"
+            raise UsageError(msg)
+        return cls((found["host"] or _LOOPBACK).strip("[]"), int(found["port"]))
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    @property
+    def url(self) -> str:
+        """What a client on this machine asks."""
+        any_of_ours = {"0.0.0.0": _LOOPBACK, "::": "::1"}  # noqa: S104 - told, not bound
+        host = any_of_ours.get(self.host, self.host)
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class TakenError(LabError):
+    """Somebody listens there already."""
+
+
+def bind(address: ListenAddress) -> socket.socket:
+    """A bound socket. Raises LabError, one line that says why there is none; TakenError if somebody has the port."""
+    try:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        msg = f"--listen {address}: {shown(address.host)} is no address of this machine ({error.strerror})"
+        raise LabError(msg) from None
+    family, kind, protocol, _, where = found[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind(where)
+    except OSError as error:
+        listener.close()
+        kind = TakenError if error.errno == errno.EADDRINUSE else LabError
+        raise kind(f"--listen {address}: {_why(error)}") from None
+    return listener
+
+
+def _why(error: OSError) -> str:
+    match error:
+        case OSError(errno=errno.EADDRINUSE):
+            return "the port is taken by another program; choose another one with --listen, or 0 for any that is free"
+        case OSError(errno=errno.EADDRNOTAVAIL):
+            return "no interface of this machine has that address"
+        case OSError(errno=errno.EACCES):
+            return "ports below 1024 are root's; choose a higher one"
+        case _:
+            return os.strerror(error.errno or 0)
+
+
+class Port:
+    """One TCP port that is being served."""
+
+    def __init__(self, address: ListenAddress, server: asyncio.Server) -> None:
+        self.address = address
+        self._server = server
+
+    @classmethod
+    async def open(cls, address: ListenAddress, requests: web.Server) -> "Port":
+        """Listen there; what comes goes to ``requests``. Raises LabError."""
+        try:
+            listener = bind(address)
+        except TakenError as error:
+            ours = await find_ours(address.url)
+            raise (LabError(f"--listen {address}: {ours}") if ours else error) from None
+        loop = asyncio.get_running_loop()
+        open_now: set[asyncio.Protocol] = set()
+        server = await loop.create_server(
+            lambda: _Connection(requests, open_now, MOST_CONNECTIONS), sock=listener, backlog=32
+        )
+        return cls(ListenAddress(address.host, listener.getsockname()[1]), server)
+
+    def close(self) -> None:
+        """Take no more connections."""
+        self._server.close()
+
+
+async def serve_locally(listener: socket.socket, requests: web.Server) -> asyncio.Server:
+    """Serve the keeper's Unix socket, for this user and root."""
+    open_now: set[asyncio.Protocol] = set()
+    return await asyncio.get_running_loop().create_unix_server(
+        lambda: _Connection(requests, open_now, MOST_LOCAL_CONNECTIONS), sock=listener, backlog=LISTEN_BACKLOG
+    )
+
+
+class _Connection(asyncio.Protocol):
+    """A connection on its way to aiohttp, within bounds; ``others``: those that are open on the same port.
+
+    aiohttp itself waits for ever for the headers of a connection's first request.
+    """
+
+    _handler: web.RequestHandler
+
+    def __init__(self, requests: web.Server, others: set[asyncio.Protocol], most: int) -> None:
+        self._requests = requests
+        self._others = others
+        self._most = most
+        self._deadline: asyncio.TimerHandle | None = None
+        self._seen = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        connection = transport.get_extra_info("socket")
+        foreign = connection.family == socket.AF_UNIX and not may_talk(peer(connection)[1])
+        if (foreign or len(self._others) >= self._most) and isinstance(transport, asyncio.Transport):
+            transport.set_protocol(asyncio.Protocol())  # this one has no handler
+            transport.abort()
+            return
+        self._handler = self._requests()
+        self._handler.connection_made(transport)
+        self._others.add(self)
+        self._deadline = asyncio.get_running_loop().call_later(FIRST_REQUEST_S, transport.close)
+
+    def data_received(self, data: bytes) -> None:
+        if self._deadline is not None:
+            self._seen = (self._seen + data)[-3:] if b"\r\n\r\n" not in self._seen + data else self._headers_are_there()
+        self._handler.data_received(data)
+
+    def _headers_are_there(self) -> bytes:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        return b""
+
+    def eof_received(self) -> bool | None:
+        return self._handler.eof_received()
+
+    def pause_writing(self) -> None:
+        self._handler.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._handler.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._headers_are_there()
+        self._others.discard(self)
+        self._handler.connection_lost(exc)

@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the API does with a lab: plans, applies, changes chains and latencies, runs, calibrates, ends. Handlers."""
+
+import asyncio
+import functools
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from atoll_controller.planner.description_warnings import doubts
+from atoll_controller.planner.planner import make_plan
+from atoll_core.description.document import Document, label
+from atoll_core.description.resolve_lab import Lab
+from atoll_core.description.validation_messages import suggest
+from atoll_core.errors import DescriptionError, shown
+from atoll_core.plan.plan import Backend
+from atoll_core.platforms import MININET
+from atoll_daemon.http.api_models import (
+    Applying,
+    Calibrating,
+    ChainAsked,
+    Changing,
+    Describing,
+    Ending,
+    LatencyAsked,
+    Nothing,
+    Running,
+    Upping,
+)
+from atoll_daemon.http.auth import is_local
+from atoll_daemon.http.experiment_bodies import (
+    Described,
+    as_body,
+    chain_patch,
+    described_by_body,
+    described_by_file,
+    no_chain_patch,
+    warnings_json,
+)
+from atoll_daemon.http.http_errors import RequestError
+from atoll_daemon.http.read_handlers import plan_json
+from atoll_daemon.http.request_parsing import parameters, read_document, read_object
+from atoll_daemon.http.responses import answer, cancelled, json_answer, result_of, wants_lines
+from atoll_daemon.lab_daemon import How, Keeper
+from atoll_daemon.run_registry import RunRecord
+from atoll_daemon.task_runner import Emit, Line
+from atoll_dashboards.influx.influx_agreement import other_database
+from atoll_testbed.box_connections import Connections
+from atoll_testbed.calibration.link_calibration import DIRECTIONS
+
+Read = Callable[[], Awaitable[Described]]
+
+
+# The lab
+
+
+async def post_lab(keeper: Keeper, request: web.Request) -> web.StreamResponse:
+    """Bring a lab up."""
+    asked = parameters(request, Upping)
+    document = await read_document(request)
+    lab = await asyncio.to_thread(Lab, replace(document, file=label(Path(asked.file))))
+    network = lab.network
+    if lab.mistakes or network is None:
+        raise DescriptionError(lab.mistakes)
+
+    async def work(emit: Emit) -> Line:
+        return await keeper.bring_up(lab, network, asked.runtime, emit)
+
+    try:
+        return await answer(request, functools.partial(keeper.bench.begin, "up", network.name, work))
+    finally:
+        if keeper.testbed is None and keeper.bench.busy is None:
+            keeper.end.set()  # or it would hold the machine's lock for nothing
+
+
+async def delete_lab(keeper: Keeper, request: web.Request) -> dict[str, Any]:
+    """Take the lab down."""
+    asked = parameters(request, Ending)
+    busy = keeper.bench.busy
+    if busy is not None and not asked.force:
+        msg = f"the lab is busy with `{busy.what} {busy.about}`; wait for it, or end it with `atoll down --force`"
+        raise RequestError(409, msg, exit_code=1)
+    keeper.end.set()
+    return {"was_up": keeper.testbed is not None}
+
+
+# Plans and changes
+
+
+async def post_plan(keeper: Keeper, request: web.Request) -> dict[str, Any]:
+    """The plan of an experiment on a lab that holds nothing yet."""
+    read = await _reading(keeper, request, parameters(request, Describing))
+    described = await read()
+    network = keeper.require_lab()[0].network
+
+    def planned() -> dict[str, Any]:
+        plan = make_plan(network, described.experiment, described.backend)
+        return plan_json(plan) | {"warnings": warnings_json(network, described)}
+
+    return await asyncio.to_thread(planned)
+
+
+async def post_diff(keeper: Keeper, request: web.Request) -> web.StreamResponse:
+    """What an apply would change."""
+    read = await _reading(keeper, request, parameters(request, Describing))
+    return await _apply(keeper, request, read, How(dry_run=True, at_once=False, connections=Connections()))
+
+
+async def post_apply(keeper: Keeper, request: web.Request) -> web.StreamResponse:
+    """Apply an experiment."""
+    asked = parameters(request, Applying)
+    how = How(asked.dry_run, asked.at_once, Connections.parse(asked.connections), asked.probe)
+    return await _apply(keeper, request, await _reading(keeper, request, asked), how)
+
+
+async def put_chain(keeper: Keeper, request: web.Request) -> web.StreamResponse:
+    """Change a chain, or add one."""
+    how = _changing(request)
+    wanted = await read_object(request, ChainAsked)
+    name = request.match_info["name"]
+    patch = chain_patch(name, wanted.chain, wanted.carries)
+    return await _apply(keeper, request, _patching(keeper, lambda _: patch), how)
+
+
+async def delete_chain(keeper: Keeper, request: web.Request) -> web.StreamResponse:
+    """Remove a branch."""
+    how = _changing(request)
+    name = request.match_info["name"]
+    return await _apply(keeper, request, _patching(keeper, lambda standing: no_chain_patch(name, standing)), how)
+
+
+async def put_latency(keeper: Keeper, request: web.Request) -> web.StreamResponse:
+    """Change a server's latency."""
+    how = _changing(request)
+    wanted = await read_object(request, LatencyAsked)
+    _require_one(wanted)
+    patch = {"latency": {_server(keeper, request): wanted.class_ or wanted.rtt}}
+    return await _apply(keeper, request, _patching(keeper, lambda _: patch), how)
+
+
+async def delete_latency(keeper: Keeper, request: web.Request) -> web.StreamResponse:
+    """Delay a server no more."""
+    how = _changing(request)
+    patch = {"latency": {_server(keeper, request): None}}
+    return await _apply(keeper, request, _patching(keeper, lambda _: patch), how)
+
+
+# Runs
+
+
+async def post_run(keeper: Keeper, request: web.Request) -> web.StreamResponse:
+    """Run an experiment: with the connection if lines are wanted, else by itself."""
+    asked = parameters(request, Running)
+    _require_local(request, "runs", asked.runs)
+    _require_local(request, "influx", asked.influx)
+    read = await _reading(keeper, request, asked)
+    described = await read()
+    keeper.require_runtime(asked.runtime)
+    runs = Path(asked.runs).resolve() if asked.runs else keeper.runs_folder
+    keeper.require_runnable(described, runs)
+    started_ns = asked.started_ns or time.time_ns()
+    record = RunRecord(described.experiment.name, started_ns, described.experiment.duration.s, metrics=asked.metrics)
+    record.warnings = warnings_json(keeper.require_lab()[0].network, described)
+
+    async def work(emit: Emit) -> Line:
+        if asked.metrics and asked.influx is not None and (other := other_database(asked.influx)):
+            emit({"type": "note", "message": other})
+        return await keeper.run(
+            described,
+            runs,
+            started_ns,
+            record,
+            emit,
+            analyse=asked.analyse,
+            metrics=asked.metrics,
+            full_matrix=asked.full_matrix,
+        )
+
+    def begin(listen: Emit) -> asyncio.Task[Line]:
+        record.task = keeper.bench.begin("run", described.experiment.name, work, listen)
+        record.task.add_done_callback(lambda task: record.over(task, time.time_ns()))
+        return record.task
+
+    if wants_lines(request):
+        return await answer(request, begin)
+    task = begin(lambda _: None)
+    await record.named.wait()
+    if not record.id:
+        result_of(task)  # raises why it came to nothing
+    return json_answer(record.told(), 202, {"Location": f"/v1/runs/{record.id}"})
+
+
+async def delete_run(keeper: Keeper, request: web.Request) -> dict[str, Any]:
+    """Cancel a run."""
+    parameters(request, Nothing)
+    record = keeper.runs.find(request.match_info["id"])
+    if record.task is None or record.task.done():
+        raise RequestError(409, f"run {record.id} is over: {record.state}", exit_code=1)
+    await cancelled(record.task)
+    return record.told()
+
+
+async def post_calibration(keeper: Keeper, request: web.Request) -> web.StreamResponse:
+    """Hold links against their settings."""
+    asked = parameters(request, Calibrating)
+    for name in asked.directions:
+        if name not in DIRECTIONS:
+            msg = f"?directions: unknown direction {shown(name)}; {suggest(name, DIRECTIONS, 'directions')}"
+            raise RequestError(400, msg, where="?directions")
+    described = await (await _reading(keeper, request, asked))()
+
+    async def work(emit: Emit) -> Line:
+        return await keeper.calibrate(described, asked.directions, asked.seconds, emit)
+
+    return await answer(request, functools.partial(keeper.bench.begin, "calibrate", described.experiment.name, work))
+
+
+# What they share
+
+
+async def _reading(keeper: Keeper, request: web.Request, asked: Describing) -> Read:
+    """What makes an experiment of the request's body, against whatever stands when it is called."""
+    _require_local(request, "file", asked.file)
+    keeper.require_lab()
+    document = await read_document(request)
+    return functools.partial(_described, keeper, document, asked)
+
+
+async def _described(keeper: Keeper, document: Document, asked: Describing) -> Described:
+    testbed, lab = keeper.require_lab()
+    if asked.file is not None:
+        backend = asked.backend or Backend.ENGINE
+        path = Path(asked.file)
+        network, found = await asyncio.to_thread(described_by_file, document, path, asked.set, backend)
+        keeper.require_same_lab(network)
+    else:
+        found = await asyncio.to_thread(described_by_body, document, lab, testbed.network, keeper.standing, asked.set)
+        found = found if asked.backend is None else replace(found, backend=asked.backend)
+    if asked.strict and (doubtful := doubts(testbed.network, found.experiment, found.backend, MININET)):
+        raise DescriptionError(doubtful)
+    return found
+
+
+def _patching(keeper: Keeper, patch: Callable[[Described], dict[str, Any]]) -> Read:
+    """What makes an experiment of the one that stands."""
+
+    async def read() -> Described:
+        return await _described(keeper, as_body(patch(keeper.require_standing())), Describing())
+
+    return read
+
+
+async def _apply(keeper: Keeper, request: web.Request, read: Read, how: How) -> web.StreamResponse:
+    """Apply what ``read`` makes; it is asked again if something else was applied meanwhile."""
+    before = keeper.require_lab()[0].experiment
+    described = await read()
+
+    async def work(emit: Emit) -> Line:
+        current = described if keeper.require_lab()[0].experiment is before else await read()
+        return await keeper.apply(current, how, emit)
+
+    what = "diff" if how.dry_run else "apply"
+    return await answer(request, functools.partial(keeper.bench.begin, what, described.experiment.name, work))
+
+
+def _changing(request: web.Request) -> How:
+    asked = parameters(request, Changing)
+    return How(asked.dry_run, at_once=False, connections=Connections.parse(asked.connections), probes=asked.probe)
+
+
+def _require_local(request: web.Request, name: str, given: str | None) -> None:
+    """What concerns the caller's own files is for those who could read and write them by themselves."""
+    if given is not None and not is_local(request):
+        msg = f"?{name}: concerns files of this machine, and is not taken over TCP; leave it out"
+        raise RequestError(403, msg, where=f"?{name}")
+
+
+def _require_one(wanted: LatencyAsked) -> None:
+    if (wanted.class_ is None) == (wanted.rtt is None):
+        raise RequestError(422, "name the latency by its class or by its rtt", where="class")
+
+
+def _server(keeper: Keeper, request: web.Request) -> str:
+    """The world server that the address names. Raises RequestError (404)."""
+    server = request.match_info["server"]
+    servers = [host.name for host in keeper.require_lab()[0].network.world_hosts]
+    if server not in servers:
+        msg = f"there is no world server {shown(server)}; {suggest(server, servers, 'world servers')}"
+        raise RequestError(404, msg, exit_code=1)
+    return server

@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The keeper of a testbed from `up` to `down`: its state, and the work it does on it. No HTTP here."""
+
+import asyncio
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Coroutine
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from atoll_core.codec import to_json
+from atoll_core.description.resolve_inventory import load_inventory
+from atoll_core.description.resolve_lab import Lab
+from atoll_core.errors import AtollError, LabError, PlanError
+from atoll_core.lab.inventory import Inventory
+from atoll_core.lab.network import Network
+from atoll_core.plan.switch_features import Runtime
+from atoll_daemon.event_log import EventLog
+from atoll_daemon.http.experiment_bodies import Described, up_to_date, warnings_json
+from atoll_daemon.http.http_errors import RequestError, internal_error, no_lab
+from atoll_daemon.last_failure import expect_kill, forget_failure, remember_failure
+from atoll_daemon.live_metrics import LivePoints
+from atoll_daemon.replays.replay_index import Replays
+from atoll_daemon.run_registry import RUNS, RunRecord, Runs
+from atoll_daemon.socket_lock import rack
+from atoll_daemon.task_runner import Bench, Emit, Line
+from atoll_dashboards.grafana.grafana_links import carried_link
+from atoll_emulation.mininet_lab.namespaces import hidden_in_lab
+from atoll_emulation.this_machine.congestion_controls import offered_by_virtual_kernel, offered_here, require_controls
+from atoll_testbed.box_connections import Connections
+from atoll_testbed.calibration.link_calibration import calibrate
+from atoll_testbed.run.run import Run
+from atoll_testbed.run.run_request import create_run
+from atoll_testbed.testbed import Testbed, changes_json, while_up
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How an experiment is applied: as ``Testbed.apply`` takes it."""
+
+    dry_run: bool
+    at_once: bool
+    connections: Connections
+    probes: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Up:
+    """What is up: the testbed, and the lab as its file described it then."""
+
+    testbed: Testbed
+    lab: Lab
+    network: Network
+
+
+class Keeper:
+    """One testbed, what is known of it, and what is done with it. ``for_run``: started by a run for itself."""
+
+    def __init__(self, *, for_run: bool) -> None:
+        self.for_run = for_run
+        self.events = EventLog(time.time_ns)
+        self.bench = Bench(self.events)
+        self.points = LivePoints(self.events)
+        self.runs = Runs()
+        self.runs_folder = Path(RUNS).resolve()
+        """Where runs go that name no folder: below the one in which the keeper was started."""
+        self.replays = Replays(self.runs_folder)
+        self.boxes: dict[str, Line] = {}
+        """The latest counters of each link and delay box."""
+        self.listens: list[str] = []
+        """URLs by which it is asked over TCP."""
+        self.token_file: str | None = None
+        """Where the token is that is asked for there."""
+        self.end = asyncio.Event()
+        """Set when the keeper is to take the lab down and end."""
+        self._up: _Up | None = None
+        self._described: Described | None = None
+        self._background: set[asyncio.Task[None]] = set()
+
+    # What is there
+
+    @property
+    def testbed(self) -> Testbed | None:
+        """The testbed, if one is up."""
+        return self._up.testbed if self._up else None
+
+    def require_lab(self) -> tuple[Testbed, Lab]:
+        """The testbed, and the lab as described. Raises RequestError (409), or LabError when it has failed."""
+        if self._up is None:
+            raise no_lab()
+        if self._up.testbed.failed.done():
+            raise LabError(self._up.testbed.failed.result())
+        return self._up.testbed, self._up.lab
+
+    def require_same_lab(self, network: Network) -> None:
+        """Raise RequestError (409) unless this is the lab that is up."""
+        self.require_lab()
+        described = self._up.network if self._up else network
+        if described != network:
+            up = f"{described.name}, {described.file}"
+            msg = f"the lab that is up ({up}) is not {network.file} as it reads now; `atoll down` first"
+            raise RequestError(409, msg, exit_code=1)
+
+    def require_runtime(self, wanted: Runtime | None) -> None:
+        """Raise RequestError (409) when the controller has another runtime than the one that is asked for."""
+        testbed, _ = self.require_lab()
+        if wanted is not None and wanted != testbed.runtime:
+            has = f"the lab that is up has {testbed.runtime} as its controller's runtime"
+            raise RequestError(409, f"{has}, not {wanted}; `atoll down` first", exit_code=1)
+
+    @property
+    def standing(self) -> Described | None:
+        """The experiment that stands, as it would be described now."""
+        experiment = self._up.testbed.experiment if self._up else None
+        if experiment is None or self._described is None:
+            return None
+        return up_to_date(self._described, experiment)
+
+    def require_standing(self) -> Described:
+        """The experiment that stands. Raises RequestError: 404 none, 409 no lab."""
+        self.require_lab()
+        standing = self.standing
+        if standing is None:
+            raise RequestError(404, "no experiment has been applied; `atoll apply EXPERIMENT` does it", exit_code=1)
+        return standing
+
+    # Work on it
+
+    async def bring_up(self, lab: Lab, network: Network, runtime: Runtime | None, emit: Emit) -> Line:
+        """Bring a lab up unless it is; the answer says whether it was."""
+        if self._up is not None:
+            self.require_same_lab(network)
+            self.require_runtime(runtime)
+            return {"already": True}
+        placed = _placed(network)
+        inventory = await asyncio.to_thread(_inventory, placed)
+        testbed = await Testbed.start(
+            placed, lambda text: _progress(emit, text), runtime or Runtime.OS_KEN, inventory=inventory
+        )
+        testbed.on_event = self._take
+        testbed.on_note = self._note
+        self._up = _Up(testbed, lab, placed)
+        if self.for_run:
+            forget_failure()  # the run reports it
+        else:
+            expect_kill(network.name)
+        self.events.add("lab", lab=network.name, state="up")
+        self.spawn(self._end_with_lab(testbed))
+        return {"already": False}
+
+    async def apply(self, described: Described, how: How, tell: Emit) -> Line:
+        """Apply an experiment; the answer has the changes, ``tell`` gets the events of a swap."""
+        testbed, _ = self.require_lab()
+        dry_run = how.dry_run
+        try:
+            plan, changes = await testbed.apply(
+                described.experiment,
+                described.backend,
+                dry_run=dry_run,
+                at_once=how.at_once,
+                probes=how.probes,
+                connections=how.connections,
+                tell=tell,
+            )
+        except BaseException as error:
+            if testbed.experiment is described.experiment:  # packets have turned to it, whatever came afterwards
+                self._stands(described)
+            if isinstance(error, AtollError) and testbed.failed.done():  # probes fail when a box's program has
+                raise LabError(testbed.failed.result()) from error
+            raise
+        if not dry_run:
+            self._stands(described, changes=len(changes))
+        return {
+            "experiment": plan.experiment,
+            "dry_run": dry_run,
+            "changes": changes_json(changes),
+            "lines": [str(change) for change in changes],
+            "warnings": warnings_json(testbed.network, described),
+        }
+
+    async def run(
+        self,
+        described: Described,
+        runs: Path,
+        started_ns: int,
+        record: RunRecord,
+        emit: Emit,
+        *,
+        analyse: bool,
+        metrics: bool,
+        full_matrix: bool,
+    ) -> Line:
+        """Run an experiment; the answer has its directory, summary, and link if a database has taken its points."""
+        testbed, _ = self.require_lab()
+        experiment, backend = described.experiment, described.backend
+        place, now_ns = testbed.place.name, time.time_ns()
+        run_dir = create_run(
+            runs, testbed.network, experiment, backend, place, now_ns, metrics=metrics, full_matrix=full_matrix
+        )
+        self.runs.add(record, str(run_dir.path), run_dir.path.name)
+        self.replays.add(run_dir.path)
+
+        def tell(line: Line) -> None:
+            record.take(line)
+            emit(line)
+            if testbed.experiment is experiment and self._described is not described:
+                self._stands(described)
+
+        tell({"type": "run", "run": record.id, "run_dir": str(run_dir.path)})
+        with contextlib.closing(run_dir):
+            run = Run(testbed, experiment, run_dir, tell, backend, self.points.take)
+            with self.points.of_run(record.id, metered=metrics):
+                await run.measure(started_ns)
+            summary = await run.analyse() if analyse else None
+        link = carried_link(run_dir) if run.in_database else None
+        return {"run_dir": str(run_dir.path), "summary": summary, "grafana": link}
+
+    async def calibrate(self, described: Described, directions: list[str], seconds: float, emit: Emit) -> Line:
+        """Hold the links of an experiment against their settings; the answer has the figures."""
+        testbed, _ = self.require_lab()
+        await testbed.apply(described.experiment, described.backend, at_once=True)
+        self._stands(described)
+        work = calibrate(testbed, described.experiment, directions, seconds, lambda text: _progress(emit, text))
+        return {"calibration": to_json(await while_up(testbed, work))}
+
+    def require_runnable(self, described: Described, runs: Path) -> None:
+        """Refuse a run that could not be made: PlanError, or MachineError for what this kernel does not have."""
+        if rack() is not None:
+            return  # real machines have a /run and kernels of their own
+        if hidden_in_lab(runs):
+            msg = f"--runs {runs}: the lab has a /run of its own and its captures cannot go there"
+            raise PlanError(f"{msg}; name another directory")
+        require_controls(described.experiment, offered_here(), offered_by_virtual_kernel())
+
+    async def stop(self) -> None:
+        """Cancel what is being done, and take the lab down."""
+        await self.bench.end()
+        for task in list(self._background):
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        if self._up is not None:
+            self.events.add("lab", lab=self._up.testbed.network.name, state="down")
+            await self._up.testbed.stop()
+            if not self.for_run and not self._up.testbed.failed.done():
+                forget_failure()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have something done beside everything else, for as long as the keeper lives."""
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background_over)
+
+    def _background_over(self, task: "asyncio.Task[None]") -> None:
+        self._background.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:  # without this work the keeper would only seem to watch the lab
+            self._note(str(internal_error(error)))
+            self.end.set()
+
+    # What happens of its own accord
+
+    def _stands(self, described: Described, **fields: Any) -> None:
+        self._described = described
+        chain = list(described.experiment.chain.hops)
+        self.events.add("applied", experiment=described.experiment.name, chain=chain, **fields)
+
+    def _take(self, event: Line) -> None:
+        fields = {key: part for key, part in event.items() if key != "type"}
+        if event["type"] == "counters":
+            self.boxes[event["box"]] = fields
+            self.events.sample("counters", **fields)
+            if self.testbed is not None:
+                self.points.box_line(self.testbed, event, time.time_ns())
+        else:
+            self.events.add(event["type"], **fields)
+
+    def _note(self, text: str) -> None:
+        sys.stderr.write(f"keeper: {text}\n")
+        self.events.add("note", message=text)
+
+    async def _end_with_lab(self, testbed: Testbed) -> None:
+        reason = await asyncio.shield(testbed.failed)
+        self.events.add("lab", lab=testbed.network.name, state="failed", message=reason)
+        if not self.for_run:  # the run reports it
+            remember_failure(testbed.network.name, reason, time.time_ns())
+        # Work in progress learns of it first: it has its own measurements to keep.
+        await self.bench.idle.wait()
+        sys.stderr.write(f"keeper: {reason}\n")
+        self.end.set()
+
+
+def _placed(network: Network) -> Network:
+    """The network with the whole path of its file: who asks later may be in another directory than who began."""
+    return replace(network, file=os.path.abspath(network.file))  # noqa: PTH100 (Path.absolute keeps `..`)
+
+
+def _inventory(network: Network) -> Inventory | None:
+    """The rack's inventory, held against the lab; None where the lab is emulated. Raises DescriptionError."""
+    file = rack()
+    return None if file is None else load_inventory(file, network)
+
+
+def _progress(emit: Emit, text: str) -> None:
+    emit({"type": "progress", "text": text})

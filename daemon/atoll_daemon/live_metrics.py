@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Metric points for those who watch: what a run spools, and what boxes say while there is none, once a second.
+
+Nothing is kept or counted here, and while nobody listens to samples nothing is even put together.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Generator, Iterable, Mapping
+from typing import Any
+
+from atoll_core.metrics.line_protocol import Point
+from atoll_daemon.event_log import EventLog
+from atoll_testbed.metrics.metric_points import box_points, class_names, link_config_points
+from atoll_testbed.testbed import Testbed
+
+PERIOD_S = 1.0
+
+
+class LivePoints:
+    """Gathers points and hands them on as ``points`` samples."""
+
+    def __init__(self, events: EventLog, period_s: float = PERIOD_S) -> None:
+        self._events = events
+        self._period_s = period_s
+        self._run: str | None = None
+        self._metered = False
+        self._gathered: list[list[Any]] = []
+        self._due: asyncio.TimerHandle | None = None
+
+    @contextlib.contextmanager
+    def of_run(self, run: str, *, metered: bool = True) -> Generator[None]:
+        """While the block lasts points are those of a run.
+
+        ``metered``: it listens to the boxes itself; otherwise their counters are all that it has.
+        """
+        self._hand_on()
+        self._run, self._metered = run, metered
+        try:
+            yield
+        finally:
+            self._hand_on()
+            self._run, self._metered = None, False
+
+    def take(self, points: Iterable[Point]) -> None:
+        """Take points, which are handed on within a second; of the run if there is one."""
+        if not self._events.sampled:
+            return
+        self._gathered += [told for point in points if (told := point.to_json()) is not None]
+        if self._gathered and self._due is None:
+            self._due = asyncio.get_running_loop().call_later(self._period_s, self._hand_on)
+
+    def box_line(self, testbed: Testbed, line: Mapping[str, Any], now_ns: int) -> None:
+        """Take the counters of a link or delay box, unless a run that is metered takes them.
+
+        With the first ones of a second comes what the links are configured to. ``now_ns``: CLOCK_REALTIME.
+        """
+        if self._metered or not self._events.sampled:
+            return
+        if self._due is None and testbed.experiment is not None:
+            self.take(link_config_points(testbed.experiment, now_ns))
+        self.take(box_points(line["box"], line, class_names(testbed.network)))
+
+    def _hand_on(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+        if self._gathered:
+            gathered, self._gathered = self._gathered, []
+            latest_ns = max(point[3] for point in gathered)
+            self._events.sample("points", t_ns=latest_ns, run=self._run, points=gathered)

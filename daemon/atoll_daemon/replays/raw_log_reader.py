@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The points of a run that was made without metrics: what its links and delay boxes counted, and its events."""
+
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+from atoll_analysis.run_directory.migrations import event_up_to_date
+from atoll_core.errors import RunDirError
+from atoll_core.lab.network import Network
+from atoll_core.metrics.line_protocol import Point
+from atoll_testbed.metrics.metric_points import FIGURES_OF_CHECKS, box_points, class_names, event_point
+
+COUNTED = "link.jsonl"
+_EVENTS = "events.jsonl"
+_READ_BYTES = 1 << 18  # at a time: of a link's counters some twenty seconds
+
+_Line = dict[str, Any]
+_PointsOf = Callable[[_Line], Iterator[Point]]
+
+
+class UnspooledTail:
+    """Reads a run's counters and events as line protocol, also while they grow, as SpoolTail reads a spool."""
+
+    def __init__(self, run: Path, network: Network) -> None:
+        """Raises RunDirError when the run has none."""
+        classes = class_names(network)
+        self._run = run
+        # Events first: who takes a stream up again where its counters were cut has all that happened before.
+        sources: tuple[tuple[str, _PointsOf], ...] = ((_EVENTS, _happened), (COUNTED, partial(_counted, classes)))
+        self._files: list[tuple[IO[bytes], _PointsOf]] = []
+        try:
+            for name, points_of in sources:
+                self._files.append(((run / name).open("rb"), points_of))
+        except OSError as error:
+            self.close()
+            raise RunDirError(f"{error.filename}: no counters of a run: {error.strerror}") from None
+
+    def close(self) -> None:
+        """Close the files."""
+        for file, _ in self._files:
+            file.close()
+
+    def frames(self) -> Iterator[bytes]:
+        """Points of lines that are whole by now and were not read before. Raises RunDirError (damaged)."""
+        for file, points_of in self._files:
+            while lines := _whole_lines(file):
+                try:
+                    told = [point.line()[0] for line in lines for point in points_of(json.loads(line))]
+                except (AttributeError, KeyError, TypeError, ValueError) as error:
+                    raise RunDirError(f"{self._run}: its counters or events are damaged: {error!r}") from None
+                if frame := "".join(f"{line}\n" for line in told if line is not None):
+                    yield frame.encode()
+
+
+def _counted(classes: dict[int, str], line: _Line) -> Iterator[Point]:
+    return box_points(line["box"], line, classes) if line["type"] == "counters" else iter(())
+
+
+def _happened(line: _Line) -> Iterator[Point]:
+    kind = str(line["type"])
+    if kind not in FIGURES_OF_CHECKS:
+        yield event_point(kind, int(line["t_ns"]), event_up_to_date(line))
+
+
+def _whole_lines(file: IO[bytes]) -> list[bytes]:
+    """The next lines; one that is not whole yet is read when it is."""
+    lines = file.readlines(_READ_BYTES)
+    if lines and not lines[-1].endswith(b"\n"):
+        file.seek(-len(lines.pop()), 1)
+    return lines

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The keeper's process: serves the table of routes on its Unix socket, and on TCP where it is asked to."""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import resource
+import signal
+import socket
+import sys
+from dataclasses import replace
+from typing import Any
+
+from aiohttp import web
+
+from atoll_controller.openflow.gc_tuning import relax_collector
+from atoll_core.errors import AtollError, LabError
+from atoll_daemon.http import write_handlers
+from atoll_daemon.http.api_models import Nothing, PortAsked
+from atoll_daemon.http.auth import Access, is_local, only_locally
+from atoll_daemon.http.endpoint import Handler
+from atoll_daemon.http.http_app import Serve, errors_as_json, runner_of
+from atoll_daemon.http.http_errors import RequestError
+from atoll_daemon.http.request_parsing import MOST_BYTES, parameters, read_object
+from atoll_daemon.http.responses import json_answer
+from atoll_daemon.http.routes import ROUTES
+from atoll_daemon.http.shell_session import serve_shell
+from atoll_daemon.http.static_files import add_page, is_page
+from atoll_daemon.http.tcp_listener import ListenAddress, Port, serve_locally
+from atoll_daemon.lab_daemon import Keeper
+from atoll_daemon.socket_lock import bind_keeper_socket
+
+# Not the hard limit, often a million: Mininet's mnexec, started for each host, closes as many one by one.
+_DESCRIPTORS = 1 << 16
+
+
+class Server:
+    """A keeper and those who ask it."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+        self._access = Access()
+        self._ports: list[Port] = []
+        self._runner = runner_of(self._application())
+
+    async def serve(self, listener: socket.socket) -> None:
+        """Serve until `down`, a signal, the end of the starter or the end of the lab; then take the lab down."""
+        await self._runner.setup()
+        if self._runner.server is None:
+            raise LabError("the keeper cannot be served")
+        door = await serve_locally(listener, self._runner.server)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, self._keeper.end.set)
+        if self._keeper.for_run:
+            self._keeper.spawn(self._end_with_starter())
+        await self._keeper.end.wait()
+        for port in self._ports:
+            port.close()
+        await self._keeper.stop()
+        self._keeper.events.close()
+        door.close()  # its name is the lock of this machine's lab
+        await self._runner.cleanup()
+
+    def _application(self) -> web.Application:
+        app = web.Application(middlewares=[errors_as_json, self._admit], client_max_size=MOST_BYTES)
+        for route in ROUTES:
+            app.router.add_route(route.method, route.path, self._serving(route.handler))
+        add_page(app)
+        # What verbs alone ask for: they name files, or are the user at a terminal.
+        app.router.add_post("/v1/lab", _locally(self._serving(write_handlers.post_lab)))
+        app.router.add_post("/v1/ports", _locally(self._open_port))
+        app.router.add_get("/v1/shell", _locally(self._shell))
+        return app
+
+    def _serving(self, handler: Handler) -> Serve:
+        async def serve(request: web.Request) -> web.StreamResponse:
+            answer = await handler(self._keeper, request)
+            return answer if isinstance(answer, web.StreamResponse) else json_answer(answer)
+
+        return serve
+
+    @web.middleware
+    async def _admit(self, request: web.Request, handler: Serve) -> web.StreamResponse:
+        self._access.admit(request, public=is_page(request))
+        return await handler(request)
+
+    async def _open_port(self, request: web.Request) -> web.StreamResponse:
+        """Listen on a TCP port as well; the answer has its URL."""
+        parameters(request, Nothing)
+        asked = await read_object(request, PortAsked)
+        address = ListenAddress.parse(asked.address)
+        same = [port for port in self._ports if replace(port.address, port=address.port) == address]
+        port = next((port for port in same if address.port in (0, port.address.port)), None)
+        if port is None:
+            server = self._runner.server
+            if server is None:
+                raise RequestError(503, "the keeper is ending", exit_code=1)
+            port = await Port.open(address, server)
+            self._ports.append(port)
+        self._access.set_token(asked.token)
+        self._access.names.add(address.host.lower())
+        self._keeper.listens = [port.address.url for port in self._ports]
+        self._keeper.token_file = asked.token_file
+        return json_answer({"url": port.address.url})
+
+    async def _shell(self, request: web.Request) -> web.StreamResponse:
+        return await serve_shell(request, self._keeper.testbed)
+
+    async def _end_with_starter(self) -> None:
+        """The starter holds the other end of standard input for as long as it lives."""
+        reader = asyncio.StreamReader()
+        await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+        with contextlib.suppress(OSError):
+            while await reader.read(4096):
+                pass
+        self._keeper.end.set()
+
+
+def _locally(handler: Serve) -> Serve:
+    """For the Unix socket alone."""
+
+    async def serve(request: web.Request) -> web.StreamResponse:
+        if not is_local(request):
+            raise only_locally()
+        return await handler(request)
+
+    return serve
+
+
+def _raise_descriptor_limit() -> None:
+    """Have descriptors for all connections, agents and logs: login shells are often given 1024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def main(arguments: list[str]) -> int:
+    """Entry point of ``python -m atoll_daemon``."""
+    parser = argparse.ArgumentParser(prog="atoll_daemon", description=__doc__)
+    parser.add_argument("--for-run", action="store_true", help="end when standard input ends")
+    options = parser.parse_args(arguments)
+    try:
+        listener = bind_keeper_socket()
+    except AtollError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+
+    relax_collector()
+    _raise_descriptor_limit()
+
+    async def keep() -> int:
+        keeper = Keeper(for_run=options.for_run)
+        if not options.for_run:
+            os.chdir("/")  # one that stays keeps no file system from being unmounted
+        await Server(keeper).serve(listener)
+        return 1 if keeper.testbed is not None and keeper.testbed.failed.done() else 0
+
+    ready: dict[str, Any] = {"type": "ready", "pid": os.getpid()}
+    sys.stdout.write(json.dumps(ready) + "\n")
+    sys.stdout.flush()
+    return asyncio.run(keep())

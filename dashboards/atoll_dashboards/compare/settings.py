@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What several descriptions say, side by side and setting by setting, under the keys that their files have.
+
+Pure. Every setting comes out exactly once. Where descriptions hold different kinds of a thing (no transfer and one, two
+models of loss), the thing is one setting, told as a whole: its parts would stand beside nothing.
+"""
+
+import hashlib
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, cast
+
+from atoll_core.codec import to_json
+from atoll_core.experiment.experiment import (
+    Bernoulli,
+    BitError,
+    Chain,
+    Codel,
+    Experiment,
+    Link,
+    LossTrace,
+    Red,
+    Trace,
+    Where,
+)
+from atoll_core.experiment.flow_sizes import FlowSizes
+from atoll_core.experiment.traffic import SizesCount, Traffic, UdpTraffic
+from atoll_core.lab.network import ChainBox, DelayBox, Host, LatencyClass, PortRef, Switch, Tap, Trunk
+from atoll_core.units import Duration, Rate, Size
+from atoll_dashboards.report.number_format import NOT_MEASURED
+
+UNSET = "none"
+"""What stands for a setting that a description leaves out and that has no value then."""
+
+_NAMES: dict[type[Any], tuple[str, ...]] = {
+    Link: ("box",),
+    Trunk: ("a", "b"),
+    **dict.fromkeys((Switch, Host, ChainBox, DelayBox, LatencyClass, Tap, Chain), ("name",)),
+}  # the fields by which the parts of a list are called; in keys, so that they are no settings themselves
+_SHARES = frozenset(
+    {"good_to_bad", "bad_to_good", "loss_good", "loss_bad", "correlation", "probability"}
+    | {"stalled_share", "lateness_of_rtt", "failed_flows"}
+)
+_KEYS = {"think": "think_time", "schedule": "changes"}  # where the model has another name than descriptions
+_KINDS: dict[type[Any], str] = {Codel: "codel", Red: "red"}  # keys between aqm and its parts
+_DIGITS = 8  # of a SHA-256
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting of several descriptions. Texts are equal where, and only where, what they stand for is."""
+
+    key: str  # ``links.sat.to_island.rate``, as --set calls it
+    texts: tuple[str, ...]  # a description each
+
+    @property
+    def alike(self) -> bool:
+        """Whether all descriptions say the same."""
+        return len(set(self.texts)) == 1
+
+
+@dataclass(frozen=True, slots=True)
+class _FlowSizes:
+    """What ``flow_sizes`` of a description stands for."""
+
+    said: str
+    sizes: FlowSizes | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """A probability, which descriptions write as per cent."""
+
+    of_one: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Absent:
+    """Stands for a part that other descriptions have."""
+
+
+_ABSENT = _Absent()
+_WHOLE = (Rate, Duration, Size, PortRef, Chain, Trace, LossTrace, Bernoulli, BitError, _FlowSizes, _Share, _Absent)
+
+
+def side_by_side(key: str, things: Sequence[Any]) -> Iterator[Setting]:
+    """The settings of things of the model that stand under ``key``; of whole descriptions under ``""``."""
+    kinds = {cast("type[Any]", type(thing)) for thing in things}
+    parts = [_parts(thing) for thing in things] if len(kinds) == 1 else [None]
+    known = [each for each in parts if each is not None]
+    names = dict.fromkeys(name for each in known for name in each)
+    if len(known) < len(things) or not names:
+        yield Setting(key, _told(things))
+        return
+    kind = _KINDS.get(kinds.pop(), "")
+    for name in names:
+        below = ".".join(filter(None, (key, kind, name)))
+        yield from side_by_side(below, [each.get(name, _ABSENT) for each in known])
+
+
+def digest(data: Any) -> str:
+    """The beginning of the SHA-256 of JSON: what tells two things apart that are called the same."""
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:_DIGITS]
+
+
+def hops(chain: Chain) -> str:
+    """``tap-w - sat - tap-i``; of a branch with what it carries."""
+    return (" - ".join(chain.hops) or "empty") + ("" if str(chain.carries) == "the rest" else f" for {chain.carries}")
+
+
+def _parts(thing: Any) -> Mapping[str, Any] | None:
+    """What a thing holds, by the names that a description has for it; None: it is one setting itself."""
+    if isinstance(thing, tuple):
+        return _members(cast("tuple[Any, ...]", thing))
+    if isinstance(thing, _WHOLE) or not is_dataclass(thing):
+        return None
+    told = [each.name for each in fields(thing) if each.compare and each.name not in _NAMES.get(type(thing), ())]
+    held: dict[str, Any] = {_KEYS.get(name, name): getattr(thing, name) for name in told}
+    if isinstance(thing, (Traffic, UdpTraffic)):
+        of_ip = held.pop("sizes_count", None) is SizesCount.IP
+        said = f"{thing.flow_sizes} (IP bytes)" if of_ip else thing.flow_sizes
+        held["flow_sizes"] = _FlowSizes(said, held.pop("sizes"))
+    if isinstance(thing, Experiment):  # its first version is told by the experiment's own chain and latency
+        held["changes"] = held["changes"][1:]
+    return {name: _Share(part) if name in _SHARES else part for name, part in held.items()}
+
+
+def _members(things: tuple[Any, ...]) -> Mapping[str, Any] | None:
+    """The parts of a list by their names; None: it is a list of words, such as a program's."""
+    if things and isinstance(things[0], (str, int)):
+        return None
+    if all(isinstance(each, tuple) for each in things):  # (key, what it says)
+        return dict(things)
+    return {_name(each, place): each for place, each in enumerate(things)}
+
+
+def _name(part: Any, place: int) -> str:
+    kind = cast("type[Any]", type(part))
+    return "-".join(str(getattr(part, name)) for name in _NAMES.get(kind, ())) or str(place + 1)
+
+
+def _told(things: Sequence[Any]) -> tuple[str, ...]:
+    """A text for each. Things that differ and read alike, such as a file before and after an edit, get a digest."""
+    first = [next(place for place, other in enumerate(things) if other == thing) for thing in things]
+    texts = [_words(things[place]) for place in first]
+    meant = {text: {place for place, other in zip(first, texts, strict=True) if other == text} for text in texts}
+    return tuple(
+        text if len(meant[text]) == 1 else f"{text}, SHA-256 {digest(to_json(things[place]))}"
+        for place, text in zip(first, texts, strict=True)
+    )
+
+
+def _words(thing: Any) -> str:
+    """A thing as a whole, as far as it says anything."""
+    parts = _parts(thing)
+    if parts:
+        said = {name: part for name, part in parts.items() if part not in (None, ())}
+        kind = _KINDS.get(cast("type[Any]", type(thing)), "")
+        return (f"{kind}: " if kind else "") + ", ".join(
+            f"{name} ({_words(part)})" if _parts(part) else f"{name} {_words(part)}" for name, part in said.items()
+        )
+    match thing:
+        case None | ():
+            return UNSET
+        case _Absent():
+            return NOT_MEASURED
+        case bool():
+            return str(thing).lower()
+        case float():
+            return str(thing).removesuffix(".0")
+        case tuple():
+            return shlex.join(map(str, cast("tuple[Any, ...]", thing)))
+        case _Share(of_one=share):
+            return f"{100 * share:.12g} %"
+        case Bernoulli():
+            return f"{100 * thing.probability:.12g} %{_where(thing.where)}"
+        case BitError():
+            return f"bit_error {thing.probability:.12g}{_where(thing.where)}"
+        case Trace():
+            return thing.file
+        case LossTrace():
+            return thing.file + _where(thing.where)
+        case _FlowSizes():
+            return thing.said
+        case Chain():
+            return hops(thing)
+        case _:
+            return str(thing)
+
+
+def _where(where: Where) -> str:
+    return " before the queue" if where is Where.BEFORE else ""

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""In what runs are alike and in what not: laboratory, place, program, chains, capacities, and every setting.
+
+Pure; reads manifests. Whoever compares figures has to know first what besides the one setting was different. Each
+setting of experiment and laboratory is told once, as alike or as not; names, seed, chains and a laboratory that all of
+them share are told among the origins.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from atoll_core.codec import from_json, to_json
+from atoll_core.experiment.channel_allocation import Placement
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.lab.network import Network
+from atoll_core.plural import counted
+from atoll_dashboards.compare.settings import UNSET, Setting, digest, hops, side_by_side
+from atoll_dashboards.report import provenance
+from atoll_dashboards.report.number_format import NOT_MEASURED
+
+Rows = tuple[tuple[str, tuple[str, ...]], ...]
+"""A name, and what stands under it for each run."""
+
+SEED = "seed"
+"""The origin that tells samples of one thing apart."""
+
+# Parts of an origin that say nothing of likeness, or are told elsewhere.
+_WITHOUT_MEANING = ("started", "outcome", "seed", "host", "plan (SHA-256)", "format")
+_TOLD_ABOVE = ("name", "seed", "chain", "branches")  # keys of an experiment that are among what runs are
+_DEPTHS = {"links": 3, "lab": 2, "changes": 2}  # how many parts of a key name what is told in one row; of others, 1
+_LAB = "lab."
+_MOST_DETAILS = 12  # of one part, or of laboratories; of more the members are counted
+_MOST_GROUPS = 3  # of clients with equally many channels
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """What is said of several runs before their figures."""
+
+    origins: Rows  # what each run is: experiment, laboratory, place, seed, chains, capacities, program
+    described: tuple[Setting, ...]  # every setting that the origins don't tell; the laboratory's if they are not one
+    dealt: Rows  # the channels of every client, where that is not told by how many clients have how many
+
+    @property
+    def unlike(self) -> Rows:
+        """What they are not alike in, but for settings."""
+        return tuple(row for row in self.origins if differ(row))
+
+    @cached_property
+    def settings(self) -> Rows:
+        """The settings that say different things; of a part with many such, how many members it has."""
+        parts = _by_part(self.described)
+        details = sum(not each.alike for part, some in parts.items() if part.startswith(_LAB) for each in some)
+        most = {part: 0 if part.startswith(_LAB) and details > _MOST_DETAILS else _MOST_DETAILS for part in parts}
+        rows = (row for part, some in parts.items() for row in _unlike_rows(part, some, most[part]))
+        return (*rows, *_dealt_rows(self.dealt))
+
+    @cached_property
+    def alike(self) -> tuple[tuple[str, str], ...]:
+        """What holds for all of them, a row each part of the descriptions."""
+        parts = _by_part(self.described)
+        told = {part: _alike_text(part, [each for each in some if each.alike]) for part, some in parts.items()}
+        return (
+            *((name, texts[0]) for name, texts in self.origins if not differ((name, texts))),
+            *((part, text) for part, text in told.items() if text),
+        )
+
+    @cached_property
+    def kinds(self) -> tuple[tuple[str, ...], ...]:
+        """By run, what tells it apart from others but for the seed; equal ones are samples of one thing."""
+        texts = [texts for name, texts in self.unlike if name != SEED]
+        texts += [each.texts for each in self.described if not each.alike]
+        texts += [channels for _, channels in self.dealt]
+        return tuple(zip(*texts, strict=True)) if texts else tuple(() for _ in self.origins[0][1])
+
+
+def likeness(manifests: Sequence[Mapping[str, Any]]) -> Likeness:
+    """Compare runs by their manifests. Raises KeyError for one of a run that did not come as far as a laboratory."""
+    experiments = [from_json(Experiment, each["experiment"]) for each in manifests]
+    networks = [from_json(Network, each["network"]) for each in manifests]
+    placements = [_placement(each) for each in manifests]
+    origins = [
+        {**_what(experiment, network, placement), **_origin(manifest)}
+        for experiment, network, placement, manifest in zip(experiments, networks, placements, manifests, strict=True)
+    ]
+    asked = (each for each in side_by_side("", experiments) if each.key.partition(".")[0] not in _TOLD_ABOVE)
+    lab = (each for each in side_by_side("lab", networks) if each.key != "lab.name")
+    return Likeness(
+        origins=_rows(origins),
+        described=(*asked, *(lab if any(each != networks[0] for each in networks) else ())),
+        dealt=_dealt_to_others(placements),
+    )
+
+
+def differ(row: tuple[str, tuple[str, ...]]) -> bool:
+    """Whether a row says different things of runs."""
+    return len(set(row[1])) > 1
+
+
+def grouped(texts: Sequence[str]) -> tuple[tuple[tuple[int, ...], str], ...]:
+    """Every text once, with the runs (counted from 0) of which it holds, in the order of the first of them."""
+    found: dict[str, list[int]] = {}
+    for place, text in enumerate(texts):
+        found.setdefault(text, []).append(place)
+    return tuple((tuple(places), text) for text, places in found.items())
+
+
+def _rows(described: Sequence[Mapping[str, str]]) -> Rows:
+    names = dict.fromkeys(name for each in described for name in each)
+    return tuple((name, tuple(each.get(name, NOT_MEASURED) for each in described)) for name in names)
+
+
+def _what(experiment: Experiment, network: Network, placement: tuple[Placement, ...]) -> dict[str, str]:
+    chains = {"chain": experiment.chain, **{f"chain {each.name}": each for each in experiment.branches}}
+    return {
+        "experiment": experiment.name,
+        "lab": f"{network.name}, SHA-256 {_lab_digest(network)}",
+        "lab file": Path(network.file).name,
+        SEED: str(experiment.seed),
+        **{name: hops(chain) for name, chain in chains.items()},
+        **({"channels": _dealt(placement)} if placement else {}),
+    }
+
+
+def _origin(manifest: Mapping[str, Any]) -> dict[str, str]:
+    told = {name: text for name, text in provenance.origin(manifest) if name not in _WITHOUT_MEANING}
+    return told | ({"host kernel": str(manifest["host"]["kernel"])} if manifest.get("host") else {})
+
+
+def _lab_digest(network: Network) -> str:
+    """What tells laboratories apart, wherever their file lies and whatever wrote the manifest."""
+    return digest({name: part for name, part in to_json(network).items() if name != "file"})
+
+
+# Settings, part by part
+
+
+def _by_part(described: Iterable[Setting]) -> dict[str, list[Setting]]:
+    """Settings by what of the description they belong to: ``tcp``, ``links.sat.to_island``, ``lab.hosts``."""
+    found: dict[str, list[Setting]] = {}
+    for each in described:
+        keys = each.key.split(".")
+        depth = _DEPTHS.get(keys[0], 1)
+        found.setdefault(".".join(keys[: max(1, min(depth, len(keys) - 1))]), []).append(each)
+    return found
+
+
+def _within(part: str, setting: Setting) -> str:
+    return setting.key.removeprefix(part).lstrip(".")
+
+
+def _unlike_rows(part: str, settings: Sequence[Setting], most: int) -> Rows:
+    unlike = [each for each in settings if not each.alike]
+    if len(unlike) <= most or [each.key for each in unlike] == [part]:
+        return tuple((each.key, each.texts) for each in unlike)
+    return (_counted(part, tuple((_within(part, each), each.texts) for each in settings)),)
+
+
+def _alike_text(part: str, alike: Sequence[Setting]) -> str:
+    """``rate 16 Mbit/s, delay 250 ms; none: jitter, loss``; of a laboratory's many how many they are."""
+    if part.startswith(_LAB) and len(alike) > _MOST_DETAILS:
+        return f"{len(alike)} settings"
+    said = [f"{_within(part, each)} {each.texts[0]}".lstrip() for each in alike if each.texts[0] != UNSET]
+    unset = [_within(part, each) for each in alike if each.texts[0] == UNSET]
+    return "; ".join(filter(None, (", ".join(said), _unset(unset))))
+
+
+def _unset(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    return f"{UNSET}: {', '.join(names)}" if names != [""] else UNSET
+
+
+def _counted(part: str, settings: Rows) -> tuple[str, tuple[str, ...]]:
+    """How many members a part has in each run, and how many of them are otherwise in the first run."""
+    runs = range(len(settings[0][1]))
+    members: dict[str, list[tuple[str, ...]]] = {}
+    for name, texts in settings:
+        members.setdefault(name.partition(".")[0], []).append(texts)
+
+    def absent(of: Sequence[tuple[str, ...]], run: int) -> bool:
+        return all(texts[run] == NOT_MEASURED for texts in of)
+
+    present = [[of for of in members.values() if not absent(of, run)] for run in runs]
+    unlike = [sum(not absent(of, 0) and any(texts[0] != texts[run] for texts in of) for of in present[run])
+              for run in runs]  # fmt: skip
+    texts = [f"{len(present[run])}" + (f" ({unlike[run]} unlike #1)" if unlike[run] else "") for run in runs]
+    return f"{part} (number)", tuple(texts)
+
+
+# Channels
+
+
+def _placement(manifest: Mapping[str, Any]) -> tuple[Placement, ...]:
+    dealt = manifest.get("plan", {}).get("placement", ())
+    return tuple(from_json(Placement, each) for each in dealt)
+
+
+def _dealt(placement: tuple[Placement, ...]) -> str:
+    """How channels were dealt to clients: ``20 to 6 clients: 2 have 4, 4 have 3``."""
+    total = sum(each.channels for each in placement)
+    ordered = sorted((each.channels, each.capacity) for each in placement)[::-1]
+    groups = [(*alike, len(list(some))) for alike, some in groupby(ordered)]
+    capacities = sorted({each.capacity for each in placement})
+    if len(groups) > _MOST_GROUPS:
+        words = f"{ordered[-1][0]} to {ordered[0][0]} each"
+        words += f", capacities {capacities[0]:g} to {capacities[-1]:g}" if len(capacities) > 1 else ""
+    else:
+        words = ", ".join(
+            f"{clients} {'has' if clients == 1 else 'have'} {channels}"
+            + (f" (capacity {capacity:g})" if capacities != [1.0] else "")
+            for channels, capacity, clients in groups
+        )
+    return f"{total} to {counted(len(placement), 'client')}: {words}"
+
+
+def _dealt_to_others(placements: Sequence[tuple[Placement, ...]]) -> Rows:
+    """By client the channels of each run, where clients may have other ones although the numbers alone are alike."""
+    if len({_dealt(each) for each in placements}) != 1:
+        return ()
+    return _rows([{each.host: str(each.channels) for each in one} for one in placements])
+
+
+def _dealt_rows(dealt: Rows) -> Rows:
+    unlike = tuple((f"channels of {host}", texts) for host, texts in dealt if differ((host, texts)))
+    return unlike if len(unlike) <= _MOST_DETAILS else (_counted("channels of clients", dealt),)

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lower half of a drawing: switches with what is attached to them, and the trunks between them."""
+
+from dataclasses import dataclass
+
+from atoll_core.lab.network import Network, PortRef, Switch
+from atoll_dashboards.diagram.labels import counted, wrapped
+from atoll_dashboards.diagram.svg import GREY, INK, PAPER, Drawing, Line, card_size, text_width
+
+_BETWEEN = 36.0  # cards of one column, with room for a trunk's words
+_ASIDE = 24.0  # how far a trunk keeps from the cards it passes
+_LISTED = 46  # characters a line
+_TRUNK = 96.0  # least room for a trunk and its words
+
+
+@dataclass(frozen=True, slots=True)
+class _Card:
+    """A switch where it is drawn."""
+
+    switch: Switch
+    lines: list[Line]
+    x: float
+    y: float
+    width: float
+    height: float
+
+    @property
+    def middle(self) -> tuple[float, float]:
+        """Where trunks lead to."""
+        return self.x + self.width / 2, self.y + self.height / 2
+
+
+def draw_fabric(drawing: Drawing, network: Network, left: float, top: float, right: float) -> tuple[float, float]:
+    """Draw the switches below ``top`` and from ``left`` to about ``right``; how far they reach."""
+    columns = [column for column in _sides(network) if column]
+    lines = {switch.name: _lines(network, switch) for switch in network.switches}
+    sizes = {name: card_size(found) for name, found in lines.items()}
+    widths = [max(sizes[switch.name][0] for switch in column) for column in columns]
+    heights = [sum(sizes[switch.name][1] + _BETWEEN for switch in column) - _BETWEEN for column in columns]
+    spare = right - left - sum(widths)
+    gap = max(_TRUNK, spare / (len(columns) - 1)) if len(columns) > 1 else 0
+    cards: dict[str, _Card] = {}
+    x = left
+    for column, width, height in zip(columns, widths, heights, strict=True):
+        y = top + (max(heights) - height) / 2
+        for switch in column:
+            tall = sizes[switch.name][1]
+            cards[switch.name] = _Card(switch, lines[switch.name], x, y, width, tall)
+            y += tall + _BETWEEN
+        x += width + gap
+    _trunks(drawing, network, cards)
+    for card in cards.values():
+        drawing.card(card.x, card.y, card.width, card.height, card.lines, rim=INK, fill="#f3f5f7")
+    return max(right, x - gap), top + max(heights)
+
+
+def _sides(network: Network) -> tuple[list[Switch], list[Switch], list[Switch]]:
+    """Switches with world hosts alone, those between, and those with island hosts alone."""
+    ends: dict[str, set[bool]] = {switch.name: set() for switch in network.switches}
+    for host in network.hosts:
+        ends[host.interface.attached.switch].add(host.role.is_world)
+    for box in network.boxes:
+        for legs in box.pairs:
+            ends[legs.world.attached.switch] |= {True, False}
+            ends[legs.island.attached.switch] |= {True, False}
+    sides: tuple[list[Switch], list[Switch], list[Switch]] = ([], [], [])
+    for switch in network.switches:
+        sides[{frozenset({True}): 0, frozenset({False}): 2}.get(frozenset(ends[switch.name]), 1)].append(switch)
+    return sides
+
+
+def _lines(network: Network, switch: Switch) -> list[Line]:
+    def here(port: PortRef) -> bool:
+        return port.switch == switch.name
+
+    hosts = [host.name for host in network.hosts if here(host.interface.attached)]
+    boxes = [
+        box.name
+        for box in network.boxes
+        if any(here(leg.attached) for legs in box.pairs for leg in (legs.world, legs.island))
+    ]
+    delays = [box.name for box in network.delay_boxes if here(box.trunk.attached)]
+    taps = [tap.name for tap in network.taps if here(tap.interface.attached) and not tap.physical]
+    lines = [Line(switch.name, 12, bold=True), Line(f"{switch.driver}, dpid {switch.dpid}", 9, colour=GREY)]
+    for words, names in (("", hosts), ("boxes: ", boxes), ("delay boxes: ", delays), ("taps: ", taps)):
+        if names:
+            lines += [Line(line, 10) for line in wrapped(words + counted(names), _LISTED)]
+    return lines
+
+
+def _trunks(drawing: Drawing, network: Network, cards: dict[str, _Card]) -> None:
+    for trunk in network.trunks:
+        one, other = cards[trunk.a.switch], cards[trunk.b.switch]
+        words = [Line(str(trunk.rate), 9, colour=GREY), Line(f"{trunk.a.port} - {trunk.b.port}", 9, colour=GREY)]
+        points, (x, y) = _way(one, other, list(cards.values()))
+        drawing.line(points, GREY, 1.6)
+        wide = max(text_width(line.text, line.size) for line in words)
+        drawing.card(x - wide / 2 - 3, y - 14, wide + 6, 28, words, rim=PAPER)
+
+
+_Point = tuple[float, float]
+
+
+def _way(one: _Card, other: _Card, cards: list[_Card]) -> tuple[list[_Point], _Point]:
+    """The points of a trunk's line, and where its words stand: between columns, beside or within one."""
+    near, far = sorted((one, other), key=lambda card: (card.x, card.y))
+    if near.x != far.x:
+        x = (near.x + near.width + far.x) / 2
+        along = (x - near.middle[0]) / (far.middle[0] - near.middle[0])
+        return [near.middle, far.middle], (x, near.middle[1] + along * (far.middle[1] - near.middle[1]))
+    if not any(card.x == near.x and near.y < card.y < far.y for card in cards):
+        return [near.middle, far.middle], (near.middle[0], (near.y + near.height + far.y) / 2)
+    aside = near.x + near.width + _ASIDE
+    return (
+        [near.middle, (aside, near.middle[1]), (aside, far.middle[1]), far.middle],
+        (aside, (near.middle[1] + far.middle[1]) / 2),
+    )

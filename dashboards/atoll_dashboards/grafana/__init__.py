@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Grafana's dashboards: their generator, their files, their installation."""

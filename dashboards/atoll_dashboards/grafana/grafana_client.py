@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The dashboards' files, and a Grafana that is asked to take them: data source, folder, dashboards."""
+
+import base64
+import contextlib
+import json
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any, cast
+
+from atoll_core.errors import MachineError
+from atoll_dashboards.influx.influx_settings import InfluxSettings, require_url
+
+FOLDER = Path(__file__).resolve().parent / "files"
+"""Where dashboards/grafana is, in a checkout and in an installed package."""
+
+DATA_SOURCE = "atoll"
+"""Unique name (uid) of the data source that all panels ask."""
+
+_FOLDER_UID = "atoll"
+_TIMEOUT_S = 20
+
+
+class Grafana:
+    """A Grafana server, by its HTTP API."""
+
+    def __init__(self, url: str, token: str) -> None:
+        """``token``: a service account's, or ``user:password``, as ``atoll_core.header_safe.sendable`` leaves it.
+
+        Raises UsageError when the URL is none.
+        """
+        require_url(url, "--url", "Grafana's", "http://127.0.0.1:3000")
+        self._url = url.rstrip("/")
+        kind = "Basic " + base64.b64encode(token.encode()).decode() if ":" in token else f"Bearer {token}"
+        self._headers = {"Authorization": kind, "Content-Type": "application/json", "Accept": "application/json"}
+
+    def install(self, influx: InfluxSettings, folder: Path = FOLDER) -> list[str]:
+        """Make or replace data source, folder and dashboards; the dashboards' URLs.
+
+        Knows its own by their unique names and leaves all others alone. Raises MachineError.
+        """
+        self._put_data_source(data_source(influx))
+        if self._ask("GET", f"/api/folders/{_FOLDER_UID}", absent=True) is None:
+            self._ask("POST", "/api/folders", {"uid": _FOLDER_UID, "title": "atoll"})
+        return [self._put_dashboard(json.loads(file.read_text(encoding="utf-8"))) for file in dashboard_files(folder)]
+
+    def _put_data_source(self, source: dict[str, Any]) -> None:
+        there = self._ask("GET", f"/api/datasources/uid/{DATA_SOURCE}", absent=True)
+        if there is None:
+            self._ask("POST", "/api/datasources", source)
+            return
+        if there["readOnly"]:
+            raise MachineError(
+                f"the data source {DATA_SOURCE!r} of {self._url} comes from a provisioning file, as "
+                "compose.yaml's does, which alone changes it; nothing was installed"
+            )
+        if there["type"] != source["type"]:
+            raise MachineError(
+                f"the data source with uid {DATA_SOURCE!r} of {self._url} is another's, {there['name']!r} of type "
+                f"{there['type']!r}; give it another uid there, then install again"
+            )
+        self._ask("PUT", f"/api/datasources/uid/{DATA_SOURCE}", source)
+
+    def _put_dashboard(self, page: dict[str, Any]) -> str:
+        """Its URL. Asked to overwrite, Grafana also replaces another's that has its title: so only a known one."""
+        known = self._ask("GET", f"/api/dashboards/uid/{page['uid']}", absent=True) is not None
+        body = {"dashboard": page, "folderUid": _FOLDER_UID, "overwrite": known, "message": "atoll"}
+        answer = cast("dict[str, Any]", self._ask("POST", "/api/dashboards/db", body))
+        return f"{self._url}{answer['url']}"
+
+    def query(self, body: dict[str, Any]) -> dict[str, Any]:
+        """What ``/api/ds/query`` answers. Raises MachineError."""
+        return cast("dict[str, Any]", self._ask("POST", "/api/ds/query", body))
+
+    def _ask(self, method: str, path: str, body: Any = None, *, absent: bool = False) -> Any:
+        """The answer as JSON; ``absent``: None where there is no such thing."""
+        text = None if body is None else json.dumps(body).encode()
+        asked = urllib.request.Request(self._url + path, text, self._headers, method=method)  # noqa: S310 - checked
+        try:
+            with urllib.request.urlopen(asked, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - its scheme is checked
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            if absent and error.code == 404:
+                return None
+            raise self._failure(error.code, f"{method} {path}", _said(error.read())) from None
+        except (OSError, ValueError) as error:
+            raise MachineError(f"no answer from Grafana at {self._url}: {getattr(error, 'reason', error)}") from None
+
+    def _failure(self, status: int, asked: str, said: str) -> MachineError:
+        match status:
+            case 401:
+                return MachineError(f"{self._url} does not accept this token, or user and password: {said}")
+            case 403:
+                return MachineError(
+                    f"{self._url} does not let us do {asked} with this token; one of a service account with the role "
+                    f"Admin may: {said}"
+                )
+            case 409 | 412:
+                return MachineError(
+                    f"{self._url} has another of that name, which is left alone; rename it there, then install again "
+                    f"({asked}): {said}"
+                )
+            case _:
+                return MachineError(f"{self._url}: {asked}: {status} {said}")
+
+
+def _said(body: bytes) -> str:
+    """The message in an answer of Grafana's, on one line."""
+    text = body.decode(errors="replace")
+    with contextlib.suppress(ValueError, AttributeError):
+        text = str(json.loads(text).get("message") or text)
+    return " ".join(text.split())[:300]
+
+
+def dashboard_files(folder: Path = FOLDER) -> list[Path]:
+    """The dashboards as they are shipped."""
+    return sorted(folder.glob("*.json"))
+
+
+def data_source(influx: InfluxSettings) -> dict[str, Any]:
+    """The data source as Grafana's API takes it: InfluxQL, which InfluxDB 1.8 and 2 both answer, by token.
+
+    InfluxDB 2 has a database of a bucket's name by itself; 1.8's bucket is ``database/retention-policy``.
+    """
+    return {
+        "uid": DATA_SOURCE,
+        "name": "atoll",
+        "type": "influxdb",
+        "access": "proxy",
+        "url": influx.url,
+        "jsonData": {
+            "dbName": influx.bucket.partition("/")[0],
+            "httpMode": "POST",
+            "httpHeaderName1": "Authorization",
+            "timeInterval": "100ms",
+        },
+        "secureJsonData": {"httpHeaderValue1": f"Token {influx.token}"},
+    }

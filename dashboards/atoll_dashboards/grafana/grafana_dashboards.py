@@ -1,0 +1,461 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Grafana dashboards, one function each; ``python -m atoll_dashboards.grafana.grafana_dashboards`` writes their files."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from grafana_foundation_sdk.builders.timeseries import Panel
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.dashboard import Dashboard
+
+from atoll_dashboards.grafana.grafana_client import FOLDER
+from atoll_dashboards.grafana.grafana_widgets import WIDTH, event_table, figure, page, plot, steps, variable
+from atoll_dashboards.grafana.influxql import Series, tag_values
+
+_BITS = 8
+_LINK_EVERY = "100ms"
+_TO_ISLAND = {"direction": "to_island"}
+_NOT_FROM_0 = "not from 0"
+_CAUSES = {"queue": "queue full", "loss": "loss model", "aqm": "AQM", "blocked": "blocked", "unsent": "overload"}
+
+
+def overview() -> Dashboard:
+    """A run at a glance."""
+    link, island = Series("link", ("box", "direction")), Series("link", ("box",), _TO_ISLAND)
+    config = Series("link_config", ("box",), _TO_ISLAND)
+    load, ping = Series("load"), Series("ping", ("target",))
+    return page(
+        "atoll-overview",
+        "atoll: Overview",
+        "A run at a glance: the link, what the island gets of it, and what has happened.",
+        [
+            figure(
+                "Link, island-bound",
+                "bps",
+                island.rate("out_bytes", _BITS),
+                what="came through the link",
+                every=_LINK_EVERY,
+            ),
+            figure(
+                "Queue, most", "bytes", island.level("queue_max_bytes", "max"), what="island-bound", every=_LINK_EVERY
+            ),
+            figure(
+                "Drops", "pps", island.rate("dropped_packets"), what="of all causes, island-bound", every=_LINK_EVERY
+            ),
+            figure("Goodput", "bps", load.total_rate("received_bytes", _BITS), what="TCP payload of all channels"),
+            figure("Flows open", "none", load.total("active"), what="of all channels"),
+            figure("Ping", "ns", ping.level("rtt_ns"), what="round-trip time, queue included", every=_LINK_EVERY),
+            plot(
+                "Link rate",
+                "bps",
+                (link.rate("out_bytes", _BITS), "$tag_box $tag_direction"),
+                (config.level("rate_bit_s", "last"), "$tag_box configured"),
+                what="what comes through the link, and its configured rate; IP bytes",
+                every=_LINK_EVERY,
+            ),
+            plot(
+                "Queue",
+                "bytes",
+                (island.level("queue_max_bytes", "max"), "$tag_box most"),
+                (config.level("queue_bytes", "last"), "$tag_box capacity"),
+                what="the most that waited for the island-bound link",
+                every=_LINK_EVERY,
+            ),
+            plot(
+                "Goodput",
+                "bps",
+                (load.total_rate("received_bytes", _BITS), "channels"),
+                (Series("transfer").total_rate("received_bytes", _BITS), "transfer"),
+                what="TCP payload that island clients have received",
+                stacked=True,
+            ),
+            plot(
+                "Ping",
+                "ns",
+                (ping.level("rtt_ns", "max"), "to $tag_target"),
+                what="round-trip time through the queue: base + 8 queue / rate; the axis does not begin at 0",
+                every=_LINK_EVERY,
+                axis=_NOT_FROM_0,
+            ),
+            event_table("Events", Series("event"), what="steps, changes, swaps, whistles, notes; the last first"),
+        ],
+    )
+
+
+def satellite_link() -> Dashboard:
+    """The link in detail."""
+    chosen = {"box": "$box"}
+    link = Series("link", ("box", "direction"), chosen)
+    config = Series("link_config", ("box", "direction"), chosen)
+    return page(
+        "atoll-link",
+        "atoll: Satellite link",
+        "A satellite link, both directions: rate, queue, drops by cause, how late the emulator was.",
+        [
+            plot(
+                "Rate",
+                "bps",
+                (link.rate("out_bytes", _BITS), "$tag_box $tag_direction came through"),
+                (config.level("rate_bit_s", "last"), "$tag_box $tag_direction configured"),
+                what="IP bytes a second that came through, lost ones not included, and the configured rate",
+                every=_LINK_EVERY,
+            ),
+            plot(
+                "Offered",
+                "bps",
+                (link.rate("in_bytes", _BITS), "$tag_box $tag_direction"),
+                what="what arrives at the link, dropped or not",
+                every=_LINK_EVERY,
+            ),
+            plot(
+                "Queue",
+                "bytes",
+                (link.level("queue_max_bytes", "max"), "$tag_box $tag_direction most"),
+                (link.level("queue_bytes"), "$tag_box $tag_direction"),
+                (config.level("queue_bytes", "last"), "$tag_box $tag_direction capacity"),
+                what="bytes that wait, and the most of each interval",
+                every=_LINK_EVERY,
+            ),
+            plot(
+                "Packets",
+                "pps",
+                (link.rate("in_packets"), "$tag_box $tag_direction arrived"),
+                (link.rate("out_packets"), "$tag_box $tag_direction sent"),
+                what="arrived and sent on",
+                every=_LINK_EVERY,
+            ),
+            *(_drops_by_cause(direction, to) for direction, to in (("to_island", "island"), ("to_world", "world"))),
+            plot(
+                "Under way",
+                "none",
+                (link.level("held_packets"), "$tag_box $tag_direction"),
+                what="packets within the link: waiting, being serialised, propagating",
+                every=_LINK_EVERY,
+            ),
+            plot(
+                "Idle",
+                "percentunit",
+                (link.rate("idle_ns", 1e-9), "$tag_box $tag_direction"),
+                what="share of time in which the transmitter had nothing to send; by the link engine only",
+                every=_LINK_EVERY,
+            ),
+            plot(
+                "Lateness",
+                "ns",
+                (link.level("lateness_max_ns", "max"), "$tag_box $tag_direction"),
+                what="the latest departure behind its schedule; more than 5 ms is a stall",
+                every=_LINK_EVERY,
+                span=WIDTH,
+            ),
+        ],
+        [variable("box", "Link", tag_values("link", "box", run="$run"), multi=True, everything=True)],
+    )
+
+
+def _drops_by_cause(direction: str, to: str) -> Panel:
+    """Of the chosen links in one direction, which is ``to`` somewhere."""
+    link = Series("link", ("box",), {"box": "$box", "direction": direction})
+    return plot(
+        f"Drops by cause, to the {to}",
+        "pps",
+        *((link.rate(f"dropped_{name}_packets"), f"$tag_box: {cause}") for name, cause in _CAUSES.items()),
+        what="the queue was full, loss model, AQM, blockage; overload: the emulator's interface took no more",
+        every=_LINK_EVERY,
+    )
+
+
+def world_latencies() -> Dashboard:
+    """The world servers' latencies and the delay boxes' classes."""
+    classes = Series("delay_class", ("class",))
+    ping = Series("ping", ("target",))
+    return page(
+        "atoll-latencies",
+        "atoll: World latencies",
+        "Terrestrial latency by world server, configured and measured; by class, what each class carries and holds, "
+        "and how late the delay boxes were.",
+        [
+            steps(
+                "Terrestrial RTT by world server",
+                "ns",
+                (Series("latency_config", ("host",)).level("rtt_ns", "last"), "$tag_host"),
+                (Series("latency_check", ("host",)).level("measured_ns", "last"), "$tag_host measured"),
+                what="terrestrial round-trip time: lines are what is configured, and step when a latency changes; dots "
+                "are what the test before the run measured",
+                every=_LINK_EVERY,
+                none="none here: the run is older than this measurement, or the time range is not the run's",
+            ),
+            plot("Into classes", "bps", (classes.rate("in_bytes", _BITS), "$tag_class"), what="both directions"),
+            plot("Out of classes", "bps", (classes.rate("out_bytes", _BITS), "$tag_class"), what="both directions"),
+            plot("Packets", "pps", (classes.rate("out_packets"), "$tag_class"), what="sent on, both directions"),
+            plot("Held", "none", (classes.level("held_packets"), "$tag_class"), what="packets being delayed"),
+            plot(
+                "Lateness",
+                "ns",
+                (classes.level("lateness_max_ns", "max"), "$tag_class"),
+                what="the latest departure behind its schedule; by the link engine only",
+            ),
+            plot(
+                "Of no class",
+                "pps",
+                (Series("delay_box", ("box",)).rate("unknown_vlan_packets"), "$tag_box"),
+                what="frames that came to a delay box without a class's VLAN, and are discarded: none in a sound lab",
+            ),
+            plot(
+                "Ping",
+                "ns",
+                (ping.level("rtt_ns", "min"), "least, to $tag_target"),
+                (ping.level("rtt_ns", "max"), "most, to $tag_target"),
+                what="round-trip time of the ping series, which no class delays; the axis does not begin at 0",
+                span=WIDTH,
+                axis=_NOT_FROM_0,
+            ),
+        ],
+    )
+
+
+def hosts_and_load() -> Dashboard:
+    """What servers send, clients receive, interfaces count."""
+    chosen = {"host": "$host"}
+    load, server = Series("load", ("host",), chosen), Series("server", ("host",), chosen)
+    interface = Series("interface", ("host", "interface"), chosen)
+    tcp, udp = (Series(name, ("host",), chosen) for name in ("tcp", "udp"))
+    job = Series("job", ("job",), chosen)
+    machine, agent, clock = (Series(name, ("machine",)) for name in ("machine", "agent", "clock"))
+    return page(
+        "atoll-hosts",
+        "atoll: Hosts & load",
+        "World servers, island clients and boxes: flows, bytes, interfaces, captures; TCP, CPU, memory and clocks of "
+        "their machines.",
+        [
+            plot("Flows open", "none", (load.level("active"), "$tag_host"), what="by client", stacked=True),
+            plot("Flows completed", "ops", (load.rate("flows_completed"), "$tag_host"), what="in a second, by client"),
+            plot(
+                "Received",
+                "bps",
+                (load.rate("received_bytes", _BITS), "$tag_host"),
+                what="TCP payload by client",
+                stacked=True,
+            ),
+            plot("Flows failed", "ops", (load.rate("flows_failed"), "$tag_host"), what="in a second, by client"),
+            plot(
+                "Given to TCP",
+                "bps",
+                (server.rate("sent_bytes", _BITS), "$tag_host"),
+                what="by server; ahead of what is on the wire by its socket buffers",
+            ),
+            plot("Connections", "none", (server.level("active"), "$tag_host"), what="open, by server", stacked=True),
+            plot(
+                "Interfaces, received",
+                "bps",
+                (interface.rate("rx_bytes", _BITS), "$tag_host $tag_interface"),
+                what="Ethernet bytes, as the kernel counts",
+            ),
+            plot(
+                "Interfaces, sent",
+                "bps",
+                (interface.rate("tx_bytes", _BITS), "$tag_host $tag_interface"),
+                what="Ethernet bytes, as the kernel counts",
+            ),
+            plot(
+                "Interfaces, lost",
+                "pps",
+                (interface.rate("rx_dropped"), "$tag_host $tag_interface in"),
+                (interface.rate("tx_dropped"), "$tag_host $tag_interface out"),
+                (interface.rate("rx_errors"), "$tag_host $tag_interface in, errors"),
+                (interface.rate("tx_errors"), "$tag_host $tag_interface out, errors"),
+                what="none in a sound lab: the only place to drop packets is the link",
+            ),
+            plot(
+                "Packets that wait for a processor",
+                "pps",
+                (machine.rate("backlog_dropped_packets"), "$tag_machine dropped"),
+                (machine.rate("backlog_squeezes"), "$tag_machine left for later, times"),
+                what="dropped beyond net.core.netdev_max_backlog, where no link counts them: none in a sound lab",
+            ),
+            plot(
+                "Sockets, lost",
+                "pps",
+                (tcp.rate("listen_drops"), "$tag_host connections not taken"),
+                (tcp.rate("backlog_dropped"), "$tag_host TCP, backlog"),
+                (tcp.rate("receive_queue_dropped"), "$tag_host TCP, receive queue"),
+                (udp.rate("receive_buffer_errors"), "$tag_host UDP, receive buffer"),
+                what="what came and found no room at a program's socket: none in a sound lab",
+            ),
+            plot(
+                "Captures",
+                "pps",
+                (Series("capture", ("point",)).rate("captured_packets"), "$tag_point"),
+                (Series("capture", ("point",)).rate("dropped_packets"), "$tag_point lost"),
+                what="packets captured, and those that the kernel had no room for",
+            ),
+            plot(
+                "TCP, retransmitted",
+                "ops",
+                (tcp.rate("retransmitted_segments"), "$tag_host"),
+                (tcp.rate("timeouts"), "$tag_host time-outs"),
+                what="segments sent again in a second, and retransmission time-outs",
+            ),
+            plot("TCP, segments", "ops", (tcp.rate("out_segments"), "$tag_host"), what="sent in a second"),
+            plot("TCP, connections", "none", (tcp.level("established"), "$tag_host"), what="established", stacked=True),
+            plot(
+                "Machines, busy",
+                "percentunit",
+                (machine.level("busy"), "$tag_machine"),
+                (machine.rate("steal_ns", 1e-9), "$tag_machine stolen, CPUs"),
+                what="share of all CPUs' time; and what a hypervisor gave to others, in CPUs: none, it is to be hoped",
+            ),
+            plot(
+                "Machines, memory",
+                "bytes",
+                (machine.level("memory_available_bytes", "min"), "$tag_machine available"),
+                (machine.level("memory_bytes", "max"), "$tag_machine"),
+                what="what there is, and what programs could still have",
+            ),
+            plot(
+                "Machines, load",
+                "none",
+                (machine.level("load_1m"), "$tag_machine"),
+                (machine.level("cpus", "max"), "$tag_machine CPUs"),
+                what="load average of a minute, beside the CPUs",
+            ),
+            plot("Programs, CPU", "percentunit", (job.rate("cpu_ns", 1e-9), "$tag_job"), what="1: a CPU of its own"),
+            plot("Programs, memory", "bytes", (job.level("memory_bytes", "max"), "$tag_job"), what="resident"),
+            plot(
+                "Agents",
+                "percentunit",
+                (agent.rate("cpu_ns", 1e-9), "$tag_machine"),
+                what="CPU time of what runs and measures all this; 1: a CPU of its own",
+            ),
+            plot(
+                "Clocks",
+                "ns",
+                (clock.level("offset_ns"), "$tag_machine less this machine"),
+                (clock.level("bound_ns"), "$tag_machine, known to"),
+                what="how far each machine's clock is from the run's, measured over the agent's stream",
+                axis="offset",
+            ),
+        ],
+        [variable("host", "Host", tag_values("interface", "host", run="$run"), multi=True, everything=True)],
+    )
+
+
+def switches_and_flows() -> Dashboard:
+    """What the switches count."""
+    chosen = {"switch": "$switch"}
+    port = Series("switch_port", ("switch", "port"), chosen)
+    entries = Series("flow_entries", ("switch", "app"), chosen)
+    return page(
+        "atoll-switches",
+        "atoll: Switches & flows",
+        "Ports and flow entries, as the switches count them.",
+        [
+            plot(
+                "Ports, received", "bps", (port.rate("rx_bytes", _BITS), "$tag_switch/$tag_port"), what="Ethernet bytes"
+            ),
+            plot("Ports, sent", "bps", (port.rate("tx_bytes", _BITS), "$tag_switch/$tag_port"), what="Ethernet bytes"),
+            plot(
+                "Ports, lost",
+                "pps",
+                (port.rate("rx_dropped"), "$tag_switch/$tag_port in"),
+                (port.rate("tx_dropped"), "$tag_switch/$tag_port out"),
+                (port.rate("rx_errors"), "$tag_switch/$tag_port in, errors"),
+                (port.rate("tx_errors"), "$tag_switch/$tag_port out, errors"),
+                what="none in a sound lab",
+            ),
+            plot(
+                "Flow entries",
+                "none",
+                (entries.total("entries"), "$tag_switch $tag_app"),
+                what="how many each switch holds, by the app that asked for them",
+            ),
+            plot(
+                "Packets by entries",
+                "pps",
+                (entries.total_rate("packets"), "$tag_switch $tag_app"),
+                what="counted by the entries of each app",
+            ),
+            plot(
+                "Bytes by entries",
+                "bps",
+                (entries.total_rate("bytes", _BITS), "$tag_switch $tag_app"),
+                what="counted by the entries of each app",
+            ),
+            plot(
+                "Counters that were not told",
+                "none",
+                (Series("metrics").level("unread", "last"), "so far"),
+                what="a controller that starts again, a switch or a machine that does not answer",
+                span=WIDTH,
+            ),
+        ],
+        [variable("switch", "Switch", tag_values("switch_port", "switch", run="$run"), multi=True, everything=True)],
+    )
+
+
+def run_comparison() -> Dashboard:
+    """Runs side by side."""
+    link = Series("link", ("run", "box"), _TO_ISLAND)
+    load = Series("load", ("run",))
+    return page(
+        "atoll-comparison",
+        "atoll: Run comparison",
+        "Runs side by side, from the begin of their measurements: `atoll metrics load --times aligned RUN...` lays "
+        "them there; runs in virtual time lie there anyway.",
+        [
+            plot("Link rate", "bps", (link.rate("out_bytes", _BITS), "$tag_run $tag_box"), what="island-bound"),
+            plot(
+                "Queue",
+                "bytes",
+                (link.level("queue_max_bytes", "max"), "$tag_run $tag_box"),
+                what="the most that waited, island-bound",
+            ),
+            plot("Drops", "pps", (link.rate("dropped_packets"), "$tag_run $tag_box"), what="island-bound, all causes"),
+            plot(
+                "Ping",
+                "ns",
+                (Series("ping", ("run",)).level("rtt_ns"), "$tag_run"),
+                what="round-trip time, mean; the axis does not begin at 0",
+                axis=_NOT_FROM_0,
+            ),
+            plot(
+                "Goodput",
+                "bps",
+                (load.total_rate("received_bytes", _BITS), "$tag_run"),
+                what="TCP payload of all channels",
+            ),
+            plot("Flows open", "none", (load.total("active"), "$tag_run"), what="of all channels"),
+        ],
+        runs=True,
+        begin="2026-01-01T00:00:00.000Z",
+        end="2026-01-01T00:10:00.000Z",
+    )
+
+
+PAGES: tuple[Callable[[], Dashboard], ...] = (
+    overview,
+    satellite_link,
+    world_latencies,
+    hosts_and_load,
+    switches_and_flows,
+    run_comparison,
+)
+
+
+def files() -> dict[str, str]:
+    """The text of each dashboard, by the name of its file."""
+    made = {make.__name__.replace("_", "-") + ".json": make() for make in PAGES}
+    return {
+        name: json.dumps(dashboard, cls=JSONEncoder, indent=1, sort_keys=True) + "\n"
+        for name, dashboard in made.items()
+    }
+
+
+def write(folder: Path) -> None:
+    """Write them all."""
+    for name, text in files().items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write(FOLDER)

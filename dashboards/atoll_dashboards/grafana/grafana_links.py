@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Links that open Grafana's dashboards where the points of a run lie: its time range, and the run chosen.
+
+Grafana itself cannot look for a run's time: a dashboard opens on the last minutes, whichever run is chosen.
+"""
+
+import contextlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from atoll_analysis.run_directory import RunDir
+from atoll_core.errors import RunDirError
+from atoll_dashboards.influx.influx_load import ALIGNED_NS, Times, shift_ns
+from atoll_dashboards.influx.influx_settings import require_url
+
+GRAFANA_VARIABLE = "ATOLL_GRAFANA_URL"
+"""Holds Grafana's address as a browser reaches it."""
+
+OVERVIEW = "atoll-overview"
+COMPARISON = "atoll-comparison"
+"""Unique names (uid) of dashboards, by which addresses know them."""
+
+_MS_NS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """A run as a database has it: what its tag ``run`` says, and from when to when it has points (ns since 1970)."""
+
+    run: str
+    begin_ns: int
+    end_ns: int
+
+    @classmethod
+    def of(cls, run_dir: RunDir, times: Times) -> "Laid":
+        """From its first event to its outcome, as ``times`` lays them down.
+
+        Raises RunDirError when it does not say what was run, nothing has happened in it, or it cannot be laid so.
+        """
+        events = run_dir.events()
+        experiment = run_dir.manifest().get("experiment")
+        if not (events and experiment):
+            raise RunDirError(f"{run_dir.path}: does not say what was run, and when")
+        end = next((event for event in events if event["type"] == "outcome"), events[-1])
+        by_ns = shift_ns(run_dir, times)
+        return cls(f"{experiment['name']}-{run_dir.name}", events[0]["t_ns"] + by_ns, end["t_ns"] + by_ns)
+
+
+def grafana_address(environment: Mapping[str, str] | None = None) -> str:
+    """Grafana's address without a slash at its end; empty if nobody said it. Raises UsageError when it is no URL."""
+    told = (os.environ if environment is None else environment).get(GRAFANA_VARIABLE, "")
+    if told:
+        require_url(told, GRAFANA_VARIABLE, "Grafana's", "http://127.0.0.1:3000")
+    return told.rstrip("/")
+
+
+def run_link(run: Laid) -> str:
+    """*Overview* of a run, relative to Grafana's address; the other dashboards, linked there, keep range and run."""
+    return _link(OVERVIEW, [run.run], run.begin_ns, run.end_ns)
+
+
+def comparison_link(runs: Sequence[Laid]) -> str:
+    """*Run comparison* of aligned runs, from the begin of their measurement to the end of the longest."""
+    return _link(COMPARISON, [each.run for each in runs], ALIGNED_NS, max(each.end_ns for each in runs))
+
+
+def carried_link(run_dir: RunDir) -> str | None:
+    """That of a run that is over and whose points a database took as it lasted; None if it does not say when it was."""
+    with contextlib.suppress(RunDirError):
+        return run_link(Laid.of(run_dir, Times.RECORDED))
+    return None
+
+
+def _link(uid: str, runs: Sequence[str], begin_ns: int, end_ns: int) -> str:
+    """Grafana takes instants in ms; the last point is within the range."""
+    asked = [("from", str(begin_ns // _MS_NS)), ("to", str(-(-end_ns // _MS_NS)))]
+    return f"/d/{uid}?{urlencode([*asked, *(('var-run', run) for run in runs)])}"

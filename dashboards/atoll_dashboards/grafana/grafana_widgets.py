@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the Grafana dashboards are made of: panels, variables, annotations, by Grafana's own builders.
+
+Only for making dashboards/atoll_dashboards/grafana/files/*.json; what installs them reads those files.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from grafana_foundation_sdk.builders import common as common_builders
+from grafana_foundation_sdk.builders import dashboard as builders
+from grafana_foundation_sdk.builders import stat, table, timeseries
+from grafana_foundation_sdk.cog.builder import Builder
+from grafana_foundation_sdk.cog.variants import Dataquery
+from grafana_foundation_sdk.models import common, dashboard
+
+from atoll_dashboards.grafana.grafana_client import DATA_SOURCE
+from atoll_dashboards.grafana.influxql import Series, tag_values
+from atoll_dashboards.influx.influx_load import ALIGNED_NS
+
+SOURCE = dashboard.DataSourceRef(type_val="influxdb", uid=DATA_SOURCE)
+TAG = "atoll"
+WIDTH = 24  # columns of Grafana's grid
+_HEIGHT = 8
+
+_EVENTS = {  # kind: colour of its line
+    "whistle": "blue",
+    "change": "orange",
+    "swap": "purple",
+    "step": "rgba(128, 128, 128, 0.6)",
+    "note": "red",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class InfluxQuery(Dataquery, Builder[Dataquery]):
+    """A query in InfluxQL, which the SDK has no builder for."""
+
+    query: str
+    alias: str = ""
+    as_table: bool = False
+    ref_id: str = "A"
+
+    def build(self) -> Dataquery:
+        """Itself."""
+        return self
+
+    def to_json(self) -> dict[str, Any]:
+        """As Grafana's InfluxDB data source stores it."""
+        return {
+            "refId": self.ref_id,
+            "datasource": SOURCE.to_json(),
+            "query": self.query,
+            "rawQuery": True,
+            "resultFormat": "table" if self.as_table else "time_series",
+            "alias": self.alias,
+        }
+
+
+class InfluxAnnotation(dashboard.AnnotationQuery):
+    """Events of one kind as marks in all panels."""
+
+    def to_json(self) -> dict[str, object]:
+        """As Grafana's InfluxDB data source stores it: the column that is the mark's text besides."""
+        return {
+            **super().to_json(),
+            "query": Series("event", where={"kind": self.name}).points("text"),
+            "fromAnnotations": True,
+            "textColumn": "text",
+            "tagsColumn": "kind",  # there is none: older Grafanas take all columns for tags if none is named
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation(Builder[dashboard.AnnotationQuery]):
+    """Builds an InfluxAnnotation."""
+
+    kind: str
+    colour: str
+    shown: bool
+
+    def build(self) -> dashboard.AnnotationQuery:
+        """The annotation, called as its kind."""
+        return InfluxAnnotation(name=self.kind, datasource=SOURCE, enable=self.shown, icon_color=self.colour)
+
+
+Query = tuple[str, str]
+"""A query and how its series are called."""
+
+
+def plot(
+    title: str,
+    unit: str,
+    *queries: Query,
+    what: str,
+    every: str = "2s",
+    span: int = 12,
+    stacked: bool = False,
+    axis: str = "",
+) -> timeseries.Panel:
+    """A panel of figures over time. ``every``: the shortest interval, which is not below the points' own period.
+
+    ``axis``: that of a panel whose figures may be below 0, or vary little beside what they are: it reaches from the
+    least to the most of them, and bears this text. Otherwise it begins at 0.
+    """
+    legend = common_builders.VizLegendOptions().display_mode(common.LegendDisplayMode.LIST)
+    panel = (
+        timeseries.Panel()
+        .title(title)
+        .description(what)
+        .unit(unit)
+        .datasource(SOURCE)
+        .interval(every)
+        .span(span)
+        .height(_HEIGHT)
+        .line_width(1)
+        .fill_opacity(30 if stacked else 8)
+        .show_points(common.VisibilityMode.NEVER)
+        .legend(legend.placement(common.LegendPlacement.BOTTOM).show_legend(True))
+        .tooltip(common_builders.VizTooltipOptions().mode(common.TooltipDisplayMode.MULTI))
+    )
+    if axis:
+        panel.axis_label(axis)
+    else:
+        panel.min(0)
+    if stacked:
+        panel.stacking(common_builders.StackingConfig().mode(common.StackingMode.NORMAL).group("A"))
+    for ref_id, (query, alias) in zip("ABCDEFGH", queries, strict=False):
+        panel.with_target(InfluxQuery(query, alias, ref_id=ref_id))
+    return panel
+
+
+def steps(
+    title: str, unit: str, held: Query, found: Query, *, what: str, none: str, every: str, span: int = WIDTH
+) -> timeseries.Panel:
+    """A panel of what was ``held`` at, which changes in steps, and of what was ``found`` now and then, as dots.
+
+    A step may stand as much too early as ``every`` is long. ``none``: said where there is neither.
+    """
+    panel = plot(title, unit, held, found, what=what, every=every, span=span)
+    dots = [
+        dashboard.DynamicConfigValue("custom.drawStyle", common.GraphDrawStyle.POINTS),
+        dashboard.DynamicConfigValue("custom.pointSize", 8),
+        dashboard.DynamicConfigValue("custom.showPoints", common.VisibilityMode.ALWAYS),
+    ]
+    return panel.line_interpolation(common.LineInterpolation.STEP_AFTER).no_value(none).override_by_query("B", dots)
+
+
+def figure(title: str, unit: str, query: str, *, what: str, every: str = "2s", span: int = 4) -> stat.Panel:
+    """A panel of one figure: the last of a series, with the series behind it."""
+    return (
+        stat.Panel()
+        .title(title)
+        .description(what)
+        .unit(unit)
+        .datasource(SOURCE)
+        .interval(every)
+        .span(span)
+        .height(4)
+        .graph_mode(common.BigValueGraphMode.AREA)
+        .with_target(InfluxQuery(query, title))
+    )
+
+
+def event_table(title: str, series: Series, *, what: str, span: int = WIDTH) -> table.Panel:
+    """A table of the last events."""
+    query = series.points("kind", "state", "text") + " ORDER BY time DESC LIMIT 200"
+    panel = table.Panel().title(title).description(what).datasource(SOURCE).span(span).height(_HEIGHT)
+    return panel.with_target(InfluxQuery(query, as_table=True))
+
+
+def variable(name: str, label: str, query: str, *, multi: bool = False, everything: bool = False) -> Any:
+    """A template variable of the values that a query finds, in their natural order."""
+    found = (
+        builders.QueryVariable(name)
+        .label(label)
+        .query(query)
+        .datasource(SOURCE)
+        .multi(multi)
+        .include_all(everything)
+        .refresh(dashboard.VariableRefresh.ON_TIME_RANGE_CHANGED)
+        .sort(dashboard.VariableSort.NATURAL_ASC)
+    )
+    if everything:
+        found.all_value(".*").current(dashboard.VariableOption(text="All", value="$__all"))
+    return found
+
+
+def run_variable(query: str, *, multi: bool) -> Any:
+    """The template variable of the runs that a query finds, the newest first, whatever it is called.
+
+    Grafana sorts by what it shows: of ``geo-20260102T030405Z-1`` the instant and the number behind it; its experiment
+    is chosen beside it. A name without an instant is shown as it is.
+    """
+    shown = r"/^(?<value>(?:.*-(?=\d{8}T\d{6}Z))?(?<text>.*))$/"
+    newest_first = dashboard.VariableSort.ALPHABETICAL_DESC
+    told = "The newest first. Set the time range to the run's, too: `atoll metrics load` prints a link that sets both."
+    return variable("run", "Run", query, multi=multi).regex(shown).sort(newest_first).description(told)
+
+
+def _to_aligned_runs(uid: str) -> Any:
+    """A link to the same dashboard where aligned runs, those in virtual time among them, lie."""
+    begin_ms = ALIGNED_NS // 1_000_000
+    within = f"from={begin_ms - 30_000}&to={begin_ms + 600_000}"
+    return (
+        builders.DashboardLink("Aligned runs")
+        .type(dashboard.DashboardLinkType.LINK)
+        .url(f"/d/{uid}?{within}")
+        .tooltip("2026-01-01: where aligned runs begin to be measured, and runs in virtual time")
+        .include_vars(True)
+        .keep_time(False)
+    )
+
+
+def page(
+    uid: str,
+    title: str,
+    what: str,
+    panels: Sequence[Any],
+    variables: Sequence[Any] = (),
+    *,
+    runs: bool = False,
+    begin: str = "now-15m",
+    end: str = "now",
+) -> dashboard.Dashboard:
+    """A dashboard of a run (``runs``: of several), with variables, annotations and links to the other dashboards."""
+    made = (
+        builders.Dashboard(title)
+        .uid(uid)
+        .description(what)
+        .tags([TAG])
+        .timezone("utc")
+        .time(begin, end)
+        .tooltip(dashboard.DashboardCursorSync.CROSSHAIR)
+        .link(
+            builders.DashboardLink(TAG)
+            .type(dashboard.DashboardLinkType.DASHBOARDS)
+            .tags([TAG])
+            .as_dropdown(False)
+            .include_vars(True)
+            .keep_time(not runs)
+        )
+        .with_variable(variable("testbed", "Testbed", tag_values("link", "testbed"), everything=True))
+        .with_variable(
+            variable("experiment", "Experiment", tag_values("link", "experiment", testbed="$testbed"), everything=True)
+        )
+        .with_variable(
+            run_variable(tag_values("link", "run", testbed="$testbed", experiment="$experiment"), multi=runs)
+        )
+    )
+    if end == "now":
+        made.refresh("5s").link(_to_aligned_runs(uid))
+    for each in variables:
+        made.with_variable(each)
+    for kind, colour in _EVENTS.items():
+        made.annotation(Annotation(kind, colour, kind != "step"))
+    for panel in panels:
+        made.with_panel(panel)
+    return made.build()

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The queries of the Grafana dashboards, in InfluxQL: it is what InfluxDB 1.8 and 2 both understand.
+
+``$run``, ``$switch`` and the like are Grafana's template variables, ``$timeFilter`` and ``$__interval`` its macros.
+Rates come from neighbouring points first and are averaged then, so that a point that falls into the next interval
+makes no spike.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from atoll_core.metrics.metrics_schema import BY_NAME, COMMON_TAGS
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Points of a measurement: those of the chosen runs and of ``where``, a series for each combination of ``by``.
+
+    ``where``: regular expressions by tag. Raises ValueError for what the table of measurements does not have.
+    """
+
+    measurement: str
+    by: tuple[str, ...] = ()
+    where: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
+
+    def __post_init__(self) -> None:
+        known = {*COMMON_TAGS, *(name for name, _ in BY_NAME[self.measurement].tags)}
+        if unknown := {*self.by, *self.where} - known:
+            raise ValueError(f"{self.measurement} has no tag {min(unknown)!r}")
+
+    @property
+    def condition(self) -> str:
+        """What stands behind WHERE."""
+        chosen = {"run": "$run", **self.where}
+        parts = (f'"{tag}" =~ /^{pattern}$/' for tag, pattern in chosen.items())
+        return " AND ".join((*parts, "$timeFilter"))
+
+    def level(self, name: str, aggregate: str = "mean") -> str:
+        """A figure that holds at an instant, aggregated over each interval."""
+        self._require(name)
+        return self._over_time(f'{aggregate}("{name}")', f'"{self.measurement}"', self.condition)
+
+    def rate(self, name: str, factor: float = 1) -> str:
+        """What a sum grows by in a second, times a factor; each series of the measurement for itself."""
+        return self._mean_of(f"{self._growth(name)} * {_number(factor)}")
+
+    def total_rate(self, name: str, factor: float = 1) -> str:
+        """The rates of all series of one ``by`` added up; for intervals in which each of them has a point."""
+        self._require(name)
+        inner = (
+            f'SELECT non_negative_derivative(last("{name}"), 1s) * {_number(factor)} AS rate FROM "{self.measurement}" '
+            f"WHERE {self.condition} GROUP BY time($__interval), * fill(none)"
+        )
+        return self._over_time("sum(rate)", f"({inner})", "$timeFilter")
+
+    def total(self, name: str) -> str:
+        """The levels of all series of one ``by`` added up; for intervals in which each of them has a point."""
+        self._require(name)
+        inner = (
+            f'SELECT last("{name}") AS level FROM "{self.measurement}" '
+            f"WHERE {self.condition} GROUP BY time($__interval), * fill(none)"
+        )
+        return self._over_time("sum(level)", f"({inner})", "$timeFilter")
+
+    def points(self, *columns: str) -> str:
+        """The points themselves: these fields and tags of each."""
+        listed = ", ".join(f'"{name}"' for name in columns)
+        return f'SELECT {listed} FROM "{self.measurement}" WHERE {self.condition}'
+
+    def _growth(self, name: str) -> str:
+        self._require(name)
+        return f'non_negative_derivative("{name}", 1s)'
+
+    def _mean_of(self, expression: str) -> str:
+        inner = f'SELECT {expression} AS rate FROM "{self.measurement}" WHERE {self.condition} GROUP BY *'
+        return self._over_time("mean(rate)", f"({inner})", "$timeFilter")
+
+    def _over_time(self, column: str, source: str, condition: str) -> str:
+        groups = ", ".join(("time($__interval)", *(f'"{tag}"' for tag in self.by)))
+        return f"SELECT {column} FROM {source} WHERE {condition} GROUP BY {groups} fill(none)"
+
+    def _require(self, name: str) -> None:
+        if name not in {figure.name for figure in BY_NAME[self.measurement].fields}:
+            raise ValueError(f"{self.measurement} has no field {name!r}")
+
+
+def _number(factor: float) -> str:
+    """A number as InfluxQL takes it: without an exponent."""
+    return f"{factor:.12f}".rstrip("0").rstrip(".")
+
+
+def tag_values(measurement: str, tag: str, **where: str) -> str:
+    """The values of a tag, for a template variable."""
+    condition = " AND ".join(f'"{name}" =~ /^{pattern}$/' for name, pattern in where.items())
+    return f'SHOW TAG VALUES FROM "{measurement}" WITH KEY = "{tag}"' + (f" WHERE {condition}" if where else "")

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""InfluxDB: settings, client, and the process that sends a run's points."""

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether two processes of a user's would write to the same database, found without a token on its way between them."""
+
+import hmac
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import astuple
+from hashlib import sha256
+
+from atoll_core.errors import UsageError
+from atoll_dashboards.influx.influx_settings import InfluxSettings, influx_settings
+
+
+def settings_mark(environment: Mapping[str, str] | None = None, salt: str | None = None) -> str:
+    """What tells the user's settings from others, ``SALT.HMAC`` in hexadecimal: with one salt equal for equal ones.
+
+    No settings, and those that cannot be used, have marks as well.
+    """
+    salt = salt or secrets.token_hex(16)
+    try:
+        settings = influx_settings(environment)
+        said = json.dumps(astuple(settings) if settings else None)
+    except UsageError as error:
+        said = str(error)
+    return f"{salt}.{hmac.new(salt.encode(), said.encode(errors='surrogateescape'), sha256).hexdigest()}"
+
+
+def other_database(mark: str, environment: Mapping[str, str] | None = None) -> str | None:
+    """What to tell who asked with this mark, and whose settings are not ours: where points go, and what to do."""
+    salt, _, _ = mark.partition(".")
+    if hmac.compare_digest(mark.encode(errors="replace"), settings_mark(environment, salt).encode()):
+        return None
+    return (
+        f"metrics go into {_place(environment)}, by the settings that the lab was brought up with; this shell's are "
+        "others: `atoll down`, then `atoll up` here takes them over; `atoll metrics load RUN` goes by them at any time"
+    )
+
+
+def _place(environment: Mapping[str, str] | None) -> InfluxSettings | str:
+    try:
+        return influx_settings(environment) or "no database"
+    except UsageError:  # which the run tells
+        return "no database"

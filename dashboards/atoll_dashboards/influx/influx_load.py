@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run's points into a database at any later time, at the instants they have or where runs lie side by side."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from atoll_analysis.run_directory import RunDir
+from atoll_analysis.run_directory.directory import COMPLETED, RUNNING
+from atoll_analysis.run_directory.metrics_spool import SPOOL, SpoolTail
+from atoll_core.errors import RunDirError
+from atoll_dashboards.influx.influx_sink import Tally, Writes, batches, write_fit
+
+ALIGNED_NS = 1_767_225_600_000_000_000
+"""2026-01-01 00:00 UTC: where the measurement of an aligned run begins. Virtual time begins there, too."""
+
+
+class Times(StrEnum):
+    """At which instants the points of a run are laid down."""
+
+    RECORDED = "recorded"  # when it was made, by the wall clock
+    ALIGNED = "aligned"  # as if every run's measurement had begun at ALIGNED_NS
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A run that is not loaded. ``points``: it has some all the same."""
+
+    path: Path
+    reason: str
+    points: bool
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"
+
+
+def loadable(paths: Iterable[Path], times: Times | None) -> tuple[list[tuple[RunDir, Times]], list[LeftOut]]:
+    """The runs, and at which instants the points of each are laid down; and those left out. No database is asked.
+
+    ``times``: of all of them; None: as is usual for each. Raises RunDirError, a line for each path: when one is no run,
+    or when each of them has no points or cannot be laid down so.
+    """
+    found: list[tuple[RunDir, Times]] = []
+    left_out: list[LeftOut] = []
+    wrong: list[str] = []
+    for path in paths:
+        try:
+            run_dir = RunDir.open(path)
+            how = times or usual_times(run_dir)
+            reason = _without_points(run_dir)
+        except RunDirError as error:
+            wrong.append(str(error))
+            continue
+        if reason:
+            left_out.append(LeftOut(path, reason, points=False))
+            continue
+        try:
+            shift_ns(run_dir, how)
+        except RunDirError as error:
+            left_out.append(LeftOut(path, str(error).removeprefix(f"{run_dir.path}: "), points=True))
+        else:
+            found.append((run_dir, how))
+    if wrong or not found:
+        raise RunDirError("\n".join([*wrong, *map(str, left_out)]))
+    return found, left_out
+
+
+def _without_points(run_dir: RunDir) -> str | None:
+    """Why a run has none, or None. Raises RunDirError when its spool cannot be read."""
+    if (run_dir.path / SPOOL).exists():
+        SpoolTail(run_dir.path / SPOOL).close()
+        return None
+    manifest = run_dir.manifest()
+    if not manifest.get("metrics", True):
+        return "has no metrics, as it was made with --no-metrics; only a new run can have them"
+    if manifest.get("outcome") == RUNNING:
+        return "has no metrics yet: it is being made, or was killed before it measured"
+    if manifest.get("outcome") == COMPLETED:
+        return f"has no metrics any more: its {SPOOL} is gone; bring it back from a copy"
+    return f"has no metrics: it ended before any were taken ({manifest.get('outcome')})"
+
+
+def load_run(
+    run_dir: RunDir,
+    database: Writes,
+    times: Times | None = None,
+    tell: Callable[[dict[str, Any]], None] = lambda _: None,
+) -> Tally:
+    """Write all points of a run; those that are there already stay as they are. Why lines are refused is told.
+
+    ``times``: by default as recorded, of a run in virtual time aligned. Raises RunDirError, DatabaseError.
+    """
+    tail = SpoolTail(run_dir.path / SPOOL)
+    try:
+        by_ns = shift_ns(run_dir, times or usual_times(run_dir))
+        tally = Tally()
+        for lines in batches(tail.frames()):
+            write_fit(database, [shifted(lines, by_ns)], tally, tell)
+    finally:
+        tail.close()
+    return tally
+
+
+def usual_times(run_dir: RunDir) -> Times:
+    """Runs in virtual time all begin at the same instant of a clock of their own; others have been when they were."""
+    return Times.ALIGNED if run_dir.manifest().get("virtual") else Times.RECORDED
+
+
+def shift_ns(run_dir: RunDir, times: Times) -> int:
+    """By how much the run's stamps are moved. Raises RunDirError when nothing was measured that could be aligned."""
+    manifest = run_dir.manifest()
+    virtual, host = manifest.get("virtual"), manifest.get("host")
+    if times is Times.RECORDED and not virtual:
+        return 0
+    if times is Times.RECORDED and virtual and host:
+        return int(host["started_ns"]) - int(virtual["clock"]["start_ns"])
+    window = next((event for event in run_dir.events() if event["type"] == "window"), None)
+    if times is Times.ALIGNED and window:
+        return ALIGNED_NS - int(window["start_ns"])
+    aligned, recorded = "its measurement did not end, so it cannot be aligned", "it does not say when it was made"
+    if not window and virtual and not host:
+        raise RunDirError(f"{run_dir.path}: {aligned}, and {recorded}; there is no instant to lay its points at")
+    if times is Times.ALIGNED:
+        raise RunDirError(f"{run_dir.path}: {aligned}; take --times recorded")
+    raise RunDirError(f"{run_dir.path}: {recorded}; take --times aligned")
+
+
+def shifted(lines: bytes, by_ns: int) -> bytes:
+    """The lines with their stamps, which are what stands after the last space, moved."""
+    if by_ns == 0:
+        return lines
+    return b"".join(_shifted(line, by_ns) for line in _lines(lines))
+
+
+def _shifted(line: bytes, by_ns: int) -> bytes:
+    point, _, stamp = line.rpartition(b" ")
+    return b"%b %d\n" % (point, int(stamp) + by_ns)
+
+
+def _lines(lines: bytes) -> Iterator[bytes]:
+    yield from lines.removesuffix(b"\n").split(b"\n")

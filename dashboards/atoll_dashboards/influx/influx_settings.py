@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where metrics go: the user's own file and environment, never the run directory.
+
+The file is ``influx.toml`` below ``~/.config/atoll`` (``XDG_CONFIG_HOME``), or the one that ``ATOLL_INFLUX`` names:
+
+    url = "http://db.example:8086"
+    token = "..."        # InfluxDB 1.8: "user:password"; white space around it is no part of it
+    org = "laboratory"   # InfluxDB 1.8 has none
+    bucket = "atoll"     # InfluxDB 1.8: "database" or "database/retention-policy"
+
+``ATOLL_INFLUX_URL``, ``_TOKEN``, ``_ORG`` and ``_BUCKET`` stand in place of what the file says.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from atoll_core.errors import UsageError
+from atoll_core.header_safe import INFLUX_TOKEN_VARIABLE, sendable
+
+FILE_VARIABLE = "ATOLL_INFLUX"
+
+
+@dataclass(frozen=True, slots=True)
+class InfluxSettings:
+    """A database, and what opens it."""
+
+    url: str
+    token: str = field(default="", repr=False)
+    org: str = "-"
+    bucket: str = "atoll"
+
+    def __str__(self) -> str:
+        return f"bucket {self.bucket!r} of {self.url}"
+
+
+def influx_settings(environment: Mapping[str, str] | None = None) -> InfluxSettings | None:
+    """The user's settings, or None if there are none. Raises UsageError when they cannot be used."""
+    environment = os.environ if environment is None else environment
+    file = settings_file(environment)
+    found = _read(file, named=FILE_VARIABLE in environment)
+    known = [each.name for each in fields(InfluxSettings)]
+    if unknown := sorted(set(found) - set(known)):
+        raise UsageError(f"{file}: unknown key {unknown[0]!r}; known are {', '.join(known)}")
+    for key in known:
+        if not isinstance(found.get(key, ""), str):
+            raise UsageError(f"{file}: {key}: a text in quotes is wanted")
+        if text := environment.get(f"{FILE_VARIABLE}_{key.upper()}"):
+            found[key] = text
+    if not found:
+        return None
+    where = f"{file} or {FILE_VARIABLE}_URL"
+    require_url(str(found.get("url", "")), where, "the database's", "http://127.0.0.1:8086")
+    if "token" in found:
+        named = INFLUX_TOKEN_VARIABLE if environment.get(INFLUX_TOKEN_VARIABLE) else f"{file}: token"
+        found["token"] = sendable(found["token"], named)
+    return InfluxSettings(**found)
+
+
+def require_url(text: str, where: str, whose: str, example: str) -> None:
+    """Raise UsageError unless a server can be asked there, by a URL without a password: it would be shown, and no use.
+
+    ``where`` it stands, ``whose`` it is: for the message.
+    """
+    if "@" in text:
+        raise UsageError(f"{where}: {whose} URL is wanted without user and password; their place is the token")
+    if not _is_url(text):
+        raise UsageError(f"{where}: {whose} URL is wanted, such as {example}; it says {text!r}")
+
+
+def _is_url(text: str) -> bool:
+    """Whether it names a server. Line breaks, which no request can hold, urlsplit would leave out."""
+    try:
+        address = urlsplit(text)
+    except ValueError:  # an IPv6 address without its closing bracket
+        return False
+    return text.isprintable() and address.scheme in ("http", "https") and bool(address.hostname)
+
+
+def settings_file(environment: Mapping[str, str]) -> Path:
+    """The file that is read."""
+    if named := environment.get(FILE_VARIABLE):
+        return Path(named)
+    home = environment.get("XDG_CONFIG_HOME") or Path(environment.get("HOME") or Path.home()) / ".config"
+    return Path(home) / "atoll" / "influx.toml"
+
+
+def _read(file: Path, *, named: bool) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8-sig"))  # some editors put a mark before what is UTF-8
+    except FileNotFoundError:
+        if named:
+            raise UsageError(f"{FILE_VARIABLE}: there is no file {file}") from None
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"{file}: cannot be read: {error}") from None

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a run's spool into the database, in order: ``python -m atoll_dashboards.influx.influx_sink RUN`` while a run lasts.
+
+A process of its own, fed by the spool alone: the run neither waits for it nor hears from it but by its few lines
+(docs/contracts.md). It begins at the beginning of the spool and holds one batch; what is written again is the same
+points, so an outage, a restart or a later ``atoll metrics load`` leaves neither gaps nor duplicates.
+"""
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from atoll_analysis.run_directory.metrics_spool import SPOOL, SpoolTail
+from atoll_core.errors import AtollError
+from atoll_dashboards.influx.influx_client import Database, DatabaseError, UnfitError
+from atoll_dashboards.influx.influx_settings import influx_settings
+
+BATCH_BYTES = 1 << 20  # some 5000 lines, as InfluxDB advises
+_LOOK_S = 0.5
+_FIRST_WAIT_S = 0.5
+_LONGEST_WAIT_S = 5.0
+_NICENESS = 10
+_REASONS = 10  # told; a line that cannot be parsed is its own
+_SHORTEST_SHARD_NS = 3600 * 10**9
+_LONGEST_SERIES = 65_535  # bytes that InfluxDB takes of measurement and tags (models.MaxKeyLength)
+
+Tell = Callable[[dict[str, Any]], None]
+
+
+class Writes(Protocol):
+    """What takes lines: a Database, or what counts them in a test."""
+
+    def write(self, lines: bytes) -> None:
+        """Take whole lines, or raise a DatabaseError."""
+        ...
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many points (lines) became what. ``unfit``: refused by the database for what they are."""
+
+    delivered: int = 0
+    unfit: int = 0
+    left: int = 0
+    _reasons: set[str] = field(default_factory=set[str], compare=False, repr=False)
+
+    def is_new(self, reason: str) -> bool:
+        """Whether lines were never refused for this before; after some reasons, the number alone has to do."""
+        if reason in self._reasons or len(self._reasons) >= _REASONS:
+            return False
+        self._reasons.add(reason)
+        return True
+
+
+def batches(frames: Iterable[bytes], most: int = BATCH_BYTES) -> Iterator[bytes]:
+    """Whole lines of frames, in order, as pieces of at most ``most`` bytes (a longer line being one alone)."""
+    pending = b""
+    for frame in frames:
+        pending += frame
+        while len(pending) > most:
+            end = pending.rfind(b"\n", 0, most) + 1 or pending.find(b"\n") + 1
+            yield pending[:end]
+            pending = pending[end:]
+    if pending:
+        yield pending
+
+
+def write_fit(database: Writes, pieces: list[bytes], tally: Tally, tell: Tell) -> None:
+    """Write pieces of whole lines in order; a piece leaves the list when its lines are counted.
+
+    Where lines are refused, ``tell`` gets the reason unless the tally knows it already. How many of a piece they are
+    the database says, or else it is found by halving the piece: what is sent again is the same points. Raises AwayError
+    and RefusedError; what stands in ``pieces`` then has still to be written.
+    """
+    while pieces:
+        lines = pieces[0]
+        count = lines.count(b"\n")
+        try:
+            database.write(lines)
+        except UnfitError as error:
+            if count > 1 and not (error.dropped and error.dropped <= count and _one_answer(lines)):
+                pieces[:1] = _halves(lines)
+                continue
+            if tally.is_new(error.reason):
+                tell({"type": "problem", "message": error.reason})
+            unfit = min(error.dropped or 1, count)
+            tally.unfit += unfit
+            tally.delivered += count - unfit
+        else:
+            tally.delivered += count
+        del pieces[0]
+
+
+def _one_answer(lines: bytes) -> bool:
+    """Whether what a database says of lines it drops can be of all of them.
+
+    It speaks of one of the shards that they fall into, which are of whole hours unless somebody has chosen otherwise;
+    and 1.8 of those lines alone that it can parse: of ours it cannot where a series is too long.
+    """
+    each = lines.removesuffix(b"\n").split(b"\n")
+    hours = {int(line.rpartition(b" ")[2]) // _SHORTEST_SHARD_NS for line in each}
+    return len(hours) == 1 and max(map(len, each)) <= _LONGEST_SERIES
+
+
+def _halves(lines: bytes) -> tuple[bytes, bytes]:
+    """Of two lines or more: two pieces of about the same size."""
+    end = len(lines) - 1
+    middle = lines.find(b"\n", len(lines) // 2, end) + 1 or lines.rfind(b"\n", 0, end) + 1
+    return lines[:middle], lines[middle:]
+
+
+class Sink:
+    """Carries a spool into a database until it has ended.
+
+    ``ended``: set when nothing more will be written. ``tell``: gets a line when something goes wrong, and when it is
+    well again.
+    """
+
+    def __init__(self, tail: SpoolTail, database: Writes, ended: threading.Event, tell: Tell) -> None:
+        self._tail = tail
+        self._database = database
+        self._ended = ended
+        self._tell = tell
+        self._trouble = ""
+        self.tally = Tally()
+
+    def carry(self) -> None:
+        """Return when all is delivered, or when the spool has ended and the database takes nothing.
+
+        Raises RunDirError when the spool is damaged.
+        """
+        while True:
+            last = self._ended.is_set()
+            for lines in batches(self._tail.frames()):
+                pieces = [lines]
+                if not self._delivered(pieces):
+                    self.tally.left += sum(piece.count(b"\n") for piece in pieces)
+            if last:
+                return
+            self._ended.wait(_LOOK_S)
+
+    def _delivered(self, pieces: list[bytes]) -> bool:
+        """Write a batch, however long it takes; at the end, and once it is known that nothing is taken, try no more.
+
+        What is then left stands in ``pieces``.
+        """
+        if self.tally.left:
+            return False
+        wait_s = _FIRST_WAIT_S
+        while True:
+            try:
+                write_fit(self._database, pieces, self.tally, self._tell)
+            except DatabaseError as error:
+                if self._trouble != str(error):
+                    self._trouble = str(error)
+                    self._tell({"type": "problem", "message": self._trouble})
+                if self._ended.is_set():
+                    return False
+                self._ended.wait(wait_s)
+                wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+            else:
+                if self._trouble:
+                    self._trouble = ""
+                    self._tell({"type": "recovered"})
+                return True
+
+
+def _say(line: dict[str, Any]) -> None:
+    print(json.dumps(line, separators=(",", ":")), flush=True)  # noqa: T201 - it is a job: it speaks on standard output
+
+
+def _until_input_ends(ended: threading.Event) -> None:
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    ended.set()
+
+
+def main(run: Path) -> int:
+    """Carry the run's spool until standard input ends; exit code 1 if points are left that the database lacks."""
+    os.nice(_NICENESS)
+    ended = threading.Event()
+    threading.Thread(target=_until_input_ends, args=(ended,), daemon=True).start()
+    try:
+        settings = influx_settings()
+        if settings is None:
+            return 0
+        with Database(settings) as database:
+            sink = Sink(SpoolTail(run / SPOOL), database, ended, _say)
+            sink.carry()
+    except AtollError as error:
+        _say({"type": "problem", "message": str(error)})
+        return error.exit_code
+    tally = sink.tally
+    _say({"type": "done", "delivered": tally.delivered, "unfit": tally.unfit, "left": tally.left})
+    return 1 if tally.left else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

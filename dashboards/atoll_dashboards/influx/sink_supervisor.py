@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sink of a run as the run sees it: a process, started again if it is killed, and told when to end."""
+
+import asyncio
+import contextlib
+import json
+import sys
+from asyncio.subprocess import Process
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from atoll_core.errors import AtollError, UsageError
+from atoll_core.plural import counted
+from atoll_dashboards.influx.influx_settings import influx_settings
+
+END_S = 8.0
+"""How long a run waits at its end for what is left: more than a database that is not there can take."""
+
+_UNSEEN_S = 1.0  # what takes longer than this is shown
+_STARTS = 4  # of a sink that is killed: what kills it three times more, for want of memory say, would do so again
+_PAUSE_S = 1.0
+
+Tell = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Fed:
+    """What came of it. ``points``: how many the database took, as the sink says at its end; 0 if it does not say."""
+
+    points: int = 0
+
+
+@contextlib.asynccontextmanager
+async def feeding(run: Path, note: Tell, show: Tell) -> AsyncGenerator[Fed]:
+    """While the block lasts, the run's points go into the user's database, if one is set; ``Fed`` is right after it.
+
+    ``note`` gets what is wrong, ``show`` what is being waited for. The spool has ended when the block does. Nothing
+    that happens to database or sink is an error of the run.
+    """
+
+    def tell(text: str) -> None:
+        with contextlib.suppress(AtollError):  # where the run's own files cannot be written, it ends for that reason
+            note(text)
+
+    try:
+        settings = influx_settings()
+    except UsageError as error:
+        tell(f"metrics go into no database: {error}")
+        settings = None
+    fed = Fed()
+    if settings is None:
+        yield fed
+        return
+    feeder = _Feeder(run, tell, fed)
+    carrying = asyncio.create_task(feeder.carry())
+    try:
+        yield fed
+    finally:
+        feeder.end()
+        await _wait(carrying, f"waiting for {settings} to take the last metrics, {END_S:g} s at most", show)
+        if not carrying.done():
+            tell(f"metrics: the database is too slow to take the rest now; `atoll metrics load {run}` does it later")
+        carrying.cancel()
+        await asyncio.wait([carrying])
+
+
+async def _wait(carrying: asyncio.Task[None], what_for: str, show: Tell) -> None:
+    try:
+        await asyncio.wait([carrying], timeout=_UNSEEN_S)
+        if not carrying.done():
+            show(what_for)
+            await asyncio.wait([carrying], timeout=END_S - _UNSEEN_S)
+    except asyncio.CancelledError:
+        carrying.cancel()
+        await asyncio.wait([carrying])
+        raise
+
+
+class _Feeder:
+    """The sink's process, and the one after it."""
+
+    def __init__(self, run: Path, tell: Tell, fed: Fed) -> None:
+        self._run = run
+        self._tell = tell
+        self._fed = fed
+        self._ended = asyncio.Event()
+        self._process: Process | None = None
+
+    def end(self) -> None:
+        """The spool has ended: the sink is to deliver what is left."""
+        self._ended.set()
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+
+    async def carry(self) -> None:
+        """Have sinks carry the spool until one has carried all of it; cancelled, it kills the one that is there.
+
+        One that was killed leaves neither gap nor duplicates: the next begins at the beginning of the spool, and what
+        is written again is the same points.
+        """
+        remedy = f"`atoll metrics load {self._run}` delivers the points"
+        for start in range(1, _STARTS + 1):
+            try:
+                code, done = await self._sink()
+            except OSError as error:
+                self._tell(f"metrics: the sink cannot be started: {error.strerror}; {remedy}")
+                return
+            if done or code == 0:
+                return
+            if code > 0:  # it has said why, which would be so again
+                self._tell(f"metrics: the sink has ended; {remedy}")
+                return
+            killed = f"metrics: the sink was killed by signal {-code}"
+            if start == _STARTS:
+                self._tell(f"{killed}, the {_STARTS}th time, and is not started again; {remedy}")
+                return
+            self._tell(f"{killed}; it is started again, and sends all points from the first")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_PAUSE_S):
+                    await self._ended.wait()
+
+    async def _sink(self) -> tuple[int, bool]:
+        """Start a sink and pass on what it says: its exit code, and whether it has carried all that it could."""
+        self._process = process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "atoll_dashboards.influx.influx_sink",
+            str(self._run),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        if self._ended.is_set():
+            self.end()
+        done = False
+        try:
+            async for text in process.stdout or ():  # always a pipe
+                if text.endswith(b"\n"):  # not cut by its death
+                    done |= self._hear(json.loads(text))
+            return await process.wait(), done
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+    def _hear(self, line: dict[str, Any]) -> bool:
+        """Pass on a line of the sink's; whether it is its last."""
+        match line["type"]:
+            case "problem":
+                self._tell(f"metrics: {line['message']}")
+            case "recovered":
+                self._tell("metrics: the database takes points again; those since are delivered")
+            case "done":
+                self._fed.points = line["delivered"]
+                if line["unfit"]:
+                    self._tell(f"metrics: the database refused {counted(line['unfit'], 'point')}")
+                if line["left"]:
+                    left = counted(line["left"], "point")
+                    self._tell(f"metrics: in no database yet: {left}; `atoll metrics load {self._run}` delivers them")
+                return True
+            case _:
+                pass
+        return False

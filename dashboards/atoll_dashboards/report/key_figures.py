@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The few figures by which a run is known, in the order in which a researcher asks for them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from atoll_analysis.figures.losses import CAUSES, LostFigures
+from atoll_analysis.figures.start_skew import START_SPREAD_MS
+from atoll_analysis.summary import LinkFigures, Summary
+from atoll_analysis.verdict.verdict import losses_agree
+from atoll_core.plural import counted, significant
+from atoll_core.units import Rate, Size
+from atoll_dashboards.report.number_format import NOT_MEASURED, count, figure, octets, percent, rate
+
+_SENDING = "; a packet being sent adds to it"  # it has left the queue
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFigure:
+    """One figure with its name and what it is to be compared with."""
+
+    name: str
+    text: str
+    beside: str = ""
+
+
+def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
+    """The key figures of a run. Those that were not measured are left out, but for what the experiment asked for."""
+    link = summary["links"].get(summary["bottleneck"] or "")
+    which = f" ({summary['bottleneck']})" if len(summary["links"]) > 1 else ""
+    of_rate = f"of {Rate(link['rate_bit_s'])}{which}" if link else ""
+    figures = (
+        KeyFigure("goodput", rate(summary["goodput_mbit_s"]), "new TCP payload reaching the island"),
+        KeyFigure("throughput", rate(summary["throughput_mbit_s"]), "IP bytes reaching the island"),
+        KeyFigure("utilisation", percent(summary["utilisation"]), of_rate),
+        KeyFigure("loss to the island", percent(summary["loss_fraction"], 2), _losses(summary)),
+        *_causes("lost to the island", link.get("losses") if link else None),
+        *_causes("lost to the world", link.get("losses_to_world") if link else None),
+        KeyFigure(
+            "queue at most",
+            octets(summary["queue_max_bytes"]),
+            f"of {Size(link['queue_bytes'])}{which}" if link else "",
+        ),
+        *_queue_sojourn(link),
+        KeyFigure("largest ping sojourn", figure(summary["sojourn_max_ms"], "ms", 1), _bound(summary)),
+        KeyFigure(
+            "base RTT",
+            figure(summary["base_rtt_ms"], "ms", 1),
+            f"{count(summary['ping_lost'])} of {count(summary['ping_sent'])} pings lost"
+            if summary["ping_sent"]
+            else "",
+        ),
+        KeyFigure("queue full", figure(summary["queue_full_s"], "s", 1), "a full-size packet would not have fitted"),
+        KeyFigure("link idle", figure(summary["idle_s"], "s", 1), "nothing to send"),
+        *_flows(summary),
+        KeyFigure("transfer", figure(summary["transfer_s"], "s"), _transfer(summary)),
+        *_changes(summary),
+        KeyFigure("UDP received", *_udp(summary)),
+        KeyFigure("clients began", *_start(summary)),
+        KeyFigure("fairness", *_fairness(summary)),
+        KeyFigure(
+            "lateness at most",
+            figure(summary["lateness_max_ms"], "ms"),
+            f"p99 {figure(summary['lateness_p99_ms'], 'ms')}{_stalls(summary)}",
+        ),
+    )
+    asked = {
+        "goodput": True,
+        "loss to the island": bool(summary["links"]),
+        "transfer": summary["transfer_bytes"],
+        "UDP received": summary.get("udp"),
+    }
+    return tuple(each for each in figures if each.text != NOT_MEASURED or asked.get(each.name))
+
+
+def _queue_sojourn(link: LinkFigures | None) -> tuple[KeyFigure, ...]:
+    """Of all packets of the link, where the backend measures it; its bins are 1/16 wide."""
+    told = link.get("sojourn") if link else None  # absent from what older versions analysed
+    if told is None:
+        return ()
+    p50, p95, p99 = (significant(told[percentile], 2) for percentile in ("p50_ms", "p95_ms", "p99_ms"))
+    mean = "" if told["mean_ms"] is None else f"mean {figure(told['mean_ms'], '', 1)}, "
+    beside = f"at most, of all packets; {mean}to 6 %: p50 {p50}, p95 {p95}, p99 {p99}"
+    return (KeyFigure("queue sojourn", figure(told["max_ms"], "ms", 1), beside),)
+
+
+def _causes(name: str, losses: Mapping[str, LostFigures] | None) -> tuple[KeyFigure, ...]:
+    """Packets that the link lost in one direction, by cause, if it lost any and the backend tells causes apart.
+
+    ``losses`` None: an older version analysed the run.
+    """
+    lost = {cause: each["packets"] for cause, each in (losses or {}).items()}
+    told = ", ".join(f"{CAUSES[cause]} {count(packets)}" for cause, packets in lost.items() if packets)
+    return (KeyFigure(name, count(sum(lost.values())), told),) if told else ()
+
+
+def _flows(summary: Summary) -> tuple[KeyFigure, ...]:
+    """None without channels."""
+    if not summary["channels"]:
+        return ()
+    completed = summary["flows_completed"]
+    mean = f"; mean {octets(summary['mean_flow_bytes'])}" if completed else ""
+    return (KeyFigure("flows completed", count(completed), f"to the island, one each connection{mean}"),)
+
+
+def _changes(summary: Summary) -> tuple[KeyFigure, ...]:
+    """How many of the scheduled changes were made, if there were any, and the slowest beyond its drain."""
+    if not summary["changes"]:
+        return ()
+    made = [change["beyond_drain_ms"] for change in summary["changes"] if change["beyond_drain_ms"] is not None]
+    slowest = f"at most {figure(max(made) / 1e3, 's')} beyond the drain" if made else ""
+    return (KeyFigure("changes made", f"{len(made)} of {len(summary['changes'])}", slowest),)
+
+
+def _start(summary: Summary) -> tuple[str, str]:
+    start = summary.get("start")  # absent from what older versions analysed
+    if start is None:
+        return NOT_MEASURED, ""
+    clocks = start["clock_bound_ms"]
+    sure = "" if clocks is None else f", clocks known to ± {figure(clocks, 'ms')}"
+    late = f"p50 {figure(start['late_p50_ms'], 'ms')}, at most {figure(start['late_max_ms'], 'ms')} late"
+    return f"{figure(start['spread_ms'], 'ms')}", f"apart, bound {START_SPREAD_MS:g} ms; {late}{sure}"
+
+
+def _stalls(summary: Summary) -> str:
+    stalls = summary.get("stalls")  # absent from what older versions analysed
+    return f"; {counted(stalls, 'stall')}, {figure((summary['stalled_s'] or 0.0) * 1e3, 'ms')} in all" if stalls else ""
+
+
+def _losses(summary: Summary) -> str:
+    by_link, by_captures = summary["loss_bytes_link"], summary["loss_bytes_captures"]
+    if by_link is None or summary["duration_s"] is None:
+        return ""
+    if by_captures is None:
+        whose = "; captures agree" if losses_agree(summary) else " by the link's count"
+        return f"{octets(by_link)}{whose}"
+    if losses_agree(summary):
+        return f"{octets(by_link)}; captures agree"
+    if by_captures < 0:
+        return f"{octets(by_link)}; captures show {octets(-by_captures)} more at the island"
+    return f"{octets(by_link)}; captures say {octets(by_captures)}"
+
+
+def _bound(summary: Summary) -> str:
+    bound = summary["sojourn_bound_ms"]
+    if bound is None:
+        return ""
+    to_island, to_world = summary.get("sojourn_bound_to_island_ms"), summary.get("sojourn_bound_to_world_ms")
+    if to_island is None or to_world is None:  # an older version knew the queues to the island alone
+        return f"8Q/R = {figure(bound, 'ms', 1)}{_SENDING}"
+    return f"8Q/R = {figure(to_island, '', 1)} to the island + {figure(to_world, '', 1)} back{_SENDING}"
+
+
+def _udp(summary: Summary) -> tuple[str, str]:
+    udp = summary.get("udp")  # absent from what older versions analysed
+    if udp is None:
+        return NOT_MEASURED, ""
+    lost, jitter = percent(udp["loss_fraction"], 2), figure(udp["jitter_ms"], "ms")
+    reordered = count(udp["reordered_packets"])
+    beside = f"of {rate(udp['sent_mbit_s'])}; {lost} lost, jitter {jitter}, {reordered} out of order"
+    return rate(udp["received_mbit_s"]), beside
+
+
+def _transfer(summary: Summary) -> str:
+    if summary["transfer_complete"]:
+        return f"{Size(summary['transfer_bytes'] or 0)}, {figure(summary['transfer_mbit_s'], 'Mbit/s')}"
+    received = summary["transfer_received_bytes"]
+    asked = Size(summary["transfer_bytes"] or 0)
+    return f"not finished: {octets(received)} of {asked}" if received is not None else f"of {asked}: no account of it"
+
+
+def _fairness(summary: Summary) -> tuple[str, str]:
+    """Runs that were analysed before waits were measured have an index that could only be 1."""
+    wait_ms = summary.get("longest_wait_ms")
+    if wait_ms is None:
+        return NOT_MEASURED, ""
+    wait = f"a ready channel waited at most {figure(wait_ms, 'ms')}"
+    return figure(summary["fairness"], "", 3), f"Jain's index of what channels completed of what they asked for; {wait}"

@@ -1,0 +1,504 @@
+# SPDX-License-Identifier: Apache-2.0
+# pyright: reportUnknownMemberType=false
+# (matplotlib leaves the keyword arguments of its drawing methods untyped)
+"""The figures of a run, each a function of its sources; None where the run has nothing to show."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+from atoll_analysis.figures.losses import CAUSES
+from atoll_analysis.summary import Summary, Volume
+from atoll_core.experiment.experiment import Link, LinkDirection
+from atoll_dashboards.report.downsampling import cloud, extremes, share_points
+from atoll_dashboards.report.plot_style import (
+    BLUE,
+    BROWN,
+    FAINT,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILLION,
+    bound,
+    common_style,
+    instant,
+    key,
+    plain_figure,
+    time_figure,
+)
+from atoll_dashboards.report.report_data import WINDOW_S, Sources
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A figure of the report: how it is drawn, and what it says."""
+
+    name: str
+    title: str
+    caption: str
+    draw: Callable[[Sources], Figure | None]
+    over_time: bool = False  # scheduled changes are drawn into it
+
+    def figure(self, sources: Sources) -> Figure | None:
+        """The figure, in the common style; None where the run has nothing to show."""
+        with common_style():
+            figure = self.draw(sources)
+            if figure is not None and self.over_time:
+                _mark_changes(figure, sources)
+            return figure
+
+
+def rates(sources: Sources) -> Figure | None:
+    """Throughput and goodput per 100 ms against the link's rate."""
+    if sources.summary["arrival"] is None:
+        return None
+    frame = extremes(sources.rates(), "throughput", "goodput")
+    t_s = frame["t_s"].to_numpy()
+    figure, (axes,) = time_figure(3.1)
+    axes.fill_between(
+        t_s, frame["throughput"].to_numpy(), step="post", color=SKY, alpha=0.45, linewidth=0, label="throughput"
+    )
+    axes.step(t_s, frame["goodput"].to_numpy(), where="post", color=BLUE, linewidth=0.75, label="goodput")
+    axes.set_ylabel("Mbit/s")
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=5))  # few digits: more of them leave no room for the label
+    top = float(frame["throughput"].to_numpy().max(initial=0.0))
+    link = sources.bottleneck
+    if link is not None and not sources.other_links:
+        top = max(top, _link_rate(axes, sources, link.to_island))
+    _time_axis(axes, sources, top)
+    key(axes)
+    return figure
+
+
+def chains(sources: Sources) -> Figure | None:
+    """Goodput of each chain per 100 ms, one upon the other."""
+    found = sources.chain_rates()
+    if not found:
+        return None
+    tops = pl.DataFrame({f"{place}": top for place, top in enumerate(accumulate(found.values()))})
+    tops = extremes(tops.with_row_index("window"), *tops.columns)
+    figure, (axes,) = time_figure(3.1)
+    t_s = tops["window"].to_numpy() * WINDOW_S
+    height = np.zeros(len(t_s))
+    for place, name in enumerate(found):
+        top = tops[f"{place}"].to_numpy()
+        colour = _CHAINS[place % len(_CHAINS)]
+        axes.fill_between(t_s, height, top, step="post", color=colour, alpha=0.75, linewidth=0, label=name)
+        height = top
+    axes.set_ylabel("goodput (Mbit/s)")
+    _time_axis(axes, sources, float(height.max(initial=0.0)))
+    key(axes)
+    return figure
+
+
+def other_links(sources: Sources) -> Figure | None:
+    """Queue and loss of the links beside the bottleneck, a row each."""
+    found = [(link, _thinned(sources, link, "queue_max_bytes", "dropped_packets")) for link in sources.other_links]
+    known = [(link, counters) for link, counters in found if not counters.is_empty()]
+    if not known:
+        return None
+    figure, rows = time_figure(0.9 + 1.7 * len(known), rows=len(known))
+    for axes, (link, counters) in zip(rows, known, strict=True):
+        t_s = counters["t_s"].to_numpy() - WINDOW_S
+        most = counters["queue_max_bytes"].to_numpy() / 1e3
+        axes.fill_between(t_s, most, step="post", color=ORANGE, alpha=0.5, linewidth=0, label="queue, most in 100 ms")
+        dropped = counters["dropped_packets"].fill_null(0).to_numpy() > 0
+        capacity_kb = link.to_island.queue.bytes / 1e3
+        axes.plot(t_s[dropped], np.full(dropped.sum(), capacity_kb), "|", color=VERMILLION, markersize=7, label="drops")
+        axes.set_ylabel(f"{link.box} (kB)")
+        bound(axes, capacity_kb, f"Q\n{capacity_kb:g} kB")
+        _time_axis(axes, sources, capacity_kb)
+    key(rows[0])
+    return figure
+
+
+def queue(sources: Sources) -> Figure | None:
+    """Sojourn time of the pings above, bytes in the queue below: what the senders feel and what causes it."""
+    link = sources.bottleneck
+    if link is None:
+        return None
+    pings = extremes(sources.sojourns(), "sojourn_ms")
+    counters = _thinned(sources, link, "queue_max_bytes", "queue_bytes")
+    if pings.is_empty() and counters.is_empty():
+        return None
+    figure, (above, below) = time_figure(4.6, rows=2)
+    sojourn = pings["sojourn_ms"].to_numpy()
+    above.plot(
+        pings["t_s"].to_numpy(),
+        sojourn,
+        color=VERMILLION,
+        linewidth=0.8,
+        marker=".",
+        markersize=2.5,
+        label="ping RTT \N{MINUS SIGN} base RTT",
+    )
+    above.set_ylabel("queue sojourn (ms)")
+    top = float(sojourn.max(initial=0.0))
+    for limit_ms, name in _sojourn_limits(sources.summary, top):
+        bound(above, limit_ms, f"{name}\n{limit_ms:g} ms")
+        top = max(top, limit_ms)
+    _time_axis(above, sources, top)
+    key(above)
+    capacity_kb = link.to_island.queue.bytes / 1e3
+    t_s = counters["t_s"].to_numpy() - WINDOW_S
+    below.fill_between(
+        t_s,
+        counters["queue_max_bytes"].to_numpy() / 1e3,
+        step="post",
+        color=ORANGE,
+        alpha=0.5,
+        linewidth=0,
+        label="most in each 100 ms",
+    )
+    below.step(
+        t_s, counters["queue_bytes"].to_numpy() / 1e3, where="post", color=BROWN, linewidth=0.7, label="at their end"
+    )
+    below.set_ylabel(f"queue of {link.box} (kB)" if sources.other_links else "queue (kB)")
+    bound(below, capacity_kb, f"Q\n{capacity_kb:g} kB")
+    _time_axis(below, sources, capacity_kb)
+    key(below)
+    return figure
+
+
+def _thinned(sources: Sources, link: Link, *columns: str) -> pl.DataFrame:
+    """These columns of a link's counters to the island."""
+    return extremes(sources.link_counters(link.box).select("t_s", *columns).collect(engine="streaming"), *columns)
+
+
+def _sojourn_limits(summary: Summary, largest_ms: float) -> list[tuple[float, str]]:
+    """What full queues towards the island add to an RTT; if more was added, also what those of both directions do."""
+    both_ms = summary["sojourn_bound_ms"]
+    to_island_ms = summary.get("sojourn_bound_to_island_ms", both_ms)  # an older version knew these alone
+    limits = [(to_island_ms, "8Q/R")]
+    if to_island_ms is not None and largest_ms > to_island_ms and both_ms != to_island_ms:
+        limits.append((both_ms, "both ways"))
+    return [(limit_ms, name) for limit_ms, name in limits if limit_ms is not None]
+
+
+def loss(sources: Sources) -> Figure | None:
+    """Packets that the link lost, per 100 ms, stacked by cause; below, those on the way to the world, if any."""
+    link = sources.bottleneck
+    if link is None:
+        return None
+    drops = {direction: sources.drops(link, direction) for direction in ("to_island", "to_world")}
+    if drops["to_island"].is_empty():
+        return None
+    shown = [direction for direction, lost in drops.items() if lost.width > 1 or direction == "to_island"]
+    figure, rows = time_figure(0.6 + 1.7 * len(shown), rows=len(shown))
+    for axes, direction in zip(rows, shown, strict=True):
+        _stack_losses(axes, sources, drops[direction])
+        axes.set_ylabel(f"lost {direction.replace('_', ' ')}")
+    return figure
+
+
+def _stack_losses(axes: Axes, sources: Sources, drops: pl.DataFrame) -> None:
+    causes = drops.columns[1:]
+    total = "of all causes"
+    drops = extremes(drops.with_columns(pl.sum_horizontal(causes).alias(total)), total, *causes) if causes else drops
+    t_s, height = drops["t_s"].to_numpy() - WINDOW_S / 2, np.zeros(len(drops))
+    # Lines: bars as narrow as their windows are less than a pixel in a long run, and take as long as the rest.
+    for cause in causes:
+        lost = drops[cause].to_numpy()
+        some = lost > 0
+        label, colour = CAUSES.get(cause, "cause unknown"), _CAUSES.get(cause, GREY)
+        axes.vlines(t_s[some], height[some], (height + lost)[some], color=colour, linewidth=1.0, label=label)
+        height += lost
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
+    _time_axis(axes, sources, max(1.0, float(height.max(initial=0))))
+    if causes:
+        key(axes)
+
+
+def udp(sources: Sources) -> Figure | None:
+    """UDP: what arrived against what was asked for, packets missing, jitter."""
+    asked = sources.experiment.udp
+    frame = sources.udp()
+    if asked is None or frame.is_empty():
+        return None
+    told = frame["lost_packets"].null_count() == 0
+    frame = extremes(frame, "mbit_s", "lost_packets", "reordered_packets", "jitter_ms")
+    figure, rows = time_figure(5.4 if told else 2.6, rows=3 if told else 1)
+    t_s, mbit_s = frame["t_s"].to_numpy(), frame["mbit_s"].to_numpy()
+    rows[0].fill_between(t_s, mbit_s, step="post", color=SKY, alpha=0.6, linewidth=0, label="received")
+    rows[0].set_ylabel("Mbit/s")
+    rate = asked.rate.bit_s / 1e6
+    bound(rows[0], rate, f"sent\n{rate:g} Mbit/s")
+    _time_axis(rows[0], sources, max(rate, float(mbit_s.max())))
+    key(rows[0])
+    if told:
+        for column, colour, label in (("lost_packets", VERMILLION, "lost"), ("reordered_packets", INK, "out of order")):
+            packets = frame[column].to_numpy()
+            some = packets > 0
+            rows[1].vlines(t_s[some] + WINDOW_S / 2, 0, packets[some], color=colour, linewidth=1.0, label=label)
+        rows[1].set_ylabel("packets")
+        rows[1].yaxis.set_major_locator(MaxNLocator(integer=True, nbins=4))
+        most = max(float(frame[column].to_numpy().max()) for column in ("lost_packets", "reordered_packets"))
+        _time_axis(rows[1], sources, max(1.0, most))
+        key(rows[1])
+        jitter_ms = frame["jitter_ms"].fill_null(0).to_numpy()
+        rows[2].plot(t_s + WINDOW_S, jitter_ms, color=BLUE, linewidth=0.9)
+        rows[2].set_ylabel("jitter (ms)")
+        _time_axis(rows[2], sources, float(jitter_ms.max()))
+    return figure
+
+
+def concurrent(sources: Sources) -> Figure | None:
+    """Connections open, and those receiving, per 100 ms."""
+    if sources.summary["arrival"] is None:
+        return None
+    frame = extremes(sources.concurrent(), "open", "receiving")
+    t_s = frame["t_s"].to_numpy()
+    figure, (axes,) = time_figure(2.6)
+    axes.step(t_s, frame["open"].to_numpy(), where="post", color=GREY, linewidth=1.1, label="open")
+    axes.fill_between(
+        t_s, frame["receiving"].to_numpy(), step="post", color=GREEN, alpha=0.55, linewidth=0, label="receiving payload"
+    )
+    axes.set_ylabel("connections")
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
+    _time_axis(axes, sources, max(1.0, float(frame["open"].to_numpy().max(initial=0))))
+    key(axes)
+    return figure
+
+
+def terrestrial(sources: Sources) -> Figure | None:
+    """Each server's terrestrial RTT: measured against configured, and by how much they differ."""
+    rtts = sources.summary["terrestrial_rtt_ms"]
+    if not rtts:
+        return None
+    names = list(rtts)
+    configured = np.array([rtts[name]["configured"] for name in names])
+    measured = np.array([rtts[name]["measured"] for name in names])
+    tolerance = np.array([rtts[name]["tolerance"] for name in names])
+    rows = np.arange(len(names))
+    figure, (left, right) = plain_figure(1.2 + 0.3 * len(names), 2, (1.15, 1.0))
+    left.barh(rows, configured, height=0.56, color=FAINT, label="configured")
+    left.plot(measured, rows, "o", color=BLUE, markersize=5.5, label="measured")
+    left.set_xlabel("terrestrial RTT (ms)")
+    left.set_xlim(0, max(1.0, 1.12 * float(max(configured.max(), measured.max()))))
+    right.barh(rows, 2 * tolerance, left=-tolerance, height=0.56, color=FAINT, label="tolerance")
+    right.plot(measured - configured, rows, "o", color=BLUE, markersize=5.5, label="measured \N{MINUS SIGN} configured")
+    right.axvline(0, color=GREY, linewidth=0.8)
+    reach = 1.12 * float(max(tolerance.max(), np.abs(measured - configured).max()))
+    right.set_xlim(-reach, reach)
+    right.set_xlabel("difference (ms)")
+    for axes in (left, right):
+        axes.set_yticks(rows, names)
+        axes.invert_yaxis()
+        axes.grid(visible=False, axis="y")
+        axes.grid(visible=True, axis="x")
+        axes.spines["left"].set_visible(False)
+        axes.tick_params(axis="y", length=0)
+        key(axes, 2)
+    return figure
+
+
+def flows(sources: Sources) -> Figure | None:
+    """How long flows of every size took, against the link alone."""
+    frame = sources.channel_flows()
+    if frame.is_empty():
+        return None
+    size, seconds = frame["size_bytes"].to_numpy(), frame["seconds"].to_numpy()
+    drawn = cloud(size, seconds)
+    figure, (axes, shares) = plain_figure(3.4, 2, (1.6, 1.0))
+    axes.plot(
+        size[drawn],
+        seconds[drawn],
+        "o",
+        color=BLUE,
+        alpha=0.35,
+        markersize=2.65,
+        markeredgewidth=0,
+        rasterized=True,
+        label="completed flow",
+    )
+    link = sources.bottleneck
+    if link is not None and not sources.other_links:
+        sizes = np.geomspace(float(size.min()), float(size.max()), 60)
+        # One round trip to connect, one to ask and be answered, then nothing but serialisation, by link or server.
+        rates = (link.to_island.rate, sources.experiment.traffic.write_rate)
+        least = min(rate.bit_s for rate in rates if rate is not None)
+        rtt_s = (link.to_island.delay.ns + link.to_world.delay.ns) / 1e9
+        axes.plot(
+            sizes,
+            2 * rtt_s + 8 * sizes / least,
+            color=INK,
+            linewidth=1.1,
+            linestyle=(0, (4, 3)),
+            label="alone on the link, no slow start",
+        )
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter(FuncFormatter(_plainly))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel("flow size (bytes)")
+    axes.set_ylabel("connect to last byte (s)")
+    key(axes, 2)
+    order = np.sort(size)
+    kept = share_points(order)
+    for column, colour, label in (("flows", BLUE, "of flows"), ("bytes", PURPLE, "of bytes")):
+        weight = np.ones_like(order, dtype=float) if column == "flows" else order.astype(float)
+        share = (100 * np.cumsum(weight) / weight.sum())[kept]
+        shares.step(order[kept], share, where="post", color=colour, linewidth=1.4, label=label)
+    shares.set_xscale("log")
+    shares.set_ylim(0, 102)
+    shares.set_xlabel("flow size (bytes)")
+    shares.set_ylabel("share up to this size (%)")
+    key(shares, 2)
+    return figure
+
+
+def volumes(sources: Sources) -> Figure | None:
+    """What each server sent and each client received, against an equal share."""
+    servers, clients = sources.summary["servers"], sources.summary["clients"]
+    if not any(volume["goodput_bytes"] for volume in servers.values()):
+        return None
+    figure, (left, right) = plain_figure(2.5, 2, (1.0, 1.0))
+    _share_bars(left, servers, BLUE, "world server")
+    _share_bars(right, clients, GREEN, "island client")
+    left.set_ylabel("share of goodput (%)")
+    top = max(left.get_ylim()[1], right.get_ylim()[1])
+    for axes in (left, right):
+        axes.set_ylim(0, top)
+    return figure
+
+
+_CAUSES = {"queue": VERMILLION, "random": PURPLE, "trace": BROWN, "aqm": BLUE, "sockets": INK}
+_CHAINS = (BLUE, ORANGE, GREEN, PURPLE, SKY, BROWN)
+
+PLOTS = (
+    Plot(
+        "rates",
+        "Throughput and goodput",
+        "IP bytes (throughput) and new TCP payload (goodput) reaching the island, per 100 ms; dashed: the "
+        "rate of the link, where there is one, as its trace has it if it follows one.",
+        rates,
+        over_time=True,
+    ),
+    Plot(
+        "chains",
+        "Chains",
+        "Goodput of each chain, one upon the other. A packet counts as the version's that stood when it arrived.",
+        chains,
+        over_time=True,
+    ),
+    Plot(
+        "queue",
+        "Queue of the satellite link",
+        "Above: RTT of the ping series less the base RTT measured before the load; dashed: 8Q/R, what a full queue of "
+        "Q bytes to the island adds at rate R (the least of a trace), and, where pings also waited on their way back, "
+        "what full queues add both ways. Below: bytes waiting in the queue to the island.",
+        queue,
+        over_time=True,
+    ),
+    Plot(
+        "loss",
+        "Loss",
+        "Packets that the slowest link lost in each 100 ms, stacked by cause; a second row shows those on the way to "
+        "the world, if there are any. Queue full: the packet did not fit into what was left of the queue. Random loss "
+        "and loss by trace: lost at the receiver, after the packet had used the link, unless the experiment says "
+        "\N{LEFT DOUBLE QUOTATION MARK}where: before\N{RIGHT DOUBLE QUOTATION MARK} (the queue).",
+        loss,
+        over_time=True,
+    ),
+    Plot(
+        "other-links",
+        "Other links",
+        "Bytes waiting in the queues of the links beside the slowest one, and when these dropped packets.",
+        other_links,
+        over_time=True,
+    ),
+    Plot(
+        "udp",
+        "UDP",
+        "As its receiver counted: IP bytes; packets that were missing, or came late, by their sequence numbers "
+        "(in 100 ms); interarrival jitter (RFC 3550).",
+        udp,
+        over_time=True,
+    ),
+    Plot(
+        "concurrent",
+        "Concurrent flows",
+        "The channels' flows to the island, one each connection: open from the first packet until all payload and the "
+        "server's FIN have come; those with payload in each 100 ms.",
+        concurrent,
+        over_time=True,
+    ),
+    Plot(
+        "flows",
+        "Flows",
+        "Left: time from connecting to the last byte of every completed flow. Right: how flows and bytes spread.",
+        flows,
+    ),
+    Plot(
+        "terrestrial",
+        "Terrestrial latency",
+        "RTT of each server's path less that of the links and the lab's own, before the load; tolerance: 0.5 ms + 2 %.",
+        terrestrial,
+    ),
+    Plot(
+        "volumes",
+        "Shares",
+        "Each host's part of the goodput; dashed: an equal share. Heavy-tailed sizes make hosts differ in short runs.",
+        volumes,
+    ),
+)
+
+
+def _mark_changes(figure: Figure, sources: Sources) -> None:
+    """A numbered line where each scheduled change began, and a shade until the version before had drained."""
+    for change in sources.summary["changes"]:
+        if change["began_s"] is not None:
+            until = change["began_s"] + (change["duration_s"] or 0.0)
+            for axes in figure.axes:
+                instant(axes, change["began_s"], until, str(change["number"]))
+
+
+def _link_rate(axes: Axes, sources: Sources, direction: LinkDirection) -> float:
+    """The rate of a link: a bound, or a line that follows its trace (0 while it is blocked); the most in Mbit/s."""
+    if direction.trace is None:
+        bound(axes, direction.rate.bit_s / 1e6, str(direction.rate))
+        return direction.rate.bit_s / 1e6
+    rows = [row for row in direction.trace.rows if row.t.s < sources.seconds]
+    mbit_s = [0.0 if row.blocked else (direction.rate if row.rate is None else row.rate).bit_s / 1e6 for row in rows]
+    axes.step(
+        [*(row.t.s for row in rows), sources.seconds],
+        [*mbit_s, mbit_s[-1]],
+        where="post",
+        color=INK,
+        linewidth=1.0,
+        linestyle=(0, (4, 3)),
+        zorder=3,
+        label="rate of the link",
+    )
+    return max(mbit_s)
+
+
+def _time_axis(axes: Axes, sources: Sources, top: float) -> None:
+    axes.set_xlim(0, sources.seconds)
+    axes.set_ylim(0, 1.08 * top if top > 0 else 1.0)
+
+
+def _plainly(number: float, _position: int) -> str:
+    return f"{number:g}"
+
+
+def _share_bars(axes: Axes, hosts: dict[str, Volume], colour: str, what: str) -> None:
+    shares = [100 * volume["share"] for volume in hosts.values()]
+    axes.bar(range(len(hosts)), shares, width=0.66, color=colour, alpha=0.85)
+    axes.axhline(100 / max(1, len(hosts)), color=INK, linewidth=1.0, linestyle=(0, (4, 3)))
+    if len(hosts) <= 24:
+        axes.set_xticks(range(len(hosts)), list(hosts))
+    axes.set_xlabel(what)
+    axes.tick_params(axis="x", length=0)
+    axes.yaxis.set_major_formatter(FuncFormatter(_plainly))
+    axes.set_ylim(0, 1.12 * max(*shares, 100 / max(1, len(hosts))))

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report of a run: one HTML page that needs nothing but itself.
+
+`python -m atoll_dashboards.report.report RUN` writes it.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from atoll_analysis.run_directory import RunDir
+from atoll_analysis.run_directory.atomic_files import replace_text
+from atoll_core.errors import AtollError
+
+if TYPE_CHECKING:
+    from atoll_dashboards.report.report_data import Sources
+
+
+def write_report(run: RunDir) -> Path:
+    """Write report.html of an analysed run; returns its path. Equal runs give equal pages.
+
+    Raises RunError when the run was not analysed yet or the disk is full.
+    """
+    from atoll_dashboards.report.report_data import read_sources
+
+    path = run.path / "report.html"
+    replace_text(path, page(read_sources(run)))
+    return path
+
+
+def page(sources: "Sources") -> str:
+    """The page itself."""
+    from atoll_analysis.figures.losses import CAUSES
+    from atoll_analysis.verdict.loss_agreement import proofs
+    from atoll_dashboards.report import provenance
+    from atoll_dashboards.report.html_templates import rendered
+    from atoll_dashboards.report.key_figures import key_figures
+
+    return rendered(
+        "report.html.j2",
+        summary=sources.summary,
+        title=sources.experiment.name,
+        asked=provenance.in_one_line(sources.experiment),
+        proofs=proofs(sources.summary.get("stretches", ()), sources.summary.get("payload")),
+        losses=[
+            (name, direction, CAUSES[cause], lost)
+            for name, link in sources.summary["links"].items()
+            for direction, losses in (("island", link.get("losses")), ("world", link.get("losses_to_world")))
+            for cause, lost in (losses or {}).items()  # absent from what older versions analysed
+            if lost["packets"]
+        ],
+        figures=key_figures(sources.summary),
+        plots=_drawn(sources),
+        settings=provenance.settings(sources.experiment),
+        provenance=provenance.origin(sources.manifest),
+    )
+
+
+def _drawn(sources: "Sources") -> list[dict[str, Any]]:
+    from atoll_dashboards.report.plot_style import as_svg
+    from atoll_dashboards.report.plots import PLOTS
+
+    drawn: list[dict[str, Any]] = []
+    for plot in PLOTS:
+        figure = plot.figure(sources)
+        if figure is not None:
+            image = as_svg(figure, plot.name)
+            drawn.append({"name": plot.name, "title": plot.title, "caption": plot.caption, "image": image})
+    return drawn
+
+
+def main() -> int:
+    """Exit code 0: written; otherwise the error's."""
+    parser = argparse.ArgumentParser(
+        prog="python -m atoll_dashboards.report.report", description="Write a run's report.html."
+    )
+    parser.add_argument("run", type=Path, help="an analysed run directory, such as runs/geo/20260102T030405Z-1")
+    try:
+        path = write_report(RunDir.open(parser.parse_args().run))
+    except AtollError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    sys.stdout.write(f"{path}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the figures are drawn from: a run's summary, description and tables, put on one time axis."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import polars as pl
+
+from atoll_analysis.figures.losses import cause_of
+from atoll_analysis.run_directory import RunDir
+from atoll_analysis.summary import Summary
+from atoll_analysis.tables.box_counters import CAUSES
+from atoll_analysis.tables.tables import WINDOW_NS
+from atoll_core.codec import from_json
+from atoll_core.experiment.experiment import Experiment, Link
+
+WINDOW_S = WINDOW_NS / 1e9
+MBIT_S = 8e-6 / WINDOW_S
+"""Bytes of a window as a rate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """One analysed run, as the figures and the report read it."""
+
+    summary: Summary
+    manifest: Mapping[str, Any]
+    experiment: Experiment
+    folder: Path  # of the tables
+
+    @property
+    def bottleneck(self) -> Link | None:
+        """The slowest link of the chain."""
+        box = self.summary["bottleneck"]
+        return self.experiment.link(box) if box else None
+
+    @property
+    def seconds(self) -> float:
+        """How much time the figures show: the measurement, or what was planned when there was none."""
+        return self.summary["duration_s"] or self.summary["planned_s"]
+
+    def since_start(self, column: str) -> pl.Expr:
+        """Seconds since the start of the measurement of an instant in ns."""
+        return (pl.col(column) - self.summary["origin_ns"]) / 1e9
+
+    def in_windows(self, rows: pl.LazyFrame, *columns: str) -> pl.DataFrame:
+        """t_s (its beginning) and these columns for every 100 ms window of the measurement; 0 where there is no row."""
+        count = max(1, round(self.seconds / WINDOW_S))
+        within = pl.col("window").is_between(0, count, closed="left")
+        found = rows.filter(within).select("window", *columns).collect(engine="streaming")
+        window = found["window"].to_numpy()
+        filled = {"t_s": np.arange(count) * WINDOW_S}
+        for column in columns:
+            filled[column] = np.zeros(count)
+            filled[column][window] = found[column]
+        return pl.DataFrame(filled)
+
+    def rates(self) -> pl.DataFrame:
+        """t_s, throughput and goodput (Mbit/s) of the arrival capture, a row a window."""
+        seen = self.table("throughput").filter(
+            (pl.col("capture") == (self.summary["arrival"] or "")) & pl.col("to_island")
+        )
+        rates = seen.select("window", throughput=pl.col("ip_bytes") * MBIT_S, goodput=pl.col("goodput_bytes") * MBIT_S)
+        return self.in_windows(rates, "throughput", "goodput")
+
+    def link_counters(self, box: str, direction: str = "to_island") -> pl.LazyFrame:
+        """t_s, queue_bytes, queue_max_bytes, and the packets dropped in each interval, by cause, too, in one direction.
+
+        Causes that the tables of an older version do not tell apart are null.
+        """
+        causes = [f"dropped_{cause}_packets" for cause in CAUSES]
+        rows = self.table("boxes")
+        missing = [cause for cause in causes if cause not in rows.collect_schema().names()]
+        return (
+            rows.with_columns(pl.lit(None, pl.Int64).alias(cause) for cause in missing)
+            .filter((pl.col("box") == box) & (pl.col("part") == direction))
+            .select(
+                "queue_bytes",
+                "queue_max_bytes",
+                pl.col("dropped_packets", *causes).diff().clip(0),
+                t_s=self.since_start("t_ns"),
+            )
+            .filter(pl.col("t_s").is_between(0, self.seconds + WINDOW_S))
+        )
+
+    def drops(self, link: Link, direction: str = "to_island") -> pl.DataFrame:
+        """Packets that a link lost in one direction: t_s (the end of an interval) and a column for each cause.
+
+        Causes of which there was no loss are left out; what no cause is known of is ``unknown``.
+        """
+        settings = link.to_island if direction == "to_island" else link.to_world
+        counters = self.link_counters(link.box, direction)
+        drops = counters.select("t_s", pl.col("dropped_packets").fill_null(0)).collect(engine="streaming")
+        unknown = drops.drop_in_place("dropped_packets")
+        for counter in CAUSES:  # one after the other: most of them lost nothing, and need not be kept
+            column = counters.select(pl.col(f"dropped_{counter}_packets").fill_null(0))
+            packets = column.collect(engine="streaming").to_series()
+            if packets.sum():
+                cause = cause_of(counter, settings)
+                drops = drops.with_columns((drops[cause] + packets if cause in drops else packets).alias(cause))
+                unknown -= packets
+        unknown = unknown.clip(0)
+        return drops.with_columns(unknown=unknown) if unknown.sum() else drops
+
+    def sojourns(self) -> pl.DataFrame:
+        """t_s (when sent) and sojourn_ms of every ping answered; without a base RTT, sojourn_ms is the RTT."""
+        base_ms = self.summary["base_rtt_ms"] or 0.0
+        return (
+            self.table("pings")
+            .filter(pl.col("rtt_ns").is_not_null())
+            .select(t_s=self.since_start("sent_ns"), sojourn_ms=pl.col("rtt_ns") / 1e6 - base_ms)
+            .filter(pl.col("t_s").is_between(0, self.seconds))
+            .collect(engine="streaming")
+            .sort("t_s")
+        )
+
+    def concurrent(self) -> pl.DataFrame:
+        """t_s, open, receiving: connections of the channels, a row a window."""
+        return self.in_windows(self.table("concurrent"), "open", "receiving")
+
+    def chain_rates(self) -> dict[str, pl.Series]:
+        """Goodput (Mbit/s) of every chain at its arrival capture, window by window; empty if one carries all."""
+        if not self.summary["chains"] or self.summary["arrival"] is None:
+            return {}
+        rows = self.table("chains").with_columns(goodput=pl.col("goodput_bytes") * MBIT_S)
+        return {
+            chain: self.in_windows(rows.filter(pl.col("chain") == chain), "goodput")["goodput"]
+            for chain in self.summary["chains"]
+        }
+
+    def udp(self) -> pl.DataFrame:
+        """What reached the UDP receiver, a row each 100 ms.
+
+        t_s (its beginning), mbit_s, lost_packets, reordered_packets, jitter_ms (at its end). Empty without UDP traffic;
+        null what an older receiver did not say.
+        """
+        if self.summary.get("udp") is None:
+            return pl.DataFrame()
+        counted = pl.col("bytes", "lost_packets", "reordered_packets")
+        return (
+            self.table("udp")
+            .with_columns(counted - counted.shift(1, fill_value=0))
+            .select(
+                t_s=self.since_start("t_ns") - WINDOW_S,
+                mbit_s=pl.col("bytes") * MBIT_S,
+                lost_packets="lost_packets",
+                reordered_packets="reordered_packets",
+                jitter_ms=pl.col("jitter_ns") / 1e6,
+            )
+            .filter(pl.col("t_s").is_between(-WINDOW_S, self.seconds + WINDOW_S))
+            .collect(engine="streaming")
+        )
+
+    @property
+    def other_links(self) -> tuple[Link, ...]:
+        """The links beside the bottleneck."""
+        return tuple(self.experiment.link(box) for box in self.summary["links"] if box != self.summary["bottleneck"])
+
+    def channel_flows(self) -> pl.DataFrame:
+        """size_bytes and seconds of every completed flow."""
+        took_ns = pl.col("end_ns") - pl.col("start_ns")
+        completed = (pl.col("outcome") == "completed") & (took_ns > 0) & (pl.col("size_bytes") > 0)
+        flows = self.table("channel_flows").filter(completed).select("size_bytes", seconds=took_ns / 1e9)
+        return flows.collect(engine="streaming")
+
+    def table(self, name: str) -> pl.LazyFrame:
+        """One table, lazily."""
+        return pl.scan_parquet(self.folder / f"{name}.parquet", glob=False)
+
+
+def read_sources(run: RunDir) -> Sources:
+    """Everything the report is made of. Raises RunError when the run was not analysed, RunDirError when it is none."""
+    manifest = run.manifest()
+    summary = cast("Summary", run.summary())
+    return Sources(summary, manifest, from_json(Experiment, manifest["experiment"]), run.tables)

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The emulated lab as its keeper sees it: start, enter, watch, stop."""
+
+import asyncio
+import base64
+import contextlib
+import itertools
+import json
+import os
+import select
+import signal
+import sys
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from atoll_core.codec import to_json
+from atoll_core.errors import LabError
+from atoll_core.header_safe import without_secrets
+from atoll_core.lab.network import Network
+from atoll_emulation.mininet_lab.namespaces import nsenter_argv, unshare_argv
+from atoll_emulation.this_machine.host_requirements import require_machine
+from atoll_emulation.this_machine.packet_sockets import PacketSocket
+
+_START_TIMEOUT_S = 60.0
+_STOP_TIMEOUT_S = 5.0
+_ANSWER_TIMEOUT_S = 10.0
+_LINE_LIMIT = 1 << 22  # a network of a thousand machines in one line
+
+
+class Shell:
+    """Mininet's command line on the lab, typed at or with a script; ``read`` until it gives nothing more."""
+
+    def __init__(self, lab: "EmulatedLab", name: str) -> None:
+        self._lab = lab
+        self._name = name
+        self._output: asyncio.Queue[bytes] = asyncio.Queue()
+        self.refused: str | None = None  # why there was no session, or why it ended before its time
+        self._ended = False
+
+    async def read(self) -> bytes:
+        """The next bytes for the user's terminal; empty at the end of the session."""
+        data = await self._output.get()
+        if not data:
+            self._output.put_nowait(b"")  # the end stays the end
+        return data
+
+    async def write(self, keys: bytes) -> None:
+        """What the user typed."""
+        await self._lab.request(op="shell-input", id=self._name, data=base64.b64encode(keys).decode())
+
+    async def resize(self, columns: int, rows: int) -> None:
+        """The user's window changed."""
+        await self._lab.request(op="shell-resize", id=self._name, columns=columns, rows=rows)
+
+    async def close(self) -> None:
+        """End the session, if it has not ended yet; what it started in the foreground is interrupted."""
+        if not self._ended:
+            await self._lab.request(op="shell-close", id=self._name)
+
+    def take(self, message: dict[str, Any]) -> None:
+        """A message of the lab for this shell."""
+        if message["type"] == "shell-output":
+            self._output.put_nowait(base64.b64decode(message["data"]))
+        else:
+            self.refused = message.get("message")
+            self._ended = True
+            self._output.put_nowait(b"")
+
+
+class EmulatedLab:
+    """A running lab. Build it with :meth:`start`; it ends with :meth:`stop`, with this process, or by itself."""
+
+    def __init__(self, process: asyncio.subprocess.Process, on_progress: Callable[[str], None]) -> None:
+        self.hosts: dict[str, int] = {}  # machine: pid inside the lab
+        self.datapath = ""
+        self.ovs_version = ""
+        loop = asyncio.get_running_loop()
+        self.dead: asyncio.Future[str] = loop.create_future()  # why the lab ended, whenever and however it did
+        self._ready: asyncio.Future[None] = loop.create_future()
+        self._process = process
+        self._on_progress = on_progress
+        self._init_pid = 0
+        self._init_pidfd: int | None = None
+        self._shells: dict[str, Shell] = {}
+        self._shell_names = (f"s{number}" for number in itertools.count(1))
+        self._asked: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self._question_names = (f"q{number}" for number in itertools.count(1))
+        self._stderr: deque[str] = deque(maxlen=20)
+        self._reason: str | None = None
+        self._watcher = asyncio.create_task(self._watch())
+
+    @classmethod
+    async def start(cls, network: Network, on_progress: Callable[[str], None]) -> "EmulatedLab":
+        """Bring up namespaces, Open vSwitch and machines of ``network``.
+
+        Raises MachineError when the machine lacks something, LabError when the lab does not come up; nothing is left
+        behind then.
+        """
+        await asyncio.to_thread(require_machine)
+        on_progress("namespaces")
+        process = await asyncio.create_subprocess_exec(
+            *unshare_argv(),
+            *(sys.executable, "-m", "atoll_emulation.mininet_lab.ns_init"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            limit=_LINE_LIMIT,
+            start_new_session=True,  # Ctrl-C is the keeper's to answer
+            env=without_secrets(os.environ),
+        )
+        lab = cls(process, on_progress)
+        try:
+            await lab.request(network=to_json(network))
+            await lab.ready(_START_TIMEOUT_S)
+        except BaseException:
+            await lab.stop()
+            raise
+        return lab
+
+    async def ready(self, limit_s: float) -> None:
+        """Return when the lab is up; LabError when it ends before, or is not up in time."""
+        await asyncio.wait({self._ready, self.dead}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+        if self.dead.done():
+            raise LabError(self.dead.result())
+        if not self._ready.done():
+            msg = f"the lab was not up within {limit_s:g} s"
+            raise LabError(msg)
+
+    def enter(self) -> list[str]:
+        """Arguments that, put before a command, run it inside the lab; its standard streams pass through.
+
+        The command starts in ``/``. It dies with the lab.
+        """
+        return nsenter_argv(self._init_pid)
+
+    async def open_shell(self, columns: int = 80, rows: int = 24) -> Shell:
+        """Open Mininet's command line for somebody at a terminal of this size.
+
+        The lab has one shell at a time, scripts included (``refused`` says so at the end of reading).
+        """
+        return await self._shell(columns=columns, rows=rows)
+
+    async def run_script(self, text: str) -> Shell:
+        """Have Mininet's command line run lines of text; the session ends with them. It takes no input."""
+        return await self._shell(script=text)
+
+    async def _shell(self, **what: Any) -> Shell:
+        name = next(self._shell_names)
+        shell = Shell(self, name)
+        if self.dead.done():
+            shell.take({"type": "shell-closed", "message": _with_the_lab(self.dead.result())})
+            return shell
+        self._shells[name] = shell
+        await self.request(op="shell", id=name, **what)
+        return shell
+
+    async def packet_sockets(self) -> dict[str, PacketSocket]:
+        """The sockets through which Open vSwitch reads its ports, by interface; none with the kernel's datapath.
+
+        Raises LabError where they are not known.
+        """
+        if self.datapath == "kernel":
+            return {}
+        name = next(self._question_names)
+        answer = self._asked[name] = asyncio.get_running_loop().create_future()
+        try:
+            await self.request(op="packet-sockets", id=name)
+            await asyncio.wait({answer, self.dead}, timeout=_ANSWER_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            del self._asked[name]
+        if not answer.done():
+            raise LabError(self.dead.result() if self.dead.done() else "the lab does not answer")
+        if unknown := answer.result()["unknown"]:
+            raise LabError(unknown)
+        return {interface: PacketSocket(**told) for interface, told in answer.result()["sockets"].items()}
+
+    async def request(self, **message: Any) -> None:
+        """Send one line to the lab's first process; a lab that is gone does not hear it (see ``dead``)."""
+        stream = self._process.stdin
+        if stream is None or stream.is_closing():
+            return
+        with contextlib.suppress(ConnectionError):
+            stream.write(json.dumps(message).encode() + b"\n")
+            await stream.drain()
+
+    async def stop(self) -> None:
+        """End the lab and return when its last process is gone. Harmless when it already is."""
+        self._reason = self._reason or "it was stopped"
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        done, _ = await asyncio.wait({self._watcher}, timeout=_STOP_TIMEOUT_S)
+        if not done:
+            self._process.kill()
+            await self._watcher
+
+    async def _watch(self) -> None:
+        try:
+            await asyncio.gather(self._read_messages(), self._read_stderr())
+        except (KeyError, ValueError) as error:
+            self._reason = f"the lab broke its protocol: {error!r}"
+            self._process.kill()
+        code = await self._process.wait()
+        if self._init_pidfd is not None:  # when unshare was killed, the rest follows it a moment later
+            await asyncio.to_thread(_wait_for_end, self._init_pidfd)
+            os.close(self._init_pidfd)
+        if self._reason is None:
+            # When its child was killed, unshare tries to die the same way, fails, and complains (util-linux 2.38).
+            words = [line for line in self._stderr if "sigprocmask" not in line][-1:]
+            how = f" ({signal.Signals(-code).name})" if code < 0 else ""
+            self._reason = ": ".join([f"the lab ended unexpectedly{how}", *words])
+        for shell in self._shells.values():
+            shell.take({"type": "shell-closed", "message": _with_the_lab(self._reason)})
+        self.dead.set_result(self._reason)
+
+    async def _read_messages(self) -> None:
+        stream = self._process.stdout
+        while stream is not None and (line := await stream.readline()):
+            message = json.loads(line)
+            match message["type"]:
+                case "progress":
+                    self._on_progress(message["text"])
+                case "ready":
+                    self.hosts = message["hosts"]
+                    self.datapath, self.ovs_version = message["datapath"], message["ovs"]
+                    self._init_pid = message["pid"]
+                    self._init_pidfd = os.pidfd_open(self._init_pid)
+                    self._ready.set_result(None)
+                case "failed":
+                    self._reason = self._reason or message["message"]
+                case "packet-sockets":
+                    if (asked := self._asked.get(message["id"])) is not None:  # or nobody waits any longer
+                        asked.set_result(message)
+                case "shell-output":
+                    self._shells[message["id"]].take(message)
+                case "shell-closed":
+                    self._shells.pop(message["id"]).take(message)
+                case kind:
+                    self._stderr.append(f"unknown message {kind!r}")
+
+    async def _read_stderr(self) -> None:
+        stream = self._process.stderr
+        while stream is not None and (line := await stream.readline()):
+            self._stderr.append(line.decode(errors="replace").rstrip())
+
+
+def _with_the_lab(reason: str) -> str:
+    return f"the shell ended with the lab: {reason}"
+
+
+def _wait_for_end(pidfd: int) -> None:
+    select.select([pidfd], [], [], _STOP_TIMEOUT_S)

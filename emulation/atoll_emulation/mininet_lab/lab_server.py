@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process in the lab that builds it and then answers its keeper (docs/contracts.md, "Lab init")."""
+
+import base64
+import json
+import os
+import select
+import sys
+import traceback
+from dataclasses import asdict
+from typing import Any, NoReturn
+
+from atoll_core.codec import from_json
+from atoll_core.errors import AtollError, LabError
+from atoll_core.lab.network import Network
+from atoll_core.plural import counted
+from atoll_emulation.mininet_lab import open_vswitch
+from atoll_emulation.mininet_lab.mininet_shell import Script, Shell
+from atoll_emulation.mininet_lab.nodes import LabNet, wire
+from atoll_emulation.mininet_lab.topology import LabTopo
+from atoll_emulation.this_machine.packet_sockets import packet_sockets_of
+
+DATAPATHS = {"kernel": "kernel", "user": "userspace"}  # Mininet's word: Open vSwitch's and ours
+
+
+class Lines:
+    """JSON lines on standard input and output; everything else printed goes to standard error."""
+
+    def __init__(self) -> None:
+        self._output = os.fdopen(os.dup(1), "w", encoding="utf-8")
+        os.dup2(2, 1)
+        self._pending = b""
+
+    def say(self, kind: str, **fields: Any) -> None:
+        """Write one message."""
+        self._output.write(json.dumps({"type": kind, **fields}) + "\n")
+        self._output.flush()
+
+    def read(self) -> list[dict[str, Any]]:
+        """Wait for input; the complete messages in it. Raises EOFError at its end."""
+        data = os.read(0, 1 << 16)
+        if not data:
+            raise EOFError
+        *lines, self._pending = (self._pending + data).split(b"\n")
+        return [json.loads(line) for line in lines if line.strip()]
+
+    def first(self) -> dict[str, Any]:
+        """Wait for the first message, which comes alone. Raises EOFError."""
+        while not (messages := self.read()):
+            pass
+        return messages[0]
+
+
+def serve(pid_outside: int) -> NoReturn:
+    """Build the lab that the first line describes, then answer requests until the lab or standard input ends.
+
+    ``pid_outside``: the number of the lab's first process in the PID namespace it was started from.
+    """
+    lines = Lines()
+    try:
+        network = from_json(Network, lines.first()["network"])
+        switch, net = build(network, lines)
+        hosts = {machine.name: machine.pid for machine in net.hosts}
+        lines.say("ready", hosts=hosts, datapath=DATAPATHS[net.datapath], ovs=open_vswitch.version(), pid=pid_outside)
+        Desk(lines, net, switch).serve()
+    except EOFError:
+        os._exit(0)
+    except AtollError as error:
+        lines.say("failed", message=str(error))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 -- Mininet raises bare Exceptions and exits on some errors
+        traceback.print_exc()
+        lines.say("failed", message=f"the lab could not be built: {str(error).strip() or type(error).__name__}")
+    os._exit(1)
+
+
+def build(network: Network, lines: Lines) -> tuple[open_vswitch.OpenVSwitch, LabNet]:
+    """Bring up Open vSwitch, machines, cables and switches; check that they are what the network says."""
+    datapath = "kernel" if open_vswitch.kernel_has_datapath() else "user"
+    lines.say("progress", text=f"Open vSwitch ({DATAPATHS[datapath]} datapath): starting it")
+    switch = open_vswitch.OpenVSwitch.start()
+    topo = LabTopo(network)
+    parts = (("machine", topo.hosts()), ("switch", topo.switches()), ("cable", topo.links()))
+    sizes = ", ".join(counted(len(found), noun) for noun, found in parts)
+    lines.say("progress", text=f"{sizes}: building them")
+    net = LabNet(topo, datapath)
+    net.build()
+    wire(net)
+    net.start()
+    verify(net)
+    return switch, net
+
+
+def verify(net: LabNet) -> None:
+    """Ask Open vSwitch what it holds: every port its number, every bridge fail-secure. Raises LabError."""
+    held = open_vswitch.read_back()
+    wrong = [f"{bridge.name}: no bridge of that name" for bridge in net.switches if bridge.name not in held.fail_modes]
+    for bridge in net.switches:
+        if held.fail_modes.get(bridge.name, "secure") != "secure":
+            wrong.append(f"{bridge.name}: fail mode {held.fail_modes[bridge.name]}, not secure")
+        for interface, number in bridge.ports.items():
+            if number and held.ofports.get(interface.name) != number:
+                found = held.errors.get(interface.name) or f"port {held.ofports.get(interface.name)}"
+                wrong.append(f"{bridge.name}/{number} ({interface.name}): {found}")
+    if wrong:
+        msg = "\n".join(("the switches are not as described:", *wrong))
+        raise LabError(msg)
+
+
+class Desk:
+    """Answers requests while the lab runs: one shell at a time."""
+
+    def __init__(self, lines: Lines, net: LabNet, switch: open_vswitch.OpenVSwitch) -> None:
+        self._lines = lines
+        self._net = net
+        self._switch = switch
+        self._shell: Shell | Script | None = None
+        self._poll = select.poll()
+
+    def serve(self) -> NoReturn:
+        """Until Open vSwitch ends (LabError) or standard input does (EOFError)."""
+        self._poll.register(0, select.POLLIN)
+        for process in (self._switch.database, self._switch.daemon):
+            self._poll.register(os.pidfd_open(process.pid), select.POLLIN)
+        while True:
+            ready = {descriptor for descriptor, _ in self._poll.poll()}
+            ended = self._switch.ended()
+            if ended is not None:
+                raise LabError(ended)
+            if self._shell is not None and not ready.isdisjoint(self._shell.descriptors):
+                self._pass_on(self._shell)
+            if 0 in ready:
+                for request in self._lines.read():
+                    self._do(request)
+
+    def _do(self, request: dict[str, Any]) -> None:
+        match request:
+            case {"op": "packet-sockets", "id": name}:
+                self._tell_packet_sockets(name)
+            case {"op": "shell", "id": name} if self._shell is not None:
+                self._lines.say("shell-closed", id=name, message="another shell is open on this lab")
+            case {"op": "shell", "id": name, "columns": columns, "rows": rows}:
+                self._begin(Shell.open(name, self._net, columns, rows))
+            case {"op": "shell", "id": name, "script": text}:
+                self._begin(Script(name, self._net, text))
+            case {"op": op, "id": name} if self._shell is not None and self._shell.name == name:
+                self._do_in_shell(self._shell, op, request)
+            case _:  # for a shell that just ended
+                sys.stderr.write(f"lab: ignored {request}\n")
+
+    def _tell_packet_sockets(self, name: str) -> None:
+        sockets: dict[str, Any] = {}
+        unknown: str | None = None
+        try:
+            found = packet_sockets_of(self._switch.daemon.pid)
+            sockets = {interface: asdict(one) for interface, one in found.items()}
+        except LabError as error:
+            unknown = str(error)
+        self._lines.say("packet-sockets", id=name, sockets=sockets, unknown=unknown)
+
+    def _begin(self, shell: Shell | Script) -> None:
+        self._shell = shell
+        for descriptor in shell.descriptors:
+            self._poll.register(descriptor, select.POLLIN)
+
+    def _do_in_shell(self, shell: Shell | Script, op: str, request: dict[str, Any]) -> None:
+        match op:
+            case "shell-input" if isinstance(shell, Shell):
+                shell.write(base64.b64decode(request["data"]))
+            case "shell-resize" if isinstance(shell, Shell):
+                shell.resize(request["columns"], request["rows"])
+            case "shell-close":
+                self._close(shell)
+            case _:
+                sys.stderr.write(f"lab: ignored {request}\n")
+
+    def _pass_on(self, shell: Shell | Script) -> None:
+        output = shell.read()
+        if output is None:
+            self._close(shell)
+        elif output:
+            self._lines.say("shell-output", id=shell.name, data=base64.b64encode(output).decode())
+
+    def _close(self, shell: Shell | Script) -> None:
+        for descriptor in shell.descriptors:
+            self._poll.unregister(descriptor)
+        shell.close()
+        self._shell = None
+        self._lines.say("shell-closed", id=shell.name)

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mininet's command line on the running lab, in a forked process: at a pseudo-terminal, or with a script."""
+
+import contextlib
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import sys
+import termios
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn, TextIO
+
+from atoll_emulation.mininet_lab.mininet_api import CLI, Node
+from atoll_emulation.mininet_lab.nodes import LabNet
+
+_LEAVE_S = 1.0  # how long a command that is asked to end may take before it is killed
+_INTERRUPT_S = 0.3
+_PROMPT = b"\x7f"  # what Mininet makes the machines' shells prompt with
+_SCRIPTS = Path("/run")  # the lab's own
+_WHOLE_PIPE = 1 << 16  # pipe(7): its capacity, so that one read empties it
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """One session at a terminal. Leaving it stops nothing; what it did to the lab stays."""
+
+    name: str
+    pid: int
+    terminal: int  # the master side
+    net: LabNet
+
+    @classmethod
+    def open(cls, name: str, net: LabNet, columns: int, rows: int) -> "Shell":
+        """Fork a process that runs the command line until the user leaves it."""
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.environ.setdefault("TERM", "xterm")
+            _run(net, sys.stdin)
+        os.set_blocking(terminal, False)  # a paste bigger than the terminal's buffer is cut, not waited for
+        shell = cls(name, pid, terminal, net)
+        shell.resize(columns, rows)
+        return shell
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """Whichever of these is readable, it is time to ``read``."""
+        return (self.terminal,)
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Tell the terminal how big the user's window is."""
+        fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def read(self) -> bytes | None:
+        """What the terminal shows next; None at the end of the session."""
+        try:
+            return os.read(self.terminal, 1 << 16)
+        except OSError:  # EIO: the last process on the terminal is gone
+            return None
+
+    def write(self, keys: bytes) -> None:
+        """Type."""
+        with contextlib.suppress(OSError):
+            os.write(self.terminal, keys)
+
+    def close(self) -> None:
+        """End the session: interrupt what runs in it, leave, and kill what does not obey."""
+        child = os.pidfd_open(self.pid)
+        self.write(b"\x03")
+        self._drain(child, 0.2)
+        self.write(b"\x04")
+        self._drain(child, _LEAVE_S)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        os.close(child)
+        os.close(self.terminal)
+        _free_machines(self.net)
+
+    def _drain(self, child: int, seconds: float) -> None:
+        """Throw the terminal's output away until the session's process ends or time is up."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            ready, _, _ = select.select([child, self.terminal], [], [], left)
+            if child in ready or (self.terminal in ready and not self.read()):
+                return
+
+
+class Script:
+    """Lines for the command line, run one after the other without prompt, echo or terminal.
+
+    A line that fails says so and the next one is run, as at the terminal; ``exit`` ends the script early.
+    """
+
+    def __init__(self, name: str, net: LabNet, text: str) -> None:
+        self.name = name
+        self._net = net
+        self._path = _SCRIPTS / f"{name}.mininet"
+        self._path.write_text(text, encoding="utf-8", errors="replace")
+        self._output, into = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            _run_script(net, self._path, into)
+        os.close(into)
+        os.set_blocking(self._output, False)
+        self._child = os.pidfd_open(self._pid)
+        self._withheld = b""  # a CR whose LF may be in the next piece
+        self._over = False
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """Whichever of these is readable, it is time to ``read``."""
+        return (self._output, self._child)  # a process that the script left behind may hold the pipe open
+
+    def read(self) -> bytes | None:
+        """What was printed next, possibly nothing; None at the end of the script.
+
+        The machines' shells are on terminals of their own (Mininet's), whose CR LF becomes LF here.
+        """
+        if self._over:
+            return None
+        self._over = bool(select.select([self._child], [], [], 0)[0])  # asked before: what is read now is the last
+        try:
+            printed = os.read(self._output, _WHOLE_PIPE)
+        except BlockingIOError:
+            printed = b""
+        else:
+            self._over = self._over or not printed
+        printed = (self._withheld + printed).replace(b"\r\n", b"\n")
+        self._withheld = b"\r" if printed.endswith(b"\r") and not self._over else b""
+        return printed.removesuffix(self._withheld)
+
+    def close(self) -> None:
+        """End the script wherever it is."""
+        signal.pidfd_send_signal(self._child, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it has no group yet
+            os.killpg(self._pid, signal.SIGKILL)
+        os.waitpid(self._pid, 0)
+        os.close(self._child)
+        os.close(self._output)
+        self._path.unlink(missing_ok=True)
+        _free_machines(self._net)
+
+
+def _free_machines(net: LabNet) -> None:
+    for node in net.values():
+        _interrupt(node)
+
+
+def _interrupt(node: Node) -> None:
+    """Bring a machine's own shell back to its prompt: commands in the foreground end, those in the background stay.
+
+    A session may end while a command runs in that shell, which serves the next session too.
+    """
+    pty_master = node.stdout.fileno()
+    for _ in range(3):  # an interrupt between the shell's fork and exec is lost
+        os.write(pty_master, b"\x03")
+        said = b""
+        while select.select([pty_master], [], [], 0 if said.endswith(_PROMPT) else _INTERRUPT_S)[0]:
+            said += os.read(pty_master, 1 << 16)
+        if said.endswith(_PROMPT):
+            return
+
+
+class _CommandLine(CLI):
+    """Mininet's, but no command's failure ends the session, and a script may have comments and an ``exit``."""
+
+    def onecmd(self, line: str) -> bool | str | None:
+        in_script = self.inputFile is not None
+        try:
+            leave = super().onecmd(self.precmd(line) if in_script else line)
+        except Exception as error:  # noqa: BLE001 -- Mininet raises bare Exceptions
+            sys.stdout.write(f"*** Error: {str(error).strip() or type(error).__name__}\n")
+            leave = None
+        sys.stdout.flush()  # Mininet prints on standard error as well; the order stays
+        if leave and in_script:
+            sys.exit()
+        return leave
+
+
+def _run_script(net: LabNet, path: Path, output: int) -> NoReturn:
+    os.setsid()
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    silent, _held = os.pipe()  # Mininet would pass what it reads here on to the command that runs
+    _run(net, os.fdopen(silent), path)
+
+
+def _run(net: LabNet, stdin: TextIO, script: Path | None = None) -> NoReturn:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        _CommandLine(net, stdin=stdin, script=script and str(script))
+    finally:
+        sys.stdout.flush()
+        os._exit(0)

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: N802 -- the methods' names are Mininet's
+"""Mininet's node and link classes, as this lab wants them.
+
+Mininet makes each cable with several commands of its own. Here its classes only note down what is to be, and
+:func:`wire` makes all cables with one ``ip -batch`` and a few ioctls per machine.
+"""
+
+import os
+import pty
+import select
+import shutil
+import subprocess
+import termios
+from collections.abc import Iterable
+from typing import Any
+
+from atoll_core.errors import LabError
+from atoll_emulation.mininet_lab import netdev
+from atoll_emulation.mininet_lab.mininet_api import (
+    Host,
+    Intf,
+    Link,
+    Mininet,
+    Node,
+    OVSIntf,
+    OVSSwitch,
+    RemoteController,
+)
+from atoll_emulation.mininet_lab.topology import LabTopo
+
+CONTROLLER_PORT = 6653
+MTU = 1500
+
+
+_PROMPT = chr(127)  # by which Mininet knows that a command has ended
+
+
+class Shell(Node):
+    """A node whose shell, the same as Mininet's, starts with two program starts instead of five."""
+
+    def startShell(self, mnopts: str | None = None) -> None:
+        """Start bash on a terminal without echo, in a namespace of its own if the node has one.
+
+        What Mininet has ``env``, ``stty`` and a look along the path for each of them do is done here without.
+        """
+        options = (mnopts or "-cd") + ("n" if self.inNamespace else "")
+        bash = [shutil.which("bash") or "bash", "--norc", "--noediting", "-is", f"mininet:{self.name}"]
+        self.master, self.slave = pty.openpty()
+        _echo_off(self.slave)
+        terminal = {"stdin": self.slave, "stdout": self.slave, "stderr": self.slave}
+        environment = {**os.environ, "PS1": _PROMPT}
+        argv = [shutil.which("mnexec") or "mnexec", options, *bash]
+        self.shell = self._popen(argv, **terminal, close_fds=False, env=environment)
+        self.pid = self.shell.pid
+        self.stdin = self.stdout = os.fdopen(self.master, "r")
+        self.pollOut = select.poll()
+        self.pollOut.register(self.stdout)
+        self.outToNode[self.stdout.fileno()] = self.inToNode[self.stdin.fileno()] = self
+        self.execed, self.lastCmd, self.lastPid, self.readbuf = False, None, None, ""
+        while not self.read(1024).endswith(_PROMPT):
+            self.pollOut.poll()
+        self.waiting = False
+        self.cmd("unset HISTFILE; set +m")
+
+
+def _echo_off(terminal: int) -> None:
+    modes = termios.tcgetattr(terminal)
+    modes[3] &= ~termios.ECHO  # the local modes (termios(3))
+    termios.tcsetattr(terminal, termios.TCSANOW, modes)
+
+
+class Machine(Shell, Host):
+    """A machine: a network namespace and a shell. Its addresses and routes are the agent's business."""
+
+    @classmethod
+    def setup(cls) -> None:
+        """Nothing: the machine was examined before the lab was started (machine.py)."""
+
+    def config(self, **params: Any) -> dict[str, Any]:
+        """Nothing is configured; the address is noted down, so that the command line knows ``i1 ping w1``."""
+        interface, address = self.defaultIntf(), params.get("ip")
+        if interface is not None and address:
+            interface.ip, interface.prefixLen = address.split("/")
+        return {}
+
+
+class LabSwitch(Shell, OVSSwitch):
+    """An Open vSwitch bridge that forwards only what its flow entries say, and keeps them without a controller."""
+
+    @classmethod
+    def setup(cls) -> None:
+        """Nothing: the lab started its own Open vSwitch."""
+
+    @classmethod
+    def isOldOVS(cls) -> bool:
+        """Never older than 1.10 (2013)."""
+        return False
+
+    def dpctl(self, *args: str) -> str:
+        """What the command line's ``dpctl`` runs on each switch: ovs-ofctl, in the version the switch speaks."""
+        return self.cmd("ovs-ofctl", "--protocols=OpenFlow13", args[0], self.name, *args[1:])
+
+
+class Controller(Shell, RemoteController):
+    """The controller's place; whether it listens yet does not matter, switches try again every second."""
+
+    @classmethod
+    def setup(cls) -> None:
+        """Nothing to set up."""
+
+    def checkListening(self) -> None:
+        """Mininet would start telnet, twice."""
+
+
+class End(Intf):
+    """One end of a cable, made by :func:`wire`."""
+
+    def config(self, **params: Any) -> dict[str, Any]:
+        """Nothing is configured one by one."""
+        del params
+        return {}
+
+
+class Cable(Link):
+    """A veth pair, made by :func:`wire`."""
+
+    def makeIntfPair(self, *ends: Any, **options: Any) -> None:
+        """Nothing yet."""
+        del ends, options
+
+
+class PatchEnd(OVSIntf):
+    """One end of a trunk: a port of Open vSwitch without a Linux interface."""
+
+    def config(self, **params: Any) -> dict[str, Any]:
+        """Nothing to configure."""
+        del params
+        return {}
+
+    def status(self) -> str:
+        """For the command line's ``links``."""
+        return "OK" if self.node.cmd("ovs-vsctl get Interface", self.name, "ofport").strip().isdigit() else "MISSING"
+
+
+class Patch(Link):
+    """A trunk: two patch ports, which Open vSwitch joins when both switches are started."""
+
+    def makeIntfPair(self, *ends: Any, **options: Any) -> None:
+        """Nothing to make."""
+        del ends, options
+
+
+class LabNet(Mininet):
+    """Mininet on a LabTopo with the classes above; ``build()``, then :func:`wire`, then ``start()``.
+
+    ``datapath`` is Mininet's word: "user" or "kernel".
+    """
+
+    def __init__(self, topo: LabTopo, datapath: str) -> None:
+        self.datapath = datapath
+        Mininet.inited = True  # or it would raise limits of the whole machine, such as fs.file-max
+        super().__init__(topo=topo, switch=LabSwitch, host=Machine, controller=None, link=Cable, intf=End, build=False)
+        self.addController("controller", Controller, ip="127.0.0.1", port=CONTROLLER_PORT)
+
+    def addSwitch(self, name: str, cls: Any = None, **params: Any) -> OVSSwitch:
+        """Add a switch, on the datapath the lab has."""
+        return super().addSwitch(name, cls, **{"datapath": self.datapath, **params})
+
+    def addLink(self, node1: str | Node, node2: str | Node, **params: Any) -> Link:
+        """Add a cable; between switches a pair of patch ports (docs/decisions/0007)."""
+        end1, end2 = (self[end] if isinstance(end, str) else end for end in (node1, node2))
+        if isinstance(end1, OVSSwitch) and isinstance(end2, OVSSwitch):
+            params |= {"cls": Patch, "intf": PatchEnd}
+        return super().addLink(end1, end2, **params)
+
+
+def wire(net: LabNet) -> None:
+    """Make every cable that ends at a machine: full-size frames only, no IPv6, up. Raises LabError."""
+    cables = [link for link in net.links if isinstance(link, Cable)]
+    made = subprocess.run(
+        ["ip", "-batch", "-"], input=pair_commands(cables), capture_output=True, text=True, check=False
+    )
+    if made.returncode != 0:
+        msg = f"the lab's cables could not be made: {made.stderr.strip()}"
+        raise LabError(msg)
+    for machine in net.hosts:
+        with netdev.inside(machine.pid):
+            netdev.disable_ipv6()
+            netdev.set_up("lo")
+            for end in machine.intfList():
+                netdev.offloads_off(end.name)
+                netdev.set_up(end.name)
+    for cable in cables:
+        netdev.offloads_off(cable.intf2.name)
+        netdev.set_up(cable.intf2.name)
+
+
+def pair_commands(cables: Iterable[Link]) -> str:
+    """What ``ip -batch`` reads to make the veth pairs: the switch's end stays here, the other goes to its machine."""
+    return "".join(
+        f"link add name {cable.intf2.name} address {cable.intf2.mac} mtu {MTU} type veth "
+        f"peer name {cable.intf1.name} address {cable.intf1.mac} mtu {MTU} netns {cable.intf1.node.pid}\n"
+        for cable in cables
+    )

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""First process of the lab's PID namespace: ``python -m atoll_emulation.mininet_lab.ns_init`` (docs/contracts.md, "Lab init").
+
+It does next to nothing, so that nothing keeps it from ending: it forks the process that builds and serves the lab
+(serve.py), buries orphans, and ends when its standard input ends, on SIGTERM or SIGINT, or with that process.
+With it the kernel kills every other process of the lab, and with the last one go namespaces and interfaces.
+"""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import sys
+from pathlib import Path
+
+from atoll_core.errors import LabError
+from atoll_emulation.mininet_lab.namespaces import furnish
+
+
+def main() -> None:
+    """Furnish the namespaces, start the lab, watch over it. Never returns."""
+    if os.getpid() != 1:
+        sys.exit(
+            "atoll_emulation.mininet_lab.ns_init must be the first process of a PID namespace: use atoll_emulation.mininet_lab.emulated_lab"
+        )
+    pid_outside = int(Path("/proc/self").readlink().name)  # before the lab's own /proc hides the outside's numbers
+    try:
+        furnish()
+    except (LabError, OSError) as error:
+        os.write(1, json.dumps({"type": "failed", "message": str(error)}).encode() + b"\n")
+        os._exit(1)
+    lab = os.fork()
+    if lab == 0:
+        from atoll_emulation.mininet_lab.lab_server import serve
+
+        serve(pid_outside)
+    watch(lab)
+
+
+def watch(lab: int) -> None:
+    """End this process as soon as standard input or process ``lab`` ends; reap whatever else does."""
+    ending = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+    wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(wake_write)
+    for number in (*ending, signal.SIGCHLD):
+        signal.signal(number, lambda _number, _frame: None)  # without a handler the kernel keeps signals from PID 1
+    poll = select.poll()
+    poll.register(0, select.POLLRDHUP)  # hang-up only: the lab's process reads
+    poll.register(wake_read, select.POLLIN)
+    while True:
+        _reap(lab)
+        for descriptor, _ in poll.poll():
+            if descriptor == 0:
+                os._exit(0)
+            if ending & set(os.read(wake_read, 64)):
+                os._exit(0)
+
+
+def _reap(lab: int) -> None:
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0] != 0:
+            if ended[0] == lab:
+                os._exit(os.waitstatus_to_exitcode(ended[1]) & 0xFF)
+
+
+if __name__ == "__main__":
+    main()

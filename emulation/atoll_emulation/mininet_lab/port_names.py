@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Linux interfaces behind the ports of emulated switches: their names and addresses, pure.
+
+Who talks of the lab from outside needs them as well, on machines without Mininet, too.
+"""
+
+from atoll_core.errors import LabError
+from atoll_core.lab.network import Network, PortRef
+
+NAME_MAX = 15  # IFNAMSIZ - 1: Linux' longest interface name, and so Open vSwitch's longest bridge name
+
+
+def used_ports(network: Network) -> list[PortRef]:
+    """Every switch port a cable ends at, sorted."""
+    ports = [interface.attached for interfaces in network.machines.values() for interface in interfaces]
+    return sorted([*ports, *(end for trunk in network.trunks for end in (trunk.a, trunk.b))])
+
+
+def port_interface_names(network: Network) -> dict[PortRef, str]:
+    """The Linux interface behind every used switch port: ``sw-c-eth15``, or ``s3-eth15`` where that is too long.
+
+    Raises LabError for a switch name that is too long for a bridge, and for names that would collide.
+    """
+    too_long = [switch.name for switch in network.switches if len(switch.name) > NAME_MAX]
+    if too_long:
+        msg = f"{network.file}: switch {too_long[0]!r}: an Open vSwitch bridge's name has at most {NAME_MAX} characters"
+        raise LabError(msg)
+    position = {switch.name: number for number, switch in enumerate(network.switches, start=1)}
+    names: dict[PortRef, str] = {}
+    taken = {switch.name for switch in network.switches}
+    for port in used_ports(network):
+        name = f"{port.switch}-eth{port.port}"
+        if len(name) > NAME_MAX:
+            name = f"s{position[port.switch]}-eth{port.port}"
+        if name in taken:
+            msg = f"{network.file}: interface name {name!r} of port {port} is taken: rename switch {port.switch!r}"
+            raise LabError(msg)
+        taken.add(name)
+        names[port] = name
+    return names
+
+
+def port_mac(network: Network, port: PortRef) -> str:
+    """The MAC address of a switch's own end of a cable.
+
+    No packet ever carries it; it is fixed so that two labs from one description are equal. Locally administered
+    (06:...), apart from the 02:... that machines get.
+    """
+    position = [switch.name for switch in network.switches].index(port.switch)
+    octets = (0x06, 0xA7, *position.to_bytes(2), *port.port.to_bytes(2))
+    return ":".join(f"{octet:02x}" for octet in octets)

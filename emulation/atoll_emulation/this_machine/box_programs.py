@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs that users bring for boxes: whether this machine, on which emulated boxes run them, has them."""
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from atoll_core.description.validation_messages import call
+from atoll_core.errors import DescriptionError, Mistake, shown
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.lab.network import Network
+
+_INTERPRETER_OF = {".py": "python3", ".sh": "sh", ".pl": "perl", ".rb": "ruby", ".js": "node"}
+_INTERPRETER = re.compile(r"(python|pypy|perl|ruby|node|bash|dash|sh)[0-9.]*")
+"""Programs whose first argument is the script, unless it is an option."""
+
+
+def require_programs(network: Network, experiment: Experiment | None = None) -> None:
+    """Raise DescriptionError for what :func:`missing_programs` finds."""
+    if missing := missing_programs(network, experiment):
+        raise DescriptionError(missing)
+
+
+def complete_path() -> str:
+    """PATH with the system's directories, which plain users do not have: Debian keeps ``ip`` and Open vSwitch there."""
+    places = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    sbin = [place for place in ("/usr/local/sbin", "/usr/sbin", "/sbin") if place not in places]
+    return os.pathsep.join([*places, *sbin])
+
+
+def missing_programs(network: Network, experiment: Experiment | None = None) -> tuple[Mistake, ...]:
+    """The commands of boxes that cannot be started here; with an experiment, only of boxes that are ever in a chain."""
+    hops = {hop for chain in experiment.ever_chains for hop in chain.hops} if experiment else None
+    folder = Path(network.file).parent
+    return tuple(
+        Mistake(network.file, box.program.line, f"{call(place)}: {reason}", place)
+        for box in network.boxes
+        if box.program and (hops is None or box.name in hops)
+        for key in ("start", "stop", "report")
+        for place in [("boxes", box.name, "program", key)]
+        for reason in _missing(getattr(box.program, key), folder)
+    )
+
+
+def _missing(argv: tuple[str, ...], folder: Path) -> Iterator[str]:
+    if not argv:
+        return
+    where = f"in {folder}, the folder of the lab's file"
+    if "/" in argv[0]:
+        if (folder / argv[0]).is_file() and not os.access(folder / argv[0], os.X_OK):
+            yield f"{shown(argv[0])} is not executable: chmod +x{_by_interpreter(argv[0])}"
+        elif shutil.which(folder / argv[0]) is None:
+            yield f"there is no program {shown(argv[0])} {where}; write its path from there, or an absolute one"
+    elif shutil.which(argv[0], path=complete_path()) is None:
+        yield f"there is no program {shown(argv[0])} in PATH; install it, or write its path, such as ./{argv[0]}"
+    elif _INTERPRETER.fullmatch(argv[0]) and len(argv) > 1 and not argv[1].startswith("-"):
+        script = folder / argv[1]
+        if not os.access(script, os.R_OK) or script.is_dir():
+            yield f"there is no file {shown(argv[1])} {where}; write its path from there, or an absolute one"
+
+
+def _by_interpreter(script: str) -> str:
+    """The other way to start a script that is not executable, by its suffix."""
+    interpreter = _INTERPRETER_OF.get(Path(script).suffix)
+    return f", or [{interpreter}, {script.removeprefix('./')}, ...]" if interpreter else ""

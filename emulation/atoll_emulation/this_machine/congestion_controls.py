@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Congestion controls: which ones the kernel of a place has, and whether an experiment asks for others."""
+
+import os
+import platform
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from atoll_core.errors import MachineError, PlanError
+from atoll_core.experiment.experiment import Experiment
+
+_AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
+_ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
+_MODULES = Path("/lib/modules")
+_VIRTUAL_CONFIG = Path(__file__).parents[1] / "uml" / "virtual.config"
+_BUILT_IN = re.compile(r"^CONFIG_TCP_CONG_(\w+)=y$", re.MULTILINE)
+_SWITCH = "ADVANCED"  # CONFIG_TCP_CONG_ADVANCED only lets the others be chosen
+_OTHERWISE_CALLED = {"hstcp": "highspeed"}  # net/ipv4/Kconfig's name: the kernel's own
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a kernel has. ``loadable`` ones are modules it loads when a socket asks, ``unloaded`` ones if told to."""
+
+    kernel: str  # as messages call it
+    available: frozenset[str]
+    loadable: frozenset[str] = frozenset()
+    unloaded: frozenset[str] = frozenset()
+
+    @property
+    def usable(self) -> frozenset[str]:
+        """Those that sockets get for asking."""
+        return self.available | self.loadable
+
+    def __str__(self) -> str:
+        return ", ".join(sorted(self.usable))
+
+
+def offered_here(available: Path = _AVAILABLE, modules: Path = _MODULES, *, root: bool | None = None) -> Offer:
+    """What this machine's kernel has; only for root does it load modules (``capable(CAP_NET_ADMIN)``, tcp_cong.c)."""
+    release = platform.release()
+    try:
+        loaded = frozenset(available.read_text(encoding="ascii").split())
+    except OSError:
+        loaded = frozenset(["reno"])  # part of every kernel with TCP
+    found = frozenset(file.name.split(".")[0][4:] for file in (modules / release).glob("kernel/net/ipv4/tcp_*.ko*"))
+    other = found - loaded - {"diag"}  # tcp_diag is what ss asks
+    kernel = f"this kernel ({release})"
+    if os.geteuid() == 0 if root is None else root:
+        return Offer(kernel, loaded, loadable=other)
+    return Offer(kernel, loaded, unloaded=other)
+
+
+def offered_by_virtual_kernel(config: Path = _VIRTUAL_CONFIG) -> Offer:
+    """What the virtual kernel has, by the configuration it is built from: all of it built in."""
+    found: list[str] = _BUILT_IN.findall(config.read_text(encoding="utf-8"))
+    chosen = [name.lower() for name in found if name != _SWITCH]
+    return Offer("the virtual kernel", frozenset(["reno", *(_OTHERWISE_CALLED.get(name, name) for name in chosen)]))
+
+
+def permit_everywhere() -> None:
+    """Let every namespace use every control this kernel has, also as its default.
+
+    For a kernel of our own, in its first network namespace: a machine's kernel is not ours to change. Raises OSError
+    where that is not.
+    """
+    _ALLOWED.write_text(_AVAILABLE.read_text(encoding="ascii"), encoding="ascii")
+
+
+def require_controls(experiment: Experiment, offer: Offer, elsewhere: Offer | None = None) -> None:
+    """Refuse congestion controls that are missing, as :func:`missing_controls` tells.
+
+    Raises PlanError when one of them is known nowhere (a wrong word, then), else MachineError.
+    """
+    lacks = missing_controls(experiment, offer, elsewhere)
+    if lacks:
+        raise (PlanError if names_unknown(experiment, offer, elsewhere) else MachineError)("\n".join(lacks))
+
+
+def names_unknown(experiment: Experiment, offer: Offer, elsewhere: Offer | None = None) -> bool:
+    """Whether the experiment names a congestion control that neither kernel has, as far as is known here."""
+    known = offer.usable | offer.unloaded | (elsewhere or offer).usable
+    return not known.issuperset(experiment.congestion_controls)
+
+
+def missing_controls(experiment: Experiment, offer: Offer, elsewhere: Offer | None = None) -> list[str]:
+    """A line for each congestion control that the experiment names and ``offer`` lacks: which, and what to do.
+
+    ``elsewhere`` is what ``--on virtual`` has, if that is an alternative.
+    """
+    from atoll_core.description.validation_messages import (
+        nearest,  # with pydantic: too heavy for a lab that starts, which names nothing wrong
+    )
+
+    others = elsewhere.usable if elsewhere else frozenset[str]()
+    lacks: list[str] = []
+    for control, keys in sorted(experiment.congestion_controls.items()):
+        if control in offer.usable:
+            continue
+        where = f"{experiment.file}: {', '.join(keys)}: congestion control {control!r}"
+        if control in offer.unloaded:
+            lacks.append(f"{where} is a module that is not loaded: modprobe tcp_{control} (as root)")
+            continue
+        line = f"{where} is not in {offer.kernel}, which has {offer}"
+        if control in others:
+            line += "; --on virtual has it"
+        elif meant := nearest(control, sorted(offer.usable | offer.unloaded | others)):
+            line += f"; did you mean {meant!r}?{' --on virtual has it' if meant in others - offer.usable else ''}"
+        lacks.append(line)
+    return lacks

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the machine must offer for an emulated lab, examined before anything is started."""
+
+import errno
+import os
+import platform
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from atoll_core.errors import MachineError
+from atoll_core.units import Size
+from atoll_emulation.mininet_lab import namespaces, open_vswitch
+from atoll_emulation.mininet_lab.mininet_path import find_mininet
+from atoll_emulation.this_machine.box_programs import complete_path
+from atoll_emulation.this_machine.congestion_controls import offered_here
+from atoll_emulation.this_machine.tc_support import missing_for_tc
+from atoll_emulation.uml.kernel import UmlKernel, find_virtual_kernel
+
+# tool: Debian package
+TOOLS = {
+    "ovs-vswitchd": "openvswitch-switch",
+    "ovsdb-server": "openvswitch-common",
+    "ovsdb-tool": "openvswitch-common",
+    "ovs-vsctl": "openvswitch-switch",
+    "mnexec": "mininet",
+    "ifconfig": "net-tools",
+    "ip": "iproute2",
+    "nft": "nftables",
+    "ethtool": "ethtool",
+    "bash": "bash",
+    "unshare": "util-linux",
+    "nsenter": "util-linux",
+    "setpriv": "util-linux",
+}
+_TUN = "/dev/net/tun"
+_MEMINFO = Path("/proc/meminfo")
+_APPARMOR = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
+
+
+def require_machine() -> None:
+    """Raise MachineError that names everything this machine lacks, one line each with its remedy.
+
+    Completes a plain user's PATH, for this process and what it starts.
+    """
+    _complete_path()
+    missing = missing_tools() + missing_namespaces() + missing_tun() + hidden_installation()
+    if missing:
+        raise MachineError("\n".join(missing))
+
+
+def require_virtual_machine() -> UmlKernel:
+    """The kernel for a lab in virtual time. Raises MachineError as :func:`require_machine` does.
+
+    It switches packets itself: no tun device is needed.
+    """
+    _complete_path()
+    missing = missing_tools() + missing_namespaces() + hidden_installation()
+    try:
+        kernel = find_virtual_kernel()
+    except MachineError as error:
+        raise MachineError("\n".join([*missing, str(error)])) from None
+    if missing:
+        raise MachineError("\n".join(missing))
+    return kernel
+
+
+def free_memory(meminfo: Path = _MEMINFO) -> Size:
+    """The memory that programs could still have without swapping (proc_meminfo(5), MemAvailable)."""
+    lines = meminfo.read_text(encoding="ascii").splitlines()
+    return next(Size(1024 * int(line.split()[1])) for line in lines if line.startswith("MemAvailable:"))
+
+
+def missing_tools() -> list[str]:
+    """A line for each Debian package that is not installed."""
+    absent: dict[str, list[str]] = {}
+    for tool, package in TOOLS.items():
+        if shutil.which(tool) is None:
+            absent.setdefault(package, []).append(tool)
+    if find_mininet() is None:
+        absent.setdefault("mininet", []).append("its Python package")
+    return [
+        f"missing {', '.join(tools)}: run `make setup`, or `apt install {package}`" for package, tools in absent.items()
+    ]
+
+
+def _complete_path() -> None:
+    if os.geteuid() != 0:
+        os.environ["PATH"] = complete_path()
+
+
+def missing_namespaces() -> list[str]:
+    """A line when namespaces cannot be made, as root or as a plain user."""
+    if any(shutil.which(tool) is None for tool in ("unshare", "setpriv")):
+        return []  # said already
+    why = namespaces.why_no_namespaces()
+    if why is None:
+        return []
+    if os.geteuid() == 0:
+        return [f"root may not make namespaces here ({why}): in a container, give it CAP_SYS_ADMIN"]
+    remedy = "run as root, or allow user namespaces: sysctl user.max_user_namespaces=10000"
+    if _APPARMOR.exists() and _APPARMOR.read_text().strip() == "1":
+        remedy = "run as root, or let AppArmor allow it: sysctl kernel.apparmor_restrict_unprivileged_userns=0"
+    return [f"not root, and user namespaces are not allowed here ({why}): {remedy}"]
+
+
+def missing_tun() -> list[str]:
+    """A line when Open vSwitch's userspace datapath cannot have its tap devices."""
+    if open_vswitch.kernel_has_datapath():
+        return []
+    try:
+        os.close(os.open(_TUN, os.O_RDWR | os.O_CLOEXEC))
+    except OSError as error:
+        return [f"{_TUN} {_TUN_REMEDIES.get(error.errno or 0, f'cannot be opened: {error.strerror}')}"]
+    return []
+
+
+def hidden_installation() -> list[str]:
+    """A line when the lab's processes would not find this program, being below /run, which the lab has of its own."""
+    places = (Path(__file__).parent, Path(sys.prefix), Path(sys.base_prefix))
+    hidden = [str(place) for place in places if namespaces.hidden_in_lab(place)]
+    if not hidden:
+        return []
+    return [f"{hidden[0]}: the lab has a /run of its own and does not see this installation; install it elsewhere"]
+
+
+_TUN_REMEDIES = {
+    errno.ENOENT: "does not exist: mkdir -p /dev/net && mknod -m 666 /dev/net/tun c 10 200 (as root)",
+    errno.EACCES: "may not be opened by this user: chmod 666 /dev/net/tun (as root)",
+    errno.EPERM: "may not be opened here: allow the device to this container",
+    errno.ENODEV: "has no driver: modprobe tun (as root)",
+    errno.ENXIO: "has no driver: modprobe tun (as root)",
+}
+
+
+def describe_machine() -> dict[str, Any]:
+    """Facts of this machine, for ``check --machine``."""
+    _complete_path()
+    without_tc = missing_for_tc()
+    controls = offered_here()
+    return {
+        "kernel": platform.release(),
+        "architecture": platform.machine(),
+        "cpus": len(os.sched_getaffinity(0)),
+        "python": platform.python_version(),
+        "user": "root" if os.geteuid() == 0 else "plain user",
+        "open_vswitch": open_vswitch.version() if shutil.which("ovs-vswitchd") else None,
+        "datapath": "kernel" if open_vswitch.kernel_has_datapath() else "userspace",
+        "link_backends": ", ".join(["engine", *([] if without_tc else ["tc"])]),
+        "tc_backend": without_tc[0] if without_tc else "usable",
+        "congestion_controls": str(controls),
+    }

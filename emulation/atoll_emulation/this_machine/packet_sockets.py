@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packet sockets of a process and what they had no room for, by netlink: sock_diag(7).
+
+Open vSwitch's userspace datapath reads every port through a packet socket (lib/netdev-linux.c of Open vSwitch 3.1,
+``netdev_linux_rxq_construct``). A frame that finds its receive buffer full is dropped and counted at the socket
+(net/packet/af_packet.c of Linux 6.1, ``packet_rcv``) and nowhere else: the interface, and with it Open vSwitch's own
+statistics, has counted it as received.
+"""
+
+import contextlib
+import errno
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from atoll_core.errors import LabError
+
+# <linux/netlink.h>, <linux/sock_diag.h>
+_NETLINK_SOCK_DIAG = 4
+_SOCK_DIAG_BY_FAMILY = 20
+_NLM_F_REQUEST, _NLM_F_DUMP = 0x1, 0x300
+_NLMSG_ERROR, _NLMSG_DONE = 2, 3
+_SK_MEMINFO_RCVBUF, _SK_MEMINFO_DROPS = 1, 8
+
+# <linux/packet_diag.h>
+_PACKET_SHOW_INFO, _PACKET_SHOW_MEMINFO = 0x1, 0x10
+_PACKET_DIAG_INFO, _PACKET_DIAG_MEMINFO = 0, 6
+
+_HEADER = struct.Struct("IHHII")  # nlmsghdr: length, type, flags, sequence number, port
+_REQUEST = struct.Struct("BBxxIIII")  # packet_diag_req: family, protocol, inode, what to show, cookie
+_SOCKET = struct.Struct("BBHIII")  # packet_diag_msg: family, type, protocol, inode, cookie
+_ATTRIBUTE = struct.Struct("HH")
+_WHOLE_REPLY = 1 << 16  # more than the kernel puts into one
+
+
+@dataclass(frozen=True, slots=True)
+class PacketSocket:
+    """What a packet socket counts."""
+
+    dropped_packets: int  # since it was opened
+    receive_buffer_bytes: int  # what its frames may take of the kernel's memory, which is more than their own bytes
+
+
+def packet_sockets_of(pid: int) -> dict[str, PacketSocket]:
+    """The packet sockets that process ``pid`` holds in this network namespace, by the interface each is bound to.
+
+    Raises LabError where that cannot be read.
+    """
+    try:
+        held, names = _inodes(pid), dict(socket.if_nameindex())
+    except OSError as error:
+        raise LabError(f"which packet sockets process {pid} has could not be read: {error}") from None
+    try:
+        return {names[index]: one for inode, index, one in _told_by_kernel() if inode in held and index in names}
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.EPROTONOSUPPORT):
+            raise LabError("this kernel does not tell of packet sockets (it lacks CONFIG_PACKET_DIAG)") from None
+        raise LabError(f"the kernel does not tell of packet sockets: {error.strerror}") from None
+
+
+def parse(reply: bytes) -> tuple[list[tuple[int, int, PacketSocket]], bool]:
+    """Sockets of one reply to a dump - inode, index of the interface (0: of none), counts - and whether it is the last.
+
+    Raises OSError with the kernel's error.
+    """
+    found: list[tuple[int, int, PacketSocket]] = []
+    while reply:
+        length, kind, *_ = _HEADER.unpack_from(reply)
+        message, reply = reply[_HEADER.size : length], reply[_aligned(length) :]
+        if kind == _NLMSG_DONE:
+            return found, True
+        if kind == _NLMSG_ERROR:
+            number = -struct.unpack_from("i", message)[0]
+            raise OSError(number, os.strerror(number))
+        _, _, _, inode, _, _ = _SOCKET.unpack_from(message)
+        told = dict(_attributes(message[_SOCKET.size :]))
+        memory = memoryview(told[_PACKET_DIAG_MEMINFO]).cast("I")
+        index = struct.unpack_from("I", told[_PACKET_DIAG_INFO])[0]
+        found.append((inode, index, PacketSocket(memory[_SK_MEMINFO_DROPS], memory[_SK_MEMINFO_RCVBUF])))
+    return found, False
+
+
+def _told_by_kernel() -> Iterator[tuple[int, int, PacketSocket]]:
+    show = _PACKET_SHOW_INFO | _PACKET_SHOW_MEMINFO
+    request = _REQUEST.pack(socket.AF_PACKET, 0, 0, show, 0, 0)
+    header = _HEADER.pack(_HEADER.size + len(request), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST | _NLM_F_DUMP, 1, 0)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as kernel:
+        kernel.bind((0, 0))
+        kernel.send(header + request)
+        last = False
+        while not last:
+            found, last = parse(kernel.recv(_WHOLE_REPLY))
+            yield from found
+
+
+def _inodes(pid: int) -> set[int]:
+    """Of the sockets among a process' open files (proc(5): ``socket:[4711]``)."""
+    found: set[int] = set()
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed since it was listed
+            link = str(entry.readlink())
+            if link.startswith("socket:["):
+                found.add(int(link[len("socket:[") : -1]))
+    return found
+
+
+def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+    while data:
+        length, kind = _ATTRIBUTE.unpack_from(data)
+        yield kind, data[_ATTRIBUTE.size : length]
+        data = data[_aligned(length) :]
+
+
+def _aligned(length: int) -> int:
+    """Netlink's messages and attributes begin at multiples of four bytes."""
+    return (length + 3) & ~3

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""For each place a lab may live in: whether this user can have one there from this machine, and if not, what to do."""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from atoll_core.errors import MachineError
+from atoll_core.platforms import HARDWARE, MININET, VIRTUAL
+from atoll_core.plural import listed
+from atoll_emulation.this_machine.host_requirements import require_machine, require_virtual_machine
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One place: how a lab is had there if nothing lacks; otherwise what does, a line each with its remedy."""
+
+    place: str  # as --on calls it
+    how: str = ""
+    lacks: tuple[str, ...] = ()
+
+
+def ways() -> tuple[Way, ...]:
+    """Every place; tries what cannot be known otherwise, such as namespaces and the tun device, and leaves nothing."""
+    return _mininet(), _virtual(), _hardware()
+
+
+def obstacles(places: Iterable[Way]) -> list[str]:
+    """A line for each thing that lacks: where it does, and its remedy."""
+    where: dict[str, list[str]] = {}
+    for way in places:
+        for lack in way.lacks:
+            where.setdefault(lack, []).append(f"--on {way.place}")
+    return [f"{listed(named)} cannot be had: {lack}" for lack, named in where.items()]
+
+
+def lacking(way: Way, lacks: Iterable[str]) -> Way:
+    """The same way where these lack, too; none is told twice."""
+    return Way(way.place, lacks=tuple(dict.fromkeys((*way.lacks, *lacks))))
+
+
+def _mininet() -> Way:
+    try:
+        require_machine()
+    except MachineError as error:
+        return Way(MININET, lacks=tuple(str(error).splitlines()))
+    if os.geteuid() == 0:
+        return Way(MININET, "as root")
+    return Way(MININET, "as a plain user, who has no real-time scheduling: packets leave less exactly")
+
+
+def _virtual() -> Way:
+    try:
+        kernel = require_virtual_machine()
+    except MachineError as error:
+        return Way(VIRTUAL, lacks=tuple(str(error).splitlines()))
+    return Way(VIRTUAL, f"as any user, kernel {kernel.release}")
+
+
+def _hardware() -> Way:
+    """Here there are only the controller and SSH: what machines lack, they say themselves."""
+    return Way(HARDWARE, "as any user, with an inventory of the rack; `atoll hosts status` asks its machines")

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A link through satellites that pass: which one is in use when, and so delay, rate and hand-overs.
+
+The satellite bends the pipe: gateway, satellite, island. It must stand high enough above both horizons.
+"""
+
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+
+from atoll_core.errors import PlanError
+from atoll_core.experiment.experiment import Trace, TraceRow
+from atoll_core.units import Duration, Rate
+from atoll_emulation.trace_generators.acm import Acm
+from atoll_emulation.trace_generators.orbit import (
+    LIGHT_KM_S,
+    Constellation,
+    Floats,
+    Satellites,
+    Site,
+    distance_km,
+    elevation_deg,
+)
+from atoll_emulation.trace_generators.rows import make_trace
+
+_RESOLUTION_NS = 1000  # of the delays written
+_NONE, _STEP, _DELAY_STEP = Duration(0), Duration(10 * 10**6), Duration(10_000)
+_LEAST_RATE = 1000  # bit/s, what a link may be told
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A constellation and how its operator uses it."""
+
+    constellation: Constellation
+    mask_deg: float  # least elevation, at either end
+    period: Duration  # between decisions on the satellite in use
+    keeps: bool  # whether a satellite stays in use until it sets, or gives way to any higher one
+
+
+@dataclass(frozen=True, slots=True)
+class Radio:
+    """A link whose rate goes with the longer of its two paths, down from ``rate`` with a satellite in the zenith."""
+
+    rate: Rate
+    zenith_db: float  # Es/N0
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What is wanted of a service."""
+
+    service: Service
+    gateway: Site
+    island: Site
+    duration: Duration
+    seed: int  # turns the constellation
+    start: Duration | None = None  # after the epoch; None: so that a hand-over comes halfway
+    gap: Duration = _NONE  # blocked at a hand-over
+    added_delay: Duration = _NONE  # one way: ground network, processing
+    step: Duration = _STEP
+    delay_step: Duration = _DELAY_STEP  # least change of the delay that makes a row
+    radio: Radio | None = None
+
+
+def pass_trace(wanted: Pass) -> Trace:
+    """The trace of a link through the service. Raises PlanError when there is no satellite at its beginning."""
+    draw = random.Random(wanted.seed)  # noqa: S311 (the hour of the day, not a secret)
+    satellites = wanted.service.constellation.satellites(draw.uniform(0, 360), draw.uniform(0, 360))
+    period = wanted.service.period.ns
+    lasts = wanted.duration.ns
+    if wanted.start is not None:
+        first = wanted.start.ns // period
+        used = _used(wanted, satellites, first + lasts // period + 2)
+    else:
+        halfway = lasts // 2 // period
+        revolution = int(wanted.service.constellation.period_s * 1e9) // period
+        used = _used(wanted, satellites, revolution + lasts // period + 2)
+        changes = (at for at in range(halfway + 1, revolution) if _hands_over(used, at))
+        first = next(changes, halfway) - halfway
+    span = used[first : first + lasts // period + 1]
+    try:
+        acm = Acm(wanted.radio.zenith_db) if wanted.radio else None
+    except ValueError as error:
+        raise PlanError(str(error)) from None
+    return make_trace(_states(wanted, satellites, first * period, span, acm), wanted.delay_step)
+
+
+def _used(wanted: Pass, satellites: Satellites, count: int) -> list[int | None]:
+    """The satellite in use from each of the first ``count`` decisions since the epoch to the next one."""
+    service = wanted.service
+    instants: Floats = np.arange(count + 1, dtype=np.float64) * service.period.s
+    positions = satellites.positions_km(instants)
+    lower = np.minimum(elevation_deg(wanted.gateway, positions), elevation_deg(wanted.island, positions))
+    throughout = np.minimum(lower[:, :-1], lower[:, 1:])  # elevation rises and falls once: its least is at the ends
+    highest = np.argmax(throughout, axis=0)
+    used: list[int | None] = []
+    current: int | None = None
+    for at in range(count):
+        if not (service.keeps and current is not None and throughout[current, at] >= service.mask_deg):
+            best = int(highest[at])
+            current = best if throughout[best, at] >= service.mask_deg else None
+        used.append(current)
+    return used
+
+
+def _hands_over(used: list[int | None], at: int) -> bool:
+    return used[at - 1] is not None and used[at] is not None and used[at - 1] != used[at]
+
+
+def _states(
+    wanted: Pass, satellites: Satellites, begin_ns: int, used: list[int | None], acm: Acm | None
+) -> Iterator[TraceRow]:
+    """The link's state at every step from ``begin_ns`` after the epoch on."""
+    period = wanted.service.period.ns
+    before: int | None = None
+    at = 0
+    for satellite, decisions in groupby(used):
+        from_ns, until_ns = at * period, min((at := at + len(list(decisions))) * period, wanted.duration.ns + 1)
+        if satellite is None:
+            yield TraceRow(Duration(from_ns), blocked=True)
+        else:
+            open_ns = from_ns + (wanted.gap.ns if before is not None else 0)
+            yield from _through(
+                wanted, satellites, satellite, begin_ns, range(from_ns, until_ns, wanted.step.ns), open_ns, acm
+            )
+        before = satellite
+
+
+def _through(
+    wanted: Pass, satellites: Satellites, satellite: int, begin_ns: int, times_ns: range, open_ns: int, acm: Acm | None
+) -> Iterator[TraceRow]:
+    """The states while one satellite is in use; blocked until ``open_ns``."""
+    positions = satellites.position_km(satellite, (np.array(times_ns) + begin_ns) / 1e9)
+    up, down = distance_km(wanted.gateway, positions), distance_km(wanted.island, positions)
+    delays_ns = (up + down) / LIGHT_KM_S * 1e9 + wanted.added_delay.ns
+    for t_ns, delay_ns, far_km in zip(times_ns, delays_ns, np.maximum(up, down), strict=True):
+        delay = Duration(round(float(delay_ns) / _RESOLUTION_NS) * _RESOLUTION_NS)
+        rate, out = _rate(wanted, float(far_km), acm)
+        yield TraceRow(Duration(t_ns), rate=rate, delay=delay, blocked=out or t_ns < open_ns)
+
+
+def _rate(wanted: Pass, far_km: float, acm: Acm | None) -> tuple[Rate | None, bool]:
+    """The rate over a path of this length, and whether it is too long for any mode."""
+    if wanted.radio is None or acm is None:
+        return None, False
+    spread_db = 20 * math.log10(far_km / wanted.service.constellation.altitude_km)
+    share = acm.share(wanted.radio.zenith_db - spread_db)
+    return (Rate(max(_LEAST_RATE, round(share * wanted.radio.rate.bit_s))), False) if share else (None, True)

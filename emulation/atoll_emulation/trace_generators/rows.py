@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the state of a link at every instant to the rows of a trace: those at which something changes."""
+
+from collections.abc import Iterable, Iterator
+
+from atoll_core.description.link_trace import MOST_ROWS
+from atoll_core.errors import PlanError
+from atoll_core.experiment.experiment import Trace, TraceRow
+from atoll_core.units import Duration
+
+
+def make_trace(states: Iterable[TraceRow], delay_step: Duration) -> Trace:
+    """The trace of the states that differ from the one written before: in delay by more than ``delay_step``, or else.
+
+    Raises PlanError when that makes more rows than a trace may have, or when the link is blocked at first.
+    """
+    rows = tuple(_thinned(states, delay_step))
+    if rows[0].blocked:
+        msg = "the link is blocked at the trace's beginning, when paths are tested; choose another seed or beginning"
+        raise PlanError(msg)
+    if len(rows) > MOST_ROWS:
+        msg = f"{len(rows)} rows, and a trace has at most {MOST_ROWS}; make it shorter or the steps coarser"
+        raise PlanError(msg)
+    return Trace("", rows)
+
+
+def _thinned(states: Iterable[TraceRow], delay_step: Duration) -> Iterator[TraceRow]:
+    last: TraceRow | None = None
+    for state in states:
+        if last is None or _differ(last, state, delay_step):
+            last = state
+            yield state
+
+
+def _differ(last: TraceRow, state: TraceRow, delay_step: Duration) -> bool:
+    if (last.rate, last.loss, last.blocked) != (state.rate, state.loss, state.blocked):
+        return True
+    return abs((state.delay or Duration(0)).ns - (last.delay or Duration(0)).ns) > delay_step.ns

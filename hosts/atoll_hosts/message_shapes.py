@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shape of what an agent says: which fields the keeper reads, and their types (docs/contracts.md, "Agent").
+
+A machine of a rack may send anything. A message of another shape is refused here, so that code that reads one can rely
+on its fields. Fields that are not listed are not checked.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from types import NoneType
+from typing import Any, NoReturn, cast
+
+from atoll_core.errors import plain
+
+Shape = Any
+"""A type or several; ``[shape]``; ``{str: shape}`` for any keys, ``{"key": shape}`` for those that are needed."""
+
+_FIGURES = {str: frozenset({int, float, NoneType})}
+_TEXT_OR_NONE = frozenset({str, NoneType})
+
+_INTERFACE = {"mac": str, "mtu": int, "up": bool, "carrier": bool, "addresses": [str]}
+_OF_HOSTS = {str: {"interfaces": {str: _FIGURES}, "tcp": _FIGURES}}
+
+METRICS: Shape = {
+    "t_ns": int,
+    "machine": _FIGURES,
+    "agent": _FIGURES,
+    "clock": frozenset({dict, NoneType}),
+    "hosts": _OF_HOSTS,
+    "jobs": {str: {"host": _TEXT_OR_NONE}},
+    "unread": [str],
+}
+EXIT: Shape = {"job": str, "code": frozenset({int, NoneType}), "signal": _TEXT_OR_NONE}
+HELLO: Shape = {"version": str, "arch": str}
+ANSWERS: Mapping[str, Shape] = {
+    "start": {"pid": int},
+    "set": {"was": {"sysctls": [[str]], "offloads": {str: {str: str}}}},
+    "sysctl": {"was": [[str]]},
+    "read": {"sysctls": {str: str}, "offloads": {str: {str: str}}, "counters": {str: {str: int}}},
+    "clock": {"t_ns": int},
+    "describe": {
+        **dict.fromkeys(("hostname", "kernel"), str),
+        **dict.fromkeys(("user", "cpus", "memory_bytes", "free_bytes"), int),
+        **dict.fromkeys(("may_configure", "may_capture"), bool),
+        "missing_tools": [str],
+        "interfaces": {str: _INTERFACE},
+    },
+    "spool": {"path": str},
+    "files": {"spool": {"path": str, "files": [{"name": str, "bytes": int}]}},
+    "sample": {"sample": {"machine": _FIGURES, "hosts": _OF_HOSTS, "unread": [str]}},
+}
+"""By operation, of those whose answers hold anything."""
+
+
+def _refuse(constant: str) -> NoReturn:
+    msg = f"{constant} is no JSON"
+    raise ValueError(msg)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
+
+
+def parsed(text: str) -> Any:
+    """Parse JSON. Raises ValueError for invalid JSON, for NaN and infinities, and for nesting that is too deep."""
+    try:
+        return _DECODER.decode(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def cleaned(thing: Any) -> Any:
+    """The same with every text in it, keys included, made safe to print (:func:`atoll_core.errors.plain`)."""
+    if isinstance(thing, str):
+        return plain(thing)
+    if isinstance(thing, dict):
+        return {plain(key): cleaned(item) for key, item in cast("dict[str, Any]", thing).items()}
+    if isinstance(thing, list):
+        return [cleaned(item) for item in cast("list[Any]", thing)]
+    return thing
+
+
+def misfit(thing: Any, shape: Shape, where: str = "it") -> str | None:
+    """Where a thing does not have the shape, in words; None: it has."""
+    if isinstance(shape, (type, frozenset)):
+        return None if _is(thing, shape) else f"{where} is of a wrong type"
+    if isinstance(shape, list):
+        if not isinstance(thing, list):
+            return f"{where} is no list"
+        items = enumerate(cast("list[Any]", thing))
+        return _first(misfit(item, shape[0], f"{where}[{number}]") for number, item in items)
+    if not isinstance(thing, dict):
+        return f"{where} is no object"
+    found, wanted = cast("dict[str, Any]", thing), cast("dict[Any, Shape]", shape)
+    if str not in wanted:
+        missing = _first(f"{where} has no {key}" for key in wanted if key not in found)
+        return missing or _first(misfit(found[key], each, f"{where}.{key}") for key, each in wanted.items())
+    each = wanted[str]
+    if isinstance(each, (type, frozenset)):  # counters: thousands in the metrics of a large lab
+        return _first(f"{where}.{key} is of a wrong type" for key, item in found.items() if not _is(item, each))
+    return _first(misfit(item, each, f"{where}.{key}") for key, item in found.items())
+
+
+def _is(thing: Any, kind: Any) -> bool:
+    """Whether a thing is of just that type: true is no number."""
+    return type(thing) is kind if isinstance(kind, type) else type(thing) in kind
+
+
+def _first(wrong: Iterable[str | None]) -> str | None:
+    return next((each for each in wrong if each is not None), None)

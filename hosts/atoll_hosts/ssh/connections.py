@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SSH connections to the machines of an inventory. Keys of hosts are always verified; nothing is ever asked.
+
+Importing this module imports asyncssh (0.3 s): do it where it is needed.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any, Self
+
+import asyncssh
+
+from atoll_core.errors import LabError
+from atoll_core.lab.inventory import Access, split_target
+
+CONNECT_TIMEOUT_S = 15.0
+
+# Handshakes are work for this machine: a hundred at once would all take as long as the last of them, and agents that
+# are there already would not be heard meanwhile.
+_HANDSHAKES_AT_ONCE = 16
+
+_USERS_HOSTS = Path("~/.ssh/known_hosts")
+_MACHINES_HOSTS = Path("/etc/ssh/ssh_known_hosts")
+
+
+def known_hosts_file(access: Access) -> Path:
+    """The file that keys of hosts are enrolled in."""
+    return Path(access.known_hosts).expanduser() if access.known_hosts else _USERS_HOSTS.expanduser()
+
+
+class _Client(asyncssh.SSHClient):
+    """Notes which key a host that is not trusted has shown."""
+
+    def __init__(self) -> None:
+        self.shown: asyncssh.SSHKey | None = None
+
+    def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
+        """Never: a key is trusted because it stands in a file."""
+        del host, addr, port
+        self.shown = key
+        return False
+
+
+class Connections:
+    """Connections to many machines at once; those that go through one jump host share the way to it.
+
+    An asynchronous context manager: when it is left, the ways to jump hosts are closed.
+    """
+
+    def __init__(self) -> None:
+        self._ways: dict[Access, asyncio.Task[asyncssh.SSHClientConnection]] = {}
+        self._turn = asyncio.Semaphore(_HANDSHAKES_AT_ONCE)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the ways to jump hosts; connections through them end."""
+        for way in self._ways.values():
+            way.cancel()
+            with contextlib.suppress(asyncio.CancelledError, LabError):
+                (await way).abort()
+        self._ways.clear()
+
+    async def connect(self, name: str, access: Access) -> asyncssh.SSHClientConnection:
+        """A connection to a machine; ``name`` is what messages call it. Raises LabError, in one line."""
+        options = await self.options(name, access)
+        client = _Client()
+        try:
+            async with self._turn, asyncio.timeout(CONNECT_TIMEOUT_S):
+                return await asyncssh.connect(client_factory=lambda: client, **options)
+        except TimeoutError:
+            raise LabError(f"{name}: {access} does not answer within {CONNECT_TIMEOUT_S:g} s") from None
+        except OSError as error:
+            raise LabError(f"{name}: {access} cannot be reached: {_reason(error)}") from None
+        except asyncssh.HostKeyNotVerifiable as error:
+            raise LabError(_untrusted(name, access, client, error)) from None
+        except asyncssh.KeyExchangeFailed as error:
+            raise LabError(f"{name}: {access}: no common way to speak SSH: {error.reason}") from None
+        except asyncssh.PermissionDenied:
+            who = f"user {access.user!r}" if access.user else "this user"
+            remedy = "put your public key into its ~/.ssh/authorized_keys (ssh-copy-id), or name the right identity"
+            raise LabError(f"{name}: {access} does not let {who} in; {remedy}") from None
+        except (asyncssh.Error, ValueError) as error:
+            why = str(getattr(error, "reason", error)) or type(error).__name__
+            raise LabError(f"{name}: {access}: {why}") from None
+
+    async def options(self, name: str, access: Access) -> dict[str, Any]:
+        """What asyncssh is told to reach a machine. Raises LabError when its jump host cannot be reached."""
+        options: dict[str, Any] = {"host": access.host, "known_hosts": _known_hosts(access)}
+        if access.port is not None:
+            options["port"] = access.port
+        if access.user is not None:
+            options["username"] = access.user
+        if access.identity is not None:
+            options["client_keys"] = [access.identity]
+        if access.config is not None:
+            options["config"] = [access.config]
+        if access.jump is not None:
+            options["tunnel"] = await self._way(name, access)
+        return options
+
+    async def _way(self, name: str, access: Access) -> asyncssh.SSHClientConnection:
+        hop = jump_host(access)
+        if hop not in self._ways:
+            self._ways[hop] = asyncio.create_task(self.connect(f"jump host {hop.host}", hop))
+        try:
+            return await asyncio.shield(self._ways[hop])
+        except LabError as error:
+            raise LabError(f"{name}: {error}") from None
+
+
+def jump_host(access: Access) -> Access:
+    """How the jump host of a machine is itself reached."""
+    user, host, port = split_target(access.jump or "")
+    return Access(
+        host=host,
+        user=user or access.user,
+        port=port,
+        identity=access.identity,
+        config=access.config,
+        known_hosts=access.known_hosts,
+    )
+
+
+@contextlib.asynccontextmanager
+async def connected(name: str, access: Access) -> AsyncGenerator[asyncssh.SSHClientConnection]:
+    """One connection, for as long as the block lasts. Raises LabError."""
+    async with Connections() as connections:
+        connection = await connections.connect(name, access)
+        try:
+            yield connection
+        finally:
+            connection.abort()
+
+
+def _known_hosts(access: Access) -> Any:
+    """Files of host keys, those that are there. Always explicit: without any, no host is trusted."""
+    if access.known_hosts is not None:
+        files = [known_hosts_file(access)]
+    else:
+        files = [_USERS_HOSTS.expanduser(), _MACHINES_HOSTS]
+    present = [str(file) for file in files if file.is_file()]
+    return present or asyncssh.import_known_hosts("")
+
+
+def _untrusted(name: str, access: Access, client: _Client, error: asyncssh.HostKeyNotVerifiable) -> str:
+    if client.shown is None:
+        return f"{name}: {access}: {error.reason}"
+    shown = client.shown.get_fingerprint()
+    where = known_hosts_file(access)
+    if _has_keys(access):
+        return (
+            f"{name}: the host key of {access} has changed ({shown}): another machine, a new installation or an "
+            f"attack; if you know why, remove its old key from {where} and run `atoll hosts enroll`"
+        )
+    return f"{name}: the host key of {access} is not known ({shown}); `atoll hosts enroll` shows and takes it"
+
+
+def _has_keys(access: Access) -> bool:
+    port = access.port if access.port not in (None, 22) else None
+    found = asyncssh.match_known_hosts(_known_hosts(access), access.host, "", port)
+    return bool(found[0])
+
+
+def _reason(error: OSError) -> str:
+    """The kernel's or the resolver's words; asyncio's own name the address once more."""
+    if error.errno is not None and not isinstance(error, ConnectionRefusedError) and error.strerror:
+        return error.strerror.rpartition("] ")[2]
+    return "connection refused; is sshd running there?" if isinstance(error, ConnectionRefusedError) else str(error)

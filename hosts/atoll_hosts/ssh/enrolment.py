@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""First contact: the key that a host shows becomes the key that it must show from then on."""
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import asyncssh
+
+from atoll_core.errors import LabError
+from atoll_core.lab.inventory import Access
+from atoll_hosts.ssh.connections import CONNECT_TIMEOUT_S, Connections, known_hosts_file
+
+
+@dataclass(frozen=True, slots=True)
+class ShownKey:
+    """The key a host has shown, and whether it is in the file already."""
+
+    host: str  # as known_hosts writes it: "name", or "[name]:port"
+    algorithm: str
+    fingerprint: str  # "SHA256:.."
+    line: str  # of known_hosts
+    file: Path
+    known: bool
+
+
+async def show_key(connections: Connections, name: str, access: Access) -> ShownKey:
+    """Ask a host for its key, without believing anything. Raises LabError: unreachable, or another key is on file."""
+    options = await connections.options(name, access)
+    for word in ("known_hosts", "username", "client_keys"):
+        options.pop(word, None)
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            key = await asyncssh.get_server_host_key(**options)
+    except TimeoutError:
+        raise LabError(f"{name}: {access} does not answer within {CONNECT_TIMEOUT_S:g} s") from None
+    except (OSError, asyncssh.Error) as error:
+        raise LabError(f"{name}: {access} shows no host key: {error}") from None
+    if key is None:
+        raise LabError(f"{name}: {access} shows no host key")
+    file = known_hosts_file(access)
+    host = access.host if access.port in (None, 22) else f"[{access.host}]:{access.port}"
+    public = key.export_public_key().decode().split()
+    return ShownKey(
+        host,
+        key.get_algorithm(),
+        key.get_fingerprint(),
+        f"{host} {public[0]} {public[1]}\n",
+        file,
+        _known(name, key, access),
+    )
+
+
+def _known(name: str, key: asyncssh.SSHKey, access: Access) -> bool:
+    file = known_hosts_file(access)
+    if not file.is_file():
+        return False
+    port = access.port if access.port not in (None, 22) else None
+    held = asyncssh.match_known_hosts(str(file), access.host, "", port)[0]
+    if not held:
+        return False
+    if any(each.public_data == key.public_data for each in held):
+        return True
+    raise LabError(
+        f"{name}: {access} shows {key.get_fingerprint()}, and {file} has another key for it; "
+        f"if you know why it changed, remove the old one: ssh-keygen -f {file} -R {access.host}"
+    )
+
+
+def enroll(keys: list[ShownKey]) -> None:
+    """Write keys into their files; the next connection trusts them. Raises LabError when a file cannot be written."""
+    for key in keys:
+        try:
+            key.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with contextlib.closing(key.file.open("a", encoding="utf-8")) as file:
+                file.write(key.line)
+        except OSError as error:
+            raise LabError(f"{key.file}: {error.strerror}") from None

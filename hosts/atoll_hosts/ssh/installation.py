@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bringing ``atoll-host`` to a machine: the one that fits its architecture, checked when it is there."""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import platform
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+import asyncssh
+
+from atoll_core.errors import LabError, MachineError, plain, shown
+from atoll_core.lab.inventory import Access
+from atoll_hosts.binary import find_binary
+
+FOLDER = "ATOLL_HOST_BINARIES"
+"""Environment variable: a directory with atoll-host-x86_64, atoll-host-aarch64 and atoll-host-armv7l."""
+
+_RELEASED = Path(__file__).resolve().parents[3] / "target" / "release-binaries"
+_ARCHITECTURE = re.compile(r"[A-Za-z0-9_]{1,32}")
+_MOST_OUTPUT_BYTES = 1 << 16
+_LONGEST_COMPLAINT = 500  # characters
+_CALLED = {"arm64": "aarch64", "armv8l": "armv7l", "amd64": "x86_64"}
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """What was done: ``bytes_sent`` is 0 if the machine had that very file already."""
+
+    arch: str
+    binary: str
+    sha256: str
+    bytes_sent: int
+
+
+def binary_for(arch: str) -> Path:
+    """The executable for machines whose ``uname -m`` says ``arch``. Raises MachineError when there is none.
+
+    First in the directory that ``ATOLL_HOST_BINARIES`` names, then among those of `make release`. For machines of this
+    one's architecture the program that is used here will do, and is taken where it is newer than the released one: a
+    release of last week may speak an older protocol.
+    """
+    arch = _CALLED.get(arch, arch)
+    own = arch == _CALLED.get(platform.machine(), platform.machine())
+    file = f"atoll-host-{arch}"
+    named, released = os.environ.get(FOLDER), _RELEASED / file
+    if named and (Path(named) / file).is_file():
+        return Path(named) / file
+    if not released.is_file():
+        if own:
+            return find_binary()
+        looked = f"{named} or {_RELEASED}" if named else str(_RELEASED)
+        raise MachineError(
+            f"there is no {file} in {looked}; `make release ARGS={arch}` builds it, or {FOLDER} names its directory"
+        )
+    if own and (used := find_binary()).stat().st_mtime > released.stat().st_mtime:
+        return used
+    return released
+
+
+async def install(
+    connection: asyncssh.SSHClientConnection, name: str, access: Access, arch: str | None = None
+) -> Installed:
+    """Put the binary where the inventory says, unless it is there. ``arch``: what the inventory says the machine is.
+
+    Written beside its place, compared by its checksum, tried, and only then moved there: a running agent is not
+    disturbed. Raises LabError, MachineError.
+    """
+    found = (await run(connection, name, "uname -m")).strip()
+    if not _ARCHITECTURE.fullmatch(found):
+        raise LabError(f"{name}: `uname -m` says {shown(found)}, which is not an architecture")
+    if arch is not None and found != arch:
+        raise LabError(f"{name}: `uname -m` says {found}, the inventory {arch}; correct the inventory")
+    try:
+        path = binary_for(found)
+    except MachineError as error:
+        raise MachineError(f"{name}: `uname -m` says {found}, and {error}") from None
+    content = path.read_bytes()
+    sha256 = hashlib.sha256(content).hexdigest()
+    there = shlex.quote(access.binary)
+    with contextlib.suppress(LabError):  # there is none yet
+        if (await run(connection, name, f"sha256sum -- {there}")).startswith(sha256):
+            return Installed(found, access.binary, sha256, 0)
+    folder, new = shlex.quote(str(Path(access.binary).parent)), shlex.quote(f"{access.binary}.new")
+    await run(connection, name, f"mkdir -p -- {folder} && cat > {new} && chmod 755 {new}", content)
+    if not (await run(connection, name, f"sha256sum -- {new}")).startswith(sha256):
+        raise LabError(f"{name}: {access.binary} arrived damaged; is its disk full?")
+    try:
+        await run(connection, name, f"{new} --version")
+    except LabError as error:
+        await connection.run(f"rm -f -- {new}", check=False)
+        raise LabError(f"{error}; `uname -m` says {found} there, and {path} does not run") from None
+    await run(connection, name, f"mv -f -- {new} {there}")
+    return Installed(found, access.binary, sha256, len(content))
+
+
+async def run(connection: asyncssh.SSHClientConnection, name: str, command: str, content: bytes = b"") -> str:
+    """Run a command of the user's shell to its end; its output, which is short.
+
+    Raises LabError with its complaint, or when it says more than such a command can have to say.
+    """
+    what = f"{name}: {command.split(' ', 1)[0]}"
+    async with connection.create_process(command, encoding=None) as process:
+        with contextlib.suppress(BrokenPipeError):  # it may have ended already, without reading anything
+            process.stdin.write(content)
+            process.stdin.write_eof()
+        try:
+            output, complaint = await asyncio.gather(_all_of(process.stdout), _all_of(process.stderr))
+        except ValueError as error:
+            connection.abort()  # closing the channel alone would take what is still on its way
+            raise LabError(f"{what}: {error}") from None
+        done = await process.wait()
+    if done.returncode != 0:
+        lines = [line.strip() for line in complaint.decode(errors="replace").splitlines() if line.strip()]
+        raise LabError(f"{what}: {plain(lines[-1], _LONGEST_COMPLAINT) if lines else f'exit status {done.returncode}'}")
+    return output.decode(errors="replace")
+
+
+async def _all_of(stream: "asyncssh.SSHReader[bytes]") -> bytes:
+    """What a program says until it ends. Raises ValueError when it is more than it may say."""
+    said = b""
+    while part := await stream.read(_MOST_OUTPUT_BYTES):
+        said += part
+        if len(said) > _MOST_OUTPUT_BYTES:
+            msg = f"it says more than {_MOST_OUTPUT_BYTES} bytes"
+            raise ValueError(msg)
+    return said

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Capability profiles of switches, and switch configurations rendered from templates."""

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Capability profiles: what each kind of switch does in hardware, and the refusal of what it would not.
+
+Profiles are data: ``profiles/<driver>.toml`` of this package.
+"""
+
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from atoll_core.errors import PlanError
+from atoll_core.lab.network import Network
+from atoll_core.plan.flow_entry import IPV4, FlowEntry, Match, Output, Vlan
+
+PROFILES = Path(__file__).parent / "profiles"
+_FIELDS = ("in_port", "eth_type", "ipv4_src", "ipv4_dst", "ip_proto", "l4_src", "l4_dst")
+_WORDS = {  # what is told of a need that is not a field
+    "vlan": "match a VLAN id",
+    "untagged": "match frames without a VLAN tag",
+    "Output": "forward",
+    "PushVlan": "push a VLAN tag",
+    "PopVlan": "remove a VLAN tag",
+    "several-outputs": "send a frame out of several ports",
+    "only-ipv4": "match frames that are not IPv4",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One kind of switch: how many entries fit, and what it matches and does at line rate.
+
+    ``table``: where entries go if the switch itself does not tell (see ``placement``). ``config``: the template of its
+    configuration; ``chassis``: a command it needs if it is a chassis for modules of several generations. ``lag_s``: for
+    how long its hardware may forward by what the switch held before a barrier.
+    ``unverified``: what no source says for certain, so that nobody takes it for a fact.
+    """
+
+    driver: str
+    title: str
+    models: str
+    config: str
+    table: int
+    max_entries: int
+    matches: frozenset[str]
+    actions: frozenset[str]
+    remedies: dict[str, str]
+    only_ipv4: bool = False
+    chassis: str = ""
+    lag_s: float = 0.0
+    unverified: tuple[str, ...] = ()
+
+    def does(self, need: str) -> bool:
+        """Whether it matches or does something at line rate: a field, an action's class, or a word of ``_WORDS``."""
+        if need == "only-ipv4":
+            return not self.only_ipv4
+        return need in self.matches or need in self.actions
+
+
+@cache
+def profile(driver: str) -> Profile:
+    """The profile of a driver.
+
+    Raises PlanError, naming the known drivers, when there is none.
+    """
+    if driver in drivers():
+        return _read(tomllib.loads((PROFILES / f"{driver}.toml").read_text(encoding="utf-8")))
+    msg = f"no switch driver is called {driver!r}; known drivers: {', '.join(drivers())}"
+    raise PlanError(msg)
+
+
+def drivers() -> tuple[str, ...]:
+    """The names of all drivers."""
+    return tuple(sorted(path.stem for path in PROFILES.glob("*.toml")))
+
+
+def refuse_unsupported(network: Network, entries: Iterable[FlowEntry]) -> None:
+    """Check that each switch can hold its entries in hardware.
+
+    Raises PlanError with everything it can't, a line each, and what would help.
+    """
+    profiles = {switch.name: profile(switch.driver) for switch in network.switches}
+    count: Counter[str] = Counter()
+    refused: dict[tuple[str, str], list[str]] = {}
+    for entry in entries:
+        count[entry.switch] += 1
+        for need in _needs(entry):
+            if not profiles[entry.switch].does(need):
+                refused.setdefault((entry.switch, need), []).append(entry.why)
+    lines = [_refusal(profiles[switch], switch, need, whys) for (switch, need), whys in refused.items()]
+    for switch, number in count.items():
+        known = profiles[switch]
+        if number > known.max_entries:
+            lines.append(
+                f"{switch} ({known.title}) holds {known.max_entries} entries, the plan has {number}; "
+                "attach some of what hangs off it to another switch"
+            )
+    if lines:
+        raise PlanError("\n".join(lines))
+
+
+def unverified(network: Network) -> Iterator[str]:
+    """For every driver of which something is not known for certain: what, and of which switches, in one line."""
+    for driver in dict.fromkeys(switch.driver for switch in network.switches):
+        known = profile(driver)
+        if known.unverified:
+            names = ", ".join(switch.name for switch in network.switches if switch.driver == driver)
+            yield f"Not verified of {known.title} ({names}): {'; '.join(known.unverified)}"
+
+
+def _refusal(known: Profile, switch: str, need: str, whys: list[str]) -> str:
+    """One line: who cannot do what, for whom it is wanted first, what would help."""
+    others = f" and {len(whys) - 1} more" if len(whys) > 1 else ""
+    remedy = known.remedies.get(need, "choose another driver or another port for what is attached here")
+    words = _WORDS.get(need, f"match {need}")
+    return f"{switch} ({known.title}) cannot {words} in hardware, wanted for '{whys[0]}'{others}; {remedy}"
+
+
+def _needs(entry: FlowEntry) -> Iterator[str]:
+    match: Match = entry.match
+    yield from (name for name in _FIELDS if getattr(match, name) is not None)
+    if match.vlan is not None:
+        yield "untagged" if match.vlan is Vlan.UNTAGGED else "vlan"
+    if match.eth_type != IPV4:
+        yield "only-ipv4"
+    yield from dict.fromkeys(type(action).__name__ for action in entry.actions)
+    if sum(isinstance(action, Output) for action in entry.actions) > 1:
+        yield "several-outputs"
+
+
+def _read(data: dict[str, Any]) -> Profile:
+    return Profile(
+        driver=data["driver"],
+        title=data["title"],
+        models=data["models"],
+        config=data["config"],
+        table=data["table"],
+        max_entries=data["max_entries"],
+        matches=frozenset(data["matches"]),
+        actions=frozenset(data["actions"]),
+        remedies=data["remedies"],
+        only_ipv4=data.get("only_ipv4", False),
+        chassis=data.get("chassis", ""),
+        lag_s=data.get("lag_s", 0.0),
+        unverified=tuple(data.get("unverified", ())),
+    )

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A switch's own configuration, as a technician pastes it: what must be so before a controller can do anything.
+
+Templates are ``switch-configs/templates/<name>.j2``; profiles name theirs.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from pathlib import Path
+
+from atoll_core.errors import PlanError
+from atoll_core.lab.network import Network
+from atoll_core.plan.flow_entry import FlowEntry, Output, PopVlan, PushVlan
+from atoll_switches.capability_profile import profile
+
+OPENFLOW_PORT = 6653  # assigned by IANA
+_MANAGEMENT_VLAN = 1  # where a ProCurve's ports are until told otherwise; never a lab's own
+_VLANS = range(2, 4095)
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """Where the controller listens, and whether the switch reaches it by its out-of-band management port."""
+
+    address: IPv4Address
+    port: int = OPENFLOW_PORT
+    out_of_band: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A port of the lab: what its cable leads to, and the VLAN ids of the tagged frames that cross it, ascending."""
+
+    number: int
+    leads_to: str
+    vlans: tuple[int, ...]
+
+
+def configuration(network: Network, switch: str, entries: Iterable[FlowEntry], controller: Reached) -> str:
+    """The configuration of one switch that is to hold these entries.
+
+    Raises PlanError for a switch that the lab does not have.
+    """
+    if switch not in {each.name for each in network.switches}:
+        known = ", ".join(each.name for each in network.switches)
+        raise PlanError(f"{network.file} has no switch {switch!r}; it has {known}")
+    found = network.switch(switch)
+    known = profile(found.driver)
+    ports = ports_of(network, switch, entries)
+    return _rendered(
+        known.config,
+        switch=found,
+        profile=known,
+        ports=ports,
+        every_port=_ranges(port.number for port in ports),
+        tagged={
+            vlan: _ranges(port.number for port in ports if vlan in port.vlans)
+            for vlan in sorted({vlan for port in ports for vlan in port.vlans})
+        },
+        experiment_vlan=_free_vlan(ports, network),
+        controller=controller,
+        lab=network.name,
+    )
+
+
+def ports_of(network: Network, switch: str, entries: Iterable[FlowEntry]) -> tuple[Port, ...]:
+    """The ports of the lab on a switch, by number, with the tags that the entries take in or send out there."""
+    leads_to = _cables(network, switch)
+    vlans: dict[int, set[int]] = {number: set() for number in leads_to}
+    for entry in entries:
+        if entry.switch != switch:
+            continue
+        tag = entry.match.vlan if isinstance(entry.match.vlan, int) else None
+        if tag is not None:
+            vlans[entry.match.in_port].add(tag)
+        for action in entry.actions:
+            match action:
+                case PushVlan(vlan):
+                    tag = vlan
+                case PopVlan():
+                    tag = None
+                case Output(port) if tag is not None:
+                    vlans[port].add(tag)
+                case Output():
+                    pass
+    return tuple(Port(number, leads_to[number], tuple(sorted(vlans[number]))) for number in sorted(leads_to))
+
+
+def _cables(network: Network, switch: str) -> dict[int, str]:
+    found = {
+        interface.attached.port: machine
+        for machine, interfaces in network.machines.items()
+        for interface in interfaces
+        if interface.attached.switch == switch
+    }
+    for trunk in network.trunks:
+        for here, there in ((trunk.a, trunk.b), (trunk.b, trunk.a)):
+            if here.switch == switch:
+                found[here.port] = f"trunk to {there}"
+    return found
+
+
+def _free_vlan(ports: tuple[Port, ...], network: Network) -> int:
+    """The VLAN of untagged frames within the switch: one whose id no tagged frame has."""
+    used = {vlan for port in ports for vlan in port.vlans}
+    used |= {known.vlan for box in network.delay_boxes for known in box.classes}
+    free = next((vlan for vlan in _VLANS if vlan not in used), None)
+    if free is None:
+        raise PlanError(f"{network.file} leaves no VLAN id for untagged frames; use fewer latency classes")
+    return free
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """Ascending numbers as switches write them: 1-3,10."""
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        if runs and runs[-1][1] == number - 1:
+            runs[-1] = (runs[-1][0], number)
+        else:
+            runs.append((number, number))
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def _rendered(template: str, **given: object) -> str:
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=False,  # noqa: S701 - what comes out is a switch's configuration, not a page
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    filled: Mapping[str, object] = {**given, "management_vlan": _MANAGEMENT_VLAN}
+    return environment.get_template(f"{template}.j2").render(**filled)

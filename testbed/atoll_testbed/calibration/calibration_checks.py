@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a link is expected to do, and whether what was measured agrees. Pure; docs/calibration.md explains each row.
+
+Times in ns, rates in bit/s of IP packets unless the link counts Ethernet.
+"""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from atoll_core.experiment.experiment import Distribution, LinkDirection
+from atoll_testbed.calibration.link_direction import MTU, PROBE_PACKET, Direction
+
+_MOST_CORRELATION = 0.5
+_NORMAL_QUARTILES = 1.349  # interquartile range of the normal distribution, in standard deviations
+
+# So much of a flood still fills the queue: 1.19 times the rate at least.
+_ARRIVED = 0.95
+# Steps of the receiver's counters (100 ms) in one window whose rate is taken: half a second.
+_WINDOW = 5
+
+
+class State(StrEnum):
+    """How a figure came out."""
+
+    OK = "ok"
+    OFF = "off"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """What the machine may add or blur. Delays are exact to the jitter of processes being scheduled."""
+
+    early_ns: int  # below a delay: the resolution of time stamps
+    lab_ns: int  # one way: switches and process switches between two hosts
+    lab_ratio: float
+    loaded_ns: int  # of an RTT under load, beyond the bound and what the idle path took
+    rate_ratio: float
+    spread_ns: int  # that a machine adds to the spread of one-way delays
+    spread_ratio: float  # of jitter, from some hundred samples
+    byte: float  # of what is counted beside the IP packet
+
+
+PRECISE = Tolerance(100_000, 3_000_000, 0.02, 2_000_000, 0.005, 3_000_000, 0.35, 4)
+"""A calibration on a machine that has nothing else to do."""
+
+ROUGH = replace(PRECISE, loaded_ns=15_000_000, rate_ratio=0.1)
+"""The configuration test of a run: tells a wrong setting from a right one on any machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One figure of one direction of a link: as configured, as measured, and what is allowed."""
+
+    box: str
+    direction: str
+    name: str
+    unit: str
+    configured: float
+    measured: float | None = None
+    low: float | None = None
+    high: float | None = None
+    state: State = State.SKIPPED
+    why: str = ""
+
+    def judged(self, measured: float, low: float, high: float, why: str = "") -> "Row":
+        """The row with its measured figure and whether it is between the bounds."""
+        state = State.OK if low <= measured <= high else State.OFF
+        return replace(self, measured=measured, low=low, high=high, state=state, why="" if state is State.OK else why)
+
+    def __str__(self) -> str:
+        what = f"{self.box} {self.direction} {self.name}"
+        if self.measured is None:
+            return f"{what}: not judged: {self.why}"
+        allowed = f"allowed {self.low:.4g} to {self.high:.4g}" if self.low is not None else ""
+        why = f"; {self.why}" if self.why else ""
+        return f"{what}: {self.measured:.5g} {self.unit}, configured {self.configured:.5g} {self.unit} ({allowed}){why}"
+
+
+def skipped(row: Row, why: str) -> Row:
+    """The row, not judged, and why not."""
+    return replace(row, measured=None, low=None, high=None, state=State.SKIPPED, why=why)
+
+
+def row_of(way: Direction, name: str, unit: str, configured: float) -> Row:
+    """A row that is still to be judged."""
+    return Row(way.box, way.name, name, unit, configured)
+
+
+# The rows
+
+
+def delay_row(way: Direction, one_way_ns: Sequence[int], others_ns: int, tolerance: Tolerance) -> Row:
+    """The propagation delay: the least one-way delay of single packets, less their serialisation; median with jitter.
+
+    ``others_ns``: delays of the chain's other links and of the world end. What a path takes beside these is allowed
+    for, not known.
+    """
+    row = row_of(way, "delay", "ms", way.settings.delay.ms)
+    if not one_way_ns:
+        return replace(row, state=State.OFF, why="no packet came through")
+    own_ns = way.serialisation_ns(way.counted(PROBE_PACKET)) + others_ns
+    base = statistics.median(one_way_ns) if way.settings.jitter or way.shake_ns else min(one_way_ns)
+    spread = ((way.settings.jitter.amount.ns if way.settings.jitter else 0) + way.shake_ns) / 2
+    delay = way.settings.delay.ns
+    high = delay + spread + tolerance.lab_ns + tolerance.lab_ratio * delay
+    return row.judged((base - own_ns) / 1e6, (delay - spread - tolerance.early_ns) / 1e6, high / 1e6)
+
+
+def jitter_row(way: Direction, one_way_ns: Sequence[int], *, others: bool, tolerance: Tolerance) -> Row:
+    """The interquartile range of one-way delays, which a few late packets on a busy machine do not move.
+
+    ``others``: other links of the chain, or the world end's latency, have jitter, too.
+    """
+    jitter = way.settings.jitter
+    row = row_of(way, "jitter (interquartile)", "ms", quartiles_ns(way.settings) / 1e6)
+    if others:
+        return skipped(row, "another link of the chain, or the terrestrial latency, has jitter, too")
+    if jitter is not None and jitter.distribution is Distribution.PARETO:
+        return skipped(row, "the spread of a Pareto distribution cannot be told from few packets")
+    if jitter is not None and jitter.correlation > _MOST_CORRELATION:
+        return skipped(row, "jitter so correlated cannot be told from few packets")
+    if len(one_way_ns) < 20:
+        return skipped(row, f"only {len(one_way_ns)} packets came through")
+    low, _, high = statistics.quantiles(one_way_ns, n=4)
+    expected = quartiles_ns(way.settings)
+    least, most = expected * (1 - tolerance.spread_ratio), expected * (1 + tolerance.spread_ratio)
+    return row.judged((high - low) / 1e6, least / 1e6, (most + tolerance.spread_ns) / 1e6)
+
+
+def quartiles_ns(settings: LinkDirection) -> float:
+    """The interquartile range of the configured jitter."""
+    jitter = settings.jitter
+    if jitter is None:
+        return 0.0
+    return jitter.amount.ns * (_NORMAL_QUARTILES if jitter.distribution is Distribution.NORMAL else 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """What a receiver counted until some instant: packets, IP bytes, when the last one came."""
+
+    packets: int
+    bytes: int
+    last_ns: int
+
+
+def steady_rate(counted: Sequence[Received], start_ns: int) -> tuple[float, float] | None:
+    """(packets, IP bytes) a second of a saturated link from ``start_ns`` on: upper quartile of half-second windows.
+
+    Windows go from packet to packet, so they hold whole ones. Some are low because the sender was held up and the
+    link ran empty, hence the upper quartile. None when there is no window.
+    """
+    known = [each for each in counted if each.last_ns >= start_ns]
+    step = min(_WINDOW, len(known) - 1)
+    windows = [(a, b) for a, b in zip(known, known[step:], strict=False) if b.last_ns > a.last_ns] if step > 0 else []
+    if not windows:
+        return None
+    packets = [(b.packets - a.packets) * 1e9 / (b.last_ns - a.last_ns) for a, b in windows]
+    volumes = [(b.bytes - a.bytes) * 1e9 / (b.last_ns - a.last_ns) for a, b in windows]
+    return _upper_quartile(packets), _upper_quartile(volumes)
+
+
+def _upper_quartile(figures: Sequence[float]) -> float:
+    return sorted(figures)[len(figures) * 3 // 4]
+
+
+def rate_row(way: Direction, steady: tuple[float, float] | None, tolerance: Tolerance) -> Row:
+    """IP bits a second that packets of 1500 bytes get.
+
+    Less than configured where Ethernet headers count as well, and where packets are lost behind the transmitter:
+    as much as is lost is allowed for chance.
+    """
+    lost = way.lost(MTU)
+    expected = way.settings.rate.bit_s * MTU / way.counted(MTU) * (1 - lost)
+    row = row_of(way, "rate of IP packets", "Mbit/s", expected / 1e6)
+    if steady is None:
+        return replace(row, state=State.OFF, why="hardly anything came through")
+    allowed = (tolerance.rate_ratio + lost) * expected
+    return row.judged(8 * steady[1] / 1e6, (expected - allowed) / 1e6, (expected + allowed) / 1e6)
+
+
+def byte_row(way: Direction, steady: tuple[float, float] | None, packet_bytes: int, tolerance: Tolerance) -> Row:
+    """What each packet counts beside its IP bytes: the rate's bytes shared out among small packets."""
+    row = row_of(way, "counted beside IP", "B", way.counted(0))
+    if steady is None or not steady[0]:
+        return replace(row, state=State.OFF, why="hardly anything came through")
+    lost = way.lost(packet_bytes)
+    beside = way.settings.rate.bit_s / 8 / steady[0] * (1 - lost) - packet_bytes
+    allowed = tolerance.byte + lost * way.counted(packet_bytes)
+    return row.judged(beside, way.counted(0) - allowed, way.counted(0) + allowed)
+
+
+def queue_row(way: Direction, mark: dict[str, Any]) -> Row:
+    """The fullest the queue was under a flood, as the box counts: within one packet of what it holds."""
+    row = row_of(way, "queue", "kB", way.queue_bytes / 1e3)
+    fullest = mark.get("queue_max_bytes")
+    if way.settings.aqm:
+        return skipped(row, "its AQM keeps the queue short")
+    if fullest is None:
+        return skipped(row, "this box does not count it")
+    return row.judged(fullest / 1e3, (way.queue_bytes - way.counted(MTU)) / 1e3, way.queue_bytes / 1e3)
+
+
+def loaded_row(
+    ways: Sequence[Direction], rtts_ns: Sequence[int], base_ns: int, jitter_ns: int, tolerance: Tolerance
+) -> Row:
+    """The RTT across full queues: its median, between 8(Q-2MTU)/R and 8(Q+MTU)/R above that of the idle path.
+
+    A full queue has less than a packet's room; in tc's also the packet that is being sent takes room.
+    ``ways``: the flooded directions; the first one's box stands in the row.
+    """
+    name = ways[0].name if len(ways) == 1 else "both"
+    full_ns = sum(way.serialisation_ns(way.queue_bytes) for way in ways)
+    packet_ns = sum(way.serialisation_ns(way.counted(MTU)) for way in ways)
+    row = Row(ways[0].box, name, "RTT under load", "ms", (base_ns + full_ns) / 1e6)
+    if any(way.settings.aqm for way in ways):
+        return skipped(row, "its AQM keeps the queue short")
+    if len(rtts_ns) < 5:
+        return replace(row, state=State.OFF, why="pings were not answered while the link was full")
+    low = base_ns + full_ns - 2 * packet_ns - jitter_ns - tolerance.early_ns - tolerance.loaded_ns / 4
+    high = base_ns + full_ns + packet_ns + jitter_ns + tolerance.loaded_ns
+    return row.judged(statistics.median(rtts_ns) / 1e6, low / 1e6, high / 1e6)
+
+
+def offered_note(mark: dict[str, Any], meant_bytes: float) -> str:
+    """Why a link may not have been filled: what was meant for it did not reach it; empty when it did."""
+    arrived = mark.get("in_bytes")
+    if arrived is None or arrived >= _ARRIVED * meant_bytes:
+        return ""
+    return (
+        f"of {meant_bytes * 8 / 1e6:.1f} Mbit meant for the link only {arrived * 8 / 1e6:.1f} reached it: "
+        "this machine, or its lab, cannot carry what would fill it"
+    )

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Probing a live testbed between its two special hosts: single packets, and floods with pings through them."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from atoll_controller.planner import calibration_jobs
+from atoll_core.errors import RunError
+from atoll_core.lab.network import Host, HostRole, Network
+from atoll_core.plan.plan import JobSpec
+from atoll_hosts.agent import Job
+from atoll_testbed.calibration.calibration_checks import Received
+from atoll_testbed.calibration.link_direction import PROBE_PACKET, Direction
+from atoll_testbed.testbed import Testbed
+
+_LEAD_NS = 150_000_000  # from starting the jobs to the instant they all begin at
+_LAB_NS = 50_000_000  # what a packet may spend in the lab beside the links, on a busy machine
+_READY_TIMEOUT_S = 10.0
+_PING_TIMEOUT_NS = 3_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """The two hosts between which links are tested."""
+
+    world: Host
+    island: Host
+
+    @classmethod
+    def of(cls, network: Network) -> "Ends":
+        """The special hosts. Raises RunError when the lab lacks one."""
+        world, island = network.with_role(HostRole.WORLD_SPECIAL), network.with_role(HostRole.ISLAND_SPECIAL)
+        if not (world and island):
+            msg = (
+                f"lab {network.name}: links are tested between a world-special and an island-special host; it lacks one"
+            )
+            raise RunError(msg)
+        return cls(world[0], island[0])
+
+    def towards(self, direction: str) -> tuple[Host, Host]:
+        """(source, target) of what crosses the links in this direction."""
+        return (self.world, self.island) if direction == "to_island" else (self.island, self.world)
+
+
+@dataclass(slots=True)
+class Flood:
+    """What came of flooding some directions at once, by direction."""
+
+    begin_ns: int
+    full_ns: int  # every queue is full from here on
+    end_ns: int
+    rtts: list[tuple[int, int]]  # (when sent, RTT) of pings
+    received: dict[str, list[Received]] = field(default_factory=dict[str, list[Received]])
+    overflowed: int = 0
+    marks: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+
+    def loaded_rtts(self, ways: Sequence[Direction]) -> list[int]:
+        """RTTs of pings that met a full queue in every flooded direction."""
+        last_ns = self.end_ns - _until_back_ns(ways) - _LAB_NS
+        return [rtt for sent, rtt in self.rtts if self.full_ns <= sent <= last_ns]
+
+
+async def idle_rtts(testbed: Testbed, seconds: float, interval_ns: int) -> list[int]:
+    """RTTs of pings on an idle path."""
+    ends, found, some = Ends.of(testbed.network), list[int](), asyncio.Event()
+
+    def take(line: dict[str, Any]) -> None:
+        if line.get("type") == "reply":
+            found.append(line["rtt_ns"])
+            some.set()
+
+    spec = calibration_jobs.ping(
+        ends.world, ends.island, interval_ns=interval_ns, start_at_ns=0, timeout_ns=_PING_TIMEOUT_NS
+    )
+    async with _running(testbed, spec, take):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PING_TIMEOUT_NS / 1e9):
+                await some.wait()
+        await asyncio.sleep(seconds)
+    return found
+
+
+async def one_way_delays(testbed: Testbed, way: Direction, seconds: float, rtt_ns: int) -> list[int]:
+    """One-way delays of single packets on an idle path, by the clock that both ends share."""
+    source, target = Ends.of(testbed.network).towards(way.name)
+    found: list[int] = []
+
+    def take(line: dict[str, Any]) -> None:
+        if line.get("type") == "packet":
+            found.append(line["received_ns"] - line["sent_ns"])
+
+    rate = max(1, PROBE_PACKET * 8 * 10**9 // way.probe_interval_ns)
+    send = calibration_jobs.udp_send(
+        source,
+        target,
+        rate_bit_s=rate,
+        packet_bytes=PROBE_PACKET,
+        start_at_ns=0,
+        duration_ns=int(seconds * 1e9),
+    )
+    async with (
+        _running(testbed, calibration_jobs.udp_receive(target, each=True), take),
+        _running(testbed, send) as sender,
+    ):
+        await sender.wait()
+        await asyncio.sleep((rtt_ns + _LAB_NS) / 1e9)
+    return found
+
+
+async def flood(
+    testbed: Testbed, ways: Sequence[Direction], seconds: float, *, packet_bytes: int, ping_interval_ns: int | None
+) -> Flood:
+    """Fill the queues of these directions and keep them full for ``seconds``, pinging meanwhile if asked to.
+
+    Returns when all of it has left the links.
+    """
+    ends = Ends.of(testbed.network)
+    to_world_ns = sum(way.settings.delay.ns for way in ways if way.name == "to_world") + ways[0].terrestrial_ns
+    await testbed.mark_boxes()
+    begin = time.time_ns() + _LEAD_NS
+    full = begin + max(way.fill_ns for way in ways)
+    end = full + _until_back_ns(ways) + int(seconds * 1e9) + _LAB_NS
+    result = Flood(begin, full, end, [])
+
+    def take_ping(line: dict[str, Any]) -> None:
+        if line.get("type") == "reply":
+            result.rtts.append((line["sent_ns"], line["rtt_ns"]))
+
+    async with contextlib.AsyncExitStack() as jobs:
+        receivers = {way.name: await jobs.enter_async_context(_receiver(testbed, ends, way, result)) for way in ways}
+        senders = [
+            await jobs.enter_async_context(_running(testbed, _sender(ends, way, packet_bytes, begin, end - begin)))
+            for way in ways
+        ]
+        if ping_interval_ns is not None:
+            spec = calibration_jobs.ping(
+                ends.world,
+                ends.island,
+                interval_ns=ping_interval_ns,
+                start_at_ns=begin,
+                timeout_ns=_PING_TIMEOUT_NS,
+            )
+            await jobs.enter_async_context(_running(testbed, spec, take_ping))
+        for sender in senders:
+            await sender.wait()
+        await asyncio.sleep((max(way.drain_ns for way in ways) + to_world_ns + 2 * _LAB_NS) / 1e9)
+        for name, receiver in receivers.items():
+            await receiver.stop()
+            await receiver.wait()
+            _take_last(result, name, receiver)
+    result.marks = await testbed.mark_boxes()
+    return result
+
+
+def _until_back_ns(ways: Sequence[Direction]) -> int:
+    """How long after a ping was sent its reply comes to the world-bound queues that are flooded; 0 if none is.
+
+    Before that it waits in the island-bound queues that are flooded. Without any, its way there is taken to be as long
+    as its way back.
+    """
+    back = [way for way in ways if way.name == "to_world"]
+    there = [way for way in ways if way.name == "to_island"]
+    if not back:
+        return 0
+    terrestrial_ns = back[0].terrestrial_ns + back[0].shake_ns
+    if not there:
+        return terrestrial_ns + sum(way.settings.delay.ns for way in back)
+    return terrestrial_ns + sum(way.settings.delay.ns + int(way.serialisation_ns(way.queue_bytes)) for way in there)
+
+
+def _sender(ends: Ends, way: Direction, packet_bytes: int, begin_ns: int, duration_ns: int) -> JobSpec:
+    source, target = ends.towards(way.name)
+    return calibration_jobs.udp_send(
+        source,
+        target,
+        rate_bit_s=way.flood_bit_s,
+        packet_bytes=packet_bytes,
+        start_at_ns=begin_ns,
+        duration_ns=duration_ns,
+    )
+
+
+def _receiver(
+    testbed: Testbed, ends: Ends, way: Direction, result: Flood
+) -> contextlib.AbstractAsyncContextManager[Job]:
+    counted = result.received[way.name] = []
+
+    def take(line: dict[str, Any]) -> None:
+        if line.get("type") == "counters" and line["last_ns"] is not None:
+            counted.append(Received(line["packets"], line["bytes"], line["last_ns"]))
+
+    return _running(testbed, calibration_jobs.udp_receive(ends.towards(way.name)[1], each=False), take)
+
+
+def _take_last(result: Flood, direction: str, receiver: Job) -> None:
+    done = receiver.last or {}
+    if done.get("last_ns") is not None:
+        result.received[direction].append(Received(done["packets"], done["bytes"], done["last_ns"]))
+    result.overflowed += done.get("overflowed_packets", 0)
+
+
+@contextlib.asynccontextmanager
+async def _running(testbed: Testbed, spec: JobSpec, take: Any = None) -> AsyncGenerator[Job]:
+    """A job that is ready; it is stopped and has ended when the block has."""
+    job = await testbed.start_job(spec, Path(), on_line=take)
+    try:
+        await job.ready(_READY_TIMEOUT_S)
+        yield job
+    finally:
+        await job.stop()
+        await job.wait()
+    if job.exit is not None and job.exit.code != 0:
+        msg = f"{spec.name} failed: {job.exit_text()}"
+        raise RunError(msg)

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From what jobs, switches and machines say (docs/contracts.md) to metric points (atoll_core.metrics.metrics_schema).
+
+Pure: points have the tags of their measurement only; those that all points of a run have are added by who writes them.
+What a message has besides the measurement's fields, and what is no number, is left out.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from atoll_apps.segments.segment import App
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.lab.network import HostRole, Network
+from atoll_core.metrics.line_protocol import Field, Point
+from atoll_core.metrics.metrics_schema import BY_NAME
+from atoll_core.plan.plan import JobSpec, Phase
+from atoll_hosts.clock_offset import ClockOffset
+from atoll_testbed.run.event_text import event_line
+
+DIRECTIONS = ("to_island", "to_world")
+
+_FIELDS = {name: tuple(figure.name for figure in each.fields) for name, each in BY_NAME.items()}
+FIGURES_OF_CHECKS = frozenset({"check", "terrestrial", "base_rtt", "calibration"})
+"""Events that are no news: the figures of the test before a run, which has a line for each pair of hosts."""
+
+_OF_PHASE = {
+    Phase.SERVER: "server",
+    Phase.CLIENT: "load",
+    Phase.CAPTURE: "capture",
+    Phase.TRANSFER: "transfer",
+}
+_UNSUPPORTED = 2**64 - 1  # what a switch says of a counter that it does not have (OpenFlow 1.3.5, 7.3.5.6)
+_LONGEST_TEXT = 500  # characters of an event: what is said at length stands in events.jsonl
+
+
+def box_points(box: str, line: Mapping[str, Any], classes: Mapping[int, str]) -> Iterator[Point]:
+    """Of a ``counters`` line of a link or delay box. ``classes``: the latency classes' names by VLAN id."""
+    t_ns: int = line["t_ns"]
+    for direction in DIRECTIONS:
+        if direction in line:
+            yield _point("link", {"box": box, "direction": direction}, line[direction], t_ns)
+    if "classes" in line:
+        yield _point("delay_box", {"box": box}, line, t_ns)
+        for vlan, counted in line["classes"].items():
+            if int(vlan) in classes:
+                yield _point("delay_class", {"box": box, "vlan": vlan, "class": classes[int(vlan)]}, counted, t_ns)
+
+
+def job_points(spec: JobSpec, line: Mapping[str, Any], clock_offset_ns: int = 0) -> Iterator[Point]:
+    """Of a line of one of the plan's jobs; ``clock_offset_ns``: its machine's clock less this one's."""
+    match line.get("type"):
+        case "counters" | "progress" if spec.phase in _OF_PHASE:
+            tags = {"host": spec.host}
+            if spec.phase is Phase.CAPTURE:
+                tags["point"] = spec.name.removeprefix("capture-")
+            yield _point(_OF_PHASE[spec.phase], tags, line, line["t_ns"])
+        case "done" if spec.phase is Phase.CLIENT and "active" in line:  # what sends UDP has no flows
+            yield _point("load", {"host": spec.host}, {"active": 0, "ended": 1}, line["t_ns"])
+        case "done" if spec.phase is Phase.TRANSFER and line.get("end_ns") is not None:
+            yield _point("transfer", {"host": spec.host}, {**line, "ended": 1}, line["end_ns"])
+        case "started" if spec.phase is Phase.CLIENT:
+            t_ns = line["t_ns"] - clock_offset_ns
+            late_ns = t_ns - (spec.config or {}).get("start_at_ns", t_ns)
+            yield _point("start", {"host": spec.host}, {"late_ns": late_ns}, t_ns)
+        case "reply" if spec.phase is Phase.WHISTLE:
+            yield event_point("whistle", line["sent_ns"], {"what": spec.name.removeprefix("whistle-")})
+        case "reply" | "lost" as said if spec.phase is Phase.PING:
+            targets = [target["name"] for target in (spec.config or {}).get("targets", ())]
+            if line["target"] not in targets:
+                return
+            tags = {"host": spec.host, "target": line["target"]}
+            yield _point("ping", tags, {**line, "lost": int(said == "lost")}, line["sent_ns"])
+        case _:
+            pass
+
+
+def link_config_points(experiment: Experiment, t_ns: int) -> Iterator[Point]:
+    """What the experiment's links are configured to."""
+    for link in experiment.links:
+        for direction in DIRECTIONS:
+            way = getattr(link, direction)
+            configured = {"rate_bit_s": way.rate.bit_s, "delay_ns": way.delay.ns, "queue_bytes": way.queue.bytes}
+            yield _point("link_config", {"box": link.box, "direction": direction}, configured, t_ns)
+
+
+def latency_config_points(network: Network, experiment: Experiment, t_ns: int) -> Iterator[Point]:
+    """What the terrestrial latencies are configured to, of all world servers and of whatever else is ever delayed."""
+    classes = {each.name: each for box in network.delay_boxes for each in box.classes}
+    held = {server: classes[name] for server, name in experiment.latency}
+    ever = {name for version in experiment.versions for name, _ in version.latency} | held.keys()
+    for host in network.world_hosts:
+        if host.role is not HostRole.WORLD_SERVER and host.name not in ever:
+            continue
+        delay = held.get(host.name)
+        configured = {"rtt_ns": delay.rtt.ns, "jitter_ns": delay.jitter.ns} if delay else {"rtt_ns": 0, "jitter_ns": 0}
+        yield _point("latency_config", {"host": host.name}, configured, t_ns)
+
+
+def check_points(kind: str, t_ns: int, figures: Mapping[str, Any]) -> Iterator[Point]:
+    """Of an event of the test before a run: of those of its kinds that tell of a server, not of a pair of hosts."""
+    if kind == "terrestrial":
+        yield _point("latency_check", {"host": figures["server"]}, figures, t_ns)
+
+
+def switch_points(switch: str, counters: Mapping[str, Any], t_ns: int) -> Iterator[Point]:
+    """Of a switch's counters, as the controller tells them; entries of one cookie are one leg's."""
+    for port, counted in counters["ports"].items():
+        had = {name: count for name, count in counted.items() if count != _UNSUPPORTED}
+        yield _point("switch_port", {"switch": switch, "port": port}, had, t_ns)
+    legs: defaultdict[int, dict[str, Field]] = defaultdict(lambda: {"entries": 0, "packets": 0, "bytes": 0})
+    for entry in counters["entries"]:
+        leg = legs[entry["cookie"]]
+        for name, more in (("entries", 1), ("packets", entry["packets"]), ("bytes", entry["bytes"])):
+            leg[name] = int(leg[name]) + more
+    for cookie, counted in legs.items():
+        tags = {"switch": switch, "app": _app(cookie), "cookie": f"{cookie:016x}"}
+        yield _point("flow_entries", tags, counted, t_ns)
+
+
+def interface_points(host: str, counters: Mapping[str, Mapping[str, int]], t_ns: int) -> Iterator[Point]:
+    """Of a machine's interfaces, as the agent tells them."""
+    for interface, counted in counters.items():
+        yield _point("interface", {"host": host, "interface": interface}, counted, t_ns)
+
+
+def metrics_points(machine: str, told: Mapping[str, Any], clock_offset_ns: int) -> Iterator[Point]:
+    """Of what an agent tells of its machine, its hosts and its jobs; ``clock_offset_ns``: its clock less this one's."""
+    t_ns = told["t_ns"] - clock_offset_ns
+    for host, found in told["hosts"].items():
+        yield from interface_points(host, found["interfaces"], t_ns)
+        yield _point("tcp", {"host": host}, found["tcp"], t_ns)
+        if "udp" in found:  # agents before 1.2 do not tell
+            yield _point("udp", {"host": host}, found["udp"], t_ns)
+    for job, found in told["jobs"].items():
+        yield _point("job", {"host": found["host"] or "", "job": job}, found, t_ns)
+    tags = {"machine": machine}
+    yield _point("machine", tags, told["machine"], t_ns)
+    yield _point("agent", tags, told["agent"], t_ns)
+    if clock := told["clock"]:
+        yield _point("clock", tags, {**clock, "synchronised": int(clock["synchronised"])}, t_ns)
+
+
+def clock_point(machine: str, clock: ClockOffset, t_ns: int) -> Point:
+    """Of a comparison of a machine's clock with this one."""
+    told = {"offset_ns": clock.offset_ns, "bound_ns": clock.bound_ns, "rtt_ns": clock.rtt_ns}
+    return _point("clock", {"machine": machine}, told, t_ns)
+
+
+def event_point(kind: str, t_ns: int, fields: Mapping[str, Any]) -> Point:
+    """Of an event of the run or of the testbed."""
+    state = str(fields.get("state", ""))
+    text = event_line(kind, fields)
+    return Point("event", {"kind": kind, "state": state}, {"text": text[:_LONGEST_TEXT]}, t_ns)
+
+
+def class_names(network: Network) -> dict[int, str]:
+    """The latency classes' names by VLAN id."""
+    return {each.vlan: each.name for box in network.delay_boxes for each in box.classes}
+
+
+def _app(cookie: int) -> str:
+    number = cookie >> 48 & 0xFF
+    return App(number).name.lower() if number in tuple(App) else ""
+
+
+def _point(measurement: str, tags: Mapping[str, str], figures: Mapping[str, Any], t_ns: Any) -> Point:
+    found = {name: figures[name] for name in _FIELDS[measurement] if isinstance(figures.get(name), (int, float))}
+    if not isinstance(t_ns, int):  # it goes into the line as it is
+        msg = f"{measurement}: an invalid instant"
+        raise ValueError(msg)  # noqa: TRY004 - like other invalid data of a machine
+    return Point(measurement, tags, found, t_ns)

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run's metrics: what is said and what is asked for, as points in the run's spool."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from atoll_analysis.run_directory import MetricsSpool, RunDir
+from atoll_analysis.run_directory.metrics_spool import SPOOL
+from atoll_controller.fabric.flow_installer import table_of
+from atoll_core.errors import AtollError, RunError
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.lab.network import Network, Switch
+from atoll_core.metrics.line_protocol import Point
+from atoll_core.metrics.metrics_schema import SECOND_NS
+from atoll_core.plan.plan import JobSpec
+from atoll_core.platforms import VIRTUAL
+from atoll_testbed.metrics.host_metrics import told_by_agents
+from atoll_testbed.metrics.metric_points import (
+    FIGURES_OF_CHECKS,
+    box_points,
+    check_points,
+    class_names,
+    event_point,
+    job_points,
+    latency_config_points,
+    link_config_points,
+    switch_points,
+)
+from atoll_testbed.testbed import Testbed
+
+OnPoints = Callable[[Sequence[Point]], None]
+"""Told of points as they are spooled, without the tags that all points of a run have; returns at once."""
+
+_VIRTUAL_PERIOD = 300  # a look at all switches and machines costs 0.75 s of wall time there, as much as 16 s of load
+
+
+class Metering:
+    """The points of one run. What cannot be written is kept as ``broken``, for the run to end with: it never raises.
+
+    ``wanted``: False for a run that was asked to have none: there is no spool then, and nobody is asked for counters.
+    """
+
+    def __init__(
+        self, run_dir: RunDir, network: Network, experiment: Experiment, on_points: OnPoints | None = None
+    ) -> None:
+        """Raises RunError when the spool cannot be made."""
+        manifest = run_dir.manifest()
+        place = str(manifest.get("place", ""))
+        self.wanted = bool(manifest.get("metrics", True))
+        self.broken: RunError | None = None
+        self._network = network
+        self._experiment = experiment
+        self._standing: Callable[[], Experiment] = lambda: experiment
+        self._classes = class_names(network)
+        self._common = {
+            "testbed": network.name,
+            "place": place,
+            "experiment": experiment.name,
+            "run": f"{experiment.name}-{run_dir.name}",
+        }
+        self._spool = MetricsSpool(run_dir.path / SPOOL) if self.wanted else None
+        self._on_points = on_points
+        self._period_ns = SECOND_NS * (_VIRTUAL_PERIOD if place == VIRTUAL else 1)
+        self._last_event_ns = 0
+        self._unread = 0
+
+    def close(self) -> None:
+        """Write what is pending. Raises RunError."""
+        if self._spool is not None:
+            self._spool.close()
+
+    def flush(self) -> None:
+        """Write what is pending now, and not when the second is over. Raises RunError."""
+        if self._spool is not None:
+            self._spool.flush()
+
+    def box_line(self, box: str, line: Mapping[str, Any]) -> None:
+        """Take a ``counters`` line of a link or delay box."""
+        self._write(box_points(box, line, self._classes))
+
+    def job_line(self, spec: JobSpec, line: Mapping[str, Any], clock_offset_ns: int) -> None:
+        """Take a line of one of the plan's jobs; ``clock_offset_ns``: of its machine's clock."""
+        self._write(job_points(spec, line, clock_offset_ns))
+
+    def event(self, kind: str, t_ns: int, fields: Mapping[str, Any]) -> None:
+        """Take an event; two of one nanosecond are told apart, as a database would keep only the second.
+
+        Whoever watches is told of it even if no metrics are wanted: it costs nobody a question. When a swap has turned,
+        what is configured is noted anew. Of the test before the run only what it measured of each server is taken.
+        """
+        if kind in FIGURES_OF_CHECKS:
+            self._write(check_points(kind, t_ns, fields))
+            return
+        self._last_event_ns = max(t_ns, self._last_event_ns + 1)
+        point = event_point(kind, self._last_event_ns, fields)
+        if self.wanted:
+            self._write([point])
+        elif self._on_points is not None:
+            self._on_points([point])
+        if kind == "swap" and fields.get("state") == "turned":
+            self._write(self._configured(t_ns))
+
+    @contextlib.asynccontextmanager
+    async def sampling(self, testbed: Testbed) -> AsyncGenerator[None]:
+        """While the block lasts, ask the switches for their counters, once a period, one after another.
+
+        The agents tell of machines, hosts and jobs as often (``host_metrics``), and what links and latencies are
+        configured to is noted, at the block's end once more: it reaches that far.
+        """
+        if self._spool is None:
+            yield
+            return
+        self._standing = lambda: testbed.experiment or self._experiment
+        async with told_by_agents(testbed, self._period_ns / 1e9, self._write, self._could_not_read):
+            task = asyncio.create_task(self._sample(testbed, self._spool))
+            try:
+                yield
+            finally:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+                self._write(self._configured(time.time_ns()))
+
+    async def _sample(self, testbed: Testbed, spool: MetricsSpool) -> None:
+        due_ns = time.monotonic_ns()  # a wall clock that is set back would silence the samples for as long
+        while True:
+            self._write(self._configured(time.time_ns()))
+            await self._sample_once(testbed)
+            self._write([Point("metrics", {}, self._counted(spool), time.time_ns())])
+            due_ns = max(due_ns + self._period_ns, time.monotonic_ns())  # slower than a period: none is made up for
+            await asyncio.sleep((due_ns - time.monotonic_ns()) / 1e9)
+
+    async def _sample_once(self, testbed: Testbed) -> None:
+        for switch in testbed.network.switches:
+
+            async def ask(switch: Switch = switch) -> Iterable[Point]:
+                table = await table_of(testbed.controller, switch)
+                found = await testbed.controller.counters(switch.dpid, table)
+                return switch_points(switch.name, found, time.time_ns())
+
+            await self._ask(ask)
+
+    def _configured(self, t_ns: int) -> Iterator[Point]:
+        standing = self._standing()
+        yield from link_config_points(standing, t_ns)
+        yield from latency_config_points(self._network, standing, t_ns)
+
+    def _could_not_read(self, count: int) -> None:
+        self._unread += count
+
+    async def _ask(self, ask: Callable[[], Awaitable[Iterable[Point]]]) -> None:
+        """One that does not answer is counted: whether the run can go on without it is for others to say."""
+        try:
+            self._write(await ask())
+        except AtollError:
+            self._unread += 1
+
+    def _counted(self, spool: MetricsSpool) -> dict[str, int]:
+        return {"points": spool.points, "left_out": spool.left_out, "unread": self._unread}
+
+    def _write(self, points: Iterable[Point]) -> None:
+        if self._spool is None:
+            return
+        measured = tuple(points)
+        try:
+            self._spool.write(replace(point, tags={**point.tags, **self._common}) for point in measured)
+        except RunError as error:
+            self.broken = self.broken or error
+        if self._on_points is not None:
+            self._on_points(measured)

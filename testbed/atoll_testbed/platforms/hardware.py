@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A lab of real machines and switches: agents over SSH, switches that come to the controller by themselves.
+
+Nothing is created here, only set, and what is set is undone by the agents when their streams end, whatever ends them.
+Entries stay on the switches, which go on forwarding by them; whoever comes next brings them to his plan.
+
+Importing this module imports asyncssh (0.3 s): do it where there is an inventory.
+"""
+
+import asyncio
+import contextlib
+import getpass
+import shutil
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+
+from atoll_controller.openflow.client import Controller
+from atoll_controller.openflow.runtime_python import interpreter
+from atoll_core.errors import LabError
+from atoll_core.lab.inventory import Inventory, InventoryMachine, placed
+from atoll_core.lab.network import Network
+from atoll_core.plan.switch_features import Runtime
+from atoll_core.platforms import HARDWARE
+from atoll_hosts.agent import Agent
+from atoll_hosts.clock_offset import ClockOffset, clock_offset
+from atoll_hosts.machine import Machine
+from atoll_hosts.parallel import Outcome, on_each
+from atoll_hosts.ssh.connections import Connections
+from atoll_hosts.ssh.file_transfer import fetch
+from atoll_hosts.ssh.offered_files import Room, offered_files
+from atoll_hosts.ssh.remote_agent import start_agent
+from atoll_testbed.platforms.machine_checks import clock_off, misplaced, unready, without_carrier
+
+Report = Callable[[str], None]
+
+# A NIC that was down takes 2 to 4 s to agree with a gigabit switch's port, longer where that looks for loops first.
+_CARRIER_TIMEOUT_S = 15.0
+_CARRIER_LOOK_S = 0.5
+
+# A switch that was refused tries again after some seconds, doubling: Open vSwitch up to 8 s, ProCurve up to 60 s.
+_SWITCHES_TIMEOUT_S = 70.0
+
+# A stream that waits for others' answers takes the wait for a round trip: how far a clock is off is then less certain.
+_CLOCKS_AT_ONCE = 4
+
+
+@dataclass(slots=True)
+class _Reached:
+    """A machine that is connected, and what it says of itself."""
+
+    machine: InventoryMachine
+    connection: asyncssh.SSHClientConnection
+    agent: Agent
+    facts: dict[str, Any]
+    clock: ClockOffset
+
+    @property
+    def address(self) -> str:
+        """Where the connection ends there; empty if a jump host stands between."""
+        return str((self.connection.get_extra_info("peername") or ("",))[0])
+
+    async def close(self) -> None:
+        await self.agent.close()
+        self.connection.close()
+
+
+class HardwarePlace:
+    """The machines and switches of an inventory, for as long as it is not stopped. Make it with :meth:`start`."""
+
+    name = HARDWARE
+
+    def __init__(
+        self, network: Network, inventory: Inventory, connections: Connections, reached: dict[str, _Reached]
+    ) -> None:
+        self.network = network
+        self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._inventory = inventory
+        self._listen = f"{inventory.address}:{inventory.port}"
+        self._connections = connections
+        self._reached = reached
+        self._machines = {name: Machine(name, one.agent, None, one.clock.known_ns) for name, one in reached.items()}
+        self._directories: dict[tuple[str, Path], Path] = {}
+        self._asked: dict[tuple[str, Path], set[str]] = {}  # the names of files that its jobs were given
+        self._watchers = [asyncio.create_task(self._watch(one.agent)) for one in reached.values()]
+
+    @classmethod
+    async def start(cls, network: Network, inventory: Inventory, report: Report) -> "HardwarePlace":
+        """Reach every machine of the inventory, take it, and see that it can take part.
+
+        Raises LabError with a line for each machine that cannot; nothing is taken then.
+        """
+        report(f"connecting to {len(inventory.machines)} machines")
+        connections = Connections()
+        outcomes = await on_each(inventory.machines, lambda machine: _reach(connections, machine, inventory))
+        reached = {one.machine: one.found for one in outcomes if one.found is not None}
+        if wrong := _problems(outcomes, network, inventory):
+            await asyncio.gather(*(one.close() for one in reached.values()))
+            await connections.close()
+            raise LabError("\n".join(wrong))
+        macs = {
+            (name, interface.slot): one.facts["interfaces"][interface.name]["mac"].lower()
+            for name, one in reached.items()
+            for interface in one.machine.interfaces
+        }
+        return cls(placed(network, inventory, macs), inventory, connections, reached)
+
+    def machine(self, name: str) -> Machine:
+        """The machine of that name (KeyError: no such machine)."""
+        return self._machines[name]
+
+    async def start_controller(self, runtime: Runtime) -> Controller:
+        """A controller on this machine, where the inventory says that switches look for it. Raises LabError."""
+        return await Controller.start([], interpreter(runtime), self._listen, runtime)
+
+    async def all_switches(self, controller: Controller) -> None:
+        """Wait until all switches have come to a controller. Raises LabError."""
+        try:
+            await controller.wait_for([switch.dpid for switch in self.network.switches], _SWITCHES_TIMEOUT_S)
+        except LabError as error:
+            raise LabError(f"{error}; switches are to look for their controller at tcp:{self._listen}") from None
+
+    async def linked(self, machines: Iterable[str]) -> None:
+        """Wait until the experiment interfaces of machines, which are up, have a carrier.
+
+        Raises LabError with a line for each that gets none.
+        """
+        reached = [self._reached[name] for name in machines]
+        dark = [line for lines in await asyncio.gather(*(_dark(one) for one in reached)) for line in lines]
+        if dark:
+            raise LabError("\n".join(dark))
+
+    async def compare_clocks(self) -> Mapping[str, ClockOffset]:
+        """Ask a few machines at a time, anew: since they were reached their clocks may have drifted apart.
+
+        Raises LabError with a line for each clock that is too far off.
+        """
+        clocks = await self.measure_clocks()
+        if wrong := [line for name, clock in clocks.items() for line in clock_off(name, clock)]:
+            raise LabError("\n".join(wrong))
+        for name, clock in clocks.items():
+            self._reached[name].clock = clock
+            self._machines[name] = replace(self._machines[name], clock_offset_ns=clock.known_ns)
+        return clocks
+
+    async def measure_clocks(self) -> Mapping[str, ClockOffset]:
+        """Ask a few machines at a time. Raises LabError when one ends."""
+        turn = asyncio.Semaphore(_CLOCKS_AT_ONCE)
+
+        async def ask(one: _Reached) -> ClockOffset:
+            async with turn:
+                return await clock_offset(one.agent)
+
+        found = await asyncio.gather(*(ask(one) for one in self._reached.values()))
+        return dict(zip(self._reached, found, strict=True))
+
+    @property
+    def lab_folder(self) -> None:
+        """The machines have no such folder."""
+        return
+
+    async def directory(self, machine: str, run: Path, files: Collection[str]) -> Path:
+        """The machine's own directory for the files of a run; these may be brought from it. Raises LabError."""
+        self._asked.setdefault((machine, run), set()).update(files)
+        if (machine, run) not in self._directories:
+            answer = await self._machines[machine].agent.request("spool", name=_spool_name(run))
+            self._directories[machine, run] = Path(answer["path"])
+        return self._directories[machine, run]
+
+    async def collect(self, run: Path) -> tuple[str, ...]:
+        """Bring the files of a run into its directory and remove them there; a line for each machine that failed.
+
+        A machine whose agent has ended is connected to once more; what it does not give stays there for a week.
+        Files that its jobs were not asked to write, and those beyond its part of the disk, are not taken.
+        """
+        room = Room(shutil.disk_usage(run).free)
+        machines = [machine for machine, of in self._directories if of == run]
+        outcomes = await on_each(
+            [self._reached[machine].machine for machine in machines], lambda one: self._collect_from(one, run, room)
+        )
+        for machine in machines:
+            del self._directories[machine, run], self._asked[machine, run]
+        return tuple(one.error for one in outcomes if one.error is not None)
+
+    def describe(self) -> dict[str, Any]:
+        """What the machines are, and how far their clocks are off."""
+        return {
+            "inventory": self._inventory.file,
+            "machines": {
+                name: {
+                    **{fact: one.facts[fact] for fact in ("hostname", "kernel", "cpus", "memory_bytes")},
+                    "atoll_host": one.agent.hello["version"],
+                    "arch": one.agent.hello["arch"],
+                    "clock_offset_ns": one.clock.offset_ns,
+                    "clock_bound_ns": one.clock.bound_ns,
+                    "interfaces": {interface.slot: interface.name for interface in one.machine.interfaces},
+                }
+                for name, one in self._reached.items()
+            },
+        }
+
+    async def stop(self) -> None:
+        """End every agent, which undoes what it set, and the connections."""
+        for watcher in self._watchers:
+            watcher.cancel()
+        await asyncio.gather(*(one.close() for one in self._reached.values()))
+        await self._connections.close()
+
+    async def _collect_from(self, machine: InventoryMachine, run: Path, room: Room) -> int:
+        """Bring what one machine has; the number of files. Raises LabError."""
+        one = self._reached[machine.name]
+        agent, connection = one.agent, one.connection
+
+        async def connect() -> asyncssh.SSHClientConnection:
+            nonlocal connection
+            if connection.is_closed():
+                connection = await self._connections.connect(machine.name, machine.access)
+            return connection
+
+        async with contextlib.AsyncExitStack() as after:
+            if agent.closed.done():
+                agent = await start_agent(await connect(), machine.name, machine.access)
+                after.push_async_callback(agent.close)
+            name = _spool_name(run)
+            spool = (await agent.request("files", name=name))["spool"]
+            files = offered_files(machine.name, spool, self._asked[machine.name, run])
+            room.take(machine.name, sum(file.size_bytes for file in files))
+            for file in files:
+                await fetch(connect, machine.name, file, run / file.name, sudo=machine.access.sudo)
+            await agent.request("discard", name=name)
+        return len(files)
+
+    async def _watch(self, agent: Agent) -> None:
+        reason = await asyncio.shield(agent.closed)
+        if not self.failed.done():
+            self.failed.set_result(reason)
+
+
+async def _reach(connections: Connections, machine: InventoryMachine, inventory: Inventory) -> _Reached:
+    connection = await connections.connect(machine.name, machine.access)
+    try:
+        agent = await start_agent(connection, machine.name, machine.access)
+        try:
+            await agent.request("claim", owner=f"{getpass.getuser()}@{socket.gethostname()}, {inventory.file}")
+            return _Reached(machine, connection, agent, await agent.describe(), await clock_offset(agent))
+        except BaseException:
+            await agent.close()
+            raise
+    except BaseException:
+        connection.abort()
+        raise
+
+
+async def _dark(one: _Reached) -> list[str]:
+    """Interfaces of a machine that have no carrier even after a while, a line each. Raises LabError."""
+    deadline = time.monotonic() + _CARRIER_TIMEOUT_S
+    while without := without_carrier(one.machine, await one.agent.describe()):
+        if time.monotonic() >= deadline:
+            break
+        await asyncio.sleep(_CARRIER_LOOK_S)
+    return without
+
+
+def _problems(outcomes: list[Outcome[_Reached]], network: Network, inventory: Inventory) -> list[str]:
+    wrong = misplaced("the controller's address", inventory.address, network)
+    owners: Counter[str] = Counter()
+    for outcome in outcomes:
+        one = outcome.found
+        if one is None:
+            wrong.append(outcome.error or outcome.machine)
+            continue
+        wrong += unready(one.machine, one.facts, one.clock, one.address)
+        if one.address:
+            reached_by = ip_address(one.address.partition("%")[0])
+            wrong += misplaced(f"{one.machine.name}: the address it is reached by", reached_by, network)
+        interfaces = one.facts["interfaces"]
+        owners.update(interfaces[each.name]["mac"] for each in one.machine.interfaces if each.name in interfaces)
+    wrong += [
+        f"MAC address {mac} is that of {count} interfaces; give each its own"
+        for mac, count in owners.items()
+        if count > 1
+    ]
+    return wrong
+
+
+def _spool_name(run: Path) -> str:
+    return f"{run.parent.name}-{run.name}"

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""After the measurement: captures compressed, then analysis and report in processes of their own.
+
+The libraries for tables and plots are heavy; the keeper stays small without them.
+"""
+
+import asyncio
+import json
+import sys
+from typing import Any
+
+from atoll_analysis.run_directory import RunDir
+from atoll_analysis.run_directory.atomic_files import replace_text
+from atoll_core.errors import RunError
+
+
+async def compress_and_analyse(run_dir: RunDir) -> dict[str, Any]:
+    """Compress the captures, analyse the run, write its report; returns the summary (RunError when it fails)."""
+    await asyncio.to_thread(run_dir.compress_captures)
+    await _module("atoll_analysis", run_dir)
+    await _module("atoll_dashboards.report.report", run_dir)
+    summary: dict[str, Any] = json.loads((run_dir.path / "summary.json").read_text())
+    return summary
+
+
+async def _module(module: str, run_dir: RunDir) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *("setpriv", "--pdeathsig", "KILL"),  # nothing outlives who started it, even by `kill -9`
+        sys.executable,
+        "-m",
+        module,
+        str(run_dir.path),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        _, errors = await process.communicate()
+    except asyncio.CancelledError:
+        process.kill()
+        raise
+    if process.returncode:
+        raise _failure(module, run_dir, process.returncode, errors.decode(errors="replace").strip())
+
+
+def _failure(module: str, run_dir: RunDir, exit_code: int, said: str) -> RunError:
+    """One line for the user; what else was said, a traceback as a rule, stays in the run's logs."""
+    lines = said.splitlines() or [f"exit code {exit_code}"]
+    kept = ""
+    if len(lines) > 1:
+        log = run_dir.logs / f"{module}.err"
+        try:
+            replace_text(log, said + "\n")
+            kept = f"; all it said is in {log}"
+        except RunError as error:
+            kept = f"; {error}"
+    return RunError(f"{module} failed: {lines[-1]}{kept}")

@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run writes while it lasts: box counters, metrics, marks, the manifest's parts; and its live line."""
+
+import asyncio
+import contextlib
+import json
+import os
+import platform
+import time
+from collections import Counter
+from collections.abc import Callable, Generator
+from typing import Any
+
+from atoll_analysis.run_directory import RunDir
+from atoll_analysis.run_directory.atomic_files import Appender
+from atoll_analysis.run_directory.manifest_writer import ManifestWriter
+from atoll_controller.fabric.flow_installer import read_tables, table_of
+from atoll_controller.planner.planner import plan_sha256
+from atoll_core.codec import to_json
+from atoll_core.errors import RunError
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.lab.network import Network
+from atoll_core.plan.plan import JobSpec, Plan
+from atoll_testbed.metrics.metrics_recorder import Metering, OnPoints
+from atoll_testbed.testbed import Testbed
+
+_DIRECTIONS = ("to_island", "to_world")
+
+# The most that a job or a box may print, so that none fills the disk: a link prints 10 to 20 kB a second, a delay box
+# with 200 latency classes 410 kB, a ping every millisecond 93 kB.
+_MOST_SAID_BYTES = 64 << 20
+_MOST_SAID_BYTES_S = 1 << 20
+
+
+class Recording:
+    """The keeper's side of a run directory, fed with the boxes' lines as they come."""
+
+    def __init__(
+        self,
+        run_dir: RunDir,
+        network: Network,
+        experiment: Experiment,
+        progress: Callable[[dict[str, Any]], None],
+        on_points: OnPoints | None = None,
+    ) -> None:
+        self._dir = run_dir
+        self.manifest = ManifestWriter(run_dir)
+        self._experiment = experiment
+        self._progress = progress
+        self._lines = Appender(run_dir.path / "link.jsonl")
+        self.metering = Metering(run_dir, network, experiment, on_points)
+        self._job_files: dict[str, Appender] = {}
+        self._said_bytes: Counter[str] = Counter()  # by job, or by box of what goes to link.jsonl
+        self._most_said_bytes = _MOST_SAID_BYTES + round(experiment.duration.s * _MOST_SAID_BYTES_S)
+        self._latest: dict[str, dict[str, Any]] = {}  # by link box
+        self._queue_max = 0  # of the first link's island-bound queue, since the last live line
+        self._dropped_before = 0  # by that queue's link, when the measurement began
+        self._previous_live: tuple[int, int] | None = None
+        self._link_live: dict[str, Any] = {}  # what live lines say of the link until there is news of it
+        self._broken: RunError | None = None
+
+    def close(self) -> None:
+        """Finish the files."""
+        for file in (self._lines, *self._job_files.values()):
+            file.close()
+        self.metering.close()
+
+    def box_line(self, box: str, line: dict[str, Any]) -> None:
+        """Take one line of a link or delay box."""
+        if line.get("type") != "counters":
+            return
+        self.metering.box_line(box, line)
+        with self._errors_kept():
+            self._write(box, line)
+        if "to_island" in line:
+            self._latest[box] = line
+            if box == next(iter(self._latest)):
+                self._queue_max = max(self._queue_max, line["to_island"]["queue_max_bytes"])
+
+    def job_line(self, spec: JobSpec, clock_offset_ns: int) -> Callable[[dict[str, Any]], None]:
+        """What takes the lines of a job: they go to logs/<job>.out as they come, and into the metrics.
+
+        ``clock_offset_ns``: of its machine's clock.
+        """
+
+        def take(line: dict[str, Any]) -> None:
+            self.metering.job_line(spec, line, clock_offset_ns)
+            with self._errors_kept():
+                self._append(self._log(spec.name), spec.name, _line(line))
+
+        return take
+
+    def program_line(self, job: str, line: str) -> None:
+        """Take a line that a user's program on a box printed: it goes to logs/<job>.out, up to the bound."""
+        said, was_cut = line.encode() + b"\n", self._said_bytes[job] > self._most_said_bytes
+        with self._errors_kept():
+            if self._count(job, said):
+                self._log(job).append(said)
+            elif not was_cut:
+                self.note(f"{job} says more than {self._most_said_bytes / 1e6:.0f} MB; the rest is not kept")
+
+    def _log(self, job: str) -> Appender:
+        if job not in self._job_files:
+            self._job_files[job] = Appender(self._dir.path / "logs" / f"{job}.out")
+        return self._job_files[job]
+
+    def marks(self, name: str, answers: dict[str, dict[str, Any]]) -> None:
+        """Record a mark of every box; what passed since the one before it."""
+        for box, answer in answers.items():
+            self._write(box, {**answer, "mark": name})
+        self.raise_if_broken()
+
+    async def lost_outside(self, risen: dict[str, Any]) -> None:
+        """Record what kernels dropped outside the boxes between the marks (``atoll_testbed.run.kernel_drops``)."""
+        await self.manifest.update({"lost_outside": risen})
+
+    def note(self, text: str) -> None:
+        """Record a remark for people."""
+        self._dir.event("note", time.time_ns(), message=text)
+
+    def raise_if_broken(self) -> None:
+        """RunError when something could not be written."""
+        broken = self._broken or self.metering.broken
+        if broken:
+            raise broken
+
+    @contextlib.contextmanager
+    def _errors_kept(self) -> Generator[None]:
+        """Keep the first RunError for :meth:`raise_if_broken`."""
+        try:
+            yield
+        except RunError as error:
+            self._broken = self._broken or error
+
+    def _write(self, box: str, line: dict[str, Any]) -> None:
+        self._append(self._lines, box, _line({"box": box, **line}))
+
+    def _append(self, file: Appender, who: str, line: bytes) -> None:
+        """Append what a job or a box says. Raises RunError when it says more than the disk is there for."""
+        if not self._count(who, line):
+            most = f"{self._most_said_bytes / 1e6:.0f} MB"
+            raise RunError(f"{who} says more than a job of a run of this length may say ({most}); the rest is not kept")
+        file.append(line)
+
+    def _count(self, who: str, line: bytes) -> bool:
+        """Count what a job or a box says; whether it is within the bound."""
+        self._said_bytes[who] += len(line)
+        return self._said_bytes[who] <= self._most_said_bytes
+
+    def measurement_begins(self) -> None:
+        """Live lines tell of what comes now: queue and drops of the tests before it are not the measurement's."""
+        self._queue_max = 0
+        if (watched := self._watched()) is not None:
+            _, line = watched
+            self._dropped_before = line["to_island"]["dropped_packets"]
+
+    def live(self, begin_ns: int, now_ns: int) -> None:
+        """One live line for whoever watches: time, the link's rate, queue and drops."""
+        self.raise_if_broken()
+        live: dict[str, Any] = {
+            "type": "live",
+            "elapsed_s": max(0.0, (now_ns - begin_ns) / 1e9),
+            "duration_s": self._experiment.duration.s,
+        }
+        if (watched := self._watched()) is not None:
+            box, line = watched
+            if self._previous_live is None or line["t_ns"] > self._previous_live[0]:
+                self._link_live = self._news_of_link(box, line)
+            live |= self._link_live  # in virtual time live lines may come more often than counters
+        self._progress(live)
+
+    def _watched(self) -> tuple[str, dict[str, Any]] | None:
+        """The link that live lines tell of, the first that was heard, and its latest counters."""
+        return next(iter(self._latest.items()), None)
+
+    def _news_of_link(self, box: str, line: dict[str, Any]) -> dict[str, Any]:
+        """What a link's latest counters say that those at the live line before did not."""
+        island = line["to_island"]
+        dropped = island["dropped_packets"] - self._dropped_before
+        news: dict[str, Any] = {"box": box, "queue_max_bytes": self._queue_max, "dropped_packets": dropped}
+        self._queue_max = 0
+        if self._previous_live is not None:
+            seconds = (line["t_ns"] - self._previous_live[0]) / 1e9
+            news["rate_mbit_s"] = (island["out_bytes"] - self._previous_live[1]) * 8e-6 / seconds
+        self._previous_live = (line["t_ns"], island["out_bytes"])
+        return news
+
+    async def drained(self, quiet_s: float, limit_s: float) -> None:
+        """Wait until nothing has entered any link for ``quiet_s`` and nothing is inside.
+
+        Raises RunError when that is not so ``limit_s`` after the fullest queue has had its time to empty.
+        """
+        links = self._experiment.links
+        limit_s += max((way.full_queue.s for link in links for way in (link.to_island, link.to_world)), default=0.0)
+        deadline = time.monotonic() + limit_s
+        seen, since = -1, time.monotonic()
+        while time.monotonic() < deadline:
+            entered = held = 0
+            for line in self._latest.values():
+                entered += sum(line[direction]["in_packets"] for direction in _DIRECTIONS)
+                held += sum(line[direction]["held_packets"] for direction in _DIRECTIONS)
+            if entered != seen or held:
+                seen, since = entered, time.monotonic()
+            elif time.monotonic() - since >= quiet_s:
+                return
+            await asyncio.sleep(0.1)
+        msg = f"the link did not drain within {limit_s:g} s after the load had stopped: something still sends"
+        raise RunError(msg)
+
+    async def plan(self, testbed: Testbed, plan: Plan) -> None:
+        """Record the plan and what the switches hold now that it is applied."""
+        await self.manifest.update(
+            {
+                "plan": await asyncio.to_thread(to_json, plan),
+                "plan_sha256": await asyncio.to_thread(plan_sha256, plan),
+                "tables_before": await _tables(testbed),
+                "machine_state": await _machine_state(testbed),
+            }
+        )
+
+    async def settings(self, wanted: Any, was: dict[str, Any]) -> None:
+        """Record the TCP settings pinned for the run, by host, and what they were before."""
+        await self.manifest.update({"tcp_sysctls": to_json(wanted), "tcp_sysctls_before": was})
+
+    async def tables_after(self, testbed: Testbed) -> None:
+        """Record what the switches hold after the run, with the packets each entry counted."""
+        counters = {
+            switch.name: await testbed.controller.counters(switch.dpid, await table_of(testbed.controller, switch))
+            for switch in testbed.network.switches
+        }
+        await self.manifest.update({"tables_after": await _tables(testbed), "switch_counters": counters})
+
+
+def _line(thing: dict[str, Any]) -> bytes:
+    return json.dumps(thing, separators=(",", ":")).encode() + b"\n"
+
+
+def describe_lab(testbed: Testbed, started_ns: int) -> dict[str, Any]:
+    """The manifest's part about the lab the run is made in."""
+    return {
+        "started_ns": started_ns,
+        **testbed.place.describe(),
+        "controller": testbed.controller.runtime,
+        "kernel": platform.release(),
+        "cpus": os.cpu_count(),
+        "root": os.geteuid() == 0,
+    }
+
+
+async def _tables(testbed: Testbed) -> dict[str, Any]:
+    return await asyncio.to_thread(to_json, await read_tables(testbed.controller, testbed.network))
+
+
+async def _machine_state(testbed: Testbed) -> dict[str, Any]:
+    machines = testbed.network.machines
+    states = await asyncio.gather(
+        *(
+            testbed.machine(name).read(
+                sysctls=("net.ipv4.tcp_congestion_control",),
+                interfaces=tuple(i.name for i in interfaces),
+            )
+            for name, interfaces in machines.items()
+        )
+    )
+    return dict(zip(machines, states, strict=True))

@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run: the steps of an experiment on a testbed that is up, each of which succeeds or ends the run.
+
+Order and reasons are the laboratory's: nothing is measured before every path was tested; captures begin
+at the island end, so that no packet passes an observer that is not listening yet; the load starts within
+a second everywhere; after the load the link drains before its counters are read, so that captures and
+counters speak of the same packets.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Callable
+from functools import partial
+from typing import Any
+
+from atoll_analysis.run_directory import RunDir
+from atoll_controller.planner.change_schedule import Scheduled, plan_schedule
+from atoll_controller.planner.path_checks import pinging_ns, with_full_matrix
+from atoll_core.errors import AtollError, RunError
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.plan.plan import Backend, Phase, Plan
+from atoll_core.platforms import MININET, VIRTUAL
+from atoll_dashboards.influx.sink_supervisor import Fed, feeding
+from atoll_testbed.metrics.metrics_recorder import OnPoints
+from atoll_testbed.preflight.preflight import check_links, check_paths
+from atoll_testbed.run.change_runner import carry_out
+from atoll_testbed.run.job_runner import RunJobs
+from atoll_testbed.run.kernel_drops import look, own_limit, risen
+from atoll_testbed.run.postprocess import compress_and_analyse
+from atoll_testbed.run.recorder import Recording, describe_lab
+from atoll_testbed.run.run_clock import RunClock
+from atoll_testbed.run.start_time import lead_ns, told
+from atoll_testbed.run.tcp_settings import pinned_tcp
+from atoll_testbed.testbed import Testbed, while_up
+
+Progress = Callable[[dict[str, Any]], None]
+
+_CHECK_QUIET_S = 0.3  # what filled the links has stopped before: this only waits for their counters to say so
+_DRAIN_QUIET_S = 1.5  # two round trips of a GEO link without a packet: nothing is under way any more
+_DRAIN_LIMIT_S = 20.0
+_WHISTLE_S = 10.0
+
+
+class Run:
+    """One run of one experiment: :meth:`measure` makes the raw data, :meth:`analyse` what is derived from it."""
+
+    def __init__(
+        self,
+        testbed: Testbed,
+        experiment: Experiment,
+        run_dir: RunDir,
+        progress: Progress,
+        backend: Backend,
+        on_points: OnPoints | None = None,
+    ) -> None:
+        """``run_dir``: holds the request already (atoll_testbed.run.run_request); the caller closes it.
+
+        ``on_points``: takes its metrics.
+        """
+        self._testbed = testbed
+        self._experiment = experiment
+        self._dir = run_dir
+        self._progress = progress
+        self._backend = backend
+        request = run_dir.manifest()
+        self._full_matrix: bool = request.get("full_matrix", False)
+        self._place: str | None = request.get("place")
+        self._step_name = ""
+        self._fed = Fed()
+        self._schedule: tuple[Scheduled, ...] = ()
+        self._recording = Recording(run_dir, testbed.network, experiment, progress, on_points)
+        self._jobs = RunJobs(testbed, self._recording, run_dir.path)
+
+    async def measure(self, started_ns: int) -> None:
+        """Run every step up to the last byte of raw data. ``started_ns``: when the user asked for the run.
+
+        Raises RunError, LabError, PlanError after recording what went wrong; cancellation likewise.
+        Whatever happens, jobs are stopped, settings restored and captures kept.
+        """
+        self._recording.manifest.write(describe_lab(self._testbed, started_ns))
+        outside = self._place != VIRTUAL  # nothing can be reached from there
+        if not (outside and self._recording.metering.wanted):
+            await self._measure(started_ns)
+            return
+        async with feeding(self._dir.path, self._note, self._show) as self._fed:
+            await self._measure(started_ns)
+
+    async def _measure(self, started_ns: int) -> None:
+        outcome = "completed"
+        self._testbed.on_box_line = self._recording.box_line
+        self._testbed.on_program_line = self._recording.program_line
+        self._dir.on_event = self._recording.metering.event
+        to_log, self._testbed.on_note = self._testbed.on_note, self._note
+        try:
+            await while_up(self._testbed, self._steps())
+        except asyncio.CancelledError:
+            outcome = f"cancelled at step {self._step_name}"
+            raise
+        except Exception as error:  # what nobody foresaw, too: such a run is not completed
+            outcome = f"failed at step {self._step_name}: {_why(error)}"
+            raise
+        finally:
+            self._testbed.on_box_line, self._testbed.on_note = None, to_log
+            self._testbed.on_program_line = None
+            await self._jobs.end()
+            with contextlib.suppress(RunError):  # the first error is the one to tell; this one is an event
+                await self._collect()
+            try:
+                await self._conclude(outcome, started_ns)
+            except RunError:
+                if outcome == "completed":  # otherwise the first error is the one to tell
+                    raise
+
+    @property
+    def in_database(self) -> bool:
+        """Whether a database has taken points of what was measured."""
+        return self._fed.points > 0
+
+    async def analyse(self) -> dict[str, Any]:
+        """Compress the captures, analyse, write the report; returns the summary. Raises RunError."""
+        async with self._step("analyse"):
+            return await compress_and_analyse(self._dir)
+
+    async def _steps(self) -> None:
+        async with self._step("apply"):
+            self._schedule = await asyncio.to_thread(plan_schedule, self._testbed.network, self._experiment)
+            plan, changes = await self._testbed.apply(self._experiment, self._backend, at_once=True)
+            if self._full_matrix:
+                plan = await asyncio.to_thread(with_full_matrix, plan, self._testbed.network, self._experiment)
+            self._jobs.plan(plan.jobs)
+            self._dir.event("applied", time.time_ns(), changes=len(changes))
+            await self._recording.plan(self._testbed, plan)
+        async with self._step("check"):
+            await self._check(plan)
+        async with contextlib.AsyncExitStack() as restore:
+            async with self._step("settings"):
+                pinned = pinned_tcp(self._testbed, self._experiment, self._remark)
+                await self._recording.settings(*await restore.enter_async_context(pinned))
+            await restore.enter_async_context(self._recording.metering.sampling(self._testbed))
+            async with self._step("captures"):
+                await self._start_captures(plan)
+                begin = await look(self._testbed)
+                self._recording.marks("begin", await self._testbed.mark_boxes())
+            async with self._step("servers"):
+                await self._jobs.start_all(Phase.SERVER, Phase.TRANSFER_SERVER)
+            async with self._step("clients"):
+                clock, begin_ns = await self._start_clients()
+            async with self._step("measure"), self._changes(clock, begin_ns):
+                await self._start_traces(clock, begin_ns)
+                await self._wait_for_end(clock, begin_ns)
+            async with self._step("stop"):
+                await self._end_load()
+            async with self._step("drain"):
+                await self._recording.drained(_DRAIN_QUIET_S, _DRAIN_LIMIT_S)
+                await self._jobs.stop(Phase.PING)  # what has not been answered by now is lost
+                self._recording.marks("end", await self._testbed.mark_boxes())
+                await self._recording.lost_outside(risen(begin, await look(self._testbed), own_limit()))
+                self._dir.event("drained", time.time_ns())
+                await self._stop_captures()
+        async with self._step("record"):
+            await self._hear_programs()
+            await self._testbed.settled()
+            await self._recording.tables_after(self._testbed)
+            await self._collect()
+
+    async def _conclude(self, outcome: str, started_ns: int) -> None:
+        self._dir.on_event = None
+        try:
+            self._recording.metering.event("outcome", time.time_ns(), {"outcome": outcome})
+        finally:
+            self._recording.close()
+        self._dir.event("outcome", time.time_ns(), outcome=outcome)
+        await self._recording.manifest.update(
+            {
+                "outcome": outcome,
+                "finished_ns": time.time_ns(),
+                "overhead_s": (time.time_ns() - started_ns) / 1e9 - self._experiment.duration.s,
+            }
+        )
+
+    def _remark(self, text: str) -> None:
+        self._dir.event("note", time.time_ns(), message=text)
+
+    def _note(self, text: str) -> None:
+        self._remark(text)
+        self._show(text)
+
+    def _show(self, text: str) -> None:
+        self._progress({"type": "progress", "text": text})
+
+    @contextlib.asynccontextmanager
+    async def _step(self, name: str) -> AsyncGenerator[None]:
+        self._step_name = name
+        self._dir.event("step", time.time_ns(), step=name, state="begin")
+        self._progress({"type": "step", "step": name})
+        try:
+            yield
+        except BaseException as error:
+            with contextlib.suppress(RunError):
+                self._dir.event("step", time.time_ns(), step=name, state="failed", message=_why(error))
+            raise
+        self._dir.event("step", time.time_ns(), step=name, state="end")
+
+    # Steps
+
+    async def _check(self, plan: Plan) -> None:
+        if self._full_matrix:
+            self._note(f"full matrix: {len(plan.checks)} paths, pinged in {pinging_ns(plan) / 1e9:.0f} s")
+        emulated = self._place == MININET
+        base_ns = await check_paths(self._testbed, plan, self._dir, full_matrix=self._full_matrix, emulated=emulated)
+        drained = partial(self._recording.drained, _CHECK_QUIET_S, _DRAIN_LIMIT_S)
+        await check_links(self._testbed, self._experiment, base_ns, self._dir, drained)
+
+    async def _start_captures(self, plan: Plan) -> None:
+        points = sorted(plan.captures, key=lambda point: (point.name != "island", point.name == "world"))
+        for point in points:
+            await self._jobs.start(self._jobs.named(f"capture-{point.name}"))
+
+    async def _start_clients(self) -> tuple[RunClock, int]:
+        transfer = self._experiment.transfer
+        after_ns = {Phase.CLIENT: 0, Phase.PING: 0, Phase.TRANSFER: transfer.start.ns if transfer else 0}
+        later = [(spec, after_ns[spec.phase]) for spec in self._jobs.of(*after_ns)]
+        later.append((self._jobs.named("whistle-start"), 0))
+        clocks = await self._testbed.place.compare_clocks()
+        clock = RunClock(clocks)
+        begin_ns = clock.now_ns() + lead_ns(len(later))
+        self._dir.event("start", time.time_ns(), **told(begin_ns, clocks))
+        await self._jobs.start_at([(spec, begin_ns + ns) for spec, ns in later], clock)
+        late_ns = clock.now_ns() - begin_ns
+        if late_ns > 0:
+            msg = f"the clients were not ready in time: {late_ns / 1e6:.0f} ms late; the machine is too busy"
+            raise RunError(msg)
+        return clock, begin_ns
+
+    async def _start_traces(self, clock: RunClock, begin_ns: int) -> None:
+        """Links that follow a trace begin it with the load."""
+        if not any(way.trace for link in self._experiment.links for way in (link.to_island, link.to_world)):
+            return
+        await clock.sleep_until(begin_ns)
+        boxes = await self._testbed.start_traces()
+        self._dir.event("trace_start", time.time_ns(), boxes=boxes)
+
+    @contextlib.asynccontextmanager
+    async def _changes(self, clock: RunClock, begin_ns: int) -> AsyncGenerator[None]:
+        """Meanwhile the scheduled changes are carried out; the last one ends before this does."""
+        backend, record = self._backend, self._dir.event
+        work = asyncio.create_task(
+            carry_out(self._testbed, self._experiment, backend, self._schedule, begin_ns, clock, record)
+        )
+        try:
+            yield
+            await work
+        finally:
+            work.cancel()
+            with contextlib.suppress(asyncio.CancelledError, AtollError):
+                await work
+
+    async def _wait_for_end(self, clock: RunClock, begin_ns: int) -> None:
+        end_ns = begin_ns + self._experiment.duration.ns
+        self._recording.measurement_begins()
+        while (left_ns := end_ns - clock.now_ns()) > 0:
+            await asyncio.sleep(min(0.5, left_ns / 1e9))
+            clock.look()
+            now_ns = clock.now_ns()
+            self._recording.live(begin_ns, now_ns)
+            self._jobs.raise_for_failed(left_ns=end_ns - now_ns)
+        self._jobs.raise_for_missing()
+        if (why := self._jobs.broken_transfer()) is not None:
+            self._dir.event("transfer", time.time_ns(), state="failed", message=why)
+        self._dir.event("window", time.time_ns(), start_ns=begin_ns, end_ns=end_ns)
+        self._dir.event("clocks", time.time_ns(), **clock.told(await self._testbed.place.measure_clocks()))
+
+    async def _end_load(self) -> None:
+        await self._jobs.stop(Phase.CLIENT, Phase.TRANSFER)
+        whistle = self._jobs.named("whistle-end")
+        await self._jobs.start(whistle)
+        await self._jobs.done_well(whistle, _WHISTLE_S)
+        await self._jobs.stop(Phase.SERVER, Phase.TRANSFER_SERVER)
+
+    async def _stop_captures(self) -> None:
+        for spec in self._jobs.of(Phase.CAPTURE):
+            await self._jobs.stop_well(spec)
+
+    async def _hear_programs(self) -> None:
+        """Let the programs that users brought along print their reports. Raises RunError when one fails."""
+        await self._jobs.start_all(Phase.REPORT)
+        for spec in self._jobs.of(Phase.REPORT):
+            await self._jobs.done_well(spec)
+
+    async def _collect(self) -> None:
+        """Bring what machines of their own have written into the run directory. RunError when something is missing."""
+        missing = await self._testbed.place.collect(self._dir.path)
+        for line in missing:
+            self._dir.event("not_collected", time.time_ns(), message=line)
+        if missing:
+            raise RunError("\n".join(missing))
+
+
+def _why(error: BaseException) -> str:
+    """What ended a step, in words; errors without any, which no step should raise, by their kind."""
+    if isinstance(error, asyncio.CancelledError):
+        return "cancelled"
+    return str(error) or f"internal error ({type(error).__name__})"

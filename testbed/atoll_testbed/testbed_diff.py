@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What differs between a testbed and a plan, in the words that users read."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from atoll_controller.planner import diff
+from atoll_core.plan.flow_entry import FlowEntry, ForeignEntry, describe_actions
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One difference between what the testbed holds and what the plan wants."""
+
+    kind: str  # "flow", "machine" or "box"
+    action: str  # "add", "modify" or "delete"
+    subject: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.action:<6} {self.kind:<7} {self.subject}: {self.reason}"
+
+
+def flow_changes(changes: Iterable[diff.Change]) -> tuple[Change, ...]:
+    """Changes of flow entries."""
+    return tuple(
+        Change("flow", change.action, f"{change.entry.switch} {_in_words(change.entry)}", change.reason)
+        for change in changes
+    )
+
+
+def _in_words(entry: FlowEntry | ForeignEntry) -> str:
+    if isinstance(entry, ForeignEntry) or entry.why:
+        return entry.why
+    return f"{entry.match}: {describe_actions(entry.actions)}"  # read from a switch, which does not hold why

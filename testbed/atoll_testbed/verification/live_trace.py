@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way of packets on a live testbed: probes from one host to another, seen and counted at every station."""
+
+import statistics
+from collections.abc import Collection, Sequence
+from ipaddress import IPv4Address
+from typing import TYPE_CHECKING
+
+from atoll_controller.tracing.packet_trace import Hop, HopKind, Trace, trace
+from atoll_controller.tracing.probe_paths import limit_ns
+from atoll_controller.tracing.trace_report import LiveStation, LiveTrace
+from atoll_core.errors import LabError
+from atoll_core.experiment.experiment import Protocol
+from atoll_core.lab.network import Network, PortRef
+from atoll_core.plan.flow_entry import FlowEntry
+from atoll_testbed.verification.entry_counters import Counts, counted, counts, prompt_switches
+from atoll_testbed.verification.probe_receiver import Sending, Sent, Station, Watch, sending, station, watching
+
+if TYPE_CHECKING:
+    from atoll_testbed.testbed import Testbed
+
+PROBES = 5
+_INTERVAL_NS = 100_000_000
+_SCHEDULING_S = 1.0  # for a busy machine to send the last one
+
+
+async def trace_live(
+    testbed: "Testbed", src: str, dst: str, protocol: Protocol = Protocol.ICMP, number: int = PROBES
+) -> LiveTrace:
+    """Send probes from ``src`` to ``dst`` and tell what each station of their way saw or counted of them.
+
+    Other traffic may go on, a run's as well: it is counted, too. Raises LabError when no experiment stands, PlanError
+    as ``control.trace.trace``.
+    """
+    plan, experiment, network = testbed.standing, testbed.experiment, testbed.network
+    if plan is None or experiment is None:
+        raise LabError("no experiment has been applied; `atoll apply EXPERIMENT` does it")
+    there = trace(network, experiment, plan.flows, src, dst, protocol)
+    back = trace(network, experiment, plan.flows, dst, src, protocol)
+    end = _end(network, there)
+    hops = _until(there.hops, end)
+    entries = tuple(hop.entry for hop in hops if hop.entry is not None)
+    before = await counts(testbed.controller, network, entries)
+    places = {hop: place for hop in hops if (place := _place(network, hop)) is not None}
+    watch = Watch()
+    await _send(testbed, watch, there, end, set(places.values()), number, limit_ns(network, experiment))
+    arrived = len({each.attempt for each in watch.seen if each.machine == end and not each.answer})
+    prompt = prompt_switches(network)
+    wanted = [entry for entry in entries if entry.switch in prompt]
+    rises = await counted(testbed.controller, network, before, wanted, least=max(1, arrived))
+    stations = tuple(_station(hop, watch, places.get(hop), rises, prompt) for hop in hops)
+    rtts = tuple(
+        each.t_ns - watch.sent_ns[each.number, each.attempt]
+        for each in watch.seen
+        if (each.machine, each.answer) == (src, True)
+    )
+    return LiveTrace(there, len(watch.sent_ns), stations, end, rtts, there.delay_ns + back.delay_ns)
+
+
+async def _send(
+    testbed: "Testbed", watch: Watch, there: Trace, end: str, places: Collection[Station], number: int, limit_ns: int
+) -> None:
+    """Send the probes; returns when all have come to their end, and their answers back, or nothing more can come."""
+    source, target = testbed.network.host(there.src), testbed.network.host(there.dst)
+    machines: dict[str, IPv4Address | None] = dict.fromkeys(machine for machine, _ in places)
+    machines[target.name] = target.address
+    # A tap's frames, and those that pass a box, are for others.
+    promiscuous = {name: [interface for machine, interface in places if machine == name] for name in machines}
+    last = (source.name, True) if end == target.name else (end, False)
+
+    def all_there() -> bool:
+        return len({each.attempt for each in watch.seen if (each.machine, each.answer) == last}) == number
+
+    how = Sending(number, _INTERVAL_NS, until_answered=False)
+    probes = {source.name: (source.address, [Sent(0, target.address, there.protocol.number)])}
+    async with (
+        watching(testbed.machine, watch, machines, promiscuous),
+        sending(testbed.machine, watch, probes, how),
+    ):
+        await watch.until(all_there, (number * _INTERVAL_NS + limit_ns) / 1e9 + _SCHEDULING_S)
+
+
+def _end(network: Network, there: Trace) -> str:
+    """Where packets end: at their host; those of TCP at a stateful box on their way, which begins them anew."""
+    stateful = {box.name for box in network.boxes if box.stateful} if there.protocol is Protocol.TCP else set[str]()
+    return next((hop.name for hop in there.hops if hop.name in stateful), there.dst)
+
+
+def _until(hops: Sequence[Hop], end: str) -> tuple[Hop, ...]:
+    """The hops as far as a box on the way; all of them if it is where they end anyway."""
+    last = next((at for at, hop in enumerate(hops) if hop.name == end and hop.kind is HopKind.BOX), len(hops))
+    return tuple(hops[: last + 1])
+
+
+def _place(network: Network, hop: Hop) -> Station | None:
+    """Where probes that come to a hop can be seen, if anywhere."""
+    if hop.kind in (HopKind.SWITCH, HopKind.DROP):
+        return None
+    return station(network, hop.name, PortRef(hop.switch, hop.port))
+
+
+def _station(hop: Hop, watch: Watch, place: Station | None, rises: Counts, prompt: Collection[str]) -> LiveStation:
+    if hop.kind is HopKind.DROP or hop.entry is not None:
+        return _counting(hop, hop.entry, rises, prompt)
+    if place is None:
+        return LiveStation(hop)
+    seen = [each for each in watch.seen if (each.machine, each.interface) == place and not each.answer]
+    times = [each.t_ns - watch.sent_ns[each.number, each.attempt] for each in seen]
+    after_ns = int(statistics.median(times)) if times else None
+    return LiveStation(hop, seen=len({each.attempt for each in seen}), after_ns=after_ns)
+
+
+def _counting(hop: Hop, entry: FlowEntry | None, rises: Counts, prompt: Collection[str]) -> LiveStation:
+    if entry is None:
+        return LiveStation(hop)
+    return LiveStation(hop, counted=rises.get(entry) if entry.switch in prompt else None, held=entry in rises)

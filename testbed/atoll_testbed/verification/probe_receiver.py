@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Probes seen where they arrive: an ``atoll-host probe`` job on each machine that has to do with some of them."""
+
+import asyncio
+import contextlib
+import itertools
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from typing import Any
+
+from atoll_controller.planner.job_privileges import of_subcommand
+from atoll_controller.tracing.table_model import Reached, Step
+from atoll_core.errors import LabError
+from atoll_core.lab.network import Network, PortRef
+from atoll_hosts.job import Job
+from atoll_hosts.machine import Machine
+
+_READY_TIMEOUT_S = 10.0
+_LINGER_S = 1.0
+
+_sessions = itertools.count(1)  # of this process, which is the only one that has agents send probes in its lab
+
+
+Station = tuple[str, str]
+"""A machine and the interface of it by which frames come there."""
+
+Sighting = tuple[str, str, int | None]
+"""A frame at a station, with the VLAN id of its tag there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A probe that a host sends itself: to an address, of a protocol as the IPv4 header numbers it."""
+
+    number: int
+    address: IPv4Address
+    protocol: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """How often hosts send their probes. ``until_answered``: not again those that have been answered."""
+
+    attempts: int
+    interval_ns: int
+    until_answered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A probe, or the answer to one, that came to a machine. ``t_ns``: CLOCK_REALTIME of that machine's kernel."""
+
+    machine: str
+    interface: str
+    vlan: int | None
+    number: int
+    attempt: int
+    answer: bool
+    t_ns: int
+
+
+def station(network: Network, name: str, port: PortRef) -> Station | None:
+    """Where frames can be seen that a switch sends to a host, box or tap; None: to a device from outside."""
+    if any(box.name == name and not box.is_managed for box in network.boxes):
+        return None
+    machine = next((tap.host for tap in network.taps if tap.name == name), name)
+    return machine, next(each.name for each in network.machines[machine] if each.attached == port)
+
+
+def stations(network: Network) -> frozenset[Station]:
+    """Every place where frames can be seen that a switch sends."""
+    outside = {box.name for box in network.boxes if not box.is_managed}
+    return frozenset(
+        (name, each.name) for name, interfaces in network.machines.items() if name not in outside for each in interfaces
+    )
+
+
+def sightings(network: Network, steps: Iterable[Step]) -> frozenset[Sighting]:
+    """Where a frame that takes these steps can be seen, and with which tag."""
+    reached = (step for step in steps if isinstance(step, Reached))
+    return frozenset(
+        (*place, step.frame.vlan) for step in reached if (place := station(network, step.name, step.port)) is not None
+    )
+
+
+def boxes_and_taps(network: Network) -> dict[str, list[str]]:
+    """Their machines, with the interfaces by which frames come that are for others."""
+    hosts = {host.name for host in network.hosts}
+    found: dict[str, list[str]] = {}
+    for machine, interface in sorted(stations(network)):
+        if machine not in hosts:
+            found.setdefault(machine, []).append(interface)
+    return found
+
+
+class Watch:
+    """What has been seen so far, of one session. ``sent_ns``: when hosts sent, by number and attempt.
+
+    ``at``: the stations whose sightings make up the way of an attempt.
+    """
+
+    def __init__(self, at: Collection[Station] = ()) -> None:
+        self._at = at
+        self.session = next(_sessions)
+        self.seen: list[Seen] = []
+        self.sent_ns: dict[tuple[int, int], int] = {}
+        self._arrived: defaultdict[tuple[str, bool], set[int]] = defaultdict(set)
+        self._passed: defaultdict[Station, set[int]] = defaultdict(set)
+        self._ways: defaultdict[int, defaultdict[int, set[Sighting]]] = defaultdict(lambda: defaultdict(set))
+        self._news = asyncio.Event()
+
+    def take(self, machine: str, line: dict[str, Any]) -> None:
+        """A line of the job on a machine."""
+        if line.get("type") == "sent":
+            self.sent_ns[line["number"], line["attempt"]] = line["t_ns"]
+        if line.get("type") == "seen":
+            found = (line[key] for key in ("number", "attempt", "answer", "t_ns"))
+            seen = Seen(machine, line["interface"], line.get("vlan"), *found)
+            self.seen.append(seen)
+            self._arrived[machine, seen.answer].add(seen.number)
+            if not seen.answer:
+                self._passed[machine, seen.interface].add(seen.number)
+                if (machine, seen.interface) in self._at:
+                    self._ways[seen.number][seen.attempt].add((machine, seen.interface, seen.vlan))
+            self._news.set()
+
+    def arrived(self, number: int, machine: str, *, answer: bool) -> bool:
+        """Whether any attempt of a probe, or an answer to one, has come to a machine."""
+        return number in self._arrived[machine, answer]
+
+    def passed(self, number: int, at: Station) -> bool:
+        """Whether any attempt of a probe has come to an interface of a machine."""
+        return number in self._passed[at]
+
+    def ways(self, number: int) -> Collection[AbstractSet[Sighting]]:
+        """Where each attempt of a probe that was seen at all has been seen so far."""
+        return self._ways[number].values()
+
+    def taken(self, number: int, way: AbstractSet[Sighting], *, whole: bool) -> int:
+        """How many attempts of a probe were seen everywhere on a way; with ``whole``, and nowhere else."""
+        return sum(seen == way if whole else seen >= way for seen in self.ways(number))
+
+    async def until(self, enough: Callable[[], bool], limit_s: float) -> bool:
+        """Wait until what has been seen is enough; whether it was within the limit."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                while not enough():
+                    self._news.clear()
+                    await self._news.wait()
+        return enough()
+
+
+@contextlib.asynccontextmanager
+async def watching(
+    machine: Callable[[str], Machine],
+    watch: Watch,
+    machines: Mapping[str, IPv4Address | None],
+    promiscuous: Mapping[str, Sequence[str]] | None = None,
+) -> AsyncGenerator[None]:
+    """Watch on these machines, all ready, while the block lasts; those with an address answer what is for them.
+
+    ``promiscuous``: by machine the interfaces that are to take in frames for others, too.
+    """
+    silent = Sending(0, 1, until_answered=True)
+    wide = promiscuous or {}
+    configs = {name: job_config(watch, each, (), silent, wide.get(name, ())) for name, each in machines.items()}
+    async with _jobs(machine, watch, configs, "watch"):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def sending(
+    machine: Callable[[str], Machine],
+    watch: Watch,
+    hosts: Mapping[str, tuple[IPv4Address, Sequence[Sent]]],
+    how: Sending,
+) -> AsyncGenerator[None]:
+    """Have hosts send probes, each from its address, and watch there, while the block lasts."""
+    configs = {name: job_config(watch, address, probes, how) for name, (address, probes) in hosts.items()}
+    async with _jobs(machine, watch, configs, "send"):
+        yield
+
+
+def job_config(
+    watch: Watch,
+    address: IPv4Address | None,
+    probes: Collection[Sent],
+    how: Sending,
+    promiscuous: Sequence[str] = (),
+) -> dict[str, Any]:
+    """The configuration of a job (docs/contracts.md); ``address``: None where it only sees."""
+    return {
+        "session": watch.session,
+        "address": None if address is None else str(address),
+        "send": [{"number": p.number, "address": str(p.address), "protocol": p.protocol} for p in probes],
+        "attempts": how.attempts,
+        "interval_ns": how.interval_ns,
+        "until_answered": how.until_answered,
+        "start_at_ns": 0,
+        **({"promiscuous": list(promiscuous)} if promiscuous else {}),
+    }
+
+
+@contextlib.asynccontextmanager
+async def _jobs(
+    machine: Callable[[str], Machine], watch: Watch, configs: Mapping[str, dict[str, Any]], what: str
+) -> AsyncGenerator[None]:
+    jobs: list[Job] = []
+
+    async def start(name: str, config: dict[str, Any]) -> None:
+        job = await machine(name).start_job(
+            f"probe-{what}-{name}-{watch.session}",
+            ["atoll-host", "probe"],
+            config=config,
+            on_line=lambda line: watch.take(name, line),
+            privileges=of_subcommand("probe"),
+        )
+        jobs.append(job)
+        await job.ready(_READY_TIMEOUT_S)
+
+    try:
+        # Each is waited for, so that none starts when another's failure has ended all of them.
+        for outcome in await asyncio.gather(*(start(*each) for each in configs.items()), return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
+        yield
+    finally:
+        with contextlib.suppress(LabError):  # the agent is gone, and its jobs with it
+            await asyncio.gather(*(job.stop(_LINGER_S) for job in jobs))
+            await asyncio.gather(*(job.wait() for job in jobs))

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run inside a virtual kernel: ``python -m atoll_testbed.virtual.guest_main DIRECTORY``.
+
+The same testbed and the same steps as anywhere, without a keeper: the kernel is the lab's owner, and everything ends
+with it. The request is in the run directory's manifest; progress goes to a file there, line by line, the last one
+being ``done`` or ``error``. The analysis is made outside.
+"""
+
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from atoll_analysis.run_directory import RunDir
+from atoll_analysis.run_directory.atomic_files import Appender
+from atoll_core.errors import AtollError
+from atoll_core.plan.tc_settings import VIRTUAL_SLACK
+from atoll_emulation.this_machine.congestion_controls import permit_everywhere
+from atoll_testbed.platforms.base import EmulatedPlace
+from atoll_testbed.run.run import Run
+from atoll_testbed.run.run_request import read_request
+from atoll_testbed.testbed import Testbed
+
+PROGRESS = "logs/progress.jsonl"
+"""In the run directory: what the keeper would stream (docs/contracts.md, "Run directory")."""
+
+_READ_EVERY_S = 1.0
+"""While nothing but the load goes on, jobs' lines are read together: being woken for each of thirty a second costs
+more than they do. Where changes are carried out, their steps wait for lines."""
+
+
+async def measure(directory: Path) -> int:
+    """Bring the lab up and make the raw data of the run; returns the exit code, for which the last line has a reason.
+
+    Leaves the lab to the kernel, which its starter ends.
+    """
+    run_dir = RunDir.open(directory)
+    progress = Appender(directory / PROGRESS)
+
+    def emit(line: dict[str, Any]) -> None:
+        progress.append(json.dumps(line, separators=(",", ":")).encode() + b"\n")
+
+    def emit_and_pace(line: dict[str, Any]) -> None:
+        emit(line)
+        if line["type"] == "step" and isinstance(testbed.place, EmulatedPlace) and len(experiment.versions) == 1:
+            testbed.place.read_every(_READ_EVERY_S if line["step"] == "measure" else 0)
+
+    try:
+        started_ns = time.time_ns()
+        permit_everywhere()
+        network, experiment, backend = read_request(run_dir)
+        testbed = await Testbed.start(
+            network, lambda text: emit({"type": "progress", "text": text}), slack=VIRTUAL_SLACK
+        )
+        await Run(testbed, experiment, run_dir, emit_and_pace, backend).measure(started_ns)
+    except AtollError as error:
+        emit({"type": "error", "message": str(error), "exit_code": error.exit_code})
+        return error.exit_code
+    emit({"type": "done"})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(measure(Path(sys.argv[1]))))

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Python's bytecode beside the modules that a run in virtual time loads (PEP 3147).
+
+A module without any is compiled as it is loaded, by a process that others wait for or do not: the order of their doings
+is another then, and so are the packets. Inside a kernel none is written; outside, before it starts, what lacks is.
+"""
+
+import asyncio
+import compileall
+import contextlib
+import importlib.util
+import os
+import sys
+import sysconfig
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+_OURS = (
+    *("atoll_analysis", "atoll_apps", "atoll_cli", "atoll_controller", "atoll_core", "atoll_daemon"),
+    *("atoll_dashboards", "atoll_emulation", "atoll_hosts", "atoll_switches", "atoll_testbed"),
+)
+_HEADER = 16  # PEP 552: magic number, flags, time of the source's last change, its size
+_SUFFIX = f".{sys.implementation.cache_tag}.pyc"
+
+
+def places() -> set[Path]:
+    """Folders with the modules of this installation; not the system's, which its package manager compiles."""
+    found = {Path(sysconfig.get_path(kind)) for kind in ("purelib", "platlib")}
+    for name in _OURS:
+        spec = importlib.util.find_spec(name)
+        found |= {Path(place) for place in (spec and spec.submodule_search_locations) or ()}
+    return {place for place in found if place.is_dir()}
+
+
+async def compile_stale(folders: Iterable[Path], tell: Callable[[str], None]) -> int:
+    """Compile what has no bytecode, or that of another version of itself; returns how many modules still have none.
+
+    Those are where this user may not write, or are no Python of this version. ``tell``: is told in words what takes
+    seconds, and what is left.
+    """
+    wanted = [path for folder in folders for path in stale(folder)]
+    if not wanted:
+        return 0
+    tell(f"compiling Python modules, {len(wanted)} of them, this once")
+    left = 0
+    for path in wanted:
+        left += not compileall.compile_file(path, quiet=2)
+        await asyncio.sleep(0)  # a Ctrl-C is heard in between
+    if left:
+        tell(f"{left} of them could not be, or may not be written: the run repeats in this installation only")
+    return left
+
+
+def stale(folder: Path) -> Iterator[Path]:
+    """The modules below a folder, in any depth, whose bytecode is missing or not theirs; none that cannot be read."""
+    cache = folder / "__pycache__"
+    with contextlib.suppress(PermissionError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(".py"):
+                if not _is_current(entry, cache / f"{entry.name[:-3]}{_SUFFIX}"):
+                    yield Path(entry.path)
+            elif entry.name != cache.name and entry.is_dir(follow_symlinks=False):
+                yield from stale(Path(entry.path))
+
+
+def _is_current(source: os.DirEntry[str], bytecode: Path) -> bool:
+    try:
+        with bytecode.open("rb", buffering=0) as file:
+            header = file.read(_HEADER)
+    except OSError:
+        return False
+    if header[:4] != importlib.util.MAGIC_NUMBER:
+        return False
+    if header[4:8] != bytes(4):  # by the source's hash instead: Python does not ask for its time
+        return True
+    known = source.stat()
+    return header[8:] == _word(int(known.st_mtime)) + _word(known.st_size)
+
+
+def _word(number: int) -> bytes:
+    return (number & 0xFFFFFFFF).to_bytes(4, "little")

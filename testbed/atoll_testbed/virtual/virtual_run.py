@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run in virtual time: start a kernel, have it make the run's raw data, follow its progress, end it.
+
+The kernel sees the run directory at a fixed path and works there as the keeper would (atoll_testbed.virtual.guest_main); what is
+said on the way comes out as lines of a file. When the last one is there, or anything goes wrong, the kernel is ended
+and with it everything inside: there is nothing to take down.
+"""
+
+import asyncio
+import contextlib
+import json
+import math
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from atoll_analysis.run_directory import RunDir
+from atoll_analysis.run_directory.directory import RUNNING
+from atoll_controller.planner.virtual_cost import memory
+from atoll_core.errors import AtollError, RunError
+from atoll_core.units import Size
+from atoll_emulation.uml.guest import OUTPUT
+from atoll_emulation.uml.kernel import UmlKernel
+from atoll_emulation.uml.run import Ended, Running, VirtualClock, start_in_uml
+from atoll_hosts.binary import VARIABLE, find_binary
+from atoll_testbed.run.run_request import read_request
+from atoll_testbed.virtual.guest_main import PROGRESS
+from atoll_testbed.virtual.precompile import compile_stale, places
+
+Progress = Callable[[dict[str, Any]], None]
+
+STUCK_S = 120.0
+"""Without a byte of progress for so long (wall time) a kernel is given up: something in it computes for ever. A link
+writes every 100 ms of virtual time."""
+
+_BESIDE_S = 600  # of virtual time for a run's other steps; each has a limit of its own, the sum of which is less
+
+_LOOK_EVERY_S = 0.1
+_PACE_AFTER_S = 1.0  # of measuring: before that the pace is a guess
+_MEMORY_MB = 2048  # of which the host gives what is used
+
+# Nothing of the caller's: what is in the environment must not tell two runs apart. Nor must the place of this
+# installation: Python would write bytecode beside it, and each directory written into costs the kernel a random number.
+_ENVIRONMENT = {
+    "LANG": "C.UTF-8",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONHASHSEED": "0",
+    "PYTHONUNBUFFERED": "1",
+}
+
+
+class _InsideError(RunError):
+    """What failed inside, in its own words; carries the exit code it named."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+@dataclass(slots=True)
+class _Pace:
+    """How fast the measurement goes."""
+
+    duration_s: float
+    began: tuple[float, float] | None = None  # (wall, virtual) of the first live line
+
+    def of(self, elapsed_s: float, wall_s: float) -> dict[str, float]:
+        """What a live line says besides: wall seconds, virtual seconds per wall second, wall seconds to go."""
+        if self.began is None:
+            self.began = (wall_s, elapsed_s)
+        wall, virtual = wall_s - self.began[0], elapsed_s - self.began[1]
+        if wall < _PACE_AFTER_S or virtual <= 0:
+            return {"wall_s": wall_s}
+        factor = virtual / wall
+        return {"wall_s": wall_s, "factor": factor, "left_s": max(0.0, self.duration_s - elapsed_s) / factor}
+
+
+async def measure(
+    run_dir: RunDir, kernel: UmlKernel, core: int, progress: Progress, *, stuck_s: float = STUCK_S
+) -> None:
+    """Make the raw data of the run that ``run_dir`` asks for, in a kernel of its own on processor ``core``.
+
+    ``progress`` gets the lines a keeper would stream; live ones with ``wall_s``, ``factor`` and ``left_s`` besides.
+    Raises RunError, LabError, MachineError after recording what went wrong; cancellation likewise. Whatever happens,
+    no process of the kernel is left and what was captured is kept. Call it from the main thread: the kernel dies with
+    the thread that starts it.
+    """
+    network, experiment, _ = read_request(run_dir)
+    clock = VirtualClock(experiment.seed, limit_s=math.ceil(experiment.duration.s) + _BESIDE_S)
+    about: dict[str, Any] = {
+        "kernel": kernel.release,
+        "mode": kernel.mode,
+        "build": kernel.executable.parent.name,
+        "clock": asdict(clock),
+    }
+    follower = _Follower(run_dir, progress, experiment.duration.s, stuck_s)
+    host = {"kernel": platform.release(), "cpus": os.cpu_count(), "core": core, "root": os.geteuid() == 0}
+    try:
+        about["stale_modules"] = await compile_stale(
+            places(), lambda text: progress({"type": "progress", "text": text})
+        )
+        run_dir.update_manifest({"virtual": about})
+        with start_in_uml(
+            [sys.executable, "-m", "atoll_testbed.virtual.guest_main", str(OUTPUT)],
+            run_dir.path,
+            kernel=kernel,
+            clock=clock,
+            cpu=core,
+            memory_mb=kernel_memory_mb(memory(network, experiment)),
+            environment=_ENVIRONMENT | {VARIABLE: str(find_binary())},
+            directory=Path.cwd(),
+        ) as running:
+            await follower.follow(running)
+    except asyncio.CancelledError:
+        with contextlib.suppress(RunError):
+            _conclude(run_dir, f"cancelled at step {follower.step}", host | follower.times())
+        raise
+    except AtollError as error:
+        try:
+            _conclude(run_dir, f"failed at step {follower.step}: {error}", host | follower.times())
+        except RunError as unwritten:
+            if not follower.explained:  # a full disk also keeps what runs inside from saying so
+                raise unwritten from error
+        raise
+    _conclude(run_dir, None, host | follower.times())
+
+
+def kernel_memory_mb(estimated: Size) -> int:
+    """The memory of the kernel, in MiB: twice the estimate where that is more than the usual, in whole GiB."""
+    return max(_MEMORY_MB, math.ceil(2 * estimated.bytes / 2**30) * 1024)
+
+
+def _conclude(run_dir: RunDir, outcome: str | None, host: dict[str, Any]) -> None:
+    """Complete the manifest: how it ended, if nobody inside said so, and what is the host's. Raises RunError."""
+    known = str(run_dir.manifest()["outcome"])
+    told = outcome if outcome is not None and known == RUNNING else _outside(known, run_dir)
+    run_dir.update_manifest({"outcome": told, "host": host})
+
+
+def _outside(text: str, run_dir: RunDir) -> str:
+    """What was said inside, with the run directory's name as it is outside."""
+    return text.replace(f"{OUTPUT}/", f"{run_dir.path}/")
+
+
+class _Follower:
+    """Reads what the run inside says until its last word."""
+
+    def __init__(self, run_dir: RunDir, progress: Progress, duration_s: float, stuck_s: float) -> None:
+        self.step = "boot"
+        self.explained = False  # the last word was an error's
+        self._dir = run_dir
+        self._progress = progress
+        self._pace = _Pace(duration_s)
+        self._stuck_s = stuck_s
+        self._began_ns = time.time_ns()
+        self._began = time.monotonic()
+        self._steps_s: dict[str, float] = {}
+        self._grown = (0, self._began)  # bytes of progress, and since when so many
+        self._lines = _new_lines(run_dir.path / PROGRESS)
+
+    def times(self) -> dict[str, Any]:
+        """When it was by the host's clock, how long it took until now, and after how long each step began."""
+        return {
+            "started_ns": self._began_ns,
+            "finished_ns": time.time_ns(),
+            "wall_s": round(time.monotonic() - self._began, 3),
+            "steps_s": self._steps_s,
+        }
+
+    async def follow(self, running: Running) -> None:
+        """Return when the run is done. Raises what went wrong."""
+        self._progress({"type": "progress", "text": "virtual kernel"})
+        while True:
+            ended, crash = _state(running)
+            for line in next(self._lines):
+                if line["type"] == "done":
+                    return
+                self._take(line)
+            if crash is not None:
+                raise crash
+            if ended is not None:
+                msg = f"the run inside the virtual kernel ended with exit code {ended.status}{running.last_words()}"
+                raise RunError(msg)
+            self._raise_if_stuck(running)
+            await asyncio.sleep(_LOOK_EVERY_S)
+
+    def _take(self, line: dict[str, Any]) -> None:
+        match line["type"]:
+            case "error":
+                self.explained = True
+                raise _InsideError(_outside(line["message"], self._dir), int(line["exit_code"]))
+            case "step":
+                self.step = str(line["step"])
+                self._steps_s[self.step] = round(time.monotonic() - self._began, 3)
+            case "live":
+                line |= self._pace.of(float(line["elapsed_s"]), time.monotonic() - self._began)
+            case _:
+                pass
+        self._progress(line)
+
+    def _raise_if_stuck(self, running: Running) -> None:
+        files = (self._dir.path / PROGRESS, self._dir.path / "link.jsonl", self._dir.path / "events.jsonl")
+        size = sum(map(_size, files))
+        now = time.monotonic()
+        if size != self._grown[0]:
+            self._grown = (size, now)
+        elif now - self._grown[1] > self._stuck_s:
+            msg = f"nothing has happened in the virtual kernel for {self._stuck_s:g} s{running.last_words()}"
+            raise RunError(msg)
+
+
+def _state(running: Running) -> tuple[Ended | None, AtollError | None]:
+    try:
+        return running.wait(0), None
+    except AtollError as error:
+        return None, error
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # not there yet, or taken away
+        return 0
+
+
+def _new_lines(path: Path) -> Iterator[list[dict[str, Any]]]:
+    """At each step, the JSON lines that were completed in a growing file since the last one."""
+    while not path.exists():
+        yield []
+    with path.open("rb") as file:
+        while True:
+            begin = file.tell()
+            whole, newline, _ = file.read().rpartition(b"\n")
+            file.seek(begin + len(whole) + len(newline))  # a line that does not fit on the disk is taken back
+            yield [json.loads(line) for line in whole.splitlines()]
