@@ -384,7 +384,8 @@ def test_a_plain_user_has_the_same_lab(tmp_path: Path) -> None:
 def requires(sandbox: Sandbox, *prefix: str) -> list[str]:
     """The lines with which `require_machine` refuses a machine."""
     program = (
-        "from atoll_core.errors import MachineError\nfrom atoll_emulation.this_machine.host_requirements import require_machine\n"
+        "from atoll_core.errors import MachineError\n"
+        "from atoll_emulation.this_machine.host_requirements import require_machine\n"
         "try: require_machine()\nexcept MachineError as error: print(error)"
     )
     done = sandbox.run(*prefix, PYTHON, "-c", program, limit_s=30)

@@ -20,7 +20,8 @@ from tests.unit.synthetic_run import begin, experiment, network
 # Each verb in a process that has imported what all of them need.
 PROGRAM = """
 import contextlib, json, os, sys
-import atoll_cli.commands.lab, atoll_cli.commands.selection, atoll_cli.commands.run, atoll_core.description.loader, atoll_switches.configuration
+import atoll_cli.commands.lab, atoll_cli.commands.selection, atoll_cli.commands.run
+import atoll_core.description.loader, atoll_switches.configuration
 from atoll_cli.main import main
 for number, words in enumerate(json.load(sys.stdin)):
     child = os.fork()

@@ -9,14 +9,19 @@ import pytest
 
 LONGEST_MODULE = 800  # lines; past it a module has more than one subject
 FOLDERS = (
+    "analysis",
     "apps",
     "benchmarks",
+    "cli",
     "controller",
+    "core",
+    "daemon",
     "dashboards",
     "emulation",
     "examples",
     "hosts",
     "switch-configs",
+    "testbed",
     "tests",
 )
 

@@ -12,7 +12,7 @@ STEP_MS = 5.0
 """A step of CLOCK_REALTIME moves every stamp behind it: windows, RTTs and instants are wrong by as much."""
 DRIFT_NOTICED_MS = 1.0
 DRIFT_MS = 50.0
-"""The most by which instants of different machines may differ: what the start of clients may (atoll_analysis.figures.start_skew)."""
+"""The most by which instants of different machines may differ: what the start of clients may (``start_skew``)."""
 
 
 class Drift(TypedDict):

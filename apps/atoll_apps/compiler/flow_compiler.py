@@ -2,8 +2,8 @@
 """From legs to flow entries along the trunks.
 
 Frames take the shortest way. They are never rewritten but for one VLAN tag: the class of a delay box, or what tells two
-stretches of a way apart (``atoll_core.plan.tag_layout``). A tap on the way gets its copy where the frames pass; one elsewhere
-gets it from where the leg starts, over trunks with the tap's own tag (what vendors call remote mirroring).
+stretches of a way apart (``atoll_core.plan.tag_layout``). A tap on the way gets its copy where the frames pass; one
+elsewhere gets it from where the leg starts, over trunks with the tap's own tag (what vendors call remote mirroring).
 """
 
 from collections import deque

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Machines to start something on: namespaces with an sshd each, on the bridge of a management network.
 
-Made by the first process of namespaces of its own (:func:`atoll_emulation.mininet_lab.namespaces.unshare_argv`), with which all
-ends. Each machine has network, mount, PID and UTS namespaces, a host key, and an interface of the experiment network,
-which atoll asks for. sshd is as OpenSSH comes, MaxStartups included, but for PAM, which wants a login's house around.
+Made by the first process of namespaces of its own (``unshare_argv`` of atoll_emulation.mininet_lab.namespaces), with
+which all ends. Each machine has network, mount, PID and UTS namespaces, a host key, and an interface of the experiment
+network, which atoll asks for. sshd is as OpenSSH comes, MaxStartups included, but for PAM, which wants a login's house
+around.
 """
 
 import json

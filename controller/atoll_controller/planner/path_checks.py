@@ -2,7 +2,7 @@
 """Which paths the configuration test pings, how fast, and what round-trip time is expected of each. Pure.
 
 The cost grows with the number of hosts, not of pairs: every host is on a path, and so is every chain that pings take.
-That entries of other pairs work is proven by probe packets when a plan is applied (``atoll_controller.tracing.probe_paths``).
+Probe packets prove the entries of other pairs when a plan is applied (``atoll_controller.tracing.probe_paths``).
 """
 
 import itertools

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON Schemas of the descriptions, for editors. The committed files lie in ``schemas/``.
+"""JSON Schemas of the descriptions, for editors. The committed files lie in ``atoll_core/schemas/``.
 
-``python -m atoll_core.description.json_schema`` writes them anew; a test fails when they are out of date. A schema says what can be
-said of one file alone: ``atoll check`` finds more.
+``python -m atoll_core.description.json_schema`` writes them; a test fails when they are out of date. A schema describes
+one file alone: ``atoll check`` finds more.
 """
 
 import json

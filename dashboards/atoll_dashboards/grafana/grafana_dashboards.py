@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Grafana dashboards, one function each; ``python -m atoll_dashboards.grafana.grafana_dashboards`` writes their files."""
+"""The Grafana dashboards, one function each; ``make dashboards`` writes their files."""
 
 import json
 from collections.abc import Callable

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a run's spool into the database, in order: ``python -m atoll_dashboards.influx.influx_sink RUN`` while a run lasts.
+"""From a run's spool into the database, in order: ``python -m atoll_dashboards.influx.influx_sink RUN``.
 
 A process of its own, fed by the spool alone: the run neither waits for it nor hears from it but by its few lines
 (docs/contracts.md). It begins at the beginning of the spool and holds one batch; what is written again is the same

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""First process of the lab's PID namespace: ``python -m atoll_emulation.mininet_lab.ns_init`` (docs/contracts.md, "Lab init").
+"""First process of the lab's PID namespace (docs/contracts.md, "Lab init").
 
 It does next to nothing, so that nothing keeps it from ending: it forks the process that builds and serves the lab
-(serve.py), buries orphans, and ends when its standard input ends, on SIGTERM or SIGINT, or with that process.
+(lab_server.py), buries orphans, and ends when its standard input ends, on SIGTERM or SIGINT, or with that process.
 With it the kernel kills every other process of the lab, and with the last one go namespaces and interfaces.
 """
 
@@ -22,7 +22,7 @@ def main() -> None:
     """Furnish the namespaces, start the lab, watch over it. Never returns."""
     if os.getpid() != 1:
         sys.exit(
-            "atoll_emulation.mininet_lab.ns_init must be the first process of a PID namespace: use atoll_emulation.mininet_lab.emulated_lab"
+            "atoll_emulation.mininet_lab.ns_init must be the first process of a PID namespace: EmulatedLab starts it"
         )
     pid_outside = int(Path("/proc/self").readlink().name)  # before the lab's own /proc hides the outside's numbers
     try:

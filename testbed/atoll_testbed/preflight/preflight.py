@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The configuration test's two parts, one after the other: every path idle, then every link filled for a moment.
 
-What is right of a path: ``atoll_testbed.preflight.path_rtt``; of a link: ``atoll_testbed.calibration.calibration_checks``.
+Criteria of paths: ``atoll_testbed.preflight.path_rtt``; of links: ``atoll_testbed.calibration.calibration_checks``.
 """
 
 import itertools

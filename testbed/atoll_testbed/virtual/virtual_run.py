@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run in virtual time: start a kernel, have it make the run's raw data, follow its progress, end it.
 
-The kernel sees the run directory at a fixed path and works there as the keeper would (atoll_testbed.virtual.guest_main); what is
-said on the way comes out as lines of a file. When the last one is there, or anything goes wrong, the kernel is ended
-and with it everything inside: there is nothing to take down.
+The kernel sees the run directory at a fixed path and works there as the keeper would (``guest_main``); its
+progress comes out as lines of a file. When the last one is there, or anything goes wrong, the kernel is ended and with
+it everything inside: there is nothing to take down.
 """
 
 import asyncio
