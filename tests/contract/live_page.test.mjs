@@ -8,9 +8,9 @@ import { test } from "node:test";
 const page = (name) => import(new URL(`../../dashboards/atoll_dashboards/live_page/${name}`, import.meta.url));
 
 const { Store } = await page("store.js");
-const { describe } = await page("describe.js");
-const { boundaries, segmentRates } = await page("hops.js");
-const { healthOf } = await page("health.js");
+const { eventText } = await page("event_text.js");
+const { boundaries, segmentRates } = await page("segment_rates.js");
+const { hostHealth } = await page("host_health.js");
 
 const examples = readFileSync(new URL("../data/contract/live.jsonl", import.meta.url), "utf8")
   .trimEnd()
@@ -21,7 +21,7 @@ const events = [...told("GET /v1/events"), ...told("GET /v1/replays/{id}").flatM
 const samples = [...told("GET /v1/events"), ...told("GET /v1/replays/{id}/points")].filter((each) => each.points);
 
 test("every event is a line for people or nothing, and says nothing that is not there", () => {
-  const lines = events.map(describe).filter(Boolean);
+  const lines = events.map(eventText).filter(Boolean);
   assert.ok(lines.length > 8);
   for (const line of lines) {
     assert.ok(line.text.length > 3, JSON.stringify(line));
@@ -49,7 +49,7 @@ test("pictures are drawn, with an experiment and without", () => {
     store.configure(picture.boxes);
     const { to_island: way } = picture.boxes.sat;
     assert.equal(store.configured("sat", "to_island").rate_bit_s, way?.rate_bit_s);
-    const states = healthOf(picture.hosts, store, 0).map((host) => host.state);
+    const states = hostHealth(picture.hosts, store, 0).map((host) => host.state);
     assert.deepEqual(states, picture.hosts.map(() => "quiet"));
     for (const chain of picture.chains) {
       const nodes = boundaries(chain.hops);

@@ -127,10 +127,10 @@ def test_a_lab_that_is_up_is_drawn_and_its_link_figures_go_on(live: Page) -> Non
     assert live.wait(CHAIN_LABEL) == "main: world, tap-w, sat, tap-i, island"
     assert "16\u00a0Mbit/s, 10\u00a0ms" in live.value(CHAIN)
     live.wait("document.querySelector('#chart-rate .figure').textContent === '0'")
-    assert live.value("document.querySelector('#chart-rate .beside').textContent") == "0\u00a0% of 16\u00a0Mbit/s"
+    assert live.value("document.querySelector('#chart-rate .detail').textContent") == "0\u00a0% of 16\u00a0Mbit/s"
     assert live.value("document.querySelectorAll('#chart-rate canvas').length") == 1
     assert live.value("[...document.querySelectorAll('#hosts .host')].length") == 15
-    live.wait(f"{LOG}.includes('quick stands: tap-w \u2192 sat \u2192 tap-i')")
+    live.wait(f"{LOG}.includes('quick applied: tap-w \u2192 sat \u2192 tap-i')")
 
 
 def test_the_token_leaves_the_address_and_stays_with_the_page(live: Page) -> None:
@@ -169,7 +169,7 @@ def test_a_run_is_started_from_the_page_watched_and_judged(live: Page) -> None:
     live.wait(f"{LOG}.includes('run quick: ' + {VERDICT})")
 
 
-def test_in_a_run_chains_and_latencies_are_barred_and_a_page_opened_late_shows_what_it_missed(
+def test_in_a_run_chains_and_latencies_are_disabled_and_a_page_opened_late_shows_what_it_missed(
     live: Page, stage: Stage
 ) -> None:
     """The reason can be read by keyboard; a page opened late has what was before it, but for what nobody kept."""
@@ -177,14 +177,14 @@ def test_in_a_run_chains_and_latencies_are_barred_and_a_page_opened_late_shows_w
     live.value(f"{DIALOG}.querySelector('input[type=text]').value = '14 s'")
     submit(live)
     live.wait("document.querySelector('#chain-change').getAttribute('aria-disabled') === 'true'")
-    reason = live.wait("document.querySelector('#barred').textContent")
+    reason = live.wait("document.querySelector('#disabled-reason').textContent")
     assert reason.startswith("run quick is going on")
     for button in ("#chain-change", "#latency-change", "#servers tr button"):
         found = f"document.querySelector({json.dumps(button)})"
         assert live.value(f"[{found}.disabled, {found}.title, {found}.getAttribute('aria-describedby')]") == [
             False,
             reason,
-            "barred",
+            "disabled-reason",
         ]
         live.click(button)
         assert not live.value(f"Boolean({DIALOG})")
@@ -198,7 +198,7 @@ def test_in_a_run_chains_and_latencies_are_barred_and_a_page_opened_late_shows_w
     late.wait("document.querySelector('#chart-rate .figure').textContent === ''")
     late.wait(JUDGED, 90)  # the other one is not drawn while it is behind this
     late.wait("document.querySelector('#chain-change').getAttribute('aria-disabled') === null")
-    late.wait("document.querySelector('#barred').hidden")
+    late.wait("document.querySelector('#disabled-reason').hidden")
     why = late.value("document.querySelector('#run .run-why').textContent")
     assert why.startswith("invalid because\n") == (late.value(VERDICT) == "invalid")
     assert late.complaints == []
@@ -312,8 +312,8 @@ def test_a_page_that_nobody_serves_any_more_says_that_its_connection_was_lost(st
     page.wait(f"{STATE} === 'not connected'")
     said = page.wait(f"/Nobody answers.*again in/.test({BANNER}) && {BANNER}")
     assert re.fullmatch(
-        r"The connection was lost at \d\d:\d\d:\d\d: what is shown is from before\. "
-        r"Nobody answers at this address any more\. Looking again in [1-5] s\.",
+        r"The connection was lost at \d\d:\d\d:\d\d: the figures shown are older\. "
+        r"Nobody answers at this address any more\. Trying again in [1-5] s\.",
         said,
     )
     assert "lab ended" not in page.value(LOG)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The API (docs/api.md) as this page asks it, and the token it is asked with.
+// The client of the API (docs/api.md), and its token.
 
 const KEPT_AS = "atoll-token";
 
-/** What the API answered instead of doing it; `mistakes`: [{where, message, line}]. `status` 0: it could not be reached. */
+/** The API's error; `mistakes`: [{where, message, line}]. `status` 0: it could not be reached. */
 export class ApiError extends Error {
   constructor(status, message, mistakes = []) {
     super(message);
@@ -19,7 +19,7 @@ export class Api {
     try {
       this.token = sessionStorage.getItem(KEPT_AS) ?? "";
     } catch {
-      this.token = ""; // storage may be forbidden: then nothing is kept
+      this.token = ""; // storage may be forbidden; then nothing is kept
     }
   }
 
@@ -32,17 +32,17 @@ export class Api {
     }
   }
 
-  /** Ask and have the answer's JSON. Throws ApiError. */
+  /** Send a request and return the answer's JSON. Throws ApiError. */
   async ask(method, path, { json, yaml, signal } = {}) {
     const answer = await this.fetch(method, path, { json, yaml, signal });
     try {
       return await answer.json();
     } catch {
-      throw new ApiError(answer.status, `${path} was answered by something that is no JSON`);
+      throw new ApiError(answer.status, `${path} was not answered with JSON`);
     }
   }
 
-  /** The same with the answer as it comes, for long ones. */
+  /** Send a request and return the answer as a stream. Throws ApiError. */
   async fetch(method, path, { json, yaml, signal } = {}) {
     const headers = this.token ? { Authorization: `Bearer ${this.token}` } : {};
     if (json !== undefined) headers["Content-Type"] = "application/json";
@@ -90,22 +90,22 @@ export async function* linesOf(body) {
     }
     if (rest.trim()) yield JSON.parse(rest);
   } finally {
-    reader.cancel().catch(() => {}); // who stops asking leaves no request behind
+    reader.cancel().catch(() => {}); // a consumer that stops leaves no request open
   }
 }
 
-/** What stands behind the # of the address; a token there is taken away, so that it stays in no history and no bookmark. */
-export function takeFragment() {
-  const said = new URLSearchParams(location.hash.slice(1));
-  const found = { token: said.get("token"), run: said.get("run") };
-  if (said.has("token")) {
-    said.delete("token");
-    showFragment(said.get("run"));
+/** Read the fragment of the address. A token is removed from it, so that no history or bookmark contains it. */
+export function readFragment() {
+  const fragment = new URLSearchParams(location.hash.slice(1));
+  const found = { token: fragment.get("token"), run: fragment.get("run") };
+  if (fragment.has("token")) {
+    fragment.delete("token");
+    showFragment(fragment.get("run"));
   }
   return found;
 }
 
-/** Put the run that is replayed into the address, or nothing. */
+/** Put the replayed run into the address, or nothing. */
 export function showFragment(run) {
   const fragment = run ? `#${new URLSearchParams({ run })}` : "";
   history.replaceState(null, "", location.pathname + location.search + fragment);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The active chain as a drawing: world at the left, island at the right, and what passes between the hops.
+// The drawing of the active chains: world at the left, island at the right, rates between the hops.
 
 import { fill, say, shape } from "./dom.js";
 import { bitRate, setting, settingMs } from "./format.js";
-import { boundaries, segmentRates, sharedBoxes } from "./hops.js";
+import { boundaries, segmentRates, sharedBoxes } from "./segment_rates.js";
 
 const LEAST_STEP = 170; // between the middles of drawn nodes: a rate has room between a link and an end
 const LEAST_BETWEEN = 216; // the same between a link and a box
@@ -11,14 +11,14 @@ const MOST_STEP = 340;
 const END = 92;
 const ABOVE = 44; // the middle of a row: names of taps need more room below it than rates above it
 const BELOW = 60;
-const NAMED = 24; // more above it where several chains are drawn: their names, and whose rates are told
+const NAMED = 24; // more above it for several chains: their names, and the chains that rates belong to
 const MAGNIFIED = 1.12; // a unit of the drawing, in pixels, at letters of the usual size
-const WIRE = 9; // the directions lie so far above and below the middle
+const WIRE = 9; // distance of a direction's line from the middle
 const SIZES = { link: [128, 62], end: [88, 62], box: [84, 44] };
 const SHARE_OF_HEIGHT = 0.28; // of the window, that several chains take up
-const MOST_COMPACT = 0.75; // smaller letters nobody reads
-const SMALLEST = 0.58; // so much is a chain of one link shrunk on a telephone; longer ones are scrolled
-const MEAN_S = 1; // as the figure above the queue's plot
+const MOST_COMPACT = 0.75; // smaller letters are illegible
+const SMALLEST = 0.58; // the scale of a chain of one link on a telephone; longer ones are scrolled
+const MEAN_S = 1; // as in the figure above the queue's plot
 
 export class ChainDrawing {
   #place;
@@ -41,8 +41,8 @@ export class ChainDrawing {
     }
     for (const row of this.#rows) {
       const rates = segmentRates(row.nodes, store, t, this.#shared);
-      row.segments.forEach((segment, index) => tellRates(segment, rates[index]));
-      for (const [name, gauge] of row.gauges) tellQueue(gauge, name, store, t, this.#shared.has(name));
+      row.segments.forEach((segment, index) => showRates(segment, rates[index]));
+      for (const [name, gauge] of row.gauges) showQueue(gauge, name, store, t, this.#shared.has(name));
     }
   }
 
@@ -74,13 +74,13 @@ export class ChainDrawing {
   }
 }
 
-/** How much smaller several chains are drawn, so that the plots below are still in sight: a share of the usual size. */
+/** The scale of several chains, so that the plots below stay visible: a share of the usual size. */
 function compact(picture) {
   const tall = (picture?.chains.length ?? 1) * (ABOVE + NAMED + BELOW) * MAGNIFIED;
   return Math.max(MOST_COMPACT, Math.min(1, (innerHeight * SHARE_OF_HEIGHT) / tall));
 }
 
-/** What a chain carries: a branch some of the traffic, `main` the rest. */
+/** The traffic of a chain: a branch's selectors; `main` carries the rest. */
 function carried({ carries }) {
   const parts = Object.entries(carries).map(([key, part]) => `${key} ${part}`);
   return parts.length ? parts.join(", ") : "all else";
@@ -134,7 +134,7 @@ function drawSegment(group, from, to, middle) {
   return { from, to, texts, wires, of };
 }
 
-/** Taps sit on the wire where they look, and say their names below. */
+/** Draw taps on the wire, with their names below. */
 function drawTaps(group, hops, segments, middle) {
   let at = 0;
   const seen = segments.map(() => []);
@@ -145,7 +145,7 @@ function drawTaps(group, hops, segments, middle) {
   seen.forEach((taps, index) => {
     const { from, to } = segments[index];
     taps.forEach((tap, number) => {
-      const x = from + (to - from) * besideTheRate(number, taps.length, index === segments.length - 1);
+      const x = from + (to - from) * tapPosition(number, taps.length, index === segments.length - 1);
       group.append(
         shape("line", { class: "tap-stem", x1: x, y1: middle - WIRE, x2: x, y2: middle + 38 }),
         shape("circle", { class: "tap", cx: x, cy: middle - WIRE, r: 3 }),
@@ -156,8 +156,8 @@ function drawTaps(group, hops, segments, middle) {
   });
 }
 
-/** Where on a segment a tap is drawn: beside the rate in its middle, while there is room for them. */
-function besideTheRate(number, count, last) {
+/** The position of a tap on its segment: off the rate in the middle, while there is room. */
+function tapPosition(number, count, last) {
   if (count === 1) return last ? 0.13 : 0.87;
   return count === 2 ? [0.13, 0.87][number] : (number + 1) / (count + 1);
 }
@@ -200,7 +200,7 @@ function drawNode(group, x, middle, hop, picture, gauges) {
   }
   const { to_island: island, to_world: world } = picture.boxes?.[hop.name] ?? {};
   const bar = shape("rect", { class: "queue-bar", x: left + 10, y: middle + 15, width: 0, height: 7, rx: 1.5 });
-  const told = shape("text", { class: "queue-told", x, y: middle + 50 }, "");
+  const figure = shape("text", { class: "queue-figure", x, y: middle + 50 }, "");
   group.append(
     shape("text", { class: "node-name", x, y: middle - 12 }, hop.name),
     shape(
@@ -210,7 +210,7 @@ function drawNode(group, x, middle, hop, picture, gauges) {
     ),
     shape("rect", { class: "queue-room", x: left + 10, y: middle + 15, width: wide - 20, height: 7, rx: 1.5 }),
     bar,
-    told,
+    figure,
   );
   if (world)
     group.append(
@@ -220,10 +220,10 @@ function drawNode(group, x, middle, hop, picture, gauges) {
         `to the island ${setting(island.rate_bit_s, "bit/s")}, queue ${setting(island.queue_bytes, "B")}; to the world ${setting(world.rate_bit_s, "bit/s")}, ${settingMs(world.delay_ns)}, queue ${setting(world.queue_bytes, "B")}`,
       ),
     );
-  gauges.set(hop.name, { bar, told, wide: wide - 20 });
+  gauges.set(hop.name, { bar, figure, wide: wide - 20 });
 }
 
-function tellRates(segment, rates) {
+function showRates(segment, rates) {
   for (const direction of ["to_island", "to_world"]) {
     const rate = rates[direction];
     say(segment.texts[direction], bitRate(rate));
@@ -234,14 +234,14 @@ function tellRates(segment, rates) {
   say(segment.of, rates.of ? inAll(rates.of) : "");
 }
 
-/** Whose rates these are, where they are those of several chains. */
+/** The chains that a common rate is the sum of. */
 const inAll = (chains) => (chains.length > 2 ? `${chains.length} chains in all` : `${chains.join(" + ")} in all`);
 
-function tellQueue(gauge, link, store, t, shared) {
+function showQueue(gauge, link, store, t, shared) {
   const waiting = store.series(`link/${link}/to_island/queue`).mean(t - MEAN_S, t);
   const capacity = store.configured(link, "to_island").queue_bytes;
   const share = capacity > 0 && Number.isFinite(waiting) ? Math.min(1, waiting / capacity) : 0;
   gauge.bar.setAttribute("width", (share * gauge.wide).toFixed(1));
   gauge.bar.classList.toggle("full", share > 0.97);
-  say(gauge.told, Number.isFinite(waiting) ? `queue ${Math.round(share * 100)}\u00a0%${shared ? ", shared" : ""}` : "");
+  say(gauge.figure, Number.isFinite(waiting) ? `queue ${Math.round(share * 100)}\u00a0%${shared ? ", shared" : ""}` : "");
 }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plots: a panel with a figure and a uPlot each, all over the same stretch of time.
+// The plots: a panel with a figure and a uPlot each, all over the same time range.
 
-import { columnsOf } from "./columns.js";
+import { downsample } from "./downsample.js";
 import { element, fill } from "./dom.js";
 import { digits, elapsed, prefixOf, timeOfDay } from "./format.js";
-import { paintGaps, paintMarks, paintUnit } from "./paint.js";
-import { plotsOf, spoken } from "./plots.js";
+import { drawGaps, drawMarks, drawUnit } from "./plot_overlays.js";
+import { plotsOf, plotDescription } from "./plots.js";
 import uPlot from "./uplot.js";
 
 const STEPS_S = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400];
-const AXIS = 3; // what the axis at the left takes up, in sizes of the page's letters
-const RIGHT = 1.2; // the same of the room at the right
-const LABEL = 0.78; // and how large labels are
-const LETTER = 0.6; // how wide a figure is, in sizes of a label
+const AXIS = 3; // width of the axis at the left, in em
+const RIGHT = 1.2; // width of the margin at the right, in em
+const LABEL = 0.78; // font size of labels, in em
+const LETTER = 0.6; // width of a digit, in font sizes of a label
 const PREFIXES = ["", "k", "M", "G", "T"];
 
 export class Charts {
@@ -21,13 +21,13 @@ export class Charts {
   #charts = [];
   #link = null;
 
-  /** `place`: the element that they stand in. */
+  /** `place`: the element that contains them. */
   constructor(place, view) {
     this.#place = place;
     this.#view = view;
   }
 
-  /** Draw anew with the present colours and sizes of letters; `link`: whose. */
+  /** Rebuild all charts with the present colours and font size; `link`: the link whose plots they are. */
   build(link) {
     this.#link = link;
     for (const chart of this.#charts) chart.destroy();
@@ -37,8 +37,8 @@ export class Charts {
   }
 
   /**
-   * Show what a store holds. `look`: {edge, span, instant, origin, position, none}; `origin`: instant 0 of the time axis,
-   * null: time of day; `position`: of a replay, else null; `none`: the word in place of what has no points.
+   * Show the series of a store. `look`: {edge, span, instant, origin, position, none}; `origin`: instant 0 of the time axis,
+   * null: time of day; `position`: of a replay, else null; `none`: the text shown without points.
    */
   show(store, link, look) {
     if (link !== this.#link) this.build(link);
@@ -54,7 +54,7 @@ class Chart {
   #store = null;
   #power = 0;
   #witness;
-  #ofRun; // links are heard all the time, the rest while a run lasts
+  #ofRun; // links report all the time, other sources during a run
   #watcher = null;
 
   constructor(plot, link, view) {
@@ -64,7 +64,7 @@ class Chart {
     this.#view = view;
     this.figure = element("span", { class: "figure" });
     this.unit = element("span", { class: "unit" });
-    this.beside = element("span", { class: "beside" });
+    this.detail = element("span", { class: "detail" });
     this.canvas = element("div", { class: "canvas", role: "img" });
     const keys = plot.series.map((series) => key(series.name, series.colour, series.kind));
     if (plot.bound) keys.push(key(plot.boundName, "--ink", "bound"));
@@ -76,13 +76,13 @@ class Chart {
         "header",
         {},
         element("div", { class: "titles" }, title, element("p", { class: "keys" }, ...keys)),
-        element("p", { class: "now" }, this.figure, this.unit, this.beside),
+        element("p", { class: "now" }, this.figure, this.unit, this.detail),
       ),
       this.canvas,
     );
   }
 
-  /** Once it stands in the page and has a size. */
+  /** Create the plot; called when the panel is in the page and has a size. */
   begin() {
     const { width, height } = this.canvas.getBoundingClientRect();
     this.#uplot = new uPlot(
@@ -109,7 +109,7 @@ class Chart {
     const origin = look.origin ?? 0;
     const { series, bound } = this.#plot;
     const rings = series.map((each) => (each.key === "ping" ? store.ping : store.series(each.key)));
-    const columns = columnsOf(
+    const columns = downsample(
       rings,
       series.map((each) => each.fold),
       from,
@@ -127,11 +127,11 @@ class Chart {
       this.#uplot.setData(columns, false);
       this.#uplot.setScale("x", { min: from - origin, max: to - origin });
     });
-    const told = this.#plot.figure(store, look.instant);
-    this.figure.textContent = told.figure;
-    this.unit.textContent = told.unit;
-    this.beside.textContent = told.beside;
-    this.canvas.setAttribute("aria-label", spoken(this.#plot, store, look.instant));
+    const current = this.#plot.figure(store, look.instant);
+    this.figure.textContent = current.figure;
+    this.unit.textContent = current.unit;
+    this.detail.textContent = current.detail;
+    this.canvas.setAttribute("aria-label", plotDescription(this.#plot, store, look.instant));
   }
 
   /** The bound is drawn from edge to edge, whatever points there are. */
@@ -194,20 +194,20 @@ class Chart {
         setCursor: [(plot) => this.#pointed(plot)],
         drawClear: [(plot) => this.#store && this.#paintGaps(plot, paints)],
         draw: [
-          (plot) => this.#store && paintMarks(plot, this.#store.marks, this.#look, paints),
-          (plot) => paintUnit(plot, this.#unitOfAxis(), paints),
+          (plot) => this.#store && drawMarks(plot, this.#store.marks, this.#look, paints),
+          (plot) => drawUnit(plot, this.#unitOfAxis(), paints),
         ],
       },
     };
   }
 
-  /** Where a word stands in place of all points, none is written upon the gaps. */
+  /** Where a text replaces all points, no text is written into the gaps. */
   #paintGaps(plot, paints) {
     const word = this.canvas.dataset.none ? "" : "no data";
-    paintGaps(plot, this.#store.series(this.#witness), this.#look, { ...paints, word });
+    drawGaps(plot, this.#store.series(this.#witness), this.#look, { ...paints, word });
   }
 
-  /** A label that would be cut off at the right, or lie upon the 0 of the other axis, is left out. */
+  /** The label of an instant; null if it would be cut off at the right, or overlap the 0 of the other axis. */
   #timeOf(plot, t, step, size) {
     const { min, max } = plot.scales.x;
     if (max - t < (max - min) * 0.015) return null;

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stream of events and samples of whichever keeper there is: kept up, taken up again after the last event seen.
+// The connection to the daemon's stream of events and samples, resumed after the last event seen.
 
 const LONGEST_WAIT_S = 5;
-const LAST = 200; // events of a keeper that this page sees for the first time
+const LAST = 200; // events read from a daemon that is new to this page
 
 /**
- * `told(message)`: each message. `changed(state, detail)`: `open`, `detail` having {status, same}, `same` if it is the keeper
- * of before; `absent`: no keeper or no lab is there, or it went away, `detail` having {message, retry_s, reached}, `reached`
- * if that was the answer; `refused`: a token is wanted, `detail` being the ApiError.
+ * `received(message)` is called for each message, `changed(state, detail)` for each state: `open`, `detail` is {status, same},
+ * `same` if the daemon is that of the connection before; `absent`: no daemon or no lab is there, or it has ended, `detail` is
+ * {message, retry_s, reached}, `reached` if a daemon answered so; `refused`: a token is required, `detail` is the ApiError.
  */
 export class Connection {
   #api;
-  #told;
+  #received;
   #changed;
   #socket = null;
   #timer = 0;
   #wait = 0;
   #last = 0;
-  #keeper = null;
-  #life = 0; // counts starts and stops: what an earlier one began has no say any more
+  #daemon = null;
+  #life = 0; // counts starts and stops, so that late answers to an earlier connection are ignored
 
-  constructor(api, told, changed) {
+  constructor(api, received, changed) {
     this.#api = api;
-    this.#told = told;
+    this.#received = received;
     this.#changed = changed;
   }
 
@@ -39,7 +39,7 @@ export class Connection {
     this.#socket = null;
   }
 
-  /** A WebSocket does not say why it was refused, so the status is asked for first. */
+  /** Ask for the status first: a WebSocket reports no reason when it is refused. */
   async #connect(life) {
     let status;
     try {
@@ -51,8 +51,8 @@ export class Connection {
       return;
     }
     if (life !== this.#life) return;
-    const same = status.pid === this.#keeper;
-    this.#keeper = status.pid;
+    const same = status.pid === this.#daemon;
+    this.#daemon = status.pid;
     if (!same) this.#last = 0;
     this.#listen(same, status);
   }
@@ -67,7 +67,7 @@ export class Connection {
     socket.onmessage = ({ data }) => {
       const message = JSON.parse(data);
       if (message.seq && message.type !== "hello") this.#last = message.seq;
-      this.#told(message);
+      this.#received(message);
     };
     socket.onclose = () => {
       if (this.#socket !== socket) return;

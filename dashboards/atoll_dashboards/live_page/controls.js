@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can be asked of a lab from here: start and stop a run, change a chain, change a latency. Each is shown before it is done.
+// The controls of a lab: start and stop a run, change a chain, change a latency, each with a dialog that confirms it.
 
 import { choice, field, open } from "./dialogs.js";
 import { element } from "./dom.js";
@@ -12,20 +12,20 @@ export class Controls {
     this.#api = api;
   }
 
-  /** `picture`: what stands, as for all of these. */
+  /** `picture`: the lab at present, as for all of these. */
   startRun(picture) {
     const file = element("input", { type: "file", accept: ".yaml,.yml,.json" });
     const duration = element("input", { type: "text", placeholder: "as described", size: 12 });
-    const stands = picture?.experiment;
+    const applied = picture?.experiment;
     open({
       title: "Start a run",
       body: [
         element(
           "p",
           {},
-          stands ? `Of ${stands}, which stands, or of a file of yours.` : "No experiment stands yet: choose a file.",
+          applied ? `Runs ${applied}, which is applied, or a file.` : "No experiment is applied yet: choose a file.",
         ),
-        field("Experiment", file, stands ? `none chosen: ${stands}` : "an experiment.yaml"),
+        field("Experiment", file, applied ? `none chosen: ${applied}` : "an experiment.yaml"),
         field("Duration", duration, "such as 60 s"),
       ],
       confirm: "Start the run",
@@ -42,7 +42,7 @@ export class Controls {
   stopRun(run) {
     open({
       title: "Stop the run?",
-      body: [element("p", {}, `${run} is cancelled. What it has measured so far stays in its directory.`)],
+      body: [element("p", {}, `${run} is cancelled. Its measurements so far stay in its directory.`)],
       confirm: "Stop the run",
       act: async () => void (await this.#api.ask("DELETE", `v1/runs/${encodeURIComponent(run)}`)),
     });
@@ -89,25 +89,25 @@ export class Controls {
     this.#change("Change a chain", [field("Chain", name), editor.node], request);
   }
 
-  /** Two steps: what would change, then the change itself. */
+  /** Open a dialog of two steps: the list of changes, then the change itself. */
   #change(title, body, request) {
     const perform = async () => void (await request(false));
     open({
       title,
       body,
-      confirm: "Show what would change",
+      confirm: "Show changes",
       act: async () => {
         const { lines } = await request(true);
-        if (!lines.length) return { body: [element("p", {}, "Nothing would change: it is so already.")] };
+        if (!lines.length) return { body: [element("p", {}, "No changes: the lab is configured like this already.")] };
         const list = element("ul", { class: "changes" }, ...lines.map((line) => element("li", {}, line)));
-        const head = `${lines.length} change${lines.length === 1 ? "" : "s"}, made under traffic and proven by probes; if they fail, all is as before.`;
-        return { body: [element("p", {}, head), list], confirm: "Change it now", act: perform };
+        const head = `${lines.length} change${lines.length === 1 ? "" : "s"}, made under traffic and verified by probes; if they fail, the changes are rolled back.`;
+        return { body: [element("p", {}, head), list], confirm: "Apply changes", act: perform };
       },
     });
   }
 }
 
-/** An ordered list of hops, changed by buttons alone: it works by keyboard and on a telephone. */
+/** An ordered list of hops, edited by buttons: it works by keyboard and on a touch screen. */
 class ChainEditor {
   #parts;
   #list = element("ol", { class: "hops", "aria-label": "hops from world to island" });

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Questions to whoever looks at the page: one dialog at a time, with what the API objects to in its own words.
+// Dialogs, one at a time, with the API's errors in its own words.
 
 import { element, fill } from "./dom.js";
 
 /**
- * Open a dialog. `body`: its nodes; `confirm`: label of the button that does it; `act()`: does it, may throw ApiError, and
- * says by what it returns what comes next: nothing (close), or {body, confirm, act} for a further step.
+ * Open a dialog. `body`: its nodes; `confirm`: label of its button; `act()`: what the button does, may throw ApiError, and
+ * returns the next step as {body, confirm, act}, or nothing to close the dialog.
  */
 export function open({ title, body, confirm, act }) {
   const content = element("div", { class: "dialog-body" });
@@ -51,7 +51,7 @@ export function open({ title, body, confirm, act }) {
   return dialog;
 }
 
-/** What went wrong, a line for each mistake and its place. */
+/** The error as lines, one for each mistake with its place. */
 function wrong(error) {
   if (!error.mistakes?.length) return [element("p", {}, error.message)];
   return error.mistakes.map(({ where, message }) =>
@@ -59,7 +59,7 @@ function wrong(error) {
   );
 }
 
-/** A field with its label above it and, where there is one, a hint below. */
+/** A field with its label above it and an optional hint below. */
 export function field(label, input, hint) {
   return element(
     "label",

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements made without markup: whatever comes from elsewhere is text and stays text.
+// Elements made without markup: data from elsewhere is inserted as text only.
 
 const SVG = "http://www.w3.org/2000/svg";
 
 /** An HTML element. Attributes that are null or false are left out; `onclick` and the like are listeners. */
 export function element(name, attributes = {}, ...children) {
-  return dressed(document.createElement(name), attributes, children);
+  return build(document.createElement(name), attributes, children);
 }
 
 /** An SVG element. */
 export function shape(name, attributes = {}, ...children) {
-  return dressed(document.createElementNS(SVG, name), attributes, children);
+  return build(document.createElementNS(SVG, name), attributes, children);
 }
 
-function dressed(node, attributes, children) {
+function build(node, attributes, children) {
   for (const [name, given] of Object.entries(attributes)) {
     if (given === null || given === undefined || given === false) continue;
     if (name.startsWith("on")) node.addEventListener(name.slice(2), given);
@@ -23,15 +23,15 @@ function dressed(node, attributes, children) {
   return node;
 }
 
-/** Put these children in place of all that an element has. */
+/** Replace all children of an element. */
 export function fill(node, ...children) {
   node.replaceChildren(...children.filter((child) => child !== null && child !== undefined));
 }
 
-/** The element of that id, which the page has. */
+/** The element with this id. */
 export const byId = (id) => document.getElementById(id);
 
-/** Set a text only where it differs, so that nothing is drawn or read out again for nothing. */
+/** Set a text only where it differs, so that nothing is redrawn or read out again needlessly. */
 export function say(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }

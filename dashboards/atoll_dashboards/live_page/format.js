@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Figures for people: three significant digits, SI prefixes, one kind of minus; nothing where nothing is known.
+// Numbers as text: three significant digits, SI prefixes, a proper minus sign; empty for unknown amounts.
 
 const NOTHING = { figure: "", unit: "" };
 
 const PREFIXES = ["", "k", "M", "G", "T"];
 
-/** Which power of 1000 suits an amount: 0 for "", 1 for k, ... */
+/** The power of 1000 of an amount's prefix: 0 for "", 1 for k, ... */
 export function prefixOf(amount) {
   const size = Math.abs(amount);
   if (!(size >= 1000)) return 0;
@@ -20,7 +20,7 @@ export function digits(amount) {
   return amount.toFixed(size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2);
 }
 
-/** An amount with an SI prefix before its unit, as {figure, unit}; both empty for NaN, where nothing is known. */
+/** An amount with an SI prefix before its unit, as {figure, unit}; both empty for NaN. */
 export function quantity(amount, unit) {
   if (!Number.isFinite(amount)) return NOTHING;
   const power = prefixOf(amount);
@@ -30,7 +30,7 @@ export function quantity(amount, unit) {
 }
 
 /** The same as one text: "15.8 Mbit/s". */
-export function inWords(amount, unit) {
+export function quantityText(amount, unit) {
   const { figure, unit: prefixed } = quantity(amount, unit);
   return figure && `${figure}\u00a0${prefixed}`;
 }
@@ -40,10 +40,10 @@ export function whole(number, unit = "") {
   return Number.isFinite(number) ? { figure: String(Math.round(number)), unit } : NOTHING;
 }
 
-export const bitRate = (bitS) => inWords(bitS, "bit/s");
-export const byteCount = (bytes) => inWords(bytes, "B");
+export const bitRate = (bitS) => quantityText(bitS, "bit/s");
+export const byteCount = (bytes) => quantityText(bytes, "B");
 
-/** A setting as one would write it: no digits that say nothing. 16 Mbit/s, 250 ms, 100 kB. */
+/** A setting without trailing zeros: 16 Mbit/s, 250 ms, 100 kB. */
 export function setting(amount, unit) {
   if (!Number.isFinite(amount)) return "";
   const power = prefixOf(amount);
@@ -62,7 +62,7 @@ export function settingMs(ns) {
 /** A duration of so many seconds in words. */
 export const seconds = (duration) => (Number.isFinite(duration) ? `${Number(duration.toFixed(2))}\u00a0s` : "");
 
-/** A number of things, in the singular where there is one; of nouns that take an s. */
+/** A number and its noun, regular plurals only: 1 change, 2 changes. */
 export const things = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
 
 /** A share as a percentage without decimals. */

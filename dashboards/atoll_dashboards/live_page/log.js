@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happened, newest first, no more lines than anybody reads.
+// The event log, newest first, of bounded length.
 
-import { describe } from "./describe.js";
+import { eventText } from "./event_text.js";
 import { element, fill } from "./dom.js";
 
 const LINES = 400;
@@ -15,20 +15,20 @@ export class EventLog {
     this.#place = place;
   }
 
-  /** How instants are told: seconds since 1970 -> text. */
-  set clock(tell) {
-    this.#clock = tell;
+  /** How instants are formatted: seconds since 1970 -> text. */
+  set clock(format) {
+    this.#clock = format;
     this.#redraw();
   }
 
-  /** Note an event of the API, or of this page (`type` "here"). Samples are left out. */
+  /** Add an event of the API, or of this page (`type` "here"). Samples are left out. */
   add(event) {
-    const line = describe(event);
+    const line = eventText(event);
     if (!line?.text) return;
-    const told = { ...line, t: event.t_ns / 1e9 };
-    this.#events.push(told);
+    const entry = { ...line, t: event.t_ns / 1e9 };
+    this.#events.push(entry);
     if (this.#events.length > LINES) this.#events.shift();
-    this.#place.prepend(this.#line(told));
+    this.#place.prepend(this.#line(entry));
     while (this.#place.children.length > LINES) this.#place.lastElementChild.remove();
   }
 
@@ -37,7 +37,7 @@ export class EventLog {
     this.#redraw();
   }
 
-  /** In a replay: what is yet to come at an instant is shown as such. */
+  /** Mark the events after an instant of a replay as still to come. */
   upTo(t) {
     const lines = this.#place.children;
     for (let index = 0; index < lines.length; index += 1) {
@@ -46,7 +46,7 @@ export class EventLog {
   }
 
   #redraw() {
-    fill(this.#place, ...this.#events.map((told) => this.#line(told)).reverse());
+    fill(this.#place, ...this.#events.map((entry) => this.#line(entry)).reverse());
   }
 
   #line({ t, kind, text, grave }) {

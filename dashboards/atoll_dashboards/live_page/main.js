@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// The live page: what is shown is a function of a store, a picture of the lab and an instant; this module wires them.
+// The live page. Everything shown is a function of a store, a picture of the lab and an instant; this module wires them.
 
-import { Api, showFragment, takeFragment } from "./api.js";
-import { bar, isBarred, tellBarred, whyBarred } from "./barred.js";
+import { Api, readFragment, showFragment } from "./api.js";
+import { disabledReason, isDisabled, setDisabled, showDisabledReason } from "./disabled_buttons.js";
 import { Charts } from "./charts.js";
 import { ChainDrawing } from "./chain.js";
 import { Controls } from "./controls.js";
 import { byId, element, fill, say } from "./dom.js";
 import { elapsed, timeOfDay } from "./format.js";
-import * as keys from "./keys.js";
-import { Live } from "./live.js";
+import * as shortcuts from "./shortcuts.js";
+import { LiveSource } from "./live_source.js";
 import { EventLog } from "./log.js";
-import * as look from "./look.js";
+import * as theme from "./theme.js";
 import { showHosts, showMachines, showRun, showServers } from "./panels.js";
-import { chooseReplay, Player } from "./player.js";
-import { askToken, whyAsked } from "./token.js";
-import { View, WINDOWS } from "./view.js";
+import { chooseReplay, ReplayControls } from "./replay_controls.js";
+import { askToken, tokenReason } from "./token.js";
+import { TimeRange, WINDOWS } from "./time_range.js";
 
-const DRAW_MS = 100; // no more often than this, which is as often as links are looked at
+const DRAW_MS = 100; // the shortest interval between redraws: links are sampled as often
 const SEEK_S = 5;
 
 const api = new Api(new URL("..", location.href));
-const view = new View(wake);
-const live = new Live(api, { changed: wake, event: (event) => !player.replay && log.add(event), refused: wantToken });
-const player = new Player(api, {
+const view = new TimeRange(wake);
+const live = new LiveSource(api, { changed: wake, event: (event) => !player.replay && log.add(event), refused: wantToken });
+const player = new ReplayControls(api, {
   changed: wake,
   begun,
   left,
@@ -37,7 +37,7 @@ const controls = new Controls(api);
 
 let link = "";
 let drawing = false;
-let logged = null; // what was told of the run whose events the log has
+let logged = null; // the answer about the run whose events are in the log
 
 /** Something has changed: draw soon. */
 function wake() {
@@ -46,7 +46,7 @@ function wake() {
   setTimeout(() => requestAnimationFrame(draw), document.hidden ? 1000 : DRAW_MS);
 }
 
-/** What is looked at: the replay, if there is one, else the lab that is up. */
+/** The source of what is shown: the replay, if there is one, else the lab that is up. */
 const source = () => player.replay ?? live;
 
 function draw() {
@@ -58,10 +58,10 @@ function draw() {
   const instant = view.instant(edge);
   const picture = replay ? replay.pictureAt(instant) : live.picture;
   const origin = replay ? replay.origin : null;
-  const going = live.run?.state === "running";
+  const running = live.run?.state === "running";
   const without = replay || live.remark;
-  const lacking = without ? "no figures in this run" : going ? "no figures yet" : "figures come with a run";
-  const none = replay?.loading ? "loading" : lacking;
+  const noFigures = without ? "no figures in this run" : running ? "no figures yet" : "no run in progress";
+  const none = replay?.loading ? "loading" : noFigures;
   chooseLink(store, picture);
   charts.show(store, link, {
     span,
@@ -81,19 +81,19 @@ function draw() {
     source().measured,
     instant,
     replay ? null : (server) => controls.changeLatency(live.picture, server),
-    whyBarred(live.busy, live.away),
+    disabledReason(live.busy, live.away),
   );
-  showHosts(byId("hosts"), byId("hosts-told"), picture, store, instant, replay && store.hosts.size ? "no figures here" : none);
+  showHosts(byId("hosts"), byId("hosts-summary"), picture, store, instant, replay && store.hosts.size ? "no figures here" : none);
   showMachines(byId("machines"), store, instant);
   if (replay) showLog(replay);
   player.show();
   showState(picture, run);
 }
 
-/** The log has the run's events as last told; those of a run that is being made grow. */
+/** Fill the log with the run's events as last reported; the events of a run in progress grow. */
 function showLog(replay) {
-  if (logged !== replay.told) {
-    logged = replay.told;
+  if (logged !== replay.description) {
+    logged = replay.description;
     log.clear();
     log.clock = (t) => elapsed(t - replay.origin);
     for (const event of replay.events) log.add(event);
@@ -101,7 +101,7 @@ function showLog(replay) {
   log.upTo(replay.position);
 }
 
-const replayed = ({ told, ending }) => ["replay of a run", told?.place, ending].filter(Boolean).join(", ");
+const replayed = ({ description, ending }) => ["replay of a run", description?.place, ending].filter(Boolean).join(", ");
 
 function showState(picture, run) {
   const { replay } = player;
@@ -132,24 +132,24 @@ function showState(picture, run) {
 function showButtons(replayed, run) {
   const going = run?.state === "running" && !replayed;
   const pause = byId("pause");
-  say(pause, view.paused === null ? "Pause" : "Go on");
+  say(pause, view.paused === null ? "Pause" : "Resume");
   pause.setAttribute("aria-pressed", String(view.paused !== null));
   pause.hidden = replayed;
   byId("run-stop").hidden = !going;
   byId("run-start").hidden = going || replayed;
   byId("run-start").disabled = live.away || !live.picture;
-  const barred = replayed ? "" : whyBarred(live.busy, live.away);
-  tellBarred(byId("barred"), barred);
+  const reason = replayed ? "" : disabledReason(live.busy, live.away);
+  showDisabledReason(byId("disabled-reason"), reason);
   for (const id of ["chain-change", "latency-change"]) {
     byId(id).hidden = replayed;
     byId(id).disabled = live.away || !live.picture?.experiment;
-    bar(byId(id), barred, "barred");
+    setDisabled(byId(id), reason, "disabled-reason");
   }
-  say(byId("theme"), look.isDark() ? "Light" : "Dark");
+  say(byId("theme"), theme.isDark() ? "Light" : "Dark");
   byId("window").value = String(view.window);
 }
 
-/** Tell it aloud once, not with every second that is counted. */
+/** Announce a new state to screen readers once, not with every second that is counted. */
 function announce(kind, text, more) {
   const place = byId("announced");
   const news = kind === "stale" ? kind : kind + text;
@@ -165,7 +165,7 @@ function showBanner(text, mild) {
   banner.classList.toggle("mild", mild);
 }
 
-/** Plots are of one link at a time; where there are several, of the chosen one. */
+/** Plots show one link at a time: the chosen one, if there are several. */
 function chooseLink(store, picture) {
   const drawn = (picture?.chains ?? []).flatMap((each) =>
     each.hops.filter((hop) => hop.kind === "link").map((hop) => hop.name),
@@ -191,14 +191,14 @@ function note(text, grave = false) {
 }
 
 function wantToken(error) {
-  askToken(whyAsked(error, api.token), (token) => {
+  askToken(tokenReason(error, api.token), (token) => {
     api.keep(token);
     if (player.wanted) player.open(player.wanted);
     else live.start();
   });
 }
 
-/** A replay is there. */
+/** A replay has begun. */
 function begun(replay) {
   live.stop();
   view.window = null;
@@ -220,8 +220,8 @@ function left() {
 const pause = () => (player.replay ? player.toggle() : view.paused === null ? view.pause(live.edge) : view.follow());
 const step = (by) => (player.replay ? player.seek(by * SEEK_S) : view.pan(by / 4, live.edge, live.first));
 const toEnd = () => (player.replay ? player.replay.seek(player.replay.to) : view.follow());
-const switchTheme = () => (look.switchTheme(), rebuild());
-const switchScale = () => (look.switchScale(), rebuild());
+const switchTheme = () => (theme.switchTheme(), rebuild());
+const switchScale = () => (theme.switchScale(), rebuild());
 const replays = () => chooseReplay(api, (id) => player.open(id), wantToken);
 
 function listen() {
@@ -229,7 +229,7 @@ function listen() {
     pause,
     theme: switchTheme,
     scale: switchScale,
-    help: keys.help,
+    help: shortcuts.help,
     "run-start": () => controls.startRun(live.picture),
     "run-stop": () => controls.stopRun(live.run.id),
     "chain-change": () => controls.changeChain(live.picture).catch((error) => note(error.message, true)),
@@ -238,8 +238,8 @@ function listen() {
     "replay-leave": () => player.leave(),
   };
   for (const [id, act] of Object.entries(clicks))
-    byId(id).addEventListener("click", ({ currentTarget }) => isBarred(currentTarget) || act());
-  keys.listen({
+    byId(id).addEventListener("click", ({ currentTarget }) => isDisabled(currentTarget) || act());
+  shortcuts.listen({
     " ": pause,
     ArrowLeft: () => step(-1),
     ArrowRight: () => step(1),
@@ -251,7 +251,7 @@ function listen() {
     d: switchTheme,
     s: switchScale,
     r: replays,
-    "?": keys.help,
+    "?": shortcuts.help,
   });
   const words = (seconds) =>
     seconds === null ? "all" : seconds < 60 ? `${seconds} s` : seconds < 3600 ? `${seconds / 60} min` : "1 h";
@@ -266,16 +266,16 @@ function listen() {
 }
 
 function begin() {
-  look.begin(rebuild);
+  theme.begin(rebuild);
   log.clock = timeOfDay;
   listen();
-  const { token, run } = takeFragment();
+  const { token, run } = readFragment();
   if (token) api.keep(token);
   charts.build(link);
   if (run) player.open(run);
   else live.start();
   wake();
-  setInterval(() => (player.replay?.playing ? undefined : wake()), 1000); // time goes on even if nothing comes
+  setInterval(() => (player.replay?.playing ? undefined : wake()), 1000); // time passes even if no message arrives
 }
 
 begin();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The panels beside the plots: the run, the world servers, the hosts.
+// The side panels: the run, the world servers, the hosts.
 
-import { bar, isBarred } from "./barred.js";
+import { isDisabled, setDisabled } from "./disabled_buttons.js";
 import { element, fill, say } from "./dom.js";
 import { bitRate, byteCount, elapsed, percent } from "./format.js";
-import { healthOf, machinesOf } from "./health.js";
+import { hostHealth, machineLoads } from "./host_health.js";
 
 const OLD_S = 3.2;
 
@@ -24,15 +24,15 @@ export const STEPS = [
 ];
 
 /**
- * `run`: {id, step, elapsed_s, duration_s, verdict, state, broken, reasons, caveats}, or null; `broken`: why it ended before its time;
+ * `run`: {id, step, elapsed_s, duration_s, verdict, state, broken, reasons, caveats}, or null; `broken`: why it ended early;
  * `reasons`: of its verdict, if it is invalid; `caveats`: figures beyond a bound.
  */
 export function showRun(place, run) {
-  const { title, bar, steps, text, why } = parts(place);
-  say(title, run ? run.id : "no run is going");
+  const { title, progress, steps, text, why } = parts(place);
+  say(title, run ? run.id : "no run in progress");
   const share = run && run.duration_s > 0 && run.elapsed_s >= 0 ? Math.min(1, run.elapsed_s / run.duration_s) : 0;
-  bar.value = run?.state === "ended" && run.broken === null ? 1 : share;
-  bar.hidden = !run;
+  progress.value = run?.state === "ended" && run.broken === null ? 1 : share;
+  progress.hidden = !run;
   const states = stepStates(run);
   steps.forEach((step, index) => {
     step.className = states[index];
@@ -50,9 +50,9 @@ function judgement(run) {
   return run?.caveats?.length ? ["caveats", ...run.caveats].join("\n") : "";
 }
 
-const TITLES = { done: "done", now: "going on", broken: "here it ended", "not-reached": "not reached" };
+const TITLES = { done: "done", now: "in progress", broken: "the run ended here", "not-reached": "not reached" };
 
-/** What became of each of STEPS: `done`, `now`, `broken`, `not-reached`; "" of those that may still come. Pure. */
+/** The state of each of STEPS: `done`, `now`, `broken`, `not-reached`; "" if it may still come. Pure. */
 export function stepStates(run) {
   const at = STEPS.indexOf(run?.step);
   const broken = run?.state === "ended" && run.broken !== null;
@@ -77,14 +77,14 @@ function parts(place) {
     const found = {
       title: element("p", { class: "run-id" }),
       text: element("p", { class: "run-text" }),
-      bar: element("progress", { max: 1, "aria-label": "measured so far" }),
+      progress: element("progress", { max: 1, "aria-label": "measured so far" }),
       steps: STEPS.map((step) => element("li", {}, step)),
       why: element("p", { class: "run-why" }),
     };
     fill(
       place,
       element("div", { class: "run-line" }, found.title, found.text),
-      found.bar,
+      found.progress,
       element("ol", { class: "run-steps" }, ...found.steps),
       found.why,
     );
@@ -93,7 +93,7 @@ function parts(place) {
   return made.get(place);
 }
 
-/** What a server sends in bit/s and its open flows; NaN where nothing is told, or its load has ended: what it said last was of that. */
+/** A server's rate in bit/s and its open flows; NaN without a recent figure, or after the load's end. */
 export function sendingOf(store, server, t) {
   const flows = store.series("flows");
   if (flows.length && !Number.isFinite(flows.at(t, OLD_S))) return { sent: NaN, active: NaN };
@@ -104,10 +104,10 @@ export function sendingOf(store, server, t) {
 }
 
 /**
- * World servers, each with its latency, what the last test measured of it and what it sends. `choose(server)`: one was; null:
- * cannot be; `barred`: why it cannot be at the moment.
+ * Show the world servers: latency class, measured RTT, sending rate and open flows. `choose(server)` is called on a click; null:
+ * servers cannot be chosen; `disabled`: the reason why they cannot be chosen now.
  */
-export function showServers(place, picture, store, measured, t, choose, barred = "") {
+export function showServers(place, picture, store, measured, t, choose, disabled = "") {
   const names = (picture?.hosts ?? []).filter((host) => host.role === "world-server").map((host) => host.name);
   const rows = keep(place, [...names, choose ? "" : "replay"].join("\n"), names, (name) => {
     const head = choose
@@ -116,7 +116,7 @@ export function showServers(place, picture, store, measured, t, choose, barred =
           {
             type: "button",
             class: "plain",
-            onclick: ({ currentTarget }) => isBarred(currentTarget) || choose(name),
+            onclick: ({ currentTarget }) => isDisabled(currentTarget) || choose(name),
             title: `change the latency of ${name}`,
           },
           name,
@@ -142,13 +142,13 @@ export function showServers(place, picture, store, measured, t, choose, barred =
     ];
     figures.forEach((text, index) => say(cells[index], text));
     const button = row.querySelector("button");
-    if (button) bar(button, barred, "barred");
+    if (button) setDisabled(button, disabled, "disabled-reason");
   }
 }
 
-/** Hosts as small fields, the ones that have something to say told in words, too. `none`: when they tell no figures. */
-export function showHosts(place, told, picture, store, t, none) {
-  const hosts = healthOf(picture?.hosts ?? [], store, t);
+/** Show hosts as small fields, and name those with problems in `summary`. `none`: the text while no host reports figures. */
+export function showHosts(place, summary, picture, store, t, none) {
+  const hosts = hostHealth(picture?.hosts ?? [], store, t);
   const names = hosts.map((host) => host.name);
   const fields = keep(place, names.join("\n"), names, (name) => element("li", { class: "host" }, name));
   for (const host of hosts) {
@@ -162,29 +162,29 @@ export function showHosts(place, told, picture, store, t, none) {
   }
   const wrong = hosts.filter((host) => host.state === "trouble" || host.state === "silent");
   const well = hosts.filter((host) => host.state === "well").length;
-  const summary = well
-    ? `${well} of ${hosts.length} tell figures and are well`
+  const allWell = well
+    ? `${well} of ${hosts.length} report figures and are well`
     : hosts.length
       ? `${hosts.length} hosts: ${none}`
       : "";
   say(
-    told,
+    summary,
     wrong.length
       ? wrong
           .slice(0, 4)
           .map((host) => `${host.name}: ${host.text}`)
           .join("; ") + (wrong.length > 4 ? ` and ${wrong.length - 4} more` : "")
-      : summary,
+      : allWell,
   );
-  told.classList.toggle("grave", wrong.length > 0);
+  summary.classList.toggle("grave", wrong.length > 0);
 }
 
-const OVERLOADED = 0.95; // of all CPUs' time: what a lab measures then is doubtful
-const MACHINES = 4; // the busiest; a rack has more than anybody reads
+const OVERLOADED = 0.95; // of all CPUs' time; measurements are doubtful beyond
+const MACHINES = 4; // the busiest ones; a rack has more than fit
 
-/** The busiest of the machines that all of this runs on. */
+/** Show the load of the busiest machines of the laboratory. */
 export function showMachines(place, store, t) {
-  const machines = machinesOf(store, t).sort((one, other) => other.busy - one.busy);
+  const machines = machineLoads(store, t).sort((one, other) => other.busy - one.busy);
   const words = ({ name, busy, cpus, free_bytes: free }) =>
     `${name}: ${percent(busy)} of ${cpus} CPU${cpus === 1 ? "" : "s"}${Number.isFinite(free) ? `, ${byteCount(free)} free` : ""}`;
   say(place, machines.slice(0, MACHINES).map(words).join("; "));
@@ -196,7 +196,7 @@ export function showMachines(place, store, t) {
 
 const kept = new WeakMap();
 
-/** The children of a place by their names, made anew only when `wanted` is another text than before. */
+/** The children of an element by name; they are rebuilt only when `wanted` changes. */
 function keep(place, wanted, names, make) {
   const before = kept.get(place);
   if (before?.wanted === wanted) return before.nodes;

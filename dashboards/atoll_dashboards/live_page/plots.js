@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the plots show: series, bounds, and the figure of an instant that stands above each.
+// The definitions of the plots: series, bounds, and the figure shown above each.
 
 import { milliseconds, percent, quantity, setting, whole } from "./format.js";
 
-const MEAN_S = 1; // figures of what comes each 100 ms are means of the last second
+const MEAN_S = 1; // figures of series with points each 100 ms are means of the last second
 const OLD_S = 3.2;
 
 /**
  * The plots of one link: [{id, title, unit, floor, series, bound, gap, figure}].
  * `series`: {name, key, colour, kind, fold}, `colour` being a variable of the style sheet; `bound(store, t)`: the dashed line;
- * `figure(store, t)`: {figure, unit, beside}.
+ * `figure(store, t)`: {figure, unit, detail}.
  */
 export function plotsOf(link) {
   const island = `link/${link}/to_island/`;
   const world = `link/${link}/to_world/`;
   const bound = (name) => (store, t) => {
-    const told = store.series(`${island}set_${name}`).at(t);
-    return Number.isFinite(told) ? told : store.configured(link, "to_island")[name];
+    const reported = store.series(`${island}set_${name}`).at(t);
+    return Number.isFinite(reported) ? reported : store.configured(link, "to_island")[name];
   };
   const ratePlot = {
     id: "rate",
@@ -32,7 +32,7 @@ export function plotsOf(link) {
     figure(store, t) {
       const sent = store.series(`${island}out`).mean(t - MEAN_S, t);
       const rate = this.bound(store, t);
-      return { ...quantity(sent, "bit/s"), beside: ofBound(sent, rate, setting(rate, "bit/s")) };
+      return { ...quantity(sent, "bit/s"), detail: ofBound(sent, rate, setting(rate, "bit/s")) };
     },
   };
   const queuePlot = {
@@ -49,7 +49,7 @@ export function plotsOf(link) {
     figure(store, t) {
       const waiting = store.series(`${island}queue`).mean(t - MEAN_S, t);
       const capacity = this.bound(store, t);
-      return { ...quantity(waiting, "B"), beside: ofBound(waiting, capacity, setting(capacity, "B")) };
+      return { ...quantity(waiting, "B"), detail: ofBound(waiting, capacity, setting(capacity, "B")) };
     },
   };
   const sojournPlot = {
@@ -63,8 +63,8 @@ export function plotsOf(link) {
     ],
     figure(store, t) {
       const rtt = store.ping.at(t, OLD_S);
-      const beside = Number.isFinite(rtt) ? `ping RTT ${Math.round(rtt * 1e3)}\u00a0ms` : "";
-      return { ...milliseconds(store.series(`${island}sojourn`).mean(t - MEAN_S, t)), beside };
+      const detail = Number.isFinite(rtt) ? `ping RTT ${Math.round(rtt * 1e3)}\u00a0ms` : "";
+      return { ...milliseconds(store.series(`${island}sojourn`).mean(t - MEAN_S, t)), detail };
     },
   };
   const dropsPlot = {
@@ -84,7 +84,7 @@ export function plotsOf(link) {
     ],
     figure: (store, t) => ({
       ...whole(store.series(`${island}dropped`).mean(t - MEAN_S, t), "packets/s"),
-      beside: causes(store, island, t),
+      detail: causes(store, island, t),
     }),
   };
   const goodputPlot = {
@@ -98,7 +98,7 @@ export function plotsOf(link) {
     figure(store, t) {
       const payload = store.series("goodput").at(t, OLD_S);
       const rate = this.bound(store, t);
-      return { ...quantity(payload, "bit/s"), beside: ofBound(payload, rate, "the link") };
+      return { ...quantity(payload, "bit/s"), detail: ofBound(payload, rate, "the link") };
     },
   };
   const flowsPlot = {
@@ -113,11 +113,11 @@ export function plotsOf(link) {
     figure(store, t) {
       const done = store.series("completed").at(t, OLD_S);
       const failed = store.series("failed").at(t, OLD_S);
-      const beside = [
+      const detail = [
         Number.isFinite(done) && `${quantity(done, "").figure} completed/s`,
         failed > 0 && `${quantity(failed, "").figure} failed/s`,
       ];
-      return { ...whole(store.series("flows").at(t, OLD_S)), beside: beside.filter(Boolean).join(", ") };
+      return { ...whole(store.series("flows").at(t, OLD_S)), detail: detail.filter(Boolean).join(", ") };
     },
   };
   return [ratePlot, goodputPlot, queuePlot, sojournPlot, dropsPlot, flowsPlot];
@@ -126,7 +126,7 @@ export function plotsOf(link) {
 /** "50 % of 16 Mbit/s"; nothing where the amount or its bound is not known. */
 const ofBound = (amount, most, words) => (most && Number.isFinite(amount) ? `${percent(amount / most)} of ${words}` : "");
 
-/** What the drops that the figure tells were for. */
+/** The causes of the drops that the figure counts. */
 function causes(store, base, t) {
   const named = {
     queue: "queue full",
@@ -141,9 +141,9 @@ function causes(store, base, t) {
     .join(", ");
 }
 
-/** What a plot shows, in a sentence, for who does not see it. */
-export function spoken(plot, store, t) {
-  const { figure, unit, beside } = plot.figure(store, t);
-  const told = [`${figure} ${unit}`.trim(), beside].filter(Boolean).join(", ");
-  return `${plot.title}: ${told || "no data"}`;
+/** A plot's figure as a sentence, for screen readers. */
+export function plotDescription(plot, store, t) {
+  const { figure, unit, detail } = plot.figure(store, t);
+  const words = [`${figure} ${unit}`.trim(), detail].filter(Boolean).join(", ");
+  return `${plot.title}: ${words || "no data"}`;
 }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run of the past, or one that is still being written: all its points in a store, and a position in it.
+// The replay of a run, finished or in progress: its points in a store, and a position in time.
 
 import { linesOf } from "./api.js";
-import { isCancelled } from "./describe.js";
+import { isCancelled } from "./event_text.js";
 import { HOUR_S, Store } from "./store.js";
 
 const LONGEST_S = 4 * 3600; // a longer run's last hours are shown
 const LONGEST_WAIT_S = 5; // for a run that cannot be followed at the moment
-const LONGEST_ANALYSIS_S = 900; // a verdict that has not come by then is waited for no more
-const LATE_S = 5; // points of an instant come no later than this after others of it
+const LONGEST_ANALYSIS_S = 900; // time to wait for a verdict
+const LATE_S = 5; // the points of one instant arrive within this time
 export const NO_METRICS =
-  "This run has no metrics: it was made with --no-metrics. Shown is what its links counted (link.jsonl); " +
-  "goodput, flows, pings, servers and hosts are not there.";
+  "This run has no metrics: it was made with --no-metrics. Only the counters of its links (link.jsonl) are shown; " +
+  "goodput, flows, pings, servers and hosts are missing.";
 export const SPEEDS = [1, 2, 5, 10, 20, 60];
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -22,10 +22,10 @@ export class Replay {
   #abort = new AbortController();
   #asOf = 0;
   #measures = false;
-  #opened = NaN; // the position at first
-  #awaited = false; // it was seen being made, and its verdict is to come
+  #opened = NaN; // the first position
+  #awaited = false; // it was seen in progress, and its verdict is to come
 
-  /** `changed()`: more has come, or the position is another. */
+  /** `changed()` is called after new points and new positions. */
   constructor(api, id, changed) {
     this.#api = api;
     this.#changed = changed;
@@ -43,8 +43,8 @@ export class Replay {
     const seconds = Math.max(HOUR_S, Math.ceil(Math.min(LONGEST_S, this.to - this.from)) + 60);
     this.store = new Store(seconds, seconds);
     for (const { picture } of this.pictures.slice(0, 1)) this.store.configure(picture.boxes);
-    // Of a run that is over the last instant of its load, where all figures are; one that is being made is followed.
-    this.position = this.told.finished && this.told.window ? this.told.window.end_ns / 1e9 : this.to;
+    // A finished run is shown at the last instant of its load, where all figures are; a run in progress is followed.
+    this.position = this.description.finished && this.description.window ? this.description.window.end_ns / 1e9 : this.to;
     this.#opened = this.position;
     this.#load()
       .catch((error) => error.name === "AbortError" || failed(error))
@@ -59,33 +59,33 @@ export class Replay {
     this.#abort.abort();
   }
 
-  /** How it ended, in a word: its verdict where it has one; "" while it is being made. */
+  /** How the run ended, in a word: its verdict if it has one; "" while it is in progress. */
   get ending() {
-    if (!this.told.finished) return "";
-    return endingOf(this.told).word ?? this.told.verdict ?? (this.#awaited ? "no verdict yet" : "not analysed");
+    if (!this.description.finished) return "";
+    return endingOf(this.description).word ?? this.description.verdict ?? (this.#awaited ? "no verdict yet" : "not analysed");
   }
 
-  /** What whoever looks at the plots has to know of the run; mostly nothing. */
+  /** A remark on the run that is shown with the plots; mostly "". */
   get remark() {
-    return this.told.metrics ? "" : NO_METRICS;
+    return this.description.metrics ? "" : NO_METRICS;
   }
 
   get #path() {
     return `v1/replays/${encodeURIComponent(this.id)}`;
   }
 
-  #take(told) {
-    this.told = told;
-    this.from = told.from_ns / 1e9;
-    this.to = Math.max(told.to_ns / 1e9, this.store.newest || 0);
-    this.pictures = told.pictures ?? [{ from_ns: told.from_ns, picture: told.picture }];
-    const measure = told.events.find((event) => event.type === "step" && event.step === "measure");
-    const begin = told.window?.start_ns ?? measure?.t_ns;
+  #take(description) {
+    this.description = description;
+    this.from = description.from_ns / 1e9;
+    this.to = Math.max(description.to_ns / 1e9, this.store.newest || 0);
+    this.pictures = description.pictures ?? [{ from_ns: description.from_ns, picture: description.picture }];
+    const measure = description.events.find((event) => event.type === "step" && event.step === "measure");
+    const begin = description.window?.start_ns ?? measure?.t_ns;
     this.#measures = begin !== undefined;
     /** The begin of the measurement, from which instants are counted; of the run, if it has measured nothing. */
-    this.origin = (begin ?? told.from_ns) / 1e9;
+    this.origin = (begin ?? description.from_ns) / 1e9;
     /** Terrestrial RTTs measured before the run, in ns, by server. */
-    this.measured = measuredOf(told.events);
+    this.measured = measuredOf(description.events);
   }
 
   /** The lab at an instant. */
@@ -95,40 +95,40 @@ export class Replay {
 
   /** The run at an instant, as panels show it. */
   runAt(t) {
-    const steps = this.told.events.filter((event) => event.type === "step" && event.state !== "end");
+    const steps = this.description.events.filter((event) => event.type === "step" && event.state !== "end");
     const step = steps.findLast((event) => event.t_ns / 1e9 <= t)?.step ?? null;
-    const over = this.told.finished && t >= this.to - 0.05;
+    const over = this.description.finished && t >= this.to - 0.05;
     return {
       id: this.id,
-      // In virtual time the analysis is made outside, and is no event; one made later of a run that failed is no step.
-      step: over && this.told.verdict && !endingOf(this.told).word ? "analyse" : step,
+      // In virtual time the analysis runs outside and has no event; a later analysis of a failed run is no step.
+      step: over && this.description.verdict && !endingOf(this.description).word ? "analyse" : step,
       elapsed_s: this.#measures ? t - this.origin : NaN,
-      duration_s: this.told.duration_s,
+      duration_s: this.description.duration_s,
       verdict: over ? this.ending : null,
       state: over ? "ended" : "running",
-      broken: over ? (endingOf(this.told).why ?? null) : null,
-      reasons: this.told.reasons ?? [],
-      caveats: this.told.caveats ?? [],
+      broken: over ? (endingOf(this.description).why ?? null) : null,
+      reasons: this.description.reasons ?? [],
+      caveats: this.description.caveats ?? [],
     };
   }
 
-  /** What happened, in the end how it was judged: that is no event of a run, as it can be made anew. */
+  /** The run's events and its verdict, which is no event in the run directory: a new analysis may change it. */
   get events() {
-    const { events, verdict, reasons, caveats, to_ns: t_ns } = this.told;
+    const { events, verdict, reasons, caveats, to_ns: t_ns } = this.description;
     return verdict ? [...events, { type: "verdict", t_ns, verdict, reasons, caveats }] : events;
   }
 
-  /** All points; of a run that is being made until it is over: a stream that is cut is taken up again. */
+  /** Load all points, those of a run in progress until it is over; an interrupted stream is resumed. */
   async #load() {
     let wait = 0;
     for (;;) {
-      const { finished } = this.told;
+      const { finished } = this.description;
       this.#awaited ||= !finished;
       const before = this.store.newest;
       try {
         await this.#stream(finished);
         if (!finished) await this.#askAgain();
-        if (this.told.finished) return;
+        if (this.description.finished) return;
       } catch (error) {
         if (finished || !passes(error)) throw error;
       }
@@ -139,15 +139,15 @@ export class Replay {
     }
   }
 
-  /** The verdict comes with the analysis, which is made when the run is over, in virtual time without an event of it. */
+  /** Wait for the verdict of the analysis, which follows the run, in virtual time without an event. */
   async #awaitVerdict() {
-    const lacks = ({ finished, outcome, verdict }) => finished && outcome === "completed" && !verdict;
+    const pending = ({ finished, outcome, verdict }) => finished && outcome === "completed" && !verdict;
     const until = Date.now() + LONGEST_ANALYSIS_S * 1000;
-    for (let wait = 1; lacks(this.told) && !endingOf(this.told).word; wait = Math.min(LONGEST_WAIT_S, wait + 1)) {
+    for (let wait = 1; pending(this.description) && !endingOf(this.description).word; wait = Math.min(LONGEST_WAIT_S, wait + 1)) {
       await pause(wait * 1000);
       if (this.#abort.signal.aborted || Date.now() > until) break;
-      const told = await this.#ask().catch(() => null); // asked for again, whatever has gone wrong
-      if (told && (!lacks(told) || endingOf(told).word)) this.#goOn(() => this.#take(told));
+      const description = await this.#ask().catch(() => null); // asked for again after any error
+      if (description && (!pending(description) || endingOf(description).word)) this.#goOn(() => this.#take(description));
     }
     this.#awaited = false;
     this.#changed();
@@ -171,21 +171,21 @@ export class Replay {
     }
   }
 
-  /** Whether something has happened since the run was asked for. */
+  /** Whether a message contains an event newer than the last answer. */
   #isNews({ points }) {
-    return points.some(([measurement, , , tNs]) => measurement === "event" && tNs > this.told.to_ns);
+    return points.some(([measurement, , , tNs]) => measurement === "event" && tNs > this.description.to_ns);
   }
 
   async #askAgain() {
-    const told = await this.#ask();
-    this.#goOn(() => this.#take(told));
+    const description = await this.#ask();
+    this.#goOn(() => this.#take(description));
   }
 
   #ask() {
     return this.#api.ask("GET", this.#path, { signal: this.#abort.signal });
   }
 
-  /** Do what makes the run longer; a position at its end stays there. */
+  /** Call `lengthen`, which makes the run longer; a position at its end stays at its end. */
   #goOn(lengthen) {
     const atEnd = !(this.position < this.to);
     lengthen();
@@ -206,14 +206,14 @@ export class Replay {
     this.#changed();
   }
 
-  /** Let the position move on; `now`: seconds of a steady clock. */
+  /** Advance the position; `now`: seconds of a steady clock. */
   tick(now) {
     if (!this.playing) return;
     this.position += (now - this.#asOf) * this.speed;
     this.#asOf = now;
     if (this.position >= this.to) {
       this.position = this.to;
-      this.playing = !this.told.finished;
+      this.playing = !this.description.finished;
     }
     this.#changed();
   }
@@ -231,7 +231,7 @@ export function endingOf({ outcome, verdict, events = [] }) {
   return { word: word ?? outcome, why: why ?? "" };
 }
 
-/** Terrestrial RTTs that a run's test of the lab has measured, in ns, by server. */
+/** Terrestrial RTTs measured by a run's preflight test, in ns, by server. */
 export function measuredOf(events) {
   return new Map(
     events.filter((event) => event.type === "terrestrial").map((event) => [event.server, event.measured_ns]),

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// What has been measured: points of docs/metrics.md in, time series out. Pure: no clock, no page.
+// The store of metrics: points of docs/metrics.md in, time series out. Pure: no clock, no page.
 //
-// Everything the page shows is a function of a store and an instant, so that live, paused and replayed are one thing.
+// Everything the page shows is a function of a store and an instant, so that live, paused and replayed views share the code.
 
-import { Ring } from "./ring.js";
+import { RingBuffer } from "./ring_buffer.js";
 
 export const HOUR_S = 3600;
 const HOSTS_S = 900; // a laboratory has more than a hundred of them
 const MARKS = 500;
 const RUNS = 100; // more than an hour has
 
-/** Without a point for so long a line is broken, in seconds: some ten periods of what comes each 100 ms, three of others. */
+/** The time in seconds without a point after which a line is broken: ten periods of points each 100 ms, three of others. */
 export const GAP_S = { link: 1.05, ping: 1.05, other: 3.2 };
 
-const HELD = 1.25; // a source's last figure counts for so many of its intervals: who is a little late has not ended
-const SHORTEST_S = 0.2; // what came within less since the last figure says no rate: bytes come in bursts
+const VALID = 1.25; // a source's last figure counts for so many of its intervals, so that a late one has not ended
+const SHORTEST_S = 0.2; // shorter intervals yield no rate: bytes come in bursts
 
 const DROPS = ["queue", "loss", "aqm", "blocked", "unsent"];
 
@@ -24,30 +24,30 @@ export class Store {
   #links = new Map();
   #hosts = new Map();
   #run = null;
-  #least = []; // {run, from, rtt}: since when a run pinged, and the least of its RTTs so far
+  #least = []; // {run, from, rtt}: the first ping of each run, and its least RTT so far
 
-  /** How much time is kept, in seconds; of each single host it may be less. */
+  /** `seconds`: the time that series cover; `hostSeconds`: the same for series of single hosts. */
   constructor(seconds = HOUR_S, hostSeconds = HOSTS_S) {
-    /** Capacities: of what comes each 100 ms, of what comes each second, of that of a host. */
+    /** Capacities of series with points each 100 ms, with points each second, and of single hosts. */
     this.fast = seconds * 10;
     this.slow = seconds;
     this.host = hostSeconds;
     this.newest = NaN;
-    /** {t, kind, text} of whistles, changes, swaps: what deserves a line in every plot. */
+    /** {t, kind, text} of whistles, changes and swaps, which get a line in every plot. */
     this.marks = [];
   }
 
-  /** Names of the links that were heard of or configured. */
+  /** Names of the links that have points or a configuration. */
   get links() {
     return [...this.#links.keys()];
   }
 
-  /** When hosts told figures of theirs: name -> ring of instants. */
+  /** The instants at which hosts reported: name -> ring. */
   get hosts() {
     return this.#hosts;
   }
 
-  /** A series by its key; one without points if nothing of it has come. */
+  /** A series by its key; an empty one if no point of it has come. */
   series(key) {
     return this.#series.get(key) ?? EMPTY;
   }
@@ -56,7 +56,7 @@ export class Store {
     return [...this.#series.keys()].filter((key) => key.startsWith(prefix));
   }
 
-  /** What the links are configured to, before points say so: `picture.boxes`. */
+  /** Take the configuration of links from `picture.boxes`, until points report it. */
   configure(boxes) {
     for (const [name, box] of Object.entries(boxes ?? {})) {
       if (box.kind !== "link") continue;
@@ -66,7 +66,7 @@ export class Store {
     }
   }
 
-  /** Configuration of a link's direction as last told: {rate_bit_s, delay_ns, queue_bytes}. */
+  /** The last reported configuration of a link's direction: {rate_bit_s, delay_ns, queue_bytes}. */
   configured(link, direction) {
     return this.#links.get(link)?.[direction]?.now ?? {};
   }
@@ -76,12 +76,12 @@ export class Store {
     return this.series(this.keys("ping/")[0]);
   }
 
-  /** The least RTT, in seconds, of the run that pinged at an instant: that of another run says nothing. */
+  /** The least RTT, in seconds, of the run that pinged at an instant. */
   leastRtt(t) {
     return (this.#least.findLast(({ from }) => from <= t) ?? this.#least[0])?.rtt ?? NaN;
   }
 
-  /** Take points as docs/api.md has them: [measurement, tags, fields, t_ns]. `run`: whose they are, null between runs. */
+  /** Take points as docs/api.md has them: [measurement, tags, fields, t_ns]. `run`: the run they belong to, null between runs. */
   take(points, run = null) {
     this.#run = run ?? this.#run;
     const touched = new Touched();
@@ -90,12 +90,12 @@ export class Store {
       if (!Number.isFinite(t)) continue;
       if (measurement !== "event" && !(t <= this.newest)) this.newest = t;
       this.#heard(tags, t);
-      TAKERS[measurement]?.(this, tags, fields, t, touched);
+      HANDLERS[measurement]?.(this, tags, fields, t, touched);
     }
     this.#total(touched);
   }
 
-  // For the takers below
+  // For the handlers below
 
   /** Add a value as it is; after a gap, with a break before it. */
   gauge(key, t, value, gap, capacity = this.slow) {
@@ -105,7 +105,7 @@ export class Store {
     ring.push(t, value);
   }
 
-  /** Add the rate at which a sum grows, times `factor`. None over a gap or when the sum begins anew. */
+  /** Add the rate at which a sum grows, times `factor`. None over a gap or when the sum restarts. */
   rate(key, t, sum, factor, gap, capacity = this.slow) {
     if (!Number.isFinite(sum)) return;
     const before = this.#sums.get(key);
@@ -118,8 +118,8 @@ export class Store {
   }
 
   /**
-   * Add the rate of TCP payload from a source, by its sum. One that has ended counts for nothing from then on; an end that
-   * comes upon a figure, or is told of an instant before it, ends what that figure says.
+   * Add the rate of TCP payload from a source, by its sum. A source that has ended counts as 0 from then on; an end at the
+   * instant of a figure, or before it, ends that figure's validity.
    */
   received(source, t, { received_bytes: sum, ended }, capacity = this.slow) {
     const key = `received/${source}/bit_s`;
@@ -128,14 +128,14 @@ export class Store {
     if (ended) this.ends(key, t);
   }
 
-  /** What came of instants before this one makes sums: a source that ends at it was there until then. */
+  /** Sum up the points before this instant: a source that ends at it counted until then. */
   settle(touched, t) {
     if (!(touched.newest < t)) return;
     this.#total(touched);
     touched.clear();
   }
 
-  /** From this instant on a series is 0, and what it is added to does without it. */
+  /** Set a series to 0 from this instant on; sums no longer include it. */
   ends(key, t) {
     const ring = this.series(key);
     if (ring.length) ring.push(Math.max(t, ring.last + 1e-3), 0);
@@ -185,7 +185,7 @@ export class Store {
 
   #ring(key, capacity) {
     let ring = this.#series.get(key);
-    if (!ring) this.#series.set(key, (ring = new Ring(capacity)));
+    if (!ring) this.#series.set(key, (ring = new RingBuffer(capacity)));
     return ring;
   }
 
@@ -197,24 +197,24 @@ export class Store {
   #heard(tags, t) {
     if (!tags.host) return;
     let host = this.#hosts.get(tags.host);
-    if (!host) this.#hosts.set(tags.host, (host = new Ring(this.host)));
+    if (!host) this.#hosts.set(tags.host, (host = new RingBuffer(this.host)));
     host.push(t, 1);
   }
 
-  /** A host's figure at an instant: the last one, for as long as it was after the one before; NaN: it is of the past. */
-  #heldAt(key, t) {
+  /** A host's figure at an instant: its last one, valid for about one interval; NaN if it is older. */
+  #validAt(key, t) {
     const ring = this.#series.get(key);
     const interval = ring.last - ring.time(ring.length - 2);
-    return ring.at(t, Math.min(GAP_S.other, HELD * (interval || GAP_S.other)));
+    return ring.at(t, Math.min(GAP_S.other, VALID * (interval || GAP_S.other)));
   }
 
-  /** Sums over hosts, once for all points that came together: each host's latest figure, while it holds. */
+  /** Update the sums over hosts, once for all points that came together, from each host's valid figure. */
   #total(touched) {
     for (const [total, prefix, suffix] of TOTALS) {
       const fresh = touched.has(total) ? this.keys(prefix).filter((key) => key.endsWith(suffix)) : [];
       if (!fresh.length) continue;
       const t = Math.max(...fresh.map((key) => this.#series.get(key).last));
-      const parts = fresh.map((key) => this.#heldAt(key, t)).filter(Number.isFinite);
+      const parts = fresh.map((key) => this.#validAt(key, t)).filter(Number.isFinite);
       if (parts.length)
         this.gauge(
           total,
@@ -226,7 +226,7 @@ export class Store {
   }
 }
 
-/** Names of sums that parts have come of, and the newest instant of those. */
+/** Names of sums whose parts have new points, and the newest instant of those. */
 class Touched extends Set {
   newest = NaN;
 
@@ -236,9 +236,9 @@ class Touched extends Set {
   }
 }
 
-const EMPTY = new Ring(1);
+const EMPTY = new RingBuffer(1);
 
-/** [series, prefix and suffix of what it is the sum of] */
+/** [series, prefix and suffix of its addends] */
 const TOTALS = [
   ["goodput", "received/", "/bit_s"],
   ["flows", "load/", "/active"],
@@ -248,8 +248,8 @@ const TOTALS = [
 
 const SHOWN_EVENTS = new Set(["whistle", "change", "swap", "applied", "note"]);
 
-/** What becomes of each measurement; those without an entry say only that their host is alive. */
-const TAKERS = {
+/** The handler of each measurement; others only show that their host is alive. */
+const HANDLERS = {
   link: (store, tags, fields, t) => store.link(tags, fields, t),
   link_config: (store, tags, fields, t) => store.linkConfig(tags, fields, t),
   ping(store, tags, fields, t) {
@@ -283,7 +283,7 @@ const TAKERS = {
     store.rate(`trouble/${tags.host}/capture ${tags.point}`, t, fields.dropped_packets, 1, GAP_S.other, store.host);
   },
   tcp(store, tags, fields, t) {
-    const bad = fields.listen_drops + (fields.checksum_errors ?? 0); // agents before 1.3 do not tell the latter
+    const bad = fields.listen_drops + (fields.checksum_errors ?? 0); // agents before 1.3 do not report the latter
     store.rate(`trouble/${tags.host}/TCP`, t, bad, 1, Infinity, store.host);
   },
   machine(store, tags, fields, t) {
@@ -297,5 +297,5 @@ const TAKERS = {
   },
 };
 
-/** Measurements that something is made of. */
-export const DRAWN = Object.keys(TAKERS);
+/** Measurements that have a handler. */
+export const DRAWN = Object.keys(HANDLERS);

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asking for the token of the API.
+// The dialog that asks for the API's token.
 
 import { field, open } from "./dialogs.js";
 import { element } from "./dom.js";
 
 let asking = null;
 
-/** Why a token is asked for, for who looks at the page; `error`: what the API answered, `sent`: the token it was asked with. */
-export function whyAsked(error, sent) {
+/** The reason for asking for a token, as a sentence; `error`: the API's answer, `sent`: the token that was sent. */
+export function tokenReason(error, sent) {
   if (error.status !== 401) return error.message;
   return sent
-    ? "The token that this page has is not the one that is wanted here: it may be from before."
-    : "This page came without a token, and the lab is shown only to who has it.";
+    ? "The token of this page is not valid here: it may be from an earlier lab."
+    : "This page was opened without a token, and the lab requires one.";
 }
 
-/** Ask once, until it is given; `reason`: why. */
+/** Ask for the token, in one dialog at a time; `reason`: shown in it. */
 export function askToken(reason, given) {
   if (asking?.open) return;
   const input = element("input", { type: "password", autocomplete: "current-password", required: true, size: 44 });
@@ -25,11 +25,11 @@ export function askToken(reason, given) {
       element(
         "p",
         {},
-        "Open the address that `atoll watch` has printed, which has the token, or enter the token here: `atoll status` on the machine of the lab says in which file it is.",
+        "Open the address that `atoll watch` printed, which contains the token, or enter the token here: `atoll status` on the machine of the lab prints the file that holds it.",
       ),
       field("Token", input),
     ],
-    confirm: "Go on",
+    confirm: "Connect",
     act: () => given(input.value.trim()),
   });
 }

@@ -8,18 +8,18 @@ import { test } from "node:test";
 
 const page = (name) => import(new URL(`../../../dashboards/atoll_dashboards/live_page/${name}`, import.meta.url));
 
-const { Ring } = await page("ring.js");
+const { RingBuffer } = await page("ring_buffer.js");
 const { GAP_S, Store } = await page("store.js");
-const { columnsOf, gapsOf } = await page("columns.js");
-const { boundaries, segmentRates, sharedBoxes } = await page("hops.js");
-const { healthOf, machinesOf } = await page("health.js");
-const { describe } = await page("describe.js");
-const { View } = await page("view.js");
+const { downsample, gapsOf } = await page("downsample.js");
+const { boundaries, segmentRates, sharedBoxes } = await page("segment_rates.js");
+const { hostHealth, machineLoads } = await page("host_health.js");
+const { eventText } = await page("event_text.js");
+const { TimeRange } = await page("time_range.js");
 const { sendingOf, STEPS, stepStates } = await page("panels.js");
 const { fitsBehindAxis } = await page("charts.js");
-const { whyNotReplayed } = await page("player.js");
-const { whyAsked } = await page("token.js");
-const { Live } = await page("live.js");
+const { whyNotReplayed } = await page("replay_controls.js");
+const { tokenReason } = await page("token.js");
+const { LiveSource } = await page("live_source.js");
 const { Replay } = await page("replay.js");
 const format = await page("format.js");
 const { plotsOf, spoken } = await page("plots.js");
@@ -45,7 +45,7 @@ function linkPoints(begin, count, rateBitS = 8e6, sum = 0) {
 }
 
 test("a ring keeps the newest points and finds what held at an instant", () => {
-  const ring = new Ring(300);
+  const ring = new RingBuffer(300);
   for (let index = 0; index < 1000; index += 1) assert.ok(ring.push(index, index * 2));
   assert.equal(ring.length, 300);
   assert.equal(ring.first, 700);
@@ -56,7 +56,7 @@ test("a ring keeps the newest points and finds what held at an instant", () => {
 });
 
 test("a ring takes no point twice, so that overlapping answers do no harm", () => {
-  const ring = new Ring(10);
+  const ring = new RingBuffer(10);
   ring.push(1, 1);
   assert.equal(ring.push(1, 2), false);
   assert.equal(ring.push(0.5, 2), false);
@@ -85,7 +85,7 @@ test("silence is a gap in the line and is found as such", () => {
   const sent = store.series("link/sat/to_island/out");
   const [[begin, end]] = gapsOf(sent, T, T + 6, T + 6, 1.5);
   assert.ok(Math.abs(begin - (T + 1)) < 0.11 && Math.abs(end - (T + 5.2)) < 0.11, `${begin - T} ${end - T}`);
-  const [times, values] = columnsOf([sent], ["mean"], T, T + 6);
+  const [times, values] = downsample([sent], ["mean"], T, T + 6);
   assert.ok(times.length === values.length && values.includes(null));
   assert.deepEqual(
     gapsOf(sent, T, T + 20, T + 10, GAP_S.link)
@@ -153,23 +153,23 @@ test("memory is bounded, whatever comes", () => {
 });
 
 test("long windows are drawn in buckets that do not move with the window, of means and of maxima", () => {
-  const ring = new Ring(10_000);
+  const ring = new RingBuffer(10_000);
   for (let index = 0; index < 6000; index += 1) ring.push(T + index / 10, index % 10);
-  const [times, means] = columnsOf([ring], ["mean"], T, T + 600);
+  const [times, means] = downsample([ring], ["mean"], T, T + 600);
   assert.ok(times.length <= 1002);
   assert.ok(means.slice(1, -1).every((value) => Math.abs(value - 4.5) < 1e-9));
-  const [shifted, most] = columnsOf([ring], ["max"], T + 0.3, T + 600);
+  const [shifted, most] = downsample([ring], ["max"], T + 0.3, T + 600);
   assert.ok(most.slice(1, -1).every((value) => value === 9));
   assert.ok(shifted.filter((t) => times.includes(t)).length > 590);
 });
 
 test("series of different instants stand side by side without breaking each other's lines", () => {
-  const [one, two] = [new Ring(10), new Ring(10)];
+  const [one, two] = [new RingBuffer(10), new RingBuffer(10)];
   for (let index = 0; index < 3; index += 1) {
     one.push(index, 1);
     two.push(index + 0.5, 2);
   }
-  assert.deepEqual(columnsOf([one, two], ["mean", "mean"], 0, 3), [
+  assert.deepEqual(downsample([one, two], ["mean", "mean"], 0, 3), [
     [0, 0.5, 1, 1.5, 2, 2.5],
     [1, undefined, 1, undefined, 1, undefined],
     [undefined, 2, undefined, 2, undefined, 2],
@@ -305,12 +305,12 @@ test("a host is silent when its like speak and it does no more, quiet when nothi
   store.take([load("i1", T), load("i2", T)]);
   for (let second = 1; second < 10; second += 1) store.take([load("i1", T + second, second)]);
   assert.deepEqual(
-    healthOf(hosts, store, T + 9).map((host) => host.state),
+    hostHealth(hosts, store, T + 9).map((host) => host.state),
     ["trouble", "silent", "quiet"],
   );
-  assert.equal(healthOf(hosts, store, T + 9)[1].text, "silent for 9 s");
+  assert.equal(hostHealth(hosts, store, T + 9)[1].text, "silent for 9 s");
   assert.deepEqual(
-    healthOf(hosts, store, T + 60).map((host) => host.state),
+    hostHealth(hosts, store, T + 60).map((host) => host.state),
     ["quiet", "quiet", "quiet"],
   );
 });
@@ -327,21 +327,21 @@ test("errors and drops are those of the host they were counted at", () => {
     store.take(points);
   }
   assert.deepEqual(
-    healthOf(hosts, store, T + 2).map((host) => host.text),
+    hostHealth(hosts, store, T + 2).map((host) => host.text),
     ["well", "drops or errors: eth0"],
   );
 });
 
 test("events are lines for people; unknown ones are told rather than hidden", () => {
-  assert.equal(describe({ type: "gap", from: 3, to: 9 }).text, "events 3 to 9 were not kept: this log has a gap");
-  assert.equal(describe({ type: "work", what: "run", about: "geo", state: "failed", message: "no" }).grave, true);
-  assert.equal(describe({ type: "points", points: [] }), null);
-  assert.equal(describe({ type: "eclipse", seq: 1, t_ns: 2, of: "sun" }).text, "eclipse: of sun");
+  assert.equal(eventText({ type: "gap", from: 3, to: 9 }).text, "events 3 to 9 were not kept: the log has a gap");
+  assert.equal(eventText({ type: "work", what: "run", about: "geo", state: "failed", message: "no" }).grave, true);
+  assert.equal(eventText({ type: "points", points: [] }), null);
+  assert.equal(eventText({ type: "eclipse", seq: 1, t_ns: 2, of: "sun" }).text, "eclipse: of sun");
 });
 
 test("a view that is zoomed stays where it is, and goes back to what it followed", () => {
   let changes = 0;
-  const view = new View(() => (changes += 1));
+  const view = new TimeRange(() => (changes += 1));
   assert.deepEqual(view.span(100, 0), [40, 100]);
   view.zoom(50, 60);
   assert.deepEqual(view.span(200, 0), [50, 60]);
@@ -377,8 +377,8 @@ test("a plot shows no figure, unit or dash where nothing is known", () => {
 test("machines tell how busy they are, until they tell no more", () => {
   const store = new Store();
   store.take([["machine", { machine: "emulation" }, { busy: 0.97, cpus: 2, memory_available_bytes: 4e9 }, ns(T)]]);
-  assert.deepEqual(machinesOf(store, T + 1), [{ name: "emulation", busy: 0.97, cpus: 2, free_bytes: 4e9 }]);
-  assert.deepEqual(machinesOf(store, T + 10), []);
+  assert.deepEqual(machineLoads(store, T + 1), [{ name: "emulation", busy: 0.97, cpus: 2, free_bytes: 4e9 }]);
+  assert.deepEqual(machineLoads(store, T + 10), []);
 });
 
 test("a run that is being made is followed to its end, over a stream that is cut", async () => {
@@ -503,10 +503,10 @@ test("the first label of the time axis is left out where it would lie upon the o
 test("who looks at the page is told what to do there, not how the API is asked", () => {
   const refusal = { status: 401, message: "a token is needed: send Authorization: Bearer TOKEN" };
   const unknown = { status: 404, message: "there is no run 'geo-1' to be replayed; GET /v1/replays has those there are" };
-  const texts = [whyAsked(refusal, ""), whyAsked(refusal, "wrong"), whyNotReplayed("geo-1", unknown)];
+  const texts = [tokenReason(refusal, ""), tokenReason(refusal, "wrong"), whyNotReplayed("geo-1", unknown)];
   for (const text of texts) assert.doesNotMatch(text, /Bearer|GET|v1/);
   assert.equal(new Set(texts).size, 3);
-  assert.equal(whyAsked({ status: 403, message: "ask it by its address" }, ""), "ask it by its address");
+  assert.equal(tokenReason({ status: 403, message: "ask it by its address" }, ""), "ask it by its address");
 });
 
 /** The page's view of a lab, with the keeper's messages and pictures as the test gives them. */
@@ -514,7 +514,7 @@ async function watched() {
   const keeper = { picture: null, socket: null, told: [] };
   const answers = { "v1/status": () => ({ pid: 1 }), "v1/picture": () => keeper.picture };
   const api = { ask: async (_, path) => answers[path](), events: () => (keeper.socket = { close() {} }) };
-  const live = new Live(api, { changed() {}, event: (event) => keeper.told.push(describe(event)?.text ?? event.type) });
+  const live = new LiveSource(api, { changed() {}, event: (event) => keeper.told.push(eventText(event)?.text ?? event.type) });
   const say = (message) => keeper.socket.onmessage({ data: JSON.stringify(message) });
   const draw = async (picture) => {
     keeper.picture = { experiment: "geo", run: null, ...picture };
@@ -577,8 +577,8 @@ test("a run and its verdict stay in sight when its lab goes", async () => {
   const { id, verdict, state, broken } = live.run;
   assert.deepEqual([id, verdict, state, broken], ["geo-1", "invalid", "ended", null]);
   assert.ok(told.includes("run geo: invalid"), told.join());
-  assert.equal(describe({ type: "work", what: "run", about: "geo", state: "end", verdict: "invalid" }).grave, true);
-  assert.equal(describe({ type: "work", what: "run", about: "geo", state: "end", verdict: "valid" }).grave, false);
+  assert.equal(eventText({ type: "work", what: "run", about: "geo", state: "end", verdict: "invalid" }).grave, true);
+  assert.equal(eventText({ type: "work", what: "run", about: "geo", state: "end", verdict: "valid" }).grave, false);
 });
 
 test("a run whose lab went before it was over does not look as if it went on", async () => {

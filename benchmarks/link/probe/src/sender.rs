@@ -7,7 +7,7 @@ use crate::frame;
 use crate::schedule::{Schedule, monotonic_ns};
 use link_model::Histogram;
 use netio::packet::{PacketSocket, SEND_BATCH};
-use netio::schedule as awake;
+use netio::rt_scheduling;
 use serde::Serialize;
 use std::io;
 use std::thread;
@@ -45,8 +45,8 @@ pub(crate) fn run(
         interface: flow.port.interface.clone(),
         source,
     };
-    awake::set_exact_timers().map_err(failed)?;
-    let _ = awake::set_real_time(); // not granted in user namespaces: then it is later
+    rt_scheduling::set_exact_timers().map_err(failed)?;
+    let _ = rt_scheduling::set_real_time(); // not granted in user namespaces: then it is later
     let mut batch = Batch::new(number, flow);
     let mut schedule = Schedule::new(flow, start_ns);
     let mut sent = Sent::default();

@@ -5,7 +5,7 @@ use crate::config::{Counted, DelayConfig};
 use crate::engine::Program;
 use crate::error::{BadConfiguration, Refusal};
 use crate::frame::{Lengths, with_tag};
-use crate::kernel_departures::Entrusted;
+use crate::kernel_pacing::Entrusted;
 use crate::ports::{Held, Outgoing};
 use crate::punctuality::Punctuality;
 use crate::report::{ClassCounters, ClassMeasurement, DelayBox, Doubtful};

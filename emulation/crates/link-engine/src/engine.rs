@@ -6,14 +6,14 @@ use crate::config::Departures;
 use crate::control::Control;
 use crate::error::{EngineError, Refusal};
 use crate::output::Output;
-use crate::pace::{Pace, Waking};
 use crate::ports::{Arrivals, Instant, Outgoing, Port};
+use crate::precise_wait::{Pace, Waking};
 use crate::request::{Change, Request};
 use link_report::{Answer, Line, Op};
 use netio::frame::Received;
 use netio::packet::SEND_BATCH;
-use netio::schedule;
-use netio::termination;
+use netio::rt_scheduling;
+use netio::shutdown_signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd;
 use serde::Serialize;
@@ -132,7 +132,7 @@ impl<P: Program> Engine<P> {
         spin_ns: Option<u64>,
     ) -> Result<(), EngineError> {
         // Before any thread is started, and the thread before real-time scheduling, which it must not have.
-        let signals = termination::requests()?;
+        let signals = shutdown_signal::requests()?;
         let output = Output::start()?;
         let mut pace = Pace::new(be_awake_in_time(spin_ns)?, monotonic_ns());
         output.line(text::<P>(&Line::Ready));
@@ -400,9 +400,9 @@ fn leave_departures_to_kernel(ports: &mut [Port]) -> io::Result<()> {
 /// Refusals are the normal case in a user namespace: departures are then later by some tens of
 /// microseconds, which the run records.
 fn be_awake_in_time(spin_ns: Option<u64>) -> io::Result<Waking> {
-    schedule::set_exact_timers()?;
-    let _ = schedule::lock_memory();
-    let real_time = schedule::set_real_time().is_ok();
+    rt_scheduling::set_exact_timers()?;
+    let _ = rt_scheduling::lock_memory();
+    let real_time = rt_scheduling::set_real_time().is_ok();
     let alone =
         std::thread::available_parallelism().map_or(true, |processors| processors.get() == 1);
     Ok(Waking {

@@ -4,7 +4,7 @@
 use crate::clock::{RealTimeOffset, monotonic_ns};
 use crate::error::{BadConfiguration, EngineError};
 use crate::frame::longest_frame;
-use crate::kernel_departures::FairQueue;
+use crate::kernel_pacing::FairQueue;
 use netio::frame::Received;
 use netio::interface::Interface;
 use netio::packet::{PacketSocket, SEND_BATCH};

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Active queue management for comparison with drop-tail: who decides on packets that the queue has room for.
 
-use crate::bounds::{check_interval, probability};
 use crate::codel::CoDel;
 use crate::queue::{Queue, Waiting};
+use crate::range_checks::{check_interval, probability};
 use crate::red::{Arrival, Red};
 use crate::{ConfigError, Nanoseconds, SplitMix64};
 use serde::{Deserialize, Serialize};

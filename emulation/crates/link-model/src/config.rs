@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Settings of a link direction and of a latency class, as they stand in a job's configuration.
 
-use crate::bounds::{check_delay, check_rate, probability};
+use crate::range_checks::{check_delay, check_rate, probability};
 use crate::trace::check_trace;
 use crate::{AqmSettings, ConfigError, JitterSettings, LossSettings, Nanoseconds, TraceRow};
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One latency class: every packet that comes in goes out, later.
 
-use crate::flight::Flight;
+use crate::propagation::Flight;
 use crate::{ConfigError, DelaySettings, Departure, Nanoseconds, SplitMix64};
 
 /// A path of some delay and jitter, without a queue and of unlimited rate.

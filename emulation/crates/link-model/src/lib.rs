@@ -18,34 +18,34 @@
 //! lateness cannot accumulate.
 
 mod aqm;
-mod bounds;
 mod codel;
-mod conditions;
 mod config;
+mod counters;
 mod delay_line;
-mod flight;
 mod histogram;
 mod jitter;
 mod link;
+mod link_state;
 mod loss;
+mod propagation;
 mod queue;
 mod random;
+mod range_checks;
+mod rate_check;
 mod red;
 mod serialiser;
-mod totals;
 mod trace;
-mod windows;
 
 pub use aqm::AqmSettings;
-pub use bounds::ConfigError;
 pub use config::{DelaySettings, LinkChange, LinkSettings};
+pub use counters::{Count, DropCause, Drops, LinkTotals};
 pub use delay_line::DelayLine;
 pub use histogram::Histogram;
 pub use jitter::{JitterKind, JitterSettings};
 pub use link::{Link, Verdict};
 pub use loss::{LossKind, LossPlace, LossSettings};
 pub use random::SplitMix64;
-pub use totals::{Count, DropCause, Drops, LinkTotals};
+pub use range_checks::ConfigError;
 pub use trace::TraceRow;
 
 /// Nanoseconds: an instant on the caller's clock or a duration.

@@ -2,14 +2,14 @@
 //! One direction of a satellite link.
 
 use crate::aqm::Aqm;
-use crate::conditions::Conditions;
-use crate::flight::Flight;
+use crate::link_state::Conditions;
 use crate::loss::{Loss, LossPlace};
+use crate::propagation::Flight;
 use crate::queue::{Queue, Waiting};
+use crate::rate_check::RateWindows;
 use crate::red::Arrival;
 use crate::serialiser::{Position, end_of, work_between, work_of};
 use crate::trace::NEVER;
-use crate::windows::RateWindows;
 use crate::{
     ConfigError, Departure, DropCause, Histogram, JitterSettings, LinkChange, LinkSettings,
     LinkTotals, Nanoseconds, SplitMix64,

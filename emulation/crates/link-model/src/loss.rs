@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Loss of packets: at the receiver, after they have used the link, or at the input of the queue, which never sees them.
 
-use crate::bounds::probability;
+use crate::range_checks::probability;
 use crate::{ConfigError, SplitMix64};
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A link's conditions as a function of time: steps, each of which holds until the next.
 
-use crate::bounds::{check_delay, check_rate, probability};
+use crate::range_checks::{check_delay, check_rate, probability};
 use crate::{ConfigError, Nanoseconds};
 use serde::{Deserialize, Serialize};
 

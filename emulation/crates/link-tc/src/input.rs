@@ -51,7 +51,7 @@ impl Input {
     /// When there can be no more descriptors.
     pub(crate) fn start() -> io::Result<Self> {
         Ok(Self {
-            signals: netio::termination::requests()?,
+            signals: netio::shutdown_signal::requests()?,
             buffer: Vec::new(),
             ended: false,
         })

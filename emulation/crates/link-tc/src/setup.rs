@@ -3,7 +3,7 @@
 
 use crate::config::{Batches, Settings};
 use crate::error::TcError;
-use crate::expectation::first_difference;
+use crate::readback::first_difference;
 use netio::interface::{Interface, Unfit};
 use serde_json::Value;
 use std::io::Write;

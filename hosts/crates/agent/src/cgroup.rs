@@ -8,9 +8,9 @@
 //! who comes next.
 
 use crate::AgentError;
-use crate::machine::clock_ns;
-use crate::programs;
-use netio::confine::{Confinement, confine};
+use crate::command;
+use crate::machine_info::clock_ns;
+use netio::child_limits::{Confinement, confine};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -87,7 +87,7 @@ impl Tree {
         let Ok(leaf) = self.leaf(None) else {
             return false;
         };
-        let mut trial = programs::command("true");
+        let mut trial = command::command("true");
         trial.stdin(Stdio::null()).stdout(Stdio::null());
         let confinement = Confinement {
             group: leaf.procs().ok(),

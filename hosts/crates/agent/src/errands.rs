@@ -5,7 +5,7 @@
 //! is there, hears that the other side is, and serves the jobs.
 
 use crate::AgentError;
-use crate::holdings::Holdings;
+use crate::applied_state::Holdings;
 use rustix::event::{EventfdFlags, eventfd};
 use serde_json::{Map, Value};
 use std::io;

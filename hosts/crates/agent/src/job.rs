@@ -3,13 +3,13 @@
 
 use crate::AgentError;
 use crate::cgroup::{Leaf, Tree};
-use crate::family;
+use crate::child_reaper;
+use crate::command;
 use crate::limits::Limits;
 use crate::lines::LineSplitter;
-use crate::machine::clock_ns;
-use crate::programs;
+use crate::machine_info::clock_ns;
+use crate::orphans::Remains;
 use crate::protocol::{LINES, StartJob};
-use crate::remains::Remains;
 use crate::rights;
 use netio::children::Ended;
 use rustix::io::Errno;
@@ -97,10 +97,10 @@ impl Job {
             .argv
             .split_first()
             .ok_or_else(|| AgentError::Machine("argv is empty".to_owned()))?;
-        let mut command = programs::command(executable(program));
+        let mut command = command::command(executable(program));
         let mark = format!("{}/{}", request.job, clock_ns()); // of this start: the name may come again
         command.arg0(program).args(arguments).stdin(Stdio::piped());
-        command.env(family::MARK, &mark);
+        command.env(child_reaper::MARK, &mark);
         command.stdout(destination(&request.stdout)?);
         if let Some(stderr) = &request.stderr {
             command.stderr(destination(stderr)?);
@@ -115,7 +115,7 @@ impl Job {
         netio::process::configure_child(&mut command, netns).map_err(AgentError::file(
             &netns.unwrap_or(Path::new("")).to_string_lossy(),
         ))?;
-        netio::confine::confine(&mut command, confinement);
+        netio::child_limits::confine(&mut command, confinement);
         let directory = request.directory.as_deref();
         if let Some(directory) = directory {
             command.current_dir(directory);
@@ -170,7 +170,7 @@ impl Job {
     /// Ask those to end that a signal to the process group did not reach.
     pub fn ask_daemons(&self) {
         if self.leaf.is_none() {
-            family::signal_marked(&self.mark, Signal::TERM);
+            child_reaper::signal_marked(&self.mark, Signal::TERM);
         }
     }
 

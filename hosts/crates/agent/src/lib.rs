@@ -18,36 +18,36 @@
 //! [`host`] decides what a machine needs as pure text (`ip -batch`, `nft`, sysctls) and
 //! [`apply`] carries it out and takes it back.
 
-mod apply;
+mod applied_state;
 mod cgroup;
-mod claim;
+mod child_reaper;
+mod command;
 mod counters;
 mod errands;
 mod error;
-mod family;
-mod guard;
 mod heartbeat;
-mod holdings;
-mod host;
+mod host_config;
+mod host_setup;
 mod job;
 mod limits;
 mod lines;
-mod machine;
+mod machine_info;
+mod machine_lock;
 mod metrics;
 mod namespace;
 mod offloads;
+mod orphans;
 mod output;
 mod private;
-mod programs;
 mod protocol;
-mod remains;
+mod protocol_version;
 mod requests;
 mod rights;
 mod signals;
 mod spool;
 mod supervisor;
 mod sysctl;
-mod versions;
+mod watchdog;
 
 pub use error::AgentError;
 use std::time::Duration;
@@ -65,7 +65,7 @@ pub fn run(
     without_groups: bool,
 ) -> Result<(), Box<dyn std::error::Error>> {
     match silence {
-        Some(limit) if !guarded => guard::watch_over(limit, without_groups)?,
+        Some(limit) if !guarded => watchdog::watch_over(limit, without_groups)?,
         _ => {
             let groups = silence.is_some() && !without_groups;
             let tree = groups.then(cgroup::Tree::make).flatten();

@@ -2,8 +2,8 @@
 //! What a job may use, and which of it one that has ended had used up.
 
 use crate::AgentError;
+use netio::child_limits::{Confinement, autogroup_nice};
 use netio::children::Ended;
-use netio::confine::{Confinement, autogroup_nice};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
 use serde::Deserialize;
 use std::io;

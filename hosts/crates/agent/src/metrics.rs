@@ -8,7 +8,7 @@ use crate::AgentError;
 use crate::cgroup::Leaf;
 use crate::counters::{self, Waiting};
 use crate::job::Job;
-use crate::machine::clock_ns;
+use crate::machine_info::clock_ns;
 use crate::namespace::Namespace;
 use crate::protocol::Asked;
 use rustix::process::Pid;
@@ -281,7 +281,7 @@ fn kilobytes(text: &str, name: &str) -> Option<u64> {
 
 fn clock() -> Value {
     let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-    netio::kernel_clock::state().map_or(Value::Null, |state| {
+    netio::clock_sync::state().map_or(Value::Null, |state| {
         json!({
             "synchronised": state.synchronised,
             "estimated_error_ns": ns(state.estimated_error),

@@ -6,7 +6,7 @@
 //! network is whole, wire-size frames.
 
 use crate::AgentError;
-use crate::programs::tool;
+use crate::command::tool;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

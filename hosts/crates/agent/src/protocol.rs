@@ -2,10 +2,10 @@
 //! The messages of `docs/contracts.md`, "Agent", as values.
 
 use crate::AgentError;
-use crate::host::HostSettings;
+use crate::host_config::HostSettings;
 use crate::limits::Limits;
+use crate::protocol_version::Version;
 use crate::rights::{Privilege, User};
-use crate::versions::Version;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::path::PathBuf;

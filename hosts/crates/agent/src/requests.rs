@@ -2,18 +2,18 @@
 //! What each request does, and what is answered.
 
 use crate::AgentError;
-use crate::apply;
 use crate::cgroup::Tree;
 use crate::errands::{Answer, Errand, Held};
+use crate::host_setup;
 use crate::job::Job;
-use crate::machine;
+use crate::machine_info;
 use crate::metrics::Metrics;
 use crate::namespace::Namespace;
 use crate::protocol::{Asked, Message, Operation, Request, StartJob};
+use crate::protocol_version::{self, SPEAKS};
 use crate::signals;
 use crate::spool;
 use crate::supervisor::Supervisor;
-use crate::versions::{self, SPEAKS};
 use serde_json::{Map, Value, json};
 use std::time::{Duration, Instant};
 
@@ -61,16 +61,16 @@ impl Supervisor {
     }
 
     /// Whoever speaks no version of ours is told so, and that is all.
-    fn greeted(&mut self, speaks: &[versions::Version]) -> Result<(), AgentError> {
-        if versions::agreed(&SPEAKS, speaks).is_some() {
+    fn greeted(&mut self, speaks: &[protocol_version::Version]) -> Result<(), AgentError> {
+        if protocol_version::agreed(&SPEAKS, speaks).is_some() {
             return Ok(());
         }
         self.close();
         Err(AgentError::Machine(format!(
             "this atoll-host {} speaks protocol {}, not {}: install the one that fits, on this machine or on yours",
             env!("CARGO_PKG_VERSION"),
-            versions::words(&SPEAKS),
-            versions::words(speaks),
+            protocol_version::words(&SPEAKS),
+            protocol_version::words(speaks),
         )))
     }
 
@@ -90,7 +90,7 @@ impl Supervisor {
             Operation::Sample { hosts } => {
                 Metrics::once(hosts, &self.jobs).map(|sample| fields("sample", sample.into()))
             }
-            Operation::Clock => Ok(fields("t_ns", machine::clock_ns().into())),
+            Operation::Clock => Ok(fields("t_ns", machine_info::clock_ns().into())),
             Operation::Hello { .. } | Operation::Beat => Ok(Map::new()),
             Operation::Set {
                 host,
@@ -117,7 +117,8 @@ impl Supervisor {
                 interfaces,
             } => {
                 return later(move |_| {
-                    Namespace::open(netns.as_deref())?.run(|| apply::read(&sysctls, &interfaces))
+                    Namespace::open(netns.as_deref())?
+                        .run(|| host_setup::read(&sysctls, &interfaces))
                 });
             }
             Operation::Claim { owner } => {
@@ -125,7 +126,7 @@ impl Supervisor {
             }
             Operation::Describe => {
                 let groups = self.tree.as_ref().map(Tree::has_memory);
-                return later(move |_| machine::describe(groups));
+                return later(move |_| machine_info::describe(groups));
             }
             Operation::Spool { name } => {
                 return later(move |_| Ok(fields("path", json!(spool::make(&name)?))));

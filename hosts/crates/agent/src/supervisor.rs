@@ -3,19 +3,19 @@
 
 use crate::AgentError;
 use crate::cgroup::Tree;
+use crate::child_reaper;
+use crate::command::TOOL_LIMIT;
 use crate::errands::Errands;
-use crate::family;
 use crate::heartbeat::Heartbeat;
 use crate::job::{Job, StreamEnded};
 use crate::limits;
 use crate::lines::LineSplitter;
 use crate::metrics::Metrics;
+use crate::orphans::Remains;
 use crate::output::Output;
-use crate::programs::TOOL_LIMIT;
 use crate::protocol::Message;
-use crate::remains::Remains;
+use crate::protocol_version::SPEAKS;
 use crate::signals;
-use crate::versions::SPEAKS;
 use netio::children::{self, Ended};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -73,7 +73,7 @@ impl Supervisor {
         tree: Option<Tree>,
         open_files: Rlimit,
     ) -> Result<Self, AgentError> {
-        let end_requested = netio::termination::requests()?;
+        let end_requested = netio::shutdown_signal::requests()?;
         netio::process::set_child_subreaper()?;
         Ok(Self {
             requests: LineSplitter::new(LONGEST_REQUEST),
@@ -372,7 +372,7 @@ impl Supervisor {
         drop(self.tree.take()); // kills what is in it
         // What is being set is set to its end, which tools reach within their time limit, and undone then.
         let held = self.errands.held.lock_within(TOOL_LIMIT + LAST_GRACE);
-        family::kill_all(LAST_GRACE);
+        child_reaper::kill_all(LAST_GRACE);
         match held {
             Some(mut holdings) => {
                 for problem in holdings.undo() {

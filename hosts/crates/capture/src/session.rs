@@ -27,7 +27,8 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 /// in the file.
 pub(crate) fn capture(config: &Config) -> Result<(), CaptureError> {
     let interface = find(&config.interface)?;
-    let signals = netio::termination::requests().map_err(CaptureError::of("wait for signals"))?;
+    let signals =
+        netio::shutdown_signal::requests().map_err(CaptureError::of("wait for signals"))?;
     let file = CaptureFile::create(&config.file, config.snap_bytes)?;
     give_up(CapabilitySet::DAC_OVERRIDE).map_err(CaptureError::of("give up privileges"))?;
     let mut session = Session {

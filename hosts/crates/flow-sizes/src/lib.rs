@@ -11,7 +11,7 @@
 mod distribution;
 mod exponential;
 mod headers;
-mod mix;
+mod splitmix;
 
 pub use distribution::{Distribution, Invalid, Knot, UnknownDistribution};
 pub use exponential::exponential_ns;
@@ -42,7 +42,7 @@ pub fn draw(
     servers: usize,
 ) -> Flow {
     assert!(servers > 0, "a flow needs a server");
-    let [server_draw, size_draw, _] = mix::draws(seed, channel, flow);
+    let [server_draw, size_draw, _] = splitmix::draws(seed, channel, flow);
     Flow {
         // Multiply-shift maps 64 random bits to 0..servers; its bias is below servers / 2^64.
         server: ((u128::from(server_draw) * servers as u128) >> 64) as usize,

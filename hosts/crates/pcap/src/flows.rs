@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Flows: both directions of a 5-tuple are one, a new connection on it is another.
 
+use crate::byte_ranges::SeenBytes;
 use crate::packet::{ACK, FIN, ICMP, Packet, RST, SYN, TCP, Tcp, UDP};
-use crate::seen::SeenBytes;
 use std::collections::HashMap;
 
 /// What a packet's flow adds to what its headers say.

@@ -5,13 +5,13 @@
 //! [`reader`] (file format) -> [`packet`] (headers) -> [`flows`] (which connection, which bytes
 //! are new, by [`seen`]) -> [`record`] (64 bytes).
 
+mod byte_ranges;
 mod error;
 mod flows;
 mod packet;
 mod reader;
 mod record;
 mod records;
-mod seen;
 
 pub use error::PcapError;
 pub use record::{RECORD_BYTES, Record};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One epoll loop for everything a job waits for: its sockets, the next instant, and the word to stop.
 
-use crate::failure::Failure;
+use crate::error::Failure;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
@@ -72,7 +72,7 @@ impl Events {
     /// If the process has no descriptors left.
     pub fn of_job() -> Result<Self, Failure> {
         let mut events = Self::new()?;
-        let signals = netio::termination::requests()?;
+        let signals = netio::shutdown_signal::requests()?;
         epoll::add(
             &events.epoll,
             &signals,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Prints the flows a seed draws, to compare a run's flow log with.
 
-use crate::failure::Failure;
+use crate::error::Failure;
 use crate::sizes::{Counts, FlowSizes};
 use clap::Parser;
 use flow_sizes::{Distribution, draw};

@@ -2,7 +2,7 @@
 //! What every job has in common: configuration from the first line of standard input, messages as JSON lines
 //! on standard output.
 
-use crate::failure::Failure;
+use crate::error::Failure;
 use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;

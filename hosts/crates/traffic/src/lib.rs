@@ -8,8 +8,8 @@
 mod clock;
 #[cfg(test)]
 mod contract;
+mod error;
 mod events;
-mod failure;
 mod flows;
 mod job;
 mod load;
@@ -22,7 +22,7 @@ mod socket;
 mod transfer;
 mod udp;
 
-use failure::Failure;
+use error::Failure;
 use std::error::Error;
 
 /// `atoll-host serve`.

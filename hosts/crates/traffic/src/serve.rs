@@ -8,8 +8,8 @@
 //! kernel's keep-alive probes find nobody there; it delays nobody.
 
 use crate::clock::{SECOND_NS, monotonic_ns, realtime_ns};
+use crate::error::Failure;
 use crate::events::{Events, Wake};
-use crate::failure::Failure;
 use crate::job::{say, tell};
 use crate::slots::Slots;
 use crate::socket::{is_not_ready, listen, raise_descriptor_limit};
@@ -93,7 +93,7 @@ pub fn serve(config: &ServeConfig) -> Result<(), Failure> {
     if let Some(rate_bit_s) = config.write_rate_bit_s {
         // The kernel paces the segments (tcp(7) has no word of it; net/core/sock.c): nothing is sent in bursts, and
         // this program is not woken for it.
-        netio::stream::set_max_pacing_rate(&listener, rate_bit_s / 8)?;
+        netio::tcp_options::set_max_pacing_rate(&listener, rate_bit_s / 8)?;
     }
     let mut events = Events::of_job()?;
     events.add(&listener, LISTENER, EventFlags::IN)?;

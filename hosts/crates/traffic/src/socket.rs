@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Non-blocking TCP sockets with the congestion control the experiment names.
 
-use crate::failure::Failure;
+use crate::error::Failure;
 use nix::errno::Errno;
 use rustix::net::sockopt;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

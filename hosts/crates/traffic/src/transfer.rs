@@ -5,8 +5,8 @@
 //! behind a connection-splitting PEP the sender is finished when the near PEP has the data.
 
 use crate::clock::{SECOND_NS, monotonic_at, monotonic_ns, realtime_ns};
+use crate::error::Failure;
 use crate::events::{Events, Wake};
-use crate::failure::Failure;
 use crate::job::say;
 use crate::socket::{check_congestion_control, connect, is_not_ready, listen};
 use rustix::event::epoll::EventFlags;
@@ -301,7 +301,7 @@ impl Receiver {
     fn adjust_low_water(&mut self, left_bytes: u64) -> io::Result<()> {
         let wanted = left_bytes > 2 * u64::from(LOW_WATER_BYTES);
         if wanted != self.low_water {
-            netio::stream::set_receive_low_water(
+            netio::tcp_options::set_receive_low_water(
                 &self.stream,
                 if wanted { LOW_WATER_BYTES } else { 1 },
             )?;

@@ -2,7 +2,7 @@
 //! What `atoll-host load` is told.
 
 use crate::clock::SECOND_NS;
-use crate::failure::Failure;
+use crate::error::Failure;
 use crate::sizes::{Counts, FlowSizes};
 use flow_sizes::{Distribution, exponential_ns};
 use serde::Deserialize;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The flow log: CSV, a line a flow, in the order in which flows end.
 
-use crate::failure::Failure;
+use crate::error::Failure;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::net::SocketAddr;

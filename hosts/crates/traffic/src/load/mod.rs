@@ -9,25 +9,25 @@
 //! of those before, so a channel may have any number in progress.
 
 mod channel;
+mod channel_set;
 mod config;
-mod fetch;
+mod fair_scheduler;
+mod flow;
 mod flow_log;
-mod population;
 mod shares;
-mod turns;
 
 use crate::clock::{SECOND_NS, monotonic_at, monotonic_ns, realtime_ns};
+use crate::error::Failure;
 use crate::events::{Events, Wake};
-use crate::failure::Failure;
 use crate::job::{say, tell};
 use crate::socket::{check_congestion_control, raise_descriptor_limit};
+use channel_set::Population;
 pub use config::LoadConfig;
+use fair_scheduler::Turns;
 use flow_log::FlowLog;
 use netio::privileges::{CapabilitySet, give_up};
-use population::Population;
 use rustix::event::epoll::Event;
 use serde::Serialize;
-use turns::Turns;
 
 /// Read from one channel in one turn at most. Larger than what arrives between two turns on a satellite link,
 /// small enough that a thousand channels with full buffers are served in a fraction of a second.

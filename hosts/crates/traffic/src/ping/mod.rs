@@ -9,8 +9,8 @@ mod series;
 mod socket;
 
 use crate::clock::{monotonic_at, monotonic_ns, realtime_ns};
+use crate::error::Failure;
 use crate::events::{Events, Wake};
-use crate::failure::Failure;
 use crate::job::{say, tell};
 use rustix::event::epoll::{Event, EventFlags};
 use serde::{Deserialize, Serialize};

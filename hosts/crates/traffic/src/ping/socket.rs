@@ -7,7 +7,7 @@
 
 use super::echo::{self, ECHO_HEADER_BYTES, Echo, IP_HEADER_BYTES, Kind};
 use crate::clock::realtime_ns;
-use crate::failure::Failure;
+use crate::error::Failure;
 use crate::socket::is_not_ready;
 use nix::sys::socket::sockopt::Timestamping;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, TimestampingFlag, recvmsg, setsockopt};

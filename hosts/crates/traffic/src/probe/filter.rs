@@ -3,7 +3,7 @@
 //!
 //! A host under load receives a hundred thousand packets a second; the job shall be woken by its own alone.
 
-use super::mark::{ICMP, ICMP_HEADER_BYTES, TCP, TCP_HEADER_BYTES, TEXT, UDP};
+use super::probe_header::{ICMP, ICMP_HEADER_BYTES, TCP, TCP_HEADER_BYTES, TEXT, UDP};
 use socket2::SockFilter;
 
 // Instructions (linux/bpf_common.h, linux/filter.h).

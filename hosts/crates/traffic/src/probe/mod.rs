@@ -2,14 +2,14 @@
 //! Probes of the data plane: packets with a mark, sent from here or by a switch, seen wherever a job like this runs.
 
 mod filter;
-mod mark;
+mod probe_header;
 mod socket;
 
 use crate::clock::{monotonic_at, monotonic_ns};
+use crate::error::Failure;
 use crate::events::{Events, Wake};
-use crate::failure::Failure;
 use crate::job::{say, tell};
-use mark::{ICMP, Mark, Probe};
+use probe_header::{ICMP, Mark, Probe};
 use rustix::event::epoll::{Event, EventFlags};
 use serde::{Deserialize, Serialize};
 use socket::{Arrival, Sender, Watcher};
@@ -247,7 +247,7 @@ mod tests {
                 .iter()
                 .all(|config| config.validate().is_ok())
         );
-        assert_eq!(configurations[0].send[1].protocol, mark::TCP);
+        assert_eq!(configurations[0].send[1].protocol, probe_header::TCP);
         assert_eq!(configurations[1].address, None);
     }
 

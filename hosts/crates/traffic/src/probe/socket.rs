@@ -2,9 +2,9 @@
 //! The sockets of probes: one that sees them arrive on every interface, one that sends them.
 
 use super::filter;
-use super::mark::{self, Probe};
+use super::probe_header::{self, Probe};
 use crate::clock::realtime_ns;
-use crate::failure::Failure;
+use crate::error::Failure;
 use crate::socket::is_not_ready;
 use netio::frame::VlanTag;
 use netio::interface::{Interface, ask_for_tags};
@@ -115,7 +115,7 @@ impl Watcher {
             let index = message.address.map_or(0, |address| address.ifindex());
             let bytes = message.bytes;
             // Packets that came before the filter did are looked at here.
-            let probe = mark::parse(&self.packet[..bytes]);
+            let probe = probe_header::parse(&self.packet[..bytes]);
             if let Some(probe) = probe.filter(|probe| probe.mark.session == self.session) {
                 let interface = if_indextoname(index as u32)
                     .map_or_else(|_| index.to_string(), |name| name.to_string_lossy().into());

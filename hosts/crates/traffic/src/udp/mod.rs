@@ -9,7 +9,7 @@ mod receive;
 mod send;
 mod stream;
 
-use crate::failure::Failure;
+use crate::error::Failure;
 use crate::sizes::FlowSizes;
 use packet::{HEADER_BYTES, PACKET_HEADERS_BYTES};
 use serde::{Deserialize, Serialize};

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Listening on one interface: every frame that passes there, cut to its headers by the kernel.
+
+use crate::frame::Received;
+use crate::interface::Interface;
+use crate::packet_socket::{bind, take_error, unbound};
+use crate::syscall::check;
+use crate::tpacket_v3::{BLOCK_BYTES, BlockRing};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// Which frames of an interface are captured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// What arrives and what this machine sends.
+    Both,
+    /// What arrives, whoever it is for.
+    In,
+    /// What this machine sends.
+    Out,
+}
+
+/// What the kernel did with the frames of the direction asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Put into the ring.
+    pub taken: u64,
+    /// Found the ring full, and are lost.
+    pub lost: u64,
+}
+
+/// A packet socket that only receives, into a ring of blocks; promiscuous.
+#[derive(Debug)]
+pub struct CaptureSocket {
+    ring: BlockRing,
+    socket: OwnedFd,
+}
+
+impl CaptureSocket {
+    /// Receive the first `snap_bytes` (VLAN tag not counted) of each frame, at most 65535, into a ring of
+    /// `buffer_bytes`. When this returns, the kernel is capturing.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_NET_RAW`; `ENOMEM` when there is no memory for the ring.
+    pub fn open(
+        interface: &Interface,
+        snap_bytes: u16,
+        buffer_bytes: u32,
+        direction: Direction,
+    ) -> io::Result<Self> {
+        let socket = unbound()?;
+        let ring = BlockRing::map(&socket, buffer_bytes)?;
+        attach(&socket, &mut program(u32::from(snap_bytes), direction))?;
+        bind(&socket, interface.index)?;
+        Ok(Self { ring, socket })
+    }
+
+    /// Hand the frames of the next full block to `take`, in order; false if there is none. The socket polls
+    /// readable while there is one. A block that is not full becomes one within 0.4 s.
+    pub fn receive(&mut self, take: impl FnMut(&Received<'_>)) -> bool {
+        self.ring.receive(take)
+    }
+
+    /// How many blocks the ring has.
+    #[must_use]
+    pub fn blocks(&self) -> u32 {
+        self.ring.blocks()
+    }
+
+    /// Size of the ring in bytes: at most what was asked for, as it has whole blocks.
+    #[must_use]
+    pub fn ring_bytes(&self) -> u32 {
+        self.ring.blocks() * BLOCK_BYTES
+    }
+
+    /// Take no more frames; those in the ring can still be received.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn refuse_new(&self) -> io::Result<()> {
+        attach(&self.socket, &mut [statement(libc::BPF_RET, 0)])
+    }
+
+    /// What happened since the last call.
+    ///
+    /// # Errors
+    /// None are expected.
+    pub fn take_counts(&self) -> io::Result<Counts> {
+        let mut statistics = libc::tpacket_stats_v3 {
+            tp_packets: 0,
+            tp_drops: 0,
+            tp_freeze_q_cnt: 0,
+        };
+        let mut length = size_of_val(&statistics) as libc::socklen_t;
+        // SAFETY: pointer and length describe `statistics`, any content of which is valid.
+        check(unsafe {
+            libc::getsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_STATISTICS,
+                (&raw mut statistics).cast(),
+                &raw mut length,
+            )
+        })?;
+        Ok(Counts {
+            taken: u64::from(statistics.tp_packets.saturating_sub(statistics.tp_drops)), // the sum of both
+            lost: u64::from(statistics.tp_drops),
+        })
+    }
+
+    /// The error that makes the socket poll as failed, and clear it: `ENETDOWN` when the interface went
+    /// down or away.
+    #[must_use]
+    pub fn take_error(&self) -> Option<io::Error> {
+        take_error(&self.socket)
+    }
+}
+
+impl AsFd for CaptureSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// The packet filter (Linux's `Documentation/networking/filter.rst`) that keeps `snap_bytes` of the frames of
+/// `direction` and nothing of others.
+fn program(snap_bytes: u32, direction: Direction) -> Vec<libc::sock_filter> {
+    let packet_type = u32::from_ne_bytes((libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE).to_ne_bytes());
+    let load = statement(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, packet_type);
+    let outgoing = libc::sock_filter {
+        jf: 1, // of others the next statement is skipped
+        ..statement(
+            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+            u32::from(libc::PACKET_OUTGOING),
+        )
+    };
+    let [keep, discard] = [snap_bytes, 0].map(|bytes| statement(libc::BPF_RET, bytes));
+    match direction {
+        Direction::Both => vec![keep],
+        Direction::Out => vec![load, outgoing, keep, discard],
+        Direction::In => vec![load, outgoing, discard, keep],
+    }
+}
+
+fn statement(code: u32, operand: u32) -> libc::sock_filter {
+    libc::sock_filter {
+        code: code as u16,
+        jt: 0,
+        jf: 0,
+        k: operand,
+    }
+}
+
+/// Replace the socket's filter.
+fn attach(socket: &OwnedFd, program: &mut [libc::sock_filter]) -> io::Result<()> {
+    let filter = libc::sock_fprog {
+        len: program.len() as libc::c_ushort,
+        filter: program.as_mut_ptr(),
+    };
+    // SAFETY: pointer and length describe `filter`, which points to `program`; the kernel copies both.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            (&raw const filter).cast(),
+            size_of_val(&filter) as libc::socklen_t,
+        )
+    })
+}

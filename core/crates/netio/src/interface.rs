@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Network interfaces of the calling thread's namespace: index, MTU, state, offloads; whether a link can stand on one.
+
+use crate::packet_socket;
+use crate::syscall::check;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+
+/// An interface that existed when it was looked up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interface {
+    /// Name, as `ip link` shows it.
+    pub name: String,
+    /// Kernel's number, which survives renaming.
+    pub index: u32,
+}
+
+/// Why packets cannot be taken from an interface one by one as they were sent; says what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    /// It was not there, or no longer.
+    #[error("interface '{0}' does not exist in this network namespace")]
+    Missing(String),
+    /// The kernel did not tell; why not, in its words.
+    #[error("interface '{name}' cannot be looked at: {reason}")]
+    Unknown {
+        /// The interface's.
+        name: String,
+        /// The error.
+        reason: String,
+    },
+    /// Nothing passes.
+    #[error("interface '{0}' is down: ip link set {0} up")]
+    Down(String),
+    /// Packets that are to pass would not.
+    #[error(
+        "interface '{name}' has MTU {found}, packets may have {wanted} bytes: ip link set {name} mtu {wanted}"
+    )]
+    Mtu {
+        /// The interface's.
+        name: String,
+        /// Its MTU in bytes.
+        found: u32,
+        /// The least it must have.
+        wanted: u32,
+    },
+    /// A merged packet would be counted, lost and delayed as one.
+    #[error(
+        "interface '{name}' merges packets ({}): ethtool -K {name} {}",
+        .offloads.join(", "),
+        .offloads.iter().map(|offload| format!("{offload} off")).collect::<Vec<_>>().join(" ")
+    )]
+    Offloads {
+        /// The interface's.
+        name: String,
+        /// As `ethtool -K` calls them.
+        offloads: Vec<&'static str>,
+    },
+}
+
+impl Unfit {
+    fn unasked(name: &str, error: &io::Error) -> Self {
+        let name = name.to_owned();
+        match (error.kind(), error.raw_os_error()) {
+            (io::ErrorKind::NotFound, _) | (_, Some(libc::ENODEV)) => Self::Missing(name),
+            _ => Self::Unknown {
+                name,
+                reason: error.to_string(),
+            },
+        }
+    }
+}
+
+/// `ethtool` commands that read one offload each (linux/ethtool.h) and what `ethtool -K` calls them.
+const OFFLOADS: [(u32, u32, &str); 4] = [
+    (0x1e, u32::MAX, "tso"), // ETHTOOL_GTSO
+    (0x23, u32::MAX, "gso"), // ETHTOOL_GGSO
+    (0x2b, u32::MAX, "gro"), // ETHTOOL_GGRO
+    (0x25, 1 << 15, "lro"),  // ETHTOOL_GFLAGS, ETH_FLAG_LRO
+];
+
+/// `struct ethtool_value` (linux/ethtool.h).
+#[repr(C)]
+struct EthtoolValue {
+    command: u32,
+    data: u32,
+}
+
+/// Have packets that the packet socket `socket` receives come with their VLAN tag (`VlanTag::of_control_message`).
+///
+/// # Errors
+/// If `socket` is no packet socket.
+pub fn ask_for_tags(socket: impl AsFd) -> io::Result<()> {
+    packet_socket::ask_for_auxiliary_data(socket)
+}
+
+impl Interface {
+    /// Look up an interface by name.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none of that name; others when the kernel could not be asked.
+    pub fn find(name: &str) -> io::Result<Self> {
+        let missing = || io::Error::new(io::ErrorKind::NotFound, "no such interface");
+        if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains('\0') {
+            return Err(missing());
+        }
+        let mut request = request(name);
+        ioctl(libc::SIOCGIFINDEX as _, &mut request).map_err(|error| {
+            match error.raw_os_error() {
+                Some(libc::ENODEV) => missing(),
+                _ => error,
+            }
+        })?;
+        // SAFETY: SIOCGIFINDEX filled in this member of the union.
+        let index = unsafe { request.ifr_ifru.ifru_ifindex };
+        Ok(Self {
+            name: name.to_owned(),
+            index: index.unsigned_abs(),
+        })
+    }
+
+    /// Have the interface take in every frame, whoever it is for, while the packet socket `socket` is open.
+    ///
+    /// # Errors
+    /// If the interface is gone, or `socket` is no packet socket.
+    pub fn take_everything(&self, socket: impl AsFd) -> io::Result<()> {
+        packet_socket::make_promiscuous(socket, self.index)
+    }
+
+    /// Look up an interface that is up and hands over packets of up to `mtu` bytes as they were sent.
+    ///
+    /// # Errors
+    /// The first thing that is not so.
+    pub fn find_fit(name: &str, mtu: u32) -> Result<Self, Unfit> {
+        let unasked = |error: io::Error| Unfit::unasked(name, &error);
+        let interface = Self::find(name).map_err(unasked)?;
+        if !interface.is_up().map_err(unasked)? {
+            return Err(Unfit::Down(name.to_owned()));
+        }
+        let found = interface.mtu().map_err(unasked)?;
+        if found < mtu {
+            return Err(Unfit::Mtu {
+                name: name.to_owned(),
+                found,
+                wanted: mtu,
+            });
+        }
+        let offloads = interface.packet_merging_offloads().map_err(unasked)?;
+        if !offloads.is_empty() {
+            return Err(Unfit::Offloads {
+                name: name.to_owned(),
+                offloads,
+            });
+        }
+        Ok(interface)
+    }
+
+    /// Whether an interface of this name and index is still there, as far as the kernel can be asked.
+    #[must_use]
+    pub fn exists(&self) -> bool {
+        match Self::find(&self.name) {
+            Ok(found) => found == *self,
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        }
+    }
+
+    /// Largest packet in bytes, link header not included.
+    ///
+    /// # Errors
+    /// When the interface is gone.
+    pub fn mtu(&self) -> io::Result<u32> {
+        let mut request = request(&self.name);
+        ioctl(libc::SIOCGIFMTU as _, &mut request)?;
+        // SAFETY: SIOCGIFMTU filled in this member of the union.
+        let mtu = unsafe { request.ifr_ifru.ifru_mtu };
+        u32::try_from(mtu).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
+    }
+
+    /// Whether the interface is administratively up.
+    ///
+    /// # Errors
+    /// When the interface is gone.
+    pub fn is_up(&self) -> io::Result<bool> {
+        let mut request = request(&self.name);
+        ioctl(libc::SIOCGIFFLAGS as _, &mut request)?;
+        // SAFETY: SIOCGIFFLAGS filled in this member of the union.
+        let flags = unsafe { request.ifr_ifru.ifru_flags };
+        Ok(libc::c_int::from(flags) & libc::IFF_UP != 0)
+    }
+
+    /// Segmentation and aggregation offloads that are on, by their `ethtool -K` names. With any of
+    /// them, what a packet socket sees are not the packets of the wire.
+    ///
+    /// # Errors
+    /// When the interface is gone. A driver without offloads has none on.
+    pub fn packet_merging_offloads(&self) -> io::Result<Vec<&'static str>> {
+        let mut on = Vec::new();
+        for (command, mask, name) in OFFLOADS {
+            let mut offload = EthtoolValue { command, data: 0 };
+            let mut request = request(&self.name);
+            request.ifr_ifru.ifru_data = (&raw mut offload).cast();
+            match ioctl(libc::SIOCETHTOOL as _, &mut request) {
+                Ok(()) if offload.data & mask != 0 => on.push(name),
+                Ok(()) => {}
+                Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(on)
+    }
+}
+
+/// A request about the interface of a name that is shorter than `IFNAMSIZ`.
+fn request(name: &str) -> libc::ifreq {
+    // SAFETY: `ifreq` is plain old data, for which all zeros is a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (slot, byte) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *slot = libc::c_char::from_ne_bytes([byte]); // so the last byte stays 0
+    }
+    request
+}
+
+fn ioctl(number: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
+    // SAFETY: creates a descriptor; nothing else holds it.
+    let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    check(socket)?;
+    // SAFETY: `socket` was just created and is owned by nobody else.
+    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    // SAFETY: all ioctls used here take a `struct ifreq`, whose pointers (SIOCETHTOOL) stay valid
+    // during the call.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), number, request) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_interface_is_found_with_its_mtu() {
+        let loopback = Interface::find("lo").unwrap();
+        assert!(loopback.exists());
+        assert!(loopback.mtu().unwrap() >= 1500);
+        assert!(loopback.packet_merging_offloads().is_ok());
+    }
+
+    #[test]
+    fn names_that_are_no_interface_are_not_found() {
+        for name in ["no-such-if", "", "a\0b", "a-name-longer-than-any-interface"] {
+            assert_eq!(
+                Interface::find(name).unwrap_err().kind(),
+                io::ErrorKind::NotFound,
+                "{name:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_makes_an_interface_unfit_is_told_with_the_remedy() {
+        let missing = Interface::find_fit("no-such-if", 1500).unwrap_err();
+        assert_eq!(missing, Unfit::Missing("no-such-if".to_owned()));
+        let merging = Unfit::Offloads {
+            name: "x".to_owned(),
+            offloads: vec!["tso", "gro"],
+        };
+        assert_eq!(
+            merging.to_string(),
+            "interface 'x' merges packets (tso, gro): ethtool -K x tso off gro off"
+        );
+    }
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Raw Ethernet on one interface: every frame that arrives there, whoever it is for, and sending.
+
+use crate::frame::Received;
+use crate::interface::Interface;
+use crate::packet_socket::{bind, set_option, take_error, unbound};
+use crate::syscall::check;
+use crate::tpacket_v2::Ring;
+use crate::transmit;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+pub use crate::transmit::SEND_BATCH;
+
+/// Room for frames passed to the kernel and not yet with the driver.
+const SEND_BUFFER_BYTES: libc::c_int = 4 << 20;
+
+/// A packet socket on one interface: promiscuous, blind to what this machine sends there.
+///
+/// Sending passes the interface's queueing discipline. `PACKET_QDISC_BYPASS` would spare a microsecond, but
+/// then captures on the interface do not see what is sent, and runs capture the emulator's port.
+#[derive(Debug)]
+pub struct PacketSocket {
+    ring: Ring,
+    socket: OwnedFd,
+    interface: Interface,
+}
+
+impl PacketSocket {
+    /// Receive and send on `interface`; frames of up to `frame_bytes` (headers included) are received whole.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_NET_RAW`; `ENOMEM` when there is no memory for the ring (16 MiB at 1500 bytes).
+    pub fn open(interface: &Interface, frame_bytes: u32) -> io::Result<Self> {
+        let socket = unbound()?;
+        let ring = Ring::map(&socket, frame_bytes)?;
+        // Linux before 4.20 does not know it; the ring skips outgoing frames in any case.
+        let _ = set_option(&socket, libc::PACKET_IGNORE_OUTGOING, &1_i32);
+        raise_send_buffer(&socket);
+        bind(&socket, interface.index)?;
+        Ok(Self {
+            ring,
+            socket,
+            interface: interface.clone(),
+        })
+    }
+
+    /// The interface this socket is bound to.
+    #[must_use]
+    pub fn interface(&self) -> &Interface {
+        &self.interface
+    }
+
+    /// Hand up to `limit` frames that have arrived to `take`, in order; returns how many there were,
+    /// `limit` if there may be more. The socket polls readable while there are any.
+    pub fn receive(&mut self, limit: usize, mut take: impl FnMut(&Received<'_>)) -> usize {
+        (0..limit)
+            .take_while(|_| self.ring.receive(&mut take))
+            .count()
+    }
+
+    /// Let frames be sent with the instant at which they are to leave: [`PacketSocket::send_at`].
+    ///
+    /// # Errors
+    /// Linux before 4.19 does not know it.
+    pub fn allow_departure_times(&self) -> io::Result<()> {
+        transmit::allow_departure_times(&self.socket)
+    }
+
+    /// Send frames, at most [`SEND_BATCH`] of them, in order; returns how many were sent.
+    ///
+    /// # Errors
+    /// Why the first frame could not be sent; then none was.
+    pub fn send<'a>(&self, frames: impl Iterator<Item = &'a [u8]>) -> io::Result<usize> {
+        transmit::send(&self.socket, frames)
+    }
+
+    /// Give the kernel frames, at most [`SEND_BATCH`] of them, each with the instant (`CLOCK_MONOTONIC`, ns) at which
+    /// it is to leave; returns how many it took.
+    ///
+    /// It takes a queueing discipline that heeds the instants (`fq`), and
+    /// [`PacketSocket::allow_departure_times`] before: without either, frames leave at once.
+    ///
+    /// # Errors
+    /// Why the first frame was not taken; then none was. `ENOBUFS` and `EAGAIN`: there is no more room for waiting ones.
+    pub fn send_at<'a>(&self, frames: impl Iterator<Item = (u64, &'a [u8])>) -> io::Result<usize> {
+        transmit::send_at(&self.socket, frames)
+    }
+
+    /// Frames that found the ring full since the last call, and are lost.
+    ///
+    /// # Errors
+    /// None are expected.
+    pub fn take_lost(&self) -> io::Result<u64> {
+        let mut statistics = libc::tpacket_stats {
+            tp_packets: 0,
+            tp_drops: 0,
+        };
+        let mut length = size_of_val(&statistics) as libc::socklen_t;
+        // SAFETY: pointer and length describe `statistics`, any content of which is valid.
+        check(unsafe {
+            libc::getsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_STATISTICS,
+                (&raw mut statistics).cast(),
+                &raw mut length,
+            )
+        })?;
+        Ok(u64::from(statistics.tp_drops))
+    }
+
+    /// The error that makes the socket poll as failed, and clear it: `ENETDOWN` when the interface went
+    /// down or away.
+    #[must_use]
+    pub fn take_error(&self) -> Option<io::Error> {
+        take_error(&self.socket)
+    }
+}
+
+impl AsFd for PacketSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// As much as is allowed: privileged processes may exceed `net.core.wmem_max`.
+fn raise_send_buffer(socket: &OwnedFd) {
+    for name in [libc::SO_SNDBUF, libc::SO_SNDBUFFORCE] {
+        // SAFETY: pointer and length describe a constant that the kernel only reads. A refusal leaves
+        // the default, which is enough but for bursts.
+        unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                name,
+                std::ptr::from_ref(&SEND_BUFFER_BYTES).cast(),
+                size_of::<libc::c_int>() as libc::socklen_t,
+            );
+        }
+    }
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Memory shared with the kernel into which a packet socket receives (`TPACKET_V2`).
+//!
+//! Source: `Documentation/networking/packet_mmap.rst` and `net/packet/af_packet.c` of Linux.
+//! Version 2 and not 3: version 3 hands packets over in blocks, which are closed by a timer of a
+//! millisecond or more when traffic is sparse; version 2 hands over each packet at once.
+
+use crate::frame::{Received, VlanTag};
+use crate::packet_socket::{set_option, share};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Slots: at 1 Gbit/s of 1500-byte packets 98 ms, during which the engine may be off the processor.
+const FRAMES: u32 = 8192;
+/// What the kernel puts before the packet: header, address, alignment; generously.
+const HEADROOM_BYTES: u32 = 128;
+/// Large enough to be a multiple of every page and slot size here, small enough to be found in
+/// fragmented memory.
+const BLOCK_BYTES: u32 = 65_536;
+/// Where `sockaddr_ll` follows `tpacket2_hdr`.
+const ADDRESS_OFFSET: usize =
+    size_of::<libc::tpacket2_hdr>().next_multiple_of(libc::TPACKET_ALIGNMENT);
+
+/// The receive ring of one socket. Dropped before the socket is closed or after, it does not matter:
+/// the mapping keeps the pages.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    base: NonNull<u8>,
+    slot_bytes: usize,
+    next: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone; nothing about it is tied to a thread.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    /// Give `socket` (not yet bound) a ring whose slots hold whole frames of `frame_bytes`.
+    pub(crate) fn map(socket: &OwnedFd, frame_bytes: u32) -> io::Result<Self> {
+        let slot_bytes = (frame_bytes + HEADROOM_BYTES).next_power_of_two();
+        if slot_bytes > BLOCK_BYTES {
+            return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
+        }
+        let request = libc::tpacket_req {
+            tp_block_size: BLOCK_BYTES,
+            tp_block_nr: FRAMES / (BLOCK_BYTES / slot_bytes),
+            tp_frame_size: slot_bytes,
+            tp_frame_nr: FRAMES,
+        };
+        set_option(
+            socket,
+            libc::PACKET_VERSION,
+            &(libc::tpacket_versions::TPACKET_V2 as libc::c_int),
+        )?;
+        set_option(socket, libc::PACKET_RX_RING, &request)?;
+        let base = share(socket, FRAMES as usize * slot_bytes as usize)?;
+        Ok(Self {
+            base,
+            slot_bytes: slot_bytes as usize,
+            next: 0,
+        })
+    }
+
+    /// Hand the packet in the next slot to `take` and the slot back to the kernel. False: none there.
+    pub(crate) fn receive(&mut self, take: impl FnOnce(&Received<'_>)) -> bool {
+        // SAFETY: `next` is below FRAMES, so the slot lies inside the mapping; slots are aligned to
+        // their size, a power of two.
+        let slot = unsafe { self.base.add(self.next * self.slot_bytes) };
+        // SAFETY: the first member of a slot is `tp_status`, which kernel and we use to pass the slot
+        // to each other and which is accessed atomically by both.
+        let status = unsafe { AtomicU32::from_ptr(slot.as_ptr().cast()) };
+        let flags = status.load(Ordering::Acquire);
+        if flags & libc::TP_STATUS_USER == 0 {
+            return false;
+        }
+        // SAFETY: with TP_STATUS_USER set the slot is ours until we give it back, and the kernel has
+        // written a header, an address and `tp_snaplen` bytes at `tp_mac`, all inside the slot.
+        // The header is copied, and the slice does not outlive this call.
+        let (header, packet_type, frame) = unsafe {
+            let header: libc::tpacket2_hdr = slot.cast().read();
+            let address: libc::sockaddr_ll = slot.add(ADDRESS_OFFSET).cast().read();
+            let start = slot.add(usize::from(header.tp_mac)).as_ptr();
+            let frame = std::slice::from_raw_parts(start, header.tp_snaplen as usize);
+            (header, address.sll_pkttype, frame)
+        };
+        if packet_type != libc::PACKET_OUTGOING {
+            take(&Received {
+                real_time_ns: u64::from(header.tp_sec) * 1_000_000_000 + u64::from(header.tp_nsec),
+                wire_bytes: header.tp_len,
+                frame,
+                vlan: VlanTag::told(flags, header.tp_vlan_tci, header.tp_vlan_tpid),
+                checksum_missing: flags & libc::TP_STATUS_CSUMNOTREADY != 0,
+            });
+        }
+        status.store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        self.next = (self.next + 1) % FRAMES as usize;
+        true
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: base and length are those of the mapping made in `map`; no reference into it lives on.
+        unsafe {
+            libc::munmap(self.base.as_ptr().cast(), FRAMES as usize * self.slot_bytes);
+        }
+    }
+}

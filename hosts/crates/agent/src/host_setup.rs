@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Carrying out host settings, and taking them back.
+
+use crate::AgentError;
+use crate::command::tool;
+use crate::counters;
+use crate::host_config::{HostSettings, InterfaceState, MachineState, NeighbourState, nft_undo};
+use crate::namespace::Namespace;
+use crate::offloads::{self, Features, on_off};
+use crate::sysctl;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// What has been set on one machine, and how it was before. Its namespace is held open, so that it
+/// can be undone when the process that made it is gone.
+#[derive(Debug)]
+pub struct Applied {
+    namespace: Namespace,
+    settings: HostSettings,
+    before: Before,
+}
+
+/// The machine's state before anything is done to it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Before {
+    sysctls: Vec<(String, String)>,
+    offloads: BTreeMap<String, Features>,
+    machine: MachineState,
+}
+
+impl Applied {
+    /// Look at a machine before `settings` are applied to it; an error when it is not the one they are for.
+    pub fn survey(namespace: Namespace, settings: HostSettings) -> Result<Self, AgentError> {
+        let before = namespace.run(|| Before::look(&settings))?;
+        Ok(Self {
+            namespace,
+            settings,
+            before,
+        })
+    }
+
+    /// What was applied by somebody else, as it was written down.
+    pub fn held_before(namespace: Namespace, settings: HostSettings, before: Before) -> Self {
+        Self {
+            namespace,
+            settings,
+            before,
+        }
+    }
+
+    /// Apply the settings. After a failure, [`Self::undo`] makes the machine what it was.
+    pub fn apply(&self) -> Result<(), AgentError> {
+        self.namespace
+            .run(|| take_steps(&self.settings, &self.before))
+    }
+
+    /// Settings and what was before, if they are of the agent's own network namespace.
+    pub fn own(&self) -> Option<(HostSettings, Before)> {
+        self.namespace
+            .is_own()
+            .then(|| (self.settings.clone(), self.before.clone()))
+    }
+
+    /// Sysctls before, and offloads that were switched off, for the run's manifest.
+    pub fn was(&self) -> Value {
+        let offloads: Map<String, Value> = self
+            .before
+            .offloads
+            .iter()
+            .map(|(interface, features)| (interface.clone(), features_json(features)))
+            .collect();
+        json!({"sysctls": self.before.sysctls, "offloads": offloads})
+    }
+
+    /// Put everything back, as far as the machine still has it.
+    pub fn undo(self) -> Result<(), AgentError> {
+        let Self {
+            namespace,
+            settings,
+            before,
+        } = self;
+        let problems = namespace.run(|| Ok(before.restore(&settings)))?;
+        if problems.is_empty() {
+            return Ok(());
+        }
+        Err(AgentError::Machine(format!(
+            "{} is not fully restored: {}",
+            settings.host,
+            problems.join("; ")
+        )))
+    }
+}
+
+impl Before {
+    fn look(settings: &HostSettings) -> Result<Self, AgentError> {
+        let refuse = |message| AgentError::Machine(format!("{}: {message}", settings.host));
+        let (found, neighbours) = machine_state()?;
+        let interfaces = settings.match_machine(&found).map_err(refuse)?;
+        let offloads = settings
+            .interfaces
+            .iter()
+            .map(|interface| Ok((interface.name.clone(), offloads::read(&interface.name)?)))
+            .collect::<Result<_, AgentError>>()?;
+        Ok(Self {
+            sysctls: sysctl::read_all(&sysctls_of(settings))?,
+            offloads,
+            machine: MachineState {
+                interfaces,
+                neighbours,
+            },
+        })
+    }
+
+    /// Undo the steps taken, last first; what could not be undone, as messages. An interface that is gone
+    /// took everything along that was set on it, and one that goes meanwhile is no problem either.
+    fn restore(&self, settings: &HostSettings) -> Vec<String> {
+        let present = || Ok(settings.present_in(&machine_state()?.0));
+        let settings_now = match present() {
+            Ok(settings_now) => settings_now,
+            Err(error) => return vec![AgentError::to_string(&error)],
+        };
+        let problems = self.undo_steps(&settings_now);
+        let vanished = present().is_ok_and(|later| later != settings_now);
+        if vanished { Vec::new() } else { problems }
+    }
+
+    fn undo_steps(&self, settings: &HostSettings) -> Vec<String> {
+        let mut problems = Vec::new();
+        let mut attempt = |step: Result<(), AgentError>| {
+            problems.extend(step.err().map(|error| error.to_string()));
+        };
+        if settings.accepts_foreign() {
+            attempt(tool("nft", &["-f", "-"], &nft_undo()).map(drop));
+        }
+        let batch = settings.undo_batch(&self.machine);
+        attempt(tool("ip", &["-force", "-batch", "-"], &batch).map(drop));
+        for interface in &settings.interfaces {
+            if let Some(features) = self.offloads.get(&interface.name) {
+                attempt(offloads::restore(&interface.name, features));
+            }
+        }
+        problems.extend(sysctl::restore(&self.sysctls));
+        problems
+    }
+}
+
+fn take_steps(settings: &HostSettings, before: &Before) -> Result<(), AgentError> {
+    sysctl::write_all(&sysctls_of(settings))?;
+    for interface in &settings.interfaces {
+        offloads::switch_off(&interface.name, &before.offloads[&interface.name])?;
+    }
+    let stale = settings.stale_rules_batch();
+    if !stale.is_empty() {
+        tool("ip", &["-force", "-batch", "-"], &stale).ok(); // as a rule there is nothing to remove
+    }
+    run_batch(&settings.batch())?;
+    if settings.accepts_foreign() {
+        tool("nft", &["-f", "-"], &settings.nft_script())?;
+    }
+    Ok(())
+}
+
+fn sysctls_of(settings: &HostSettings) -> Vec<(String, String)> {
+    settings.all_sysctls(Path::new("/proc/sys/net/ipv6").exists())
+}
+
+/// All interfaces and permanent neighbours, by one process.
+fn machine_state() -> Result<(Vec<InterfaceState>, Vec<NeighbourState>), AgentError> {
+    let questions = "address show\nneighbour show nud permanent\n";
+    let answers = tool("ip", &["-json", "-batch", "-"], questions)?;
+    let mut answers = serde_json::Deserializer::from_str(&answers);
+    let interfaces = Vec::deserialize(&mut answers)?;
+    Ok((interfaces, Vec::deserialize(&mut answers)?))
+}
+
+/// Run `ip -batch`; an error names the line of the batch that failed.
+fn run_batch(batch: &str) -> Result<(), AgentError> {
+    let Err(error) = tool("ip", &["-batch", "-"], batch) else {
+        return Ok(());
+    };
+    let AgentError::Tool { message, .. } = &error else {
+        return Err(error);
+    };
+    // "Error: Device does not exist.; Command failed -:3"
+    let Some((complaint, number)) = message.rsplit_once("Command failed -:") else {
+        return Err(error);
+    };
+    let line = number
+        .trim()
+        .parse::<usize>()
+        .ok()
+        .and_then(|n| batch.lines().nth(n - 1));
+    Err(AgentError::Tool {
+        tool: format!("ip {}", line.unwrap_or("-batch")),
+        message: complaint.trim_end_matches([';', ' ']).to_owned(),
+    })
+}
+
+/// What `read` answers, seen from the calling thread's namespace.
+pub fn read(sysctls: &[String], interfaces: &[String]) -> Result<Map<String, Value>, AgentError> {
+    let mut held = Map::new();
+    for name in sysctls {
+        held.insert(name.clone(), sysctl::read(name)?.into());
+    }
+    let mut features = Map::new();
+    for interface in interfaces {
+        features.insert(
+            interface.clone(),
+            features_json(&offloads::read(interface)?),
+        );
+    }
+    // Not /sys/class/net: that shows the namespace of whoever mounted it.
+    let table = fs::read_to_string("/proc/thread-self/net/dev")
+        .map_err(AgentError::file("/proc/thread-self/net/dev"))?;
+    let mut counters = Map::new();
+    for interface in interfaces {
+        let counted = counters::of_interface(&table, interface)
+            .ok_or_else(|| AgentError::Machine(format!("no interface {interface}")))?;
+        counters.insert(interface.clone(), counted);
+    }
+    let mut answer = Map::new();
+    answer.insert("sysctls".to_owned(), held.into());
+    answer.insert("offloads".to_owned(), features.into());
+    answer.insert("counters".to_owned(), counters.into());
+    Ok(answer)
+}
+
+fn features_json(features: &Features) -> Value {
+    let states = features
+        .iter()
+        .map(|(name, feature)| (name.clone(), on_off(feature.on).into()));
+    Value::Object(states.collect())
+}

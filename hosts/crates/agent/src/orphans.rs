@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What jobs that have ended, or cannot be managed, left running, and when it is killed.
+
+use crate::cgroup::Leaf;
+use crate::child_reaper;
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+use std::time::{Duration, Instant};
+
+/// How often what is left is looked at until it has ended.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// Processes that the kernel does not let die (blocked in a driver) are given up after so long.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// One that has not ended yet.
+#[derive(Debug)]
+struct Remnant {
+    /// The process group, until it has no members: its number may then be given to another one.
+    group: Option<Pid>,
+    leaf: Option<Leaf>,
+    /// That of its daemons: without a control group nothing else holds them together.
+    mark: String,
+    kill_at: Instant,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub struct Remains(Vec<Remnant>);
+
+impl Remnant {
+    fn is_there(&mut self) -> bool {
+        self.group = self
+            .group
+            .filter(|group| test_kill_process_group(*group).is_ok());
+        let escaped = match &self.leaf {
+            Some(leaf) => leaf.is_populated(),
+            None => child_reaper::is_marked(&self.mark),
+        };
+        self.group.is_some() || escaped
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(group) = self.group {
+            kill_process_group(group, signal).ok();
+        }
+        if self.leaf.is_none() {
+            child_reaper::signal_marked(&self.mark, signal);
+        }
+    }
+
+    fn kill(&self) {
+        self.signal(Signal::KILL);
+        if let Some(leaf) = &self.leaf {
+            leaf.kill();
+        }
+    }
+}
+
+impl Remains {
+    /// The first process of a job has ended or is to be ended, and nobody has taken its number yet: see to the rest.
+    pub fn add(&mut self, group: Pid, leaf: Option<Leaf>, mark: String, kill_at: Instant) {
+        let mut remnant = Remnant {
+            group: Some(group),
+            leaf,
+            mark,
+            kill_at,
+        };
+        if remnant.is_there() {
+            self.0.push(remnant);
+        }
+    }
+
+    /// Whether nothing is left.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How long one may sleep before the next look.
+    pub fn pause(&self) -> Option<Duration> {
+        (!self.is_empty()).then_some(LOOK_AGAIN)
+    }
+
+    /// Kill what is overdue, and forget what has ended. Children that ended must have been collected just before: they
+    /// count as members until then.
+    pub fn look(&mut self, now: Instant) {
+        self.0.retain_mut(|remnant| {
+            if !remnant.is_there() {
+                return false;
+            }
+            if remnant.kill_at <= now {
+                remnant.kill();
+            }
+            now < remnant.kill_at + PATIENCE
+        });
+    }
+
+    /// Ask all of it to end, and kill it at `kill_at` at the latest.
+    pub fn end(&mut self, kill_at: Instant) {
+        for remnant in &mut self.0 {
+            remnant.signal(Signal::TERM);
+            remnant.kill_at = remnant.kill_at.min(kill_at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
+    use std::process::Command;
+
+    #[test]
+    fn what_still_runs_is_killed_when_its_time_has_come() {
+        let mut child = Command::new("sleep")
+            .arg("1000")
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let (mut remains, now) = (Remains::default(), Instant::now());
+        remains.add(
+            Pid::from_child(&child),
+            None,
+            String::new(),
+            now + LOOK_AGAIN,
+        );
+        remains.look(now);
+        assert!(child.try_wait().unwrap().is_none(), "not before");
+        remains.look(now + LOOK_AGAIN);
+        assert_eq!(child.wait().unwrap().signal(), Some(Signal::KILL.as_raw()));
+        remains.look(now + LOOK_AGAIN);
+        assert!(remains.is_empty());
+    }
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A process that outlives an agent that is killed: on a machine of its own no namespace goes with the agent.
+//!
+//! The guard starts the agent and does nothing while that lives. When the agent was killed, the guard inherits what its
+//! jobs had left behind (the jobs themselves die with it), ends that, and undoes what the agent had written down. A
+//! guard that is killed is not missed by its agent; when both are, who takes the machine next undoes it.
+
+use crate::AgentError;
+use crate::machine_lock::Claim;
+use crate::{applied_state, cgroup, child_reaper};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use std::env;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+use std::time::Duration;
+
+/// How long processes may take to end that are killed.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Run the agent as a child, its streams those of this process; an error when it failed or was killed.
+pub fn watch_over(silence: Duration, without_groups: bool) -> Result<(), AgentError> {
+    cgroup::sweep();
+    netio::process::set_child_subreaper()?;
+    let end_requested = netio::shutdown_signal::requests()?;
+    let seconds = silence.as_secs().to_string();
+    let mut agent = Command::new(env::current_exe()?)
+        .args(["agent", "--guarded", "--silence", &seconds])
+        .args(without_groups.then_some("--no-cgroups"))
+        .spawn()?;
+    let pid = Pid::from_child(&agent);
+    let ended = pidfd_open(pid, PidfdFlags::empty())?;
+    loop {
+        let mut fds = [
+            PollFd::new(&ended, PollFlags::IN),
+            PollFd::new(&end_requested, PollFlags::IN),
+        ];
+        match poll(&mut fds, None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        if !fds[0].revents().is_empty() {
+            break;
+        }
+        if !fds[1].revents().is_empty() {
+            kill_process(pid, Signal::TERM).ok();
+            // The agent needs a second or two; the request stays readable meanwhile.
+            poll(&mut [PollFd::new(&ended, PollFlags::IN)], None).ok();
+            break;
+        }
+    }
+    let status = agent.wait()?;
+    if status.success() {
+        return Ok(());
+    }
+    cgroup::sweep();
+    child_reaper::kill_all(PATIENCE);
+    if let Ok(_claim) = Claim::take("who undoes what a killed agent has set") {
+        applied_state::undo_what_was_left()?;
+    }
+    let how = status.signal().map_or_else(
+        || "failed".to_owned(),
+        |number| format!("was killed by signal {number}"),
+    );
+    Err(AgentError::Machine(format!(
+        "the agent {how}; what it had set is undone"
+    )))
+}

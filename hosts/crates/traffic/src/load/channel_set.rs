@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+//! All channels of a process: their flows in progress, those that are due, and what became of the others.
+
+use super::channel::Channel;
+use super::config::LoadConfig;
+use super::fair_scheduler::Token;
+use super::flow::{Fetch, Step};
+use super::flow_log::{Entry, FlowLog, Outcome};
+use super::shares::Shares;
+use super::{Counters, READ_BYTES};
+use crate::clock::{monotonic_ns, realtime_ns};
+use crate::error::Failure;
+use crate::events::Events;
+use crate::slots::Slots;
+use crate::socket::{errno_name, is_default_congestion_control, is_not_ready};
+use flow_sizes::Distribution;
+use nix::errno::Errno;
+use rustix::event::epoll::EventFlags;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Flows begun in one turn at most, so that a turn's length is bounded: beginning one takes some 30 us.
+const BEGUN_PER_TURN: usize = 64;
+
+/// The channels, named by their index here.
+pub struct Population<'a> {
+    config: &'a LoadConfig,
+    sizes: Distribution,
+    /// The congestion control to ask for; None: sockets have it anyway.
+    control: Option<&'a str>,
+    channels: Vec<Channel>,
+    flows: Slots<Fetch>,
+    /// (monotonic time, channel) of flows that are to begin.
+    due: BinaryHeap<Reverse<(u64, usize)>>,
+    log: FlowLog,
+    shares: Shares,
+    latest_begin_ns: u64,
+    buffer: Vec<u8>,
+    completed: u64,
+    failed: u64,
+    silent: u64,
+    received_bytes: u64,
+}
+
+impl<'a> Population<'a> {
+    /// Channels before their first flows, which `log` will tell of.
+    ///
+    /// # Errors
+    /// If no socket can be made.
+    pub fn new(config: &'a LoadConfig, sizes: Distribution, log: FlowLog) -> Result<Self, Failure> {
+        let control = config.congestion_control.as_str();
+        let control = (!is_default_congestion_control(control)?).then_some(control);
+        Ok(Self {
+            config,
+            sizes,
+            control,
+            channels: config.channels.iter().copied().map(Channel::new).collect(),
+            flows: Slots::new(),
+            due: BinaryHeap::new(),
+            log,
+            shares: Shares::new(config.channels.len()),
+            latest_begin_ns: 0,
+            buffer: vec![0; READ_BYTES],
+            completed: 0,
+            failed: 0,
+            silent: 0,
+            received_bytes: 0,
+        })
+    }
+
+    /// All channels start, at `start_ns` of the monotonic clock.
+    pub fn start(&mut self, start_ns: u64) {
+        let first = |(index, channel): (usize, &Channel)| {
+            Reverse((start_ns.saturating_add(channel.wait_ns(self.config)), index))
+        };
+        self.due = self.channels.iter().enumerate().map(first).collect();
+    }
+
+    /// Flows in progress.
+    pub fn active(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// When the next flow is due, monotonic; None: all channels are busy.
+    pub fn next_due_ns(&self) -> Option<u64> {
+        self.due.peek().map(|Reverse((due_ns, _))| *due_ns)
+    }
+
+    /// Begin the flows that are due at `now_ns` of the monotonic clock, the earliest first; those beyond
+    /// [`BEGUN_PER_TURN`] stay due.
+    ///
+    /// # Errors
+    /// If the flow log cannot be written. A flow that fails at once is no error, but logged.
+    pub fn begin_due(&mut self, events: &Events, now_ns: u64) -> Result<(), Failure> {
+        for _ in 0..BEGUN_PER_TURN {
+            let Some(&Reverse((due_ns, index))) = self.due.peek() else {
+                break;
+            };
+            if due_ns > now_ns {
+                break;
+            }
+            self.due.pop();
+            self.latest_begin_ns = self.latest_begin_ns.max(now_ns - due_ns);
+            self.begin(events, index)?;
+            if self.config.is_open_loop() {
+                let wait_ns = self.channels[index].wait_ns(self.config);
+                // Since the flow before was due: a late one delays none of those behind it.
+                self.due
+                    .push(Reverse((due_ns.saturating_add(wait_ns), index)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Do what a flow's socket is ready for; if that was its end, the channel goes on.
+    ///
+    /// # Errors
+    /// As of [`Population::begin_due`].
+    pub fn service(
+        &mut self,
+        events: &Events,
+        token: Token,
+        flags: EventFlags,
+    ) -> Result<(), Failure> {
+        let Some(fetch) = self.flows.get(token.slot()) else {
+            return Ok(());
+        };
+        let before = fetch.entry.received_bytes;
+        let step = fetch.advance(flags, events, token.number(), &mut self.buffer);
+        self.received_bytes += fetch.entry.received_bytes - before;
+        let outcome = match step {
+            Ok(Step::Going) => return Ok(()),
+            Ok(Step::Ended(outcome)) => outcome,
+            Err(error) if is_not_ready(&error) => return Ok(()),
+            Err(error) => Outcome::Failed(errno_name(&error)),
+        };
+        let Some(fetch) = self.flows.remove(token.slot()) else {
+            return Ok(());
+        };
+        if self.ended(fetch.entry, fetch.begun_ns, &outcome, token.channel())? {
+            self.begin(events, token.channel())?;
+        }
+        Ok(())
+    }
+
+    /// Give up the flows whose servers have been silent for too long: a machine or a box that vanishes closes no
+    /// connection, and a receiver alone does not learn of it.
+    ///
+    /// # Errors
+    /// As of [`Population::begin_due`].
+    pub fn give_up_silent(&mut self, now_ns: u64) -> Result<(), Failure> {
+        let limit_ns = self.config.silence_ns;
+        for fetch in self.flows.take(|fetch| fetch.silent_ns(now_ns) >= limit_ns) {
+            self.silent += 1;
+            let outcome = Outcome::Failed(format!("{:?}", Errno::ETIMEDOUT));
+            self.ended(fetch.entry, fetch.begun_ns, &outcome, fetch.channel)?;
+        }
+        Ok(())
+    }
+
+    /// The run is over: log the flows in progress as cut.
+    ///
+    /// # Errors
+    /// As of [`Population::begin_due`].
+    pub fn cut(&mut self) -> Result<(), Failure> {
+        let (end_ns, now_ns) = (realtime_ns(), monotonic_ns());
+        for fetch in self.flows.all() {
+            let entry = Entry {
+                end_ns,
+                ..fetch.entry
+            };
+            self.log.append(&entry, &Outcome::Cut)?;
+            let came = entry.received_bytes as f64 / entry.size_bytes as f64;
+            let spent_ns = now_ns.saturating_sub(fetch.begun_ns);
+            self.shares
+                .ended(fetch.channel, entry.size_bytes, came as f32, spent_ns);
+        }
+        self.log.flush()
+    }
+
+    /// Have the log's lines reach the file.
+    ///
+    /// # Errors
+    /// As of [`Population::begin_due`].
+    pub fn flush(&mut self) -> Result<(), Failure> {
+        self.log.flush()
+    }
+
+    /// What became of the flows so far.
+    pub fn counters(&self) -> Counters {
+        Counters {
+            t_ns: realtime_ns(),
+            flows_completed: self.completed,
+            flows_failed: self.failed,
+            active: self.flows.len(),
+            received_bytes: self.received_bytes,
+        }
+    }
+
+    /// How many flows were given up for the silence of their servers.
+    pub fn silent(&self) -> u64 {
+        self.silent
+    }
+
+    /// How evenly the channels got on ([`Shares::fairness`]), once [`Population::cut`] was called.
+    pub fn fairness(&self) -> Option<f64> {
+        self.shares.fairness()
+    }
+
+    /// How much later than due the latest flow was begun.
+    pub fn latest_begin_ns(&self) -> u64 {
+        self.latest_begin_ns
+    }
+
+    fn begin(&mut self, events: &Events, index: usize) -> Result<(), Failure> {
+        let entry = self.channels[index].next(self.config, &self.sizes, realtime_ns());
+        let (token, begun_ns) = (Token::new(index, self.flows.next()), monotonic_ns());
+        match Fetch::begin(entry, begun_ns, self.control, events, token) {
+            Ok(fetch) => self.flows.insert(fetch),
+            Err(error) => {
+                let outcome = Outcome::Failed(errno_name(&error));
+                self.ended(entry, begun_ns, &outcome, index)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Log a flow that has ended; whether the channel's next one begins at once.
+    fn ended(
+        &mut self,
+        entry: Entry,
+        begun_ns: u64,
+        outcome: &Outcome,
+        index: usize,
+    ) -> Result<bool, Failure> {
+        let (end_ns, now_ns) = (realtime_ns(), monotonic_ns());
+        self.log.append(&Entry { end_ns, ..entry }, outcome)?;
+        let channel = &mut self.channels[index];
+        let is_complete = *outcome == Outcome::Completed;
+        let spent_ns = now_ns.saturating_sub(begun_ns);
+        let came = if is_complete { 1.0 } else { 0.0 };
+        self.shares.ended(index, entry.size_bytes, came, spent_ns);
+        let least_ns = if is_complete {
+            self.completed += 1;
+            channel.succeeded();
+            0
+        } else {
+            self.failed += 1;
+            channel.failed()
+        };
+        if self.config.is_open_loop() {
+            return Ok(false);
+        }
+        self.shares.held_back(index, least_ns);
+        let wait_ns = channel.wait_ns(self.config).max(least_ns);
+        if wait_ns > 0 {
+            self.due
+                .push(Reverse((now_ns.saturating_add(wait_ns), index)));
+        }
+        Ok(wait_ns == 0)
+    }
+}

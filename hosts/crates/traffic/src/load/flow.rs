@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One flow in progress: connect, ask, receive until the server closes.
+
+use super::READ_BYTES;
+use super::fair_scheduler::Token;
+use super::flow_log::{Entry, Outcome};
+use crate::clock::realtime_ns;
+use crate::events::Events;
+use crate::socket::connect;
+use rustix::event::epoll::EventFlags;
+use rustix::io::ioctl_fionread;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+
+/// While more than this is still to come, the kernel collects so much before it wakes us: one wake-up for eleven
+/// full-size packets instead of one for each. The first byte is waited for without it, so that its time stamp is
+/// true; the end of the stream wakes us whatever is missing, so nothing can hang on it.
+const LOW_WATER_BYTES: u16 = 16_384;
+
+/// A flow whose connection was begun.
+pub struct Fetch {
+    stream: TcpStream,
+    /// What the log will say of it.
+    pub entry: Entry,
+    /// The index of its channel.
+    pub channel: usize,
+    /// When it was begun, monotonic.
+    pub begun_ns: u64,
+    /// How many bytes had come at the last look, and the first look that saw so many.
+    heard: (u64, u64),
+    low_water: bool,
+}
+
+/// What a service of the socket came to.
+pub enum Step {
+    /// More is to come.
+    Going,
+    /// That was all.
+    Ended(Outcome),
+}
+
+impl Fetch {
+    /// Begin to connect, by congestion control `control` if one is given; the socket is watched with `token`.
+    ///
+    /// # Errors
+    /// As of [`connect`].
+    pub fn begin(
+        entry: Entry,
+        begun_ns: u64,
+        control: Option<&str>,
+        events: &Events,
+        token: Token,
+    ) -> io::Result<Self> {
+        let stream = connect(entry.server, control)?;
+        events.add(&stream, token.number(), EventFlags::OUT)?;
+        Ok(Self {
+            stream,
+            entry,
+            channel: token.channel(),
+            begun_ns,
+            heard: (0, begun_ns),
+            low_water: false,
+        })
+    }
+
+    /// How long it has been connected without a byte coming, by looks such as this one.
+    pub fn silent_ns(&mut self, now_ns: u64) -> u64 {
+        // Fewer bytes than the low-water mark wait in the socket.
+        let waiting = ioctl_fionread(&self.stream).unwrap_or(0);
+        let received = self.entry.received_bytes + waiting;
+        if self.entry.connected_ns.is_none() || received != self.heard.0 {
+            self.heard = (received, now_ns);
+        }
+        now_ns.saturating_sub(self.heard.1)
+    }
+
+    /// Do what the socket is ready for: ask, or read once into `buffer`.
+    ///
+    /// # Errors
+    /// The flow's: it has failed, unless the error says that there was nothing to do.
+    pub fn advance(
+        &mut self,
+        flags: EventFlags,
+        events: &Events,
+        token: u64,
+        buffer: &mut [u8],
+    ) -> io::Result<Step> {
+        if self.entry.connected_ns.is_none() {
+            // Eight bytes always fit into the buffer of a new connection; one that has failed says here why.
+            self.stream
+                .write_all(&self.entry.size_bytes.to_be_bytes())?;
+            self.entry.connected_ns = Some(realtime_ns());
+            events.modify(&self.stream, token, EventFlags::IN | EventFlags::RDHUP)?;
+            return Ok(Step::Going);
+        }
+        let count = self.stream.read(buffer)?;
+        self.entry.received_bytes += count as u64;
+        if count > 0 && self.entry.first_byte_ns.is_none() {
+            self.entry.first_byte_ns = Some(realtime_ns());
+        }
+        // The end had come before this read (RDHUP), which did not fill the buffer: it took all there was.
+        let ended = count == 0 || (flags.contains(EventFlags::RDHUP) && count < READ_BYTES);
+        let left = self.entry.size_bytes.checked_sub(self.entry.received_bytes);
+        match left {
+            None => Ok(Step::Ended(Outcome::Failed("EPROTO".into()))),
+            Some(0) if ended => Ok(Step::Ended(Outcome::Completed)),
+            Some(_) if ended => Ok(Step::Ended(Outcome::Failed("ENODATA".into()))),
+            Some(left) => {
+                if !self.low_water && left > u64::from(LOW_WATER_BYTES) {
+                    netio::tcp_options::set_receive_low_water(&self.stream, LOW_WATER_BYTES)?;
+                    self.low_water = true;
+                }
+                Ok(Step::Going)
+            }
+        }
+    }
+}
