@@ -22,7 +22,7 @@ const { tokenReason } = await page("token.js");
 const { LiveSource } = await page("live_source.js");
 const { Replay } = await page("replay.js");
 const format = await page("format.js");
-const { plotsOf, spoken } = await page("plots.js");
+const { plotsOf, plotDescription } = await page("plots.js");
 
 const T = 1_800_000_000;
 const ns = (t) => t * 1e9;
@@ -211,7 +211,7 @@ test("between hops stands what the nearest counter says, and nothing where nobod
   assert.equal(Math.round(rates[0].to_world / 1e5), 8);
 });
 
-test("what only a box of several chains counts is told as theirs together, what a chain's own box counts as its own", () => {
+test("what only a box of several chains counts is shown as their sum, what a chain's own box counts as its own", () => {
   const hops = (...names) => names.map((name) => ({ name, kind: name === "sat" ? "link" : name.slice(0, 3) }));
   const chains = [
     { name: "coded", hops: hops("coder-w", "sat", "tap-i") },
@@ -234,7 +234,7 @@ test("what only a box of several chains counts is told as theirs together, what 
   assert.deepEqual(told(chains[1]), [together, together]);
 });
 
-test("steps are done up to where a run is, or ended; the one that failed is told from those that were not reached", () => {
+test("steps are done up to where a run is, or ended; the one that failed is distinguished from those that were not reached", () => {
   const states = (run) => Object.fromEntries(stepStates(run).map((state, index) => [STEPS[index], state]));
   const going = states({ step: "measure", state: "running", broken: null });
   assert.deepEqual([going.clients, going.measure, going.stop], ["done", "now", ""]);
@@ -332,7 +332,7 @@ test("errors and drops are those of the host they were counted at", () => {
   );
 });
 
-test("events are lines for people; unknown ones are told rather than hidden", () => {
+test("events are lines for people; unknown ones are shown, too", () => {
   assert.equal(eventText({ type: "gap", from: 3, to: 9 }).text, "events 3 to 9 were not kept: the log has a gap");
   assert.equal(eventText({ type: "work", what: "run", about: "geo", state: "failed", message: "no" }).grave, true);
   assert.equal(eventText({ type: "points", points: [] }), null);
@@ -369,8 +369,8 @@ test("figures have three digits, SI prefixes and no exponents", () => {
 
 test("a plot shows no figure, unit or dash where nothing is known", () => {
   for (const plot of plotsOf("sat")) {
-    assert.deepEqual(plot.figure(new Store(), T), { figure: "", unit: "", beside: "" }, plot.id);
-    assert.equal(spoken(plot, new Store(), T), `${plot.title}: no data`);
+    assert.deepEqual(plot.figure(new Store(), T), { figure: "", unit: "", detail: "" }, plot.id);
+    assert.equal(plotDescription(plot, new Store(), T), `${plot.title}: no data`);
   }
 });
 
@@ -415,11 +415,11 @@ test("a run that is being made is followed to its end, over a stream that is cut
   const api = { fetch: get, ask: async (...words) => (await get(...words)).json() };
 
   const seen = [];
-  const replay = new Replay(api, "geo-1", () => seen.push([replay.loading, replay.told.events.length]));
+  const replay = new Replay(api, "geo-1", () => seen.push([replay.loading, replay.description.events.length]));
   const failures = [];
   await replay.begin((error) => failures.push(error));
   assert.equal(replay.loading, true);
-  while (replay.loading || !replay.told.finished) await new Promise((resolve) => setTimeout(resolve, 20));
+  while (replay.loading || !replay.description.finished) await new Promise((resolve) => setTimeout(resolve, 20));
   server.close();
   replay.end();
   assert.deepEqual(failures, []);
@@ -447,11 +447,11 @@ const until = async (holds) => {
 
 const RUN = { outcome: "running", verdict: null, metrics: true, picture: { boxes: {} }, from_ns: ns(T), to_ns: ns(T + 63) };
 
-test("a run that was followed shows its verdict once it is analysed, although nothing tells of that", { timeout: 20_000 }, async () => {
+test("a run that was followed shows its verdict once it is analysed, although no event reports it", { timeout: 20_000 }, async () => {
   const told = { ...RUN, finished: false, events: [] };
   const replay = await replayOf(told);
   Object.assign(told, { finished: true, outcome: "completed" });
-  await until(() => replay.told.finished && !replay.loading);
+  await until(() => replay.description.finished && !replay.loading);
   assert.equal(replay.runAt(T + 63).verdict, "no verdict yet");
   told.verdict = "invalid";
   await until(() => replay.runAt(T + 63).verdict === "invalid");
@@ -587,5 +587,5 @@ test("a run whose lab went before it was over does not look as if it went on", a
   say({ type: "run", seq: 2, run: "geo-1" });
   vanish();
   live.stop();
-  assert.deepEqual([live.run.id, live.run.state, live.run.verdict], ["geo-1", "ended", "out of sight"]);
+  assert.deepEqual([live.run.id, live.run.state, live.run.verdict], ["geo-1", "ended", "connection lost"]);
 });
