@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which versions of the agents' protocol this program speaks, and which of them it has in common with an agent.
 
-The rule is in docs/contracts.md, the agent has it as well (hosts/crates/agent/src/protocol_version.rs), and the examples in
-tests/data/contract/agent-versions.jsonl hold both to the same outcomes.
+The rule is in docs/contracts.md. The agent applies it too (hosts/crates/agent/src/protocol_version.rs), and the
+examples in tests/data/contract/agent-versions.jsonl hold both to the same outcomes.
 """
 
 from collections.abc import Iterable, Mapping
