@@ -85,7 +85,7 @@ def test_what_a_stranger_wrote_down_is_not_undone(place: Place) -> None:
     answer = place.ask(op="claim", owner="test")
     assert place.file.read_text() == "mine\n"
     assert not answer["ok"]
-    words = f"{place.own} is the directory of user {ATTACKER}: it may have been put there by somebody else; remove it"
+    words = f"{place.own} is the directory of user {ATTACKER}: it may have been created by another user; remove it"
     assert answer["error"] == words
 
 
@@ -100,7 +100,7 @@ def test_a_stranger_s_link_is_not_followed(place: Place) -> None:
     finally:
         shutil.rmtree(f"{place.own}.aim")
     assert place.file.read_text() == "mine\n"
-    assert "is no directory: it may have been put there by somebody else" in answer["error"]
+    assert "is no directory: it may have been created by another user" in answer["error"]
 
 
 def test_a_stranger_cannot_say_that_the_machine_is_taken(place: Place) -> None:
@@ -134,4 +134,4 @@ def test_a_sysctl_s_name_cannot_lead_out(place: Place, op: str) -> None:
     name = json.loads(journal(place))["sysctls"][0][0]
     answer = place.ask(op=op, sysctls=[[name, "stolen"]] if op == "sysctl" else [name])
     assert place.file.read_text() == "mine\n"
-    assert answer["error"] == f'"{name}" is no name of a sysctl'
+    assert answer["error"] == f'"{name}" is not the name of a sysctl'

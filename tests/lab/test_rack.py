@@ -166,7 +166,7 @@ def test_kill_of_an_agent_is_named_and_undone(met: Rack) -> None:
     agent = next(pid for pid, line in met.jobs("i1").items() if "--guarded" in line)
     met.on("i1", "kill", "-9", str(agent))
     met.wait_idle("i1", 2)
-    assert "i1's agent died (atoll-host: the agent was killed by signal 9; what it had set is undone" in end(process)
+    assert "i1's agent died (atoll-host: the agent was killed by signal 9; its settings are undone" in end(process)
     assert outcome(met).startswith("failed at step measure: i1's agent died")
     assert met.states() == before
 

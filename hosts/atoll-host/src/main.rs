@@ -23,7 +23,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Start, watch and stop jobs on this host, told by JSON lines on standard input
+    /// Start, watch and stop jobs on this host, controlled by JSON lines on standard input
     Agent {
         /// Of a stream over a network: end everything when nothing was heard for so many seconds
         #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(2..=3600))]
@@ -106,7 +106,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether a job failed because of what it was told, not because of what it met. EINVAL from the kernel
+/// Whether a job failed because of its configuration, not at run time. EINVAL from the kernel
 /// has the same kind, hence the look at the error number.
 fn is_bad_input(error: &(dyn Error + 'static)) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| {

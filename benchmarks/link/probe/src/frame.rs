@@ -6,9 +6,9 @@ pub(crate) const LEAST_PACKET: u32 = 42;
 
 const ETHERNET: usize = 14;
 const TAG: usize = 4;
-/// In the payload: tells our frames from others.
+/// The mark in the payload of our frames.
 const MARK: [u8; 4] = *b"atol";
-/// Where the mark stands in an IP packet.
+/// Offset of the mark in an IP packet.
 const MARK_OFFSET: usize = 28;
 /// To nobody's address, so that the kernel behind an interface discards them; locally administered.
 const DESTINATION: [u8; 6] = [0x02, 0, 0, 0, 0xff, 0x02];

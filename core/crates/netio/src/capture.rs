@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 pub enum Direction {
     /// What arrives and what this machine sends.
     Both,
-    /// What arrives, whoever it is for.
+    /// Frames that arrive, for any destination.
     In,
     /// What this machine sends.
     Out,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bounds on what a child may use, set between fork and exec: resource limits, niceness, CPUs, a control group.
+//! Limits of a child process, set between fork and exec: resource limits, niceness, CPUs, a control group.
 
 use crate::syscall::check;
 use rustix::process::Rlimit;
@@ -9,10 +9,10 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// What a child is bound to; its own children inherit it. Nothing that is `None` or empty is touched.
+/// The limits of a child; its own children inherit them. `None` or empty: unchanged.
 #[derive(Debug, Default)]
-pub struct Confinement {
-    /// `cgroup.procs` of the control group that it is to be in, open for writing.
+pub struct ChildLimits {
+    /// `cgroup.procs` of its control group, open for writing.
     pub group: Option<File>,
     /// CPU seconds of a single process: `SIGXCPU` then, `SIGKILL` a second later (`RLIMIT_CPU`).
     pub cpu_seconds: Option<u64>,
@@ -28,23 +28,24 @@ pub struct Confinement {
     pub cpus: Vec<usize>,
 }
 
-/// As often as the unprivileged may set the niceness of an autogroup (`kernel/sched/autogroup.c`): all of them together.
+/// The interval at which unprivileged processes, all together, may set the niceness of an autogroup (`kernel/sched/autogroup.c`).
 static AUTOGROUP_EVERY: libc::timespec = libc::timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
 };
 
-/// How many times that is tried. Jobs that start together wait for each other, and the starter waits for each.
+/// Number of attempts. Jobs that start together wait for each other, and the starter waits for each.
 const AUTOGROUP_TRIES: usize = 5;
 
-/// Bind what `command` starts. Niceness is that of the session's autogroup, too, where the child leads a session by
-/// then: call this after [`crate::process::configure_child`]. Limits of one number hold hard and soft; signals of limits write no core files.
+/// Set the limits of the child that `command` starts. The niceness also applies to the session's autogroup if the child
+/// leads a session: call this after [`crate::process::configure_child`]. Limits of one number are both hard and soft;
+/// signals of limits write no core files.
 ///
-/// What fails in the child (not permitted, no such CPU) is the error of `Command::spawn`.
-pub fn confine(command: &mut Command, confinement: Confinement) {
-    let limits = limits_of(&confinement);
-    let cpus = cpu_set(&confinement.cpus);
-    let Confinement { group, nice, .. } = confinement;
+/// A failure in the child (not permitted, no such CPU) is the error of `Command::spawn`.
+pub fn limit_child(command: &mut Command, limits: ChildLimits) {
+    let resources = limits_of(&limits);
+    let cpus = cpu_set(&limits.cpus);
+    let ChildLimits { group, nice, .. } = limits;
     let nice = nice.map(|nice| (i32::from(nice), nice.to_string()));
     // SAFETY: the closure runs between fork and exec and makes only async-signal-safe system calls on memory that
     // was made before the fork; it neither allocates nor takes locks.
@@ -63,7 +64,7 @@ pub fn confine(command: &mut Command, confinement: Confinement) {
             if let Some(cpus) = &cpus {
                 check(libc::sched_setaffinity(0, size_of_val(cpus), cpus))?;
             }
-            for (resource, limit) in limits.iter().flatten() {
+            for (resource, limit) in resources.iter().flatten() {
                 check(libc::setrlimit(*resource, limit))?;
             }
             Ok(())
@@ -72,8 +73,8 @@ pub fn confine(command: &mut Command, confinement: Confinement) {
 }
 
 /// Give the session's autogroup this niceness, too (sched(7), "The autogroup feature"): where there are autogroups, the
-/// niceness of a process counts only within its session. Nothing where there are none, where they cannot be set (/proc is
-/// read-only, others use up what the unprivileged may set), or where the session, and so the autogroup, is others' too.
+/// niceness of a process counts only within its session. Does nothing without autogroups, where they cannot be
+/// set (/proc is read-only, or other processes use up the permitted rate), or if the session is shared with other processes.
 fn set_autogroup_nice(nice: &[u8]) -> io::Result<()> {
     // SAFETY: both only return numbers.
     if unsafe { libc::getsid(0) != libc::getpid() } {
@@ -118,7 +119,7 @@ type Resource = libc::__rlimit_resource_t;
 #[cfg(not(target_env = "gnu"))]
 type Resource = libc::c_int;
 
-fn limits_of(asked: &Confinement) -> [Option<(Resource, libc::rlimit)>; 5] {
+fn limits_of(asked: &ChildLimits) -> [Option<(Resource, libc::rlimit)>; 5] {
     let same = |limit: u64| rlimit(limit, limit);
     let of_both = |limit: Rlimit| {
         let number = |limit: Option<u64>| limit.unwrap_or(u64::MAX);
@@ -142,7 +143,7 @@ fn limits_of(asked: &Confinement) -> [Option<(Resource, libc::rlimit)>; 5] {
     ]
 }
 
-/// More than the machine can count is no limit.
+/// A resource limit; numbers beyond the machine's range mean no limit.
 fn rlimit(soft: u64, hard: u64) -> libc::rlimit {
     let bounded = |limit: u64| libc::rlim_t::try_from(limit).unwrap_or(libc::RLIM_INFINITY);
     libc::rlimit {
@@ -169,16 +170,16 @@ mod tests {
     use super::*;
     use std::os::unix::process::ExitStatusExt;
 
-    fn shell(script: &str, confinement: Confinement) -> std::process::Output {
+    fn shell(script: &str, limits: ChildLimits) -> std::process::Output {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        confine(&mut command, confinement);
+        limit_child(&mut command, limits);
         command.output().unwrap()
     }
 
     #[test]
     fn a_child_has_the_bounds_it_was_given_and_its_children_too() {
-        let bound = Confinement {
+        let bound = ChildLimits {
             cpu_seconds: Some(7),
             data_bytes: Some(512 << 20),
             open_files: Some(Rlimit {
@@ -188,7 +189,7 @@ mod tests {
             file_bytes: Some(4096 * 512),
             nice: Some(5),
             cpus: vec![0],
-            ..Confinement::default()
+            ..ChildLimits::default()
         };
         let script = "sh -c 'ulimit -t; ulimit -d; ulimit -n; ulimit -Hn; ulimit -f; nice; grep Cpus_allowed_list /proc/self/status'";
         let said = shell(script, bound).stdout;
@@ -217,11 +218,11 @@ mod tests {
         let mut command = Command::new("cat");
         command.arg("/proc/self/autogroup");
         crate::process::configure_child(&mut command, None).unwrap();
-        let bound = Confinement {
+        let bound = ChildLimits {
             nice: Some(7),
-            ..Confinement::default()
+            ..ChildLimits::default()
         };
-        confine(&mut command, bound);
+        limit_child(&mut command, bound);
         let said = command.output().unwrap();
         // Without autogroups there is no such file, or it is empty.
         if !ours.is_empty() {
@@ -233,9 +234,9 @@ mod tests {
 
     #[test]
     fn a_file_beyond_its_limit_ends_the_writer() {
-        let bound = Confinement {
+        let bound = ChildLimits {
             file_bytes: Some(1000),
-            ..Confinement::default()
+            ..ChildLimits::default()
         };
         let file = std::env::temp_dir().join(format!("atoll-confine-{}", std::process::id()));
         let script = format!("exec head -c 2000 /dev/zero >{}", file.display());

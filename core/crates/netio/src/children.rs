@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Children that have ended, with what they have used.
+//! Children that have ended, with their resource usage.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -16,7 +16,7 @@ pub struct Ended {
     pub status: ExitStatus,
     /// CPU time, user and system, of it and of its children that it had waited for.
     pub cpu: Duration,
-    /// The most memory that it, or one of those, had resident at a time, in bytes.
+    /// Largest resident memory of it or of one of those children, in bytes.
     pub peak_memory_bytes: u64,
 }
 

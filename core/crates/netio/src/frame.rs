@@ -12,8 +12,8 @@ pub struct Received<'a> {
     pub frame: &'a [u8],
     /// The outer VLAN tag, which Linux takes out of the frame.
     pub vlan: Option<VlanTag>,
-    /// The sender left the transport checksum to hardware that is not there: whoever gets this frame
-    /// will discard it as corrupt.
+    /// The sender left the transport checksum to hardware that does not exist here: the receiver
+    /// will discard this frame as corrupt.
     pub checksum_missing: bool,
 }
 
@@ -27,8 +27,8 @@ pub struct VlanTag {
 }
 
 impl VlanTag {
-    /// The tag that a ring's header tells of, `status` being its `tp_status`.
-    pub(crate) fn told(status: u32, control: u16, protocol: u16) -> Option<Self> {
+    /// The tag in a ring's header, `status` being its `tp_status`.
+    pub(crate) fn from_ring_status(status: u32, control: u16, protocol: u16) -> Option<Self> {
         (status & libc::TP_STATUS_VLAN_VALID != 0).then_some(Self {
             control,
             protocol: if status & libc::TP_STATUS_VLAN_TPID_VALID == 0 {
@@ -39,7 +39,7 @@ impl VlanTag {
         })
     }
 
-    /// The tag in a control message, as `interface::ask_for_tags` asks for (packet(7), `PACKET_AUXDATA`);
+    /// The tag in a control message, as `interface::enable_vlan_tags` asks for (packet(7), `PACKET_AUXDATA`);
     /// None if it has none, or is another message.
     #[must_use]
     pub fn of_control_message(level: i32, kind: i32, data: &[u8]) -> Option<Self> {
@@ -49,7 +49,7 @@ impl VlanTag {
         // `struct tpacket_auxdata` (linux/if_packet.h): status, then 12 bytes, then the tag's two halves.
         let half = |at: usize| Some(u16::from_ne_bytes(data.get(at..at + 2)?.try_into().ok()?));
         let status = u32::from_ne_bytes(data.get(..4)?.try_into().ok()?);
-        Self::told(status, half(16)?, half(18)?)
+        Self::from_ring_status(status, half(16)?, half(18)?)
     }
 
     /// VLAN id, 0 to 4095.

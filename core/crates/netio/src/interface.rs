@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Network interfaces of the calling thread's namespace: index, MTU, state, offloads; whether a link can stand on one.
+//! Network interfaces of the calling thread's namespace: index, MTU, state, offloads; whether a link can use one.
 
 use crate::packet_socket;
 use crate::syscall::check;
@@ -15,24 +15,24 @@ pub struct Interface {
     pub index: u32,
 }
 
-/// Why packets cannot be taken from an interface one by one as they were sent; says what to do about it.
+/// The reason why an interface does not deliver packets one by one as they were sent, with the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unfit {
-    /// It was not there, or no longer.
+pub enum UnusableInterface {
+    /// It does not exist.
     #[error("interface '{0}' does not exist in this network namespace")]
     Missing(String),
-    /// The kernel did not tell; why not, in its words.
-    #[error("interface '{name}' cannot be looked at: {reason}")]
+    /// The kernel returned an error.
+    #[error("interface '{name}' cannot be examined: {reason}")]
     Unknown {
         /// The interface's.
         name: String,
         /// The error.
         reason: String,
     },
-    /// Nothing passes.
+    /// It is down.
     #[error("interface '{0}' is down: ip link set {0} up")]
     Down(String),
-    /// Packets that are to pass would not.
+    /// Its MTU is too small.
     #[error(
         "interface '{name}' has MTU {found}, packets may have {wanted} bytes: ip link set {name} mtu {wanted}"
     )]
@@ -41,7 +41,7 @@ pub enum Unfit {
         name: String,
         /// Its MTU in bytes.
         found: u32,
-        /// The least it must have.
+        /// The smallest MTU required.
         wanted: u32,
     },
     /// A merged packet would be counted, lost and delayed as one.
@@ -58,8 +58,8 @@ pub enum Unfit {
     },
 }
 
-impl Unfit {
-    fn unasked(name: &str, error: &io::Error) -> Self {
+impl UnusableInterface {
+    fn from_io(name: &str, error: &io::Error) -> Self {
         let name = name.to_owned();
         match (error.kind(), error.raw_os_error()) {
             (io::ErrorKind::NotFound, _) | (_, Some(libc::ENODEV)) => Self::Missing(name),
@@ -86,19 +86,19 @@ struct EthtoolValue {
     data: u32,
 }
 
-/// Have packets that the packet socket `socket` receives come with their VLAN tag (`VlanTag::of_control_message`).
+/// Have the packet socket `socket` deliver packets with their VLAN tag (`VlanTag::of_control_message`).
 ///
 /// # Errors
 /// If `socket` is no packet socket.
-pub fn ask_for_tags(socket: impl AsFd) -> io::Result<()> {
-    packet_socket::ask_for_auxiliary_data(socket)
+pub fn enable_vlan_tags(socket: impl AsFd) -> io::Result<()> {
+    packet_socket::enable_auxiliary_data(socket)
 }
 
 impl Interface {
     /// Look up an interface by name.
     ///
     /// # Errors
-    /// `NotFound` when there is none of that name; others when the kernel could not be asked.
+    /// `NotFound` when there is none of that name; others when the kernel returns an error.
     pub fn find(name: &str) -> io::Result<Self> {
         let missing = || io::Error::new(io::ErrorKind::NotFound, "no such interface");
         if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains('\0') {
@@ -119,27 +119,27 @@ impl Interface {
         })
     }
 
-    /// Have the interface take in every frame, whoever it is for, while the packet socket `socket` is open.
+    /// Make the interface promiscuous while the packet socket `socket` is open.
     ///
     /// # Errors
     /// If the interface is gone, or `socket` is no packet socket.
-    pub fn take_everything(&self, socket: impl AsFd) -> io::Result<()> {
+    pub fn make_promiscuous(&self, socket: impl AsFd) -> io::Result<()> {
         packet_socket::make_promiscuous(socket, self.index)
     }
 
     /// Look up an interface that is up and hands over packets of up to `mtu` bytes as they were sent.
     ///
     /// # Errors
-    /// The first thing that is not so.
-    pub fn find_fit(name: &str, mtu: u32) -> Result<Self, Unfit> {
-        let unasked = |error: io::Error| Unfit::unasked(name, &error);
+    /// The first condition that does not hold.
+    pub fn find_usable(name: &str, mtu: u32) -> Result<Self, UnusableInterface> {
+        let unasked = |error: io::Error| UnusableInterface::from_io(name, &error);
         let interface = Self::find(name).map_err(unasked)?;
         if !interface.is_up().map_err(unasked)? {
-            return Err(Unfit::Down(name.to_owned()));
+            return Err(UnusableInterface::Down(name.to_owned()));
         }
         let found = interface.mtu().map_err(unasked)?;
         if found < mtu {
-            return Err(Unfit::Mtu {
+            return Err(UnusableInterface::Mtu {
                 name: name.to_owned(),
                 found,
                 wanted: mtu,
@@ -147,7 +147,7 @@ impl Interface {
         }
         let offloads = interface.packet_merging_offloads().map_err(unasked)?;
         if !offloads.is_empty() {
-            return Err(Unfit::Offloads {
+            return Err(UnusableInterface::Offloads {
                 name: name.to_owned(),
                 offloads,
             });
@@ -155,7 +155,7 @@ impl Interface {
         Ok(interface)
     }
 
-    /// Whether an interface of this name and index is still there, as far as the kernel can be asked.
+    /// Whether an interface of this name and index is still there, or cannot be examined.
     #[must_use]
     pub fn exists(&self) -> bool {
         match Self::find(&self.name) {
@@ -189,7 +189,7 @@ impl Interface {
     }
 
     /// Segmentation and aggregation offloads that are on, by their `ethtool -K` names. With any of
-    /// them, what a packet socket sees are not the packets of the wire.
+    /// them, a packet socket does not see the packets of the wire.
     ///
     /// # Errors
     /// When the interface is gone. A driver without offloads has none on.
@@ -255,10 +255,10 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_an_interface_unfit_is_told_with_the_remedy() {
-        let missing = Interface::find_fit("no-such-if", 1500).unwrap_err();
-        assert_eq!(missing, Unfit::Missing("no-such-if".to_owned()));
-        let merging = Unfit::Offloads {
+    fn an_unusable_interface_is_reported_with_the_remedy() {
+        let missing = Interface::find_usable("no-such-if", 1500).unwrap_err();
+        assert_eq!(missing, UnusableInterface::Missing("no-such-if".to_owned()));
+        let merging = UnusableInterface::Offloads {
             name: "x".to_owned(),
             offloads: vec!["tso", "gro"],
         };

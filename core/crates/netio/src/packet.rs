@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Raw Ethernet on one interface: every frame that arrives there, whoever it is for, and sending.
+//! Raw Ethernet on one interface: receiving every frame that arrives there, and sending.
 
 use crate::frame::Received;
 use crate::interface::Interface;
@@ -15,10 +15,10 @@ pub use crate::transmit::SEND_BATCH;
 /// Room for frames passed to the kernel and not yet with the driver.
 const SEND_BUFFER_BYTES: libc::c_int = 4 << 20;
 
-/// A packet socket on one interface: promiscuous, blind to what this machine sends there.
+/// A promiscuous packet socket on one interface that does not receive this machine's own frames.
 ///
-/// Sending passes the interface's queueing discipline. `PACKET_QDISC_BYPASS` would spare a microsecond, but
-/// then captures on the interface do not see what is sent, and runs capture the emulator's port.
+/// Sending passes the interface's queueing discipline. `PACKET_QDISC_BYPASS` would save a microsecond, but
+/// then captures on the interface miss the frames sent, and runs capture the emulator's port.
 #[derive(Debug)]
 pub struct PacketSocket {
     ring: Ring,
@@ -59,7 +59,7 @@ impl PacketSocket {
             .count()
     }
 
-    /// Let frames be sent with the instant at which they are to leave: [`PacketSocket::send_at`].
+    /// Enable departure times of frames: [`PacketSocket::send_at`].
     ///
     /// # Errors
     /// Linux before 4.19 does not know it.
@@ -75,8 +75,8 @@ impl PacketSocket {
         transmit::send(&self.socket, frames)
     }
 
-    /// Give the kernel frames, at most [`SEND_BATCH`] of them, each with the instant (`CLOCK_MONOTONIC`, ns) at which
-    /// it is to leave; returns how many it took.
+    /// Pass frames to the kernel, at most [`SEND_BATCH`] of them, each with its departure time (`CLOCK_MONOTONIC`, ns);
+    /// returns how many it took.
     ///
     /// It takes a queueing discipline that heeds the instants (`fq`), and
     /// [`PacketSocket::allow_departure_times`] before: without either, frames leave at once.

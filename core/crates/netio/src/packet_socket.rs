@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What every packet socket is made with (packet(7)): the socket, its options, its shared memory, its interface.
+//! Basics of packet sockets (packet(7)): creation, options, shared memory, binding to an interface.
 
 use crate::syscall::check;
 use std::io;
@@ -21,7 +21,7 @@ pub(crate) fn unbound() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(socket) })
 }
 
-/// Have the interface with this number take in every frame, whoever it is for, while `socket` is open.
+/// Make the interface with this number promiscuous while `socket` is open.
 pub(crate) fn make_promiscuous(socket: impl AsFd, interface: u32) -> io::Result<()> {
     let promiscuous = libc::packet_mreq {
         mr_ifindex: index_of(interface)?,
@@ -32,8 +32,8 @@ pub(crate) fn make_promiscuous(socket: impl AsFd, interface: u32) -> io::Result<
     set_option(socket, libc::PACKET_ADD_MEMBERSHIP, &promiscuous)
 }
 
-/// Have each packet come with its auxiliary data, which holds its VLAN tag.
-pub(crate) fn ask_for_auxiliary_data(socket: impl AsFd) -> io::Result<()> {
+/// Enable auxiliary data with each packet, which holds its VLAN tag.
+pub(crate) fn enable_auxiliary_data(socket: impl AsFd) -> io::Result<()> {
     let on: libc::c_int = 1;
     set_option(socket, libc::PACKET_AUXDATA, &on)
 }
@@ -42,7 +42,7 @@ fn index_of(interface: u32) -> io::Result<libc::c_int> {
     libc::c_int::try_from(interface).map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))
 }
 
-/// Let `socket` receive every frame of the interface with this number, whoever it is for.
+/// Bind `socket` to the interface with this number, promiscuous, for all protocols.
 pub(crate) fn bind(socket: &OwnedFd, interface: u32) -> io::Result<()> {
     make_promiscuous(socket, interface)?;
     // SAFETY: `sockaddr_ll` is plain old data, for which all zeros is a value.

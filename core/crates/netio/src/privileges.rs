@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a child may do beyond what any process may: its user and its capabilities (capabilities(7)), set between fork
-//! and exec. Neither it nor what it starts can ever have more.
+//! Privileges of a child: its user and its capabilities (capabilities(7)), set between fork and exec. Neither the child
+//! nor its descendants can regain more.
 
 use crate::process::set_parent_death_signal;
 use rustix::io::Errno;
@@ -16,19 +16,19 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// What a child is left with.
+/// The privileges that a child keeps.
 #[derive(Debug, Clone, Copy)]
 pub struct Privileges {
-    /// Those of the starter's that it keeps, whoever its user is.
+    /// Capabilities of its parent that it keeps, whatever its user is.
     pub capabilities: CapabilitySet,
-    /// User and group that it becomes, without supplementary groups; None: those of the starter.
+    /// User and group that it changes to, without supplementary groups; None: those of its parent.
     pub user: Option<(u32, u32)>,
 }
 
-/// Leave what `command` starts no more than this. To be called last, after [`crate::process::configure_child`]: entering
-/// a namespace takes more. A user who has no capabilities has none to lose.
+/// Restrict the child that `command` starts to these privileges. Call it last, after
+/// [`crate::process::configure_child`]: entering a namespace needs more. Without any capabilities none are removed.
 ///
-/// What fails in the child is the error of `Command::spawn`.
+/// A failure in the child is the error of `Command::spawn`.
 pub fn restrict(command: &mut Command, privileges: Privileges) {
     let parent = std::process::id();
     // SAFETY: the closure runs between fork and exec; it makes system calls alone, without allocation or locks.
@@ -68,12 +68,12 @@ fn become_restricted(privileges: Privileges, parent: u32) -> Result<(), Errno> {
     Err(Errno::SRCH)
 }
 
-/// Give up capabilities of the calling process that it needed to begin with.
+/// Drop capabilities that the calling process needed only at its start.
 ///
 /// # Errors
 /// Those of capset(2); none are expected.
-pub fn give_up(capabilities_given_up: CapabilitySet) -> io::Result<()> {
-    let kept = capabilities(None)?.permitted & !capabilities_given_up;
+pub fn drop_capabilities(dropped: CapabilitySet) -> io::Result<()> {
+    let kept = capabilities(None)?.permitted & !dropped;
     Ok(set_capabilities(None, only(kept))?)
 }
 

@@ -5,7 +5,7 @@ use crate::syscall::check;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Wait for a datagram, and take those that are there behind it: one into each buffer. Returns their lengths in
+/// Wait for a datagram, then also take those already queued behind it: one into each buffer. Returns their lengths in
 /// bytes, at least one of them. A datagram that is longer than its buffer is cut short.
 ///
 /// # Errors

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Being awake in time: timer slack, real-time scheduling, memory that stays in memory.
+//! Real-time behaviour of threads: timer slack, real-time scheduling, locked memory.
 
 use crate::syscall::check;
 use std::io;
 
-/// Ask that timers of the calling thread fire when they are due: the kernel otherwise delays them by
+/// Set the least timer slack for the calling thread: by default the kernel delays timers by
 /// up to 50 us to save wake-ups (prctl(2), `PR_SET_TIMERSLACK`).
 ///
 /// # Errors

@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr;
 
-/// From now on SIGTERM, SIGINT and SIGHUP end nothing: the returned descriptor becomes readable.
+/// Block SIGTERM, SIGINT and SIGHUP; the returned descriptor becomes readable on each of them.
 ///
 /// Call it before any thread is started: threads inherit the blocked signals, and a thread without
 /// them would still be ended. Programs inherit the blocked signals too, unless they are started by way of

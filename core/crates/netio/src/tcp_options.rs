@@ -5,7 +5,7 @@ use crate::syscall::check;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Have `socket` reported readable only once `bytes` wait in it, or the stream ends or fails (`SO_RCVLOWAT`,
+/// Report `socket` as readable only once `bytes` wait in it, or the stream ends or fails (`SO_RCVLOWAT`,
 /// socket(7); TCP also wakes early when its receive buffer is about to be full).
 ///
 /// Far below the receive buffer it changes nothing else: Linux enlarges the buffer, and fixes the window it
@@ -27,7 +27,7 @@ pub fn set_receive_low_water(socket: impl AsFd, bytes: u16) -> io::Result<()> {
     })
 }
 
-/// Have no connection of `socket` send faster than `bytes_s` bytes a second, by pacing its segments
+/// Limit each connection of `socket` to `bytes_s` bytes a second, by pacing its segments
 /// (`SO_MAX_PACING_RATE`, Linux 3.13; without the `fq` queueing discipline TCP paces itself, Linux 4.13). Connections that
 /// a listening socket accepts inherit it.
 ///

@@ -89,7 +89,7 @@ impl Ring {
                 real_time_ns: u64::from(header.tp_sec) * 1_000_000_000 + u64::from(header.tp_nsec),
                 wire_bytes: header.tp_len,
                 frame,
-                vlan: VlanTag::told(flags, header.tp_vlan_tci, header.tp_vlan_tpid),
+                vlan: VlanTag::from_ring_status(flags, header.tp_vlan_tci, header.tp_vlan_tpid),
                 checksum_missing: flags & libc::TP_STATUS_CSUMNOTREADY != 0,
             });
         }

@@ -21,7 +21,7 @@ const FRAME_BYTES: u32 = 2048;
 /// Period of the timer that closes blocks which are not full; a frame waits for two of them at most. Each block is a
 /// wake-up of whoever captures, which is what a capture costs on a link with little traffic.
 const BLOCK_TIMEOUT_MS: u32 = 200;
-/// Where a block tells of its frames.
+/// The block header, which describes its frames.
 const HEADER_OFFSET: usize = offset_of!(libc::tpacket_block_desc, hdr);
 /// Where kernel and we pass the block to each other.
 const STATUS_OFFSET: usize = HEADER_OFFSET + offset_of!(libc::tpacket_hdr_v1, block_status);
@@ -99,7 +99,7 @@ impl BlockRing {
                 real_time_ns: u64::from(header.tp_sec) * 1_000_000_000 + u64::from(header.tp_nsec),
                 wire_bytes: header.tp_len,
                 frame,
-                vlan: VlanTag::told(
+                vlan: VlanTag::from_ring_status(
                     header.tp_status,
                     header.hv1.tp_vlan_tci as u16,
                     header.hv1.tp_vlan_tpid,

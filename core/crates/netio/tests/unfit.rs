@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A process of its own, for its limit of descriptors: without any, the kernel cannot be asked about an interface.
 
-use netio::interface::{Interface, Unfit};
+use netio::interface::{Interface, UnusableInterface};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 #[test]
@@ -12,15 +12,15 @@ fn an_interface_that_cannot_be_looked_at_is_not_called_missing() {
         maximum,
     };
     setrlimit(Resource::Nofile, none).unwrap();
-    let unfit = Interface::find_fit("lo", 1500).unwrap_err();
+    let unfit = Interface::find_usable("lo", 1500).unwrap_err();
     let restored = Rlimit {
         current: maximum,
         maximum,
     };
     setrlimit(Resource::Nofile, restored).unwrap();
-    assert!(!matches!(unfit, Unfit::Missing(_)));
+    assert!(!matches!(unfit, UnusableInterface::Missing(_)));
     assert_eq!(
         unfit.to_string(),
-        "interface 'lo' cannot be looked at: Too many open files (os error 24)"
+        "interface 'lo' cannot be examined: Too many open files (os error 24)"
     );
 }

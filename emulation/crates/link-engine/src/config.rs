@@ -29,7 +29,7 @@ pub(crate) struct LinkConfig {
     pub(crate) stall_from_ns: Option<u64>,
 }
 
-/// Who sees to it that a frame leaves when it is due.
+/// The mechanism that sends a frame when it is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Departures {
@@ -39,7 +39,7 @@ pub(crate) enum Departures {
     Kernel,
 }
 
-/// What rate, queue and counters take for the bytes of a packet.
+/// The layers whose bytes rate, queue and counters include.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Counted {

@@ -82,17 +82,17 @@ fn assert_same_shapes(said: &[Value], topic: &str) {
 
 #[test]
 fn a_link_says_what_the_contract_says() {
-    let told = examples("link", "keeper");
-    let config = LinkConfig::parse(&told[0].to_string()).unwrap();
-    let request: Request = serde_json::from_value(told[1].clone()).unwrap();
+    let input = examples("link", "keeper");
+    let config = LinkConfig::parse(&input[0].to_string()).unwrap();
+    let request: Request = serde_json::from_value(input[1].clone()).unwrap();
     assert_eq!(request, Request::Mark { id: 7 });
     assert_same_shapes(&lines(LinkProgram::new(&config, 0).unwrap(), None), "link");
 }
 
 #[test]
 fn an_impaired_link_is_understood_to_the_last_key() {
-    let told = examples("link-impaired", "keeper");
-    let config = LinkConfig::parse(&told[0].to_string()).unwrap();
+    let input = examples("link-impaired", "keeper");
+    let config = LinkConfig::parse(&input[0].to_string()).unwrap();
     let settings = &config.to_island;
     assert!(settings.jitter.is_some() && settings.loss.is_some() && settings.aqm.is_some());
     let losses = [settings, &config.to_world].map(|each| each.loss.clone().unwrap());
@@ -105,7 +105,7 @@ fn an_impaired_link_is_understood_to_the_last_key() {
         (4, Some(100))
     );
     let mut program = LinkProgram::new(&config, 0).unwrap();
-    let request = request::parse(&told[1].to_string()).unwrap();
+    let request = request::parse(&input[1].to_string()).unwrap();
     let line = obey(&mut program, request, 1, 2);
     let expected = r#"{"type":"trace-start","id":8,"t_ns":2,"ok":true}"#;
     assert_eq!(text::<LinkProgram>(&line), expected);
@@ -133,9 +133,9 @@ fn a_running_link_answers_what_the_contract_says() {
 
 #[test]
 fn a_delay_box_says_what_the_contract_says() {
-    let told = examples("delay", "keeper");
-    let config = DelayConfig::parse(&told[0].to_string()).unwrap();
-    let request: Request = serde_json::from_value(told[1].clone()).unwrap();
+    let input = examples("delay", "keeper");
+    let config = DelayConfig::parse(&input[0].to_string()).unwrap();
+    let request: Request = serde_json::from_value(input[1].clone()).unwrap();
     assert_eq!(request, Request::Mark { id: 7 });
     let vlan = VlanTag {
         control: 101,

@@ -58,10 +58,10 @@ impl<D: AsFd> Control<D> {
         }
     }
 
-    /// Take in what has arrived. Blocks unless the descriptor polls readable.
+    /// Read the available input. Blocks unless the descriptor polls readable.
     ///
     /// # Errors
-    /// What reading fails with.
+    /// Errors of reading.
     pub(crate) fn read(&mut self) -> io::Result<()> {
         let end = self.buffer.len();
         self.buffer.resize(end + CHUNK_BYTES, 0);
@@ -75,7 +75,7 @@ impl<D: AsFd> Control<D> {
         Ok(())
     }
 
-    /// The next request that has arrived. A line that is none and names nobody to be told is reported here and
+    /// The next request that has arrived. An invalid line without an id to answer is reported here and
     /// skipped.
     pub(crate) fn next_request(&mut self) -> Option<Request> {
         while let Some(line) = self.next_line() {

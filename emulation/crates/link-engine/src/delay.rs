@@ -5,7 +5,7 @@ use crate::config::{Counted, DelayConfig};
 use crate::engine::Program;
 use crate::error::{BadConfiguration, Refusal};
 use crate::frame::{Lengths, with_tag};
-use crate::kernel_pacing::Entrusted;
+use crate::kernel_pacing::KernelPaced;
 use crate::ports::{Held, Outgoing};
 use crate::punctuality::Punctuality;
 use crate::report::{ClassCounters, ClassMeasurement, DelayBox, Doubtful};
@@ -46,7 +46,7 @@ impl DelayProgram {
                     sums: ClassCounters::default(),
                     before: ClassCounters::default(),
                     punctuality: Punctuality::new(config.stall_from_ns),
-                    entrusted: Entrusted::default(),
+                    kernel_paced: KernelPaced::default(),
                 })
             })
             .collect::<Result<Vec<_>, BadConfiguration>>()?;
@@ -102,7 +102,7 @@ impl Program for DelayProgram {
             frame: with_tag(received.frame, received.vlan),
             clamped_ns: class.punctuality.arrived(now, earliest_ns),
         };
-        class.line.offer(now, bytes, held);
+        class.line.enqueue(now, bytes, held);
     }
 
     fn unstamped(&mut self, _port: usize) {
@@ -138,7 +138,9 @@ impl Program for DelayProgram {
         class.sums.out_bytes += u64::from(outgoing.bytes);
         class.punctuality.departed(outgoing.due_ns(), now);
         if outgoing.scheduled_ns > now {
-            class.entrusted.push(outgoing.scheduled_ns, outgoing.bytes);
+            class
+                .kernel_paced
+                .push(outgoing.scheduled_ns, outgoing.bytes);
         }
     }
 
@@ -215,22 +217,22 @@ struct Class {
     vlan: u16,
     line: DelayLine<Held>,
     punctuality: Punctuality,
-    /// Since the start, with what was entrusted counted as out, without timing.
+    /// Since the start, with frames passed to the kernel counted as out, without timing.
     sums: ClassCounters,
     /// At the last mark.
     before: ClassCounters,
     /// Left the line, but the kernel still has them.
-    entrusted: Entrusted,
+    kernel_paced: KernelPaced,
 }
 
 impl Class {
     /// Since the start, as of `now`, without timing.
     fn sums_at(&mut self, now: u64) -> ClassCounters {
-        let entrusted = self.entrusted.held(now);
+        let kernel_paced = self.kernel_paced.held(now);
         ClassCounters {
-            out_packets: self.sums.out_packets - entrusted.packets,
-            out_bytes: self.sums.out_bytes - entrusted.bytes,
-            held_packets: self.line.held_packets() + entrusted.packets,
+            out_packets: self.sums.out_packets - kernel_paced.packets,
+            out_bytes: self.sums.out_bytes - kernel_paced.bytes,
+            held_packets: self.line.held_packets() + kernel_paced.packets,
             ..self.sums
         }
     }

@@ -7,7 +7,7 @@ use crate::control::Control;
 use crate::error::{EngineError, Refusal};
 use crate::output::Output;
 use crate::ports::{Arrivals, Instant, Outgoing, Port};
-use crate::precise_wait::{Pace, Waking};
+use crate::precise_wait::{PreciseWait, Waking};
 use crate::request::{Change, Request};
 use link_report::{Answer, Line, Op};
 use netio::frame::Received;
@@ -25,7 +25,7 @@ const REPORT_NS: u64 = 100_000_000;
 /// Longest time for which arrivals are left in the ring, which holds some 5 ms of minimum-size frames at
 /// 1 Gbit/s and 98 ms of large ones.
 const HOLD_MAX_NS: u64 = 1_000_000;
-/// The same where the clock is virtual: no thread is late there, and what costs is to be woken.
+/// The same in virtual time, where no thread is late and wake-ups are expensive.
 const VIRTUAL_HOLD_MAX_NS: u64 = 4_000_000;
 /// How long before its departure a frame is given to the kernel, at most: few enough wait there to fit
 /// into the socket's buffer, and enough are given at once.
@@ -33,7 +33,7 @@ const AHEAD_MAX_NS: u64 = 8_000_000;
 /// A real-time thread wakes 5 to 50 us after its timer; spinning longer gains nothing.
 const SPIN_NS: u64 = 60_000;
 
-/// What becomes of frames: decides and counts, touches neither sockets nor clocks.
+/// The treatment of frames: decides and counts, without sockets or clocks.
 pub(crate) trait Program {
     /// Sums since the start and maxima since the last of these.
     type Counters: Serialize;
@@ -60,9 +60,9 @@ pub(crate) trait Program {
     fn set(&mut self, now: u64, change: &Change) -> Result<(), Refusal>;
     /// Time 0 of the traces is `now`.
     fn start_trace(&mut self, now: u64) -> Result<(), Refusal>;
-    /// What stands in `counters` lines.
+    /// The content of `counters` lines.
     fn counters(&mut self, now: u64) -> Self::Counters;
-    /// What stands in `mark` and `done` lines.
+    /// The content of `mark` and `done` lines.
     fn measurement(&mut self, now: u64) -> Self::Measurement;
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct Engine<P> {
     due: Vec<Outgoing>,
 }
 
-/// What happened besides arrivals.
+/// Events other than arrivals.
 #[derive(Debug, Clone, Copy)]
 struct Events {
     port_failed: bool,
@@ -134,7 +134,7 @@ impl<P: Program> Engine<P> {
         // Before any thread is started, and the thread before real-time scheduling, which it must not have.
         let signals = shutdown_signal::requests()?;
         let output = Output::start()?;
-        let mut pace = Pace::new(be_awake_in_time(spin_ns)?, monotonic_ns());
+        let mut pace = PreciseWait::new(be_awake_in_time(spin_ns)?, monotonic_ns());
         output.line(text::<P>(&Line::Ready));
 
         let mut report_ns = monotonic_ns() + REPORT_NS;
@@ -289,7 +289,7 @@ impl<P: Program> Engine<P> {
         now
     }
 
-    /// Do what is asked.
+    /// Carry out requests.
     fn answer(&mut self, request: Request) -> io::Result<Line<P::Counters, P::Measurement>> {
         // What arrived before the request is not subject to it.
         let (now, t_ns) = (monotonic_ns(), real_time_ns());
@@ -298,7 +298,7 @@ impl<P: Program> Engine<P> {
         Ok(obey(&mut self.program, request, now, t_ns))
     }
 
-    /// Take in what has arrived and measure.
+    /// Receive pending frames and measure.
     fn measurement(&mut self) -> io::Result<(u64, P::Measurement)> {
         let (known_ns, t_ns) = (monotonic_ns(), real_time_ns());
         self.drain(known_ns);
@@ -359,7 +359,7 @@ impl<P: Program> Engine<P> {
     }
 }
 
-/// Do at `now` what is asked; the answer, given at `t_ns`.
+/// Carry out a request at `now`; returns the answer, sent at `t_ns`.
 pub(crate) fn obey<P: Program>(
     program: &mut P,
     request: Request,

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What can keep a link from running.
+//! Errors of links.
 //!
 //! ```text
-//! BadConfiguration   what it was told, found at the start: exit code 2
-//! Refusal            what it was told while running: an answer that says so
-//! EngineError        what it met: exit code 1
+//! BadConfiguration   in its configuration, found at the start: exit code 2
+//! Refusal            in a request while running: reported in the answer
+//! EngineError        at run time: exit code 1
 //! ```
 
 use std::io;
 
-/// A configuration that cannot be obeyed here; the message says what to do.
+/// A configuration that cannot be applied here; the message names the remedy.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BadConfiguration {
     #[error("no configuration on standard input: expected one line of JSON")]
@@ -32,7 +32,7 @@ pub(crate) enum BadConfiguration {
     #[error("configuration: vlan {0} has two classes")]
     VlanTwice(u16),
     #[error(transparent)]
-    Interface(#[from] netio::interface::Unfit),
+    Interface(#[from] netio::interface::UnusableInterface),
 }
 
 /// The form in which `atoll-host` recognises a bad configuration.
@@ -59,7 +59,7 @@ pub(crate) enum Refusal {
     NotOfClass,
 }
 
-/// What stops a link that was told nothing wrong.
+/// A run-time error of a link with a valid configuration.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EngineError {
     #[error("interface '{0}' is gone")]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a link has to know of an Ethernet frame: how long its packet is, and its VLAN tag.
+//! The length of an Ethernet frame's packet, and its VLAN tag.
 
 use crate::config::Counted;
 use netio::frame::VlanTag;
@@ -13,7 +13,7 @@ const TYPE_PROVIDER_VLAN: u16 = 0x88a8;
 const IPV4_HEADER_MIN: usize = 20;
 const IPV4_TOTAL_LENGTH_OFFSET: usize = 2;
 
-/// Longest frame that carries a packet of `mtu`, with an inner VLAN tag (the outer one comes beside it).
+/// Longest frame that carries a packet of `mtu`, with an inner VLAN tag (the outer one is delivered separately).
 pub(crate) fn longest_frame(mtu: u32) -> u32 {
     mtu + (ETHERNET_HEADER + TAG_BYTES) as u32
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Departures by the kernel: frames are given to `fq` shortly before they leave, each with its instant.
 //!
-//! `fq` (`net/sched/sch_fq.c` of Linux) is told to take all frames for one flow (`orphan_mask 0`), which it sends in
+//! `fq` (`net/sched/sch_fq.c` of Linux) is configured to take all frames for one flow (`orphan_mask 0`), which it sends in
 //! order of their instants, and to let its timer be exact.
 
 use link_model::Count;
@@ -25,7 +25,7 @@ impl FairQueue {
     /// Put it there, in place of what is there.
     ///
     /// # Errors
-    /// What tc says: the kernel lacks `fq`, or may not be told.
+    /// The error of tc: the kernel has no `fq`, or the user may not change it.
     pub(crate) fn install(interface: &Interface) -> io::Result<Self> {
         let words = [
             "fq",
@@ -68,7 +68,7 @@ impl Drop for FairQueue {
     }
 }
 
-/// What tc prints; an error with what it complains of.
+/// The output of tc; an error with its message.
 fn tc(words: &[&str]) -> io::Result<Vec<u8>> {
     let output = Command::new("tc")
         .args(words)
@@ -87,20 +87,20 @@ fn tc(words: &[&str]) -> io::Result<Vec<u8>> {
 
 /// Frames of one line that the kernel has and that have not left yet.
 #[derive(Debug, Default)]
-pub(crate) struct Entrusted {
+pub(crate) struct KernelPaced {
     /// Instant of departure and bytes, in order.
     frames: VecDeque<(u64, u32)>,
     count: Count,
 }
 
-impl Entrusted {
+impl KernelPaced {
     /// A frame was given to the kernel, to leave at `departure_ns`.
     pub(crate) fn push(&mut self, departure_ns: u64, bytes: u32) {
         self.frames.push_back((departure_ns, bytes));
         self.count.add(bytes);
     }
 
-    /// What has not left at `now`, which never grows less from call to call.
+    /// The packets that have not left at `now`, which never decreases from call to call.
     pub(crate) fn held(&mut self, now: u64) -> Count {
         while let Some(&(_, bytes)) = self.frames.front().filter(|(instant, _)| *instant <= now) {
             self.frames.pop_front();
@@ -116,13 +116,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_entrusted_is_held_until_it_leaves() {
-        let mut entrusted = Entrusted::default();
+    fn a_frame_passed_to_the_kernel_is_held_until_it_leaves() {
+        let mut kernel_paced = KernelPaced::default();
         for (departure_ns, bytes) in [(10, 100), (20, 200), (20, 300)] {
-            entrusted.push(departure_ns, bytes);
+            kernel_paced.push(departure_ns, bytes);
         }
         let mut held = |now| {
-            let count = entrusted.held(now);
+            let count = kernel_paced.held(now);
             (count.packets, count.bytes)
         };
         assert_eq!(held(9), (3, 600));

@@ -5,7 +5,7 @@ use crate::config::{Counted, LinkConfig};
 use crate::engine::Program;
 use crate::error::{BadConfiguration, Refusal};
 use crate::frame::{Lengths, with_tag};
-use crate::kernel_pacing::Entrusted;
+use crate::kernel_pacing::KernelPaced;
 use crate::ports::{Held, Outgoing};
 use crate::punctuality::Punctuality;
 use crate::report::{
@@ -87,7 +87,7 @@ impl Program for LinkProgram {
         };
         direction
             .link
-            .offer(now, lengths.counted(self.counts), held);
+            .enqueue(now, lengths.counted(self.counts), held);
     }
 
     fn unstamped(&mut self, port: usize) {
@@ -119,7 +119,7 @@ impl Program for LinkProgram {
         direction.punctuality.departed(outgoing.due_ns(), now);
         if outgoing.scheduled_ns > now {
             direction
-                .entrusted
+                .kernel_paced
                 .push(outgoing.scheduled_ns, outgoing.bytes);
         }
     }
@@ -174,7 +174,7 @@ struct Direction {
     /// Left the model, but the interface would not take them.
     unsent: Count,
     /// Left the model, but the kernel still has them.
-    entrusted: Entrusted,
+    kernel_paced: KernelPaced,
     /// Since the last counters.
     queue_max_bytes: u64,
     /// Since the last mark.
@@ -197,7 +197,7 @@ impl Direction {
             doubtful: Doubtful::default(),
             oversize_packets: 0,
             unsent: Count::default(),
-            entrusted: Entrusted::default(),
+            kernel_paced: KernelPaced::default(),
             queue_max_bytes: 0,
             measured_queue_max_bytes: 0,
             overloaded: false,
@@ -248,20 +248,20 @@ impl Direction {
         let queue_bytes = self.link.queue_bytes(now);
         let idle_ns = self.link.idle_ns(now);
         let totals = self.link.totals();
-        let entrusted = self.entrusted.held(now);
+        let kernel_paced = self.kernel_paced.held(now);
         let dropped = totals.dropped.all();
         DirectionCounters {
             in_packets: totals.arrived.packets,
             in_bytes: totals.arrived.bytes,
-            out_packets: totals.departed.packets - self.unsent.packets - entrusted.packets,
-            out_bytes: totals.departed.bytes - self.unsent.bytes - entrusted.bytes,
+            out_packets: totals.departed.packets - self.unsent.packets - kernel_paced.packets,
+            out_bytes: totals.departed.bytes - self.unsent.bytes - kernel_paced.bytes,
             dropped_packets: dropped.packets + self.unsent.packets,
             dropped_bytes: dropped.bytes + self.unsent.bytes,
             dropped: DroppedByCause::new(&totals.dropped, self.unsent),
             oversize_packets: self.oversize_packets,
             queue_bytes,
             queue_max_bytes: 0,
-            held_packets: self.link.held_packets() + entrusted.packets,
+            held_packets: self.link.held_packets() + kernel_paced.packets,
             idle_ns,
             lost_after_packets: totals.lost_after.packets,
             lost_after_bytes: totals.lost_after.bytes,

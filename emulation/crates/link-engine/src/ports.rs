@@ -11,7 +11,7 @@ use netio::packet::{PacketSocket, SEND_BATCH};
 use rustix::fd::{AsFd, BorrowedFd};
 use std::io;
 
-/// Frames taken from one port before others get their turn; a few hundred microseconds of work.
+/// Frames taken from one port before the others are served; a few hundred microseconds of work.
 const RECEIVE_BATCH: usize = 256;
 
 /// What was found at a port; the greatest of several ports is what holds for all.
@@ -81,7 +81,7 @@ impl Port {
     /// # Errors
     /// `InvalidInput` for what the user can mend, with the command that does; what opening fails with.
     pub(crate) fn open(name: &str, mtu: u32) -> io::Result<Self> {
-        let interface = Interface::find_fit(name, mtu).map_err(BadConfiguration::from)?;
+        let interface = Interface::find_usable(name, mtu).map_err(BadConfiguration::from)?;
         let socket = PacketSocket::open(&interface, longest_frame(mtu)).map_err(|source| {
             let name = interface.name.clone();
             io::Error::other(match source.kind() {

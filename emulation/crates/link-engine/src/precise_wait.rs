@@ -23,15 +23,15 @@ pub(crate) struct Waking {
     pub(crate) exact: bool,
 }
 
-/// Decides how to wait, from what waiting has cost.
+/// A wait that spins before it is due, within a budget based on the cost of earlier waits.
 #[derive(Debug)]
-pub(crate) struct Pace {
+pub(crate) struct PreciseWait {
     waking: Waking,
     budget_ns: u64,
     refilled_ns: u64,
 }
 
-impl Pace {
+impl PreciseWait {
     /// Nothing saved up at `now`.
     pub(crate) fn new(waking: Waking, now: u64) -> Self {
         Self {
@@ -42,7 +42,7 @@ impl Pace {
     }
 
     /// How long to sleep at `now` when waiting for `due`. 0: the instant is so near that it is to be
-    /// waited for with [`Pace::spin`], or it has come.
+    /// waited for with [`PreciseWait::spin`], or it has come.
     pub(crate) fn sleep_ns(&mut self, now: u64, due: u64) -> u64 {
         let passed_ns = now.saturating_sub(self.refilled_ns);
         self.budget_ns = (self.budget_ns + passed_ns / SHARE).min(BUDGET_MAX_NS);
@@ -86,9 +86,9 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
-    fn ordinary(spin_ns: u64) -> Pace {
+    fn ordinary(spin_ns: u64) -> PreciseWait {
         let exact = false;
-        Pace::new(Waking { spin_ns, exact }, 0)
+        PreciseWait::new(Waking { spin_ns, exact }, 0)
     }
 
     /// Wait for instants `gap_ns` apart with a sleep that is 5 us late; the share of time spent spinning,
@@ -133,7 +133,10 @@ mod tests {
             spin_ns: 0,
             exact: true,
         };
-        assert_eq!(Pace::new(waking, 0).sleep_ns(0, 250_000_000), 250_000_000);
+        assert_eq!(
+            PreciseWait::new(waking, 0).sleep_ns(0, 250_000_000),
+            250_000_000
+        );
     }
 
     #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What stands in the lines on standard output, field by field as in docs/contracts.md.
+//! The fields of the lines on standard output, as in docs/contracts.md.
 
 use link_model::{Count, Drops, Histogram};
 use serde::ser::SerializeMap;
@@ -158,7 +158,7 @@ pub(crate) struct Lateness {
     lateness_histogram: Buckets,
 }
 
-/// All classes of a delay box, and what belonged to none.
+/// All classes of a delay box, and the packets without a class.
 #[derive(Debug, Serialize)]
 pub(crate) struct DelayBox<T> {
     /// By VLAN id.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a program is asked while it runs: a line of JSON each (docs/contracts.md).
+//! Requests to a running program, one line of JSON each (docs/contracts.md).
 
 use link_model::{LinkChange, LossSettings};
 use link_report::Op;
@@ -33,7 +33,7 @@ pub(crate) enum Request {
     },
 }
 
-/// What is to be changed and where; what is absent stays as it is.
+/// Settings to change, and where; absent ones stay.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Change {
@@ -71,10 +71,10 @@ pub(crate) enum Towards {
     World,
 }
 
-/// What `line` asks for.
+/// Parse a request.
 ///
 /// # Errors
-/// Why that cannot be told, nor who is to be told so.
+/// The line is no request and has no id to answer.
 pub(crate) fn parse(line: &str) -> Result<Request, serde_json::Error> {
     /// As much as an answer needs.
     #[derive(Deserialize)]

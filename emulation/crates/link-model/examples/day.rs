@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     while now < DAY_NS {
         for _ in 0..10 {
             let bytes = 40 + load.up_to(1460) as u32;
-            link.offer(now, bytes, ());
+            link.enqueue(now, bytes, ());
         }
         now += load.up_to(1_700_000);
         while let Some(departure) = link.pop_due(now) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Active queue management for comparison with drop-tail: who decides on packets that the queue has room for.
+//! Active queue management, for comparison with drop-tail: drop decisions for packets that fit into the queue.
 
 use crate::codel::CoDel;
 use crate::queue::{Queue, Waiting};

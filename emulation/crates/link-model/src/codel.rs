@@ -15,7 +15,7 @@ pub(crate) struct CoDel {
     count: u32,
     last_count: u32,
     dropping: bool,
-    /// The largest packet seen stands for the MTU.
+    /// The largest packet seen, used as the MTU.
     mtu_bytes: u32,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Settings of a link direction and of a latency class, as they stand in a job's configuration.
+//! Settings of a link direction and of a latency class, as they appear in a job's configuration.
 
 use crate::range_checks::{check_delay, check_rate, probability};
 use crate::trace::check_trace;
@@ -26,17 +26,17 @@ pub struct LinkSettings {
     pub queue_bytes: u64,
     /// Also its capacity in packets.
     pub queue_packets: Option<u64>,
-    /// What is lost, after the transmitter or before the queue.
+    /// Losses, after the transmitter or before the queue.
     pub loss: Option<LossSettings>,
     /// How the queue is managed; None: drop-tail.
     pub aqm: Option<AqmSettings>,
-    /// Conditions as a function of time.
+    /// The state of the link as a function of time.
     #[serde(default)]
     pub trace: Vec<TraceRow>,
 }
 
 impl LinkSettings {
-    /// Whether a link can be made of these settings.
+    /// Check the settings of a link.
     ///
     /// # Errors
     /// The first setting out of its range.
@@ -89,13 +89,13 @@ impl DelaySettings {
         }
     }
 
-    /// The least by which a packet is delayed.
+    /// The shortest delay of a packet.
     #[must_use]
     pub fn shortest_ns(&self) -> Nanoseconds {
         self.delay_ns.saturating_sub(self.jitter.earliest_ns())
     }
 
-    /// Whether delay and jitter make sense.
+    /// Check delay and jitter.
     ///
     /// # Errors
     /// The first setting out of its range.
@@ -112,7 +112,7 @@ impl DelaySettings {
     }
 }
 
-/// What can be changed while a link runs; what is absent stays.
+/// A change of settings while a link runs; absent ones stay.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkChange {
@@ -120,9 +120,9 @@ pub struct LinkChange {
     pub rate_bit_s: Option<u64>,
     /// As in [`LinkSettings`].
     pub delay_ns: Option<Nanoseconds>,
-    /// As in [`LinkSettings`]. What waits already stays.
+    /// As in [`LinkSettings`]. Packets in the queue stay.
     pub queue_bytes: Option<u64>,
-    /// As in [`LinkSettings`]. What waits already stays.
+    /// As in [`LinkSettings`]. Packets in the queue stay.
     pub queue_packets: Option<u64>,
     /// As in [`LinkSettings`].
     pub loss: Option<LossSettings>,
@@ -171,7 +171,7 @@ mod tests {
         };
         assert!(mistake(|link| link.rate_bit_s = 0).starts_with("rate_bit_s 0 "));
         assert!(mistake(|link| link.delay_ns = u64::MAX).starts_with("delay_ns "));
-        assert!(mistake(|link| link.jitter_ns = 250_000_001).contains("before it came"));
+        assert!(mistake(|link| link.jitter_ns = 250_000_001).contains("before it arrives"));
         assert!(mistake(|link| link.queue_packets = Some(0)).starts_with("queue_packets 0 "));
         let loss = |link: &mut LinkSettings| {
             link.loss = Some(LossSettings {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sums of what a link did.
+//! Counters of a link.
 
 /// Why a link lost a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,19 +19,19 @@ pub enum DropCause {
 pub struct Count {
     /// How many.
     pub packets: u64,
-    /// What they count for.
+    /// Their counted bytes.
     pub bytes: u64,
 }
 
 impl Count {
-    /// One more, of `bytes`.
+    /// Count one packet of `bytes`.
     pub fn add(&mut self, bytes: u32) {
         self.packets += 1;
         self.bytes += u64::from(bytes);
     }
 }
 
-/// What was lost, by cause.
+/// Lost packets, by cause.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Drops {
     /// [`DropCause::QueueFull`]
@@ -45,7 +45,7 @@ pub struct Drops {
 }
 
 impl Drops {
-    /// One more packet, of `bytes`.
+    /// Count one packet of `bytes`.
     pub(crate) fn add(&mut self, cause: DropCause, bytes: u32) {
         let count = match cause {
             DropCause::QueueFull => &mut self.queue,
@@ -56,7 +56,7 @@ impl Drops {
         count.add(bytes);
     }
 
-    /// Of all causes together.
+    /// The sum over all causes.
     #[must_use]
     pub fn all(&self) -> Count {
         let causes = [self.queue, self.loss, self.aqm, self.blocked];
@@ -69,7 +69,7 @@ impl Drops {
 
 /// Packets and counted bytes since the start. `in = out + dropped + held` at every instant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct LinkTotals {
+pub struct LinkCounters {
     /// Offered.
     pub arrived: Count,
     /// Left.

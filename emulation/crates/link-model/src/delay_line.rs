@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One latency class: every packet that comes in goes out, later.
+//! A delay line, which emulates one latency class: every packet leaves after its delay.
 
-use crate::propagation::Flight;
+use crate::propagation::Propagation;
 use crate::{ConfigError, DelaySettings, Departure, Nanoseconds, SplitMix64};
 
 /// A path of some delay and jitter, without a queue and of unlimited rate.
 #[derive(Debug)]
 pub struct DelayLine<P> {
     settings: DelaySettings,
-    flight: Flight<P>,
+    propagation: Propagation<P>,
     last_arrival_ns: Nanoseconds,
 }
 
@@ -21,17 +21,17 @@ impl<P> DelayLine<P> {
         settings.check()?;
         Ok(Self {
             settings,
-            flight: Flight::new(&settings, random),
+            propagation: Propagation::new(&settings, random),
             last_arrival_ns: 0,
         })
     }
 
     /// A packet that counts for `bytes` arrives at `now`; it leaves at the instant returned. An instant
     /// before the last arrival is taken for the last arrival.
-    pub fn offer(&mut self, now: Nanoseconds, bytes: u32, packet: P) -> Nanoseconds {
+    pub fn enqueue(&mut self, now: Nanoseconds, bytes: u32, packet: P) -> Nanoseconds {
         self.last_arrival_ns = self.last_arrival_ns.max(now);
         let delay_ns = self.settings.delay_ns;
-        self.flight
+        self.propagation
             .push(self.last_arrival_ns, delay_ns, bytes, packet)
     }
 
@@ -41,7 +41,7 @@ impl<P> DelayLine<P> {
         self.last_arrival_ns
     }
 
-    /// Delay what is offered from `now` on by `delay_ns`. What is under way arrives as it would have.
+    /// Delay packets that arrive from `now` on by `delay_ns`. Packets in flight keep their departure times.
     ///
     /// # Errors
     /// When it is out of its range; the delay is then as before.
@@ -60,7 +60,7 @@ impl<P> DelayLine<P> {
         Ok(())
     }
 
-    /// The least by which a packet is delayed.
+    /// The shortest delay of a packet.
     #[must_use]
     pub fn shortest_delay_ns(&self) -> Nanoseconds {
         self.settings.shortest_ns()
@@ -69,18 +69,18 @@ impl<P> DelayLine<P> {
     /// When the next packet leaves.
     #[must_use]
     pub fn next_departure(&self) -> Option<Nanoseconds> {
-        self.flight.next_departure()
+        self.propagation.next_departure()
     }
 
     /// The next packet, if it was due at or before `now`.
     pub fn pop_due(&mut self, now: Nanoseconds) -> Option<Departure<P>> {
-        self.flight.pop_due(now)
+        self.propagation.pop_due(now)
     }
 
     /// Packets that have not left yet.
     #[must_use]
     pub fn held_packets(&self) -> u64 {
-        self.flight.len()
+        self.propagation.len()
     }
 }
 
@@ -93,6 +93,6 @@ mod tests {
         let settings = DelaySettings::uniform(5_000_000, 0);
         let mut line = DelayLine::new(settings, SplitMix64::new(1, 0)).unwrap();
         line.set_delay(10_000_000, 1_000_000).unwrap();
-        assert_eq!(line.offer(9_999_000, 1500, ()), 11_000_000);
+        assert_eq!(line.enqueue(9_999_000, 1500, ()), 11_000_000);
     }
 }

@@ -5,8 +5,8 @@
 //! and seeds are arguments, so that equal arrivals give equal departures on every machine.
 //!
 //! ```text
-//! offer ── queue (drop-tail, CoDel, RED) ── serialisation at rate ── blockage? loss? ── propagation ── pop_due     Link
-//! offer ──────────────────────────────────────────────────────────────────────────── propagation ── pop_due     DelayLine
+//! enqueue ── queue (drop-tail, CoDel, RED) ── serialisation at rate ── blockage? loss? ── propagation ── pop_due     Link
+//! enqueue ────────────────────────────────────────────────────────────────────────── propagation ── pop_due     DelayLine
 //! ```
 //!
 //! A packet that noise loses has used queue and transmitter, as one that a blockage loses; it is counted as dropped when its
@@ -38,7 +38,7 @@ mod trace;
 
 pub use aqm::AqmSettings;
 pub use config::{DelaySettings, LinkChange, LinkSettings};
-pub use counters::{Count, DropCause, Drops, LinkTotals};
+pub use counters::{Count, DropCause, Drops, LinkCounters};
 pub use delay_line::DelayLine;
 pub use histogram::Histogram;
 pub use jitter::{JitterKind, JitterSettings};
@@ -58,6 +58,6 @@ pub struct Departure<P> {
     pub scheduled_ns: Nanoseconds,
     /// Bytes the packet counts for.
     pub bytes: u32,
-    /// What was offered.
+    /// The packet.
     pub packet: P,
 }

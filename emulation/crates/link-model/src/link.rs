@@ -2,27 +2,27 @@
 //! One direction of a satellite link.
 
 use crate::aqm::Aqm;
-use crate::link_state::Conditions;
+use crate::link_state::LinkState;
 use crate::loss::{Loss, LossPlace};
-use crate::propagation::Flight;
+use crate::propagation::Propagation;
 use crate::queue::{Queue, Waiting};
-use crate::rate_check::RateWindows;
+use crate::rate_check::RateCheck;
 use crate::red::Arrival;
 use crate::serialiser::{Position, end_of, work_between, work_of};
 use crate::trace::NEVER;
 use crate::{
-    ConfigError, Departure, DropCause, Histogram, JitterSettings, LinkChange, LinkSettings,
-    LinkTotals, Nanoseconds, SplitMix64,
+    ConfigError, Departure, DropCause, Histogram, JitterSettings, LinkChange, LinkCounters,
+    LinkSettings, Nanoseconds, SplitMix64,
 };
 
 /// One direction of a satellite link: queue, serialisation, loss, propagation.
 ///
-/// Arrivals must be offered in order of time. The transmitter is served when an arrival or a departure
+/// Packets must be enqueued in order of time. The transmitter is served when an arrival or a departure
 /// asks for it, at the instants at which it became free and not at those of the calls: when calls come,
 /// and how often, changes nothing.
 #[derive(Debug)]
 pub struct Link<P> {
-    conditions: Conditions,
+    state: LinkState,
     shortest_delay_ns: Nanoseconds,
     jitter: JitterSettings,
     loss_before: Loss,
@@ -34,10 +34,10 @@ pub struct Link<P> {
     free: Position,
     /// Time without a packet being sent up to the begin of the last one.
     idle_ns: Nanoseconds,
-    flight: Flight<P>,
+    propagation: Propagation<P>,
     last_arrival_ns: Nanoseconds,
-    totals: LinkTotals,
-    windows: RateWindows,
+    totals: LinkCounters,
+    rate_check: RateCheck,
     sojourn: Histogram,
     queue_peak_bytes: u64,
 }
@@ -55,7 +55,7 @@ struct Sending<P> {
     blocked: bool,
 }
 
-/// What became of a packet that was offered.
+/// The result of [`Link::enqueue`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// It is in the queue or being sent.
@@ -77,7 +77,7 @@ impl<P> Link<P> {
         settings.check()?;
         let propagation = settings.propagation();
         let mut link = Self {
-            conditions: Conditions::new(settings),
+            state: LinkState::new(settings),
             shortest_delay_ns: 0,
             jitter: propagation.jitter,
             loss_before: Loss::new(LossPlace::Before, settings.loss.as_ref(), random.fork(1)),
@@ -87,10 +87,10 @@ impl<P> Link<P> {
             sending: None,
             free: Position::at(start_ns),
             idle_ns: 0,
-            flight: Flight::new(&propagation, random),
+            propagation: Propagation::new(&propagation, random),
             last_arrival_ns: start_ns,
-            totals: LinkTotals::default(),
-            windows: RateWindows::new(),
+            totals: LinkCounters::default(),
+            rate_check: RateCheck::new(),
             sojourn: Histogram::default(),
             queue_peak_bytes: 0,
         };
@@ -100,7 +100,7 @@ impl<P> Link<P> {
 
     /// A packet that counts for `bytes` arrives at `now`. An instant before the last arrival is taken
     /// for the last arrival.
-    pub fn offer(&mut self, now: Nanoseconds, bytes: u32, packet: P) -> Verdict {
+    pub fn enqueue(&mut self, now: Nanoseconds, bytes: u32, packet: P) -> Verdict {
         let now = now.max(self.last_arrival_ns);
         self.last_arrival_ns = now;
         self.totals.arrived.add(bytes);
@@ -128,7 +128,7 @@ impl<P> Link<P> {
     /// in propagation yet - can leave at the earliest.
     #[must_use]
     pub fn next_departure(&self) -> Option<Nanoseconds> {
-        let first = self.flight.next_departure();
+        let first = self.propagation.next_departure();
         let sending = self
             .sending
             .as_ref()
@@ -147,7 +147,7 @@ impl<P> Link<P> {
         if let Some(needed_ns) = now.checked_sub(self.shortest_delay_ns) {
             self.serve_until(needed_ns);
         }
-        let departure = self.flight.pop_due(now)?;
+        let departure = self.propagation.pop_due(now)?;
         self.totals.departed.add(departure.bytes);
         Some(departure)
     }
@@ -157,24 +157,24 @@ impl<P> Link<P> {
     /// # Errors
     /// When there is none.
     pub fn start_trace(&mut self, now: Nanoseconds) -> Result<(), ConfigError> {
-        self.under_new_conditions(now, |link, now| link.conditions.start_trace(now))
+        self.under_new_state(now, |link, now| link.state.start_trace(now))
     }
 
-    /// Change settings at `now`: at once for what is waiting, being sent and arriving. What is in propagation
-    /// arrives as it would have; what is sent after it does not overtake it unless reordering is asked for.
+    /// Change settings at `now`, at once for packets that are waiting, being sent or arriving. Packets in propagation
+    /// keep their arrival times; later ones do not overtake them unless reordering is enabled.
     ///
     /// # Errors
     /// When a setting is out of its range or follows the trace; everything is then as before.
     pub fn change(&mut self, now: Nanoseconds, change: &LinkChange) -> Result<(), ConfigError> {
         change.check(&self.jitter)?;
-        self.conditions.check(change)?;
+        self.state.check(change)?;
         self.queue.resize(change.queue_bytes, change.queue_packets);
-        self.under_new_conditions(now, |link, _| {
+        self.under_new_state(now, |link, _| {
             if change.loss.is_some() {
                 link.loss_before.change(change.loss.as_ref());
                 link.loss_after.change(change.loss.as_ref());
             }
-            link.conditions.change(change);
+            link.state.change(change);
             Ok(())
         })?;
         self.note_shortest_delay();
@@ -183,7 +183,7 @@ impl<P> Link<P> {
 
     /// Packets and bytes since the start.
     #[must_use]
-    pub fn totals(&self) -> LinkTotals {
+    pub fn totals(&self) -> LinkCounters {
         self.totals
     }
 
@@ -196,7 +196,7 @@ impl<P> Link<P> {
     /// Packets accepted and not yet gone: waiting, being serialised or under way.
     #[must_use]
     pub fn held_packets(&self) -> u64 {
-        self.queue.len() as u64 + u64::from(self.sending.is_some()) + self.flight.len()
+        self.queue.len() as u64 + u64::from(self.sending.is_some()) + self.propagation.len()
     }
 
     /// Bytes waiting for the transmitter at `now`.
@@ -228,7 +228,7 @@ impl<P> Link<P> {
     /// Windows of 100 ms since the start in which more was sent than the rate allows.
     #[must_use]
     pub fn windows_over_rate(&self) -> u64 {
-        self.windows.over_rate(&self.conditions)
+        self.rate_check.over_rate(&self.state)
     }
 
     /// The least by which any packet will be delayed in propagation.
@@ -238,23 +238,23 @@ impl<P> Link<P> {
     }
 
     fn note_shortest_delay(&mut self) {
-        let delay_ns = self.conditions.shortest_delay_ns();
+        let delay_ns = self.state.shortest_delay_ns();
         self.shortest_delay_ns = delay_ns.saturating_sub(self.jitter.earliest_ns());
     }
 
     /// Why the packet that arrives is not let in, if it is not.
     fn refuses(&mut self, now: Nanoseconds, bytes: u32) -> Option<DropCause> {
-        let lossy = self.loss_before.is_set() && self.conditions.loss(now).is_none();
+        let lossy = self.loss_before.is_set() && self.state.loss(now).is_none();
         if lossy && self.loss_before.loses(None, bytes) {
             return Some(DropCause::Loss);
         }
-        let (queue, conditions) = (&self.queue, &self.conditions);
+        let (queue, state) = (&self.queue, &self.state);
         let arrival = || Arrival {
             queue_bytes: queue.bytes(),
             empty_ns: queue
                 .empty_since_ns()
                 .map_or(0, |since_ns| now.saturating_sub(since_ns)),
-            sending_ns: end_of(conditions, Position::at(now), work_of(bytes)).rounded_up() - now,
+            sending_ns: end_of(state, Position::at(now), work_of(bytes)).rounded_up() - now,
         };
         if self.aqm.refuses(arrival) {
             return Some(DropCause::Aqm);
@@ -267,7 +267,7 @@ impl<P> Link<P> {
         self.sending.is_some() || self.free.rounded_up() > now
     }
 
-    /// Finish what is sent by `now` and begin what follows.
+    /// Finish the packets sent by `now` and begin the next one.
     fn serve_until(&mut self, now: Nanoseconds) {
         while let Some(sent) = self
             .sending
@@ -299,7 +299,7 @@ impl<P> Link<P> {
             packet,
             begin,
             work,
-            end: end_of(&self.conditions, begin, work),
+            end: end_of(&self.state, begin, work),
             blocked: false,
         });
     }
@@ -308,13 +308,13 @@ impl<P> Link<P> {
         let Sending { packet, end, .. } = sent;
         let end_ns = end.rounded_up();
         self.free = end;
-        self.windows.record(&self.conditions, end_ns, packet.bytes);
+        self.rate_check.record(&self.state, end_ns, packet.bytes);
         self.sojourn.record(end_ns - packet.arrival_ns);
         // Decided for every packet that is sent, so that blockages do not move the fates of later ones.
-        let traced_loss = self.conditions.loss(end_ns);
+        let traced_loss = self.state.loss(end_ns);
         let lost = self.loss_after.loses(traced_loss, packet.bytes);
         let begin_ns = sent.begin.rounded_down();
-        let blocked = sent.blocked || self.conditions.is_blocked(begin_ns, end_ns);
+        let blocked = sent.blocked || self.state.is_blocked(begin_ns, end_ns);
         if blocked || lost {
             let cause = if blocked {
                 DropCause::Blocked
@@ -325,14 +325,14 @@ impl<P> Link<P> {
             self.totals.lost_after.add(packet.bytes);
             return;
         }
-        let delay_ns = self.conditions.delay_ns(end_ns);
-        self.flight
+        let delay_ns = self.state.delay_ns(end_ns);
+        self.propagation
             .push(end_ns, delay_ns, packet.bytes, packet.packet);
     }
 
     /// Let `change` take effect at `now`: what is being sent has been sent up to then under the conditions before,
     /// and the rest is sent under those after.
-    fn under_new_conditions(
+    fn under_new_state(
         &mut self,
         now: Nanoseconds,
         change: impl FnOnce(&mut Self, Nanoseconds) -> Result<(), ConfigError>,
@@ -341,16 +341,16 @@ impl<P> Link<P> {
         // Not before what has been computed under the conditions so far.
         let now = now.max(self.last_arrival_ns).max(self.free.rounded_up());
         self.last_arrival_ns = now;
-        self.windows.before_change(&self.conditions, now);
+        self.rate_check.before_change(&self.state, now);
         if let Some(sending) = &mut self.sending {
             let begin_ns = sending.begin.rounded_down();
-            sending.work -= work_between(&self.conditions, sending.begin, now);
-            sending.blocked |= self.conditions.is_blocked(begin_ns, now);
+            sending.work -= work_between(&self.state, sending.begin, now);
+            sending.blocked |= self.state.is_blocked(begin_ns, now);
             sending.begin = Position::at(now);
         }
         let result = change(self, now);
         if let Some(sending) = &mut self.sending {
-            sending.end = end_of(&self.conditions, sending.begin, sending.work);
+            sending.end = end_of(&self.state, sending.begin, sending.work);
         }
         result
     }

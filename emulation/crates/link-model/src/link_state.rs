@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a link's transmitter and path are like at each instant: as configured, or as the trace says.
+//! The state of a link's transmitter and path at each instant: as configured, or as given by the trace.
 
 use crate::serialiser::RateAt;
 use crate::trace::Trace;
 use crate::{ConfigError, LinkChange, LinkSettings, Nanoseconds};
 
-/// Configured conditions and the trace that overrides them.
+/// Configured rate and delay, and the trace that overrides them.
 #[derive(Debug, Clone)]
-pub(crate) struct Conditions {
+pub(crate) struct LinkState {
     rate_bit_s: u64,
     delay_ns: Nanoseconds,
     trace: Trace,
 }
 
-impl Conditions {
+impl LinkState {
     pub(crate) fn new(settings: &LinkSettings) -> Self {
         Self {
             rate_bit_s: settings.rate_bit_s,
@@ -22,13 +22,13 @@ impl Conditions {
         }
     }
 
-    /// The propagation delay of what leaves the transmitter at `now`.
+    /// The propagation delay of a packet that leaves the transmitter at `now`.
     pub(crate) fn delay_ns(&self, now: Nanoseconds) -> Nanoseconds {
         let (row, _) = self.trace.at(now);
         row.and_then(|row| row.delay_ns).unwrap_or(self.delay_ns)
     }
 
-    /// The probability of loss of what leaves the transmitter at `now`, in place of the settings'.
+    /// The trace's probability of loss for a packet that leaves the transmitter at `now`; None: as in the settings.
     pub(crate) fn loss(&self, now: Nanoseconds) -> Option<f64> {
         self.trace.at(now).0.and_then(|row| row.loss)
     }
@@ -48,7 +48,7 @@ impl Conditions {
         }
     }
 
-    /// The shortest propagation delay there is or will be.
+    /// The shortest propagation delay of the settings and all rows of the trace.
     pub(crate) fn shortest_delay_ns(&self) -> Nanoseconds {
         let rows = self.trace.rows().iter();
         rows.map(|row| row.delay_ns.unwrap_or(self.delay_ns))
@@ -68,10 +68,10 @@ impl Conditions {
         Ok(())
     }
 
-    /// Whether the trace leaves to be set what `change` sets.
+    /// Check that `change` sets nothing that follows the trace.
     ///
     /// # Errors
-    /// The first condition that follows the trace.
+    /// The first setting that follows the trace.
     pub(crate) fn check(&self, change: &LinkChange) -> Result<(), ConfigError> {
         let rows = self.trace.rows();
         let traced = [
@@ -94,14 +94,14 @@ impl Conditions {
         }
     }
 
-    /// Other conditions from now on.
+    /// Change rate and delay from now on.
     pub(crate) fn change(&mut self, change: &LinkChange) {
         self.rate_bit_s = change.rate_bit_s.unwrap_or(self.rate_bit_s);
         self.delay_ns = change.delay_ns.unwrap_or(self.delay_ns);
     }
 }
 
-impl RateAt for Conditions {
+impl RateAt for LinkState {
     fn rate_at(&self, now: Nanoseconds) -> (u64, Nanoseconds) {
         let (row, until_ns) = self.trace.at(now);
         let traced_bit_s = row.and_then(|row| row.rate_bit_s);

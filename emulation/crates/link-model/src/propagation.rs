@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 /// packets closer together than the jitter this makes the mean delay longer than configured, as
 /// in every emulator that keeps order.
 #[derive(Debug)]
-pub(crate) struct Flight<P> {
+pub(crate) struct Propagation<P> {
     jitter: Jitter,
     reorder: bool,
     last_ns: Nanoseconds,
@@ -19,7 +19,7 @@ pub(crate) struct Flight<P> {
     packets: VecDeque<Departure<P>>,
 }
 
-impl<P> Flight<P> {
+impl<P> Propagation<P> {
     /// A path without packets on it; `random` is used only when there is jitter.
     pub(crate) fn new(settings: &DelaySettings, random: SplitMix64) -> Self {
         Self {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The queue before the transmitter, limited in bytes as that of a satellite modem is, and maybe in packets.
+//! The queue before the transmitter, limited in bytes like that of a satellite modem, and optionally in packets.
 
 use crate::Nanoseconds;
 use std::collections::VecDeque;
@@ -49,7 +49,7 @@ impl<P> Queue<P> {
         }
     }
 
-    /// Other capacities from now on, where given. What waits stays.
+    /// Change the capacities that are given. Packets in the queue stay.
     pub(crate) fn resize(&mut self, bytes: Option<u64>, packets: Option<u64>) {
         self.capacity_bytes = bytes.unwrap_or(self.capacity_bytes);
         self.capacity_packets = packets.or(self.capacity_packets);
@@ -78,7 +78,7 @@ impl<P> Queue<P> {
         self.waiting_bytes + self.left_bytes
     }
 
-    /// Bytes that wait at `now` by what is known.
+    /// Bytes that wait at `now`, as far as departures are computed.
     pub(crate) fn bytes_at(&self, now: Nanoseconds) -> u64 {
         let left_later = self.left.iter().rev().take_while(|&&(at, _)| at > now);
         self.waiting_bytes + left_later.map(|&(_, bytes)| u64::from(bytes)).sum::<u64>()

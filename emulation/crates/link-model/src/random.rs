@@ -13,7 +13,7 @@ pub struct SplitMix64 {
 }
 
 impl SplitMix64 {
-    /// The generator of one purpose: `stream` tells apart those that share a `seed`.
+    /// The generator of one purpose: `stream` separates generators that share a `seed`.
     #[must_use]
     pub fn new(seed: u64, stream: u64) -> Self {
         let mut parent = Self { state: seed };

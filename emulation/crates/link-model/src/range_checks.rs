@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ranges of settings, and what is said of one outside.
+//! Valid ranges of settings, and the errors for values outside.
 
 use crate::Nanoseconds;
 
@@ -41,7 +41,7 @@ pub(crate) fn probability(name: &'static str, probability: f64) -> Result<(), Co
 /// A setting outside its range.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ConfigError {
-    /// Zero, or beyond what the arithmetic holds.
+    /// Zero, or beyond the range of the arithmetic.
     #[error("rate_bit_s {0} is out of range: 1 to {RATE_MAX_BIT_S}")]
     Rate(u64),
     /// Longer than any link.
@@ -49,7 +49,7 @@ pub enum ConfigError {
     Delay(Nanoseconds),
     /// Packets would arrive before they were sent.
     #[error(
-        "jitter_ns {jitter_ns} is larger than delay_ns {delay_ns}: a packet would leave before it came"
+        "jitter_ns {jitter_ns} is larger than delay_ns {delay_ns}: a packet would leave before it arrives"
     )]
     Jitter {
         /// Jitter asked for.
@@ -68,7 +68,7 @@ pub enum ConfigError {
     Probability {
         /// The setting's.
         name: &'static str,
-        /// What it was given.
+        /// Its value.
         probability: f64,
     },
     /// Nothing to repeat.
@@ -90,13 +90,13 @@ pub enum ConfigError {
     TraceRow {
         /// From 0.
         row: usize,
-        /// What is wrong there.
+        /// The error in that row.
         source: Box<ConfigError>,
     },
     /// Time must pass from row to row.
     #[error("t_ns must be above that of the row before")]
     TraceOrder,
-    /// It could not be told which holds.
+    /// A setting that is also given by the trace.
     #[error("{0} follows the trace and cannot be set")]
     Traced(&'static str),
     /// There is nothing to start.

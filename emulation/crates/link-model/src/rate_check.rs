@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A link's own proof that it keeps its rate: bytes sent in every window of 100 ms.
+//! A link's check of its own rate: bytes sent in every window of 100 ms.
 
 use crate::Nanoseconds;
 use crate::serialiser::{Position, RateAt, work_between, work_of};
@@ -7,10 +7,10 @@ use crate::serialiser::{Position, RateAt, work_between, work_of};
 /// Length of a window; the resolution of throughput plots.
 const WINDOW_NS: Nanoseconds = 100_000_000;
 
-/// Counts windows of 100 ms in which the transmitter finished more than the rate allows, whatever the rate was
-/// meanwhile, and one packet, which may have been serialised almost wholly before the window.
+/// A counter of windows of 100 ms in which the transmitter finished more than the rate allows, changes of rate included,
+/// plus one packet, which may have been serialised almost wholly before the window.
 #[derive(Debug, Clone)]
-pub(crate) struct RateWindows {
+pub(crate) struct RateCheck {
     /// Begin of the present window.
     begin_ns: Nanoseconds,
     /// Work that the rate does in the present window up to `known_ns`.
@@ -22,7 +22,7 @@ pub(crate) struct RateWindows {
     over_rate: u64,
 }
 
-impl RateWindows {
+impl RateCheck {
     /// No window yet.
     pub(crate) fn new() -> Self {
         Self {
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn rate_and_one_packet_are_allowed_and_a_byte_more_is_not() {
-        let mut windows = RateWindows::new();
+        let mut windows = RateCheck::new();
         for at in 0..101 {
             windows.record(&RATE, at * 900_000, 1000);
         }
@@ -104,7 +104,7 @@ mod tests {
     fn a_change_in_a_window_counts_from_its_instant() {
         // 75 ms at 8 Mbit/s and 25 at 4: 87.5 kB.
         let over_rate = |last_bytes| {
-            let mut windows = RateWindows::new();
+            let mut windows = RateCheck::new();
             windows.record(&RATE, 275_000_000, 75_000);
             windows.before_change(&RATE, 275_000_000);
             let rate = Constant(4_000_000);

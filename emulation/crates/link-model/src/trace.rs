@@ -5,10 +5,10 @@ use crate::range_checks::{check_delay, check_rate, probability};
 use crate::{ConfigError, Nanoseconds};
 use serde::{Deserialize, Serialize};
 
-/// Later than everything.
+/// Later than every instant.
 pub(crate) const NEVER: Nanoseconds = Nanoseconds::MAX;
 
-/// Conditions from one instant on; absent ones are as configured.
+/// The state of the link from one instant on; absent ones are as configured.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TraceRow {
@@ -16,11 +16,11 @@ pub struct TraceRow {
     pub t_ns: Nanoseconds,
     /// 0: the transmitter pauses, packets wait.
     pub rate_bit_s: Option<u64>,
-    /// One-way propagation delay of what leaves the transmitter.
+    /// One-way propagation delay of packets that leave the transmitter.
     pub delay_ns: Option<Nanoseconds>,
     /// Probability with which each packet that is sent is lost.
     pub loss: Option<f64>,
-    /// The transmitter works on, but what it sends is lost.
+    /// The transmitter goes on sending, but all packets are lost.
     #[serde(default)]
     pub blocked: bool,
 }

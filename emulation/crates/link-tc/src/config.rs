@@ -34,7 +34,7 @@ struct Line {
     delay: Option<Delay>,
 }
 
-/// What is set.
+/// The settings.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     /// Largest packet in bytes that the interfaces must carry.
@@ -43,7 +43,7 @@ pub(crate) struct Settings {
     pub(crate) interfaces: Vec<String>,
     pub(crate) setup: Batches,
     pub(crate) undo: Batches,
-    /// What `tc -r -j qdisc show` must say after `setup`.
+    /// The expected output of `tc -r -j qdisc show` after `setup`.
     pub(crate) expect: Vec<Expected>,
 }
 
@@ -103,7 +103,7 @@ pub(crate) struct Limited {
 pub(crate) struct Delay {
     /// By VLAN id.
     pub(crate) classes: BTreeMap<u16, Qdisc>,
-    /// The filter that what belongs to no class passes.
+    /// The filter of packets without a class.
     pub(crate) unknown: Filter,
 }
 

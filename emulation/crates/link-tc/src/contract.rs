@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What this program says and is told is as in `tests/data/contract/tc.jsonl`, which Python's tests read too.
+//! The messages of this program are those of `tests/data/contract/tc.jsonl`, which Python's tests read too.
 
 use crate::config::{Config, Counted};
 use crate::input::Request;
@@ -24,13 +24,13 @@ fn examples(sender: &str) -> Vec<Value> {
 
 #[test]
 fn what_is_planned_is_understood() {
-    let told = examples("keeper");
-    let link = Config::parse(&told[0].to_string()).unwrap();
+    let input = examples("keeper");
+    let link = Config::parse(&input[0].to_string()).unwrap();
     assert!(matches!(link.counted, Counted::Link(_)));
     assert_eq!(link.settings.interfaces, ["sat-w", "sat-i"]);
-    let delay = Config::parse(&told[1].to_string()).unwrap();
+    let delay = Config::parse(&input[1].to_string()).unwrap();
     assert!(matches!(delay.counted, Counted::Delay(_)));
-    let request: Request = serde_json::from_value(told[2].clone()).unwrap();
+    let request: Request = serde_json::from_value(input[2].clone()).unwrap();
     assert_eq!(request, Request::Mark { id: 1 });
 }
 

@@ -19,7 +19,7 @@ const NS_OF_BYTE_AT_BIT_S: u64 = 8_000_000_000;
 /// At a mark: packets that pass all the while leave one of a few readings without one between two counters.
 const MORE_READINGS: usize = 5;
 
-/// What is counted, with the counts of the last mark.
+/// The counters, with their values at the last mark.
 #[derive(Debug)]
 pub(crate) enum Counters {
     Link {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What can keep a link of the kernel's from being, or end it.
+//! Errors of links emulated by the kernel.
 
 use rustix::io::Errno;
 use std::io;
 
-/// A configuration that cannot be obeyed here (exit code 2); the message says what to do.
+/// A configuration that cannot be applied here (exit code 2); the message names the remedy.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BadConfiguration {
     #[error("no configuration on standard input: expected one line of JSON")]
@@ -16,7 +16,7 @@ pub(crate) enum BadConfiguration {
     #[error("configuration: '{0}' is not a handle: write hexadecimal MAJOR:MINOR")]
     Handle(String),
     #[error(transparent)]
-    Interface(#[from] netio::interface::Unfit),
+    Interface(#[from] netio::interface::UnusableInterface),
 }
 
 /// The form in which `atoll-host` recognises a bad configuration.
@@ -26,7 +26,7 @@ impl From<BadConfiguration> for io::Error {
     }
 }
 
-/// What stops a link that was told nothing wrong (exit code 1).
+/// A run-time error of a link with a valid configuration (exit code 1).
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TcError {
     #[error("cannot start {tool}: {source} (package iproute2)")]
@@ -55,7 +55,7 @@ pub(crate) enum TcError {
 }
 
 impl TcError {
-    /// Whether the kernel says that what was asked for does not exist.
+    /// Whether the kernel reports that the object does not exist.
     pub(crate) fn is_gone(&self) -> bool {
         let number = match self {
             Self::Netlink(error) => error.raw_os_error(),

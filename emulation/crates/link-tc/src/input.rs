@@ -2,7 +2,7 @@
 //! Standard input and the request to end, as one stream of events with a time limit.
 //!
 //! One thread waits for all of them: where a system call is dear (User-Mode Linux: 20 us), every thread that hands on
-//! what it was woken for doubles the price.
+//! its wake-ups would double the cost.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Read at once.
 const CHUNK_BYTES: usize = 1 << 13;
 
-/// What the link is told.
+/// Input of the link.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A line of standard input.
@@ -23,7 +23,7 @@ pub(crate) enum Event {
     Ended,
 }
 
-/// What may be asked while it runs.
+/// Requests to a running link.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "op", rename_all = "kebab-case")]
 pub(crate) enum Request {
@@ -60,7 +60,7 @@ impl Input {
     /// The first line; empty when the input ends, or SIGTERM comes, before there is any.
     ///
     /// # Errors
-    /// What polling and reading fail with; none are expected.
+    /// Errors of polling and reading; none are expected.
     pub(crate) fn first_line(&mut self) -> io::Result<String> {
         loop {
             match self.wait(Duration::MAX)? {
@@ -71,7 +71,7 @@ impl Input {
         }
     }
 
-    /// What comes within `limit`; `None` if nothing does.
+    /// The next input within `limit`; `None` if there is none.
     ///
     /// # Errors
     /// As of [`Input::first_line`].
@@ -97,7 +97,7 @@ impl Input {
         Ok(self.next_event())
     }
 
-    /// Take in what has arrived.
+    /// Read the available input.
     fn read(&mut self) -> io::Result<()> {
         let mut chunk = [0; CHUNK_BYTES];
         match rustix::io::read(io::stdin(), &mut chunk) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether the kernel took the settings: `tc -r -j qdisc show` against what was to be. Pure.
+//! Readback of settings: `tc -r -j qdisc show` compared with the expected configuration. Pure.
 
 use crate::config::Expected;
 use serde_json::Value;
@@ -31,7 +31,7 @@ pub(crate) fn first_difference(expected: &[Expected], shown: &[Value]) -> Option
     })
 }
 
-/// Every number, text and member of `wanted` must be in `held`; what else `held` has is its own.
+/// Every number, text and member of `wanted` must be in `held`, which may have more.
 fn difference(wanted: &Value, held: &Value, path: &str) -> Option<String> {
     let same = match (wanted, held) {
         (Value::Object(wanted), _) => {
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_differs_by_rounding_alone() {
+    fn applied_settings_differ_by_rounding_alone() {
         let wanted = expected(
             "ifb-to-island",
             "tbf",
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_taken_is_named() {
+    fn a_setting_that_was_not_applied_is_named() {
         let cases = [
             (
                 expected("sat-i", "netem", json!({"delay":{"delay":0.25}})),

@@ -14,7 +14,7 @@ use std::io::Write;
 const ENGINE_ONLY: &str =
     "a link of the tc backend keeps its settings while it runs; use --backend engine";
 
-/// What a box counted.
+/// The counters of a box.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Figures {
@@ -22,7 +22,7 @@ pub(crate) enum Figures {
     Delay(DelayFigures),
 }
 
-/// What a box counted since the last mark.
+/// The counters of a box since the last mark.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Measurement {
@@ -186,7 +186,7 @@ impl<W: Write> Reporter<W> {
         self.line(&Line::Done { t_ns, measurement })
     }
 
-    /// Answer what only the engine does.
+    /// Answer requests that only the engine supports.
     pub(crate) fn refuse(&mut self, op: Op, id: u64) -> Result<(), TcError> {
         let answer = Answer::new(id, now_ns(), Err(ENGINE_ONLY.to_owned()));
         self.line(&Line::answer(op, answer))

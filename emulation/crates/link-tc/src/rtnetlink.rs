@@ -98,7 +98,7 @@ impl Kernel {
     /// Every queueing discipline of the namespace, in one dump.
     ///
     /// # Errors
-    /// What the kernel refuses with.
+    /// The kernel's error.
     pub(crate) fn qdiscs(&mut self) -> Result<Qdiscs, TcError> {
         let mut found = Qdiscs::new();
         self.dump(RTM_GETQDISC, 0, Handle(0), |kind, body| {
@@ -114,7 +114,7 @@ impl Kernel {
     /// What the first action of a filter counted; `None` if there is no such filter.
     ///
     /// # Errors
-    /// What the kernel refuses with.
+    /// The kernel's error.
     pub(crate) fn filter(
         &mut self,
         ifindex: u32,

@@ -4,15 +4,15 @@
 use crate::config::{Batches, Settings};
 use crate::error::TcError;
 use crate::readback::first_difference;
-use netio::interface::{Interface, Unfit};
+use netio::interface::{Interface, UnusableInterface};
 use serde_json::Value;
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
 /// The interfaces must be up, carry whole packets, and hand them over one by one.
-pub(crate) fn check_interfaces(settings: &Settings) -> Result<(), Unfit> {
+pub(crate) fn check_interfaces(settings: &Settings) -> Result<(), UnusableInterface> {
     for name in &settings.interfaces {
-        Interface::find_fit(name, settings.mtu)?;
+        Interface::find_usable(name, settings.mtu)?;
     }
     Ok(())
 }
@@ -50,7 +50,7 @@ pub(crate) fn apply(settings: &Settings) -> Result<Applied<'_>, TcError> {
     }
 }
 
-/// Everything is tried; what was not there in the first place cannot be removed.
+/// Every step is tried; settings that were never made cannot be removed.
 fn undo(batches: &Batches) {
     for (name, lines) in [("tc", &batches.tc), ("ip", &batches.ip)] {
         if !lines.is_empty() {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the agent holds of machines: what it has set, how that was before, and the machine it has taken.
+//! The state that the agent has applied to machines: settings, the values before, and the lock of the machine.
 //!
-//! On a machine that it has taken, everything is written down before it is done, in a file that the machine forgets when
-//! it is started anew: whoever takes the machine after an agent that was killed first undoes what that one had set.
+//! On a locked machine every change is first written to a journal that does not survive a restart of the machine. The
+//! next agent that locks the machine first undoes the changes of an agent that was killed.
 
 use crate::AgentError;
 use crate::host_config::HostSettings;
 use crate::host_setup::{Applied, Before};
-use crate::machine_lock::{self, Claim};
+use crate::machine_lock::{self, MachineLock};
 use crate::namespace::Namespace;
 use crate::sysctl;
 use serde::{Deserialize, Serialize};
@@ -16,35 +16,35 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Everything that has been set and not been undone.
+/// All settings that are applied and not undone.
 #[derive(Debug, Default)]
-pub struct Holdings {
+pub struct AppliedState {
     hosts: BTreeMap<String, Applied>,
     sysctls: sysctl::Written,
-    claim: Option<Claim>,
-    /// Everything was undone for good: the agent ends.
+    lock: Option<MachineLock>,
+    /// Everything was undone, and the agent ends.
     closed: bool,
 }
 
-/// What the file holds: settings of the agent's own network namespace.
+/// The journal: settings of the agent's own network namespace.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Journal {
     hosts: Vec<(HostSettings, Before)>,
     sysctls: Vec<(String, String)>,
 }
 
-impl Holdings {
-    /// Take the machine, and undo what an agent that was killed has left on it.
-    pub fn claim(&mut self, owner: &str) -> Result<(), AgentError> {
+impl AppliedState {
+    /// Lock the machine, and undo the changes of an agent that was killed.
+    pub fn acquire_lock(&mut self, owner: &str) -> Result<(), AgentError> {
         self.check_open()?;
-        if self.claim.is_none() {
-            self.claim = Some(Claim::take(owner)?);
-            undo_what_was_left()?;
+        if self.lock.is_none() {
+            self.lock = Some(MachineLock::acquire(owner)?);
+            undo_leftovers()?;
         }
         Ok(())
     }
 
-    /// Set a machine up; how it was. On failure it is as it was.
+    /// Set up a machine; returns its state before. On failure its state is restored.
     pub fn set(
         &mut self,
         host: &str,
@@ -61,14 +61,14 @@ impl Holdings {
         self.hosts.insert(host.to_owned(), applied);
         let outcome = self.write_down().and_then(|()| self.hosts[host].apply());
         if let Err(error) = outcome {
-            // The first failure is what the user has to know; what follows from it is not.
+            // The user needs the first failure, not its consequences.
             self.unset(host).ok();
             return Err(error);
         }
         Ok(was)
     }
 
-    /// Take back what [`Self::set`] did.
+    /// Undo [`Self::set`].
     pub fn unset(&mut self, host: &str) -> Result<(), AgentError> {
         let applied = self
             .hosts
@@ -79,7 +79,7 @@ impl Holdings {
         undone
     }
 
-    /// Write sysctls, verified; what they held before.
+    /// Write and verify sysctls; returns their values before.
     pub fn sysctl(
         &mut self,
         netns: Option<PathBuf>,
@@ -94,14 +94,14 @@ impl Holdings {
         namespace.run(|| sysctl::write_all(sysctls))
     }
 
-    /// Undo everything, and take nothing from now on; what could not be undone, as messages.
+    /// Undo everything, and refuse new settings from now on; returns failures as messages.
     pub fn undo(&mut self) -> Vec<String> {
         self.closed = true;
         let mut problems = self.sysctls.restore();
         while let Some((_, applied)) = self.hosts.pop_last() {
             problems.extend(applied.undo().err().map(|error| error.to_string()));
         }
-        if self.claim.is_some() {
+        if self.lock.is_some() {
             fs::remove_file(journal()).ok();
         }
         problems
@@ -114,9 +114,9 @@ impl Holdings {
         Ok(())
     }
 
-    /// Write down what is held of this machine, if it was taken.
+    /// Write the journal of this machine, if it is locked.
     fn write_down(&self) -> Result<(), AgentError> {
-        if self.claim.is_none() {
+        if self.lock.is_none() {
             return Ok(());
         }
         let held = Journal {
@@ -135,9 +135,9 @@ fn journal() -> PathBuf {
     machine_lock::directory().join("settings.json")
 }
 
-/// Undo what is written down: nobody lives who would. To be called by who has the machine. Interfaces that are gone
-/// took their settings along, and what else cannot be undone is told.
-pub fn undo_what_was_left() -> Result<(), AgentError> {
+/// Undo the changes in the journal of an agent that was killed. The caller must hold the machine's lock. Settings of
+/// interfaces that no longer exist are gone with them; other failures are logged.
+pub fn undo_leftovers() -> Result<(), AgentError> {
     let path = journal();
     let Ok(text) = fs::read_to_string(&path) else {
         return Ok(());

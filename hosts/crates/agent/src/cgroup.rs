@@ -3,14 +3,14 @@
 //! leave it, can be counted, bounded and killed together.
 //!
 //! An agent makes a group of its own, locked for as long as it lives, and in it one for each job. It takes what it
-//! finds: its own group's children if it may make some there, or, as root, those of the top, where systemd and others
-//! have the memory controller at work. Groups that agents which were killed left behind are emptied and removed by
-//! who comes next.
+//! can get: children of its own group if it may create some there, or, as root, children of the top group, where
+//! systemd and others have enabled the memory controller. The groups of agents that were killed are emptied and removed
+//! by the next agent.
 
 use crate::AgentError;
 use crate::command;
 use crate::machine_info::clock_ns;
-use netio::child_limits::{Confinement, confine};
+use netio::child_limits::{ChildLimits, limit_child};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -19,13 +19,13 @@ use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What the groups of agents are called, with the process id (of some PID namespace) and an instant behind it.
+/// Prefix of the names of agents' groups; the process id (of some PID namespace) and an instant follow.
 const PREFIX: &str = "atoll-agent-";
 
-/// Who sweeps takes a new group for one that was left behind if it comes before its lock.
+/// A sweep that comes before a new group is locked takes it for an abandoned one.
 const TRIES: usize = 3;
 
-/// A group cannot be removed before the kernel has buried its last process.
+/// A group cannot be removed before the kernel has released its last process.
 const REMOVAL_PATIENCE: Duration = Duration::from_millis(500);
 const REMOVAL_PAUSE: Duration = Duration::from_millis(5);
 
@@ -45,8 +45,8 @@ pub struct Leaf {
 }
 
 impl Tree {
-    /// A group below the best place there is; none where there is no place, no process may join what we make there, or
-    /// the kernel cannot kill groups (5.14).
+    /// Create a group at the best place; none if there is no place, processes cannot join groups there, or the kernel
+    /// cannot kill groups (Linux 5.14).
     pub fn make() -> Option<Self> {
         let mut trees: Vec<Self> = places()
             .iter()
@@ -89,12 +89,12 @@ impl Tree {
         };
         let mut trial = command::command("true");
         trial.stdin(Stdio::null()).stdout(Stdio::null());
-        let confinement = Confinement {
+        let confinement = ChildLimits {
             group: leaf.procs().ok(),
-            ..Confinement::default()
+            ..ChildLimits::default()
         };
         let can_open = confinement.group.is_some();
-        confine(&mut trial, confinement);
+        limit_child(&mut trial, confinement);
         can_open && trial.status().is_ok_and(|status| status.success())
     }
 
@@ -126,7 +126,7 @@ impl Drop for Tree {
 }
 
 impl Leaf {
-    /// What a process writes `0` to in order to be in it.
+    /// The file to which a process writes `0` to join the group.
     pub fn procs(&self) -> Result<File, AgentError> {
         let path = self.path.join("cgroup.procs");
         OpenOptions::new()
@@ -135,22 +135,22 @@ impl Leaf {
             .map_err(AgentError::file(&path.to_string_lossy()))
     }
 
-    /// Whether any process is in it that lives.
+    /// Whether it contains a live process.
     pub fn is_populated(&self) -> bool {
         counter(&self.path.join("cgroup.events"), "populated").is_some_and(|count| count > 0)
     }
 
-    /// Kill all that is in it, and all that this starts meanwhile.
+    /// Kill all its processes, and those that they start meanwhile.
     pub fn kill(&self) {
         fs::write(self.path.join("cgroup.kill"), "1").ok();
     }
 
-    /// Whether the kernel killed in it for want of memory; none without the memory controller.
+    /// Whether the kernel killed a process in it because memory ran out; none without the memory controller.
     pub fn ran_out_of_memory(&self) -> Option<bool> {
         counter(&self.path.join("memory.events"), "oom_kill").map(|count| count > 0)
     }
 
-    /// CPU time of all that ever was in it.
+    /// CPU time of all processes that were ever in it.
     pub fn cpu_ns(&self) -> Option<u64> {
         counter(&self.path.join("cpu.stat"), "usage_usec").map(|us| us * 1000)
     }
@@ -173,7 +173,7 @@ impl Drop for Leaf {
     }
 }
 
-/// Empty and remove what agents left that were killed.
+/// Empty and remove the groups of agents that were killed.
 pub fn sweep() {
     for place in places() {
         let Ok(entries) = fs::read_dir(&place) else {
@@ -213,7 +213,7 @@ fn remove(group: &Path) {
     fs::remove_dir(group).ok();
 }
 
-/// Where groups of ours may be: below our own, and as root below the top.
+/// Possible places of our groups: below our own group, and as root below the top group.
 fn places() -> Vec<PathBuf> {
     let text = |path| fs::read_to_string(path).unwrap_or_default();
     let (mounts, groups) = (text("/proc/self/mountinfo"), text("/proc/self/cgroup"));
@@ -228,7 +228,7 @@ fn places() -> Vec<PathBuf> {
     places
 }
 
-/// Of the version-2 hierarchy, in /proc/self/mountinfo (proc(5)): which part is mounted, and where.
+/// Of the version-2 hierarchy, in /proc/self/mountinfo (proc(5)): the mounted part, and its mount point.
 fn hierarchy(mountinfo: &str) -> Option<(String, PathBuf)> {
     mountinfo.lines().find_map(|line| {
         let (mount, system) = line.split_once(" - ")?;
@@ -299,11 +299,11 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", "setsid sleep 1000 & exit 0"]);
         let group = Some(leaf.procs().unwrap());
-        confine(
+        limit_child(
             &mut command,
-            Confinement {
+            ChildLimits {
                 group,
-                ..Confinement::default()
+                ..ChildLimits::default()
             },
         );
         assert!(command.status().unwrap().success());

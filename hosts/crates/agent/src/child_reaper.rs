@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The agent's children: those it started, and those it adopted because their parents died.
+//! Reaping of the agent's children: those it started, and those it adopted because their parents died.
 //!
 //! A daemon leaves its job's process group and session, and its parent ends: the agent, a child subreaper, adopts it. It
-//! is known by its job's [`MARK`], which programs pass on with their environment. One that has cleared its environment
-//! ends with the agent.
+//! is identified by its job's [`MARK`], which programs pass on with their environment. A daemon that has cleared its
+//! environment ends with the agent.
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait, waitpid};
@@ -11,10 +11,10 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Between two looks at processes that were just killed.
+/// Interval of polling processes that were just killed.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The variable in a job's environment by which what it leaves behind is known.
+/// The variable in a job's environment that identifies the processes it leaves behind.
 pub const MARK: &str = "ATOLL_JOB";
 
 /// Send `signal` to every child that carries this mark.
@@ -48,7 +48,7 @@ fn is_child(pid: Pid) -> bool {
     matches!(waitpid(Some(pid), WaitOptions::NOHANG), Ok(None))
 }
 
-/// Kill and collect every child there is, and theirs as they become ours: processes that left
+/// Kill and collect all children, and their children as they are adopted: processes that left
 /// their job's group and session by forking twice. Gives up after `patience` on those that the
 /// kernel does not let die (blocked in a driver).
 pub fn kill_all(patience: Duration) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Starting programs, and running tools to their end.
+//! Commands: starting programs, and running tools to their end.
 
 use crate::AgentError;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -14,14 +14,14 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Where Debian keeps `ip`, `ethtool` and `nft`, and where a plain user's PATH, or that of
-/// a command run over SSH, does not look.
+/// The directories of `ip`, `ethtool` and `nft` on Debian, which the PATH of a plain user, or of
+/// a command run over SSH, may not contain.
 const SYSTEM_DIRECTORIES: &str = "/usr/local/sbin:/usr/sbin:/sbin";
 
-/// No tool takes nearly as long that gets anywhere.
+/// Time limit of a tool; successful ones take much less.
 pub const TOOL_LIMIT: Duration = Duration::from_secs(20);
 
-/// A command whose program is looked for on PATH and in the system directories.
+/// A command whose program is searched on PATH and in the system directories.
 pub fn command(program: impl AsRef<OsStr>) -> Command {
     let mut path =
         env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/local/bin:/usr/bin:/bin"));
@@ -32,7 +32,7 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// Run a tool to its end with `input`; what it printed, or what it complained about. One that does not end is killed.
+/// Run a tool to its end with `input`; returns its output, or its error message. It is killed after the time limit.
 pub fn tool(program: &str, arguments: &[&str], input: &str) -> Result<String, AgentError> {
     tool_within(TOOL_LIMIT, program, arguments, input)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the kernel counts in a network namespace: its interfaces' frames, what its TCP and UDP take and drop; and what it
-//! drops of all namespaces' packets before any of them has it.
+//! The kernel's counters of a network namespace: frames of its interfaces, TCP and UDP; and packets that the kernel drops
+//! on the machine before any namespace receives them.
 
 use serde_json::{Map, Value};
 
@@ -16,7 +16,7 @@ const COUNTERS: [(usize, &str); 8] = [
     (11, "tx_dropped"),
 ];
 
-/// What /proc/net/dev holds of an interface, by name; none if it is not there.
+/// The counters of an interface in /proc/net/dev, by name; none if it does not exist.
 pub fn of_interface(table: &str, interface: &str) -> Option<Value> {
     let row = table
         .lines()
@@ -33,8 +33,8 @@ pub fn of_interface(table: &str, interface: &str) -> Option<Value> {
         .map(Value::Object)
 }
 
-/// What is told of TCP: group and name in /proc/net/snmp or /proc/net/netstat (RFC 4022; Linux adds `TcpExt` and
-/// `InCsumErrors`, wrong checksums alone: among `InErrs` it counts the SYNs of connections that stand already, too,
+/// Reported TCP counters: group and name in /proc/net/snmp or /proc/net/netstat (RFC 4022; Linux adds `TcpExt` and
+/// `InCsumErrors`, wrong checksums alone: among `InErrs` it counts the SYNs of established connections, too,
 /// `tcp_validate_incoming`), our name.
 const TCP: [(&str, &str, &str); 11] = [
     ("Tcp:", "CurrEstab", "established"),
@@ -50,7 +50,7 @@ const TCP: [(&str, &str, &str); 11] = [
     ("TcpExt:", "TCPRcvQDrop", "receive_queue_dropped"),
 ];
 
-/// What is told of UDP: name in /proc/net/snmp (RFC 4113; Linux adds the causes of errors), our name.
+/// Reported UDP counters: name in /proc/net/snmp (RFC 4113; Linux adds the causes of errors), our name.
 const UDP: [(&str, &str); 6] = [
     ("InDatagrams", "in_datagrams"),
     ("OutDatagrams", "out_datagrams"),
@@ -60,7 +60,7 @@ const UDP: [(&str, &str); 6] = [
     ("SndbufErrors", "send_buffer_errors"),
 ];
 
-/// What TCP has counted, by our names, of the texts of both files. What a kernel does not count is absent.
+/// The TCP counters by our names, from the texts of both files. Counters that a kernel does not have are absent.
 pub fn of_tcp(snmp: &str, netstat: &str) -> Map<String, Value> {
     TCP.iter()
         .filter_map(|(group, name, ours)| {
@@ -70,7 +70,7 @@ pub fn of_tcp(snmp: &str, netstat: &str) -> Map<String, Value> {
         .collect()
 }
 
-/// What UDP has counted, by our names. What a kernel does not count is absent.
+/// The UDP counters by our names. Counters that a kernel does not have are absent.
 pub fn of_udp(snmp: &str) -> Map<String, Value> {
     UDP.iter()
         .filter_map(|(name, ours)| {
@@ -82,12 +82,12 @@ pub fn of_udp(snmp: &str) -> Map<String, Value> {
         .collect()
 }
 
-/// What became of packets that wait for a processor, on all of them, since each was brought up.
+/// Packets that waited for a processor, summed over all processors since each was brought up.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Waiting {
     /// Dropped: `net.core.netdev_max_backlog` of them waited already.
     pub dropped: u64,
-    /// How often a processor had used up `net.core.netdev_budget` or its time before none waited.
+    /// How often a processor used up `net.core.netdev_budget` or its time while packets still waited.
     pub squeezed: u64,
 }
 
@@ -129,20 +129,20 @@ mod tests {
         let snmp = "Ip: Forwarding InSegs\nIp: 1 77\nTcp: MaxConn CurrEstab InSegs OutSegs RetransSegs InErrs \
             OutRsts InCsumErrors\nTcp: -1 3 40 50 6 9 0 2\n";
         let netstat = "TcpExt: SyncookiesSent ListenDrops TCPTimeouts\nTcpExt: 0 2 5\nIpExt: InNoRoutes\nIpExt: 1\n";
-        let told = of_tcp(snmp, netstat);
-        assert_eq!(told["established"], 3);
-        assert_eq!(told["in_segments"], 40);
-        assert_eq!(told["retransmitted_segments"], 6);
+        let counters = of_tcp(snmp, netstat);
+        assert_eq!(counters["established"], 3);
+        assert_eq!(counters["in_segments"], 40);
+        assert_eq!(counters["retransmitted_segments"], 6);
         assert_eq!(
-            (&told["in_errors"], &told["checksum_errors"]),
+            (&counters["in_errors"], &counters["checksum_errors"]),
             (&9.into(), &2.into())
         );
         assert_eq!(
-            (&told["timeouts"], &told["listen_drops"]),
+            (&counters["timeouts"], &counters["listen_drops"]),
             (&5.into(), &2.into())
         );
         assert!(
-            !told.contains_key("spurious_timeouts"),
+            !counters.contains_key("spurious_timeouts"),
             "this kernel does not count them"
         );
         assert_eq!(of_tcp("", ""), Map::new());
@@ -153,14 +153,14 @@ mod tests {
         let snmp = "UdpLite: InDatagrams InErrors\nUdpLite: 8 9\n\
             Udp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors \
             SndbufErrors InCsumErrors\nUdp: 10 1 3 20 2 0 1\n";
-        let told = of_udp(snmp);
-        assert_eq!(told["in_datagrams"], 10);
-        assert_eq!(told["out_datagrams"], 20);
+        let counters = of_udp(snmp);
+        assert_eq!(counters["in_datagrams"], 10);
+        assert_eq!(counters["out_datagrams"], 20);
         assert_eq!(
-            (&told["in_errors"], &told["receive_buffer_errors"]),
+            (&counters["in_errors"], &counters["receive_buffer_errors"]),
             (&3.into(), &2.into())
         );
-        assert_eq!(told["checksum_errors"], 1);
+        assert_eq!(counters["checksum_errors"], 1);
     }
 
     #[test]

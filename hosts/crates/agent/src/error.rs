@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What can go wrong with a request, each as one line for its sender.
+//! Errors of requests, each as one line for its sender.
 
 use std::io;
 

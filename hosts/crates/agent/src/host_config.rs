@@ -3,7 +3,7 @@
 //!
 //! Interfaces have `arp off`: neighbours are permanent, so nothing may ever ask or answer on the
 //! wire. A routed box takes frames addressed to others (the network rewrites no MAC addresses):
-//! nftables' netdev ingress hook tells the kernel they are for this host.
+//! nftables' netdev ingress hook marks them as addressed to this host.
 
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;

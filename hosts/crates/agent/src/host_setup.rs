@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Carrying out host settings, and taking them back.
+//! Applying host settings, and undoing them.
 
 use crate::AgentError;
 use crate::command::tool;
@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// What has been set on one machine, and how it was before. Its namespace is held open, so that it
-/// can be undone when the process that made it is gone.
+/// Settings applied to one machine, and its state before. Its namespace is held open, so that they
+/// can be undone after the process that created it has ended.
 #[derive(Debug)]
 pub struct Applied {
     namespace: Namespace,
@@ -32,7 +32,7 @@ pub struct Before {
 }
 
 impl Applied {
-    /// Look at a machine before `settings` are applied to it; an error when it is not the one they are for.
+    /// Read the state of a machine before `settings` are applied to it; an error when they are for another machine.
     pub fn survey(namespace: Namespace, settings: HostSettings) -> Result<Self, AgentError> {
         let before = namespace.run(|| Before::look(&settings))?;
         Ok(Self {
@@ -42,7 +42,7 @@ impl Applied {
         })
     }
 
-    /// What was applied by somebody else, as it was written down.
+    /// Settings applied by another agent, from its journal.
     pub fn held_before(namespace: Namespace, settings: HostSettings, before: Before) -> Self {
         Self {
             namespace,
@@ -51,13 +51,13 @@ impl Applied {
         }
     }
 
-    /// Apply the settings. After a failure, [`Self::undo`] makes the machine what it was.
+    /// Apply the settings. After a failure, [`Self::undo`] restores the machine.
     pub fn apply(&self) -> Result<(), AgentError> {
         self.namespace
             .run(|| take_steps(&self.settings, &self.before))
     }
 
-    /// Settings and what was before, if they are of the agent's own network namespace.
+    /// Settings and the state before, if they are for the agent's own network namespace.
     pub fn own(&self) -> Option<(HostSettings, Before)> {
         self.namespace
             .is_own()
@@ -75,7 +75,7 @@ impl Applied {
         json!({"sysctls": self.before.sysctls, "offloads": offloads})
     }
 
-    /// Put everything back, as far as the machine still has it.
+    /// Restore everything that the machine still has.
     pub fn undo(self) -> Result<(), AgentError> {
         let Self {
             namespace,
@@ -114,8 +114,8 @@ impl Before {
         })
     }
 
-    /// Undo the steps taken, last first; what could not be undone, as messages. An interface that is gone
-    /// took everything along that was set on it, and one that goes meanwhile is no problem either.
+    /// Undo the steps taken, last first; returns failures as messages. Settings of an interface that no longer exists, or
+    /// disappears meanwhile, are gone with it.
     fn restore(&self, settings: &HostSettings) -> Vec<String> {
         let present = || Ok(settings.present_in(&machine_state()?.0));
         let settings_now = match present() {
@@ -199,7 +199,7 @@ fn run_batch(batch: &str) -> Result<(), AgentError> {
     })
 }
 
-/// What `read` answers, seen from the calling thread's namespace.
+/// The answer to `read`, from the calling thread's namespace.
 pub fn read(sysctls: &[String], interfaces: &[String]) -> Result<Map<String, Value>, AgentError> {
     let mut held = Map::new();
     for name in sysctls {

@@ -5,12 +5,12 @@ use crate::AgentError;
 use crate::cgroup::{Leaf, Tree};
 use crate::child_reaper;
 use crate::command;
+use crate::job_privileges;
 use crate::limits::Limits;
-use crate::lines::LineSplitter;
+use crate::line_splitter::LineSplitter;
 use crate::machine_info::clock_ns;
-use crate::orphans::Remains;
+use crate::orphans::Orphans;
 use crate::protocol::{LINES, StartJob};
-use crate::rights;
 use netio::children::Ended;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Rlimit, Signal, pidfd_open};
@@ -22,10 +22,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longer lines of jobs come in pieces: the bound on what the agent holds for one stream.
+/// Longest line of a job's output; longer ones are split, which bounds the agent's memory.
 const LONGEST_LINE: usize = 4 << 20;
 
-/// A job that leaves more input than this unread is refused more.
+/// Largest unread input of a job; more is refused.
 const MOST_INPUT: usize = 16 << 20;
 
 /// How much of a job's output is read at a time: a pipe's capacity.
@@ -42,9 +42,9 @@ pub struct Job {
     pub netns: Option<PathBuf>,
     /// Readable when the process has ended.
     pub ended: OwnedFd,
-    /// When its group gets KILL, once it was told to stop.
+    /// When its group is killed, once it was asked to stop.
     pub kill_at: Option<Instant>,
-    /// When it will have lasted for as long as it may.
+    /// When its time limit is reached.
     pub over_at: Option<Instant>,
     /// Standard output, then standard error, as far as they become lines.
     pub streams: Vec<Stream>,
@@ -55,7 +55,7 @@ pub struct Job {
     timed_out: bool,
 }
 
-/// How long a job that has lasted for as long as it may has to end.
+/// Grace time of a job that has reached its time limit.
 const OVERTIME: Duration = Duration::from_secs(1);
 
 /// A pipe whose lines become events.
@@ -67,7 +67,7 @@ pub struct Stream {
     splitter: LineSplitter,
 }
 
-/// What a process that was just started is watched and fed by.
+/// The descriptors of a process that was just started.
 struct Ends {
     ended: OwnedFd,
     streams: Vec<Stream>,
@@ -84,12 +84,12 @@ struct Input {
 impl Job {
     /// Start a job, in a control group of its own where there is a tree for that, and one can be made in it now. To be
     /// called by a thread that lives as long as the agent: the kernel kills the job when that thread ends.
-    /// `open_files`: its limit if it says none. One that was started but cannot be managed is left to `remains`.
+    /// `open_files`: its limit if it says none. One that was started but cannot be managed is left to `orphans`.
     pub fn start(
         request: &StartJob,
         open_files: Rlimit,
         tree: Option<&mut Tree>,
-        remains: &mut Remains,
+        orphans: &mut Orphans,
     ) -> Result<Self, AgentError> {
         let limits = &request.limits;
         limits.check()?;
@@ -115,13 +115,13 @@ impl Job {
         netio::process::configure_child(&mut command, netns).map_err(AgentError::file(
             &netns.unwrap_or(Path::new("")).to_string_lossy(),
         ))?;
-        netio::child_limits::confine(&mut command, confinement);
+        netio::child_limits::limit_child(&mut command, confinement);
         let directory = request.directory.as_deref();
         if let Some(directory) = directory {
             command.current_dir(directory);
         }
         if let Some(privileges) = &request.privileges {
-            let granted = rights::granted(privileges, request.user, directory)?;
+            let granted = job_privileges::granted(privileges, request.user, directory)?;
             netio::privileges::restrict(&mut command, granted);
         }
         let mut child = command.spawn().map_err(|source| {
@@ -134,7 +134,7 @@ impl Job {
         let ends = match Ends::of(&mut child) {
             Ok(ends) => ends,
             Err(error) => {
-                remains.add(pid, leaf, mark, Instant::now()); // nobody could manage it: to be killed at once
+                orphans.add(pid, leaf, mark, Instant::now()); // nobody could manage it: to be killed at once
                 return Err(error);
             }
         };
@@ -167,14 +167,14 @@ impl Job {
         }
     }
 
-    /// Ask those to end that a signal to the process group did not reach.
+    /// Send TERM to the job's daemons, which a signal to the process group does not reach.
     pub fn ask_daemons(&self) {
         if self.leaf.is_none() {
             child_reaper::signal_marked(&self.mark, Signal::TERM);
         }
     }
 
-    /// Ask it to end if it has lasted for as long as it may, and kill what has to be killed by now.
+    /// Send TERM after the time limit, and KILL after the grace time.
     pub fn look(&mut self, now: Instant) {
         if self.over_at.is_some_and(|at| at <= now) {
             self.over_at = None;
@@ -189,7 +189,7 @@ impl Job {
         }
     }
 
-    /// When to look next.
+    /// When to call [`Self::look`] next.
     pub fn wake_at(&self) -> Option<Instant> {
         self.kill_at.into_iter().chain(self.over_at).min()
     }
@@ -212,13 +212,13 @@ impl Job {
         self.leaf.as_ref()
     }
 
-    /// What is left when the job is over: its process group, its control group, and the mark of its daemons.
-    pub fn into_remains(self) -> (Pid, Option<Leaf>, String) {
+    /// What may outlive the job: its process group, its control group, and the mark of its daemons.
+    pub fn into_orphan(self) -> (Pid, Option<Leaf>, String) {
         (self.pid, self.leaf, self.mark)
     }
 
     /// Queue bytes for standard input and write what goes without blocking. A job that has closed
-    /// its input gets nothing, silently: it ends or has said why on its output.
+    /// its input gets nothing, without an error: it ends, or its output says why.
     pub fn send(&mut self, bytes: &[u8]) -> Result<(), AgentError> {
         let Some(input) = &mut self.input else {
             return Ok(());
@@ -347,19 +347,18 @@ impl Stream {
     }
 }
 
-/// Nothing more will come from a stream.
+/// The end of a stream.
 #[derive(Debug)]
 pub struct StreamEnded;
 
-/// A new control group, and what a process joins it by.
+/// A new control group, and the file by which a process joins it.
 fn joinable(tree: &mut Tree, memory_bytes: Option<u64>) -> Result<(Leaf, File), AgentError> {
     let leaf = tree.leaf(memory_bytes)?;
     let procs = leaf.procs()?;
     Ok((leaf, procs))
 }
 
-/// The agent's own executable for `atoll-host`: hosts need one file, wherever it lies, even in a folder that the job may
-/// not enter.
+/// The agent's own executable for `atoll-host`: hosts need one file, even in a folder that the job may not enter.
 fn executable(program: &str) -> &str {
     if program == "atoll-host" {
         return "/proc/self/exe";
@@ -401,12 +400,12 @@ mod tests {
             stderr: None,
             limits: Limits::default(),
             privileges: None,
-            user: rights::User::Agent,
+            user: job_privileges::User::Agent,
             directory: None,
         };
         let open_files = rustix::process::getrlimit(rustix::process::Resource::Nofile);
         let begun = cpu();
-        let mut job = Job::start(&request, open_files, None, &mut Remains::default()).unwrap();
+        let mut job = Job::start(&request, open_files, None, &mut Orphans::default()).unwrap();
         while let Some(pipe) = job.blocked_input() {
             poll(&mut [PollFd::from_borrowed_fd(pipe, PollFlags::OUT)], None).unwrap();
             job.write_input();

@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The host agent: starts, watches and stops every job on a host.
 //!
-//! It speaks JSON lines on its own standard input and output (`docs/contracts.md`, "Agent"). What it
-//! started and what it set lives no longer than that stream:
+//! It reads and writes JSON lines on its standard input and output (`docs/contracts.md`, "Agent"). Its jobs and
+//! settings live no longer than that stream:
 //!
-//! | what ends | who cleans up |
+//! | end of | cleaned up by |
 //! |---|---|
 //! | standard input, or the reader of standard output; SIGTERM, SIGINT, SIGHUP | the agent: TERM, then KILL after 1 s, then settings undone |
-//! | the agent itself (`kill -9`) | the kernel: jobs carry a parent-death signal; on a machine of its own also [`guard`] |
-//! | a job that leaves processes behind | the agent: by process group, by control group ([`cgroup`]), or as adopted children with the job's mark ([`family`]) |
+//! | the agent itself (`kill -9`) | the kernel: jobs carry a parent-death signal; on a machine of its own also [`watchdog`] |
+//! | a job that leaves processes behind | the agent: by process group, by control group ([`cgroup`]), or as adopted children with the job's mark ([`child_reaper`]) |
 //! | a job that exceeds a limit | the kernel, or the agent ([`limits`]) |
 //!
 //! The main thread runs the jobs: [`supervisor`] is a poll loop, and all jobs are forked by this
-//! thread because a parent-death signal is tied to the forking thread. Another one does what may
-//! take long ([`errands`]). Further threads enter a network namespace for the length of one
+//! thread because a parent-death signal is tied to the forking thread. A worker thread does what may
+//! take long ([`worker`]). Further threads enter a network namespace for the length of one
 //! request ([`namespace`]).
-//! [`host`] decides what a machine needs as pure text (`ip -batch`, `nft`, sysctls) and
-//! [`apply`] carries it out and takes it back.
+//! [`host_config`] computes the settings of a machine as pure text (`ip -batch`, `nft`, sysctls) and
+//! [`host_setup`] applies and undoes them.
 
 mod applied_state;
 mod cgroup;
 mod child_reaper;
 mod command;
 mod counters;
-mod errands;
 mod error;
 mod heartbeat;
 mod host_config;
 mod host_setup;
 mod job;
+mod job_privileges;
 mod limits;
-mod lines;
+mod line_splitter;
 mod machine_info;
 mod machine_lock;
 mod metrics;
@@ -38,16 +38,16 @@ mod namespace;
 mod offloads;
 mod orphans;
 mod output;
-mod private;
+mod private_directory;
 mod protocol;
 mod protocol_version;
 mod requests;
-mod rights;
 mod signals;
 mod spool;
 mod supervisor;
 mod sysctl;
 mod watchdog;
+mod worker;
 
 pub use error::AgentError;
 use std::time::Duration;
@@ -65,7 +65,7 @@ pub fn run(
     without_groups: bool,
 ) -> Result<(), Box<dyn std::error::Error>> {
     match silence {
-        Some(limit) if !guarded => watchdog::watch_over(limit, without_groups)?,
+        Some(limit) if !guarded => watchdog::watch_agent(limit, without_groups)?,
         _ => {
             let groups = silence.is_some() && !without_groups;
             let tree = groups.then(cgroup::Tree::make).flatten();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a job may use, and which of it one that has ended had used up.
+//! Limits of a job, and which of them ended it.
 
 use crate::AgentError;
-use netio::child_limits::{Confinement, autogroup_nice};
+use netio::child_limits::{ChildLimits, autogroup_nice};
 use netio::children::Ended;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
 use serde::Deserialize;
@@ -71,14 +71,14 @@ impl Limits {
         })
     }
 
-    /// What the kernel is told. Memory by itself only where no control group does it; `open_files` where the job has
+    /// The limits that the kernel enforces. Memory by itself only where no control group does it; `open_files` where the job has
     /// no limit of its own.
-    pub fn confinement(&self, memory_by_group: bool, open_files: Rlimit) -> Confinement {
+    pub fn confinement(&self, memory_by_group: bool, open_files: Rlimit) -> ChildLimits {
         let own_open_files = self.open_files.map(|most| Rlimit {
             current: Some(most),
             maximum: Some(most),
         });
-        Confinement {
+        ChildLimits {
             group: None,
             cpu_seconds: self.cpu_ns.map(|ns| ns.div_ceil(1_000_000_000).max(1)),
             data_bytes: self.memory_bytes.filter(|_| !memory_by_group),
@@ -89,7 +89,7 @@ impl Limits {
         }
     }
 
-    /// The limit that a job does not hold to although it was started, in words.
+    /// The limit that could not be applied although the job was started, in words.
     pub fn unheld(&self, pid: Pid) -> Option<String> {
         let nice = i32::from(self.nice?);
         let of_session = autogroup_nice(pid.as_raw_nonzero().get())?;
@@ -137,8 +137,8 @@ impl Limits {
     }
 }
 
-/// Allow the agent as many descriptors as it may have, for it holds some of every machine and of every job; the limit
-/// until now, which is for the jobs: select(2) knows 1024, and some programs close all that they might have.
+/// Raise the agent's limit of descriptors to its maximum, as it holds some for every machine and every job. Returns the
+/// limit before, which jobs get: select(2) is limited to 1024, and some programs close every possible descriptor.
 pub fn raise_open_files() -> Rlimit {
     let inherited = getrlimit(Resource::Nofile);
     let raised = Rlimit {

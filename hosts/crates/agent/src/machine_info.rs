@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a machine is and has, for whoever has to decide whether an experiment can run on it.
+//! The description of a machine, from which the controller decides whether an experiment can run on it.
 
 use crate::AgentError;
 use crate::command::tool;
@@ -14,7 +14,7 @@ use std::fs;
 const CAP_NET_ADMIN: u32 = 12;
 const CAP_NET_RAW: u32 = 13;
 
-/// Programs that the agent or its jobs start, and what for.
+/// Programs that the agent or its jobs start, and their purpose.
 const TOOLS: [&str; 4] = ["ip", "ethtool", "nft", "sha256sum"];
 
 /// Of `ip -json address show`.
@@ -41,7 +41,7 @@ pub fn clock_ns() -> i64 {
     now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
 
-/// What `describe` answers. `groups`: whether jobs have control groups, and whether those bound memory.
+/// The answer to `describe`. `groups`: whether jobs have control groups, and whether those bound memory.
 pub fn describe(groups: Option<bool>) -> Result<Map<String, Value>, AgentError> {
     let system = rustix::system::uname();
     let capabilities = effective_capabilities();
@@ -50,7 +50,7 @@ pub fn describe(groups: Option<bool>) -> Result<Map<String, Value>, AgentError> 
         .into_iter()
         .filter(|name| tool(name, &["--version"], "").is_err_and(|error| is_absent(&error)))
         .collect();
-    // Without `ip` nobody can say what there is; that it is missing is told instead.
+    // Without `ip` there is no list of interfaces; its absence is reported instead.
     let interfaces = if missing.contains(&"ip") {
         Map::new()
     } else {

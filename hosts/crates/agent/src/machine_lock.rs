@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A machine serves one laboratory at a time: whoever sets it up holds a lock for as long as its agent lives.
+//! The machine's lock: a machine serves one laboratory at a time, whose agent holds the lock while it lives.
 
 use crate::AgentError;
-use crate::private;
+use crate::private_directory;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
@@ -12,14 +12,14 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-/// The lock, and the text in it that says whose it is. The kernel releases it however the agent ends.
+/// The lock, a file that names its owner. The kernel releases it however the agent ends.
 #[derive(Debug)]
-pub struct Claim {
+pub struct MachineLock {
     _file: File,
 }
 
 /// Where agents of this user keep what must not outlive the machine's next start; to be used once it is found to be
-/// private ([`Claim::take`], [`holder`]).
+/// private ([`MachineLock::acquire`], [`holder`]).
 pub fn directory() -> PathBuf {
     let user = rustix::process::geteuid().as_raw();
     if user == 0 {
@@ -29,15 +29,15 @@ pub fn directory() -> PathBuf {
     }
 }
 
-/// A look at the lock (see [`holder`]) may be in the way of taking it, for an instant.
+/// A test of the lock (see [`holder`]) may briefly prevent taking it.
 const TRIES: usize = 5;
 const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 
-impl Claim {
-    /// Take the machine for `owner` (words for people); an error names who has it.
-    pub fn take(owner: &str) -> Result<Self, AgentError> {
+impl MachineLock {
+    /// Lock the machine for `owner` (words for people); the error names the present owner.
+    pub fn acquire(owner: &str) -> Result<Self, AgentError> {
         let directory = directory();
-        private::make(&directory)?;
+        private_directory::make(&directory)?;
         let path = directory.join("claim");
         let fault = |error| AgentError::file(&path.to_string_lossy())(error);
         let mut file = OpenOptions::new()
@@ -66,9 +66,9 @@ impl Claim {
     }
 }
 
-/// Who has the machine, if anybody.
+/// The owner of the lock, if it is held.
 pub fn holder() -> Option<String> {
-    private::check(&directory()).ok()?;
+    private_directory::check(&directory()).ok()?;
     let mut file = File::open(directory().join("claim")).ok()?;
     if flock(&file, FlockOperation::NonBlockingLockShared) != Err(Errno::WOULDBLOCK) {
         return None;
@@ -86,13 +86,13 @@ mod tests {
 
     #[test]
     fn a_machine_serves_one_at_a_time_and_tells_whom() {
-        let Ok(claim) = Claim::take("test of the claim") else {
+        let Ok(lock) = MachineLock::acquire("test of the lock") else {
             return; // an agent of this user is at work on this machine
         };
-        assert_eq!(holder().as_deref(), Some("test of the claim"));
-        let refusal = Claim::take("another").unwrap_err().to_string();
-        assert_eq!(refusal, "this machine is in use by test of the claim");
-        drop(claim);
+        assert_eq!(holder().as_deref(), Some("test of the lock"));
+        let refusal = MachineLock::acquire("another").unwrap_err().to_string();
+        assert_eq!(refusal, "this machine is in use by test of the lock");
+        drop(lock);
         // A process that another test has just forked has the lock, too, until it executes its program.
         let end = Instant::now() + Duration::from_secs(5);
         while holder().is_some() && Instant::now() < end {

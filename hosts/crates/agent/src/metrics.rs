@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the machine, its namespaces and its jobs are doing, told at an interval.
+//! Metrics of the machine, its namespaces and its jobs, sampled at an interval.
 //!
 //! A sample costs three reads a namespace and two a job, no process and no thread: the kernel's files are opened once,
 //! and a file below /proc/net goes on showing the namespace that it was opened in.
@@ -18,10 +18,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The shortest interval: more often, telling would be most of what there is to tell.
+/// The shortest interval: below it, sampling itself would dominate the figures.
 const LEAST_EVERY: Duration = Duration::from_millis(50);
 
-/// A subscription: what is told, and when next.
+/// A subscription: what is sampled, and when next.
 #[derive(Debug)]
 pub struct Metrics {
     every: Duration,
@@ -42,12 +42,12 @@ struct Host {
 }
 
 impl Metrics {
-    /// Tell of `asked` at once and then `every` so often.
+    /// Sample `asked` at once and then at the interval `every`.
     pub fn new(every: Duration, asked: Vec<Asked>, now: Instant) -> Result<Self, AgentError> {
         if every < LEAST_EVERY {
             let least = LEAST_EVERY.as_millis();
             return Err(AgentError::Machine(format!(
-                "every_ns: metrics are told every {least} ms at most"
+                "every_ns: the shortest interval of metrics is {least} ms"
             )));
         }
         Ok(Self {
@@ -61,7 +61,7 @@ impl Metrics {
         })
     }
 
-    /// Everything of `asked` as it is now, without a subscription.
+    /// Sample `asked` once, without a subscription.
     pub fn once(asked: Vec<Asked>, jobs: &[Job]) -> Result<Map<String, Value>, AgentError> {
         Ok(Self::new(LEAST_EVERY, asked, Instant::now())?.sample(jobs))
     }
@@ -72,7 +72,7 @@ impl Metrics {
     }
 
     /// Whether a sample is due; if so the next one is an interval later. None is made up for: after a stall the
-    /// intervals begin anew.
+    /// intervals restart.
     pub fn is_due(&mut self, now: Instant) -> bool {
         let due = self.next <= now;
         if due {
@@ -82,17 +82,17 @@ impl Metrics {
         due
     }
 
-    /// Everything as it is now (`docs/contracts.md`, "Agent", metrics).
+    /// Take a sample (`docs/contracts.md`, "Agent", metrics).
     pub fn sample(&mut self, jobs: &[Job]) -> Map<String, Value> {
         let mut hosts = Map::new();
         let mut unread = Vec::new();
         for host in &self.hosts {
             match host.read() {
-                Ok(told) => drop(hosts.insert(host.name.clone(), told)),
+                Ok(sample) => drop(hosts.insert(host.name.clone(), sample)),
                 Err(_) => unread.push(host.name.clone()),
             }
         }
-        let told = json!({
+        let sample = json!({
             "t_ns": clock_ns(),
             "machine": self.machine(),
             "clock": clock(),
@@ -101,7 +101,7 @@ impl Metrics {
             "jobs": jobs.iter().filter_map(|job| self.job(job)).collect::<Map<_, _>>(),
             "unread": unread,
         });
-        match told {
+        match sample {
             Value::Object(fields) => fields,
             _ => Map::new(),
         }
@@ -144,12 +144,12 @@ impl Metrics {
             .and_then(Leaf::memory_bytes)
             .or(process.map(|one| one.memory_bytes))?;
         let host = self.hosts.iter().find(|host| host.netns == job.netns);
-        let told = json!({
+        let sample = json!({
             "host": host.map(|host| &host.name),
             "cpu_ns": cpu_ns,
             "memory_bytes": memory_bytes,
         });
-        Some((job.name.clone(), told))
+        Some((job.name.clone(), sample))
     }
 }
 
@@ -185,7 +185,7 @@ impl Host {
 
     fn read(&self) -> Result<Value, AgentError> {
         let table = whole(&self.device)?;
-        // One that has gone is not told; the others are.
+        // An interface that has disappeared is left out.
         let interfaces: Map<String, Value> = self
             .interfaces
             .iter()
@@ -197,7 +197,7 @@ impl Host {
     }
 }
 
-/// A file of the kernel's from its beginning, which makes its content anew.
+/// Read a file of the kernel's from its beginning, which renews its content.
 fn whole(file: &File) -> Result<String, AgentError> {
     let mut content = Vec::new();
     let mut chunk = [0; 8192];
@@ -253,7 +253,7 @@ impl Process {
         Self::parse(&stat, &std::process::id().to_string())
     }
 
-    /// Of /proc/PID/stat (proc(5)). /proc may show another PID namespace than ours: who is not our child is another one.
+    /// Of /proc/PID/stat (proc(5)). /proc may show another PID namespace than ours: a process that is not our child is a different one.
     fn parse(stat: &str, parent: &str) -> Option<Self> {
         let (_, after_name) = stat.rsplit_once(") ")?;
         let fields: Vec<&str> = after_name.split(' ').collect();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Doing something inside a network namespace.
+//! Work inside a network namespace.
 //!
 //! A short-lived thread enters it: `/proc/sys/net` shows the namespace of the thread that opens it,
 //! and programs the thread starts inherit it, so reading and writing sysctls costs no process at
-//! all (fork and exec are what is dear under virtual time) and the main thread never leaves home.
+//! all (fork and exec are expensive in virtual time), and the main thread stays in its own namespace.
 
 use crate::AgentError;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};

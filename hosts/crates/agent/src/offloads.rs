@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! NIC and veth offloads: read as `ethtool -k` prints them, switched off, put back.
+//! NIC and veth offloads: reading the output of `ethtool -k`, switching offloads off, restoring them.
 //!
-//! Super-packets falsify queue and loss accounting, and checksums left to a NIC that is not there
-//! make Open vSwitch's userspace datapath deliver broken packets: what crosses the experiment
-//! network is whole, wire-size frames.
+//! Super-packets falsify queue and loss accounting, and checksums left to a missing NIC
+//! make Open vSwitch's userspace datapath deliver broken packets: the experiment network carries
+//! complete frames of wire size only.
 
 use crate::AgentError;
 use crate::command::tool;
@@ -77,7 +77,7 @@ pub fn switch_off(interface: &str, before: &Features) -> Result<(), AgentError> 
     )))
 }
 
-/// Put every feature back that differs from `before`.
+/// Restore every feature that differs from `before`.
 pub fn restore(interface: &str, before: &Features) -> Result<(), AgentError> {
     let now = read(interface)?;
     let back = differences(before, &now);

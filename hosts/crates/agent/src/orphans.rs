@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What jobs that have ended, or cannot be managed, left running, and when it is killed.
+//! Processes left behind by jobs that have ended or cannot be managed, and when they are killed.
 
 use crate::cgroup::Leaf;
 use crate::child_reaper;
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use std::time::{Duration, Instant};
 
-/// How often what is left is looked at until it has ended.
+/// Interval of polling orphans until they have ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Processes that the kernel does not let die (blocked in a driver) are given up after so long.
@@ -25,7 +25,7 @@ struct Remnant {
 
 /// All of them.
 #[derive(Debug, Default)]
-pub struct Remains(Vec<Remnant>);
+pub struct Orphans(Vec<Remnant>);
 
 impl Remnant {
     fn is_there(&mut self) -> bool {
@@ -56,7 +56,7 @@ impl Remnant {
     }
 }
 
-impl Remains {
+impl Orphans {
     /// The first process of a job has ended or is to be ended, and nobody has taken its number yet: see to the rest.
     pub fn add(&mut self, group: Pid, leaf: Option<Leaf>, mark: String, kill_at: Instant) {
         let mut remnant = Remnant {
@@ -116,18 +116,18 @@ mod tests {
             .process_group(0)
             .spawn()
             .unwrap();
-        let (mut remains, now) = (Remains::default(), Instant::now());
-        remains.add(
+        let (mut orphans, now) = (Orphans::default(), Instant::now());
+        orphans.add(
             Pid::from_child(&child),
             None,
             String::new(),
             now + LOOK_AGAIN,
         );
-        remains.look(now);
+        orphans.look(now);
         assert!(child.try_wait().unwrap().is_none(), "not before");
-        remains.look(now + LOOK_AGAIN);
+        orphans.look(now + LOOK_AGAIN);
         assert_eq!(child.wait().unwrap().signal(), Some(Signal::KILL.as_raw()));
-        remains.look(now + LOOK_AGAIN);
-        assert!(remains.is_empty());
+        orphans.look(now + LOOK_AGAIN);
+        assert!(orphans.is_empty());
     }
 }

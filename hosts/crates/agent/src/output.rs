@@ -6,7 +6,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io;
 
-/// With more than this waiting, the agent takes no requests and reads no job output: jobs then
+/// With more output than this queued, the agent takes no requests and reads no job output: jobs then
 /// block on their full pipes, which is the back-pressure that bounds the agent's memory.
 const HIGH_WATER: usize = 1 << 20;
 
@@ -15,7 +15,7 @@ const HIGH_WATER: usize = 1 << 20;
 /// every process that shares it.
 const ATOMIC_WRITE: usize = 4096;
 
-/// What waits to be written.
+/// The queue of output.
 #[derive(Debug, Default)]
 pub struct Output {
     waiting: Vec<u8>,
@@ -35,29 +35,29 @@ impl Output {
         }
     }
 
-    /// Whether nothing waits.
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.written == self.waiting.len()
     }
 
-    /// Whether so much waits that nothing more should be produced.
+    /// Whether the queue is so long that nothing more should be produced.
     pub fn is_full(&self) -> bool {
         self.waiting.len() - self.written > HIGH_WATER
     }
 
-    /// Whether nobody reads any more; messages are then dropped.
+    /// Whether the reader has closed the pipe; messages are then dropped.
     pub fn reader_gone(&self) -> bool {
         self.reader_gone
     }
 
-    /// Forget what waits: nobody will read it.
+    /// Drop the queue: it has no reader any more.
     pub fn abandon(&mut self) {
         self.reader_gone = true;
         self.waiting.clear();
         self.written = 0;
     }
 
-    /// Write as much as goes without blocking.
+    /// Write as much as possible without blocking.
     pub fn flush(&mut self) {
         while !self.is_empty() && wait_writable(&Timespec::default()) {
             let end = self.waiting.len().min(self.written + ATOMIC_WRITE);

@@ -3,19 +3,19 @@
 
 use crate::AgentError;
 use crate::host_config::HostSettings;
+use crate::job_privileges::{Privilege, User};
 use crate::limits::Limits;
 use crate::protocol_version::Version;
-use crate::rights::{Privilege, User};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 
-/// One request: its number, and what to do (or why that could not be understood).
+/// One request: its number, and its operation, or why it is invalid.
 #[derive(Debug)]
 pub struct Request {
     /// Repeated in the answer; null when the line had none.
     pub id: Value,
-    /// What to do.
+    /// The operation.
     pub operation: Result<Operation, AgentError>,
 }
 
@@ -35,11 +35,11 @@ impl Request {
     }
 }
 
-/// What the agent can be asked to do.
+/// The operations of the agent.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "op", rename_all = "lowercase")]
 pub enum Operation {
-    /// What the other side speaks; not answered unless there is no version in common.
+    /// The protocol versions of the other side; answered only if there is no version in common.
     Hello {
         /// Major and highest minor version of each.
         speaks: Vec<Version>,
@@ -74,7 +74,7 @@ pub enum Operation {
         /// `atoll_core.plan.plan.HostSettings`.
         settings: HostSettings,
     },
-    /// Take back what `set` did.
+    /// Undo `set`.
     Unset {
         /// The machine's name.
         host: String,
@@ -99,36 +99,36 @@ pub enum Operation {
         #[serde(default)]
         interfaces: Vec<String>,
     },
-    /// Tell metrics from now on, or no more.
+    /// Subscribe to metrics, or end the subscription.
     Measure {
-        /// The interval; 0: tell once more, then no more.
+        /// The interval; 0: one last sample.
         every_ns: u64,
-        /// What to tell of.
+        /// What to sample.
         #[serde(default)]
         hosts: Vec<Asked>,
     },
-    /// Tell once what [`Operation::Measure`] would tell, in the answer.
+    /// Answer with one sample of [`Operation::Measure`].
     Sample {
-        /// What to tell of.
+        /// What to sample.
         hosts: Vec<Asked>,
     },
-    /// Somebody is still there; not answered.
+    /// Heartbeat; not answered.
     Beat,
-    /// Take this machine for oneself until the stream ends.
+    /// Lock this machine until the stream ends.
     Claim {
-        /// Who that is, in words.
+        /// The owner, in words.
         owner: String,
     },
-    /// What the machine is and has.
+    /// Describe the machine.
     Describe,
-    /// What the machine's clock says.
+    /// Read the machine's clock.
     Clock,
-    /// Make the directory that a run's files go to.
+    /// Create the directory of a run's files.
     Spool {
         /// The run's name.
         name: String,
     },
-    /// Which files a run has left.
+    /// List the files of a run.
     Files {
         /// The run's name.
         name: String,
@@ -140,10 +140,10 @@ pub enum Operation {
     },
 }
 
-/// A host to be told of: a network namespace and some interfaces in it.
+/// A host to sample: a network namespace and some interfaces in it.
 #[derive(Debug, Deserialize)]
 pub struct Asked {
-    /// Its name in what is told.
+    /// Its name in samples.
     pub host: String,
     /// Its network namespace; null for the agent's own.
     #[serde(default)]
@@ -175,13 +175,13 @@ pub struct StartJob {
     /// `lines`, a file to append to, or null: the agent's own standard error.
     #[serde(default)]
     pub stderr: Option<String>,
-    /// What it may use.
+    /// Its limits.
     #[serde(default)]
     pub limits: Limits,
     /// The capabilities that it keeps; null: all of the agent's.
     #[serde(default)]
     pub privileges: Option<Vec<Privilege>>,
-    /// Whose process it is, if there are `privileges`.
+    /// Its user, if there are `privileges`.
     #[serde(default)]
     pub user: User,
     /// Its working directory; null: the agent's.
@@ -204,7 +204,7 @@ fn default_grace_ns() -> u64 {
     2_000_000_000
 }
 
-/// What the agent says.
+/// Messages of the agent.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum Message<'a> {
@@ -221,7 +221,7 @@ pub enum Message<'a> {
         /// Of the machine that the program was built for, such as `x86_64`.
         arch: &'a str,
     },
-    /// Still there: sent every second by an agent that expects the same.
+    /// Heartbeat: sent every second by an agent that expects the same.
     Beat,
     /// A line of a job's output. Bytes that are not UTF-8 become U+FFFD.
     Line {
@@ -247,7 +247,7 @@ pub enum Message<'a> {
         /// The most memory that it, or one of those, had resident.
         peak_memory_bytes: u64,
     },
-    /// What the machine, its namespaces and jobs are doing.
+    /// Metrics of the machine, its namespaces and jobs.
     Metrics {
         /// Everything of [`crate::metrics::Metrics::sample`].
         #[serde(flatten)]
@@ -262,7 +262,7 @@ pub enum Message<'a> {
         /// Why not, on one line.
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<String>,
-        /// What the operation answers.
+        /// The result of the operation.
         #[serde(flatten)]
         fields: Map<String, Value>,
     },

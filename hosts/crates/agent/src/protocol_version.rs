@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which versions of the protocol are spoken, and which of them two sides have in common.
+//! Versions of the protocol, and the choice of the one that two sides have in common.
 //!
-//! A *major* version is one language: what it has means the same in all its minor versions, and who hears a field or an
-//! event that he does not know ignores it. A *minor* version adds to it. Each side says the highest minor version of
-//! each major one that it speaks; both then keep to the highest major that both have, and in it to the lower minor.
+//! A *major* version is one language: its messages mean the same in all its minor versions, and unknown fields and
+//! events are ignored. A *minor* version adds to it. Each side sends the highest minor version of each major version that
+//! it supports; both then keep to the highest major that both have, and in it to the lower minor.
 //! The examples in `tests/data/contract/agent-versions.jsonl` hold this and the other side's rule to the same outcomes.
 
 /// Major and minor.
 pub type Version = (u32, u32);
 
-/// What this program speaks, the best last.
+/// The versions that this program supports, the best last.
 pub const SPEAKS: [Version; 1] = [(1, 4)];
 
 /// The version that two sides have in common; none: they cannot talk.

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What each request does, and what is answered.
+//! The handling of requests, and their answers.
 
 use crate::AgentError;
 use crate::cgroup::Tree;
-use crate::errands::{Answer, Errand, Held};
 use crate::host_setup;
 use crate::job::Job;
 use crate::machine_info;
@@ -14,18 +13,19 @@ use crate::protocol_version::{self, SPEAKS};
 use crate::signals;
 use crate::spool;
 use crate::supervisor::Supervisor;
+use crate::worker::{Answer, SharedState, Task};
 use serde_json::{Map, Value, json};
 use std::time::{Duration, Instant};
 
 /// How a request is answered.
 enum Outcome {
     Now(Answer),
-    /// It may take long.
-    Later(Errand),
+    /// It may take long, so the worker thread does it.
+    Later(Task),
 }
 
 impl Supervisor {
-    /// Do what a line asks for, and say what came of it or have it said later.
+    /// Carry out the request in a line, and answer it now or later.
     pub(crate) fn answer(&mut self, line: &[u8]) {
         let Request { id, operation } = Request::parse(line);
         let outcome = match operation {
@@ -36,7 +36,7 @@ impl Supervisor {
             },
             Ok(operation) => match self.perform(operation) {
                 Outcome::Now(answer) => answer,
-                Outcome::Later(errand) => match self.errands.add(id.clone(), errand) {
+                Outcome::Later(task) => match self.worker.add(id.clone(), task) {
                     Ok(()) => return,
                     Err(error) => Err(error),
                 },
@@ -46,7 +46,7 @@ impl Supervisor {
         self.say_answer(&id, outcome);
     }
 
-    /// Say what came of a request.
+    /// Answer a request.
     pub(crate) fn say_answer(&mut self, id: &Value, outcome: Answer) {
         let (ok, error, fields) = match outcome {
             Ok(fields) => (true, None, fields),
@@ -60,7 +60,7 @@ impl Supervisor {
         });
     }
 
-    /// Whoever speaks no version of ours is told so, and that is all.
+    /// Refuse a side with no version in common.
     fn greeted(&mut self, speaks: &[protocol_version::Version]) -> Result<(), AgentError> {
         if protocol_version::agreed(&SPEAKS, speaks).is_some() {
             return Ok(());
@@ -122,7 +122,7 @@ impl Supervisor {
                 });
             }
             Operation::Claim { owner } => {
-                return later(move |held| held.lock().claim(&owner).map(|()| Map::new()));
+                return later(move |held| held.lock().acquire_lock(&owner).map(|()| Map::new()));
             }
             Operation::Describe => {
                 let groups = self.tree.as_ref().map(Tree::has_memory);
@@ -157,7 +157,7 @@ impl Supervisor {
             request,
             self.open_files,
             self.tree.as_mut(),
-            &mut self.remains,
+            &mut self.orphans,
         )?;
         let mut answer = fields("pid", job.pid.as_raw_nonzero().get().into());
         if let Some(unheld) = request.limits.unheld(job.pid) {
@@ -174,7 +174,7 @@ impl Supervisor {
             .ok_or_else(|| AgentError::NoJob(name.to_owned()))
     }
 
-    /// Tell metrics from now on. With an interval of 0 the last ones are told before the answer.
+    /// Subscribe to metrics. With an interval of 0 the last sample comes before the answer.
     fn subscribe(&mut self, every_ns: u64, hosts: Vec<Asked>) -> Answer {
         if every_ns > 0 {
             let every = Duration::from_nanos(every_ns);
@@ -187,8 +187,8 @@ impl Supervisor {
     }
 }
 
-fn later(errand: impl FnOnce(&Held) -> Answer + Send + 'static) -> Outcome {
-    Outcome::Later(Box::new(errand))
+fn later(task: impl FnOnce(&SharedState) -> Answer + Send + 'static) -> Outcome {
+    Outcome::Later(Box::new(task))
 }
 
 fn fields(name: &str, what: Value) -> Map<String, Value> {

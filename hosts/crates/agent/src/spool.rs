@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where a run's files wait on a machine of its own until they are fetched.
+//! The spool of a machine: directories with the files of runs, until they are fetched.
 //!
-//! They outlive the agent on purpose: what was measured must not go with a connection that broke.
-//! Who fetched them discards them; what nobody asked for in a week goes when the next run begins.
+//! They outlive the agent on purpose: a lost connection must not lose measurements. They are deleted after
+//! they were fetched, or after a week when the next run begins.
 
 use crate::AgentError;
-use crate::private;
+use crate::private_directory;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,9 @@ fn root() -> PathBuf {
 fn place(name: &str) -> Result<PathBuf, AgentError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
-        return Err(AgentError::Machine(format!("{name:?} is no name of a run")));
+        return Err(AgentError::Machine(format!(
+            "{name:?} is not the name of a run"
+        )));
     }
     Ok(root().join(name))
 }
@@ -38,7 +40,7 @@ fn place(name: &str) -> Result<PathBuf, AgentError> {
 fn existing(name: &str) -> Result<PathBuf, AgentError> {
     let directory = place(name)?;
     if root().symlink_metadata().is_ok() {
-        private::check(&root())?;
+        private_directory::check(&root())?;
     }
     Ok(directory)
 }
@@ -46,7 +48,7 @@ fn existing(name: &str) -> Result<PathBuf, AgentError> {
 /// Make the directory of a run; its path.
 pub fn make(name: &str) -> Result<PathBuf, AgentError> {
     let directory = place(name)?;
-    private::make(&root())?;
+    private_directory::make(&root())?;
     remove_old(&root());
     for folder in FOLDERS {
         let path = directory.join(folder);

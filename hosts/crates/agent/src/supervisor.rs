@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The poll loop: requests in, events out, jobs watched, nothing left behind.
+//! The poll loop: reads requests, writes events, supervises jobs and cleans up.
 
 use crate::AgentError;
 use crate::cgroup::Tree;
 use crate::child_reaper;
 use crate::command::TOOL_LIMIT;
-use crate::errands::Errands;
 use crate::heartbeat::Heartbeat;
 use crate::job::{Job, StreamEnded};
 use crate::limits;
-use crate::lines::LineSplitter;
+use crate::line_splitter::LineSplitter;
 use crate::metrics::Metrics;
-use crate::orphans::Remains;
+use crate::orphans::Orphans;
 use crate::output::Output;
 use crate::protocol::Message;
 use crate::protocol_version::SPEAKS;
 use crate::signals;
+use crate::worker::Worker;
 use netio::children::{self, Ended};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -28,20 +28,20 @@ use std::time::{Duration, Instant};
 /// How long jobs may take to end when the agent's own input ends, and a finished job's group.
 const LAST_GRACE: Duration = Duration::from_secs(1);
 
-/// Requests longer than this are no requests.
+/// Longest request.
 const LONGEST_REQUEST: usize = 64 << 20;
 
-/// What poll says of standard output when its reader has closed it.
+/// The poll events of standard output after its reader has closed it.
 const GONE: PollFlags = PollFlags::ERR.union(PollFlags::HUP).union(PollFlags::NVAL);
 
-/// Everything the agent holds.
+/// The state of the agent.
 pub struct Supervisor {
     requests: LineSplitter,
     pub(crate) output: Output,
     end_requested: OwnedFd,
     pub(crate) jobs: Vec<Job>,
-    pub(crate) remains: Remains,
-    pub(crate) errands: Errands,
+    pub(crate) orphans: Orphans,
+    pub(crate) worker: Worker,
     /// Control groups for jobs, where there are any.
     pub(crate) tree: Option<Tree>,
     /// Of a job without a limit of its own.
@@ -66,7 +66,7 @@ enum Ready {
 }
 
 impl Supervisor {
-    /// Become the parent of whatever jobs leave behind. `silence`: how long the stream may say nothing; none: for ever.
+    /// Become the subreaper of the jobs' descendants. `silence`: how long the stream may be silent; none: for ever.
     /// `tree`: control groups for jobs. `open_files`: what jobs may have that say nothing else.
     pub fn new(
         silence: Option<Duration>,
@@ -80,8 +80,8 @@ impl Supervisor {
             output: Output::default(),
             end_requested,
             jobs: Vec::new(),
-            remains: Remains::default(),
-            errands: Errands::begin()?,
+            orphans: Orphans::default(),
+            worker: Worker::begin()?,
             tree,
             open_files,
             metrics: None,
@@ -90,7 +90,7 @@ impl Supervisor {
         })
     }
 
-    /// Serve until standard input ends, nobody reads standard output any more, or a signal says so.
+    /// Serve until standard input ends, standard output is closed, or a signal arrives.
     pub fn serve(mut self) -> Result<(), AgentError> {
         self.output.say(&Message::Hello {
             protocol: SPEAKS[0].0,
@@ -121,13 +121,12 @@ impl Supervisor {
     }
 
     fn finished(&self) -> bool {
-        let nothing_left =
-            self.jobs.is_empty() && self.remains.is_empty() && self.errands.is_idle();
+        let nothing_left = self.jobs.is_empty() && self.orphans.is_empty() && self.worker.is_idle();
         self.give_up_at
             .is_some_and(|at| nothing_left || at <= Instant::now())
     }
 
-    /// Wait until something can be done. With a full output nothing is taken in, but the end of
+    /// Wait for events. With a full output queue nothing is read, but the end of
     /// any stream or job is still seen.
     fn wait(&self) -> Result<Vec<Ready>, AgentError> {
         let stdin = io::stdin();
@@ -156,7 +155,7 @@ impl Supervisor {
         }
         if !taking.is_empty() {
             what.push(Ready::Answered);
-            fds.push(PollFd::from_borrowed_fd(self.errands.answered(), taking));
+            fds.push(PollFd::from_borrowed_fd(self.worker.answered(), taking));
         }
         for (number, job) in self.jobs.iter().enumerate() {
             if let Some(pipe) = job.blocked_input() {
@@ -247,7 +246,7 @@ impl Supervisor {
     }
 
     fn say_answers(&mut self) {
-        for (id, answer) in self.errands.answers() {
+        for (id, answer) in self.worker.answers() {
             self.say_answer(&id, answer);
         }
     }
@@ -294,8 +293,8 @@ impl Supervisor {
         }
         // A job is over when its first process is; a moment is left for what it started to end as well.
         let kill_at = job.kill_at.unwrap_or(Instant::now() + LAST_GRACE);
-        let (group, leaf, mark) = job.into_remains();
-        self.remains.add(group, leaf, mark, kill_at);
+        let (group, leaf, mark) = job.into_orphan();
+        self.orphans.add(group, leaf, mark, kill_at);
     }
 
     fn time_to_wake(&self) -> Option<Timespec> {
@@ -309,23 +308,23 @@ impl Supervisor {
             .chain(lasting.filter(|_| self.give_up_at.is_none()))
             .min();
         let left = next.map(|next| next.saturating_duration_since(Instant::now()));
-        let left = left.into_iter().chain(self.remains.pause()).min()?;
+        let left = left.into_iter().chain(self.orphans.pause()).min()?;
         Timespec::try_from(left).ok()
     }
 
     fn kill_overdue(&mut self) -> Result<(), AgentError> {
-        if !self.remains.is_empty() {
+        if !self.orphans.is_empty() {
             self.reap()?; // ended but uncollected members still count as members
         }
         let now = Instant::now();
         for job in &mut self.jobs {
             job.look(now);
         }
-        self.remains.look(now);
+        self.orphans.look(now);
         Ok(())
     }
 
-    /// Tell metrics when they are due; a reader who is behind gets none.
+    /// Send metrics when they are due; a reader that is behind gets none.
     fn measure(&mut self) {
         let Some(metrics) = self.metrics.as_mut().filter(|_| self.give_up_at.is_none()) else {
             return;
@@ -336,7 +335,7 @@ impl Supervisor {
         }
     }
 
-    /// Say that we are there; end everything when nobody else has been for too long.
+    /// Send heartbeats; end everything when the other side has been silent for too long.
     fn beat(&mut self) {
         let now = Instant::now();
         let Some(heartbeat) = &mut self.heartbeat else {
@@ -363,23 +362,23 @@ impl Supervisor {
             job.signal(Signal::TERM).ok();
             job.kill_at = Some(job.kill_at.map_or(kill_at, |at| at.min(kill_at)));
         }
-        self.remains.end(kill_at);
+        self.orphans.end(kill_at);
     }
 
-    /// The jobs have ended: kill what escaped their groups, undo every setting, say the last words.
+    /// The jobs have ended: kill processes that left their groups, undo every setting, send the last messages.
     fn leave_nothing(mut self) {
-        self.remains = Remains::default();
+        self.orphans = Orphans::default();
         drop(self.tree.take()); // kills what is in it
         // What is being set is set to its end, which tools reach within their time limit, and undone then.
-        let held = self.errands.held.lock_within(TOOL_LIMIT + LAST_GRACE);
+        let held = self.worker.state.lock_within(TOOL_LIMIT + LAST_GRACE);
         child_reaper::kill_all(LAST_GRACE);
         match held {
-            Some(mut holdings) => {
-                for problem in holdings.undo() {
+            Some(mut state) => {
+                for problem in state.undo() {
                     eprintln!("atoll-host agent: {problem}");
                 }
             }
-            None => eprintln!("atoll-host agent: a tool does not end; what was set is not undone"),
+            None => eprintln!("atoll-host agent: a tool does not end; the settings are not undone"),
         }
         self.output.flush_all(&Timespec {
             tv_sec: 1,

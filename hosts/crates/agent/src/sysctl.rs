@@ -32,8 +32,8 @@ pub fn write(name: &str, wanted: &str) -> Result<String, AgentError> {
     Ok(was)
 }
 
-/// Write many in order; what they held before, in the same order. When one fails, those already
-/// written are put back.
+/// Write many in order; returns their values before, in the same order. When one fails, those already
+/// written are restored.
 pub fn write_all(sysctls: &[(String, String)]) -> Result<Vec<(String, String)>, AgentError> {
     let mut was = Vec::with_capacity(sysctls.len());
     for (name, wanted) in sysctls {
@@ -48,7 +48,7 @@ pub fn write_all(sysctls: &[(String, String)]) -> Result<Vec<(String, String)>, 
     Ok(was)
 }
 
-/// What sysctls held before anything was written to them, by network namespace.
+/// The original values of sysctls, by network namespace.
 #[derive(Debug, Default)]
 pub struct Written(Vec<WrittenThere>);
 
@@ -60,7 +60,7 @@ struct WrittenThere {
 }
 
 impl Written {
-    /// Remember what is held before a write; of several writes, before the first. Which namespace it is.
+    /// Remember the values before the first write; returns the namespace.
     pub fn note(
         &mut self,
         netns: Option<PathBuf>,
@@ -96,7 +96,7 @@ impl Written {
         own.flat_map(|there| there.was.clone()).collect()
     }
 
-    /// Put everything back; what could not be, as messages.
+    /// Restore everything; returns failures as messages.
     pub fn restore(&mut self) -> Vec<String> {
         let undo = |there: WrittenThere| there.namespace.run(|| Ok(restore(&there.was)));
         std::mem::take(&mut self.0)
@@ -114,8 +114,8 @@ pub fn read_all(sysctls: &[(String, String)]) -> Result<Vec<(String, String)>, A
         .collect()
 }
 
-/// Put back what [`write_all`] returned, last first (`ip_forward` resets others when it changes).
-/// Returns what could not be put back, as messages; those that are gone went with their interface.
+/// Restore the values that [`write_all`] returned, last first (`ip_forward` resets others when it changes).
+/// Returns failures as messages; sysctls that no longer exist are gone with their interface.
 pub fn restore(was: &[(String, String)]) -> Vec<String> {
     was.iter()
         .rev()
@@ -134,7 +134,7 @@ fn path_of(name: &str) -> Result<PathBuf, AgentError> {
         .any(|part| ["", ".", ".."].contains(&part.as_str()))
     {
         return Err(AgentError::Machine(format!(
-            "{name:?} is no name of a sysctl"
+            "{name:?} is not the name of a sysctl"
         )));
     }
     Ok(Path::new("/proc/sys").join(parts.join("/")))
@@ -177,7 +177,7 @@ mod tests {
             "net..ipv4",
         ] {
             let refused = read(name).unwrap_err().to_string();
-            assert_eq!(refused, format!("{name:?} is no name of a sysctl"));
+            assert_eq!(refused, format!("{name:?} is not the name of a sysctl"));
         }
     }
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A process that outlives an agent that is killed: on a machine of its own no namespace goes with the agent.
+//! The watchdog of an agent, which cleans up after an agent that is killed: outside of an emulated lab no namespace ends
+//! with the agent.
 //!
-//! The guard starts the agent and does nothing while that lives. When the agent was killed, the guard inherits what its
-//! jobs had left behind (the jobs themselves die with it), ends that, and undoes what the agent had written down. A
-//! guard that is killed is not missed by its agent; when both are, who takes the machine next undoes it.
+//! The watchdog starts the agent and waits. When the agent is killed, the watchdog adopts the processes that its jobs left
+//! behind (the jobs themselves die with the agent), kills them, and undoes the changes in the agent's journal. The agent
+//! does not depend on its watchdog; when both are killed, the next agent on the machine undoes the changes.
 
 use crate::AgentError;
-use crate::machine_lock::Claim;
+use crate::machine_lock::MachineLock;
 use crate::{applied_state, cgroup, child_reaper};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -16,11 +17,11 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::time::Duration;
 
-/// How long processes may take to end that are killed.
+/// How long killed processes may take to end.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Run the agent as a child, its streams those of this process; an error when it failed or was killed.
-pub fn watch_over(silence: Duration, without_groups: bool) -> Result<(), AgentError> {
+pub fn watch_agent(silence: Duration, without_groups: bool) -> Result<(), AgentError> {
     cgroup::sweep();
     netio::process::set_child_subreaper()?;
     let end_requested = netio::shutdown_signal::requests()?;
@@ -56,14 +57,14 @@ pub fn watch_over(silence: Duration, without_groups: bool) -> Result<(), AgentEr
     }
     cgroup::sweep();
     child_reaper::kill_all(PATIENCE);
-    if let Ok(_claim) = Claim::take("who undoes what a killed agent has set") {
-        applied_state::undo_what_was_left()?;
+    if let Ok(_claim) = MachineLock::acquire("the watchdog of an agent that was killed") {
+        applied_state::undo_leftovers()?;
     }
     let how = status.signal().map_or_else(
         || "failed".to_owned(),
         |number| format!("was killed by signal {number}"),
     );
     Err(AgentError::Machine(format!(
-        "the agent {how}; what it had set is undone"
+        "the agent {how}; its settings are undone"
     )))
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a capture is told.
+//! The configuration of a capture.
 
 use crate::error::CaptureError;
 use netio::capture;
@@ -17,7 +17,7 @@ const MOST_BUFFER_BYTES: u32 = 1 << 30;
 pub(crate) struct Config {
     /// Where to listen.
     pub interface: String,
-    /// The pcap file; what was in it is lost.
+    /// The pcap file; it is overwritten.
     pub file: PathBuf,
     /// How much of each frame is kept, VLAN tag included.
     pub snap_bytes: u16,

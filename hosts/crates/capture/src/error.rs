@@ -8,7 +8,7 @@ use std::path::Path;
 /// Why a capture ended early; the message is one line for people.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CaptureError {
-    /// What it was told is wrong, or asks for an interface that this machine does not have.
+    /// The configuration is wrong, or names an interface that this machine does not have.
     #[error("{0}")]
     Configuration(String),
     /// The complete records written before are kept.

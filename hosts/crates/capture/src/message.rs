@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a capture says on standard output, a line of JSON each.
+//! Messages of a capture on standard output, one line of JSON each.
 
 use serde::Serialize;
 use std::io::{self, Write};
 
-/// What was captured since the start.
+/// Counters since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Tally {
     /// Frames whose records are in the file.

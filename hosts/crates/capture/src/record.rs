@@ -10,7 +10,7 @@ const VERSION: [u16; 2] = [2, 4];
 const LINK_TYPE_ETHERNET: u32 = 1;
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// Two addresses; a VLAN tag stands behind them.
+/// Two addresses; a VLAN tag follows them.
 const ADDRESSES_BYTES: usize = 12;
 const TAG_BYTES: usize = 4;
 const RECORD_HEADER_BYTES: usize = 16;

@@ -7,7 +7,7 @@ use crate::file::CaptureFile;
 use crate::message::{Message, Tally, say};
 use netio::capture::CaptureSocket;
 use netio::interface::Interface;
-use netio::privileges::{CapabilitySet, give_up};
+use netio::privileges::{CapabilitySet, drop_capabilities};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant, SystemTime};
 const COUNTERS_EVERY: Duration = Duration::from_secs(1);
 /// How often it is looked whether the ring is empty at the end. The kernel closes its last block within 0.4 s.
 const DRAIN_LOOK: Duration = Duration::from_millis(10);
-/// What is not out of the ring after so long does not come.
+/// Time after which no more frames are expected from the ring.
 const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 
 /// Capture until SIGTERM, SIGINT, SIGHUP or the end of standard input, and say so.
@@ -30,7 +30,8 @@ pub(crate) fn capture(config: &Config) -> Result<(), CaptureError> {
     let signals =
         netio::shutdown_signal::requests().map_err(CaptureError::of("wait for signals"))?;
     let file = CaptureFile::create(&config.file, config.snap_bytes)?;
-    give_up(CapabilitySet::DAC_OVERRIDE).map_err(CaptureError::of("give up privileges"))?;
+    drop_capabilities(CapabilitySet::DAC_OVERRIDE)
+        .map_err(CaptureError::of("give up privileges"))?;
     let mut session = Session {
         file,
         socket: CaptureSocket::open(
@@ -110,7 +111,7 @@ fn poll_for(polled: &mut [PollFd<'_>], timeout: Duration) -> Result<(), CaptureE
     }
 }
 
-/// Read away what came on standard input; whether that was its end.
+/// Discard pending standard input; returns whether it has ended.
 fn ended(input: &io::Stdin) -> Result<bool, CaptureError> {
     match rustix::io::read(input, &mut [0; 4096]) {
         Ok(count) => Ok(count == 0),
@@ -151,7 +152,7 @@ impl Session {
         Ok(())
     }
 
-    /// Take over what the kernel has counted.
+    /// Add the kernel's counters.
     fn count(&mut self) -> Result<(), CaptureError> {
         let counts = self
             .socket

@@ -17,7 +17,7 @@ pub use distribution::{Distribution, Invalid, Knot, UnknownDistribution};
 pub use exponential::exponential_ns;
 pub use headers::payload_bytes;
 
-/// What one flow is: where from, how much.
+/// One flow: its server and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
     /// Index into the list of servers.

@@ -14,14 +14,14 @@ const FIRST_POSITION: u64 = 1 << 40;
 /// when there are too many, the oldest hole is given up: bytes that later fill it count as
 /// seen. So a byte may be missed after thousands of open holes, and never counted twice.
 #[derive(Debug, Default)]
-pub struct SeenBytes {
+pub struct ByteRanges {
     /// Disjoint, not touching, ascending, half open. Most connections need only the first.
     first: Option<(u64, u64)>,
     later: Vec<(u64, u64)>,
     highest: u64,
 }
 
-impl SeenBytes {
+impl ByteRanges {
     /// Note `length` bytes from sequence number `seq`; how many of them are new.
     pub fn add(&mut self, seq: u32, length: u32) -> u32 {
         if length == 0 {
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn retransmissions_count_once_even_across_the_wrap() {
-        let mut seen = SeenBytes::default();
+        let mut seen = ByteRanges::default();
         assert_eq!(seen.add(u32::MAX - 99, 200), 200);
         assert_eq!(seen.add(u32::MAX - 99, 200), 0);
         assert_eq!(seen.add(50, 100), 50);
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_hole_filled_later_counts_when_it_is_filled() {
-        let mut seen = SeenBytes::default();
+        let mut seen = ByteRanges::default();
         assert_eq!(seen.add(0, 1000), 1000);
         assert_eq!(seen.add(2000, 1000), 1000);
         assert_eq!(seen.add(500, 2000), 1000);
@@ -112,14 +112,14 @@ mod tests {
 
     #[test]
     fn bytes_older_than_the_first_seen_count() {
-        let mut seen = SeenBytes::default();
+        let mut seen = ByteRanges::default();
         assert_eq!(seen.add(5, 10), 10);
         assert_eq!(seen.add(u32::MAX - 9, 10), 10);
     }
 
     #[test]
     fn memory_is_bounded_and_nothing_counts_twice_then_either() {
-        let mut seen = SeenBytes::default();
+        let mut seen = ByteRanges::default();
         let segments = MOST_RANGES as u32 * 3;
         let first: u64 = (0..segments).map(|n| u64::from(seen.add(n * 20, 10))).sum();
         assert_eq!(first, u64::from(segments) * 10);
@@ -138,7 +138,7 @@ mod tests {
             base in prop_oneof![Just(0_u32), Just(u32::MAX - 300), any::<u32>()],
             segments in prop::collection::vec((0_u32..700, 0_u32..90), 1..80),
         ) {
-            let mut seen = SeenBytes::default();
+            let mut seen = ByteRanges::default();
             let mut model = HashSet::new();
             for (offset, length) in segments {
                 let new = (offset..offset + length).filter(|byte| model.insert(*byte)).count();
@@ -153,7 +153,7 @@ mod tests {
         ) {
             // 40 MB segments: the sequence space wraps every hundred.
             const SEGMENT: u32 = 40 << 20;
-            let mut seen = SeenBytes::default();
+            let mut seen = ByteRanges::default();
             let mut counted = u64::from(seen.add(7, SEGMENT));
             let mut seq = 7_u32.wrapping_add(SEGMENT);
             for lost in &lost {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Flows: both directions of a 5-tuple are one, a new connection on it is another.
 
-use crate::byte_ranges::SeenBytes;
+use crate::byte_ranges::ByteRanges;
 use crate::packet::{ACK, FIN, ICMP, Packet, RST, SYN, TCP, Tcp, UDP};
 use std::collections::HashMap;
 
-/// What a packet's flow adds to what its headers say.
+/// The fields of a packet that depend on its flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InFlow {
     /// The flow's number.
@@ -46,7 +46,7 @@ struct Direction {
     /// Window scale its SYN offered.
     window_scale: Option<u8>,
     finished: bool,
-    seen: SeenBytes,
+    seen: ByteRanges,
 }
 
 impl Flows {

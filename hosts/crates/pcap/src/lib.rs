@@ -11,11 +11,11 @@ mod flows;
 mod packet;
 mod reader;
 mod record;
-mod records;
+mod record_writer;
 
 pub use error::PcapError;
 pub use record::{RECORD_BYTES, Record};
-pub use records::{Done, Prefix, write_records};
+pub use record_writer::{Done, Prefix, write_records};
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ Writes one 64-byte record for each IPv4 packet of a capture (docs/contracts.md, 
 
 Example: atoll-host pcap records island.pcap.zst island.bin --side 10.20.0.0/16";
 
-/// `atoll-host pcap`: the last line of standard output is what was done, as JSON.
+/// `atoll-host pcap`: the last line of standard output is a summary as JSON.
 ///
 /// # Errors
 /// A message for the user. `OUT` is removed then.

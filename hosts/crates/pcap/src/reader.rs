@@ -28,7 +28,7 @@ pub struct Frame<'a> {
     pub t_ns: i64,
     /// Its length on the wire.
     pub wire_bytes: u32,
-    /// What was kept of it.
+    /// The captured part of it.
     pub bytes: &'a [u8],
 }
 

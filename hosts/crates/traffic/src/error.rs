@@ -6,16 +6,16 @@ use std::io::{self, ErrorKind};
 
 /// Why a job ended early; the message is one line for people.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
-    /// What the job was told is wrong or asks for what this machine does not have.
+pub enum TrafficError {
+    /// The configuration is wrong, or needs something that this machine does not have.
     #[error("{0}")]
     Configuration(String),
-    /// What it was told is right, but it could not be done.
+    /// The configuration is valid, but the job failed.
     #[error("{0}")]
     Runtime(String),
 }
 
-impl Failure {
+impl TrafficError {
     /// The failure of `doing` (as in "listen on 10.0.0.1:80") with the operating system's reason.
     pub fn of(doing: &str, error: &impl Error) -> Self {
         Self::Runtime(format!("cannot {doing}: {error}"))
@@ -32,14 +32,14 @@ impl Failure {
     }
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for TrafficError {
     /// For the system calls of the event loop and of standard output, which have nothing to name.
     fn from(error: io::Error) -> Self {
         Self::Runtime(error.to_string())
     }
 }
 
-impl From<rustix::io::Errno> for Failure {
+impl From<rustix::io::Errno> for TrafficError {
     fn from(error: rustix::io::Errno) -> Self {
         io::Error::from(error).into()
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One epoll loop for everything a job waits for: its sockets, the next instant, and the word to stop.
 
-use crate::error::Failure;
+use crate::error::TrafficError;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
@@ -50,7 +50,7 @@ impl Events {
     ///
     /// # Errors
     /// If the process has no descriptors left.
-    pub fn new() -> Result<Self, Failure> {
+    pub fn new() -> Result<Self, TrafficError> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let timer = timerfd_create(
             TimerfdClockId::Monotonic,
@@ -70,7 +70,7 @@ impl Events {
     ///
     /// # Errors
     /// If the process has no descriptors left.
-    pub fn of_job() -> Result<Self, Failure> {
+    pub fn of_job() -> Result<Self, TrafficError> {
         let mut events = Self::new()?;
         let signals = netio::shutdown_signal::requests()?;
         epoll::add(
@@ -138,7 +138,11 @@ impl Events {
     ///
     /// # Errors
     /// None are expected.
-    pub fn wait(&mut self, ready: &mut Vec<Event>, until_ns: Option<u64>) -> Result<Wake, Failure> {
+    pub fn wait(
+        &mut self,
+        ready: &mut Vec<Event>,
+        until_ns: Option<u64>,
+    ) -> Result<Wake, TrafficError> {
         if self.stop.as_ref().is_some_and(|stop| stop.input_ended) {
             return Ok(Wake::Stop);
         }
@@ -161,7 +165,7 @@ impl Events {
         Ok(wake)
     }
 
-    fn arm(&mut self, until_ns: Option<u64>) -> Result<(), Failure> {
+    fn arm(&mut self, until_ns: Option<u64>) -> Result<(), TrafficError> {
         if self.armed_ns == until_ns && !self.fired {
             return Ok(());
         }
@@ -186,13 +190,13 @@ impl Events {
     }
 }
 
-/// Read away what came on standard input; whether that was its end.
-fn input_ended() -> Result<bool, Failure> {
+/// Discard pending standard input; returns whether it has ended.
+fn input_ended() -> Result<bool, TrafficError> {
     let mut buffer = [0; 4096];
     match rustix::io::read(io::stdin(), &mut buffer) {
         Ok(count) => Ok(count == 0),
         Err(Errno::INTR | Errno::AGAIN) => Ok(false),
-        Err(error) => Err(Failure::of("read standard input", &error)),
+        Err(error) => Err(TrafficError::of("read standard input", &error)),
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Prints the flows a seed draws, to compare a run's flow log with.
 
-use crate::error::Failure;
+use crate::error::TrafficError;
 use crate::sizes::{Counts, FlowSizes};
 use clap::Parser;
 use flow_sizes::{Distribution, draw};
@@ -46,12 +46,12 @@ fn distribution(text: &str) -> Result<Distribution, String> {
 ///
 /// # Errors
 /// If standard output cannot be written. That its reader went away is none.
-pub fn flows(arguments: &[String]) -> Result<(), Failure> {
+pub fn flows(arguments: &[String]) -> Result<(), TrafficError> {
     let program = std::iter::once("atoll-host flows");
     let arguments = Arguments::parse_from(program.chain(arguments.iter().map(String::as_str)));
     match print(&arguments, BufWriter::new(io::stdout().lock())) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::of("write the flows", &error))
+            Err(TrafficError::of("write the flows", &error))
         }
         _ => Ok(()),
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What every job has in common: configuration from the first line of standard input, messages as JSON lines
+//! Common parts of all jobs: configuration from the first line of standard input, messages as JSON lines
 //! on standard output.
 
-use crate::error::Failure;
+use crate::error::TrafficError;
 use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -15,7 +15,7 @@ use std::io::{self, Write};
 ///
 /// # Errors
 /// If the line is missing, is no JSON, lacks a field, or has one that is unknown or of the wrong type.
-pub fn configuration<T: DeserializeOwned>() -> Result<T, Failure> {
+pub fn configuration<T: DeserializeOwned>() -> Result<T, TrafficError> {
     let mut input = Vec::new();
     let mut buffer = vec![0; 1 << 16];
     while !input.contains(&b'\n') {
@@ -24,7 +24,7 @@ pub fn configuration<T: DeserializeOwned>() -> Result<T, Failure> {
             Ok(count) => input.extend_from_slice(&buffer[..count]),
             Err(Errno::INTR) => {}
             Err(error) => {
-                return Err(Failure::of(
+                return Err(TrafficError::of(
                     "read the configuration from standard input",
                     &error,
                 ));
@@ -43,31 +43,31 @@ pub fn configuration<T: DeserializeOwned>() -> Result<T, Failure> {
 ///
 /// # Errors
 /// As of [`configuration`].
-pub fn parse<T: DeserializeOwned>(line: &[u8]) -> Result<T, Failure> {
+pub fn parse<T: DeserializeOwned>(line: &[u8]) -> Result<T, TrafficError> {
     if line.trim_ascii().is_empty() {
-        return Err(Failure::Configuration(
+        return Err(TrafficError::Configuration(
             "no configuration: give it as one line of JSON on standard input".into(),
         ));
     }
     serde_json::from_slice(line)
-        .map_err(|error| Failure::Configuration(format!("configuration: {error}")))
+        .map_err(|error| TrafficError::Configuration(format!("configuration: {error}")))
 }
 
 /// Print `message` as one line of JSON.
 ///
 /// # Errors
 /// If standard output is closed.
-pub fn say(message: &impl Serialize) -> Result<(), Failure> {
+pub fn emit(message: &impl Serialize) -> Result<(), TrafficError> {
     let mut line = serde_json::to_vec(message).map_err(io::Error::from)?;
     line.push(b'\n');
     let mut output = io::stdout().lock();
     output
         .write_all(&line)
         .and_then(|()| output.flush())
-        .map_err(|error| Failure::of("write to standard output", &error))
+        .map_err(|error| TrafficError::of("write to standard output", &error))
 }
 
-/// A line for people, on standard error. Nobody reading it is no reason to stop.
-pub fn tell(message: &str) {
+/// Write a line for people to standard error. A closed standard error is ignored.
+pub fn log_line(message: &str) {
     let _ = writeln!(io::stderr(), "atoll-host: {message}");
 }

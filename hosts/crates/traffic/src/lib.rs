@@ -22,7 +22,7 @@ mod socket;
 mod transfer;
 mod udp;
 
-use error::Failure;
+use error::TrafficError;
 use std::error::Error;
 
 /// `atoll-host serve`.
@@ -78,13 +78,13 @@ pub fn run_udp() -> Result<(), Box<dyn Error>> {
 /// # Errors
 /// A message for the user.
 pub fn run_flows(arguments: &[String]) -> Result<(), Box<dyn Error>> {
-    flows::flows(arguments).map_err(Failure::boxed)
+    flows::flows(arguments).map_err(TrafficError::boxed)
 }
 
 fn run<C: serde::de::DeserializeOwned>(
-    job: impl FnOnce(&C) -> Result<(), Failure>,
+    job: impl FnOnce(&C) -> Result<(), TrafficError>,
 ) -> Result<(), Box<dyn Error>> {
     job::configuration()
         .and_then(|config| job(&config))
-        .map_err(Failure::boxed)
+        .map_err(TrafficError::boxed)
 }

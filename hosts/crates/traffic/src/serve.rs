@@ -8,9 +8,9 @@
 //! kernel's keep-alive probes find nobody there; it delays nobody.
 
 use crate::clock::{SECOND_NS, monotonic_ns, realtime_ns};
-use crate::error::Failure;
+use crate::error::TrafficError;
 use crate::events::{Events, Wake};
-use crate::job::{say, tell};
+use crate::job::{emit, log_line};
 use crate::slots::Slots;
 use crate::socket::{is_not_ready, listen, raise_descriptor_limit};
 use rustix::event::epoll::EventFlags;
@@ -63,7 +63,7 @@ enum Message {
     Done(Counters),
 }
 
-/// What the server did since its start.
+/// Counters of the server since its start.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Counters {
     t_ns: i64,
@@ -72,16 +72,16 @@ struct Counters {
     sent_bytes: u64,
 }
 
-/// Serve until told to stop.
+/// Serve until the job is stopped.
 ///
 /// # Errors
 /// If the address is taken or the congestion control refused.
-pub fn serve(config: &ServeConfig) -> Result<(), Failure> {
+pub fn serve(config: &ServeConfig) -> Result<(), TrafficError> {
     if config
         .write_rate_bit_s
         .is_some_and(|rate_bit_s| rate_bit_s < WRITE_RATE_MIN_BIT_S)
     {
-        return Err(Failure::Configuration(format!(
+        return Err(TrafficError::Configuration(format!(
             "configuration: write_rate_bit_s: must be at least {WRITE_RATE_MIN_BIT_S}"
         )));
     }
@@ -97,7 +97,7 @@ pub fn serve(config: &ServeConfig) -> Result<(), Failure> {
     }
     let mut events = Events::of_job()?;
     events.add(&listener, LISTENER, EventFlags::IN)?;
-    say(&Message::Ready {
+    emit(&Message::Ready {
         listen: listener.local_addr()?,
     })?;
 
@@ -123,11 +123,11 @@ pub fn serve(config: &ServeConfig) -> Result<(), Failure> {
             server.accept(&events)?;
         }
         if monotonic_ns() >= next_second {
-            say(&Message::Counters(server.counters()))?;
+            emit(&Message::Counters(server.counters()))?;
             next_second = monotonic_ns() + SECOND_NS;
         }
     }
-    say(&Message::Done(server.counters()))
+    emit(&Message::Done(server.counters()))
 }
 
 struct Server {
@@ -149,7 +149,7 @@ impl Server {
         }
     }
 
-    fn accept(&mut self, events: &Events) -> Result<(), Failure> {
+    fn accept(&mut self, events: &Events) -> Result<(), TrafficError> {
         for _ in 0..ACCEPTED_PER_TURN {
             let stream = match accept_with(
                 &self.listener,
@@ -158,7 +158,7 @@ impl Server {
                 Ok(socket) => TcpStream::from(socket),
                 Err(Errno::AGAIN) => return Ok(()),
                 Err(Errno::MFILE | Errno::NFILE) => {
-                    tell(
+                    log_line(
                         "out of file descriptors: new connections wait until one ends (raise `ulimit -n`)",
                     );
                     events.remove(&self.listener)?;
@@ -182,7 +182,7 @@ impl Server {
         Ok(())
     }
 
-    fn service(&mut self, events: &Events, token: usize) -> Result<(), Failure> {
+    fn service(&mut self, events: &Events, token: usize) -> Result<(), TrafficError> {
         let Some(connection) = self.connections.get(token) else {
             return Ok(());
         };

@@ -34,7 +34,7 @@ pub enum Table {
     },
 }
 
-/// What the sizes of a distribution count.
+/// The bytes that the sizes of a distribution include.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Counts {

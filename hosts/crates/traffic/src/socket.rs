@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Non-blocking TCP sockets with the congestion control the experiment names.
 
-use crate::error::Failure;
+use crate::error::TrafficError;
 use nix::errno::Errno;
 use rustix::net::sockopt;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -18,7 +18,7 @@ pub fn listen(
     address: SocketAddr,
     backlog: i32,
     congestion_control: Option<&str>,
-) -> Result<TcpListener, Failure> {
+) -> Result<TcpListener, TrafficError> {
     let opened = || -> io::Result<Socket> {
         let socket = open(address)?;
         socket.set_reuse_address(true)?;
@@ -26,13 +26,13 @@ pub fn listen(
         Ok(socket)
     };
     let doing = format!("listen on {address}");
-    let socket = opened().map_err(|error| Failure::of(&doing, &error))?;
+    let socket = opened().map_err(|error| TrafficError::of(&doing, &error))?;
     if let Some(name) = congestion_control {
         set_congestion_control(&socket, name)?;
     }
     socket
         .listen(backlog)
-        .map_err(|error| Failure::of(&doing, &error))?;
+        .map_err(|error| TrafficError::of(&doing, &error))?;
     Ok(socket.into())
 }
 
@@ -64,7 +64,7 @@ fn open(address: SocketAddr) -> io::Result<Socket> {
 ///
 /// # Errors
 /// A configuration failure that names the ones the kernel has, if it refuses.
-pub fn set_congestion_control(socket: impl AsFd, name: &str) -> Result<(), Failure> {
+pub fn set_congestion_control(socket: impl AsFd, name: &str) -> Result<(), TrafficError> {
     let outcome =
         sockopt::set_tcp_congestion(&socket, name).and_then(|()| sockopt::tcp_congestion(&socket));
     match outcome {
@@ -86,7 +86,7 @@ pub fn set_congestion_control(socket: impl AsFd, name: &str) -> Result<(), Failu
 ///
 /// # Errors
 /// As of [`set_congestion_control`].
-pub fn check_congestion_control(name: &str) -> Result<(), Failure> {
+pub fn check_congestion_control(name: &str) -> Result<(), TrafficError> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
     set_congestion_control(&socket, name)
 }
@@ -95,15 +95,15 @@ pub fn check_congestion_control(name: &str) -> Result<(), Failure> {
 ///
 /// # Errors
 /// If no socket can be made.
-pub fn is_default_congestion_control(name: &str) -> Result<bool, Failure> {
+pub fn is_default_congestion_control(name: &str) -> Result<bool, TrafficError> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
     Ok(sockopt::tcp_congestion(&socket)? == name)
 }
 
-fn refused(name: &str, reason: &str) -> Failure {
+fn refused(name: &str, reason: &str) -> TrafficError {
     let available = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
     let available = available.as_deref().map_or("unknown", str::trim);
-    Failure::Configuration(format!(
+    TrafficError::Configuration(format!(
         "the kernel refuses congestion control '{name}': {reason}; available here: {available}"
     ))
 }
@@ -158,7 +158,7 @@ mod tests {
     fn a_refused_congestion_control_is_bad_configuration_and_names_what_there_is() {
         let failure = check_congestion_control("vegan").unwrap_err();
         let message = failure.to_string();
-        assert!(matches!(failure, Failure::Configuration(_)));
+        assert!(matches!(failure, TrafficError::Configuration(_)));
         assert!(
             message.starts_with("the kernel refuses congestion control 'vegan': "),
             "{message}"

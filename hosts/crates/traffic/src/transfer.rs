@@ -5,9 +5,9 @@
 //! behind a connection-splitting PEP the sender is finished when the near PEP has the data.
 
 use crate::clock::{SECOND_NS, monotonic_at, monotonic_ns, realtime_ns};
-use crate::error::Failure;
+use crate::error::TrafficError;
 use crate::events::{Events, Wake};
-use crate::job::say;
+use crate::job::emit;
 use crate::socket::{check_congestion_control, connect, is_not_ready, listen};
 use rustix::event::epoll::EventFlags;
 use rustix::net::{SocketFlags, accept_with};
@@ -73,7 +73,7 @@ enum Message {
     },
 }
 
-/// What the sender did.
+/// Counters of the sender.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(tag = "type", rename = "done")]
 struct Sent {
@@ -82,7 +82,7 @@ struct Sent {
     complete: bool,
 }
 
-/// What the receiver saw; instants are real time.
+/// Counters of the receiver; instants are real time.
 #[expect(clippy::struct_field_names, reason = "the names of the message")]
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 #[serde(tag = "type", rename = "done")]
@@ -107,19 +107,19 @@ struct Received {
 /// Run one end of a transfer until it is complete or the word to stop comes.
 ///
 /// # Errors
-/// If the connection cannot be made or breaks (after `done` told how far it got).
-pub fn transfer(config: &TransferConfig) -> Result<(), Failure> {
+/// If the connection cannot be made or breaks (after `done` with the bytes so far).
+pub fn transfer(config: &TransferConfig) -> Result<(), TrafficError> {
     match config {
         TransferConfig::Send(config) => send(config),
         TransferConfig::Receive(config) => receive(config),
     }
 }
 
-fn send(config: &SendConfig) -> Result<(), Failure> {
+fn send(config: &SendConfig) -> Result<(), TrafficError> {
     let listener = listen(config.listen, 1, Some(&config.congestion_control))?;
     let mut events = Events::of_job()?;
     events.add(&listener, SOCKET, EventFlags::IN)?;
-    say(&Message::Ready {
+    emit(&Message::Ready {
         listen: Some(listener.local_addr()?),
     })?;
 
@@ -129,16 +129,16 @@ fn send(config: &SendConfig) -> Result<(), Failure> {
     };
     let stream = loop {
         if events.wait(&mut Vec::with_capacity(4), None)? == Wake::Stop {
-            return say(&sent);
+            return emit(&sent);
         }
-        // Whoever gave up between connecting and now is not the receiver.
+        // A client that gave up between connecting and now is not the receiver.
         if let Ok(socket) = accept_with(&listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
             break TcpStream::from(socket);
         }
     };
     drop(listener);
     let outcome = send_all(&mut events, &stream, config.size_bytes, &mut sent);
-    say(&sent)?;
+    emit(&sent)?;
     outcome.map_err(|error| broken(&error, sent.sent_bytes, "sent", config.size_bytes))
 }
 
@@ -188,26 +188,26 @@ fn woken_to_stop(events: &mut Events) -> io::Result<bool> {
     Ok(wake == Wake::Stop)
 }
 
-fn receive(config: &ReceiveConfig) -> Result<(), Failure> {
+fn receive(config: &ReceiveConfig) -> Result<(), TrafficError> {
     if let Some(name) = &config.congestion_control {
         check_congestion_control(name)?;
     }
     let mut events = Events::of_job()?;
-    say(&Message::Ready { listen: None })?;
+    emit(&Message::Ready { listen: None })?;
 
     let mut received = Received::default();
     let start_ns = monotonic_at(config.start_at_ns);
     while monotonic_ns() < start_ns {
         if events.wait(&mut Vec::with_capacity(4), Some(start_ns))? == Wake::Stop {
-            return say(&received);
+            return emit(&received);
         }
     }
     let outcome = receive_all(&mut events, config, &mut received);
     received.conclude();
-    say(&received)?;
+    emit(&received)?;
     match outcome? {
         Ended::Complete | Ended::Stopped => Ok(()),
-        Ended::Broken(error) if received.first_byte_ns.is_none() => Err(Failure::of(
+        Ended::Broken(error) if received.first_byte_ns.is_none() => Err(TrafficError::of(
             &format!("receive from {}", config.connect),
             &error,
         )),
@@ -230,7 +230,7 @@ fn receive_all(
     events: &mut Events,
     config: &ReceiveConfig,
     received: &mut Received,
-) -> Result<Ended, Failure> {
+) -> Result<Ended, TrafficError> {
     received.start_ns = Some(realtime_ns());
     received.monotonic_start_ns = monotonic_ns();
     let stream = match connect(config.connect, config.congestion_control.as_deref()) {
@@ -258,7 +258,7 @@ fn receive_all(
             }
         }
         if monotonic_ns() >= tick_ns {
-            say(&Message::Progress {
+            emit(&Message::Progress {
                 t_ns: realtime_ns(),
                 received_bytes: received.received_bytes,
             })?;
@@ -323,8 +323,8 @@ impl Received {
     }
 }
 
-fn broken(error: &io::Error, bytes: u64, done: &str, size_bytes: u64) -> Failure {
-    Failure::Runtime(format!(
+fn broken(error: &io::Error, bytes: u64, done: &str, size_bytes: u64) -> TrafficError {
+    TrafficError::Runtime(format!(
         "transfer broken off after {bytes} of {size_bytes} bytes {done}: {error}"
     ))
 }

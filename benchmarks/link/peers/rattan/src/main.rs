@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The rattan emulator (rattan-core) between two interfaces that exist, told what `atoll-host link` is told.
+//! The rattan emulator (rattan-core) between two interfaces that exist, with the configuration of `atoll-host link`.
 //!
 //! Reads one line of configuration (docs/contracts.md; delay, rate and byte queue of each direction), says
 //! `{"type":"ready"}` and emulates until standard input ends. As in rattan's own command line each direction is a

@@ -35,7 +35,7 @@ fn geo() -> LinkSettings {
 fn ten(change: impl FnOnce(&mut Link<usize>)) -> Vec<u64> {
     let mut link = new_link(&geo(), 1);
     for number in 0..10 {
-        assert_eq!(link.offer(0, 1000, number), Verdict::Accepted);
+        assert_eq!(link.enqueue(0, 1000, number), Verdict::Accepted);
     }
     change(&mut link);
     let departed = drain(&mut link);
@@ -75,7 +75,7 @@ proptest! {
                 prop_assert_eq!(link.change(now, change), Ok(()));
                 prop_assert_eq!(link.held_packets(), held);
             }
-            if link.offer(now, bytes, number) == Verdict::Accepted {
+            if link.enqueue(now, bytes, number) == Verdict::Accepted {
                 accepted.push(number);
             }
         }
@@ -102,7 +102,7 @@ proptest! {
         let mut now = 0;
         for (number, &(gap_ns, bytes)) in arrivals.iter().enumerate() {
             now += gap_ns;
-            link.offer(now, bytes, number);
+            link.enqueue(now, bytes, number);
             if number % every == 0 {
                 link.change(now, &same).unwrap();
             }
@@ -150,7 +150,7 @@ fn a_longer_delay_holds_for_what_is_sent_from_then_on() {
 fn a_smaller_queue_keeps_what_waits_and_refuses_what_comes() {
     let mut link = new_link(&geo(), 1);
     for number in 0..10 {
-        link.offer(0, 1000, number);
+        link.enqueue(0, 1000, number);
     }
     let smaller = LinkChange {
         queue_bytes: Some(3000),
@@ -158,8 +158,11 @@ fn a_smaller_queue_keeps_what_waits_and_refuses_what_comes() {
     };
     link.change(0, &smaller).unwrap();
     assert_eq!((link.queue_bytes(0), link.held_packets()), (9000, 10));
-    assert!(matches!(link.offer(6 * MS, 1000, 10), Verdict::Dropped(_)));
-    assert_eq!(link.offer(7 * MS, 1000, 11), Verdict::Accepted);
+    assert!(matches!(
+        link.enqueue(6 * MS, 1000, 10),
+        Verdict::Dropped(_)
+    ));
+    assert_eq!(link.enqueue(7 * MS, 1000, 11), Verdict::Accepted);
 }
 
 #[test]
@@ -171,7 +174,7 @@ fn loss_can_be_switched_on_and_off() {
     ] {
         link.change(now, &losing(probability, LossPlace::Before))
             .unwrap();
-        assert_eq!(link.offer(now, 100, 0), verdict);
+        assert_eq!(link.enqueue(now, 100, 0), verdict);
     }
 }
 
@@ -188,7 +191,7 @@ fn losing(probability: f64, place: LossPlace) -> LinkChange {
 fn a_loss_that_begins_takes_what_is_sent_from_then_on() {
     let mut link = new_link(&geo(), 1);
     for number in 0..10 {
-        assert_eq!(link.offer(0, 1000, number), Verdict::Accepted);
+        assert_eq!(link.enqueue(0, 1000, number), Verdict::Accepted);
     }
     // Nobody asked the link for anything before these instants.
     link.change(4_500_000, &losing(1.0, LossPlace::After))
@@ -214,7 +217,7 @@ fn the_loss_of_a_trace_is_that_of_the_instant_at_which_a_packet_has_been_sent() 
     let mut link = new_link(&traced(&[ROW, lossy, clear]), 1);
     link.start_trace(0).unwrap();
     for number in 0..10 {
-        assert_eq!(link.offer(0, 1000, number), Verdict::Accepted);
+        assert_eq!(link.enqueue(0, 1000, number), Verdict::Accepted);
     }
     let numbers: Vec<usize> = drain(&mut link).iter().map(|each| each.packet).collect();
     assert_eq!(numbers, [0, 1, 2, 5, 6, 7, 8, 9]);
@@ -229,8 +232,8 @@ fn a_change_that_cannot_be_changes_nothing() {
         ..LinkChange::default()
     };
     assert_eq!(link.change(0, &change), Err(ConfigError::Rate(0)));
-    assert_eq!(link.offer(0, 1000, 0), Verdict::Accepted);
-    assert_eq!(link.offer(0, 1000, 1), Verdict::Accepted);
+    assert_eq!(link.enqueue(0, 1000, 0), Verdict::Accepted);
+    assert_eq!(link.enqueue(0, 1000, 1), Verdict::Accepted);
 
     let row = TraceRow {
         rate_bit_s: Some(1_000_000),
@@ -264,7 +267,7 @@ fn a_trace_begins_when_it_is_started_and_its_first_row_holds_before() {
     };
     let mut link = new_link(&traced(&[slow, fast]), 1);
     for number in 0..5 {
-        link.offer(0, 1000, number);
+        link.enqueue(0, 1000, number);
     }
     link.start_trace(4 * MS).unwrap();
     let departed = drain(&mut link);
@@ -290,7 +293,7 @@ fn a_blockage_loses_what_is_being_sent_and_goes_on_sending() {
     let mut link = new_link(&traced(&[ROW, blocked, clear]), 1);
     link.start_trace(0).unwrap();
     for number in 0..10 {
-        link.offer(0, 1000, number);
+        link.enqueue(0, 1000, number);
     }
     let numbers: Vec<usize> = drain(&mut link)
         .iter()
@@ -318,7 +321,7 @@ fn a_pause_makes_packets_wait_and_drops_none() {
     let mut link = new_link(&traced(&[ROW, pause, resume]), 1);
     link.start_trace(0).unwrap();
     for number in 0..10 {
-        link.offer(0, 1000, number);
+        link.enqueue(0, 1000, number);
     }
     let departed = drain(&mut link);
     let sent: Vec<u64> = departed

@@ -31,7 +31,7 @@ proptest! {
             if number == start_after && !settings.trace.is_empty() {
                 prop_assert_eq!(link.start_trace(now), Ok(()));
             }
-            link.offer(now, bytes, number);
+            link.enqueue(now, bytes, number);
             prop_assert!(conserves(&link));
             departed.extend(std::iter::from_fn(|| link.pop_due(now)));
             prop_assert!(conserves(&link));
@@ -73,7 +73,7 @@ proptest! {
         let (mut now, mut departed) = (0, Vec::new());
         for (number, (&(gap_ns, bytes), &(ahead_ns, look))) in arrivals.iter().zip(&asked).enumerate() {
             now += gap_ns;
-            link.offer(now, bytes, number);
+            link.enqueue(now, bytes, number);
             departed.extend(std::iter::from_fn(|| link.pop_due(now)));
             if look {
                 link.queue_bytes(now + ahead * ahead_ns);
@@ -175,7 +175,7 @@ proptest! {
                 && settings.queue_packets.is_none_or(|limit| packets_before < limit);
             // Only what has to wait needs room.
             let fits = fits || free <= instant;
-            let verdict = link.offer(now, bytes, 0);
+            let verdict = link.enqueue(now, bytes, 0);
             prop_assert_eq!(verdict == Verdict::Dropped(DropCause::QueueFull), !fits);
             if fits {
                 let begin = free.max(instant);
@@ -248,7 +248,7 @@ proptest! {
         let (mut now, mut last_ns) = (0, 0);
         for (number, &(gap_ns, bytes)) in arrivals.iter().enumerate() {
             now += gap_ns;
-            let scheduled_ns = line.offer(now, bytes, number);
+            let scheduled_ns = line.enqueue(now, bytes, number);
             prop_assert!(scheduled_ns >= now + settings.shortest_ns());
             prop_assert!(scheduled_ns == last_ns || scheduled_ns <= now + longest_ns);
             prop_assert!(scheduled_ns >= last_ns);
@@ -271,12 +271,12 @@ fn the_sojourn_of_a_full_queue_is_its_bytes_at_the_rate() {
     };
     let mut link = new_link(&settings, 1);
     for number in 0..100 {
-        link.offer(0, 1500, number);
+        link.enqueue(0, 1500, number);
     }
     // One packet being serialised and 66 waiting: 67 times 0.75 ms.
     assert_eq!(link.totals().dropped.queue.packets, 33);
     assert_eq!(link.queue_bytes(0), 99_000);
-    assert_eq!(link.offer(0, 84, 100), Verdict::Accepted);
+    assert_eq!(link.enqueue(0, 84, 100), Verdict::Accepted);
     let departed = drain(&mut link);
     assert_eq!(departed[66].scheduled_ns, 67 * 750_000 + 250_000_000);
     assert_eq!(

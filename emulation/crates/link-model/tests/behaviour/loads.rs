@@ -149,7 +149,7 @@ pub fn offer(link: &mut Link<usize>, arrivals: &[Arrival]) -> Vec<(u64, Verdict)
     let mut offered = Vec::new();
     for (number, &(gap_ns, bytes)) in arrivals.iter().enumerate() {
         now += gap_ns;
-        offered.push((now, link.offer(now, bytes, number)));
+        offered.push((now, link.enqueue(now, bytes, number)));
     }
     offered
 }

@@ -69,7 +69,7 @@ fn table(settings: &LinkSettings) -> String {
     for number in 0..100_usize {
         now += load.up_to(MS);
         let bytes = if load.chance(0.25) { 84 } else { 1500 };
-        let fate = match link.offer(now, bytes, number) {
+        let fate = match link.enqueue(now, bytes, number) {
             Verdict::Accepted => "lost under way".to_owned(),
             Verdict::Dropped(cause) => format!("{cause:?}"),
         };

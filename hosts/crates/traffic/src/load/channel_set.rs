@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All channels of a process: their flows in progress, those that are due, and what became of the others.
+//! The channels of a process: flows in progress, flows that are due, and counters of ended flows.
 
 use super::channel::Channel;
 use super::config::LoadConfig;
 use super::fair_scheduler::Token;
-use super::flow::{Fetch, Step};
+use super::flow::{Flow, Step};
 use super::flow_log::{Entry, FlowLog, Outcome};
 use super::shares::Shares;
 use super::{Counters, READ_BYTES};
 use crate::clock::{monotonic_ns, realtime_ns};
-use crate::error::Failure;
+use crate::error::TrafficError;
 use crate::events::Events;
 use crate::slots::Slots;
 use crate::socket::{errno_name, is_default_congestion_control, is_not_ready};
@@ -23,13 +23,13 @@ use std::collections::BinaryHeap;
 const BEGUN_PER_TURN: usize = 64;
 
 /// The channels, named by their index here.
-pub struct Population<'a> {
+pub struct ChannelSet<'a> {
     config: &'a LoadConfig,
     sizes: Distribution,
     /// The congestion control to ask for; None: sockets have it anyway.
     control: Option<&'a str>,
     channels: Vec<Channel>,
-    flows: Slots<Fetch>,
+    flows: Slots<Flow>,
     /// (monotonic time, channel) of flows that are to begin.
     due: BinaryHeap<Reverse<(u64, usize)>>,
     log: FlowLog,
@@ -42,12 +42,16 @@ pub struct Population<'a> {
     received_bytes: u64,
 }
 
-impl<'a> Population<'a> {
-    /// Channels before their first flows, which `log` will tell of.
+impl<'a> ChannelSet<'a> {
+    /// Channels before their first flows, which `log` records.
     ///
     /// # Errors
     /// If no socket can be made.
-    pub fn new(config: &'a LoadConfig, sizes: Distribution, log: FlowLog) -> Result<Self, Failure> {
+    pub fn new(
+        config: &'a LoadConfig,
+        sizes: Distribution,
+        log: FlowLog,
+    ) -> Result<Self, TrafficError> {
         let control = config.congestion_control.as_str();
         let control = (!is_default_congestion_control(control)?).then_some(control);
         Ok(Self {
@@ -91,7 +95,7 @@ impl<'a> Population<'a> {
     ///
     /// # Errors
     /// If the flow log cannot be written. A flow that fails at once is no error, but logged.
-    pub fn begin_due(&mut self, events: &Events, now_ns: u64) -> Result<(), Failure> {
+    pub fn begin_due(&mut self, events: &Events, now_ns: u64) -> Result<(), TrafficError> {
         for _ in 0..BEGUN_PER_TURN {
             let Some(&Reverse((due_ns, index))) = self.due.peek() else {
                 break;
@@ -112,16 +116,16 @@ impl<'a> Population<'a> {
         Ok(())
     }
 
-    /// Do what a flow's socket is ready for; if that was its end, the channel goes on.
+    /// Serve a flow's socket; if the flow has ended, its channel goes on with the next one.
     ///
     /// # Errors
-    /// As of [`Population::begin_due`].
+    /// As of [`ChannelSet::begin_due`].
     pub fn service(
         &mut self,
         events: &Events,
         token: Token,
         flags: EventFlags,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), TrafficError> {
         let Some(fetch) = self.flows.get(token.slot()) else {
             return Ok(());
         };
@@ -147,8 +151,8 @@ impl<'a> Population<'a> {
     /// connection, and a receiver alone does not learn of it.
     ///
     /// # Errors
-    /// As of [`Population::begin_due`].
-    pub fn give_up_silent(&mut self, now_ns: u64) -> Result<(), Failure> {
+    /// As of [`ChannelSet::begin_due`].
+    pub fn give_up_silent(&mut self, now_ns: u64) -> Result<(), TrafficError> {
         let limit_ns = self.config.silence_ns;
         for fetch in self.flows.take(|fetch| fetch.silent_ns(now_ns) >= limit_ns) {
             self.silent += 1;
@@ -161,8 +165,8 @@ impl<'a> Population<'a> {
     /// The run is over: log the flows in progress as cut.
     ///
     /// # Errors
-    /// As of [`Population::begin_due`].
-    pub fn cut(&mut self) -> Result<(), Failure> {
+    /// As of [`ChannelSet::begin_due`].
+    pub fn cut(&mut self) -> Result<(), TrafficError> {
         let (end_ns, now_ns) = (realtime_ns(), monotonic_ns());
         for fetch in self.flows.all() {
             let entry = Entry {
@@ -181,12 +185,12 @@ impl<'a> Population<'a> {
     /// Have the log's lines reach the file.
     ///
     /// # Errors
-    /// As of [`Population::begin_due`].
-    pub fn flush(&mut self) -> Result<(), Failure> {
+    /// As of [`ChannelSet::begin_due`].
+    pub fn flush(&mut self) -> Result<(), TrafficError> {
         self.log.flush()
     }
 
-    /// What became of the flows so far.
+    /// Counters of the flows so far.
     pub fn counters(&self) -> Counters {
         Counters {
             t_ns: realtime_ns(),
@@ -202,7 +206,7 @@ impl<'a> Population<'a> {
         self.silent
     }
 
-    /// How evenly the channels got on ([`Shares::fairness`]), once [`Population::cut`] was called.
+    /// How evenly the channels got on ([`Shares::fairness`]), once [`ChannelSet::cut`] was called.
     pub fn fairness(&self) -> Option<f64> {
         self.shares.fairness()
     }
@@ -212,10 +216,10 @@ impl<'a> Population<'a> {
         self.latest_begin_ns
     }
 
-    fn begin(&mut self, events: &Events, index: usize) -> Result<(), Failure> {
+    fn begin(&mut self, events: &Events, index: usize) -> Result<(), TrafficError> {
         let entry = self.channels[index].next(self.config, &self.sizes, realtime_ns());
         let (token, begun_ns) = (Token::new(index, self.flows.next()), monotonic_ns());
-        match Fetch::begin(entry, begun_ns, self.control, events, token) {
+        match Flow::begin(entry, begun_ns, self.control, events, token) {
             Ok(fetch) => self.flows.insert(fetch),
             Err(error) => {
                 let outcome = Outcome::Failed(errno_name(&error));
@@ -232,7 +236,7 @@ impl<'a> Population<'a> {
         begun_ns: u64,
         outcome: &Outcome,
         index: usize,
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool, TrafficError> {
         let (end_ns, now_ns) = (realtime_ns(), monotonic_ns());
         self.log.append(&Entry { end_ns, ..entry }, outcome)?;
         let channel = &mut self.channels[index];

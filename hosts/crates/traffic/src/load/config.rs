@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `atoll-host load` is told.
+//! The configuration of `atoll-host load`.
 
 use crate::clock::SECOND_NS;
-use crate::error::Failure;
+use crate::error::TrafficError;
 use crate::sizes::{Counts, FlowSizes};
 use flow_sizes::{Distribution, exponential_ns};
 use serde::Deserialize;
@@ -22,7 +22,7 @@ pub struct LoadConfig {
     pub servers: Vec<SocketAddr>,
     /// The flow-size distribution.
     pub flow_sizes: FlowSizes,
-    /// What its sizes count.
+    /// The bytes that its sizes include.
     #[serde(default)]
     pub counts: Counts,
     /// When flows begin; absent: each as soon as the one before it on the channel is over.
@@ -70,9 +70,12 @@ pub enum Pace {
 impl LoadConfig {
     /// # Errors
     /// If there are no channels or servers, a channel is there twice, or the distribution is none.
-    pub fn validated(&self) -> Result<Distribution, Failure> {
-        let wrong =
-            |message: &str| Err(Failure::Configuration(format!("configuration: {message}")));
+    pub fn validated(&self) -> Result<Distribution, TrafficError> {
+        let wrong = |message: &str| {
+            Err(TrafficError::Configuration(format!(
+                "configuration: {message}"
+            )))
+        };
         if self.channels.is_empty() {
             return wrong("channels: give at least one");
         }

@@ -11,10 +11,10 @@
 //! out, as a client with nothing to do sleeps there. The wait ends with the service; that of a flow which is reported
 //! and never served lasts until the end.
 
-use crate::error::Failure;
+use crate::error::TrafficError;
 use rustix::event::epoll::{Event, EventFlags};
 
-/// By what the kernel names a flow's socket: its channel, and its place among the flows in progress.
+/// The identity of a flow's socket in epoll events: its channel, and its slot among the flows in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token(u64);
 
@@ -52,9 +52,9 @@ struct Flow {
     served_ns: u64,
 }
 
-/// The turns of a number of channels. All instants are monotonic.
+/// A scheduler that serves the flows of all channels fairly, in turns. All instants are monotonic.
 #[derive(Debug)]
-pub struct Turns {
+pub struct FairScheduler {
     served: Vec<bool>,
     flows: Vec<Flow>,
     /// When the turn in progress began: the kernel's report.
@@ -65,7 +65,7 @@ pub struct Turns {
     longest_wait_ns: u64,
 }
 
-impl Turns {
+impl FairScheduler {
     /// Of channels 0 to `channels` - 1.
     pub fn new(channels: usize) -> Self {
         Self {
@@ -87,8 +87,8 @@ impl Turns {
         ready: &[Event],
         now_ns: u64,
         clock: impl Fn() -> u64,
-        mut serve: impl FnMut(Token, EventFlags) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+        mut serve: impl FnMut(Token, EventFlags) -> Result<(), TrafficError>,
+    ) -> Result<(), TrafficError> {
         self.saw(ready, now_ns);
         for event in ready {
             let token = Token(event.data.u64());
@@ -98,7 +98,7 @@ impl Turns {
         Ok(())
     }
 
-    /// The turn is over, with all that is done before the next look.
+    /// End the turn, with all work before the next poll.
     pub fn over(&mut self, now_ns: u64) {
         self.before_ns = now_ns.saturating_sub(self.began_ns);
         self.longest_turn_ns = self.longest_turn_ns.max(self.before_ns);
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn every_ready_flow_is_served_within_two_turns() {
         let (mut events, _senders, receivers) = contended();
-        let mut turns = Turns::new(CHANNELS);
+        let mut turns = FairScheduler::new(CHANNELS);
         let mut ready = Vec::with_capacity(CHANNELS + 8);
         let now_ns = Cell::new(SERVICE_NS);
         for _ in 0..SERVICES / CHANNELS as u64 {
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn descriptor_order_starves_and_the_longest_wait_is_the_whole_time() {
         let (mut events, _senders, receivers) = contended();
-        let mut turns = Turns::new(CHANNELS);
+        let mut turns = FairScheduler::new(CHANNELS);
         let mut ready = Vec::with_capacity(CHANNELS + 8);
         for service in 1..=SERVICES {
             events.wait(&mut ready, None).unwrap();
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn what_keeps_the_client_from_looking_counts_as_waiting_and_sleeping_does_not() {
-        let mut turns = Turns::new(1);
+        let mut turns = FairScheduler::new(1);
         let at = |now_ns: u64| move || now_ns;
         turns.take(&[], 1000, at(1000), |_, _| Ok(())).unwrap();
         turns.over(1700); // flows that were due were begun

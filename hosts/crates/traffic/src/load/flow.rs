@@ -18,9 +18,9 @@ use std::net::TcpStream;
 const LOW_WATER_BYTES: u16 = 16_384;
 
 /// A flow whose connection was begun.
-pub struct Fetch {
+pub struct Flow {
     stream: TcpStream,
-    /// What the log will say of it.
+    /// Its entry in the log.
     pub entry: Entry,
     /// The index of its channel.
     pub channel: usize,
@@ -31,7 +31,7 @@ pub struct Fetch {
     low_water: bool,
 }
 
-/// What a service of the socket came to.
+/// The result of serving a socket.
 pub enum Step {
     /// More is to come.
     Going,
@@ -39,7 +39,7 @@ pub enum Step {
     Ended(Outcome),
 }
 
-impl Fetch {
+impl Flow {
     /// Begin to connect, by congestion control `control` if one is given; the socket is watched with `token`.
     ///
     /// # Errors

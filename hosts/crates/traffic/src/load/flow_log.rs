@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The flow log: CSV, a line a flow, in the order in which flows end.
 
-use crate::error::Failure;
+use crate::error::TrafficError;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::net::SocketAddr;
@@ -55,10 +55,10 @@ impl FlowLog {
     ///
     /// # Errors
     /// If the file cannot be created or written.
-    pub fn create(path: &Path) -> Result<Self, Failure> {
+    pub fn create(path: &Path) -> Result<Self, TrafficError> {
         let path_shown = path.display().to_string();
         let file = File::create(path)
-            .map_err(|error| Failure::of(&format!("create flow log {path_shown}"), &error))?;
+            .map_err(|error| TrafficError::of(&format!("create flow log {path_shown}"), &error))?;
         let mut log = Self {
             writer: BufWriter::with_capacity(1 << 16, file),
             path: path_shown,
@@ -73,7 +73,7 @@ impl FlowLog {
     ///
     /// # Errors
     /// If the file cannot be written: the disk is full, for one.
-    pub fn append(&mut self, entry: &Entry, outcome: &Outcome) -> Result<(), Failure> {
+    pub fn append(&mut self, entry: &Entry, outcome: &Outcome) -> Result<(), TrafficError> {
         let written = write_line(&mut self.writer, entry, outcome);
         self.checked(written)
     }
@@ -82,13 +82,13 @@ impl FlowLog {
     ///
     /// # Errors
     /// As of [`FlowLog::append`].
-    pub fn flush(&mut self) -> Result<(), Failure> {
+    pub fn flush(&mut self) -> Result<(), TrafficError> {
         let flushed = self.writer.flush();
         self.checked(flushed)
     }
 
-    fn checked(&self, outcome: io::Result<()>) -> Result<(), Failure> {
-        outcome.map_err(|error| Failure::of(&format!("write flow log {}", self.path), &error))
+    fn checked(&self, outcome: io::Result<()>) -> Result<(), TrafficError> {
+        outcome.map_err(|error| TrafficError::of(&format!("write flow log {}", self.path), &error))
     }
 }
 

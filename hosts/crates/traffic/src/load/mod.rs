@@ -3,7 +3,7 @@
 //!
 //! A channel loops: draw flow k, connect to its server, ask for its bytes, receive until the server closes, log,
 //! take flow k + 1 at once, or when its [`config::Pace`] says. All channels of a process share one thread and one epoll
-//! loop ([`turns`] says why none can starve). A flow that fails is logged too, and the channel goes on with the next one
+//! loop ([`fair_scheduler`] says why none can starve). A flow that fails is logged too, and the channel goes on with the next one
 //! after a back-off of 0.1 s that doubles with each failure in a row, up to 5 s, so that an absent server costs nearly
 //! nothing. A flow whose server has been silent for three minutes has failed. In an open loop flows begin whatever became
 //! of those before, so a channel may have any number in progress.
@@ -17,15 +17,15 @@ mod flow_log;
 mod shares;
 
 use crate::clock::{SECOND_NS, monotonic_at, monotonic_ns, realtime_ns};
-use crate::error::Failure;
+use crate::error::TrafficError;
 use crate::events::{Events, Wake};
-use crate::job::{say, tell};
+use crate::job::{emit, log_line};
 use crate::socket::{check_congestion_control, raise_descriptor_limit};
-use channel_set::Population;
+use channel_set::ChannelSet;
 pub use config::LoadConfig;
-use fair_scheduler::Turns;
+use fair_scheduler::FairScheduler;
 use flow_log::FlowLog;
-use netio::privileges::{CapabilitySet, give_up};
+use netio::privileges::{CapabilitySet, drop_capabilities};
 use rustix::event::epoll::Event;
 use serde::Serialize;
 
@@ -53,7 +53,7 @@ enum Message {
     },
 }
 
-/// What all channels did since the start.
+/// Counters of all channels since the start.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Counters {
     t_ns: i64,
@@ -67,41 +67,41 @@ struct Counters {
 ///
 /// # Errors
 /// If the configuration is wrong, the congestion control refused, or the flow log cannot be written.
-pub fn load(config: &LoadConfig) -> Result<(), Failure> {
+pub fn load(config: &LoadConfig) -> Result<(), TrafficError> {
     let sizes = config.validated()?;
     check_congestion_control(&config.congestion_control)?;
     let descriptors = raise_descriptor_limit();
     let needed = config.channels.len() as u64 + 16;
     if descriptors < needed {
-        return Err(Failure::Runtime(format!(
+        return Err(TrafficError::Runtime(format!(
             "{} channels need {needed} file descriptors, {descriptors} are allowed: raise `ulimit -n`",
             config.channels.len()
         )));
     }
     let log = FlowLog::create(&config.flow_log)?;
-    give_up(CapabilitySet::DAC_OVERRIDE)?; // only the file may be anywhere
+    drop_capabilities(CapabilitySet::DAC_OVERRIDE)?; // only the file may be anywhere
     let events = Events::of_job()?;
-    say(&Message::Ready)?;
+    emit(&Message::Ready)?;
 
     let mut client = Client {
         config,
-        population: Population::new(config, sizes, log)?,
+        channels: ChannelSet::new(config, sizes, log)?,
         events,
-        turns: Turns::new(config.channels.len()),
+        scheduler: FairScheduler::new(config.channels.len()),
     };
     client.run()?;
-    say(&client.done())
+    emit(&client.done())
 }
 
 struct Client<'a> {
     config: &'a LoadConfig,
-    population: Population<'a>,
+    channels: ChannelSet<'a>,
     events: Events,
-    turns: Turns,
+    scheduler: FairScheduler,
 }
 
 impl Client<'_> {
-    fn run(&mut self) -> Result<(), Failure> {
+    fn run(&mut self) -> Result<(), TrafficError> {
         let mut ready = Vec::new();
         let start_ns = monotonic_at(self.config.start_at_ns);
         while monotonic_ns() < start_ns {
@@ -109,61 +109,61 @@ impl Client<'_> {
                 return Ok(());
             }
         }
-        say(&Message::Started {
+        emit(&Message::Started {
             t_ns: realtime_ns(),
         })?;
-        self.population.start(start_ns);
+        self.channels.start(start_ns);
         self.work(&mut ready, start_ns)?;
-        self.population.cut()
+        self.channels.cut()
     }
 
-    fn work(&mut self, ready: &mut Vec<Event>, start_ns: u64) -> Result<(), Failure> {
+    fn work(&mut self, ready: &mut Vec<Event>, start_ns: u64) -> Result<(), TrafficError> {
         let end_ns = match self.config.duration_ns {
             0 => u64::MAX,
             duration_ns => start_ns.saturating_add(duration_ns),
         };
         let mut tick_ns = start_ns + SECOND_NS;
         loop {
-            let due_ns = self.population.next_due_ns().unwrap_or(u64::MAX);
+            let due_ns = self.channels.next_due_ns().unwrap_or(u64::MAX);
             let wake = self.wait(ready, end_ns.min(tick_ns).min(due_ns))?;
             let turn_ns = monotonic_ns();
             if wake == Wake::Stop || turn_ns >= end_ns {
                 return Ok(());
             }
-            self.turns
+            self.scheduler
                 .take(ready, turn_ns, monotonic_ns, |token, flags| {
-                    self.population.service(&self.events, token, flags)
+                    self.channels.service(&self.events, token, flags)
                 })?;
             let now_ns = monotonic_ns();
-            self.population.begin_due(&self.events, now_ns)?;
+            self.channels.begin_due(&self.events, now_ns)?;
             if now_ns >= tick_ns {
                 tick_ns = now_ns + SECOND_NS;
-                self.population.give_up_silent(now_ns)?;
-                self.population.flush()?;
-                say(&Message::Counters(self.population.counters()))?;
+                self.channels.give_up_silent(now_ns)?;
+                self.channels.flush()?;
+                emit(&Message::Counters(self.channels.counters()))?;
             }
-            self.turns.over(monotonic_ns());
+            self.scheduler.over(monotonic_ns());
         }
     }
 
-    fn wait(&mut self, ready: &mut Vec<Event>, until_ns: u64) -> Result<Wake, Failure> {
+    fn wait(&mut self, ready: &mut Vec<Event>, until_ns: u64) -> Result<Wake, TrafficError> {
         // Room for every flow: each turn then sees all that are ready.
         ready.clear();
-        ready.reserve(self.population.active() + 8);
+        ready.reserve(self.channels.active() + 8);
         self.events.wait(ready, Some(until_ns))
     }
 
     fn done(&self) -> Message {
-        let counters = self.population.counters();
+        let counters = self.channels.counters();
         if counters.flows_failed > 0 {
-            tell(&format!(
+            log_line(&format!(
                 "{} flows failed; the flow log says why",
                 counters.flows_failed
             ));
         }
-        let flows_silent = self.population.silent();
+        let flows_silent = self.channels.silent();
         if flows_silent > 0 {
-            tell(&format!(
+            log_line(&format!(
                 "{flows_silent} of them brought nothing for {} s and were given up (ETIMEDOUT)",
                 self.config.silence_ns / SECOND_NS
             ));
@@ -171,11 +171,11 @@ impl Client<'_> {
         Message::Done {
             counters,
             flows_silent,
-            fairness: self.population.fairness(),
-            channels_served: self.turns.served_channels(),
-            longest_wait_ns: self.turns.longest_wait_ns(monotonic_ns()),
-            longest_turn_ns: self.turns.longest_turn_ns(),
-            latest_begin_ns: self.population.latest_begin_ns(),
+            fairness: self.channels.fairness(),
+            channels_served: self.scheduler.served_channels(),
+            longest_wait_ns: self.scheduler.longest_wait_ns(monotonic_ns()),
+            longest_turn_ns: self.scheduler.longest_turn_ns(),
+            latest_begin_ns: self.channels.latest_begin_ns(),
         }
     }
 }

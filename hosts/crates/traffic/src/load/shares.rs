@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How evenly the channels of a process got on, by Jain's index over what they completed of what they asked for.
+//! Fairness among the channels of a process: Jain's index over their shares of completed bytes.
 //!
 //! Channels ask for different things: under heavy-tailed flow sizes one may spend the whole run on a single flow, while
 //! another completes hundreds. So completions are normalised by size and by time. Flows are put into classes of size, a
@@ -18,7 +18,7 @@
 /// Powers of two below the largest size that a distribution may hold, 2^53 bytes.
 const CLASSES: usize = 54;
 
-/// What one channel did.
+/// Counters of one channel.
 #[derive(Clone, Debug)]
 struct Share {
     /// Flows completed, by class of size.
@@ -26,7 +26,7 @@ struct Share {
     spent_ns: u64,
 }
 
-/// What the channels of a process did.
+/// Counters of the channels of a process.
 #[derive(Debug)]
 pub struct Shares {
     channels: Vec<Share>,

@@ -13,7 +13,7 @@ pub const IP_HEADER_BYTES: usize = 20;
 /// Bytes of an echo message before its payload.
 pub const ECHO_HEADER_BYTES: usize = 8;
 
-/// Which way an echo message goes.
+/// Direction of an echo message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// From the pinging host.
@@ -27,7 +27,7 @@ pub enum Kind {
 pub struct Echo<'a> {
     /// Request or reply.
     pub kind: Kind,
-    /// Who sent the packet.
+    /// Source address of the packet.
     pub source: Ipv4Addr,
     /// Whom it is for.
     pub destination: Ipv4Addr,

@@ -9,9 +9,9 @@ mod series;
 mod socket;
 
 use crate::clock::{monotonic_at, monotonic_ns, realtime_ns};
-use crate::error::Failure;
+use crate::error::TrafficError;
 use crate::events::{Events, Wake};
-use crate::job::{say, tell};
+use crate::job::{emit, log_line};
 use rustix::event::epoll::{Event, EventFlags};
 use serde::{Deserialize, Serialize};
 use series::{Answer, Lost, Series, Summary};
@@ -22,7 +22,7 @@ use std::net::Ipv4Addr;
 /// Largest payload of one echo request (65,535 bytes of packet less IP and ICMP headers).
 const PAYLOAD_MAX_BYTES: usize = 65_507;
 
-/// Pings under way at once must stay far below what 16 bits of sequence number tell apart.
+/// Pings under way at once must stay far below the 16-bit range of sequence numbers.
 const UNDER_WAY_MAX: u64 = 32_768;
 
 const SOCKET: u64 = 0;
@@ -60,9 +60,12 @@ pub struct Target {
 }
 
 impl PingConfig {
-    fn validate(&self) -> Result<(), Failure> {
-        let wrong =
-            |message: String| Err(Failure::Configuration(format!("configuration: {message}")));
+    fn validate(&self) -> Result<(), TrafficError> {
+        let wrong = |message: String| {
+            Err(TrafficError::Configuration(format!(
+                "configuration: {message}"
+            )))
+        };
         if self.targets.is_empty() {
             return wrong("targets: give at least one".into());
         }
@@ -129,12 +132,12 @@ enum Message<'a> {
 ///
 /// # Errors
 /// If the configuration is wrong or raw sockets are not allowed.
-pub fn ping(config: &PingConfig) -> Result<(), Failure> {
+pub fn ping(config: &PingConfig) -> Result<(), TrafficError> {
     config.validate()?;
     let socket = PingSocket::open()?;
     let mut events = Events::of_job()?;
     events.add(&socket, SOCKET, EventFlags::IN)?;
-    say(&Message::Ready)?;
+    emit(&Message::Ready)?;
 
     let mut pinger = Pinger {
         config,
@@ -157,7 +160,7 @@ pub fn ping(config: &PingConfig) -> Result<(), Failure> {
         .iter()
         .map(|pinged| (pinged.target.name.as_str(), pinged.series.summary()))
         .collect();
-    say(&Message::Done { targets })
+    emit(&Message::Done { targets })
 }
 
 struct Pinger<'a> {
@@ -170,12 +173,12 @@ struct Pinger<'a> {
 struct Pinged<'a> {
     target: &'a Target,
     series: Series,
-    /// Sending failed before and people were told.
+    /// Sending has failed before, and that was logged.
     silent: bool,
 }
 
 impl Pinger<'_> {
-    fn run(&mut self, events: &mut Events) -> Result<(), Failure> {
+    fn run(&mut self, events: &mut Events) -> Result<(), TrafficError> {
         let mut rounds_left = self.config.count.unwrap_or(u64::MAX);
         let mut round_ns = monotonic_at(self.config.start_at_ns);
         let mut turn = 0;
@@ -216,7 +219,7 @@ impl Pinger<'_> {
         round_ns.saturating_add(share as u64) // below interval_ns
     }
 
-    fn send(&mut self, turn: usize, now_ns: u64) -> Result<(), Failure> {
+    fn send(&mut self, turn: usize, now_ns: u64) -> Result<(), TrafficError> {
         let Pinged {
             target,
             series,
@@ -234,7 +237,7 @@ impl Pinger<'_> {
                 series.sent(realtime_ns(), expires_ns);
                 series.refused();
                 if !*silent {
-                    tell(&format!(
+                    log_line(&format!(
                         "cannot send to {} ({}): {error}",
                         target.name, target.address
                     ));
@@ -245,7 +248,7 @@ impl Pinger<'_> {
         self.take_transmit_stamps()
     }
 
-    fn take_transmit_stamps(&mut self) -> Result<(), Failure> {
+    fn take_transmit_stamps(&mut self) -> Result<(), TrafficError> {
         while let Some((echo, sent_ns)) = self.socket.transmitted(self.payload.len())? {
             let pinged = self
                 .targets
@@ -258,7 +261,7 @@ impl Pinger<'_> {
         Ok(())
     }
 
-    fn take_replies(&mut self, flags: EventFlags) -> Result<(), Failure> {
+    fn take_replies(&mut self, flags: EventFlags) -> Result<(), TrafficError> {
         if flags.contains(EventFlags::ERR) {
             self.take_transmit_stamps()?;
         }
@@ -279,7 +282,7 @@ impl Pinger<'_> {
                     sent_ns,
                     rtt_ns,
                 } = answer;
-                say(&Message::Reply {
+                emit(&Message::Reply {
                     target: &target.name,
                     seq,
                     sent_ns,
@@ -290,11 +293,11 @@ impl Pinger<'_> {
         Ok(())
     }
 
-    /// Report what nothing answered until `now_ns` as lost.
-    fn give_up(&mut self, now_ns: u64) -> Result<(), Failure> {
+    /// Report pings without a reply until `now_ns` as lost.
+    fn give_up(&mut self, now_ns: u64) -> Result<(), TrafficError> {
         for Pinged { target, series, .. } in &mut self.targets {
             for Lost { seq, sent_ns } in series.expire(now_ns) {
-                say(&Message::Lost {
+                emit(&Message::Lost {
                     target: &target.name,
                     seq,
                     sent_ns,
@@ -306,7 +309,7 @@ impl Pinger<'_> {
 }
 
 /// When the round after the one of `round_ns` is due. Wake-ups that come late do not add up; but after a pause of
-/// more than an interval (a suspended machine) the schedule starts anew instead of catching up with a burst.
+/// more than an interval (a suspended machine) the schedule restarts instead of catching up with a burst.
 fn following_round(round_ns: u64, now_ns: u64, interval_ns: u64) -> u64 {
     let due_ns = round_ns.saturating_add(interval_ns);
     if now_ns.saturating_sub(due_ns) > interval_ns {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What became of the pings to one target. Pure: times are arguments.
+//! The results of the pings to one target. Pure: times are arguments.
 //!
 //! Pings are numbered from 0 without end; the wire carries the low 16 bits. A number is recovered as the latest
 //! one sent that has those bits, which is right as long as fewer than 65,536 pings are under way.
@@ -7,7 +7,7 @@
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// As many pings as the wire tells apart.
+/// The number of distinct sequence numbers on the wire.
 const WIRE_NUMBERS: u64 = 1 << 16;
 
 /// A ping under way.
@@ -50,7 +50,7 @@ pub struct Summary {
     pub unsent: u64,
     /// Pings answered in time.
     pub received: u64,
-    /// Those of them whose sending or reply the kernel did not stamp: this program's clock stands in for it.
+    /// Those of them whose sending or reply the kernel did not stamp: this program's clock is used instead.
     pub unstamped: u64,
     /// Replies that came after their ping was given up.
     pub late: u64,

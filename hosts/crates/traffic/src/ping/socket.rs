@@ -3,11 +3,11 @@
 //!
 //! Received packets are stamped when the device hands them to the stack. Sent packets are stamped when the stack
 //! hands them to the device, and come back on the socket's error queue with that stamp. A device without
-//! software transmit stamps sends none back; the clock just before the send call stands in for them.
+//! software transmit stamps sends none back; the clock just before the send call is used instead.
 
 use super::echo::{self, ECHO_HEADER_BYTES, Echo, IP_HEADER_BYTES, Kind};
 use crate::clock::realtime_ns;
-use crate::error::Failure;
+use crate::error::TrafficError;
 use crate::socket::is_not_ready;
 use nix::sys::socket::sockopt::Timestamping;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, TimestampingFlag, recvmsg, setsockopt};
@@ -30,12 +30,12 @@ pub struct PingSocket {
 impl PingSocket {
     /// # Errors
     /// Without the right to open raw sockets.
-    pub fn open() -> Result<Self, Failure> {
+    pub fn open() -> Result<Self, TrafficError> {
         let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::ICMPV4)).map_err(|error| {
             if error.kind() == ErrorKind::PermissionDenied {
-                Failure::Runtime("cannot open a raw ICMP socket: run as root, in a user namespace, or with CAP_NET_RAW".into())
+                TrafficError::Runtime("cannot open a raw ICMP socket: run as root, in a user namespace, or with CAP_NET_RAW".into())
             } else {
-                Failure::of("open a raw ICMP socket", &error)
+                TrafficError::of("open a raw ICMP socket", &error)
             }
         })?;
         socket.set_nonblocking(true)?;
@@ -43,7 +43,7 @@ impl PingSocket {
             | TimestampingFlag::SOF_TIMESTAMPING_RX_SOFTWARE
             | TimestampingFlag::SOF_TIMESTAMPING_TX_SOFTWARE;
         setsockopt(&socket, Timestamping, &stamps)
-            .map_err(|error| Failure::of("ask for kernel time stamps", &error))?;
+            .map_err(|error| TrafficError::of("ask for kernel time stamps", &error))?;
         Ok(Self {
             socket,
             packet: vec![0; PACKET_BYTES],

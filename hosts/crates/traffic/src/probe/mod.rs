@@ -6,10 +6,10 @@ mod probe_header;
 mod socket;
 
 use crate::clock::{monotonic_at, monotonic_ns};
-use crate::error::Failure;
+use crate::error::TrafficError;
 use crate::events::{Events, Wake};
-use crate::job::{say, tell};
-use probe_header::{ICMP, Mark, Probe};
+use crate::job::{emit, log_line};
+use probe_header::{ICMP, Probe, ProbeHeader};
 use rustix::event::epoll::{Event, EventFlags};
 use serde::{Deserialize, Serialize};
 use socket::{Arrival, Sender, Watcher};
@@ -29,7 +29,7 @@ pub struct ProbeConfig {
     /// Interfaces that take in every frame meanwhile: of taps and boxes, whose frames are for others.
     #[serde(default)]
     pub promiscuous: Vec<String>,
-    /// What is sent from here, all of it at once, each time.
+    /// The probes to send, all at once in each round.
     pub send: Vec<Target>,
     /// How often each is sent.
     pub attempts: u16,
@@ -54,9 +54,12 @@ pub struct Target {
 }
 
 impl ProbeConfig {
-    fn validate(&self) -> Result<(), Failure> {
-        let wrong =
-            |message: String| Err(Failure::Configuration(format!("configuration: {message}")));
+    fn validate(&self) -> Result<(), TrafficError> {
+        let wrong = |message: String| {
+            Err(TrafficError::Configuration(format!(
+                "configuration: {message}"
+            )))
+        };
         if self.address.is_none() && !self.send.is_empty() {
             return wrong("address: who sends needs one".into());
         }
@@ -97,29 +100,29 @@ enum Message<'a> {
     },
 }
 
-/// Send what is to be sent, say what is seen, answer what only this job answers, until the word to stop comes.
+/// Send the configured probes, report received ones and answer those that only this job answers, until the job is stopped.
 ///
 /// # Errors
 /// If the configuration is wrong or raw sockets are not allowed.
-pub fn probe(config: &ProbeConfig) -> Result<(), Failure> {
+pub fn probe(config: &ProbeConfig) -> Result<(), TrafficError> {
     config.validate()?;
     let watcher = Watcher::open(config.session, &config.promiscuous)?;
     let sender = config.address.map(|_| Sender::open()).transpose()?;
     let mut events = Events::of_job()?;
     events.add(&watcher, ARRIVALS, EventFlags::IN)?;
-    say(&Message::Ready)?;
+    emit(&Message::Ready)?;
     let mut prober = Prober {
         config,
         watcher,
         sender,
         answered: BTreeSet::new(),
-        told: false,
+        logged: false,
         sent: 0,
         failed: 0,
         seen: 0,
     };
     prober.run(&mut events)?;
-    say(&Message::Done {
+    emit(&Message::Done {
         sent: prober.sent,
         failed: prober.failed,
         seen: prober.seen,
@@ -131,15 +134,15 @@ struct Prober<'a> {
     watcher: Watcher,
     sender: Option<Sender>,
     answered: BTreeSet<u32>,
-    /// Sending failed before and people were told.
-    told: bool,
+    /// Sending has failed before, and that was logged.
+    logged: bool,
     sent: u64,
     failed: u64,
     seen: u64,
 }
 
 impl Prober<'_> {
-    fn run(&mut self, events: &mut Events) -> Result<(), Failure> {
+    fn run(&mut self, events: &mut Events) -> Result<(), TrafficError> {
         let mut ready: Vec<Event> = Vec::with_capacity(4);
         let mut attempt = 0;
         let mut next_ns = monotonic_at(self.config.start_at_ns);
@@ -160,20 +163,20 @@ impl Prober<'_> {
         }
     }
 
-    fn send_all(&mut self, attempt: u16) -> Result<(), Failure> {
+    fn send_all(&mut self, attempt: u16) -> Result<(), TrafficError> {
         let config = self.config;
         for target in &config.send {
             if config.until_answered && self.answered.contains(&target.number) {
                 continue;
             }
-            let mark = Mark {
+            let mark = ProbeHeader {
                 session: config.session,
                 number: target.number,
                 attempt,
                 answer: false,
             };
             if let Some(t_ns) = self.send(target.address, target.protocol, mark) {
-                say(&Message::Sent {
+                emit(&Message::Sent {
                     number: target.number,
                     attempt,
                     t_ns,
@@ -183,7 +186,7 @@ impl Prober<'_> {
         Ok(())
     }
 
-    fn send(&mut self, to: Ipv4Addr, protocol: u8, mark: Mark) -> Option<i64> {
+    fn send(&mut self, to: Ipv4Addr, protocol: u8, mark: ProbeHeader) -> Option<i64> {
         let (source, sender) = (self.config.address?, self.sender.as_ref()?);
         let probe = Probe {
             source,
@@ -198,16 +201,16 @@ impl Prober<'_> {
             }
             Err(error) => {
                 self.failed += 1;
-                if !self.told {
-                    tell(&format!("cannot send to {to}: {error}"));
-                    self.told = true;
+                if !self.logged {
+                    log_line(&format!("cannot send to {to}: {error}"));
+                    self.logged = true;
                 }
                 None
             }
         }
     }
 
-    fn take(&mut self, arrival: &Arrival) -> Result<(), Failure> {
+    fn take(&mut self, arrival: &Arrival) -> Result<(), TrafficError> {
         let Probe {
             source,
             destination,
@@ -222,7 +225,7 @@ impl Prober<'_> {
             let answer = arrival.probe.answered();
             self.send(source, protocol, answer.mark);
         }
-        say(&Message::Seen {
+        emit(&Message::Seen {
             number: mark.number,
             attempt: mark.attempt,
             answer: mark.answer,

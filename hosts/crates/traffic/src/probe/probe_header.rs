@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What makes a packet a probe: a mark where its payload begins, whatever its protocol.
+//! The header of probes: a mark at the beginning of the payload, the same for all protocols.
 //!
 //! A probe of ICMP is an echo request, which any host answers by itself. Probes of other protocols are answered by the
 //! `probe` job of the host they are for; they are made so that nobody else reacts to them: TCP with RST alone (RFC 9293,
@@ -34,7 +34,7 @@ const TTL: u8 = 64;
 
 /// Which probe a packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark {
+pub struct ProbeHeader {
     /// Tells one user of probes from another.
     pub session: u32,
     /// Which of the session's probes.
@@ -48,24 +48,24 @@ pub struct Mark {
 /// A probe in its IPv4 packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// Who sent the packet.
+    /// Source address of the packet.
     pub source: Ipv4Addr,
     /// Whom it is for.
     pub destination: Ipv4Addr,
     /// As in the IPv4 header.
     pub protocol: u8,
-    /// Which probe it is.
-    pub mark: Mark,
+    /// Identity of the probe.
+    pub mark: ProbeHeader,
 }
 
 impl Probe {
-    /// What its receiver sends back.
+    /// The probe that its receiver sends back.
     pub fn answered(self) -> Self {
         Self {
             source: self.destination,
             destination: self.source,
             protocol: self.protocol,
-            mark: Mark {
+            mark: ProbeHeader {
                 answer: true,
                 ..self.mark
             },
@@ -140,7 +140,7 @@ impl Probe {
     }
 }
 
-impl Mark {
+impl ProbeHeader {
     fn bytes(self) -> [u8; MARK_BYTES] {
         let mut bytes = [0; MARK_BYTES];
         bytes[..12].copy_from_slice(TEXT);
@@ -182,7 +182,7 @@ pub fn parse(packet: &[u8]) -> Option<Probe> {
         TCP => usize::from(*segment.get(12)? >> 4) * 4,
         _ => 0,
     };
-    let mut mark = Mark::parse(segment.get(payload_at..)?)?;
+    let mut mark = ProbeHeader::parse(segment.get(payload_at..)?)?;
     if protocol == ICMP {
         // The host that answers sends back what it was sent.
         mark.answer = match segment[0] {
@@ -221,7 +221,7 @@ mod tests {
             source: Ipv4Addr::new(10, 10, 0, 1),
             destination: Ipv4Addr::new(10, 20, 0, 2),
             protocol,
-            mark: Mark {
+            mark: ProbeHeader {
                 session: 0xdead_beef,
                 number: 7,
                 attempt: 2,
@@ -262,7 +262,7 @@ mod tests {
                 source: address("src"),
                 destination: address("dst"),
                 protocol: number("protocol") as u8,
-                mark: Mark {
+                mark: ProbeHeader {
                     session: number("session"),
                     number: number("number"),
                     attempt: number("attempt") as u16,

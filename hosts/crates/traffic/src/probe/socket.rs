@@ -4,10 +4,10 @@
 use super::filter;
 use super::probe_header::{self, Probe};
 use crate::clock::realtime_ns;
-use crate::error::Failure;
+use crate::error::TrafficError;
 use crate::socket::is_not_ready;
 use netio::frame::VlanTag;
-use netio::interface::{Interface, ask_for_tags};
+use netio::interface::{Interface, enable_vlan_tags};
 use nix::net::if_::if_indextoname;
 use nix::sys::socket::sockopt::Timestamping;
 use nix::sys::socket::{
@@ -49,24 +49,24 @@ impl Watcher {
     ///
     /// # Errors
     /// Without the right to open packet sockets; if there is no such interface.
-    pub fn open(session: u32, promiscuous: &[String]) -> Result<Self, Failure> {
+    pub fn open(session: u32, promiscuous: &[String]) -> Result<Self, TrafficError> {
         let protocol = Protocol::from(i32::from(EVERY_PROTOCOL.to_be()));
         let socket = Socket::new(Domain::PACKET, Type::DGRAM, Some(protocol))
             .map_err(|error| not_allowed(&error))?;
         socket
             .attach_filter(&filter::of_session(session))
-            .map_err(|error| Failure::of("attach the filter for probes", &error))?;
+            .map_err(|error| TrafficError::of("attach the filter for probes", &error))?;
         for name in promiscuous {
             Interface::find(name)
-                .and_then(|interface| interface.take_everything(&socket))
-                .map_err(|error| Failure::of(&format!("watch interface '{name}'"), &error))?;
+                .and_then(|interface| interface.make_promiscuous(&socket))
+                .map_err(|error| TrafficError::of(&format!("watch interface '{name}'"), &error))?;
         }
         socket.set_nonblocking(true)?;
-        ask_for_tags(&socket).map_err(|error| Failure::of("ask for VLAN tags", &error))?;
+        enable_vlan_tags(&socket).map_err(|error| TrafficError::of("ask for VLAN tags", &error))?;
         let stamps = TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE
             | TimestampingFlag::SOF_TIMESTAMPING_RX_SOFTWARE;
         setsockopt(&socket, Timestamping, &stamps)
-            .map_err(|error| Failure::of("ask for kernel time stamps", &error))?;
+            .map_err(|error| TrafficError::of("ask for kernel time stamps", &error))?;
         Ok(Self {
             socket,
             packet: vec![0; PACKET_BYTES],
@@ -144,7 +144,7 @@ pub struct Sender(Socket);
 impl Sender {
     /// # Errors
     /// Without the right to open raw sockets.
-    pub fn open() -> Result<Self, Failure> {
+    pub fn open() -> Result<Self, TrafficError> {
         let protocol = Protocol::from(IP_PROTOCOL_RAW); // it receives nothing, and takes whole packets
         let socket = Socket::new(Domain::IPV4, Type::RAW, Some(protocol))
             .map_err(|error| not_allowed(&error))?;
@@ -165,10 +165,10 @@ impl Sender {
     }
 }
 
-fn not_allowed(error: &io::Error) -> Failure {
+fn not_allowed(error: &io::Error) -> TrafficError {
     if error.kind() == ErrorKind::PermissionDenied {
         let remedy = "run as root, in a user namespace, or with CAP_NET_RAW";
-        return Failure::Runtime(format!("cannot open the sockets of probes: {remedy}"));
+        return TrafficError::Runtime(format!("cannot open the sockets of probes: {remedy}"));
     }
-    Failure::of("open the sockets of probes", error)
+    TrafficError::of("open the sockets of probes", error)
 }

@@ -9,7 +9,7 @@ mod receive;
 mod send;
 mod stream;
 
-use crate::error::Failure;
+use crate::error::TrafficError;
 use crate::sizes::FlowSizes;
 use packet::{HEADER_BYTES, PACKET_HEADERS_BYTES};
 use serde::{Deserialize, Serialize};
@@ -69,16 +69,19 @@ pub struct FlowsConfig {
 pub struct ReceiveConfig {
     /// Address and port to receive at; port 0 lets the kernel choose.
     pub listen: SocketAddr,
-    /// Whether to tell of each packet.
+    /// Whether to report each packet.
     #[serde(default)]
     pub each: bool,
 }
 
 impl SendConfig {
     /// The flows to send, if it is not one stream.
-    fn validated(&self) -> Result<Option<Flows>, Failure> {
-        let wrong =
-            |message: String| Err(Failure::Configuration(format!("configuration: {message}")));
+    fn validated(&self) -> Result<Option<Flows>, TrafficError> {
+        let wrong = |message: String| {
+            Err(TrafficError::Configuration(format!(
+                "configuration: {message}"
+            )))
+        };
         if self.rate_bit_s == 0 {
             return wrong("rate_bit_s: must be above 0".into());
         }
@@ -117,7 +120,7 @@ enum Message {
 ///
 /// # Errors
 /// If the address cannot be used.
-pub fn udp(config: &UdpConfig) -> Result<(), Failure> {
+pub fn udp(config: &UdpConfig) -> Result<(), TrafficError> {
     match config {
         UdpConfig::Send(config) => {
             let flows = config.validated()?;
@@ -177,7 +180,10 @@ mod tests {
                 ..good.clone()
             },
         ] {
-            assert!(matches!(bad.validated(), Err(Failure::Configuration(_))));
+            assert!(matches!(
+                bad.validated(),
+                Err(TrafficError::Configuration(_))
+            ));
         }
     }
 }

@@ -34,7 +34,7 @@ impl Pace {
             .saturating_add(u64::try_from(since).unwrap_or(u64::MAX))
     }
 
-    /// It is `now_ns`: forget what was missed too long ago.
+    /// Skip packets that were due too long before `now_ns`.
     pub fn forget(&mut self, now_ns: u64) {
         let late_ns = now_ns.saturating_sub(self.next_ns());
         if late_ns > CATCH_UP_NS {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a packet of a stream carries: stream, sequence number and the instant it was sent, big-endian.
+//! The payload of a stream's packet: stream, sequence number and the instant it was sent, big-endian.
 
 /// IPv4 (RFC 791) and UDP (RFC 768) headers.
 pub const PACKET_HEADERS_BYTES: usize = 20 + 8;

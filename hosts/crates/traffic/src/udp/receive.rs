@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The receiving end: what came, when, and what is missing between.
+//! The receiver of UDP streams: packets received, their times, and missing sequence numbers.
 //!
 //! Packets are stamped by the kernel as they come in, so a receiver that runs late measures no less exactly; those its
-//! socket could not hold are told apart from those that never came.
+//! socket could not hold are distinguished from those that never came.
 
 use super::jitter::Jitter;
 use super::packet::{Header, PACKET_HEADERS_BYTES};
 use super::{Message, ReceiveConfig};
 use crate::clock::{SECOND_NS, monotonic_ns, realtime_ns};
-use crate::error::Failure;
+use crate::error::TrafficError;
 use crate::events::{Events, Wake};
-use crate::job::say;
+use crate::job::emit;
 use crate::socket::is_not_ready;
 use nix::sys::socket::sockopt::{ReceiveTimestampns, RxqOvfl};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt};
@@ -58,7 +58,7 @@ struct Each {
     received_ns: i64,
 }
 
-/// What was received.
+/// Counters of the receiver.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 #[serde(tag = "type", rename = "done")]
 struct Received {
@@ -118,13 +118,13 @@ struct Arrival {
     overflowed: Option<u32>,
 }
 
-pub fn receive(config: &ReceiveConfig) -> Result<(), Failure> {
+pub fn receive(config: &ReceiveConfig) -> Result<(), TrafficError> {
     let socket = open(config.listen)
-        .map_err(|error| Failure::of(&format!("receive at {}", config.listen), &error))?;
+        .map_err(|error| TrafficError::of(&format!("receive at {}", config.listen), &error))?;
     let listen = socket.local_addr()?.as_socket();
     let mut events = Events::of_job()?;
     events.add(&socket, SOCKET, EventFlags::IN)?;
-    say(&Message::Ready { listen })?;
+    emit(&Message::Ready { listen })?;
 
     let mut tally = Tally::default();
     let mut payload = vec![0; 1 << 16];
@@ -139,14 +139,14 @@ pub fn receive(config: &ReceiveConfig) -> Result<(), Failure> {
             };
             let each = tally.take(&arrival, &payload[..arrival.payload_bytes]);
             if let Some(each) = each.filter(|_| config.each) {
-                say(&each)?;
+                emit(&each)?;
             }
         }
         if wake == Wake::Stop {
-            return say(&tally.done());
+            return emit(&tally.done());
         }
         if monotonic_ns() >= tick_ns {
-            say(&tally.counters(realtime_ns()))?;
+            emit(&tally.counters(realtime_ns()))?;
             tick_ns = monotonic_ns() + COUNTERS_EVERY_NS;
         }
     }

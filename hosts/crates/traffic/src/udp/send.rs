@@ -6,9 +6,9 @@ use super::packet::{Header, PACKET_HEADERS_BYTES};
 use super::stream::{Flows, Next, Packets};
 use super::{Message, SendConfig};
 use crate::clock::{monotonic_at, monotonic_ns, realtime_ns};
-use crate::error::Failure;
+use crate::error::TrafficError;
 use crate::events::{Events, Wake};
-use crate::job::say;
+use crate::job::emit;
 use serde::Serialize;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
@@ -28,13 +28,13 @@ struct Sent {
     flows_completed: Option<u64>,
 }
 
-pub fn send(config: &SendConfig, flows: Option<Flows>) -> Result<(), Failure> {
+pub fn send(config: &SendConfig, flows: Option<Flows>) -> Result<(), TrafficError> {
     let has_flows = flows.is_some();
     let mut packets = Packets::new(config.payload_bytes + PACKET_HEADERS_BYTES, flows);
     let mut sockets = Sockets::new(config.connect);
     sockets.of(0, 0)?; // so that an address that cannot be used is known now
     let mut events = Events::of_job()?;
-    say(&Message::Ready { listen: None })?;
+    emit(&Message::Ready { listen: None })?;
 
     let start_ns = monotonic_at(config.start_at_ns);
     let end_ns = match config.duration_ns {
@@ -59,7 +59,7 @@ pub fn send(config: &SendConfig, flows: Option<Flows>) -> Result<(), Failure> {
         wake_ns = pace.wake_ns(now_ns);
     }
     sent.flows_completed = has_flows.then(|| packets.flows_completed());
-    say(&sent)
+    emit(&sent)
 }
 
 /// A socket for each flow in progress: flows have source ports of their own, as those of different programs have.
@@ -77,12 +77,12 @@ impl Sockets {
     }
 
     /// The socket of `stream`, which has this turn from now on.
-    fn of(&mut self, turn: usize, stream: u32) -> Result<&UdpSocket, Failure> {
+    fn of(&mut self, turn: usize, stream: u32) -> Result<&UdpSocket, TrafficError> {
         if self.open.get(turn).is_none_or(|(open, _)| *open != stream) {
             let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
                 .and_then(|socket| socket.connect(self.to).map(|()| socket))
                 .and_then(|socket| socket.set_nonblocking(true).map(|()| socket))
-                .map_err(|error| Failure::of(&format!("send to {}", self.to), &error))?;
+                .map_err(|error| TrafficError::of(&format!("send to {}", self.to), &error))?;
             match self.open.get_mut(turn) {
                 Some(place) => *place = (stream, socket),
                 None => self.open.push((stream, socket)),
@@ -98,7 +98,7 @@ impl Sent {
         next: &Next,
         sockets: &mut Sockets,
         payload: &mut [u8],
-    ) -> Result<(), Failure> {
+    ) -> Result<(), TrafficError> {
         let socket = sockets.of(next.turn, next.stream)?;
         let sent_ns = realtime_ns();
         Header {

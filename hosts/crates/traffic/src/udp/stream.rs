@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a sender sends next: packets of one endless stream, or of flows of drawn sizes that take turns. Pure.
+//! The order of a sender's packets: one endless stream, or flows of drawn sizes in turns. Pure.
 
 use super::packet::{HEADER_BYTES, PACKET_HEADERS_BYTES};
 use flow_sizes::Distribution;

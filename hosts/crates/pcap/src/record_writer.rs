@@ -13,7 +13,7 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::str::FromStr;
 
-/// What was decoded: the last line of standard output.
+/// The summary of decoding: the last line of standard output.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename = "done")]
 pub struct Done {

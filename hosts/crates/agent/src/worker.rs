@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Requests that may take long: they run tools, delete files, or wait for the kernel.
 //!
-//! A thread of its own does them, one after the other, so that the poll loop goes on meanwhile: it says that the agent
-//! is there, hears that the other side is, and serves the jobs.
+//! A worker thread carries them out, one after the other, while the poll loop goes on: it sends and receives heartbeats
+//! and serves the jobs.
 
 use crate::AgentError;
-use crate::applied_state::Holdings;
+use crate::applied_state::AppliedState;
 use rustix::event::{EventfdFlags, eventfd};
 use serde_json::{Map, Value};
 use std::io;
@@ -18,24 +18,24 @@ use std::time::{Duration, Instant};
 
 const A_MOMENT: Duration = Duration::from_millis(10);
 
-/// What a request answers.
+/// The answer to a request.
 pub type Answer = Result<Map<String, Value>, AgentError>;
 
-/// What a request does. It locks the holdings only if it needs them: a deletion does not keep them from being undone.
-pub type Errand = Box<dyn FnOnce(&Held) -> Answer + Send>;
+/// The work of a request. It locks the applied state only if it needs it, so that a deletion does not delay undoing it.
+pub type Task = Box<dyn FnOnce(&SharedState) -> Answer + Send>;
 
-/// The agent's holdings, shared with the thread.
+/// The applied state, shared with the thread.
 #[derive(Debug, Clone, Default)]
-pub struct Held(Arc<Mutex<Holdings>>);
+pub struct SharedState(Arc<Mutex<AppliedState>>);
 
-impl Held {
-    /// Wait until nobody else has them.
-    pub fn lock(&self) -> MutexGuard<'_, Holdings> {
+impl SharedState {
+    /// Lock it.
+    pub fn lock(&self) -> MutexGuard<'_, AppliedState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same, but not for longer than `limit`.
-    pub fn lock_within(&self, limit: Duration) -> Option<MutexGuard<'_, Holdings>> {
+    /// Lock it within `limit`.
+    pub fn lock_within(&self, limit: Duration) -> Option<MutexGuard<'_, AppliedState>> {
         let end = Instant::now() + limit;
         loop {
             match self.0.try_lock() {
@@ -48,33 +48,36 @@ impl Held {
     }
 }
 
-/// The thread, what waits for it, and what it has answered.
+/// The thread, its queue of requests, and its answers.
 #[derive(Debug)]
-pub struct Errands {
-    /// The holdings that errands change.
-    pub held: Held,
-    waiting: Sender<(Value, Errand)>,
+pub struct Worker {
+    /// The applied state, which tasks change.
+    pub state: SharedState,
+    waiting: Sender<(Value, Task)>,
     answers: Receiver<(Value, Answer)>,
     answered: Arc<OwnedFd>,
     unanswered: usize,
 }
 
-impl Errands {
+impl Worker {
     /// Start the thread. Signals that end the agent must be blocked by then: threads inherit that.
     pub fn begin() -> Result<Self, AgentError> {
-        let held = Held::default();
-        let (waiting, errands) = channel::<(Value, Errand)>();
+        let state = SharedState::default();
+        let (waiting, worker) = channel::<(Value, Task)>();
         let (done, answers) = channel();
         let answered = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let (own, signal) = (held.clone(), Arc::clone(&answered));
+        let (own, signal) = (state.clone(), Arc::clone(&answered));
         thread::Builder::new()
-            .name("errands".to_owned())
+            .name("worker".to_owned())
             .spawn(move || {
-                for (id, errand) in errands {
+                for (id, task) in worker {
                     let panicked = |_| {
-                        Err(io::Error::other("the agent failed at it; its log says where").into())
+                        Err(io::Error::other(
+                            "the agent failed to do this; its log names the place",
+                        )
+                        .into())
                     };
-                    let answer = catch_unwind(AssertUnwindSafe(|| errand(&own)));
+                    let answer = catch_unwind(AssertUnwindSafe(|| task(&own)));
                     if done.send((id, answer.unwrap_or_else(panicked))).is_err() {
                         return; // the agent ends
                     }
@@ -82,7 +85,7 @@ impl Errands {
                 }
             })?;
         Ok(Self {
-            held,
+            state,
             waiting,
             answers,
             answered,
@@ -90,10 +93,10 @@ impl Errands {
         })
     }
 
-    /// Have it done after those before; the answer to request `id` comes later.
-    pub fn add(&mut self, id: Value, errand: Errand) -> Result<(), AgentError> {
+    /// Queue a request; the answer to request `id` comes later.
+    pub fn add(&mut self, id: Value, task: Task) -> Result<(), AgentError> {
         let gone = |_| io::Error::other("the thread that does this has ended");
-        self.waiting.send((id, errand)).map_err(gone)?;
+        self.waiting.send((id, task)).map_err(gone)?;
         self.unanswered += 1;
         Ok(())
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a job may do on this machine (docs/privileges.md): the capabilities that it was asked to have, and its user.
+//! Privileges of a job on this machine (docs/privileges.md): its requested capabilities, and its user.
 
 use crate::AgentError;
 use netio::privileges::{CapabilitySet, Privileges};
@@ -26,15 +26,15 @@ pub enum Privilege {
     DacOverride,
 }
 
-/// Whose process a job is.
+/// The user of a job.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum User {
     /// The agent's.
     #[default]
     Agent,
-    /// Nobody's in particular; of a directory that only its owner may enter, its owner's. An agent that can become
-    /// nobody else starts it as its own.
+    /// The user `nobody`, or the owner of a directory that only its owner may enter. An agent that cannot change its user
+    /// starts the job as its own.
     Nobody,
 }
 
@@ -51,7 +51,7 @@ impl Privilege {
     }
 }
 
-/// What a job in `directory` gets.
+/// The privileges of a job in `directory`.
 pub fn granted(
     privileges: &[Privilege],
     user: User,
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(nobody_s, NOBODY);
         assert_eq!(owner(None).unwrap(), NOBODY);
         let place = std::env::temp_dir().join(format!("atoll-rights-{}", std::process::id()));
-        crate::private::make(&place).unwrap();
+        crate::private_directory::make(&place).unwrap();
         let own = rustix::process::geteuid().as_raw();
         assert_eq!(owner(Some(&place)).unwrap().0, own);
         fs::remove_dir(&place).unwrap();

@@ -12,7 +12,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-/// What others may not do.
+/// Permissions that others must not have.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// Make the directory unless it is there, and see that it is ours.
@@ -25,12 +25,12 @@ pub fn make(path: &Path) -> Result<(), AgentError> {
     }
 }
 
-/// Refuse what is no directory, a symbolic link to one, or a directory that others own or may write to.
+/// Refuse a path that is no directory, a symbolic link to one, or a directory that others own or may write to.
 pub fn check(path: &Path) -> Result<(), AgentError> {
     let fault = |error: io::Error| AgentError::file(&path.to_string_lossy())(error);
     let refuse = |what: &str| {
         Err(AgentError::Machine(format!(
-            "{} {what}: it may have been put there by somebody else; remove it",
+            "{} {what}: it may have been created by another user; remove it",
             path.display()
         )))
     };
