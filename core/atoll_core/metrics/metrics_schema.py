@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the points of a run are called: the one table of measurements, their tags, fields and units.
+"""The table of all measurements of a run, with their tags, fields and units.
 
-docs/metrics.md holds the same table, made from this one. Besides its own tags every point of a run has ``COMMON_TAGS``.
+docs/metrics.md contains the tables that :func:`markdown` makes of it. Every point of a run also has ``COMMON_TAGS``.
 """
 
 from dataclasses import dataclass
+from textwrap import fill
 
 COMMON_TAGS = {
     "testbed": "name of the laboratory",
-    "place": "where it lives: `mininet`, `virtual`, `hardware`",
+    "place": "platform of the laboratory: `mininet`, `virtual`, `hardware`",
     "experiment": "name of the experiment",
     "run": "experiment and name of the run directory, such as `geo-20260102T030405Z-1`",
 }
@@ -39,32 +40,34 @@ class Measurement:
 
 
 EMULATION = "emulation"
-"""What the machine is called that is a whole laboratory."""
+"""Name of the machine that runs a whole emulated laboratory."""
 
 _SUM = "sum since the box was started"
 _BOX = ("box", "name of the box in lab.yaml")
 _DIRECTION = ("direction", "`to_island` or `to_world`")
 _HOST = ("host", "name of the machine in lab.yaml")
-_MACHINE = ("machine", f"name of the machine in the inventory; `{EMULATION}` where one machine is the whole laboratory")
+_MACHINE = ("machine", f"name of the machine in the inventory; `{EMULATION}` if one machine runs the whole laboratory")
 _SWITCH = ("switch", "name of the switch in lab.yaml")
 _NAMESPACE = "sum since the namespace was made"
 _CAUSES = {
-    "queue": "the byte queue was full",
-    "loss": "the loss model",
-    "aqm": "the AQM",
-    "blocked": "the link was blocked",
-    "unsent": "the interface would not take them: overload",
+    "queue": "by a full byte queue",
+    "loss": "by the loss model",
+    "aqm": "by the AQM",
+    "blocked": "while the link was blocked",
+    "unsent": "because the interface did not accept them (overload)",
 }
 
 
 _TIMING = (
-    Figure("lateness_max_ns", "ns", "the latest departure since the point before, behind its schedule"),
-    Figure("clamped_packets", "packets", f"known too late to be taken for arrivals of their own instants; {_SUM}"),
-    Figure("clamped_max_ns", "ns", "how late the latest of them was taken to arrive, since the point before"),
+    Figure("lateness_max_ns", "ns", "largest lateness of a departure since the previous point"),
     Figure(
-        "stall_count", "stalls", f"times in which nothing left that was due, each longer than `limits.stall`; {_SUM}"
+        "clamped_packets",
+        "packets",
+        f"stamped before an event that had already taken effect, so taken to arrive later; {_SUM}",
     ),
-    Figure("stall_ns", "ns", f"how long these lasted; {_SUM}"),
+    Figure("clamped_max_ns", "ns", "largest such delay of an arrival since the previous point"),
+    Figure("stall_count", "stalls", f"periods of late departures, each longer than `limits.stall`; {_SUM}"),
+    Figure("stall_ns", "ns", f"length of these periods; {_SUM}"),
 )
 _DOUBTFUL = (
     Figure("unread_packets", "packets", f"lost by the box's full socket; {_SUM}"),
@@ -74,15 +77,15 @@ _DOUBTFUL = (
 
 
 def _both_ways(since: str) -> tuple[Figure, ...]:
-    """What interfaces and ports count."""
+    """The counters of interfaces and ports."""
     return tuple(
         Figure(f"{way}_{what}", unit, f"{said}; sum since {since}")
         for way, did in (("rx", "received"), ("tx", "sent"))
         for what, unit, said in (
             ("packets", "packets", did),
             ("bytes", "bytes", did),
-            ("errors", "packets", f"not {did}, for an error"),
-            ("dropped", "packets", f"not {did}, for want of room"),
+            ("errors", "packets", f"not {did}, because of an error"),
+            ("dropped", "packets", f"not {did}, because there was no room"),
         )
     )
 
@@ -90,26 +93,26 @@ def _both_ways(since: str) -> tuple[Figure, ...]:
 MEASUREMENTS = (
     Measurement(
         "link",
-        "a satellite link, each direction; what is counted stands in docs/contracts.md",
+        "one direction of a satellite link; docs/contracts.md defines its counters",
         LINK_NS,
         (_BOX, _DIRECTION),
         (
             Figure("in_packets", "packets", f"arrived; {_SUM}"),
             Figure("in_bytes", "bytes", f"arrived; {_SUM}"),
-            Figure("out_packets", "packets", f"sent on; {_SUM}"),
-            Figure("out_bytes", "bytes", f"sent on; {_SUM}"),
-            Figure("dropped_packets", "packets", f"dropped, whatever the cause; {_SUM}"),
-            Figure("dropped_bytes", "bytes", f"dropped, whatever the cause; {_SUM}"),
+            Figure("out_packets", "packets", f"forwarded; {_SUM}"),
+            Figure("out_bytes", "bytes", f"forwarded; {_SUM}"),
+            Figure("dropped_packets", "packets", f"dropped for any cause; {_SUM}"),
+            Figure("dropped_bytes", "bytes", f"dropped for any cause; {_SUM}"),
             *(
-                Figure(f"dropped_{cause}_packets", "packets", f"dropped: {why}; {_SUM}")
+                Figure(f"dropped_{cause}_packets", "packets", f"dropped {why}; {_SUM}")
                 for cause, why in _CAUSES.items()
             ),
-            *(Figure(f"dropped_{cause}_bytes", "bytes", f"dropped: {why}; {_SUM}") for cause, why in _CAUSES.items()),
+            *(Figure(f"dropped_{cause}_bytes", "bytes", f"dropped {why}; {_SUM}") for cause, why in _CAUSES.items()),
             Figure("oversize_packets", "packets", f"longer than the MTU, discarded; {_SUM}"),
-            Figure("queue_bytes", "bytes", "waiting in the queue now"),
-            Figure("queue_max_bytes", "bytes", "the most that waited since the point before"),
-            Figure("held_packets", "packets", "within the link now: waiting, being serialised, propagating"),
-            Figure("idle_ns", "ns", f"the transmitter had nothing to send; {_SUM}"),
+            Figure("queue_bytes", "bytes", "in the queue now"),
+            Figure("queue_max_bytes", "bytes", "most bytes in the queue since the previous point"),
+            Figure("held_packets", "packets", "in the link now: queued, being serialised, or propagating"),
+            Figure("idle_ns", "ns", f"time in which the transmitter had nothing to send; {_SUM}"),
             Figure("lost_after_packets", "packets", f"dropped after they had used the link; {_SUM}"),
             Figure("lost_after_bytes", "bytes", f"dropped after they had used the link; {_SUM}"),
             *_TIMING,
@@ -118,8 +121,8 @@ MEASUREMENTS = (
     ),
     Measurement(
         "link_config",
-        "what a link is configured to, every five minutes in virtual time, at swaps and the end besides; what a trace "
-        "makes of it is not told",
+        "the configuration of a link, without the changes that a trace makes; in virtual time every five minutes, at "
+        "swaps, and at the end",
         SECOND_NS,
         (_BOX, _DIRECTION),
         (
@@ -136,8 +139,8 @@ MEASUREMENTS = (
         (
             Figure("in_packets", "packets", f"arrived; {_SUM}"),
             Figure("in_bytes", "bytes", f"arrived; {_SUM}"),
-            Figure("out_packets", "packets", f"sent on; {_SUM}"),
-            Figure("out_bytes", "bytes", f"sent on; {_SUM}"),
+            Figure("out_packets", "packets", f"forwarded; {_SUM}"),
+            Figure("out_bytes", "bytes", f"forwarded; {_SUM}"),
             Figure("held_packets", "packets", "being delayed now"),
             *_TIMING,
         ),
@@ -155,8 +158,8 @@ MEASUREMENTS = (
     ),
     Measurement(
         "latency_config",
-        "the terrestrial latency that a world server is configured to, every five minutes in virtual time, at swaps "
-        "and the end besides",
+        "the configured terrestrial latency of a world server; in virtual time every five minutes, at swaps, and at "
+        "the end",
         SECOND_NS,
         (_HOST,),
         (
@@ -166,22 +169,22 @@ MEASUREMENTS = (
     ),
     Measurement(
         "latency_check",
-        "a world server's terrestrial latency as the test before the run found it; of each pair of hosts events.jsonl "
-        "tells",
+        "the terrestrial latency of a world server, measured by the test before the run; events.jsonl has that of each "
+        "pair of hosts",
         0,
         (_HOST,),
         (
             Figure("configured_ns", "ns", "round-trip time of its class; 0: not delayed"),
-            Figure("measured_ns", "ns", "round-trip time less that of the special server, which is not delayed"),
+            Figure("measured_ns", "ns", "round-trip time minus that of the special server, which is not delayed"),
         ),
     ),
     Measurement(
         "ping",
-        "the ping series, one point a ping, at the instant it was sent",
+        "the ping series, one point for each ping, at the time at which it was sent",
         0,
         (_HOST, ("target", "name of the host that answers")),
         (
-            Figure("rtt_ns", "ns", "round-trip time; absent when there was no answer"),
+            Figure("rtt_ns", "ns", "round-trip time; absent without an answer"),
             Figure("lost", "1", "1: no answer within the time-out, else 0"),
             Figure("seq", "1", "number of the ping"),
         ),
@@ -192,9 +195,9 @@ MEASUREMENTS = (
         SECOND_NS,
         (_HOST,),
         (
-            Figure("connections", "1", "accepted since the start of the run"),
-            Figure("active", "1", "not closed by the client yet"),
-            Figure("sent_bytes", "bytes", "given to TCP since the start of the run"),
+            Figure("connections", "1", "connections accepted since the start of the run"),
+            Figure("active", "1", "connections that the client has not closed yet"),
+            Figure("sent_bytes", "bytes", "bytes given to TCP since the start of the run"),
         ),
     ),
     Measurement(
@@ -203,90 +206,90 @@ MEASUREMENTS = (
         SECOND_NS,
         (_HOST,),
         (
-            Figure("flows_completed", "1", "since the start of the run"),
-            Figure("flows_failed", "1", "since the start of the run"),
+            Figure("flows_completed", "1", "flows completed since the start of the run"),
+            Figure("flows_failed", "1", "flows failed since the start of the run"),
             Figure("active", "1", "flows open now"),
-            Figure("received_bytes", "bytes", "of TCP payload since the start of the run"),
-            Figure("ended", "1", "1: it is over; of its last point alone, which has no sums"),
+            Figure("received_bytes", "bytes", "TCP payload since the start of the run"),
+            Figure("ended", "1", "1: the load has ended; only in its last point, which has no sums"),
         ),
     ),
     Measurement(
         "start",
-        "an island client's channels begin",
+        "the begin of an island client's channels",
         0,
         (_HOST,),
-        (Figure("late_ns", "ns", "behind the instant agreed upon, less the offset of the host's clock"),),
+        (Figure("late_ns", "ns", "delay after the agreed time, minus the offset of the host's clock"),),
     ),
     Measurement(
         "transfer",
-        "the large transfer, at its receiver; not of iperf3, which says so only when it is over",
+        "the large transfer, at its receiver; not with iperf3, which reports its bytes only at the end",
         SECOND_NS,
         (_HOST,),
         (
-            Figure("received_bytes", "bytes", "of TCP payload since its start"),
-            Figure("ended", "1", "1: it is over; of its last point alone, at the instant of the last byte"),
+            Figure("received_bytes", "bytes", "TCP payload since its start"),
+            Figure("ended", "1", "1: the transfer has ended; only in its last point, at the time of the last byte"),
         ),
     ),
     Measurement(
         "capture",
-        "a capture",
+        "a packet capture",
         SECOND_NS,
         (_HOST, ("point", "name of its file below captures/")),
         (
-            Figure("captured_packets", "packets", "in the file or on their way there"),
+            Figure("captured_packets", "packets", "packets in the file or on their way to it"),
             Figure("captured_bytes", "bytes", "their bytes on the wire"),
-            Figure("dropped_packets", "packets", "the kernel had no room for: the capture is not whole"),
-            Figure("unchecked_packets", "packets", "without checksum: their senders left it to hardware"),
+            Figure("dropped_packets", "packets", "packets that the kernel had no room for: the capture is incomplete"),
+            Figure("unchecked_packets", "packets", "packets without checksum: their senders left it to hardware"),
         ),
     ),
     Measurement(
         "interface",
-        "an experiment interface of a host or box, as its kernel counts; every five minutes in virtual time",
+        "an experiment interface of a host or box, as counted by its kernel; every five minutes in virtual time",
         SECOND_NS,
         (_HOST, ("interface", "name of the interface")),
         _both_ways("the interface was made"),
     ),
     Measurement(
         "tcp",
-        "TCP in a host's network namespace, as its kernel counts; every five minutes in virtual time",
+        "TCP in a host's network namespace, as counted by its kernel; every five minutes in virtual time",
         SECOND_NS,
         (_HOST,),
         (
             Figure("established", "1", "connections open now"),
             Figure("in_segments", "1", f"received; {_NAMESPACE}"),
-            Figure("out_segments", "1", f"sent, retransmitted ones among them; {_NAMESPACE}"),
-            Figure("retransmitted_segments", "1", f"sent again; {_NAMESPACE}"),
-            Figure("in_errors", "1", f"received in error: damaged, or a SYN of a connection that stands; {_NAMESPACE}"),
-            Figure("checksum_errors", "1", f"of these: damaged, their checksum being wrong; {_NAMESPACE}"),
+            Figure("out_segments", "1", f"sent, including retransmissions; {_NAMESPACE}"),
+            Figure("retransmitted_segments", "1", f"retransmitted; {_NAMESPACE}"),
+            Figure("in_errors", "1", f"received in error: damaged, or a SYN of an open connection; {_NAMESPACE}"),
+            Figure("checksum_errors", "1", f"of these: damaged, with a wrong checksum; {_NAMESPACE}"),
             Figure("timeouts", "1", f"retransmission time-outs; {_NAMESPACE}"),
-            Figure("spurious_timeouts", "1", f"time-outs that F-RTO (RFC 5682) found to be for nothing; {_NAMESPACE}"),
-            Figure("listen_drops", "1", f"connections not taken, the listen queue being full; {_NAMESPACE}"),
-            Figure("backlog_dropped", "1", f"received, no room in the socket's backlog; {_NAMESPACE}"),
-            Figure("receive_queue_dropped", "1", f"received, no room in the socket's receive queue; {_NAMESPACE}"),
+            Figure("spurious_timeouts", "1", f"time-outs that F-RTO (RFC 5682) found to be spurious; {_NAMESPACE}"),
+            Figure("listen_drops", "1", f"connections refused because the listen queue was full; {_NAMESPACE}"),
+            Figure("backlog_dropped", "1", f"received, but no room in the socket's backlog; {_NAMESPACE}"),
+            Figure("receive_queue_dropped", "1", f"received, but no room in the socket's receive queue; {_NAMESPACE}"),
         ),
     ),
     Measurement(
         "udp",
-        "UDP in a host's network namespace, as its kernel counts; every five minutes in virtual time",
+        "UDP in a host's network namespace, as counted by its kernel; every five minutes in virtual time",
         SECOND_NS,
         (_HOST,),
         (
             Figure("in_datagrams", "1", f"given to programs; {_NAMESPACE}"),
             Figure("out_datagrams", "1", f"sent; {_NAMESPACE}"),
-            Figure("in_errors", "1", f"received and not given to programs, whatever the cause; {_NAMESPACE}"),
-            Figure("checksum_errors", "1", f"of these: damaged, their checksum being wrong; {_NAMESPACE}"),
+            Figure("in_errors", "1", f"received, but not given to programs, for any cause; {_NAMESPACE}"),
+            Figure("checksum_errors", "1", f"of these: damaged, with a wrong checksum; {_NAMESPACE}"),
             Figure("receive_buffer_errors", "1", f"of these: no room in the socket's receive buffer; {_NAMESPACE}"),
-            Figure("send_buffer_errors", "1", f"not sent, no room in the socket's send buffer; {_NAMESPACE}"),
+            Figure("send_buffer_errors", "1", f"not sent: no room in the socket's send buffer; {_NAMESPACE}"),
         ),
     ),
     Measurement(
         "job",
         "a program that the agent runs for the experiment; every five minutes in virtual time",
         SECOND_NS,
-        (_HOST, ("job", "its name, such as `serve-w1`, `link-sat`")),
+        (_HOST, ("job", "name of the job, such as `serve-w1`, `link-sat`")),
         (
             Figure("cpu_ns", "ns", "CPU time since its start, of all its CPUs together"),
-            Figure("memory_bytes", "bytes", "memory that it has resident; that of its control group if it has one"),
+            Figure("memory_bytes", "bytes", "resident memory; that of its control group if it has one"),
         ),
     ),
     Measurement(
@@ -295,19 +298,19 @@ MEASUREMENTS = (
         SECOND_NS,
         (_MACHINE,),
         (
-            Figure("cpus", "1", "CPUs that are online"),
-            Figure("busy", "1", "share of all CPUs' time since the point before in which they were not idle, 0 to 1"),
+            Figure("cpus", "1", "online CPUs"),
+            Figure("busy", "1", "share of all CPUs' time since the previous point that was not idle, 0 to 1"),
             Figure("busy_ns", "ns", "CPU time not idle, of all CPUs; sum since the machine was started"),
             Figure("idle_ns", "ns", "CPU time idle, waiting for disks included; sum since the machine was started"),
             Figure("steal_ns", "ns", "CPU time that a hypervisor gave to others; sum since the machine was started"),
             Figure("load_1m", "1", "load average of the last minute"),
-            Figure("memory_bytes", "bytes", "memory that there is"),
-            Figure("memory_available_bytes", "bytes", "memory that programs could still have without swapping"),
+            Figure("memory_bytes", "bytes", "total memory"),
+            Figure("memory_available_bytes", "bytes", "memory that is available to programs without swapping"),
             Figure(
                 "backlog_dropped_packets",
                 "packets",
-                "dropped as net.core.netdev_max_backlog of them waited for a processor; of the whole machine, whoever "
-                "sent them; sum since the machine was started",
+                "dropped because net.core.netdev_max_backlog packets already waited for a processor; of all senders on "
+                "the machine; sum since the machine was started",
             ),
             Figure(
                 "backlog_squeezes",
@@ -324,66 +327,66 @@ MEASUREMENTS = (
         (_MACHINE,),
         (
             Figure("cpu_ns", "ns", "CPU time since its start"),
-            Figure("memory_bytes", "bytes", "memory that it has resident"),
+            Figure("memory_bytes", "bytes", "resident memory"),
             Figure("jobs", "1", "programs that it runs now"),
         ),
     ),
     Measurement(
         "clock",
-        "a machine's clock: what its kernel was told of it (adjtimex(2)), and every ten seconds, in virtual time every "
-        "five minutes, how far it is from the clock that the run goes by, by questions over the agent's stream",
+        "a machine's clock: its state in the kernel (adjtimex(2)), and its offset from the clock of the run, measured "
+        "over the agent's stream every ten seconds (in virtual time every five minutes)",
         SECOND_NS,
         (_MACHINE,),
         (
             Figure("synchronised", "1", "1: a program such as chrony disciplines it, else 0"),
             Figure("estimated_error_ns", "ns", "by that program's estimate"),
-            Figure("maximum_error_ns", "ns", "by that program's estimate; grows while it says nothing"),
-            Figure("offset_ns", "ns", "this clock less the run's"),
-            Figure("bound_ns", "ns", "the truth is within so much of the offset"),
+            Figure("maximum_error_ns", "ns", "by that program's estimate; grows while it gives none"),
+            Figure("offset_ns", "ns", "this clock minus the run's"),
+            Figure("bound_ns", "ns", "largest error of the offset"),
             Figure("rtt_ns", "ns", "round-trip time of the agent's stream, the shortest of eight"),
         ),
     ),
     Measurement(
         "switch_port",
-        "a port of a switch, as the switch counts (OpenFlow 1.3.5, 7.3.5.6); every five minutes in virtual time",
+        "a port of a switch, as counted by the switch (OpenFlow 1.3.5, 7.3.5.6); every five minutes in virtual time",
         SECOND_NS,
         (_SWITCH, ("port", "number of the port")),
         _both_ways("the switch was started"),
     ),
     Measurement(
         "flow_entries",
-        "the flow entries of a switch that share a cookie: those of one leg of one app; as often as its ports",
+        "the flow entries of a switch that share a cookie, those of one leg of one app; as often as ports",
         SECOND_NS,
         (
             _SWITCH,
-            ("app", "who asked for them: `delivery`, `latency`, `chain`, ..."),
+            ("app", "app that requested them: `delivery`, `latency`, `chain`, ..."),
             ("cookie", "16 hexadecimal digits"),
         ),
         (
-            Figure("entries", "1", "how many there are"),
+            Figure("entries", "1", "number of entries"),
             Figure("packets", "packets", "counted by them since each was installed"),
             Figure("bytes", "bytes", "counted by them since each was installed"),
         ),
     ),
     Measurement(
         "event",
-        "what happens to the run: the lines of events.jsonl (but for the figures of the test before it), whistles",
+        "an event of the run: a line of events.jsonl (except the figures of the test before the run) or a whistle",
         0,
         (
-            ("kind", "its type: `step`, `change`, `swap`, `whistle`, `note`, `outcome`, ..."),
-            ("state", "`begin`, `end`, `failed`, where it has one"),
+            ("kind", "type of the event: `step`, `change`, `swap`, `whistle`, `note`, `outcome`, ..."),
+            ("state", "`begin`, `end` or `failed`, for events that have one"),
         ),
-        (Figure("text", "text", "what happened, in a line"),),
+        (Figure("text", "text", "the event in one line"),),
     ),
     Measurement(
         "metrics",
-        "how much was measured",
+        "counts of the points themselves",
         SECOND_NS,
         (),
         (
             Figure("points", "1", "points of this run so far"),
             Figure("left_out", "1", "fields left out so far: not a number, infinite, or beyond 64 bits"),
-            Figure("unread", "1", "times that a switch or a machine did not tell its counters"),
+            Figure("unread", "1", "times that the counters of a switch or machine could not be read"),
         ),
     ),
 )
@@ -397,7 +400,8 @@ def markdown() -> str:
     parts = ["| tag of every point | |", "|---|---|", *(f"| `{name}` | {what} |" for name, what in COMMON_TAGS.items())]
     for each in MEASUREMENTS:
         period = f"every {each.every_ns / 1e6:g} ms" if each.every_ns else "when it happens"
-        parts += ["", f"### {each.name}", f"{each.what[0].upper()}{each.what[1:]}. One point {period}.", ""]
+        sentences = f"{each.what[0].upper()}{each.what[1:]}. One point {period}."
+        parts += ["", f"### {each.name}", fill(sentences, 100, break_on_hyphens=False), ""]
         parts += ["| | unit | |", "|---|---|---|"]
         parts += [f"| tag `{name}` | | {what} |" for name, what in each.tags]
         parts += [f"| `{figure.name}` | {figure.unit} | {figure.what} |" for figure in each.fields]
