@@ -21,9 +21,9 @@ from atoll_analysis.summary import (
     TerrestrialRtt,
 )
 from atoll_analysis.tables.box_counters import Part, Sojourn, lateness_p99_ns
-from atoll_analysis.tables.job_logs import Service, load_service, ping_accounts, transfer_done
+from atoll_analysis.tables.job_logs import LoadService, load_service, ping_accounts, transfer_done
 from atoll_analysis.tables.probe_filter import most_bytes, of_changes
-from atoll_analysis.tables.run_data import Facts, cut_short, read_facts
+from atoll_analysis.tables.run_data import RunData, cut_short, read_run_data
 from atoll_analysis.tables.tables import Tables, build_tables, traffic_hosts
 from atoll_analysis.verdict.caveats import accounts, notes
 from atoll_analysis.verdict.drop_report import lost_outside, outside_notes
@@ -48,14 +48,14 @@ _TERRESTRIAL_SHARE = 0.02
 
 def analyse_run(run: RunDir, binary: Path) -> dict[str, Any]:
     """See :func:`atoll_analysis.analyse`."""
-    facts = read_facts(run)
+    facts = read_run_data(run)
     tables = build_tables(run, facts, binary)
     summary = summarise(facts, tables, run.logs)
     run.write_summary(dict(summary))
     return dict(summary)
 
 
-def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
+def summarise(facts: RunData, tables: Tables, logs: Path) -> Summary:
     """All figures of a run, with the verdict."""
     window = facts.window
     bottleneck = facts.bottleneck
@@ -70,10 +70,10 @@ def summarise(facts: Facts, tables: Tables, logs: Path) -> Summary:
     base_rtt_ms = next((event["rtt_ns"] / 1e6 for event in facts.of_type("base_rtt")), None)
     rtt_max_ms = pings.rtt_max_ns / 1e6 if pings.rtt_max_ns is not None else None
     flows = seen.channel_flows(tables)
-    servers, clients = (seen.volumes(tables, hosts) for hosts in traffic_hosts(facts))
+    servers, clients = (seen.host_volumes(tables, hosts) for hosts in traffic_hosts(facts))
     ping_last_s = (pings.last_ns - tables.origin_ns) / 1e9 if pings.last_ns is not None else None
     rtts = base_rtts_ms(facts.network, facts.experiment)
-    service = load_service(logs) if window else Service(None, None)
+    service = load_service(logs) if window else LoadService(None, None)
     unsent, unstamped = ping_accounts(logs)
     p99_ns = lateness_p99_ns(facts.measurements)
     summary = Summary(
@@ -185,14 +185,14 @@ def _limits(limits: Limits) -> LimitFigures:
     )
 
 
-def _link_figures(facts: Facts, tables: Tables, link: Link) -> LinkFigures:
+def _link_figures(facts: RunData, tables: Tables, link: Link) -> LinkFigures:
     measured, back = facts.direction(link, "to_island"), facts.direction(link, "to_world")
     # How much a late departure can push from one window into the next is unknown where lateness is not measured.
     unbounded = measured is not None and measured.lateness_max_ns is None and not facts.in_virtual_time
     slack = VIRTUAL_SLACK if facts.in_virtual_time else TIMER_SLACK
     bucket = bucket_bytes(link.to_island.rate, slack) if facts.manifest.get("backend") == Backend.TC else 0
     return LinkFigures(
-        chains=list(dict.fromkeys(chain.name for chain in facts.experiment.ever_chains if link.box in chain.hops)),
+        chains=list(dict.fromkeys(chain.name for chain in facts.experiment.all_chains if link.box in chain.hops)),
         rate_bit_s=link.to_island.rate.bit_s,
         queue_bytes=link.to_island.queue.bytes,
         queue_max_bytes=measured.queue_max_bytes if measured else None,
@@ -226,7 +226,7 @@ def _sojourn(measured: Sojourn) -> SojournFigures:
     )
 
 
-def _terrestrial(facts: Facts) -> dict[str, TerrestrialRtt]:
+def _terrestrial(facts: RunData) -> dict[str, TerrestrialRtt]:
     # Jitter of a class moves single RTTs by design, so it widens what a few pings may differ by.
     jitter_ms = {check.src: check.jitter_ns / 1e6 for check in facts.plan.checks}
     found: dict[str, TerrestrialRtt] = {}
@@ -241,7 +241,7 @@ def _terrestrial(facts: Facts) -> dict[str, TerrestrialRtt]:
     return found
 
 
-def _transfer(facts: Facts, tables: Tables, logs: Path) -> dict[str, Any]:
+def _transfer(facts: RunData, tables: Tables, logs: Path) -> dict[str, Any]:
     asked = facts.experiment.transfer
     received: int | None = None
     seconds: float | None = None
@@ -267,18 +267,18 @@ def _transfer(facts: Facts, tables: Tables, logs: Path) -> dict[str, Any]:
     }
 
 
-def _pings_planned(facts: Facts) -> int | None:
+def _pings_planned(facts: RunData) -> int | None:
     if not any(job.phase is Phase.PING for job in facts.plan.jobs):
         return None
     return -(-facts.experiment.duration.ns // facts.experiment.ping.interval.ns)
 
 
-def _ping_path_loss(facts: Facts) -> float | None:
+def _ping_path_loss(facts: RunData) -> float | None:
     """The largest of the ways that the ping series had."""
     return max((lost_on(facts, way, blocked=True) for way in facts.ping_links), default=None)
 
 
-def _utilisation(facts: Facts, tables: Tables, link: Link) -> float | None:
+def _utilisation(facts: RunData, tables: Tables, link: Link) -> float | None:
     window = facts.window
     if window is None or window.seconds <= 0:
         return None
@@ -286,7 +286,7 @@ def _utilisation(facts: Facts, tables: Tables, link: Link) -> float | None:
     return None if sent is None else 8 * sent / (link.to_island.rate.bit_s * window.seconds)
 
 
-def _sojourn_bounds(facts: Facts) -> dict[str, float | None]:
+def _sojourn_bounds(facts: RunData) -> dict[str, float | None]:
     """What full queues can add to a ping's RTT, there, back and both, on whichever of its ways that is most."""
     if not facts.links:
         return dict.fromkeys(("sojourn_bound_ms", "sojourn_bound_to_island_ms", "sojourn_bound_to_world_ms"))

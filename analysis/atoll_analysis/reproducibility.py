@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from atoll_analysis.run_directory import RunDir
-from atoll_analysis.tables.frame_fields import field_at
+from atoll_analysis.tables.frame_fields import frame_field_at
 
 APART = frozenset({"run_dir", "overhead_s"})
 """Keys of summary.json that tell two runs apart though everything repeats."""
@@ -38,7 +38,7 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class RepeatComparison:
     """What two runs have in common."""
 
     runs: tuple[str, str]
@@ -63,7 +63,7 @@ class Comparison:
         return f"different: {' and '.join(self.runs)} differ in {differ}\nfirst difference: {self.first_difference}"
 
 
-def compare_runs(first: RunDir, second: RunDir) -> Comparison:
+def compare_runs(first: RunDir, second: RunDir) -> RepeatComparison:
     """Compare two analysed runs. Raises RunError when one was not analysed."""
     names = sorted(_names(first) | _names(second), key=_in_order)
     files = [Compared(name, (_sha256(first, name), _sha256(second, name))) for name in names]
@@ -72,7 +72,7 @@ def compare_runs(first: RunDir, second: RunDir) -> Comparison:
     files.append(Compared("summary.json", (digests[0], digests[1])))
     different = next((file for file in files if not file.same), None)
     where = None if different is None else f"{different.file}: {_difference(different, first, second, summaries)}"
-    return Comparison((str(first.path), str(second.path)), tuple(files), where)
+    return RepeatComparison((str(first.path), str(second.path)), tuple(files), where)
 
 
 def _names(run: RunDir) -> set[str]:
@@ -158,7 +158,7 @@ def _first_field(a: tuple[int, int, bytes], b: tuple[int, int, bytes]) -> str:
     apart = f", time stamps {abs(a[0] - b[0])} ns apart" if a[0] != b[0] else ""
     if a[2] != b[2]:
         at = next((i for i, (x, y) in enumerate(zip(a[2], b[2], strict=False)) if x != y), min(len(a[2]), len(b[2])))
-        name, begin, end = field_at(a[2], at)
+        name, begin, end = frame_field_at(a[2], at)
         return f"{name} is {a[2][begin:end].hex()} and {b[2][begin:end].hex()} (byte {begin} of the frame){apart}"
     if a[1] != b[1]:
         return f"length is {a[1]} and {b[1]} bytes{apart}"

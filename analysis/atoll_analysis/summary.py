@@ -15,7 +15,7 @@ from atoll_analysis.figures.losses import LostFigures
 from atoll_analysis.figures.start_skew import StartFigures
 from atoll_analysis.figures.udp import UdpFigures
 from atoll_analysis.verdict.drop_report import LostOutside
-from atoll_analysis.verdict.loss_agreement import Payload, Stretch
+from atoll_analysis.verdict.loss_agreement import Payload, Section
 from atoll_analysis.verdict.silence import SilenceFigures
 
 
@@ -182,7 +182,7 @@ class Summary(TypedDict):
     chains: dict[str, ChainFigures]  # by name; empty if one carries everything
     changes: list[ChangeFigures]
     # loss
-    stretches: list[Stretch]  # parts of the chains whose loss captures and links agree on, or do not
+    stretches: list[Section]  # parts of the chains whose loss captures and links agree on, or do not
     payload: Payload | None  # None: packets are conserved between the captures world and island
     # between the captures world and island; None: boxes between them do not conserve packets, or a capture is missing
     loss_bytes_captures: int | None  # without the probes of scheduled changes, which taps may miss

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product, takewhile
 
-from atoll_apps.compiler.flow_compiler import Laid
-from atoll_apps.segments.chain_routes import Passage, Route, routes
+from atoll_apps.compiler.flow_compiler import CompiledEntry
+from atoll_apps.segments.chain_routes import BoxTraversal, ChainRoute, routes
 from atoll_core.experiment.experiment import Chain, Experiment, Protocol
-from atoll_core.lab.host_groups import Ends
+from atoll_core.lab.host_groups import Sides
 from atoll_core.lab.network import Network, Tap
 from atoll_core.plan.tag_layout import BoxTag, Direction, GapTag, Layout
 
@@ -21,7 +21,7 @@ _Meeting = tuple[str, str]  # an old chain and a new one
 
 
 @dataclass(frozen=True, slots=True)
-class Turns:
+class CutoverPoints:
     """Which old and new chains' entries may meet the same packets, and where those turn.
 
     ``at``: by which routed box (None: at the edge, coming from hosts or a delay box). ``by_host``: instead, packets
@@ -32,19 +32,19 @@ class Turns:
     at: dict[tuple[_Meeting, Direction], str | None]
     by_host: bool
 
-    def turns(self, new: Laid, old: Laid) -> bool:
+    def turns(self, new: CompiledEntry, old: CompiledEntry) -> bool:
         """Whether this is where packets turn from the old entry to the new one."""
         meeting = old.leg.stretch.chain, new.leg.stretch.chain
         return self._stands_at_turn(new, meeting) and self._stands_at_turn(old, meeting)
 
-    def at_turn(self, laid: Laid, *, new: bool) -> bool:
+    def at_turn(self, laid: CompiledEntry, *, new: bool) -> bool:
         """Whether an entry takes packets at the place where its chain's packets turn."""
         chain = laid.leg.stretch.chain
         return any(
             self._stands_at_turn(laid, meeting) for meeting in self.meetings if meeting[1 if new else 0] == chain
         )
 
-    def _stands_at_turn(self, laid: Laid, meeting: _Meeting) -> bool:
+    def _stands_at_turn(self, laid: CompiledEntry, meeting: _Meeting) -> bool:
         leg = laid.leg
         if self.by_host:
             from_host = leg.box is None and leg.vlan is None
@@ -52,11 +52,11 @@ class Turns:
         return laid.first and leg.stretch.gap >= 0 and leg.box == self.at[meeting, leg.stretch.direction]
 
 
-def turns_of(network: Network, old: Experiment, before: Layout, new: Experiment, after: Layout) -> Turns:
+def cutover_points(network: Network, old: Experiment, before: Layout, new: Experiment, after: Layout) -> CutoverPoints:
     """Where the packets of each chain turn, the two versions being laid out so."""
     meetings = meeting_chains(network, old, new)
     if old.latency != new.latency:
-        return Turns(meetings, {}, by_host=True)
+        return CutoverPoints(meetings, {}, by_host=True)
     old_routes = {route.chain: route for route in routes(network, old, before)}
     new_routes = {route.chain: route for route in routes(network, new, after)}
     at: dict[tuple[_Meeting, Direction], str | None] = {}
@@ -66,7 +66,7 @@ def turns_of(network: Network, old: Experiment, before: Layout, new: Experiment,
         for direction in Direction:
             turn = _turn([_stations(route, layout, direction) for route, layout in ways])
             at |= {(meeting, direction): turn for meeting in group}
-    return Turns(meetings, at, by_host=False)
+    return CutoverPoints(meetings, at, by_host=False)
 
 
 def meeting_chains(network: Network, old: Experiment, new: Experiment) -> frozenset[_Meeting]:
@@ -77,14 +77,14 @@ def meeting_chains(network: Network, old: Experiment, new: Experiment) -> frozen
     if not (old.branches or new.branches):
         return frozenset({(old.chain.name, new.chain.name)})
     found: set[_Meeting] = set()
-    for (world, island), kind in product(Ends(network, old, new).blocks(), (*Protocol, None)):
+    for (world, island), kind in product(Sides(network, old, new).blocks(), (*Protocol, None)):
         traffic = world[0].address, island[0].address, kind
         one, other = old.carrier(*traffic), new.carrier(*traffic)
         for chain in new.chains:
-            if chain.carries.precedence >= one.carries.precedence and chain.carries.takes(*traffic):
+            if chain.carries.precedence >= one.carries.precedence and chain.carries.matches(*traffic):
                 found.add((one.name, chain.name))
         for chain in old.chains:
-            if chain.carries.precedence >= other.carries.precedence and chain.carries.takes(*traffic):
+            if chain.carries.precedence >= other.carries.precedence and chain.carries.matches(*traffic):
                 found.add((chain.name, other.name))
     return frozenset(found)
 
@@ -144,10 +144,10 @@ def _connected(meetings: Iterable[_Meeting]) -> list[list[_Meeting]]:
     return groups
 
 
-_Station = tuple[Passage | None, int | None, tuple[Tap, ...]]
+_Station = tuple[BoxTraversal | None, int | None, tuple[Tap, ...]]
 
 
-def _stations(route: Route, layout: Layout, direction: Direction) -> list[_Station]:
+def _stations(route: ChainRoute, layout: Layout, direction: Direction) -> list[_Station]:
     """Gap after gap with the box behind it, in the order in which packets of a direction meet them."""
     last = len(route.passages)
     found: list[_Station] = []

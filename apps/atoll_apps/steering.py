@@ -7,18 +7,18 @@ from dataclasses import dataclass, replace
 from itertools import chain as joined
 
 from atoll_apps.compiler.drop_entries import guards
-from atoll_apps.compiler.flow_compiler import Laid, lay
+from atoll_apps.compiler.flow_compiler import CompiledEntry, compile_segment
 from atoll_apps.compiler.overlap import shadowed
-from atoll_apps.compiler.tag_allocation import alike, entry_of, place_of, tag_stretch, tap_vlans
+from atoll_apps.compiler.tag_allocation import ambiguous_pairs, entry_of, place_of, tag_segment, tap_vlans
 from atoll_apps.segments import chain, delivery, latency
-from atoll_apps.segments.chain_routes import Passage, Route, routes
-from atoll_apps.segments.segment import App, Leg, Stretch
+from atoll_apps.segments.chain_routes import BoxTraversal, ChainRoute, routes
+from atoll_apps.segments.segment import App, Segment, SegmentId
 from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
-from atoll_core.lab.shortest_paths import Fabric
+from atoll_core.lab.shortest_paths import Topology
 from atoll_core.plan.flow_entry import FlowEntry, Match, sort_key
-from atoll_core.plan.tag_layout import HOME, Layout
+from atoll_core.plan.tag_layout import UNTAGGED, Layout
 
 _NAMED = 2  # how many of an entry's reasons are spelt out
 _APPS = (delivery, latency, chain)
@@ -28,7 +28,7 @@ _APPS = (delivery, latency, chain)
 class Steering:
     """What is laid for an experiment, and the layout that tells its frames apart."""
 
-    laid: tuple[Laid, ...]
+    laid: tuple[CompiledEntry, ...]
     layout: Layout
 
     @property
@@ -40,7 +40,7 @@ class Steering:
         return tuple(sorted(map(_merge, same.values()), key=sort_key))
 
 
-def flow_entries(network: Network, experiment: Experiment, layout: Layout = HOME) -> tuple[FlowEntry, ...]:
+def flow_entries(network: Network, experiment: Experiment, layout: Layout = UNTAGGED) -> tuple[FlowEntry, ...]:
     """Every flow entry of the experiment, sorted by switch, priority (highest first) and match.
 
     Raises PlanError when two legs cannot be told apart, no trunk leads where frames have to go, or a chain leaves
@@ -75,51 +75,51 @@ class Layer:
     def __init__(self, network: Network, experiment: Experiment) -> None:
         self._network = network
         self._experiment = experiment
-        self._fabric = Fabric.of(network)
+        self._fabric = Topology.of(network)
         self._taps = tap_vlans(network)
-        self._legs: dict[tuple[str, tuple[Passage, ...]], dict[Stretch, list[Leg]]] = {}
-        self._laid: dict[tuple[Stretch, int | None], tuple[list[Leg], list[Laid]]] = {}
-        self._apart: dict[str, list[list[Laid]]] = {}  # by chain, what was found to be told apart last
+        self._legs: dict[tuple[str, tuple[BoxTraversal, ...]], dict[SegmentId, list[Segment]]] = {}
+        self._laid: dict[tuple[SegmentId, int | None], tuple[list[Segment], list[CompiledEntry]]] = {}
+        self._apart: dict[str, list[list[CompiledEntry]]] = {}  # by chain, what was found to be told apart last
 
     def steer(self, layout: Layout, taken: frozenset[int]) -> Steering:
         """As :func:`steer`, without the guards, which only a whole plan needs."""
-        found: list[Laid] = []
+        found: list[CompiledEntry] = []
         for route in routes(self._network, self._experiment, layout):
             legs = self._legs_of(route)
             laid = {stretch: self._lay(stretch, each, layout) for stretch, each in legs.items()}
             while clash := self._clash(route.chain, list(laid.values())):
-                layout = tag_stretch(self._network, layout, *clash, taken)
+                layout = tag_segment(self._network, layout, *clash, taken)
                 tag = layout.gaps[-1]
-                stretch = Stretch(tag.chain, tag.direction, tag.gap)
+                stretch = SegmentId(tag.chain, tag.direction, tag.gap)
                 laid[stretch] = self._lay(stretch, legs[stretch], layout)
             found += joined.from_iterable(laid.values())
         return Steering(tuple(found), layout)
 
-    def _clash(self, chain: str, laid: list[list[Laid]]) -> tuple[Laid, Laid] | None:
+    def _clash(self, chain: str, laid: list[list[CompiledEntry]]) -> tuple[CompiledEntry, CompiledEntry] | None:
         """Two of a chain's entries that nothing tells apart."""
         if self._apart.get(chain) == laid:
             return None
-        clash = next(alike(joined.from_iterable(laid)), None)
+        clash = next(ambiguous_pairs(joined.from_iterable(laid)), None)
         if clash is None:
             self._apart[chain] = laid
         return clash
 
-    def _legs_of(self, route: Route) -> dict[Stretch, list[Leg]]:
+    def _legs_of(self, route: ChainRoute) -> dict[SegmentId, list[Segment]]:
         """The legs of a chain by stretch. Of a route, only how it passes its boxes is the layout's."""
         key = route.chain, route.passages
         if key not in self._legs:
-            found: dict[Stretch, list[Leg]] = defaultdict(list)
+            found: dict[SegmentId, list[Segment]] = defaultdict(list)
             for app in _APPS if route.blocks else ():
-                for leg in app.legs(self._network, self._experiment, route):
+                for leg in app.segments(self._network, self._experiment, route):
                     found[leg.stretch].append(leg)
             self._legs[key] = found
         return self._legs[key]
 
-    def _lay(self, stretch: Stretch, legs: list[Leg], layout: Layout) -> list[Laid]:
+    def _lay(self, stretch: SegmentId, legs: list[Segment], layout: Layout) -> list[CompiledEntry]:
         carry = layout.gap_vlan(stretch.chain, stretch.direction, stretch.gap)
         known, laid = self._laid.get((stretch, carry), ([], []))
         if known != legs:
-            laid = [each for leg in legs for each in lay(leg, self._fabric, carry, self._taps)]
+            laid = [each for leg in legs for each in compile_segment(leg, self._fabric, carry, self._taps)]
             self._laid[stretch, carry] = legs, laid
         return laid
 
@@ -132,9 +132,9 @@ def _merge(same: list[FlowEntry]) -> FlowEntry:
     return replace(same[0], cookie=min(entry.cookie for entry in same), why=why)
 
 
-def _refuse_shadowed(experiment: Experiment, laid: Iterable[Laid]) -> None:
+def _refuse_shadowed(experiment: Experiment, laid: Iterable[CompiledEntry]) -> None:
     """Refuse entries that no frame ever reaches, because one of higher priority takes all of theirs; a line each."""
-    places: dict[object, list[Laid]] = defaultdict(list)
+    places: dict[object, list[CompiledEntry]] = defaultdict(list)
     for each in laid:
         places[place_of(each.entry)].append(each)
     lines = {chain.name: f"{experiment.file}:{chain.line}" for chain in experiment.chains}
@@ -143,7 +143,7 @@ def _refuse_shadowed(experiment: Experiment, laid: Iterable[Laid]) -> None:
         raise PlanError("\n".join(refused))
 
 
-def _shadowed(same: list[Laid], lines: dict[str, str]) -> Iterator[str]:
+def _shadowed(same: list[CompiledEntry], lines: dict[str, str]) -> Iterator[str]:
     for low, high in shadowed(same, entry_of):
         one, other = high.leg.stretch.chain, low.leg.stretch.chain
         yield (
@@ -153,5 +153,5 @@ def _shadowed(same: list[Laid], lines: dict[str, str]) -> Iterator[str]:
         )
 
 
-def _app(laid: Laid) -> str:
+def _app(laid: CompiledEntry) -> str:
     return f"app {App(laid.entry.cookie >> 48 & 0xFF).name.lower()}"

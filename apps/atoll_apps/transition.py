@@ -9,11 +9,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from atoll_apps.compiler.flow_compiler import Laid
+from atoll_apps.compiler.flow_compiler import CompiledEntry
 from atoll_apps.compiler.overlap import overlapping
-from atoll_apps.compiler.tag_allocation import Place, entry_of, fresh_vlan, in_words, place_of, where, with_gap
-from atoll_apps.cutover import Turns, inherited, turns_of
-from atoll_apps.segments.segment import Stretch
+from atoll_apps.compiler.tag_allocation import Place, entry_of, entry_text, fresh_vlan, place_of, where, with_gap
+from atoll_apps.cutover import CutoverPoints, cutover_points, inherited
+from atoll_apps.segments.segment import SegmentId
 from atoll_apps.steering import Layer, Steering, guarded
 from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import Experiment
@@ -23,7 +23,9 @@ from atoll_core.plan.tag_layout import BoxTag, Layout
 _NO_LOAD = "with no traffic to spare, `atoll apply EXPERIMENT --at-once` does it"
 
 
-def steer_beside(network: Network, old: Experiment, standing: Steering, new: Experiment) -> tuple[Steering, Turns]:
+def steer_transition(
+    network: Network, old: Experiment, standing: Steering, new: Experiment
+) -> tuple[Steering, CutoverPoints]:
     """The new version's steering and where packets turn to it; nothing else of the two meets.
 
     Raises PlanError naming what cannot be told apart and the remedy, or as ``steering.steer``.
@@ -33,14 +35,16 @@ def steer_beside(network: Network, old: Experiment, standing: Steering, new: Exp
     while True:
         steering = layer.steer(layout, standing.layout.vlans)
         layout = steering.layout
-        turns = turns_of(network, old, standing.layout, new, layout)
+        turns = cutover_points(network, old, standing.layout, new, layout)
         clash = next(_clashes(standing.laid, steering.laid, turns), None)
         if clash is None:
             return guarded(new, steering), turns
         layout = search.resolved(layout, *clash)
 
 
-def _clashes(standing: Iterable[Laid], coming: Iterable[Laid], turns: Turns) -> Iterator[tuple[Laid, Laid]]:
+def _clashes(
+    standing: Iterable[CompiledEntry], coming: Iterable[CompiledEntry], turns: CutoverPoints
+) -> Iterator[tuple[CompiledEntry, CompiledEntry]]:
     """Pairs of a new and an old entry that the same packets could match where those do not turn."""
     old, new = _by_place(standing), _by_place(coming)
     for place in sorted(new.keys() & old.keys(), key=str):
@@ -50,9 +54,9 @@ def _clashes(standing: Iterable[Laid], coming: Iterable[Laid], turns: Turns) -> 
                     yield mine, other
 
 
-def _by_place(laid: Iterable[Laid]) -> dict[Place, dict[str, list[Laid]]]:
+def _by_place(laid: Iterable[CompiledEntry]) -> dict[Place, dict[str, list[CompiledEntry]]]:
     """What sends frames on, by place and chain."""
-    places: dict[Place, dict[str, list[Laid]]] = defaultdict(lambda: defaultdict(list))
+    places: dict[Place, dict[str, list[CompiledEntry]]] = defaultdict(lambda: defaultdict(list))
     for each in laid:
         if each.entry.actions:  # guards: the old version's go before the new one comes
             places[place_of(each.entry)][each.leg.stretch.chain].append(each)
@@ -65,9 +69,9 @@ class _Search:
     def __init__(self, network: Network, standing: Layout) -> None:
         self._network = network
         self._standing = standing
-        self._tried: set[tuple[Stretch | tuple[str, str], bool]] = set()
+        self._tried: set[tuple[SegmentId | tuple[str, str], bool]] = set()
 
-    def resolved(self, layout: Layout, mine: Laid, other: Laid) -> Layout:
+    def resolved(self, layout: Layout, mine: CompiledEntry, other: CompiledEntry) -> Layout:
         """The layout with what tells these two apart. Raises PlanError when there is nothing left to try."""
         box = self._network.box(mine.leg.box) if mine.leg.box else None
         found = None
@@ -81,7 +85,7 @@ class _Search:
             raise PlanError(_refusal(self._network, mine, other))
         return found
 
-    def _gap(self, layout: Layout, stretch: Stretch) -> Layout | None:
+    def _gap(self, layout: Layout, stretch: SegmentId) -> Layout | None:
         own = (stretch.chain, stretch.direction, stretch.gap)
         others = tuple(tag for tag in layout.gaps if (tag.chain, tag.direction, tag.gap) != own)
         bare = replace(layout, gaps=others)
@@ -103,7 +107,7 @@ class _Search:
         change = replace(layout, spare=others if own in layout.spare else (*others, own))
         return change if box.spare and self._once(own, own not in layout.spare) else None
 
-    def _once(self, what: Stretch | tuple[str, str], tagged: bool) -> bool:
+    def _once(self, what: SegmentId | tuple[str, str], tagged: bool) -> bool:
         """Whether this has not been tried yet."""
         fresh = (what, tagged) not in self._tried
         self._tried.add((what, tagged))
@@ -113,9 +117,9 @@ class _Search:
         return fresh_vlan(self._network, layout, self._standing.vlans)
 
 
-def _refusal(network: Network, mine: Laid, other: Laid) -> str:
+def _refusal(network: Network, mine: CompiledEntry, other: CompiledEntry) -> str:
     box = mine.leg.box
-    what = f"{in_words(other)} of the old version and {in_words(mine)} of the new one at {where(mine)}"
+    what = f"{entry_text(other)} of the old version and {entry_text(mine)} of the new one at {where(mine)}"
     if box is None or not network.box(box).routed:
         return f"chain {mine.leg.stretch.chain!r} cannot change under traffic: nothing tells {what} apart; {_NO_LOAD}"
     spare = "both its pairs of legs are in use" if network.box(box).spare else "it has no spare legs"

@@ -157,9 +157,9 @@ def plan(
 ) -> None:
     """Print what an experiment asks of switches, boxes and hosts."""
     from atoll_cli.commands.plan import print_plan
-    from atoll_cli.commands.selection import experiment_with, place_backend, place_of, standing_on
+    from atoll_cli.commands.selection import experiment_with, place_backend, platform_of, standing_on
 
-    place = place_of(on, inventory)
+    place = platform_of(on, inventory)
     boxes = place_backend(place, backend)
     described = standing_on(place, inventory, experiment_with(experiment, seed, duration, settings or ()))
     print_plan(described, boxes, place, as_json=json, strict=strict, drawing=graph)
@@ -208,9 +208,9 @@ def up(
 ) -> None:
     """Bring the lab up and leave it up; an experiment is applied to it as well."""
     from atoll_cli.commands.lab import bring_up
-    from atoll_cli.commands.selection import choose_rack, place_backend, place_of, refuse
+    from atoll_cli.commands.selection import choose_rack, place_backend, platform_of, refuse
 
-    place = place_of(on, inventory)
+    place = platform_of(on, inventory)
     boxes = place_backend(place, backend)
     choose_rack(place, inventory)
     refuse(place == VIRTUAL, "up --on virtual: a virtual lab lives for one run: `atoll run EXPERIMENT --on virtual`")
@@ -287,9 +287,9 @@ def run(
     json: Json = False,
 ) -> None:
     """Run an experiment: test, measure, analyse, report. Brings a lab up for itself when none is."""
-    from atoll_cli.commands.selection import choose_rack, experiment_with, place_backend, place_of, refuse
+    from atoll_cli.commands.selection import choose_rack, experiment_with, place_backend, platform_of, refuse
 
-    place = place_of(on, inventory)
+    place = platform_of(on, inventory)
     boxes = place_backend(place, backend)
     choose_rack(place, inventory)
     refuse(
@@ -367,11 +367,11 @@ def report(
     json: Json = False,
 ) -> None:
     """Analyse a run again and write its report, or compare runs; needs no testbed."""
-    from atoll_cli.commands.report import rebuild, side_by_side
+    from atoll_cli.commands.report import rebuild, report_comparison
     from atoll_cli.commands.selection import refuse
 
     if compare:
-        side_by_side(runs, figures or [], out, each=each, mixed_kernels=mixed_kernels, as_json=json)
+        report_comparison(runs, figures or [], out, each=each, mixed_kernels=mixed_kernels, as_json=json)
         return
     refuse(len(runs) > 1, "report: one run at a time; --compare puts several side by side")
     refuse(

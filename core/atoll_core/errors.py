@@ -25,7 +25,7 @@ class AtollError(Exception):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Mistake:
+class Diagnostic:
     """One mistake in a description: where it is, what is wrong, what would be right.
 
     ``file`` is written as the user wrote it (relative below the working directory), ``line`` counts from 1.
@@ -57,7 +57,7 @@ class DescriptionError(AtollError):
 
     exit_code = 2
 
-    def __init__(self, mistakes: "list[Mistake] | tuple[Mistake, ...]") -> None:
+    def __init__(self, mistakes: "list[Diagnostic] | tuple[Diagnostic, ...]") -> None:
         self.mistakes = tuple(sorted(mistakes))
         super().__init__("\n".join(str(mistake) for mistake in self.mistakes))
 

@@ -23,7 +23,7 @@ def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: text for name, text in environment.items() if name not in SECRETS}
 
 
-def sendable(secret: str, where: str) -> str:
+def header_safe(secret: str, where: str) -> str:
     """A token, or ``user:password``, as it can stand in the header of a request: without white space around it.
 
     ``where`` it is from. Raises UsageError, which does not show it: for line breaks and other control characters (RFC

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verbs' side of the keeper: find it, start it, ask it."""
+"""The verbs' side of the daemon: find it, start it, ask it."""
 
 import asyncio
 import contextlib
@@ -14,16 +14,16 @@ from typing import Any
 
 import aiohttp
 
-from atoll_core.errors import AtollError, DescriptionError, LabError, Mistake
+from atoll_core.errors import AtollError, DescriptionError, Diagnostic, LabError
 from atoll_core.header_safe import INFLUX_TOKEN_VARIABLE, SECRETS
-from atoll_daemon.connector import KeeperConnector
+from atoll_daemon.connector import DaemonConnector
 from atoll_daemon.socket_lock import (
     KEEPER_MODULE,
+    daemon_holder,
     describe_holder,
-    foreign_keeper,
-    keeper_holder,
+    foreign_daemon,
     may_talk,
-    roots_keeper,
+    roots_daemon,
     socket_name,
     what_it_keeps,
 )
@@ -33,16 +33,16 @@ _ANSWER_TIMEOUT_S = 5.0
 _EXIT_TIMEOUT_S = 30.0
 _LONGEST_LINE = 16 * 1024 * 1024  # a summary is one line
 
-_KEEPER = "http://keeper"
+_KEEPER = "http://daemon"
 
-KEEPER_DIED = "the keeper died; the lab and all its processes are gone with it"
+KEEPER_DIED = "the daemon died; the lab and all its processes are gone with it"
 
 Line = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A description as the keeper gets it: its file, and what stands in place of parts of it (``--set``)."""
+    """A description as the daemon gets it: its file, and what stands in place of parts of it (``--set``)."""
 
     path: Path
     settings: tuple[str, ...] = ()
@@ -57,23 +57,23 @@ class Description:
         try:
             return self.path.read_bytes()
         except OSError as error:
-            raise DescriptionError([Mistake(str(self.path), 0, f"cannot be read: {error.strerror}")]) from None
+            raise DescriptionError([Diagnostic(str(self.path), 0, f"cannot be read: {error.strerror}")]) from None
 
 
-class RefusedError(LabError):
-    """The keeper refused a request or it failed there; carries the exit code it named."""
+class RequestRefusedError(LabError):
+    """The daemon refused a request or it failed there; carries the exit code it named."""
 
     def __init__(self, message: str, exit_code: int = 1) -> None:
         super().__init__(message)
         self.exit_code = exit_code
 
 
-class KeeperDiedError(LabError):
-    """The keeper ended in the middle of a request."""
+class DaemonDiedError(LabError):
+    """The daemon ended in the middle of a request."""
 
 
-class KeeperClient:
-    """A connection to the keeper of this machine."""
+class DaemonClient:
+    """A connection to the daemon of this machine."""
 
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self._session = session
@@ -97,7 +97,7 @@ class KeeperClient:
             return await _answer(response)
 
     async def listen(self, address: str, token: str, token_file: str | None) -> str:
-        """Have the keeper listen on TCP as well; the URL. Raises RefusedError."""
+        """Have the daemon listen on TCP as well; the URL. Raises RefusedError."""
         body = {"address": address, "token": token, "token_file": token_file}
         async with self._session.post(f"{_KEEPER}/v1/ports", json=body) as response:
             return (await _answer(response))["url"]
@@ -125,18 +125,18 @@ class KeeperClient:
                     if line["type"] == "done":
                         return line
                     if line["type"] == "error":
-                        raise RefusedError(line["message"], line["exit_code"])
+                        raise RequestRefusedError(line["message"], line["exit_code"])
                     on_line(line)
         except (aiohttp.ClientError, json.JSONDecodeError) as error:
-            raise KeeperDiedError(KEEPER_DIED) from error
-        raise KeeperDiedError(KEEPER_DIED)
+            raise DaemonDiedError(KEEPER_DIED) from error
+        raise DaemonDiedError(KEEPER_DIED)
 
     async def down(self, *, force: bool) -> None:
-        """Ask the keeper to take the lab down and to end; returns when it has.
+        """Ask the daemon to take the lab down and to end; returns when it has.
 
         Raises RefusedError when it is busy, unless by ``force``.
         """
-        holder = keeper_holder()
+        holder = daemon_holder()
         with contextlib.suppress(aiohttp.ClientError):
             async with self._session.delete(f"{_KEEPER}/v1/lab", params={"force": str(force).lower()}) as response:
                 await _answer(response)
@@ -153,52 +153,52 @@ async def _answer(response: aiohttp.ClientResponse) -> Line:
     try:
         answer: Line = await response.json()
     except (aiohttp.ClientError, json.JSONDecodeError):
-        msg = f"the keeper answered {response.status} {response.reason} without an explanation"
+        msg = f"the daemon answered {response.status} {response.reason} without an explanation"
         raise LabError(msg) from None
     if not response.ok:
-        raise RefusedError(answer["error"]["message"], answer["error"]["exit_code"])
+        raise RequestRefusedError(answer["error"]["message"], answer["error"]["exit_code"])
     return answer
 
 
 @contextlib.asynccontextmanager
-async def connected() -> AsyncGenerator[KeeperClient | None]:
-    """The running keeper, or None when there is none. LabError when it is somebody else's."""
-    holder = keeper_holder()
+async def connected() -> AsyncGenerator[DaemonClient | None]:
+    """The running daemon, or None when there is none. LabError when it is somebody else's."""
+    holder = daemon_holder()
     if holder is None:
         yield None
         return
     if not may_talk(holder[1]):
-        raise foreign_keeper(holder)
+        raise foreign_daemon(holder)
     async with aiohttp.ClientSession(
-        connector=KeeperConnector(),
+        connector=DaemonConnector(),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=5),
         read_bufsize=_LONGEST_LINE,
     ) as session:
-        keeper = KeeperClient(session)
+        daemon = DaemonClient(session)
         try:
             async with asyncio.timeout(_ANSWER_TIMEOUT_S):
-                await keeper.status()
+                await daemon.status()
         except (TimeoutError, aiohttp.ClientError):
-            holds = f"{describe_holder(*holder)} holds it and does not answer as a keeper"
+            holds = f"{describe_holder(*holder)} holds it and does not answer as a daemon"
             other = LabError(f"{socket_name()} is the lock of {what_it_keeps()}: {holds}")
-            raise roots_keeper(holder) or other from None
-        yield keeper
+            raise roots_daemon(holder) or other from None
+        yield daemon
 
 
-class OwnKeeper:
-    """A keeper started by a verb. ``for_run``: it ends when :meth:`release` closes its input or this process dies."""
+class OwnDaemon:
+    """A daemon started by a verb. ``for_run``: it ends when :meth:`release` closes its input or this process dies."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process = process
 
     @classmethod
-    async def start(cls, *, for_run: bool) -> "OwnKeeper":
-        """Start a keeper and wait until it listens (LabError with its own words when it does not).
+    async def start(cls, *, for_run: bool) -> "OwnDaemon":
+        """Start a daemon and wait until it listens (LabError with its own words when it does not).
 
-        Cancelled while it waits, it ends the keeper, which nobody else knows of yet.
+        Cancelled while it waits, it ends the daemon, which nobody else knows of yet.
         """
         process = _start_process(for_run=for_run)  # not in a thread: that would go on when this is cancelled
-        keeper = cls(process)
+        daemon = cls(process)
         stdout = process.stdout
         try:
             async with asyncio.timeout(_READY_TIMEOUT_S):
@@ -209,8 +209,8 @@ class OwnKeeper:
         if not ready:
             _, text = await asyncio.to_thread(process.communicate)
             lines = (text or b"").decode(errors="replace").strip().splitlines()
-            raise LabError(lines[-1] if lines else "the keeper did not start")
-        return keeper
+            raise LabError(lines[-1] if lines else "the daemon did not start")
+        return daemon
 
     async def end(self) -> None:
         """Have it take down what it has of a lab and end; returns when it has."""
@@ -218,7 +218,7 @@ class OwnKeeper:
         await self._wait()
 
     async def release(self) -> None:
-        """Let a keeper started for a run go: it takes the lab down and ends; returns when it has."""
+        """Let a daemon started for a run go: it takes the lab down and ends; returns when it has."""
         if self.process.stdin is not None:
             with contextlib.suppress(OSError):
                 self.process.stdin.close()
@@ -235,32 +235,32 @@ def _start_process(*, for_run: bool) -> subprocess.Popen[bytes]:
         stdin=subprocess.PIPE if for_run else subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE if for_run else _log_file(),
-        start_new_session=True,  # Ctrl-C is for the verb, which then tells the keeper
+        start_new_session=True,  # Ctrl-C is for the verb, which then tells the daemon
         env={name: text for name, text in os.environ.items() if name not in SECRETS - {INFLUX_TOKEN_VARIABLE}},
     )
 
 
 def state_directory() -> Path:
-    """Where the user's own files of this program are: the keeper's log, the token."""
+    """Where the user's own files of this program are: the daemon's log, the token."""
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "atoll"
 
 
 def _log_file() -> Any:
-    """Where a keeper that stays writes what went wrong."""
+    """Where a daemon that stays writes what went wrong."""
     state = state_directory()
     try:
         state.mkdir(parents=True, exist_ok=True)
-        return (state / "keeper.log").open("ab")
+        return (state / "daemon.log").open("ab")
     except OSError as error:
-        msg = f"cannot write the keeper's log in {state}: {error.strerror}"
+        msg = f"cannot write the daemon's log in {state}: {error.strerror}"
         raise AtollError(msg) from None
 
 
 async def wait_gone(pid: int, limit_s: float = _EXIT_TIMEOUT_S) -> None:
     """Return when the process has ended (LabError when it has not after the limit)."""
     for _ in range(int(limit_s / 0.05)):
-        if keeper_holder() is None:
+        if daemon_holder() is None:
             return
         await asyncio.sleep(0.05)
-    msg = f"the keeper (process {pid}) has not ended after {limit_s:g} s"
+    msg = f"the daemon (process {pid}) has not ended after {limit_s:g} s"
     raise LabError(msg)

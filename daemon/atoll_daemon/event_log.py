@@ -74,7 +74,7 @@ class Subscription:
 
 
 class EventLog:
-    """The events of one keeper. ``clock``: ns since 1970, for their ``t_ns``."""
+    """The events of one daemon. ``clock``: ns since 1970, for their ``t_ns``."""
 
     def __init__(self, clock: Callable[[], int], kept: int = KEPT) -> None:
         self.seq = 0
@@ -108,7 +108,7 @@ class EventLog:
     def since(self, after: int) -> list[Event]:
         """The events with numbers above ``after``; first of all a ``gap`` if some of those are not kept any more.
 
-        A number that is yet to come is another keeper's: all events then.
+        A number that is yet to come is another daemon's: all events then.
         """
         after = after if after <= self.seq else 0
         events = [event for event in self._events if event["seq"] > after]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The keeper of a testbed from `up` to `down`: its state, and the work it does on it. No HTTP here."""
+"""The daemon of a testbed from `up` to `down`: its state, and the work it does on it. No HTTP here."""
 
 import asyncio
 import contextlib
@@ -19,18 +19,18 @@ from atoll_core.lab.inventory import Inventory
 from atoll_core.lab.network import Network
 from atoll_core.plan.switch_features import Runtime
 from atoll_daemon.event_log import EventLog
-from atoll_daemon.http.experiment_bodies import Described, up_to_date, warnings_json
+from atoll_daemon.http.experiment_bodies import DescribedExperiment, current_description, warnings_json
 from atoll_daemon.http.http_errors import RequestError, internal_error, no_lab
 from atoll_daemon.last_failure import expect_kill, forget_failure, remember_failure
 from atoll_daemon.live_metrics import LivePoints
 from atoll_daemon.replays.replay_index import Replays
 from atoll_daemon.run_registry import RUNS, RunRecord, Runs
 from atoll_daemon.socket_lock import rack
-from atoll_daemon.task_runner import Bench, Emit, Line
+from atoll_daemon.task_runner import Emit, Line, TaskRunner
 from atoll_dashboards.grafana.grafana_links import carried_link
 from atoll_emulation.mininet_lab.namespaces import hidden_in_lab
 from atoll_emulation.this_machine.congestion_controls import offered_by_virtual_kernel, offered_here, require_controls
-from atoll_testbed.box_connections import Connections
+from atoll_testbed.box_connections import ConnectionPolicy
 from atoll_testbed.calibration.link_calibration import calibrate
 from atoll_testbed.run.run import Run
 from atoll_testbed.run.run_request import create_run
@@ -38,12 +38,12 @@ from atoll_testbed.testbed import Testbed, changes_json, while_up
 
 
 @dataclass(frozen=True, slots=True)
-class How:
+class ApplyOptions:
     """How an experiment is applied: as ``Testbed.apply`` takes it."""
 
     dry_run: bool
     at_once: bool
-    connections: Connections
+    connections: ConnectionPolicy
     probes: bool = True
 
 
@@ -56,17 +56,17 @@ class _Up:
     network: Network
 
 
-class Keeper:
+class LabDaemon:
     """One testbed, what is known of it, and what is done with it. ``for_run``: started by a run for itself."""
 
     def __init__(self, *, for_run: bool) -> None:
         self.for_run = for_run
         self.events = EventLog(time.time_ns)
-        self.bench = Bench(self.events)
+        self.bench = TaskRunner(self.events)
         self.points = LivePoints(self.events)
         self.runs = Runs()
         self.runs_folder = Path(RUNS).resolve()
-        """Where runs go that name no folder: below the one in which the keeper was started."""
+        """Where runs go that name no folder: below the one in which the daemon was started."""
         self.replays = Replays(self.runs_folder)
         self.boxes: dict[str, Line] = {}
         """The latest counters of each link and delay box."""
@@ -75,9 +75,9 @@ class Keeper:
         self.token_file: str | None = None
         """Where the token is that is asked for there."""
         self.end = asyncio.Event()
-        """Set when the keeper is to take the lab down and end."""
+        """Set when the daemon is to take the lab down and end."""
         self._up: _Up | None = None
-        self._described: Described | None = None
+        self._described: DescribedExperiment | None = None
         self._background: set[asyncio.Task[None]] = set()
 
     # What is there
@@ -112,14 +112,14 @@ class Keeper:
             raise RequestError(409, f"{has}, not {wanted}; `atoll down` first", exit_code=1)
 
     @property
-    def standing(self) -> Described | None:
+    def standing(self) -> DescribedExperiment | None:
         """The experiment that stands, as it would be described now."""
         experiment = self._up.testbed.experiment if self._up else None
         if experiment is None or self._described is None:
             return None
-        return up_to_date(self._described, experiment)
+        return current_description(self._described, experiment)
 
-    def require_standing(self) -> Described:
+    def require_standing(self) -> DescribedExperiment:
         """The experiment that stands. Raises RequestError: 404 none, 409 no lab."""
         self.require_lab()
         standing = self.standing
@@ -151,7 +151,7 @@ class Keeper:
         self.spawn(self._end_with_lab(testbed))
         return {"already": False}
 
-    async def apply(self, described: Described, how: How, tell: Emit) -> Line:
+    async def apply(self, described: DescribedExperiment, how: ApplyOptions, tell: Emit) -> Line:
         """Apply an experiment; the answer has the changes, ``tell`` gets the events of a swap."""
         testbed, _ = self.require_lab()
         dry_run = how.dry_run
@@ -183,7 +183,7 @@ class Keeper:
 
     async def run(
         self,
-        described: Described,
+        described: DescribedExperiment,
         runs: Path,
         started_ns: int,
         record: RunRecord,
@@ -218,7 +218,9 @@ class Keeper:
         link = carried_link(run_dir) if run.in_database else None
         return {"run_dir": str(run_dir.path), "summary": summary, "grafana": link}
 
-    async def calibrate(self, described: Described, directions: list[str], seconds: float, emit: Emit) -> Line:
+    async def calibrate(
+        self, described: DescribedExperiment, directions: list[str], seconds: float, emit: Emit
+    ) -> Line:
         """Hold the links of an experiment against their settings; the answer has the figures."""
         testbed, _ = self.require_lab()
         await testbed.apply(described.experiment, described.backend, at_once=True)
@@ -226,7 +228,7 @@ class Keeper:
         work = calibrate(testbed, described.experiment, directions, seconds, lambda text: _progress(emit, text))
         return {"calibration": to_json(await while_up(testbed, work))}
 
-    def require_runnable(self, described: Described, runs: Path) -> None:
+    def require_runnable(self, described: DescribedExperiment, runs: Path) -> None:
         """Refuse a run that could not be made: PlanError, or MachineError for what this kernel does not have."""
         if rack() is not None:
             return  # real machines have a /run and kernels of their own
@@ -248,7 +250,7 @@ class Keeper:
                 forget_failure()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Have something done beside everything else, for as long as the keeper lives."""
+        """Have something done beside everything else, for as long as the daemon lives."""
         task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background_over)
@@ -256,13 +258,13 @@ class Keeper:
     def _background_over(self, task: "asyncio.Task[None]") -> None:
         self._background.discard(task)
         error = None if task.cancelled() else task.exception()
-        if error is not None:  # without this work the keeper would only seem to watch the lab
+        if error is not None:  # without this work the daemon would only seem to watch the lab
             self._note(str(internal_error(error)))
             self.end.set()
 
     # What happens of its own accord
 
-    def _stands(self, described: Described, **fields: Any) -> None:
+    def _stands(self, described: DescribedExperiment, **fields: Any) -> None:
         self._described = described
         chain = list(described.experiment.chain.hops)
         self.events.add("applied", experiment=described.experiment.name, chain=chain, **fields)
@@ -278,7 +280,7 @@ class Keeper:
             self.events.add(event["type"], **fields)
 
     def _note(self, text: str) -> None:
-        sys.stderr.write(f"keeper: {text}\n")
+        sys.stderr.write(f"daemon: {text}\n")
         self.events.add("note", message=text)
 
     async def _end_with_lab(self, testbed: Testbed) -> None:
@@ -288,7 +290,7 @@ class Keeper:
             remember_failure(testbed.network.name, reason, time.time_ns())
         # Work in progress learns of it first: it has its own measurements to keep.
         await self.bench.idle.wait()
-        sys.stderr.write(f"keeper: {reason}\n")
+        sys.stderr.write(f"daemon: {reason}\n")
         self.end.set()
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why the last lab failed: kept in a file after its keeper has ended, until a lab is up again or `atoll down`.
+"""Why the last lab failed: kept in a file after its daemon has ended, until a lab is up again or `atoll down`.
 
-The file is there while the lab is up, too, and says that the keeper was killed: a keeper that ends otherwise removes or
+The file is there while the lab is up, too, and says that the daemon was killed: a daemon that ends otherwise removes or
 replaces it, and one that is killed cannot write.
 """
 
@@ -16,7 +16,7 @@ from atoll_daemon.socket_lock import socket_name
 
 
 def remember_failure(lab: str, reason: str, t_ns: int | None) -> None:
-    """Keep what `atoll status` says once the keeper is gone. ``t_ns``: CLOCK_REALTIME; None: not known."""
+    """Keep what `atoll status` says once the daemon is gone. ``t_ns``: CLOCK_REALTIME; None: not known."""
     with contextlib.suppress(OSError):  # the log and the events say it, too
         _file().parent.mkdir(parents=True, exist_ok=True)
         _file().write_text(json.dumps({"lab": lab, "reason": reason, "t_ns": t_ns}), encoding="utf-8")
@@ -24,7 +24,7 @@ def remember_failure(lab: str, reason: str, t_ns: int | None) -> None:
 
 def expect_kill(lab: str) -> None:
     """Keep what `atoll status` says if this process ends without another word."""
-    remember_failure(lab, f"the keeper, process {os.getpid()}, was killed, or the machine went down", None)
+    remember_failure(lab, f"the daemon, process {os.getpid()}, was killed, or the machine went down", None)
 
 
 def last_failure() -> dict[str, Any] | None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runs of one keeper: what each is doing, and how it ended."""
+"""The runs of one daemon: what each is doing, and how it ended."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -102,7 +102,7 @@ class Runs:
     def find(self, name: str) -> RunRecord:
         """The run of that id. Raises RequestError (404)."""
         if name not in self._records:
-            msg = f"this keeper has made no run {name!r}; GET /v1/runs has its runs"
+            msg = f"this daemon has made no run {name!r}; GET /v1/runs has its runs"
             raise RequestError(404, msg, exit_code=1)
         return self._records[name]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The keeper's process: serves the table of routes on its Unix socket, and on TCP where it is asked to."""
+"""The daemon's process: serves the table of routes on its Unix socket, and on TCP where it is asked to."""
 
 import argparse
 import asyncio
@@ -19,7 +19,7 @@ from atoll_controller.openflow.gc_tuning import relax_collector
 from atoll_core.errors import AtollError, LabError
 from atoll_daemon.http import write_handlers
 from atoll_daemon.http.api_models import Nothing, PortAsked
-from atoll_daemon.http.auth import Access, is_local, only_locally
+from atoll_daemon.http.auth import AccessControl, is_local, only_locally
 from atoll_daemon.http.endpoint import Handler
 from atoll_daemon.http.http_app import Serve, errors_as_json, runner_of
 from atoll_daemon.http.http_errors import RequestError
@@ -28,39 +28,39 @@ from atoll_daemon.http.responses import json_answer
 from atoll_daemon.http.routes import ROUTES
 from atoll_daemon.http.shell_session import serve_shell
 from atoll_daemon.http.static_files import add_page, is_page
-from atoll_daemon.http.tcp_listener import ListenAddress, Port, serve_locally
-from atoll_daemon.lab_daemon import Keeper
-from atoll_daemon.socket_lock import bind_keeper_socket
+from atoll_daemon.http.tcp_listener import ListenAddress, ServedPort, serve_locally
+from atoll_daemon.lab_daemon import LabDaemon
+from atoll_daemon.socket_lock import bind_daemon_socket
 
 # Not the hard limit, often a million: Mininet's mnexec, started for each host, closes as many one by one.
 _DESCRIPTORS = 1 << 16
 
 
 class Server:
-    """A keeper and those who ask it."""
+    """A daemon and those who ask it."""
 
-    def __init__(self, keeper: Keeper) -> None:
-        self._keeper = keeper
-        self._access = Access()
-        self._ports: list[Port] = []
+    def __init__(self, daemon: LabDaemon) -> None:
+        self._daemon = daemon
+        self._access = AccessControl()
+        self._ports: list[ServedPort] = []
         self._runner = runner_of(self._application())
 
     async def serve(self, listener: socket.socket) -> None:
         """Serve until `down`, a signal, the end of the starter or the end of the lab; then take the lab down."""
         await self._runner.setup()
         if self._runner.server is None:
-            raise LabError("the keeper cannot be served")
+            raise LabError("the daemon cannot be served")
         door = await serve_locally(listener, self._runner.server)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            loop.add_signal_handler(number, self._keeper.end.set)
-        if self._keeper.for_run:
-            self._keeper.spawn(self._end_with_starter())
-        await self._keeper.end.wait()
+            loop.add_signal_handler(number, self._daemon.end.set)
+        if self._daemon.for_run:
+            self._daemon.spawn(self._end_with_starter())
+        await self._daemon.end.wait()
         for port in self._ports:
             port.close()
-        await self._keeper.stop()
-        self._keeper.events.close()
+        await self._daemon.stop()
+        self._daemon.events.close()
         door.close()  # its name is the lock of this machine's lab
         await self._runner.cleanup()
 
@@ -77,7 +77,7 @@ class Server:
 
     def _serving(self, handler: Handler) -> Serve:
         async def serve(request: web.Request) -> web.StreamResponse:
-            answer = await handler(self._keeper, request)
+            answer = await handler(self._daemon, request)
             return answer if isinstance(answer, web.StreamResponse) else json_answer(answer)
 
         return serve
@@ -97,17 +97,17 @@ class Server:
         if port is None:
             server = self._runner.server
             if server is None:
-                raise RequestError(503, "the keeper is ending", exit_code=1)
-            port = await Port.open(address, server)
+                raise RequestError(503, "the daemon is ending", exit_code=1)
+            port = await ServedPort.open(address, server)
             self._ports.append(port)
         self._access.set_token(asked.token)
         self._access.names.add(address.host.lower())
-        self._keeper.listens = [port.address.url for port in self._ports]
-        self._keeper.token_file = asked.token_file
+        self._daemon.listens = [port.address.url for port in self._ports]
+        self._daemon.token_file = asked.token_file
         return json_answer({"url": port.address.url})
 
     async def _shell(self, request: web.Request) -> web.StreamResponse:
-        return await serve_shell(request, self._keeper.testbed)
+        return await serve_shell(request, self._daemon.testbed)
 
     async def _end_with_starter(self) -> None:
         """The starter holds the other end of standard input for as long as it lives."""
@@ -116,7 +116,7 @@ class Server:
         with contextlib.suppress(OSError):
             while await reader.read(4096):
                 pass
-        self._keeper.end.set()
+        self._daemon.end.set()
 
 
 def _locally(handler: Serve) -> Serve:
@@ -144,7 +144,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--for-run", action="store_true", help="end when standard input ends")
     options = parser.parse_args(arguments)
     try:
-        listener = bind_keeper_socket()
+        listener = bind_daemon_socket()
     except AtollError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
@@ -153,11 +153,11 @@ def main(arguments: list[str]) -> int:
     _raise_descriptor_limit()
 
     async def keep() -> int:
-        keeper = Keeper(for_run=options.for_run)
+        daemon = LabDaemon(for_run=options.for_run)
         if not options.for_run:
             os.chdir("/")  # one that stays keeps no file system from being unmounted
-        await Server(keeper).serve(listener)
-        return 1 if keeper.testbed is not None and keeper.testbed.failed.done() else 0
+        await Server(daemon).serve(listener)
+        return 1 if daemon.testbed is not None and daemon.testbed.failed.done() else 0
 
     ready: dict[str, Any] = {"type": "ready", "pid": os.getpid()}
     sys.stdout.write(json.dumps(ready) + "\n")

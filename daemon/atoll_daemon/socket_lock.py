@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the keeper is found: an abstract Unix socket, which is a lock as well: of the machine, or of a rack.
+"""Where the daemon is found: an abstract Unix socket, which is a lock as well: of the machine, or of a rack.
 
 It belongs to the network namespace, needs no file and vanishes with the process, however that ends
-(see docs/decisions/0002-abstract-socket-keeper-lock.md). A rack is named by its inventory's file, in the environment:
-so is the keeper that is meant, by every verb and by the keeper itself.
+(see docs/decisions/0002-abstract-socket-daemon-lock.md). A rack is named by its inventory's file, in the environment:
+so is the daemon that is meant, by every verb and by the daemon itself.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from atoll_core.errors import LabError
 INVENTORY_VARIABLE = "ATOLL_INVENTORY"
 
 KEEPER_MODULE = "atoll_daemon"
-"""What ``python -m`` starts a keeper by."""
+"""What ``python -m`` starts a daemon by."""
 
 LISTEN_BACKLOG = 64
 """Connections that wait to be accepted; some four times as many are open at most until foreign ones are closed."""
@@ -34,11 +34,11 @@ def rack() -> Path | None:
 
 
 def socket_name() -> str:
-    """The name of the keeper that is meant, as one writes it: with @ for the zero byte of abstract names."""
+    """The name of the daemon that is meant, as one writes it: with @ for the zero byte of abstract names."""
     inventory = rack()
     if inventory is None:
-        return "@atoll-keeper"
-    return f"@atoll-keeper-{hashlib.sha256(str(inventory.resolve()).encode()).hexdigest()[:16]}"
+        return "@atoll-daemon"
+    return f"@atoll-daemon-{hashlib.sha256(str(inventory.resolve()).encode()).hexdigest()[:16]}"
 
 
 def socket_address() -> str:
@@ -52,25 +52,25 @@ def what_it_keeps() -> str:
     return "this machine's lab" if inventory is None else f"the rack of {inventory}"
 
 
-def bind_keeper_socket() -> socket.socket:
-    """The keeper's listening socket.
+def bind_daemon_socket() -> socket.socket:
+    """The daemon's listening socket.
 
-    Raises LabError when another keeper (or anything else) holds the name.
+    Raises LabError when another daemon (or anything else) holds the name.
     """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.bind(socket_address())
     except OSError:
         listener.close()
-        holder = keeper_holder()
+        holder = daemon_holder()
         msg = f"{what_it_keeps()} is taken" + (f" by {describe_holder(*holder)}" if holder else "")
         raise LabError(msg) from None
     listener.listen(LISTEN_BACKLOG)
     return listener
 
 
-def keeper_holder() -> tuple[int, int] | None:
-    """(pid, uid) of the process that holds the keeper's name; None when nobody does."""
+def daemon_holder() -> tuple[int, int] | None:
+    """(pid, uid) of the process that holds the daemon's name; None when nobody does."""
     try:
         with _connection() as probe:
             return peer(probe)
@@ -78,8 +78,8 @@ def keeper_holder() -> tuple[int, int] | None:
         return None
 
 
-def connect_to_keeper() -> socket.socket:
-    """A connection to the keeper, whose process is this user's or root's: nothing has been sent yet.
+def connect_to_daemon() -> socket.socket:
+    """A connection to the daemon, whose process is this user's or root's: nothing has been sent yet.
 
     Raises OSError when nobody holds the name, LabError when somebody else does.
     """
@@ -87,18 +87,18 @@ def connect_to_keeper() -> socket.socket:
     holder = peer(connection)
     if not may_talk(holder[1]):
         connection.close()
-        raise foreign_keeper(holder)
+        raise foreign_daemon(holder)
     return connection
 
 
-def foreign_keeper(holder: tuple[int, int]) -> LabError:
-    """The error that names a process of another user which holds the keeper's name."""
+def foreign_daemon(holder: tuple[int, int]) -> LabError:
+    """The error that names a process of another user which holds the daemon's name."""
     remedy = "nothing was sent to it; ask as that user, or end that process"
     return LabError(f"{what_it_keeps()} is taken by {describe_holder(*holder)}: {remedy}")
 
 
-def roots_keeper(holder: tuple[int, int]) -> LabError | None:
-    """The error for a plain user whose requests root's keeper closes; None where the process is something else.
+def roots_daemon(holder: tuple[int, int]) -> LabError | None:
+    """The error for a plain user whose requests root's daemon closes; None where the process is something else.
 
     The kernel names the process and its user; only then does its command line say what it is.
     """

@@ -28,7 +28,7 @@ class Busy:
     since_ns: int  # CLOCK_REALTIME, ns since 1970
 
 
-class Bench:
+class TaskRunner:
     """Where work is done. Every line that work says of itself goes to who asked for it, and to the events."""
 
     def __init__(self, events: EventLog) -> None:

@@ -22,7 +22,7 @@ from atoll_core.plan.plan import UNLIMITED, HostSettings, JobLimits
 from atoll_hosts.job import Exit, Job, OnLine, OnOutput
 from atoll_hosts.line_stream import LineProcess, LineStream
 from atoll_hosts.message_shapes import ANSWERS, EXIT, HELLO, METRICS, cleaned, misfit, parsed
-from atoll_hosts.protocol_version import LIMITS_AND_METRICS, SAMPLES, SPEAKS, Version, agreed, spoken, words
+from atoll_hosts.protocol_version import LIMITS_AND_METRICS, SAMPLES, SPEAKS, ProtocolVersion, agreed, spoken, words
 
 # A line of a job may have 4 MiB (the agent cuts longer ones), each byte up to six as JSON.
 _LONGEST_MESSAGE = 32 << 20
@@ -57,7 +57,7 @@ class Agent:
     def __init__(self, name: str = "the agent") -> None:
         self.name = name
         """What messages call it."""
-        self.protocol: Version = SPEAKS[0]
+        self.protocol: ProtocolVersion = SPEAKS[0]
         """The version that is spoken with it."""
         self.closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Done, with the reason, when the agent has ended, asked to or not."""

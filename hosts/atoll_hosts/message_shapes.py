@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shape of what an agent says: which fields the keeper reads, and their types (docs/contracts.md, "Agent").
+"""The shape of what an agent says: which fields the daemon reads, and their types (docs/contracts.md, "Agent").
 
 A machine of a rack may send anything. A message of another shape is refused here, so that code that reads one can rely
 on its fields. Fields that are not listed are not checked.

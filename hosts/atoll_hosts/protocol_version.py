@@ -8,27 +8,27 @@ examples in tests/data/contract/agent-versions.jsonl hold both to the same outco
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-Version = tuple[int, int]
+ProtocolVersion = tuple[int, int]
 """Major and minor. A major version is one language; a minor one adds to it what others may ignore."""
 
-SPEAKS: tuple[Version, ...] = ((1, 4),)
+SPEAKS: tuple[ProtocolVersion, ...] = ((1, 4),)
 """The highest minor version of each major one."""
 
-LIMITS_AND_METRICS: Version = (1, 1)
+LIMITS_AND_METRICS: ProtocolVersion = (1, 1)
 """Since when there are ``limits`` of jobs and ``measure``."""
 
-SAMPLES: Version = (1, 2)
+SAMPLES: ProtocolVersion = (1, 2)
 """Since when there is ``sample``, and metrics tell what was dropped."""
 
 
-def agreed(ours: Iterable[Version], theirs: Iterable[Version]) -> Version | None:
+def agreed(ours: Iterable[ProtocolVersion], theirs: Iterable[ProtocolVersion]) -> ProtocolVersion | None:
     """The highest major version that both speak, in the lower of both minor ones; None if there is none."""
     known = list(theirs)
     common = [(major, min(minor, other)) for major, minor in ours for theirs_, other in known if major == theirs_]
     return max(common, default=None)
 
 
-def spoken(hello: Mapping[str, Any]) -> tuple[Version, ...]:
+def spoken(hello: Mapping[str, Any]) -> tuple[ProtocolVersion, ...]:
     """What an agent says that it speaks; those of 1.0 named their major version only. Nothing, if that is not ours."""
     try:
         return tuple((int(major), int(minor)) for major, minor in hello.get("speaks") or [(hello["protocol"], 0)])
@@ -36,6 +36,6 @@ def spoken(hello: Mapping[str, Any]) -> tuple[Version, ...]:
         return ()
 
 
-def words(versions: Iterable[Version]) -> str:
+def words(versions: Iterable[ProtocolVersion]) -> str:
     """As people write them: ``1.1``, ``1.0 and 2.3``."""
     return " and ".join(f"{major}.{minor}" for major, minor in versions) or "no version"

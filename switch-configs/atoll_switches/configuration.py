@@ -20,7 +20,7 @@ _VLANS = range(2, 4095)
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class ControllerAddress:
     """Where the controller listens, and whether the switch reaches it by its out-of-band management port."""
 
     address: IPv4Address
@@ -29,7 +29,7 @@ class Reached:
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
+class ConfiguredPort:
     """A port of the lab: what its cable leads to, and the VLAN ids of the tagged frames that cross it, ascending."""
 
     number: int
@@ -37,7 +37,7 @@ class Port:
     vlans: tuple[int, ...]
 
 
-def configuration(network: Network, switch: str, entries: Iterable[FlowEntry], controller: Reached) -> str:
+def configuration(network: Network, switch: str, entries: Iterable[FlowEntry], controller: ControllerAddress) -> str:
     """The configuration of one switch that is to hold these entries.
 
     Raises PlanError for a switch that the lab does not have.
@@ -64,7 +64,7 @@ def configuration(network: Network, switch: str, entries: Iterable[FlowEntry], c
     )
 
 
-def ports_of(network: Network, switch: str, entries: Iterable[FlowEntry]) -> tuple[Port, ...]:
+def ports_of(network: Network, switch: str, entries: Iterable[FlowEntry]) -> tuple[ConfiguredPort, ...]:
     """The ports of the lab on a switch, by number, with the tags that the entries take in or send out there."""
     leads_to = _cables(network, switch)
     vlans: dict[int, set[int]] = {number: set() for number in leads_to}
@@ -84,7 +84,7 @@ def ports_of(network: Network, switch: str, entries: Iterable[FlowEntry]) -> tup
                     vlans[port].add(tag)
                 case Output():
                     pass
-    return tuple(Port(number, leads_to[number], tuple(sorted(vlans[number]))) for number in sorted(leads_to))
+    return tuple(ConfiguredPort(number, leads_to[number], tuple(sorted(vlans[number]))) for number in sorted(leads_to))
 
 
 def _cables(network: Network, switch: str) -> dict[int, str]:
@@ -101,7 +101,7 @@ def _cables(network: Network, switch: str) -> dict[int, str]:
     return found
 
 
-def _free_vlan(ports: tuple[Port, ...], network: Network) -> int:
+def _free_vlan(ports: tuple[ConfiguredPort, ...], network: Network) -> int:
     """The VLAN of untagged frames within the switch: one whose id no tagged frame has."""
     used = {vlan for port in ports for vlan in port.vlans}
     used |= {known.vlan for box in network.delay_boxes for known in box.classes}

@@ -28,13 +28,13 @@ Tell = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Connections:
+class ConnectionPolicy:
     """What becomes of connections that break: ended when packets turn, or first waited for, up to ``wait``."""
 
     wait: Duration | None = None
 
     @classmethod
-    def parse(cls, text: str) -> "Connections":
+    def parse(cls, text: str) -> "ConnectionPolicy":
         """``reset``, ``wait`` or ``wait:LIMIT``. Raises UsageError."""
         word, separator, limit = text.partition(":")
         if text == "reset":

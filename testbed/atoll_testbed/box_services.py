@@ -10,8 +10,8 @@ from typing import Any
 from atoll_core.errors import LabError
 from atoll_core.plan.plan import JobSpec, Phase, Plan
 from atoll_hosts.job import Job
-from atoll_testbed.platforms.base import Place
-from atoll_testbed.testbed_diff import Change
+from atoll_testbed.platforms.base import Platform
+from atoll_testbed.testbed_diff import TestbedChange
 
 _READY_TIMEOUT_S = 10.0
 _ASKED_TIMEOUT_S = 5.0  # for a program that has been asked to end
@@ -31,7 +31,7 @@ class Services:
 
     def __init__(
         self,
-        place: Place,
+        place: Platform,
         on_line: BoxLine,
         on_program_line: ProgramLine,
         on_failure: Callable[[str], None],
@@ -46,20 +46,20 @@ class Services:
         self._next_mark = 1
         self._traces_begun: set[str] = set()  # services whose links have left the beginning of their trace
 
-    def changes(self, plan: Plan, *, anew: bool) -> tuple[Change, ...]:
+    def changes(self, plan: Plan, *, anew: bool) -> tuple[TestbedChange, ...]:
         """What would have to be done for the services of a plan to run; ``anew``: traces from their beginning."""
         wanted = _services_of(plan)
-        found: list[Change] = []
+        found: list[TestbedChange] = []
         for name, (spec, _) in self._running.items():
             if name not in wanted:
-                found.append(Change("box", "delete", spec.host, "not in the plan"))
+                found.append(TestbedChange("box", "delete", spec.host, "not in the plan"))
         for name, spec in wanted.items():
             if name not in self._running:
-                found.append(Change("box", "add", spec.host, f"{' '.join(spec.argv)} is not running"))
+                found.append(TestbedChange("box", "add", spec.host, f"{' '.join(spec.argv)} is not running"))
             elif self._running[name][0] != spec:
-                found.append(Change("box", "modify", spec.host, "its configuration differs from the plan"))
+                found.append(TestbedChange("box", "modify", spec.host, "its configuration differs from the plan"))
             elif anew and name in self._traces_begun:
-                found.append(Change("box", "modify", spec.host, "it is no longer at the beginning of its trace"))
+                found.append(TestbedChange("box", "modify", spec.host, "it is no longer at the beginning of its trace"))
         return tuple(found)
 
     async def add(self, plan: Plan | None) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The live testbed: machines, switches and controller of a place, and the plan they hold.
 
-Owned by the keeper from `up` to `down`; a run borrows it. One method an arrow of the design:
+Owned by the daemon from `up` to `down`; a run borrows it. One method an arrow of the design:
 ``start``, ``apply``, ``stop``. Everything else is watching.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from atoll_controller.fabric.reconciler import Reconciler
-from atoll_controller.fabric.swap_executor import moves_of
+from atoll_controller.fabric.swap_executor import steps_of
 from atoll_controller.fabric.swap_plan import Stage, StageKind, Subject, plan_swap
 from atoll_controller.openflow.client import Controller
 from atoll_controller.openflow.runtime_python import interpreter
@@ -34,10 +34,10 @@ from atoll_core.units import Duration
 from atoll_emulation.mininet_lab.emulated_lab import EmulatedLab
 from atoll_hosts.job import Job
 from atoll_hosts.machine import Machine
-from atoll_testbed.box_connections import BoxConnections, Connections
+from atoll_testbed.box_connections import BoxConnections, ConnectionPolicy
 from atoll_testbed.box_services import BoxLine, ProgramLine, Services
-from atoll_testbed.platforms.base import EmulatedPlace, Place
-from atoll_testbed.testbed_diff import Change, flow_changes
+from atoll_testbed.platforms.base import EmulatedPlatform, Platform
+from atoll_testbed.testbed_diff import TestbedChange, flow_changes
 from atoll_testbed.testbed_swap import LiveSwap
 from atoll_testbed.verification.cutover_verification import turned as turned_to
 from atoll_testbed.verification.path_verification import verify
@@ -55,7 +55,7 @@ class Testbed:
 
     def __init__(
         self,
-        place: Place,
+        place: Platform,
         controller: Controller,
         runtime: Runtime,
         slack: Duration = TIMER_SLACK,
@@ -70,7 +70,7 @@ class Testbed:
         self.on_box_line: BoxLine | None = None  # set by a run that wants the boxes' counters
         self.on_program_line: ProgramLine | None = None  # likewise, what users' programs on boxes print
         self.on_note: Report = _to_log  # what happens to the testbed of its own accord; a run takes it over
-        self.on_event: OnEvent | None = None  # set by the keeper: switches that go and come, the boxes' counters
+        self.on_event: OnEvent | None = None  # set by the daemon: switches that go and come, the boxes' counters
         self._machines: dict[str, HostSettings] = {}
         self._services = Services(place, self._box_line, self._program_line, self._fail)
         self._swap: LiveSwap | None = None
@@ -103,11 +103,11 @@ class Testbed:
         """
         interpreter(runtime)  # before there is anything to take down again
         if inventory is None:
-            place = await EmulatedPlace.start(network, report)
+            place = await EmulatedPlatform.start(network, report)
         else:
-            from atoll_testbed.platforms.hardware import HardwarePlace  # which brings asyncssh
+            from atoll_testbed.platforms.hardware import HardwarePlatform  # which brings asyncssh
 
-            place = await HardwarePlace.start(network, inventory, report)
+            place = await HardwarePlatform.start(network, inventory, report)
             report("controller and switches")
         try:
             controller = await place.start_controller(runtime)
@@ -124,7 +124,7 @@ class Testbed:
     @property
     def lab(self) -> EmulatedLab:
         """The emulated lab. Raises LabError where the lab is not emulated."""
-        if isinstance(self.place, EmulatedPlace):
+        if isinstance(self.place, EmulatedPlatform):
             return self.place.lab
         raise LabError(
             f"there is no Mininet on {self.place.name}; `atoll hosts exec -- COMMAND` runs a command on its machines"
@@ -159,9 +159,9 @@ class Testbed:
         dry_run: bool = False,
         at_once: bool = False,
         probes: bool = True,
-        connections: Connections | None = None,
+        connections: ConnectionPolicy | None = None,
         tell: OnEvent | None = None,
-    ) -> tuple[Plan, tuple[Change, ...]]:
+    ) -> tuple[Plan, tuple[TestbedChange, ...]]:
         """Bring machines, boxes and switches to what the experiment asks for, by the smallest change.
 
         If another experiment stands, every packet under way sees it or the new one, never a mixture: its ways are
@@ -187,7 +187,7 @@ class Testbed:
             *self._services.changes(plan, anew=False),
             *flow_changes(await asyncio.to_thread(diff, plan.flows, standing.flows)),
         )
-        moves = await asyncio.to_thread(moves_of, standing, plan, swap)
+        moves = await asyncio.to_thread(steps_of, standing, plan, swap)
         old, between = self.experiment, replace(self.experiment, latency=experiment.latency)
 
         async def proven(stage: Stage) -> None:
@@ -223,7 +223,7 @@ class Testbed:
             machines=self._apply_machines,
             services=self._services,
             boxes=BoxConnections(self.network, self.machine, self._services.restart, say),
-            connections=connections or Connections(),
+            connections=connections or ConnectionPolicy(),
             probe=proven,
             taken=taken,
             drained=drained,
@@ -237,7 +237,7 @@ class Testbed:
 
     async def _apply_at_once(
         self, plan: Plan, experiment: Experiment, *, dry_run: bool, anew: bool, probes: bool
-    ) -> tuple[Change, ...]:
+    ) -> tuple[TestbedChange, ...]:
         async def proven() -> None:
             if probes:
                 await verify(self, plan, experiment)
@@ -305,14 +305,14 @@ class Testbed:
 
     # Machines and boxes
 
-    def _machine_changes(self, plan: Plan) -> list[Change]:
-        changes: list[Change] = []
+    def _machine_changes(self, plan: Plan) -> list[TestbedChange]:
+        changes: list[TestbedChange] = []
         for settings in plan.hosts:
             held = self._machines.get(settings.host)
             if held is None:
-                changes.append(Change("machine", "add", settings.host, "not set up yet"))
+                changes.append(TestbedChange("machine", "add", settings.host, "not set up yet"))
             elif held != settings:
-                changes.append(Change("machine", "modify", settings.host, "its settings differ from the plan"))
+                changes.append(TestbedChange("machine", "modify", settings.host, "its settings differ from the plan"))
         return changes
 
     async def _apply_machines(self, plan: Plan | None) -> None:
@@ -382,7 +382,7 @@ async def while_up(testbed: Testbed, work: Coroutine[Any, Any, T]) -> T:
 
 
 def _to_log(text: str) -> None:
-    sys.stderr.write(f"keeper: {text}\n")
+    sys.stderr.write(f"daemon: {text}\n")
 
 
 def with_start(spec: JobSpec, start_at_ns: int) -> JobSpec:
@@ -390,6 +390,6 @@ def with_start(spec: JobSpec, start_at_ns: int) -> JobSpec:
     return replace(spec, config={**(spec.config or {}), "start_at_ns": start_at_ns})
 
 
-def changes_json(changes: tuple[Change, ...]) -> list[Any]:
+def changes_json(changes: tuple[TestbedChange, ...]) -> list[Any]:
     """Changes as JSON objects."""
     return [to_json(change) for change in changes]

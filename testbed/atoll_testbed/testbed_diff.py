@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from atoll_controller.planner import diff
-from atoll_core.plan.flow_entry import FlowEntry, ForeignEntry, describe_actions
+from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry, describe_actions
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class TestbedChange:
     """One difference between what the testbed holds and what the plan wants."""
 
     kind: str  # "flow", "machine" or "box"
@@ -21,15 +21,15 @@ class Change:
         return f"{self.action:<6} {self.kind:<7} {self.subject}: {self.reason}"
 
 
-def flow_changes(changes: Iterable[diff.Change]) -> tuple[Change, ...]:
+def flow_changes(changes: Iterable[diff.FlowChange]) -> tuple[TestbedChange, ...]:
     """Changes of flow entries."""
     return tuple(
-        Change("flow", change.action, f"{change.entry.switch} {_in_words(change.entry)}", change.reason)
+        TestbedChange("flow", change.action, f"{change.entry.switch} {_in_words(change.entry)}", change.reason)
         for change in changes
     )
 
 
-def _in_words(entry: FlowEntry | ForeignEntry) -> str:
-    if isinstance(entry, ForeignEntry) or entry.why:
+def _in_words(entry: FlowEntry | UnmanagedEntry) -> str:
+    if isinstance(entry, UnmanagedEntry) or entry.why:
         return entry.why
     return f"{entry.match}: {describe_actions(entry.actions)}"  # read from a switch, which does not hold why

@@ -12,11 +12,19 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from atoll_controller.fabric.swap_executor import Held, Hooks, Move, ProbeRunner, StageReport, Swapping, TurnRunner
+from atoll_controller.fabric.swap_executor import (
+    Hooks,
+    ProbeRunner,
+    StageReport,
+    Step,
+    Swapping,
+    SwitchFleet,
+    TurnRunner,
+)
 from atoll_controller.fabric.swap_plan import StageKind, Swap
 from atoll_core.errors import AtollError, LabError
 from atoll_core.plan.plan import Plan
-from atoll_testbed.box_connections import BoxConnections, Connections
+from atoll_testbed.box_connections import BoxConnections, ConnectionPolicy
 from atoll_testbed.box_services import Services
 
 Tell = Callable[[dict[str, Any]], None]
@@ -33,13 +41,13 @@ class LiveSwap:
     def __init__(
         self,
         swap: Swap,
-        moves: Sequence[Move],
+        moves: Sequence[Step],
         *,
-        switches: Held,
+        switches: SwitchFleet,
         machines: Callable[[Plan], Awaitable[None]],
         services: Services,
         boxes: BoxConnections,
-        connections: Connections,
+        connections: ConnectionPolicy,
         probe: ProbeRunner,
         taken: TurnRunner,
         drained: ProbeRunner,

@@ -17,8 +17,8 @@ import pytest
 from atoll_controller.openflow.client import Controller
 from atoll_core.codec import from_json
 from atoll_core.errors import LabError
-from atoll_core.plan.flow_entry import FlowEntry, ForeignEntry
-from atoll_core.plan.switch_features import Leftovers
+from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry
+from atoll_core.plan.switch_features import UnmanagedState
 
 # Says what the controller says, line by line, and checks that it is asked what it expects.
 _PLAYER = """#!{python}
@@ -64,7 +64,7 @@ async def test_the_client_keeps_the_contract(recorded: list[dict[str, Any]], pla
         await controller.wait_for([1], 5)
         assert (controller.runtime, controller.port, controller.switches[1].tables) == ("os-ken 4.2.2", 6653, 254)
         (foreign,) = await controller.read(1, "sw-c")
-        assert isinstance(foreign, ForeignEntry)
+        assert isinstance(foreign, UnmanagedEntry)
         assert (foreign.switch, foreign.why) == ("sw-c", "any frame: port NORMAL")
         first, second = (from_json(FlowEntry, entry) for entry in asked(recorded, 2)["add"])
         await controller.change(1, [foreign], [first, second])
@@ -89,8 +89,8 @@ async def test_the_client_keeps_the_contract(recorded: list[dict[str, Any]], pla
         sent, refused = await controller.send(1, frames)
         assert sent is None
         assert str(refused).startswith("OFPET_BAD_ACTION OFPBAC_MATCH_INCONSISTENT")
-        assert await controller.leftovers(1) == Leftovers()
-        await controller.clear(1, Leftovers((7,), ()))
+        assert await controller.leftovers(1) == UnmanagedState()
+        await controller.clear(1, UnmanagedState((7,), ()))
         with pytest.raises(LabError, match="switch 77 is not connected"):
             await controller.read(77, "sw-x")
     finally:

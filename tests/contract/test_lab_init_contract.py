@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The lab init's protocol, both ends, against tests/data/contract/lab-init.jsonl.
 
-The keeper's end meets a player of the recorded exchange; the real init is asked what the recorded keeper asks.
+The daemon's end meets a player of the recorded exchange; the real init is asked what the recorded daemon asks.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ def recorded(project: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-async def test_the_keeper_follows_the_recorded_exchange(recorded: list[dict[str, Any]]) -> None:
+async def test_the_daemon_follows_the_recorded_exchange(recorded: list[dict[str, Any]]) -> None:
     pipe = asyncio.subprocess.PIPE
     script = "\n".join(json.dumps(step) for step in recorded)
     player = await asyncio.create_subprocess_exec(
@@ -83,7 +83,7 @@ async def test_the_keeper_follows_the_recorded_exchange(recorded: list[dict[str,
 
 @pytest.mark.lab
 def test_the_real_init_answers_in_the_recorded_shapes(recorded: list[dict[str, Any]]) -> None:
-    """Each message of the recorded keeper is sent in turn; what comes has kinds and fields of the recorded answers."""
+    """Each message of the recorded daemon is sent in turn; what comes has kinds and fields of the recorded answers."""
     shapes = {shape(step["message"]) for step in recorded if step["from"] == "init"}
     pipe = subprocess.PIPE
     argv = [*unshare_argv(), sys.executable, "-m", "atoll_emulation.mininet_lab.ns_init"]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from atoll_hosts.binary import find_binary
-from atoll_testbed.verification.probe_receiver import Seen, Sending, Sent, Watch, job_config
+from atoll_testbed.verification.probe_receiver import SeenProbe, Sending, Sent, Watch, job_config
 
 
 @pytest.fixture
@@ -42,8 +42,8 @@ def test_what_a_job_says_is_understood(examples: list[dict[str, Any]]) -> None:
             watch.take(machine, example["message"])
     assert watch.sent_ns == {(0, 1): 1795254139117395561}
     assert watch.seen == [
-        Seen("i1", "i1-eth0", None, 0, 0, answer=False, t_ns=1795254139367395561),
-        Seen("w1", "w1-eth0", 101, 0, 1, answer=True, t_ns=1795254139617817984),
+        SeenProbe("i1", "i1-eth0", None, 0, 0, answer=False, t_ns=1795254139367395561),
+        SeenProbe("w1", "w1-eth0", 101, 0, 1, answer=True, t_ns=1795254139617817984),
     ]
     assert watch.arrived(0, "w1", answer=True)
     assert not watch.arrived(0, "w1", answer=False)

@@ -21,7 +21,7 @@ from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.box_kind import BoxKind, Forwarding
 from atoll_core.lab.network import ChainBox, Network, Program
 from atoll_core.plan.privilege import Privilege
-from atoll_testbed.box_connections import Connections
+from atoll_testbed.box_connections import ConnectionPolicy
 from atoll_testbed.testbed import Testbed
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "swaps"
@@ -118,7 +118,7 @@ class Trial:
         """Swap to a chain; what was done to connections."""
         new = replace(self._experiment, chain=replace(self._experiment.chain, hops=hops))
         self._told.clear()
-        await self._testbed.apply(new, connections=Connections.parse(connections), tell=self._told.append)
+        await self._testbed.apply(new, connections=ConnectionPolicy.parse(connections), tell=self._told.append)
         await asyncio.sleep(0.3)  # the program listens, or is gone
         return [(event["how"], event["boxes"]) for event in self._told if event["state"] == "connections"]
 

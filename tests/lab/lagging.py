@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from atoll_controller.openflow.client import Controller
 from atoll_core.errors import LabError
-from atoll_core.plan.flow_entry import FlowEntry, ForeignEntry, Match
+from atoll_core.plan.flow_entry import FlowEntry, Match, UnmanagedEntry
 
 LAGS_S: defaultdict[int, float] = defaultdict(float)
 """By datapath id, of changes from now on."""
@@ -22,7 +22,7 @@ LAGS_S: defaultdict[int, float] = defaultdict(float)
 @dataclass(frozen=True)
 class _Change:
     due_s: float
-    delete: tuple[FlowEntry | ForeignEntry, ...]
+    delete: tuple[FlowEntry | UnmanagedEntry, ...]
     add: tuple[FlowEntry, ...]
     table: int
 
@@ -37,7 +37,7 @@ class LaggingController(Controller):
         self._following: dict[int, asyncio.Task[None]] = {}
 
     async def change(
-        self, dpid: int, delete: Iterable[FlowEntry | ForeignEntry], add: Iterable[FlowEntry], table: int = 0
+        self, dpid: int, delete: Iterable[FlowEntry | UnmanagedEntry], add: Iterable[FlowEntry], table: int = 0
     ) -> None:
         """Acknowledged at once, made when the lag has passed."""
         change = _Change(self._due_s(dpid), tuple(delete), tuple(add), table)
@@ -55,7 +55,7 @@ class LaggingController(Controller):
             self._following[dpid] = asyncio.create_task(self._follow(dpid))
         return None
 
-    async def read(self, dpid: int, switch_name: str, table: int = 0) -> tuple[FlowEntry | ForeignEntry, ...]:
+    async def read(self, dpid: int, switch_name: str, table: int = 0) -> tuple[FlowEntry | UnmanagedEntry, ...]:
         """As if all had been made."""
         if self._waiting[dpid]:
             return tuple(self._told[dpid].values())

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from atoll_controller.fabric.flow_installer import read_tables
-from atoll_controller.fabric.swap_executor import moves_of
+from atoll_controller.fabric.swap_executor import steps_of
 from atoll_controller.fabric.swap_plan import StageKind, plan_swap
 from atoll_controller.planner.planner import make_plan
 from atoll_controller.tracing.trace_report import LiveTrace, live_trace_text
 from atoll_core.codec import to_json
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import LabError
-from atoll_core.experiment.experiment import Carried, Chain, Experiment, Protocol
+from atoll_core.experiment.experiment import Chain, Experiment, Protocol, TrafficSelector
 from atoll_core.plan.flow_entry import Output
 from atoll_core.plan.plan import Plan
 from atoll_core.plan.switch_features import Runtime
@@ -55,7 +55,7 @@ class Probed:
         self.around = replace(
             experiment,
             chain=replace(experiment.chain, hops=AROUND),
-            branches=(Chain("datagrams", ("sat",), Carried(protocol=Protocol.UDP)),),
+            branches=(Chain("datagrams", ("sat",), TrafficSelector(protocol=Protocol.UDP)),),
         )
         self.said: dict[str, Any] = {}
 
@@ -84,7 +84,7 @@ class Probed:
         assert old is not None
         swap = plan_swap(testbed.network, self.experiment, old.layout, self.around)
         new = make_plan(testbed.network, self.around, layout=swap.layout)
-        moves = moves_of(old, new, swap)
+        moves = steps_of(old, new, swap)
         proving = next(move for move in moves if move.stage.kind is StageKind.PROBE)
         installed, probes = proving.before, proving.stage.probes
         # Behind the first router on the way to the island, of what is new.

@@ -145,11 +145,11 @@ class Rack:
             assert done.returncode == 0, done.stderr
 
     def start(self, *argv: str | Path):
-        """Start a command where the keeper is: on the management network, in a home of its own."""
+        """Start a command where the daemon is: on the management network, in a home of its own."""
         return self.sandbox.start("env", f"HOME={self.home}", *argv)
 
     def run(self, *argv: str | Path, limit_s: float = 110):
-        """Run a command where the keeper is."""
+        """Run a command where the daemon is."""
         return self.sandbox.run("env", f"HOME={self.home}", *argv, limit_s=limit_s)
 
     def on(self, machine: str, *argv: str):

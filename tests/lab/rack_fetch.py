@@ -13,7 +13,7 @@ from pathlib import Path
 import asyncssh
 
 from atoll_core.description.resolve_inventory import load_inventory
-from atoll_hosts.ssh.connections import Connections
+from atoll_hosts.ssh.connections import SshConnections
 from atoll_hosts.ssh.file_transfer import fetch
 from atoll_hosts.ssh.offered_files import OfferedFile
 
@@ -21,7 +21,7 @@ from atoll_hosts.ssh.offered_files import OfferedFile
 async def main(inventory: Path, machine: str, file: OfferedFile, here: Path, break_at: int) -> None:
     target = load_inventory(inventory).machine(machine)
     connected: list[asyncssh.SSHClientConnection] = []
-    async with Connections() as connections:
+    async with SshConnections() as connections:
 
         async def connect() -> asyncssh.SSHClientConnection:
             if not connected or connected[-1].is_closed():

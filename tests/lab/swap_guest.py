@@ -32,7 +32,7 @@ from atoll_core.errors import LabError, PlanError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend, Phase, Plan
-from atoll_core.plan.tag_layout import HOME, Layout
+from atoll_core.plan.tag_layout import UNTAGGED, Layout
 from atoll_core.plan.tc_settings import TIMER_SLACK, VIRTUAL_SLACK
 from atoll_hosts.agent import Job
 from atoll_switches.capability_profile import drivers, profile
@@ -299,7 +299,7 @@ class Trial:
 
 def layout(testbed: Testbed) -> Layout:
     """How the chains stand."""
-    return testbed.plan.layout if testbed.plan else HOME
+    return testbed.plan.layout if testbed.plan else UNTAGGED
 
 
 def widen_switch_sockets() -> None:

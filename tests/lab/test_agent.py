@@ -263,14 +263,14 @@ asyncio.run(main())
 
 
 async def test_killing_whoever_holds_the_agent_ends_everything(tmp_path: Path) -> None:
-    """A keeper killed with -9 closes the agent's input by dying."""
+    """A daemon killed with -9 closes the agent's input by dying."""
     argv = [sys.executable, "-c", KEEPER, str(find_binary()), *escaping(tmp_path / "escaped")]
-    keeper = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
-    assert keeper.stdout is not None
-    sleeper = int(await keeper.stdout.readline())
+    daemon = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
+    assert daemon.stdout is not None
+    sleeper = int(await daemon.stdout.readline())
     escaped = await pid_in(tmp_path / "escaped")
-    keeper.kill()
-    await keeper.wait()
+    daemon.kill()
+    await daemon.wait()
     await eventually(lambda: not alive(sleeper) and not alive(escaped), "both are gone")
 
 

@@ -267,7 +267,7 @@ BODIES = st.dictionaries(KEYS, TREES, min_size=1, max_size=4).map(lambda tree: j
 def test_whatever_is_asked_is_answered(
     lab: Lab, loop_of_its_own: asyncio.AbstractEventLoop, body: bytes, kind: str
 ) -> None:
-    """Never a fault of the keeper's own, never a lab that is of no more use."""
+    """Never a fault of the daemon's own, never a lab that is of no more use."""
     status, answer = loop_of_its_own.run_until_complete(
         lab.ask("POST", "/v1/diff", data=body, headers={"Content-Type": kind})
     )
@@ -350,7 +350,7 @@ async def test_a_run_goes_on_by_itself_and_tells_how_it_ended(lab: Lab) -> None:
 
 
 async def test_the_token_is_in_no_process_no_log_and_no_answer(lab: Lab) -> None:
-    """Given by the environment, it is the keeper's, and nobody's who was started by it."""
+    """Given by the environment, it is the daemon's, and nobody's who was started by it."""
     token = "a-token-of-the-environment"
     up = f"ATOLL_TOKEN={token} atoll up examples/geo.yaml --listen 8090 --json"
     try:

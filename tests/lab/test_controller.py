@@ -22,7 +22,7 @@ from atoll_controller.planner.planner import make_plan
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import LabError, MachineError
 from atoll_core.lab.network import Network
-from atoll_core.plan.flow_entry import FlowEntry, ForeignEntry, Match, Output, PopVlan, Vlan, sort_key
+from atoll_core.plan.flow_entry import FlowEntry, Match, Output, PopVlan, UnmanagedEntry, Vlan, sort_key
 from atoll_core.plan.plan import Plan
 from atoll_core.plan.switch_features import Runtime
 from tests.lab.bridges import CONNECT_S, DPIDS, NOBODY, Switches
@@ -73,7 +73,7 @@ async def answers(controller: Controller) -> bool:
     return True
 
 
-async def held(controller: Controller, network: Network) -> list[FlowEntry | ForeignEntry]:
+async def held(controller: Controller, network: Network) -> list[FlowEntry | UnmanagedEntry]:
     """All entries of all switches."""
     tables = await read_tables(controller, network)
     return [entry for entries in tables.values() for entry in entries]
@@ -283,7 +283,7 @@ async def test_the_recorded_exchange(switches: Switches, runtime: Runtime, proje
 
 
 def replay(switches: Switches, runtime: Runtime, steps: list[dict[str, Any]]) -> None:
-    """Say what the keeper says, and check that the controller says the rest; other switches' events are passed over."""
+    """Say what the daemon says, and check that the controller says the rest; other switches' events are passed over."""
     argv = [*switches.enter, interpreter(runtime), "-m", "atoll_controller.openflow", "--listen", "127.0.0.1:6653"]
     argv += ["--runtime", runtime]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:

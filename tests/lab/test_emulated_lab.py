@@ -18,7 +18,7 @@ import pytest_asyncio
 from atoll_core.codec import from_json
 from atoll_core.description.loader import load_lab
 from atoll_core.lab.network import Interface, Network
-from atoll_emulation.mininet_lab.emulated_lab import EmulatedLab, Shell
+from atoll_emulation.mininet_lab.emulated_lab import EmulatedLab, LabShell
 from atoll_emulation.mininet_lab.port_names import port_interface_names, used_ports
 from tests.lab.sandbox import NOBODY, PYTHON, ROOT, Sandbox, open_to_others, tools_without
 from tests.lab.test_hostile import OPEN_TUN
@@ -225,7 +225,7 @@ PROMPT = "mininet> "
 class Screen:
     """What a shell shows, read piece by piece."""
 
-    def __init__(self, shell: Shell) -> None:
+    def __init__(self, shell: LabShell) -> None:
         self._shell = shell
         self._shown = ""
 
@@ -247,7 +247,7 @@ async def running(lab: EmulatedLab, command: str) -> None:
             await asyncio.sleep(0.05)
 
 
-async def ended(shell: Shell) -> None:
+async def ended(shell: LabShell) -> None:
     async with asyncio.timeout(10):
         while await shell.read():
             pass
@@ -288,7 +288,7 @@ def named(pids: set[int], word: str) -> list[int]:
     ],
 )
 async def test_a_killed_part_takes_the_whole_lab_with_it(pair: Network, victim: str, reason: str) -> None:
-    """`kill -9` of any part: every process gone within seconds, and the keeper hears why."""
+    """`kill -9` of any part: every process gone within seconds, and the daemon hears why."""
     lab = await EmulatedLab.start(pair, lambda _text: None)
     namespace = Path(f"/proc/{lab.enter()[1].removeprefix('--target=')}/ns/pid").readlink()
     pids = in_namespace(namespace)
@@ -323,7 +323,7 @@ async def test_stop_returns_when_everything_is_gone_and_may_be_repeated(pair: Ne
 
 
 def test_kill_of_the_starter_leaves_nothing(tmp_path: Path) -> None:
-    """The keeper killed at once: processes, links and mounts of the machine are as before."""
+    """The daemon killed at once: processes, links and mounts of the machine are as before."""
     with Sandbox(tmp_path) as sandbox:
         starter = Starter(sandbox)
         facts = starter.facts()

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
 
 # Every step a run announces, in order; those of a group are tried side by side, each in a sandbox of its own.
 STEPS = [
-    ("keeper", "namespaces", "Open vSwitch"),
+    ("daemon", "namespaces", "Open vSwitch"),
     ("machines", "controller and agent", "apply"),
     ("check", "settings"),
     ("captures", "servers"),
@@ -47,7 +47,7 @@ def end(process: subprocess.Popen[str], limit_s: float = 40) -> tuple[str, str]:
 
 @pytest.mark.parametrize("steps", STEPS, ids="/".join)
 def test_kill_of_the_run_leaves_nothing(tmp_path: Path, steps: tuple[str, ...]) -> None:
-    """`kill -9` of `atoll run` at any step: lab, keeper and every job are gone without any further command."""
+    """`kill -9` of `atoll run` at any step: lab, daemon and every job are gone without any further command."""
     with ThreadPoolExecutor() as pool:
         list(pool.map(kill_at, steps, [tmp_path / str(place) for place in range(len(steps))]))
 
@@ -67,7 +67,7 @@ def kill_at(step: str, directory: Path) -> None:
 @pytest.mark.parametrize(
     ("victim", "words"),
     [
-        ("keeper", ("-m", "atoll_daemon")),
+        ("daemon", ("-m", "atoll_daemon")),
         ("lab", ("python", "-m", "atoll_emulation.mininet_lab.ns_init")),
         ("agent", ("atoll-host", "agent")),
     ],
@@ -75,7 +75,7 @@ def kill_at(step: str, directory: Path) -> None:
 def test_kill_of_a_part_ends_the_run_and_keeps_what_was_measured(
     sandbox: Sandbox, victim: str, words: tuple[str, ...]
 ) -> None:
-    """`kill -9` of keeper, lab or agent: one clear line, non-zero exit, captures kept, nothing left."""
+    """`kill -9` of daemon, lab or agent: one clear line, non-zero exit, captures kept, nothing left."""
     process = sandbox.start(ATOLL, "run", QUICK, "--duration", "20 s")
     wait_for_line(process, "measure")
     wait_for_traffic(sandbox)
@@ -140,9 +140,9 @@ def test_interrupt_cancels_cleanly(sandbox: Sandbox, number: signal.Signals) -> 
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("step", ["", "namespaces"], ids=["keeper starts", "lab starts"])
-def test_an_interrupted_up_leaves_no_keeper(sandbox: Sandbox, step: str, number: signal.Signals) -> None:
-    """A keeper without a lab would hold the machine's lock, and later runs would find no lab on it."""
+@pytest.mark.parametrize("step", ["", "namespaces"], ids=["daemon starts", "lab starts"])
+def test_an_interrupted_up_leaves_no_daemon(sandbox: Sandbox, step: str, number: signal.Signals) -> None:
+    """A daemon without a lab would hold the machine's lock, and later runs would find no lab on it."""
     process = sandbox.start(ATOLL, "up", QUICK)
     if step:
         wait_for_line(process, step)
@@ -189,7 +189,7 @@ def test_a_lab_that_was_up_stays_up_when_a_run_on_it_is_killed(sandbox: Sandbox)
 
 
 def test_status_says_why_a_lab_failed(sandbox: Sandbox) -> None:
-    """Also after its keeper has ended, with exit code 1; `atoll down` ends that."""
+    """Also after its daemon has ended, with exit code 1; `atoll down` ends that."""
     assert sandbox.run(ATOLL, "up", QUICK).returncode == 0
     agent = sandbox.find("atoll-host", "agent")
     assert agent is not None
@@ -225,7 +225,7 @@ def wait_idle(sandbox: Sandbox) -> dict[str, dict[str, str]]:
         status = json.loads(sandbox.run(ATOLL, "status", "--json").stdout)
         if status["busy"] is None:
             return status
-    raise AssertionError("the keeper is still busy")
+    raise AssertionError("the daemon is still busy")
 
 
 def wait_for_traffic(sandbox: Sandbox) -> None:

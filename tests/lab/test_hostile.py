@@ -73,16 +73,16 @@ def test_two_runs_at_once(tmp_path: Path) -> None:
 
 
 def test_the_name_of_the_lock_is_taken_by_another_program(tmp_path: Path) -> None:
-    """The one port that a lab takes outside its namespaces is the keeper's abstract socket."""
+    """The one port that a lab takes outside its namespaces is the daemon's abstract socket."""
     hold = (
-        "import socket,time; s=socket.socket(socket.AF_UNIX); s.bind('\\0atoll-keeper'); s.listen(); "
+        "import socket,time; s=socket.socket(socket.AF_UNIX); s.bind('\\0atoll-daemon'); s.listen(); "
         "print('held',flush=True); time.sleep(60)"
     )
     with Sandbox(tmp_path) as sandbox:
         other = sandbox.start("python3", "-c", hold)
         assert other.stdout is not None
         other.stdout.readline()
-        assert_refused(sandbox.run(ATOLL, "run", QUICK, limit_s=30), "atoll-keeper", "process")
+        assert_refused(sandbox.run(ATOLL, "run", QUICK, limit_s=30), "atoll-daemon", "process")
         other.kill()
 
 

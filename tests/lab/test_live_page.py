@@ -281,13 +281,13 @@ def test_a_narrow_window_shows_everything_in_one_column(live: Page) -> None:
     assert min(widths) > 350
 
 
-def test_a_keeper_that_dies_is_told_and_the_next_lab_is_found_by_itself(stage: Stage) -> None:
+def test_a_daemon_that_dies_is_told_and_the_next_lab_is_found_by_itself(stage: Stage) -> None:
     stage.up()
     page = stage.open()
     page.wait(f"{STATE} === 'live'")
-    keeper = stage.sandbox.find("atoll_daemon")
-    assert keeper is not None
-    stage.sandbox.kill(keeper)
+    daemon = stage.sandbox.find("atoll_daemon")
+    assert daemon is not None
+    stage.sandbox.kill(daemon)
     page.wait(f"{STATE} === 'lab ended'")
     assert "The lab ended at" in page.wait(BANNER)
     page.wait("document.querySelector('#chain-change').disabled")
@@ -298,7 +298,7 @@ def test_a_keeper_that_dies_is_told_and_the_next_lab_is_found_by_itself(stage: S
     page.wait(f"{STATE} === 'lab ended'")
     done = stage.sandbox.run("env", f"HOME={stage.sandbox.directory}", ATOLL, "run", QUICK, "--duration", "3 s")
     assert done.returncode in (0, 3), done.stderr
-    away = ("status of 503", "status of 409", "WebSocket")  # no keeper, no lab yet, the socket that broke
+    away = ("status of 503", "status of 409", "WebSocket")  # no daemon, no lab yet, the socket that broke
     assert [line for line in page.complaints if not any(word in line for word in away)] == []
     page.close()
 
@@ -328,7 +328,7 @@ def test_a_page_that_nobody_serves_any_more_says_that_its_connection_was_lost(st
 
 
 def test_a_run_with_a_lab_of_its_own_stays_in_sight_with_its_verdict(stage: Stage) -> None:
-    """Its keeper goes as soon as it is over."""
+    """Its daemon goes as soon as it is over."""
     stage.down()
     page = stage.open()
     page.wait(f"{STATE} === 'no lab'")
@@ -343,17 +343,17 @@ def test_a_run_with_a_lab_of_its_own_stays_in_sight_with_its_verdict(stage: Stag
 
 
 def test_silence_is_counted_and_stays_in_the_plots_as_a_gap(stage: Stage) -> None:
-    """The keeper stands still for a while: its connection is there, but nothing comes."""
+    """The daemon stands still for a while: its connection is there, but nothing comes."""
     stage.up()
     page = stage.open()
     page.wait(f"{STATE} === 'live'")
-    keeper = stage.sandbox.find("atoll_daemon")
-    assert keeper is not None
-    stage.sandbox.kill(keeper, signal.SIGSTOP)
+    daemon = stage.sandbox.find("atoll_daemon")
+    assert daemon is not None
+    stage.sandbox.kill(daemon, signal.SIGSTOP)
     try:
         page.wait(f"/no data for [1-9]\\d* s/.test({STATE})")  # each of them is there for a second only
     finally:
-        stage.sandbox.kill(keeper, signal.SIGCONT)
+        stage.sandbox.kill(daemon, signal.SIGCONT)
     page.wait(f"{STATE} === 'live'")
     page.wait("document.querySelector('#announced').textContent === 'live'")
     assert page.complaints == []

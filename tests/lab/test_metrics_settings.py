@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run on a lab that is up, from a shell whose database is another than that of the lab's keeper."""
+"""A run on a lab that is up, from a shell whose database is another than that of the lab's daemon."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ HELD = ("ATOLL_INFLUX_URL=http://127.0.0.1:9", "ATOLL_INFLUX_TOKEN=first-token")
 
 
 def test_a_shell_whose_database_is_another_is_told_which_is_used(tmp_path: Path) -> None:
-    """In one line, and not the token, unless its settings are the keeper's own."""
+    """In one line, and not the token, unless its settings are the daemon's own."""
     with Sandbox(tmp_path) as sandbox:
         brief = (ATOLL, "run", QUICK, "--no-analysis", "--json")
         assert sandbox.run("env", *HELD, ATOLL, "up", QUICK).returncode == 0

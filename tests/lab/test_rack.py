@@ -143,7 +143,7 @@ def test_a_lab_on_hardware_stays_and_goes(met: Rack) -> None:
 
 
 def test_kill_of_the_run_leaves_no_job_and_every_setting_undone(met: Rack) -> None:
-    """`kill -9` of `atoll run`, then of the keeper of another run: within 2 s nothing of theirs is on any machine."""
+    """`kill -9` of `atoll run`, then of the daemon of another run: within 2 s nothing of theirs is on any machine."""
     before = met.states()
     for words in (("atoll", "run", "rack.yaml"), ("-m", "atoll_daemon")):
         process = start_run(met)

@@ -130,7 +130,7 @@ def test_a_management_network_inside_the_experiments_is_refused(rack: Rack) -> N
 
 
 def test_clocks_that_differ_by_a_second_are_named_and_a_little_is_allowed_for(rack: Rack, tmp_path: Path) -> None:
-    """There is but one clock here: the keeper's programs see it ahead, so all machines are behind."""
+    """There is but one clock here: the daemon's programs see it ahead, so all machines are behind."""
     library = tmp_path / "clock_ahead.so"
     subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", library, CLOCK], check=True)
     ahead = ["env", f"LD_PRELOAD={library}"]

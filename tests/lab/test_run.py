@@ -95,7 +95,7 @@ class TestLabThatStays:
         assert json.loads(sandbox.run(ATOLL, "apply", MEO, "--json").stdout)["changes"] == []
 
     def test_an_entry_removed_by_hand_is_put_back(self, sandbox: Sandbox) -> None:
-        """The keeper holds the switches at the plan: nobody has to apply it again."""
+        """The daemon holds the switches at the plan: nobody has to apply it again."""
         entry = "sw-w1 in_port=3,ip,nw_src=10.10.0.3"
         held = shell(sandbox, f"sh ovs-ofctl -O OpenFlow13 dump-flows {entry}").count("actions=")
         assert held > 0

@@ -38,7 +38,7 @@ def environments(sandbox: Sandbox) -> dict[str, bytes]:
     return found
 
 
-def test_only_the_keeper_has_the_token_of_the_database(lab: Sandbox) -> None:
+def test_only_the_daemon_has_the_token_of_the_database(lab: Sandbox) -> None:
     """Not the lab's first process, Open vSwitch, the controller, the agent, the boxes, the machines' shells."""
     found = environments(lab)
     for part in (

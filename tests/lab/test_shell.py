@@ -178,7 +178,7 @@ def wait_for(sandbox: Sandbox, *words: str) -> int:
     ("victim", "said"),
     [
         (("ovs-vswitchd",), "the shell ended with the lab: ovs-vswitchd ended (signal 9)"),
-        (("-m", "atoll_daemon"), "the keeper died"),
+        (("-m", "atoll_daemon"), "the daemon died"),
     ],
 )
 def test_the_end_of_the_lab_ends_a_shell(sandbox: Sandbox, victim: tuple[str, ...], said: str) -> None:

@@ -17,7 +17,7 @@ import pytest
 from atoll_analysis.run_directory import MetricsSpool, RunDir
 from atoll_analysis.run_directory.metrics_spool import SPOOL, SpoolTail, read_spool
 from atoll_core.metrics.line_protocol import Point
-from atoll_dashboards.influx.influx_client import Database, RefusedError, UnfitError
+from atoll_dashboards.influx.influx_client import Database, DatabaseRefusedError, UnfitError
 from atoll_dashboards.influx.influx_settings import InfluxSettings
 from atoll_dashboards.influx.influx_sink import Tally, write_fit
 from atoll_dashboards.influx.sink_supervisor import feeding
@@ -39,7 +39,7 @@ def test_what_is_refused_is_said_in_a_line(make: type[Influx], tmp_path: Path) -
             "has no such place for 'nowhere'": InfluxSettings(held.url, held.token, held.org, "nowhere"),
         }
         for message, settings in wrong.items():
-            with Database(settings) as database, pytest.raises(RefusedError, match=message) as caught:
+            with Database(settings) as database, pytest.raises(DatabaseRefusedError, match=message) as caught:
                 database.check()
             assert "\n" not in str(caught.value)
         done = atoll("metrics", "check", influx=influx, ATOLL_INFLUX_TOKEN="wrong")
@@ -152,7 +152,7 @@ def test_a_password_may_be_of_any_letters(tmp_path: Path) -> None:
         influx.do("CREATE USER \"jörg\" WITH PASSWORD 'tök€' WITH ALL PRIVILEGES")
         with Database(InfluxSettings(influx.url, "jörg:tök€")) as database:
             database.write(b"m n=1i 1\n")
-        with Database(InfluxSettings(influx.url, "jörg:tok€")) as database, pytest.raises(RefusedError):
+        with Database(InfluxSettings(influx.url, "jörg:tok€")) as database, pytest.raises(DatabaseRefusedError):
             database.check()
         assert len(influx.points()) == 1
 

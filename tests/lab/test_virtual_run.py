@@ -25,7 +25,7 @@ from atoll_emulation.this_machine.core_pinning import claimed_core, usable_cores
 from atoll_emulation.uml.cache import kernel_status
 from atoll_emulation.uml.kernel import find_virtual_kernel
 from atoll_testbed.run.run_request import create_run
-from atoll_testbed.virtual.virtual_run import measure
+from atoll_testbed.virtual.virtual_run import measure_in_kernel
 from tests.lab.sandbox import ATOLL, NOBODY, QUICK, ROOT, Sandbox, open_to_others, wait_for_line
 from tests.lab.virtual_runs import HANGS_S, atoll
 
@@ -197,7 +197,7 @@ async def test_cancelled_while_modules_are_compiled_a_run_is_not_left_as_running
         raise asyncio.CancelledError
 
     with claimed_core() as core, pytest.raises(asyncio.CancelledError):
-        await measure(run_dir, find_virtual_kernel(), core, cancel)
+        await measure_in_kernel(run_dir, find_virtual_kernel(), core, cancel)
     assert run_dir.manifest()["outcome"] == "cancelled at step boot"
 
 
@@ -211,7 +211,7 @@ async def test_a_kernel_that_stands_still_is_given_up(tmp_path: Path) -> None:
             os.kill(kernel_of(os.getpid()), signal.SIGSTOP)
 
     with claimed_core() as core, pytest.raises(RunError, match=r"nothing has happened .* for 8 s; it has said nothing"):
-        await measure(run_dir, find_virtual_kernel(), core, stop_kernel, stuck_s=8)
+        await measure_in_kernel(run_dir, find_virtual_kernel(), core, stop_kernel, stuck_s=8)
     assert run_dir.manifest()["outcome"].startswith("failed at step boot: nothing has happened")
     with pytest.raises(StopIteration):
         kernel_of(os.getpid())

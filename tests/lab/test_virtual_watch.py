@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run in virtual time has no keeper: who watches it follows its directory, while it is made and afterwards."""
+"""A run in virtual time has no daemon: who watches it follows its directory, while it is made and afterwards."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from atoll_analysis.run_directory.metrics_spool import SPOOL, read_spool
 from atoll_core.metrics.line_protocol import Point
 from atoll_daemon.http.tcp_listener import ListenAddress
 from atoll_daemon.replays.replay_index import Replays
-from atoll_daemon.replays.watch_server import watching
+from atoll_daemon.replays.watch_server import serving_page
 from atoll_emulation.uml.run import VirtualClock
 from tests.lab.sandbox import ATOLL, QUICK
 
@@ -28,7 +28,7 @@ async def test_a_run_in_virtual_time_is_followed_from_its_first_second_to_its_la
     words = ["run", QUICK, "--on", "virtual", "--duration", "20 s", "--no-analysis"]
     run = await asyncio.create_subprocess_exec(ATOLL, *words, cwd=tmp_path, stdout=sys.stderr)
     async with (
-        watching(ListenAddress.parse("0"), TOKEN, Replays(tmp_path / "runs")) as url,
+        serving_page(ListenAddress.parse("0"), TOKEN, Replays(tmp_path / "runs")) as url,
         aiohttp.ClientSession(headers={"Authorization": f"Bearer {TOKEN}"}) as session,
     ):
         api = url.replace("/watch/", "/v1/replays")

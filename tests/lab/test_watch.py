@@ -155,13 +155,13 @@ async def test_a_run_is_watched_point_by_point_and_again_from_its_directory(watc
     assert steps == [message["step"] for message in seen if message["type"] == "step"]
 
 
-async def test_a_keeper_that_is_killed_is_missed_at_once_and_the_next_one_found(watch: Watch) -> None:
+async def test_a_daemon_that_is_killed_is_missed_at_once_and_the_next_one_found(watch: Watch) -> None:
     """What it has made can still be watched."""
-    keeper = watch.sandbox.find("atoll_daemon")
-    assert keeper is not None
+    daemon = watch.sandbox.find("atoll_daemon")
+    assert daemon is not None
     async with watch.events() as socket:
         await until(socket, "points")
-        watch.sandbox.kill(keeper)
+        watch.sandbox.kill(daemon)
         while not socket.closed:
             await asyncio.wait_for(socket.receive(), 10)
     assert (await watch.ask("/v1/status"))[0] == 503

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from atoll_core.experiment.experiment import (
     MAIN,
-    Carried,
     Chain,
     Counted,
     Experiment,
@@ -19,6 +18,7 @@ from atoll_core.experiment.experiment import (
     PingSeries,
     Protocol,
     TcpSettings,
+    TrafficSelector,
     Transfer,
 )
 from atoll_core.experiment.traffic import Traffic
@@ -30,8 +30,8 @@ from atoll_core.lab.network import (
     HostRole,
     Interface,
     LatencyClass,
-    Legs,
     Network,
+    PortPair,
     PortRef,
     Switch,
     Tap,
@@ -105,10 +105,10 @@ def _box(draw: st.DrawFn, build: Builder, name: str, switch: st.SearchStrategy[s
     kind = draw(st.sampled_from(BoxKind))
     foreign = kind in (BoxKind.PROGRAM, BoxKind.EXTERNAL)
     forwarding = draw(st.sampled_from(Forwarding)) if foreign else None
-    first = Legs(build.interface(f"{name}-w", draw(switch)), build.interface(f"{name}-i", draw(switch)))
+    first = PortPair(build.interface(f"{name}-w", draw(switch)), build.interface(f"{name}-i", draw(switch)))
     box = ChainBox(name, kind, first.world, first.island, forwarding=forwarding)
     if box.routed and draw(st.booleans()):
-        spare = Legs(build.interface(f"{name}-w2", draw(switch)), build.interface(f"{name}-i2", draw(switch)))
+        spare = PortPair(build.interface(f"{name}-w2", draw(switch)), build.interface(f"{name}-i2", draw(switch)))
         return replace(box, spare=spare)
     return box
 
@@ -128,7 +128,7 @@ def experiments(draw: st.DrawFn, network: Network, *, taps: bool = True, branche
     asked = experiment(network, draw(_hops(network, taps)), latency)
     if not branches:
         return asked
-    parts = draw(st.lists(carried(), max_size=2, unique=True).filter(lambda parts: Carried() not in parts))
+    parts = draw(st.lists(carried(), max_size=2, unique=True).filter(lambda parts: TrafficSelector() not in parts))
     others = tuple(Chain(f"branch-{n}", draw(_hops(network, taps)), part) for n, part in enumerate(parts))
     return replace(asked, branches=others)
 
@@ -140,11 +140,11 @@ def _hops(draw: st.DrawFn, network: Network, taps: bool) -> tuple[str, ...]:
 
 
 @st.composite
-def carried(draw: st.DrawFn) -> Carried:
+def carried(draw: st.DrawFn) -> TrafficSelector:
     """Parts of the traffic of such labs: few hosts' prefixes, one host's, a protocol's."""
     world = draw(st.sampled_from([None, IPv4Network("10.10.0.0/30"), IPv4Network("10.10.0.2/32"), WORLD]))
     island = draw(st.sampled_from([None, IPv4Network("10.20.0.0/31"), IPv4Network("10.20.0.0/24")]))
-    return Carried(world, island, draw(st.sampled_from([None, None, Protocol.TCP, Protocol.ICMP])))
+    return TrafficSelector(world, island, draw(st.sampled_from([None, None, Protocol.TCP, Protocol.ICMP])))
 
 
 def experiment(network: Network, hops: Sequence[str], latency: Sequence[tuple[str, str]] = ()) -> Experiment:

@@ -15,7 +15,13 @@ from atoll_core.description.raw_experiment import RawExperiment
 from atoll_core.description.resolve_lab import Lab
 from atoll_core.errors import AtollError
 from atoll_core.plan.plan import Backend
-from atoll_daemon.http.experiment_bodies import Described, as_body, described_by_body, described_by_file, merged
+from atoll_daemon.http.experiment_bodies import (
+    DescribedExperiment,
+    as_body,
+    described_by_body,
+    described_by_file,
+    merged,
+)
 from atoll_daemon.http.http_errors import error_json
 from atoll_daemon.http.request_parsing import MOST_ENTRIES
 
@@ -23,15 +29,15 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @cache
-def standing() -> tuple[Lab, Described]:
+def standing() -> tuple[Lab, DescribedExperiment]:
     """The island laboratory with the demo applied."""
     path = ROOT / "examples" / "geo.yaml"
     described = described_by_file(read_document(path), path, (), Backend.ENGINE)[1]
     return Lab(read_document(ROOT / "emulation" / "labs" / "island.yaml")), described
 
 
-def answered(body: Any) -> Described | dict[str, Any]:
-    """What the keeper makes of a body, or the error it answers with."""
+def answered(body: Any) -> DescribedExperiment | dict[str, Any]:
+    """What the daemon makes of a body, or the error it answers with."""
     lab, geo = standing()
     assert lab.network is not None
     try:
@@ -62,9 +68,9 @@ PATCHES = st.dictionaries(KEYS, TREES, max_size=5)
 @example({"name": None})
 def test_any_patch_is_an_experiment_or_its_mistakes(patch: dict[str, Any]) -> None:
     found = answered(as_body(patch))
-    if isinstance(found, Described):
+    if isinstance(found, DescribedExperiment):
         again = answered(as_body(found.tree | {"name": found.experiment.name}))
-        assert isinstance(again, Described)
+        assert isinstance(again, DescribedExperiment)
         assert again.experiment == found.experiment, "what stands is described by its own tree"
 
 
@@ -92,4 +98,4 @@ def test_the_worst_bodies_are_refused_within_seconds() -> None:
         told = answered(body)
         assert isinstance(told, dict)
         assert len(json.dumps(told)) < 100_000
-        assert time.process_time() - began < 10, "seconds of the keeper's time"
+        assert time.process_time() - began < 10, "seconds of the daemon's time"

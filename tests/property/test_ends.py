@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from atoll_core.experiment.experiment import Protocol
-from atoll_core.lab.host_groups import Ends
+from atoll_core.lab.host_groups import Sides
 from tests.property.labs import experiments, laboratories
 
 
@@ -18,7 +18,7 @@ def test_a_block_stands_for_all_its_pairs(data: st.DataObject) -> None:
     """Every pair of hosts is in one block, and all pairs of a block have one carrier for each protocol."""
     network = data.draw(laboratories())
     asked = data.draw(experiments(network))
-    blocks = list(Ends(network, asked).blocks())
+    blocks = list(Sides(network, asked).blocks())
     pairs = [(world.name, island.name) for block in blocks for world, island in product(*block)]
     assert sorted(pairs) == sorted((w.name, i.name) for w, i in product(network.world_hosts, network.island_hosts))
     for block, kind in product(blocks, (*Protocol, None)):
@@ -29,7 +29,7 @@ def test_a_block_stands_for_all_its_pairs(data: st.DataObject) -> None:
 def test_hosts_within_a_prefix(data: st.DataObject) -> None:
     """As each host's own address says, in the order of the description."""
     network = data.draw(laboratories())
-    end = Ends(network).world
+    end = Sides(network).world
     hosts = [IPv4Network(host.address) for host in network.hosts]
     prefix = data.draw(st.sampled_from([None, network.world, IPv4Network("10.10.0.0/30"), *hosts]))
     assert end.within(prefix) == tuple(h for h in network.world_hosts if prefix is None or h.address in prefix)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from atoll_core.description.loader import load_any, load_experiment, load_lab
-from atoll_core.errors import DescriptionError, Mistake
+from atoll_core.errors import DescriptionError, Diagnostic
 
 ROOT = Path(__file__).parents[2]
 LAB = (ROOT / "emulation/labs/island.yaml").read_text(encoding="utf-8")
@@ -137,10 +137,10 @@ def test_a_mutated_description_loads_or_tells_its_mistakes(
                 assert 0 <= mistake.line <= max(1, len(text.splitlines())), mistake
 
 
-def mistakes_of(load: Callable[[Path], object], path: Path) -> tuple[Mistake, ...]:
+def mistakes_of(load: Callable[[Path], object], path: Path) -> tuple[Diagnostic, ...]:
     """What a loader complains of; nothing, if it loads."""
     try:
         load(path)
     except DescriptionError as error:
-        return error.mistakes or (Mistake("", -1, "an error without a mistake"),)
+        return error.mistakes or (Diagnostic("", -1, "an error without a mistake"),)
     return ()

@@ -6,7 +6,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atoll_core.experiment.channel_allocation import deal
+from atoll_core.experiment.channel_allocation import allocate_channels
 
 CAPACITY = st.one_of(
     st.integers(1, 64).map(float), st.sampled_from([0.1, 0.3, 0.5, 1.5]), st.floats(1e-3, 1e6, allow_subnormal=False)
@@ -16,7 +16,7 @@ CHANNELS = st.integers(0, 400)
 
 
 def counts(channels: int, capacities: list[float]) -> list[int]:
-    return [len(part) for part in deal(channels, capacities)]
+    return [len(part) for part in allocate_channels(channels, capacities)]
 
 
 def exact(capacities: list[float]) -> list[Fraction]:
@@ -25,14 +25,14 @@ def exact(capacities: list[float]) -> list[Fraction]:
 
 @given(CHANNELS, CAPACITIES)
 def test_every_channel_is_dealt_once(channels: int, capacities: list[float]) -> None:
-    dealt = deal(channels, capacities)
+    dealt = allocate_channels(channels, capacities)
     assert len(dealt) == len(capacities)
     assert sorted(channel for part in dealt for channel in part) == list(range(channels))
 
 
 @given(CHANNELS, st.integers(1, 12), CAPACITY)
 def test_equal_capacities_are_served_in_turn(channels: int, clients: int, capacity: float) -> None:
-    assert deal(channels, [capacity] * clients) == tuple(
+    assert allocate_channels(channels, [capacity] * clients) == tuple(
         tuple(range(index, channels, clients)) for index in range(clients)
     )
 
@@ -76,10 +76,10 @@ def test_more_capacity_never_takes_a_channel_away(channels: int, capacities: lis
 @given(CHANNELS, CAPACITIES)
 def test_more_channels_move_none(channels: int, capacities: list[float]) -> None:
     """Channel c stays where it is, so that runs of different loads can be compared channel by channel."""
-    fewer, more = deal(channels, capacities), deal(channels + 1, capacities)
+    fewer, more = allocate_channels(channels, capacities), allocate_channels(channels + 1, capacities)
     assert all(part == grown[: len(part)] for part, grown in zip(fewer, more, strict=True))
 
 
 def test_decimals_mean_what_they_say() -> None:
     """0.1 and 0.3 are one to three, though no binary fraction is: ties go to the first."""
-    assert deal(4, [0.1, 0.3]) == deal(4, [1.0, 3.0]) == ((1,), (0, 2, 3))
+    assert allocate_channels(4, [0.1, 0.3]) == allocate_channels(4, [1.0, 3.0]) == ((1,), (0, 2, 3))

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from atoll_core.codec import to_json
 from atoll_core.description.loader import load_experiment
-from atoll_core.experiment.experiment import Experiment, LossTrace, Trace
+from atoll_core.experiment.experiment import Experiment, LinkTrace, LossTrace
 from atoll_core.experiment.flow_sizes import FlowSizes
 from atoll_core.lab.network import Network
 from atoll_core.units import Duration, Rate, Size
-from atoll_dashboards.compare.settings import side_by_side
+from atoll_dashboards.compare.settings import settings_table
 from atoll_dashboards.compare.similarity import Likeness, likeness
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +38,7 @@ def places(thing: Any) -> list[tuple[Any, ...]]:
 
     What files hold is left out: it reads alike when it differs (tests/unit/test_described.py).
     """
-    if isinstance(thing, (Trace, LossTrace, FlowSizes)):
+    if isinstance(thing, (LinkTrace, LossTrace, FlowSizes)):
         return []
     if isinstance(thing, (Rate, Duration, Size)) or type(thing) in (int, float, bool, str):
         return [()]
@@ -67,7 +67,7 @@ def otherwise(thing: Any, place: tuple[Any, ...]) -> Any:
 
 
 def keys(described: Any, key: str = "") -> list[str]:
-    return [each.key for each in side_by_side(key, [described])]
+    return [each.key for each in settings_table(key, [described])]
 
 
 def told_once(key: str, told: list[str]) -> bool:
@@ -134,5 +134,5 @@ def test_what_was_changed_is_unlike_and_nothing_else(path: Path, seed: int, chan
 
 def texts(network: Network, experiment: Experiment) -> dict[str, str]:
     """Every setting of one description."""
-    told = (*side_by_side("lab", [network]), *side_by_side("", [experiment]))
+    told = (*settings_table("lab", [network]), *settings_table("", [experiment]))
     return {each.key: each.texts[0] for each in told}

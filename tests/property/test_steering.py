@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from atoll_apps.steering import flow_entries
-from atoll_controller.tracing.table_model import Frame, Reached, Tables
+from atoll_controller.tracing.table_model import Delivery, Frame, SwitchTables
 from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import Experiment, Protocol
 from atoll_core.lab.network import Host, Network, PortRef
@@ -40,7 +40,7 @@ def test_every_pair_is_connected_through_exactly_the_configured_boxes_in_order(
 ) -> None:
     """Both directions, every protocol: latency class, the boxes of its chain in order, then the host, and no other."""
     network, asked, entries = case
-    model = Tables(network, entries)
+    model = SwitchTables(network, entries)
     taps = {tap.name for tap in network.taps}
     delays = {host: name for host, (name, _) in delays_of(network, asked).items()}
     for world, island, number, chain in pairs(network, asked):
@@ -58,7 +58,7 @@ def test_every_pair_is_connected_through_exactly_the_configured_boxes_in_order(
 def test_taps_see_exactly_what_passes_their_place(case: tuple[Network, Experiment, tuple[FlowEntry, ...]]) -> None:
     """From each station of a way to the next: one untagged copy for each tap between them, none for any other."""
     network, asked, entries = case
-    model = Tables(network, entries)
+    model = SwitchTables(network, entries)
     taps = {tap.name for tap in network.taps}
     for world, island, number, chain in pairs(network, asked):
         delay = delays_of(network, asked).get(world.name)
@@ -70,7 +70,7 @@ def test_taps_see_exactly_what_passes_their_place(case: tuple[Network, Experimen
             expected = [hop for (hop,) in hops[1:]]
             at, came = start, frame
             while expected:
-                steps = [one for one in model.walk(came, at, through_boxes=False) if isinstance(one, Reached)]
+                steps = [one for one in model.walk(came, at, through_boxes=False) if isinstance(one, Delivery)]
                 here = expected[: next(place for place, hop in enumerate(expected) if hop not in taps)]
                 copies = sorted(one.name for one in steps if one.name in taps)
                 assert copies == sorted(here)
@@ -109,7 +109,7 @@ def delays_of(network: Network, asked: Experiment) -> dict[str, tuple[str, int]]
 def test_nothing_else_passes(case: tuple[Network, Experiment, tuple[FlowEntry, ...]], data: st.DataObject) -> None:
     """Forged sources, tags, other protocols and frames within one side are dropped by the first switch they reach."""
     network, _, entries = case
-    model = Tables(network, entries)
+    model = SwitchTables(network, entries)
     for one, other in permutations(network.hosts, 2):
         port = one.interface.attached
         honest = Frame(one.address, other.address)
@@ -131,7 +131,7 @@ def test_nothing_else_passes(case: tuple[Network, Experiment, tuple[FlowEntry, .
 def test_only_declared_hosts_are_delivered_to(case: tuple[Network, Experiment, tuple[FlowEntry, ...]]) -> None:
     """A frame to an address nobody has may cross the chain but reaches no host; nor does one reach a host not meant."""
     network, _, entries = case
-    model = Tables(network, entries)
+    model = SwitchTables(network, entries)
     hosts = {host.name for host in network.hosts}
     for host in network.hosts:
         nobody = (ISLAND if host.role.is_world else WORLD)[999]
@@ -145,7 +145,7 @@ def test_ports_without_a_part_in_the_chain_may_not_send(
 ) -> None:
     """Capture hosts, boxes outside the chain and empty ports are deaf, whatever they claim to be."""
     network, asked, entries = case
-    model = Tables(network, entries)
+    model = SwitchTables(network, entries)
     used = {hop for chain in asked.chains for hop in chain.hops}
     ports = [tap.interface.attached for tap in network.taps] + [
         PortRef(switch.name, 9999) for switch in network.switches

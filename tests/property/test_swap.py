@@ -13,7 +13,7 @@ from atoll_apps.steering import flow_entries, steer
 from atoll_controller.fabric.swap_plan import Stage, StageKind, Swap, plan_swap
 from atoll_controller.fabric.swap_probes import Probe
 from atoll_controller.planner.diff import diff
-from atoll_controller.tracing.table_model import Frame, Matched, Tables
+from atoll_controller.tracing.table_model import Frame, Lookup, SwitchTables
 from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network, PortRef
@@ -69,12 +69,12 @@ def test_every_packet_sees_the_old_version_or_the_new_one_in_every_state(case: C
     table = {_identity(entry): entry for entry in case.before}
     for _, phase in groupby(case.swap.stages, key=lambda stage: stage.subject):
         states = list(_states(list(phase), table, shuffle))
-        old, new = Tables(network, table.values()), Tables(network, states[-1][1])
+        old, new = SwitchTables(network, table.values()), SwitchTables(network, states[-1][1])
         for start, frame in _packets(network, case):
             allowed = [path(model.seen(frame, start)) for model in (old, new)]
             before, after = list(places(old, frame, start)), list(places(new, frame, start))
             for kind, state in states:
-                model = Tables(network, shuffle.sample(state, len(state)), strict=False)
+                model = SwitchTables(network, shuffle.sample(state, len(state)), strict=False)
                 gone, come = kind is StageKind.COLLECT, kind is not StageKind.INSTALL
                 assert path(model.seen(frame, start)) in (allowed[1:] if gone else allowed if come else allowed[:1])
                 for at, carried, came_by in (*(() if gone else before), *(after if come else ())):
@@ -90,14 +90,14 @@ def test_probes_take_every_entry_at_which_packets_turn_and_every_new_one_behind_
     table = {_identity(entry): entry for entry in case.before}
     for _, phase in groupby(case.swap.stages, key=lambda stage: stage.subject):
         stages = {stage.kind: stage for stage in phase}
-        left = Tables(case.network, ())
+        left = SwitchTables(case.network, ())
         for kind, stage in stages.items():
             if kind is StageKind.SHIFT:
-                left = Tables(case.network, table.values(), strict=False)
+                left = SwitchTables(case.network, table.values(), strict=False)
             table = {key: entry for key, entry in table.items() if entry not in stage.delete}
             table |= {_identity(entry): entry for entry in stage.add}
             if kind is StageKind.SHIFT:
-                after = Tables(case.network, table.values(), strict=False)
+                after = SwitchTables(case.network, table.values(), strict=False)
                 come, gone = set(stage.add), set(stage.delete)
                 probes = stages[StageKind.PROBE].probes if come else ()
                 new = come | (set(stages[StageKind.INSTALL].add) if StageKind.INSTALL in stages else set())
@@ -106,12 +106,12 @@ def test_probes_take_every_entry_at_which_packets_turn_and_every_new_one_behind_
                 assert gone & _used(case, left, gone) <= _proven(case, left, gone, stage.probes)
 
 
-def _used(case: Case, tables: Tables, turns: set[FlowEntry]) -> set[FlowEntry]:
+def _used(case: Case, tables: SwitchTables, turns: set[FlowEntry]) -> set[FlowEntry]:
     """What packets between hosts take where they turn and behind."""
     return {each for start, frame in _packets(case.network, case) for each in _behind(tables, frame, start, turns)}
 
 
-def _proven(case: Case, tables: Tables, turns: set[FlowEntry], probes: Iterable[Probe]) -> set[FlowEntry]:
+def _proven(case: Case, tables: SwitchTables, turns: set[FlowEntry], probes: Iterable[Probe]) -> set[FlowEntry]:
     """What probes take there."""
     found: set[FlowEntry] = set()
     for probe in probes:
@@ -121,8 +121,8 @@ def _proven(case: Case, tables: Tables, turns: set[FlowEntry], probes: Iterable[
     return found
 
 
-def _behind(tables: Tables, frame: Frame, start: PortRef, turns: set[FlowEntry]) -> Iterator[FlowEntry]:
-    steps = [step.entry for step in tables.walk(frame, start) if isinstance(step, Matched) and step.entry is not None]
+def _behind(tables: SwitchTables, frame: Frame, start: PortRef, turns: set[FlowEntry]) -> Iterator[FlowEntry]:
+    steps = [step.entry for step in tables.walk(frame, start) if isinstance(step, Lookup) and step.entry is not None]
     return dropwhile(lambda entry: entry not in turns, steps)
 
 

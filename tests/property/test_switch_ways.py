@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atoll_core.lab.network import PortRef, Trunk
-from atoll_core.lab.shortest_paths import Fabric
+from atoll_core.lab.shortest_paths import Topology
 from atoll_core.units import Rate
 
 
@@ -36,7 +36,7 @@ def distances(switches: list[str], trunks: list[Trunk]) -> dict[tuple[str, str],
 @given(fabrics())
 def test_a_way_leads_where_it_should_and_none_is_shorter(fabric):
     switches, trunks = fabric
-    ways = Fabric(switches, trunks)
+    ways = Topology(switches, trunks)
     for (start, end), apart in distances(switches, trunks).items():
         way = ways.way(start, end)
         assert (end in ways.reachable(start)) == (apart < float("inf"))
@@ -54,14 +54,14 @@ def test_a_way_leads_where_it_should_and_none_is_shorter(fabric):
 def test_ways_depend_on_ports_and_not_on_the_order_of_the_description(fabric, random):
     switches, trunks = fabric
     shuffled = random.sample(trunks, len(trunks))
-    one, other = Fabric(switches, trunks), Fabric(switches, shuffled)
+    one, other = Topology(switches, trunks), Topology(switches, shuffled)
     assert all(one.way(a, b) == other.way(a, b) for a in switches for b in switches)
 
 
 @given(fabrics())
 def test_ways_to_one_switch_never_part_after_they_have_met(fabric):
     switches, trunks = fabric
-    ways = Fabric(switches, trunks)
+    ways = Topology(switches, trunks)
     for end in switches:
         for start in switches:
             way = ways.way(start, end)

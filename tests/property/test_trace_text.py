@@ -4,8 +4,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from atoll_core.description.link_trace import read_loss_trace, read_trace, trace_text
-from atoll_core.experiment.experiment import Trace, TraceRow
+from atoll_core.description.link_trace import read_loss_trace, read_trace, trace_csv
+from atoll_core.experiment.experiment import LinkTrace, TraceRow
 from atoll_core.units import Duration, Rate
 
 ROWS = st.builds(
@@ -19,17 +19,17 @@ ROWS = st.builds(
 
 
 @st.composite
-def traces(draw: st.DrawFn) -> Trace:
+def traces(draw: st.DrawFn) -> LinkTrace:
     rows = draw(st.lists(ROWS, max_size=8, unique_by=lambda row: row.t))
     first = TraceRow(Duration(0), rate=Rate(draw(st.integers(1000, 10**11))))
-    return Trace("t.csv", (first, *sorted(rows, key=lambda row: row.t)))
+    return LinkTrace("t.csv", (first, *sorted(rows, key=lambda row: row.t)))
 
 
 @given(
     traces(), st.lists(st.text(st.characters(blacklist_characters="\n\r", blacklist_categories=("Cs",))), max_size=2)
 )
-def test_a_trace_written_is_read_again(trace: Trace, remarks: list[str]) -> None:
-    read = read_trace(trace_text(trace, remarks), "t.csv")
+def test_a_trace_written_is_read_again(trace: LinkTrace, remarks: list[str]) -> None:
+    read = read_trace(trace_csv(trace, remarks), "t.csv")
     assert read.mistakes == ()
     assert read.found == trace
     assert len(read.lines) == len(trace.rows)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from atoll_controller.openflow.client import Controller
 from atoll_core.errors import LabError
 from atoll_core.lab.network import Network
-from atoll_core.plan.flow_entry import FlowEntry, ForeignEntry, Match
-from atoll_core.plan.switch_features import Leftovers, SwitchDescription, SwitchFeatures, TableFeatures
+from atoll_core.plan.flow_entry import FlowEntry, Match, UnmanagedEntry
+from atoll_core.plan.switch_features import SwitchDescription, SwitchFeatures, TableFeatures, UnmanagedState
 from atoll_switches.capability_profile import profile
 
 _Identity = tuple[int, Match]
@@ -75,11 +75,11 @@ class MemorySwitches(Controller):
         takes = TableFeatures(0, 0, "", self._room, tuple(sorted(OVS.matches)), (), tuple(sorted(OVS.actions)))
         return SwitchFeatures(SwitchDescription("", "", "", "", ""), (takes,) if self._room else ())
 
-    async def leftovers(self, dpid: int) -> Leftovers:
+    async def leftovers(self, dpid: int) -> UnmanagedState:
         await self._reach(dpid)
-        return Leftovers((), ())
+        return UnmanagedState((), ())
 
-    async def read(self, dpid: int, switch_name: str, table: int = 0) -> tuple[FlowEntry | ForeignEntry, ...]:
+    async def read(self, dpid: int, switch_name: str, table: int = 0) -> tuple[FlowEntry | UnmanagedEntry, ...]:
         await self._reach(dpid)
         return tuple(replace(entry, why="") for entry in self.tables[switch_name].values())
 
@@ -88,7 +88,7 @@ class MemorySwitches(Controller):
         return {_essence(entry) for entry in entries} == set(map(_essence, self.tables[self._names[dpid]].values()))
 
     async def change(
-        self, dpid: int, delete: Iterable[FlowEntry | ForeignEntry], add: Iterable[FlowEntry], table: int = 0
+        self, dpid: int, delete: Iterable[FlowEntry | UnmanagedEntry], add: Iterable[FlowEntry], table: int = 0
     ) -> None:
         await self._reach(dpid)
         refused: FlowEntry | None = None

@@ -15,11 +15,11 @@ from atoll_analysis import analyse
 from atoll_analysis.figures.observables import transfer_in_capture
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.tables.packet_records import RECORD, SCHEMA, scan_records
-from atoll_analysis.tables.run_data import read_facts
+from atoll_analysis.tables.run_data import read_run_data
 from atoll_analysis.tables.tables import Tables
 from atoll_core.codec import from_json, to_json
 from atoll_core.errors import RunDirError
-from atoll_core.experiment.experiment import Chain, Experiment, Transfer, Version
+from atoll_core.experiment.experiment import Chain, Experiment, SteeringVersion, Transfer
 from atoll_core.experiment.traffic import Traffic
 from atoll_core.lab.box_kind import BoxKind
 from atoll_core.units import Duration, Size
@@ -397,7 +397,7 @@ def test_the_control_connection_of_iperf3_is_not_its_transfer(tmp_path: Path, bi
     )
     pl.concat([control, flows]).write_parquet(table)
     tables = Tables(run.tables, START_NS, {}, "island")
-    assert (transfer_in_capture(tables, read_facts(run)) or (0, 0))[0] == 1_000_000
+    assert (transfer_in_capture(tables, read_run_data(run)) or (0, 0))[0] == 1_000_000
 
 
 def test_only_flows_that_a_change_of_a_stateful_box_may_have_reset_are_granted(tmp_path: Path, binary: Path) -> None:
@@ -408,7 +408,7 @@ def test_only_flows_that_a_change_of_a_stateful_box_may_have_reset_are_granted(t
     lab = replace(network(), boxes=(*network().boxes, pep))
     with_pep = replace(asked.chain, hops=("tap-w", "sat", "pep", "tap-i"))
     versions = [
-        Version(Duration(s * 10**9), chain, (), asked.latency) for s, chain in ((0, asked.chain), (2, with_pep))
+        SteeringVersion(Duration(s * 10**9), chain, (), asked.latency) for s, chain in ((0, asked.chain), (2, with_pep))
     ]
     slower = replace(versions[1], at=Duration(4 * 10**9), latency=())
     changed = replace(asked, schedule=(*versions, slower))

@@ -13,7 +13,7 @@ import pytest
 from atoll_analysis import analyse
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.tables.change_timeline import changes, standing
-from atoll_core.experiment.experiment import MAIN, Carried, Chain, Experiment, Protocol, Version
+from atoll_core.experiment.experiment import MAIN, Chain, Experiment, Protocol, SteeringVersion, TrafficSelector
 from atoll_core.lab.box_kind import BoxKind
 from atoll_core.lab.network import ChainBox, Interface, Network, PortRef, Tap
 from atoll_core.units import Duration, Rate
@@ -57,7 +57,7 @@ def asked(**changed: Any) -> Experiment:
 
 
 def to_i2(*hops: str) -> Chain:
-    return Chain("coded", hops, Carried(island=IPv4Network("10.20.0.2/32")))
+    return Chain("coded", hops, TrafficSelector(island=IPv4Network("10.20.0.2/32")))
 
 
 def write(run: RunDir, seen: dict[str, list[tuple[int, Ends]]]) -> None:
@@ -149,7 +149,7 @@ def test_captures_that_do_not_see_the_same_chains_are_not_compared(tmp_path: Pat
 
 def scheduled(one: Experiment, *later: tuple[int, Chain, tuple[Chain, ...]]) -> Experiment:
     """The experiment with versions of other chains, (seconds, chain, branches)."""
-    versions = [Version(Duration(s * 10**9), chain, branches, one.latency) for s, chain, branches in later]
+    versions = [SteeringVersion(Duration(s * 10**9), chain, branches, one.latency) for s, chain, branches in later]
     return replace(one, schedule=(one.versions[0], *versions))
 
 
@@ -245,7 +245,7 @@ def test_a_change_stands_from_its_last_shift_unless_it_was_undone() -> None:
 
 def test_a_protocol_comes_before_a_prefix(tmp_path: Path) -> None:
     """Whose packet it is follows the precedence by which packets are steered."""
-    tcp = Chain("tcp", ("tap-w", "sat", "tap-i"), Carried(protocol=Protocol.TCP))
+    tcp = Chain("tcp", ("tap-w", "sat", "tap-i"), TrafficSelector(protocol=Protocol.TCP))
     given = asked(branches=(to_i2("tap-w", "sat", "tap-i"), tcp))
     run = begin(tmp_path, given, laboratory(), ("world", "island", "link-sat", "link-meo"))
     packets = [(100 * n, CODED) for n in range(10)]

@@ -9,7 +9,7 @@ import numpy as np
 from atoll_analysis import analyse
 from atoll_analysis.figures.path_delays import blocked_s
 from atoll_core.codec import from_json, to_json
-from atoll_core.experiment.experiment import Experiment, Trace, TraceRow
+from atoll_core.experiment.experiment import Experiment, LinkTrace, TraceRow
 from atoll_core.units import Duration, Rate
 from atoll_dashboards.report.plots import PLOTS
 from atoll_dashboards.report.provenance import settings
@@ -18,7 +18,7 @@ from atoll_hosts.binary import find_binary
 from tests.unit.synthetic_run import begin, network, simulate
 from tests.unit.synthetic_run import experiment as synthetic_experiment
 
-RAIN = Trace("rain.csv", (TraceRow(Duration(0)), TraceRow(Duration(10**9), rate=Rate(8_000_000))))
+RAIN = LinkTrace("rain.csv", (TraceRow(Duration(0)), TraceRow(Duration(10**9), rate=Rate(8_000_000))))
 
 
 def test_what_refers_to_a_constant_link_is_said_to(tmp_path: Path) -> None:
@@ -66,7 +66,9 @@ def test_planned_blockages_are_known_to_the_verdict(tmp_path: Path) -> None:
         TraceRow(Duration(10**9), blocked=True),
         TraceRow(Duration(2 * 10**9), delay=Duration(100 * 10**6)),
     )
-    link = replace(experiment.links[0], to_island=replace(experiment.links[0].to_island, trace=Trace("cut.csv", rows)))
+    link = replace(
+        experiment.links[0], to_island=replace(experiment.links[0].to_island, trace=LinkTrace("cut.csv", rows))
+    )
     cut = replace(experiment, links=(link,))
     run.update_manifest({"experiment": to_json(cut)})
     summary = analyse(run, find_binary())

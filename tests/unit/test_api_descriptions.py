@@ -13,14 +13,14 @@ from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
 from atoll_daemon.http.experiment_bodies import (
-    Described,
+    DescribedExperiment,
     as_body,
     chain_patch,
+    current_description,
     described_by_body,
     described_by_file,
     merged,
     no_chain_patch,
-    up_to_date,
 )
 from atoll_daemon.http.http_errors import RequestError, error_json
 
@@ -41,17 +41,19 @@ def network(lab: Lab) -> Network:
 
 
 @pytest.fixture(scope="module")
-def geo(project: Path) -> Described:
+def geo(project: Path) -> DescribedExperiment:
     """The demo as `atoll apply` has it applied."""
     path = project / "examples" / "geo.yaml"
     return described_by_file(read_document(path), path, (), Backend.ENGINE)[1]
 
 
 @pytest.fixture
-def change(lab: Lab, network: Network, geo: Described):
+def change(lab: Lab, network: Network, geo: DescribedExperiment):
     """What a body makes of the demo, or of what is given."""
 
-    def change(body: dict[str, Any], standing: Described | None = geo, settings: tuple[str, ...] = ()) -> Described:
+    def change(
+        body: dict[str, Any], standing: DescribedExperiment | None = geo, settings: tuple[str, ...] = ()
+    ) -> DescribedExperiment:
         return described_by_body(as_body(body), lab, network, standing, settings)
 
     return change
@@ -76,11 +78,11 @@ def test_patches_are_those_of_the_rfc(target: dict[str, Any], patch: dict[str, A
     assert merged(target, patch) == result
 
 
-def test_nothing_at_all_is_what_stands(change: Any, geo: Described) -> None:
+def test_nothing_at_all_is_what_stands(change: Any, geo: DescribedExperiment) -> None:
     assert change({}).experiment == geo.experiment
 
 
-def test_a_chain_and_a_latency_change_and_nothing_else(change: Any, geo: Described) -> None:
+def test_a_chain_and_a_latency_change_and_nothing_else(change: Any, geo: DescribedExperiment) -> None:
     changed: Experiment = change({"chain": CODED, "latency": {"w1": "rtt-90"}}).experiment
     assert list(changed.chain.hops) == CODED
     assert dict(changed.latency) == {**dict(geo.experiment.latency), "w1": "rtt-90"}
@@ -101,7 +103,7 @@ def test_null_takes_a_server_out(change: Any) -> None:
     assert "w1" not in dict(change({"latency": {"w1": None}}).experiment.latency)
 
 
-def test_a_link_waits_with_its_settings_until_a_chain_passes_it_again(change: Any, geo: Described) -> None:
+def test_a_link_waits_with_its_settings_until_a_chain_passes_it_again(change: Any, geo: DescribedExperiment) -> None:
     """Or the empty chain could never be asked for, nor left again."""
     without = change({"chain": []})
     assert without.experiment.links == ()
@@ -115,7 +117,7 @@ def test_settings_of_a_link_that_no_chain_passes_are_refused_if_just_given(chang
 
 
 def test_a_whole_experiment_needs_no_lab_but_may_not_be_for_another(
-    change: Any, geo: Described, network: Network
+    change: Any, geo: DescribedExperiment, network: Network
 ) -> None:
     whole = {key: part for key, part in geo.tree.items() if key != "lab"}
     assert change(whole, None).experiment == geo.experiment
@@ -164,7 +166,7 @@ def test_branches_come_change_and_go(change: Any) -> None:
     assert change(no_chain_patch("coded", two), two).experiment.branches == ()
 
 
-def test_the_main_chain_can_neither_be_removed_nor_be_told_what_it_carries(geo: Described) -> None:
+def test_the_main_chain_can_neither_be_removed_nor_be_told_what_it_carries(geo: DescribedExperiment) -> None:
     with pytest.raises(RequestError, match="cannot be removed"):
         no_chain_patch("main", geo)
     with pytest.raises(RequestError, match="leave carries out"):
@@ -174,12 +176,12 @@ def test_the_main_chain_can_neither_be_removed_nor_be_told_what_it_carries(geo: 
     assert refused.value.status == 404
 
 
-def test_changes_that_were_to_come_are_not_part_of_what_stands(change: Any, geo: Described) -> None:
+def test_changes_that_were_to_come_are_not_part_of_what_stands(change: Any, geo: DescribedExperiment) -> None:
     """Their instants were those of a run, and their start was a steering that is not there any more."""
     tree = geo.tree | {"changes": [{"at": "20 s", "chain": CODED}]}
     scheduled = change(tree, None)
     assert scheduled.experiment.schedule
-    turned = up_to_date(scheduled, change({"chain": CODED}, scheduled).experiment)
+    turned = current_description(scheduled, change({"chain": CODED}, scheduled).experiment)
     assert turned.tree["chain"] == CODED
     assert "changes" not in turned.tree
     assert change({"chain": ["tap-w", "sat"]}, scheduled).experiment.schedule == ()

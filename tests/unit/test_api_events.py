@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events of the keeper: their numbers, who gets which, and what becomes of those who do not read."""
+"""Events of the daemon: their numbers, who gets which, and what becomes of those who do not read."""
 
 import asyncio
 import itertools
@@ -44,8 +44,8 @@ def test_what_is_not_kept_any_more_is_told_as_a_gap(log: EventLog) -> None:
     assert [event["seq"] for event in rest] == [4, 5, 6, 7, 8]
 
 
-def test_a_number_yet_to_come_is_another_keepers(log: EventLog) -> None:
-    """Who had number 900 of the keeper before this one gets everything of this one."""
+def test_a_number_yet_to_come_is_another_daemons(log: EventLog) -> None:
+    """Who had number 900 of the daemon before this one gets everything of this one."""
     log.add("note")
     assert [event["seq"] for event in log.since(900)] == [1]
 

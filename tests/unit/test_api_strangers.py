@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The keeper's server met by strangers: tokens, names, origins, bodies of every wrong kind, connections that stall.
+"""The daemon's server met by strangers: tokens, names, origins, bodies of every wrong kind, connections that stall.
 
 The real server, without a lab: whoever gets past it is told that none is up.
 """
@@ -22,10 +22,10 @@ from atoll_core.errors import LabError, MachineError, UsageError
 from atoll_core.header_safe import TOKEN_VARIABLE
 from atoll_daemon.http import http_app, request_parsing, tcp_listener
 from atoll_daemon.http.auth import SUBPROTOCOL, find_token
-from atoll_daemon.http.request_parsing import read_document
+from atoll_daemon.http.request_parsing import read_body_document
 from atoll_daemon.http.routes import ROUTES
-from atoll_daemon.http.tcp_listener import ListenAddress, Port
-from atoll_daemon.lab_daemon import Keeper
+from atoll_daemon.http.tcp_listener import ListenAddress, ServedPort
+from atoll_daemon.lab_daemon import LabDaemon
 from atoll_daemon.server import Server
 
 TOKEN = "correct-horse-battery-staple"
@@ -34,8 +34,8 @@ TOKEN = "correct-horse-battery-staple"
 class Api:
     """A server on a Unix socket and a TCP port of loopback."""
 
-    def __init__(self, keeper: Keeper, unix: Path, port: int) -> None:
-        self.keeper = keeper
+    def __init__(self, daemon: LabDaemon, unix: Path, port: int) -> None:
+        self.daemon = daemon
         self.unix = unix
         self.port = port
 
@@ -68,29 +68,29 @@ class Api:
 
 
 @asynccontextmanager
-async def keeper_at(unix: Path) -> AsyncGenerator[Keeper]:
-    """A keeper without a lab that listens there."""
+async def daemon_at(unix: Path) -> AsyncGenerator[LabDaemon]:
+    """A daemon without a lab that listens there."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(unix))
     listener.listen()
-    keeper = Keeper(for_run=False)
-    serving = asyncio.create_task(Server(keeper).serve(listener))
-    yield keeper
-    keeper.end.set()
+    daemon = LabDaemon(for_run=False)
+    serving = asyncio.create_task(Server(daemon).serve(listener))
+    yield daemon
+    daemon.end.set()
     await asyncio.wait_for(serving, 10)
 
 
 @pytest.fixture
 async def api(tmp_path: Path) -> AsyncIterator[Api]:
-    """A keeper without a lab that also listens on loopback."""
-    unix = tmp_path / "keeper"
-    async with keeper_at(unix) as keeper:
+    """A daemon without a lab that also listens on loopback."""
+    unix = tmp_path / "daemon"
+    async with daemon_at(unix) as daemon:
         async with (
             aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(unix))) as session,
-            session.post("http://keeper/v1/ports", json={"address": "0", "token": TOKEN}) as response,
+            session.post("http://daemon/v1/ports", json={"address": "0", "token": TOKEN}) as response,
         ):
             url = (await response.json())["url"]
-        yield Api(keeper, unix, int(url.rpartition(":")[2]))
+        yield Api(daemon, unix, int(url.rpartition(":")[2]))
 
 
 async def test_every_request_over_tcp_needs_the_token(api: Api) -> None:
@@ -176,8 +176,8 @@ async def test_a_websocket_of_a_browser_brings_the_token_as_a_protocol(api: Api)
 
 
 async def test_events_come_by_lines_and_by_websocket_and_again_after_a_number(api: Api) -> None:
-    api.keeper.events.add("note", message="one")
-    api.keeper.events.add("note", message="two")
+    api.daemon.events.add("note", message="one")
+    api.daemon.events.add("note", message="two")
     headers = {"Authorization": f"Bearer {TOKEN}"}
     url = f"http://127.0.0.1:{api.port}/v1/events"
     async with aiohttp.ClientSession(headers=headers) as session:
@@ -187,7 +187,7 @@ async def test_events_come_by_lines_and_by_websocket_and_again_after_a_number(ap
         async with session.ws_connect(url, params={"last": "1", "samples": "true"}) as events:
             assert (await events.receive_json())["seq"] == 2
             assert (await events.receive_json())["message"] == "two"
-            api.keeper.events.sample("live", elapsed_s=1.5)
+            api.daemon.events.sample("live", elapsed_s=1.5)
             assert (await events.receive_json())["elapsed_s"] == 1.5
 
 
@@ -200,8 +200,8 @@ async def test_a_listener_that_stops_reading_is_dropped_and_told_on_its_return(a
     )
     await reader.readuntil(b"hello")
     deadline = time.monotonic() + 20
-    while not any(event["type"] == "listener_dropped" for event in api.keeper.events.since(0)):
-        api.keeper.events.sample("counters", padding="x" * 4096)
+    while not any(event["type"] == "listener_dropped" for event in api.daemon.events.since(0)):
+        api.daemon.events.sample("counters", padding="x" * 4096)
         await asyncio.sleep(0)
         assert time.monotonic() < deadline, "it holds everything for somebody who does not read"
     writer.close()
@@ -263,7 +263,7 @@ async def reading(monkeypatch: pytest.MonkeyPatch, api: Api) -> AsyncIterator[Ap
     monkeypatch.setattr(request_parsing, "BODY_TIMEOUT_S", 1.0)
 
     async def read(request: web.Request) -> web.Response:
-        document = await read_document(request)
+        document = await read_body_document(request)
         return web.json_response(document.tree)
 
     application = web.Application(middlewares=[http_app.errors_as_json])
@@ -271,8 +271,8 @@ async def reading(monkeypatch: pytest.MonkeyPatch, api: Api) -> AsyncIterator[Ap
     runner = web.AppRunner(application, handler_cancellation=True)
     await runner.setup()
     assert runner.server is not None
-    port = await Port.open(ListenAddress("127.0.0.1", 0), runner.server)
-    yield Api(api.keeper, api.unix, port.address.port)
+    port = await ServedPort.open(ListenAddress("127.0.0.1", 0), runner.server)
+    yield Api(api.daemon, api.unix, port.address.port)
     port.close()
     await runner.cleanup()
 

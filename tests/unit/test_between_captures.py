@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from atoll_analysis import analyse
-from atoll_analysis.tables.run_data import read_facts
+from atoll_analysis.tables.run_data import read_run_data
 from atoll_core.description.loader import load_experiment
-from atoll_core.experiment.experiment import Carried, Chain, Experiment, Protocol
+from atoll_core.experiment.experiment import Chain, Experiment, Protocol, TrafficSelector
 from atoll_core.lab.network import Network
 from atoll_hosts.binary import find_binary
 from tests.unit.synthetic_run import begin
@@ -24,7 +24,7 @@ def described(project: Path) -> tuple[Network, Experiment]:
 
 
 def between(folder: Path, experiment: Experiment, network: Network) -> frozenset[str]:
-    return read_facts(begin(folder, experiment, network)).between_captures
+    return read_run_data(begin(folder, experiment, network)).between_captures
 
 
 def test_captures_the_link_and_the_port_behind_it(tmp_path: Path, described: tuple[Network, Experiment]) -> None:
@@ -46,7 +46,7 @@ def test_boxes_before_and_behind_the_captures_are_not_between(
 
 def test_boxes_of_branches_are_between(tmp_path: Path, described: tuple[Network, Experiment]) -> None:
     network, experiment = described
-    branch = Chain("coded", ("tap-w", "coder-w", "sat", "coder-i", "tap-i"), Carried(protocol=Protocol.TCP))
+    branch = Chain("coded", ("tap-w", "coder-w", "sat", "coder-i", "tap-i"), TrafficSelector(protocol=Protocol.TCP))
     found = between(tmp_path, replace(experiment, branches=(branch,)), network)
     assert {"coder-w", "coder-i"} <= found
 
@@ -55,7 +55,7 @@ def test_without_two_taps_there_is_nothing_between(tmp_path: Path, described: tu
     network, experiment = described
     chain = replace(experiment.chain, hops=("sat", "tap-i"))
     run = begin(tmp_path, replace(experiment, chain=chain), network, ("island", "link-sat"))
-    assert read_facts(run).between_captures == frozenset()
+    assert read_run_data(run).between_captures == frozenset()
 
 
 def test_a_summary_says_which_machines_stand_beside(tmp_path: Path, described: tuple[Network, Experiment]) -> None:

@@ -11,7 +11,7 @@ from atoll_cli.commands.check import check
 from atoll_core.description.loader import load_any
 from atoll_emulation.this_machine.box_programs import missing_programs
 from atoll_hosts.job import Exit, Job
-from atoll_testbed.platforms.base import EmulatedPlace
+from atoll_testbed.platforms.base import EmulatedPlatform
 from atoll_testbed.run.recorder import Recording
 
 
@@ -151,7 +151,7 @@ def test_programs_of_boxes_that_no_chain_has_are_not_looked_for_in_a_run(
 
 
 def test_emulated_boxes_run_programs_in_the_folder_of_the_labs_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    place = EmulatedPlace.__new__(EmulatedPlace)
+    place = EmulatedPlatform.__new__(EmulatedPlatform)
     place.network = cast("Any", type("Network", (), {"file": "labs/mine.yaml"}))
     monkeypatch.chdir("/usr")
     assert place.lab_folder == "/usr/labs"

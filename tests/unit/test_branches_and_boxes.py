@@ -13,7 +13,7 @@ from atoll_controller.planner.job_plan import capture_points
 from atoll_controller.planner.planner import make_plan
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import DescriptionError, LabError
-from atoll_core.experiment.experiment import Carried, Experiment, Protocol
+from atoll_core.experiment.experiment import Experiment, Protocol, TrafficSelector
 from atoll_core.lab.box_kind import BoxKind
 from atoll_core.lab.network import Network, PortRef
 from atoll_core.plan.plan import Phase
@@ -62,8 +62,8 @@ def test_a_branch_carries_what_it_says_and_the_chain_the_rest(load):
         )
     )
     assert [chain.name for chain in experiment.chains] == ["udp", "a", "main"]
-    assert experiment.branches[0].carries == Carried(protocol=Protocol.UDP)
-    assert experiment.branches[1].carries == Carried(IPv4Network("10.10.0.2/32"), IPv4Network("10.20.0.0/30"))
+    assert experiment.branches[0].carries == TrafficSelector(protocol=Protocol.UDP)
+    assert experiment.branches[1].carries == TrafficSelector(IPv4Network("10.10.0.2/32"), IPv4Network("10.20.0.0/30"))
     w1, w2 = (experiment_host(load, name) for name in ("w1", "w2"))
     i1, i6 = (experiment_host(load, name) for name in ("i1", "i6"))
     assert experiment.carrier(w2, i1, Protocol.TCP).name == "a"

@@ -16,7 +16,7 @@ from atoll_core.experiment.experiment import (
     GilbertElliott,
     Jitter,
     LinkDirection,
-    Trace,
+    LinkTrace,
     TraceRow,
     Where,
 )
@@ -37,7 +37,7 @@ from atoll_testbed.calibration.calibration_checks import (
     steady_rate,
 )
 from atoll_testbed.calibration.link_calibration import directions
-from atoll_testbed.calibration.link_direction import Direction, mean_loss
+from atoll_testbed.calibration.link_direction import LinkUnderTest, mean_loss
 from atoll_testbed.calibration.link_flood import Flood
 
 MS = 1_000_000
@@ -45,8 +45,8 @@ GEO = LinkDirection(Rate(16_000_000), Duration(250 * MS), Size(100_000))
 BASE_NS = 501 * MS
 
 
-def way(settings: LinkDirection = GEO, counts: Counted = Counted.IP, *, narrower: bool = False) -> Direction:
-    return Direction.of("sat", "to_island", settings, counts, narrower=narrower)
+def way(settings: LinkDirection = GEO, counts: Counted = Counted.IP, *, narrower: bool = False) -> LinkUnderTest:
+    return LinkUnderTest.of("sat", "to_island", settings, counts, narrower=narrower)
 
 
 def arrivals(rate_bit_s: float, *, packet: int = 1500, seconds: float = 2, gap_at: int | None = None) -> list[Received]:
@@ -165,9 +165,9 @@ def test_a_queue_under_an_aqm_is_not_judged() -> None:
 
 def test_a_link_is_judged_as_it_stands_where_its_trace_begins() -> None:
     rows = (TraceRow(Duration(0), rate=Rate(8_000_000), delay=Duration(200 * MS)), TraceRow(Duration(10**9)))
-    first = way(replace(GEO, trace=Trace("rain.csv", rows))).settings
+    first = way(replace(GEO, trace=LinkTrace("rain.csv", rows))).settings
     assert (first.rate.bit_s, first.delay.ns, first.queue.bytes) == (8_000_000, 200 * MS, 100_000)
-    blocked = Trace("pass.csv", (TraceRow(Duration(0), blocked=True),))
+    blocked = LinkTrace("pass.csv", (TraceRow(Duration(0), blocked=True),))
     assert way(replace(GEO, trace=blocked)).refused == "its trace begins blocked"
 
 

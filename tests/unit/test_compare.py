@@ -13,13 +13,13 @@ import pytest
 
 from atoll_analysis import analyse
 from atoll_analysis.run_directory import RunDir
-from atoll_cli.commands.report import side_by_side
+from atoll_cli.commands.report import report_comparison
 from atoll_core.errors import RunError, UsageError
-from atoll_core.experiment.experiment import Carried, Chain, Experiment, Protocol
+from atoll_core.experiment.experiment import Chain, Experiment, Protocol, TrafficSelector
 from atoll_core.lab.network import Network
 from atoll_core.units import Rate
-from atoll_dashboards.compare.comparison import Comparison, Figure, compare
-from atoll_dashboards.compare.documents import markdown, page
+from atoll_dashboards.compare.comparison import ComparedFigure, Comparison, compare
+from atoll_dashboards.compare.documents import comparison_page, markdown
 from atoll_dashboards.compare.sheets import Cell, headline, sheet_of_runs
 from atoll_dashboards.compare.terminal_tables import print_comparison
 from atoll_hosts.binary import find_binary
@@ -85,7 +85,7 @@ def test_what_is_not_alike_but_for_settings_is_told_apart_from_what_is(runs: lis
 
 
 def test_runs_of_unlike_laboratories_seeds_chains_and_revisions_say_so(runs: list[RunDir], tmp_path: Path) -> None:
-    asked = experiment(seed=7, branches=(Chain("datagrams", ("sat",), Carried(protocol=Protocol.UDP)),))
+    asked = experiment(seed=7, branches=(Chain("datagrams", ("sat",), TrafficSelector(protocol=Protocol.UDP)),))
     lab = replace(network(4), name="smaller")
     other = run_of(tmp_path, asked, {"revision": "4567cdef"}, lab, goodput_mbit_s=9.0)
     found = compare([runs[0], other]).likeness
@@ -213,12 +213,12 @@ def test_figures_stand_with_their_difference_from_the_first_run(runs: list[RunDi
     ],
 )
 def test_a_difference_is_that_of_the_numbers_that_are_shown(digits: int, first: float, then: float, told: str) -> None:
-    assert Figure("base RTT", "ms", digits, (first, then)).difference(first, then) == told
+    assert ComparedFigure("base RTT", "ms", digits, (first, then)).difference(first, then) == told
 
 
 def test_a_slow_rate_has_as_many_digits_as_in_the_report() -> None:
     """Of 47.3 kbit/s three digits after the point leave 0.047; a fast one keeps those three."""
-    goodput = Figure("goodput", "Mbit/s", 3, (0.0473, 0.0469))
+    goodput = ComparedFigure("goodput", "Mbit/s", 3, (0.0473, 0.0469))
     assert [goodput.text(found) for found in (*goodput.values, 0.00012, 12.3456, 0.0, None)] == [
         *("0.0473", "0.0469", "0.000120", "12.346", "0.000", DASH)
     ]
@@ -314,7 +314,7 @@ def test_markdown_and_html_hold_the_same_table(runs: list[RunDir], tmp_path: Pat
     assert "| goodput, Mbit/s | 10.000 | 12.500 +25.0% |\n" in markdown(found)
     assert "- place: #1 mininet; #2 virtual\n" in markdown(found)
     assert "- seed: 1\n" in markdown(found)
-    html = page(found)
+    html = comparison_page(found)
     assert '<th>tcp.congestion_control</th><td class="n">cubic</td><td class="n">hybla</td>' in html
     assert '<td class="n">12.500 <small>+25.0%</small></td>' in html
     assert "something &lt;i&gt;odd&lt;/i&gt;" in html
@@ -323,13 +323,13 @@ def test_markdown_and_html_hold_the_same_table(runs: list[RunDir], tmp_path: Pat
 
 def test_a_comparison_is_written_as_its_file_is_named(runs: list[RunDir], tmp_path: Path) -> None:
     found, paths = compare(runs), [run.path for run in runs]
-    for name, text in (("c.md", markdown(found)), ("c.HTML", page(found))):
-        side_by_side(paths, [], tmp_path / name, as_json=False)
+    for name, text in (("c.md", markdown(found)), ("c.HTML", comparison_page(found))):
+        report_comparison(paths, [], tmp_path / name, as_json=False)
         assert (tmp_path / name).read_text(encoding="utf-8") == text
     with pytest.raises(UsageError, match=r"^--out \S+c.pdf: .*; end it in \.md or \.html$"):
-        side_by_side(paths, [], tmp_path / "c.pdf", as_json=False)
+        report_comparison(paths, [], tmp_path / "c.pdf", as_json=False)
     with pytest.raises(UsageError, match=r"^--out \S+c.md: cannot be written \(No such file or directory\); name"):
-        side_by_side(paths, [], tmp_path / "none" / "c.md", as_json=False)
+        report_comparison(paths, [], tmp_path / "none" / "c.md", as_json=False)
 
 
 def test_a_run_that_was_not_analysed_says_what_to_do(runs: list[RunDir], tmp_path: Path) -> None:
@@ -366,7 +366,7 @@ def test_runs_with_nothing_to_analyse_are_left_out_where_two_remain(
 ) -> None:
     early, going = RunDir.create(tmp_path, "geo", 0), RunDir.create(tmp_path, "geo", 0)
     early.update_manifest({"outcome": "cancelled at step switches"})
-    side_by_side([early.path, runs[0].path, going.path, runs[1].path], [], None, as_json=True)
+    report_comparison([early.path, runs[0].path, going.path, runs[1].path], [], None, as_json=True)
     told = capsys.readouterr()
     assert told.err.splitlines() == [
         f"left out: {early.path}: nothing to analyse: it ended before it was planned (cancelled at step switches)",
@@ -379,7 +379,7 @@ def test_runs_with_nothing_to_analyse_are_left_out_where_two_remain(
     assert [each["run_dir"] for each in found["runs"]] == [str(run.path) for run in runs]
     assert [each["run_dir"] for each in found["left_out"]] == [str(early.path), str(going.path)]
     with pytest.raises(RunError, match="fewer than two runs are left to stand side by side"):
-        side_by_side([early.path, runs[0].path], [], None, as_json=True)
+        report_comparison([early.path, runs[0].path], [], None, as_json=True)
 
 
 def test_a_run_that_failed_is_left_out_unless_it_was_analysed(
@@ -387,7 +387,7 @@ def test_a_run_that_failed_is_left_out_unless_it_was_analysed(
 ) -> None:
     failed = RunDir.create(tmp_path, "geo", 0)
     failed.update_manifest({"outcome": "failed at step check: nothing was started\nw1: no answer", "plan": {}})
-    side_by_side([failed.path, *(run.path for run in runs)], [], None, as_json=True)
+    report_comparison([failed.path, *(run.path for run in runs)], [], None, as_json=True)
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"left out: {failed.path}: failed at step check: nothing was started; `atoll report ")
 
@@ -396,7 +396,7 @@ def test_a_run_that_can_be_analysed_is_not_left_out(runs: list[RunDir], tmp_path
     measured = RunDir.create(tmp_path, "geo", 0)
     measured.update_manifest({"outcome": "completed", "plan": {}})
     with pytest.raises(RunError, match=f"not analysed yet .*`atoll report {measured.path}` does it"):
-        side_by_side([runs[0].path, measured.path, runs[1].path], [], None, as_json=True)
+        report_comparison([runs[0].path, measured.path, runs[1].path], [], None, as_json=True)
 
 
 def test_one_run_is_not_alike_to_any_other(runs: list[RunDir]) -> None:

@@ -13,7 +13,7 @@ from atoll_core.description.loader import load_experiment
 from atoll_core.errors import UsageError
 from atoll_core.units import Duration
 from atoll_hosts.job import Exit
-from atoll_testbed.box_connections import BoxConnections, Connections
+from atoll_testbed.box_connections import BoxConnections, ConnectionPolicy
 
 
 @pytest.mark.parametrize(
@@ -26,13 +26,13 @@ from atoll_testbed.box_connections import BoxConnections, Connections
     ],
 )
 def test_words_that_are_understood(text: str, limit: Duration | None) -> None:
-    assert Connections.parse(text) == Connections(limit)
+    assert ConnectionPolicy.parse(text) == ConnectionPolicy(limit)
 
 
 @pytest.mark.parametrize("text", ["", "resets", "wait:", "wait:soon", "wait:30", "reset:3 s", "wait :3 s"])
 def test_words_that_are_not(text: str) -> None:
     with pytest.raises(UsageError) as error:
-        Connections.parse(text)
+        ConnectionPolicy.parse(text)
     assert str(error.value).startswith(f"--connections: {text!r}")
     assert len(str(error.value).splitlines()) == 1
 

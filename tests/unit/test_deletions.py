@@ -47,7 +47,7 @@ def test_an_entry_that_dropped_is_not_waited_for() -> None:
     assert deleted.wait_s([entry("slow", 1, 2)]) == 0.0
 
 
-async def test_the_switches_keeper_remembers_what_it_deletes_but_for_a_dry_run(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_switches_daemon_remembers_what_it_deletes_but_for_a_dry_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Entries that stayed are not waited for."""
     monkeypatch.setattr(recent_deletions, "profile", lambda driver: replace(profile(driver), lag_s=5.0))
     network = laboratory()

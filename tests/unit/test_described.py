@@ -14,29 +14,29 @@ from atoll_core.experiment.experiment import (
     Experiment,
     GilbertElliott,
     Jitter,
+    LinkTrace,
     Loss,
     LossTrace,
     Red,
-    Trace,
     TraceRow,
     Transfer,
     Where,
 )
-from atoll_core.experiment.flow_sizes import FlowSizes, Kind
+from atoll_core.experiment.flow_sizes import FlowSizes, Interpolation
 from atoll_core.lab.network import PortRef, Program, Trunk
 from atoll_core.units import Duration, Rate, Size
-from atoll_dashboards.compare.settings import side_by_side
+from atoll_dashboards.compare.settings import settings_table
 from tests.unit.synthetic_run import experiment, network
 
 DASH = "\N{EN DASH}"
 
 
 def unlike(*experiments: Experiment) -> dict[str, tuple[str, ...]]:
-    return {each.key: each.texts for each in side_by_side("", experiments) if not each.alike}
+    return {each.key: each.texts for each in settings_table("", experiments) if not each.alike}
 
 
 def alike(*experiments: Experiment) -> dict[str, str]:
-    return {each.key: each.texts[0] for each in side_by_side("", experiments) if each.alike}
+    return {each.key: each.texts[0] for each in settings_table("", experiments) if each.alike}
 
 
 def to_island(**changes: Any) -> Experiment:
@@ -117,7 +117,7 @@ def test_jitter_goes_by_its_parts() -> None:
 
 def test_files_are_alike_by_what_is_in_them() -> None:
     """A file that was edited between two runs is another one; one that was moved is not."""
-    rain = Trace("rain.csv", (TraceRow(Duration(0)),))
+    rain = LinkTrace("rain.csv", (TraceRow(Duration(0)),))
     moved, edited = replace(rain, file="elsewhere/rain.csv"), replace(rain, rows=(TraceRow(Duration(0), loss=0.1),))
     assert unlike(to_island(trace=rain), to_island(trace=moved)) == {}
     ((key, (first, then)),) = unlike(to_island(trace=rain), to_island(trace=edited)).items()
@@ -129,7 +129,7 @@ def test_files_are_alike_by_what_is_in_them() -> None:
 
 def test_flow_sizes_are_one_setting_with_what_they_stand_for() -> None:
     asked = experiment()
-    sizes = FlowSizes("mine.csv", Kind.STEPS, ((10**9, 1000),))
+    sizes = FlowSizes("mine.csv", Interpolation.STEPS, ((10**9, 1000),))
     mine = replace(asked, traffic=replace(asked.traffic, flow_sizes="mine.csv", sizes=sizes))
     edited = replace(mine, traffic=replace(mine.traffic, sizes=replace(sizes, knots=((10**9, 2000),))))
     assert unlike(asked, mine) == {"traffic.flow_sizes": ("published", "mine.csv")}
@@ -147,7 +147,7 @@ def test_parts_of_a_laboratory_go_by_name() -> None:
     program = replace(lab.boxes[0], program=Program(("coder", "--rate", "1/2 of all")))
     first = replace(lab, trunks=trunks, boxes=(program,))
     then = replace(first, trunks=trunks[1:], boxes=(replace(program, program=Program(("coder",))),))
-    assert {each.key: each.texts for each in side_by_side("lab", [first, then]) if not each.alike} == {
+    assert {each.key: each.texts for each in settings_table("lab", [first, then]) if not each.alike} == {
         "lab.trunks.s1/30-s2/1": ("rate 1 Gbit/s", DASH),
         "lab.boxes.sat.program.start": ("coder --rate '1/2 of all'", "coder"),
     }

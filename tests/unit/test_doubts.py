@@ -12,7 +12,7 @@ import pytest
 from atoll_cli.commands.check import check
 from atoll_cli.commands.plan import print_plan
 from atoll_cli.terminal.diagnostics import warn
-from atoll_controller.planner.description_warnings import doubts
+from atoll_controller.planner.description_warnings import description_warnings
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import DescriptionError, UsageError, shown
 from atoll_core.plan.plan import Backend
@@ -27,7 +27,7 @@ SMALL_BUFFERS = (
 
 def warned(project: Path, *settings: str) -> list[str]:
     """What is warned of, without the settings that caused it."""
-    found = doubts(*load_experiment(project / "examples/geo.yaml", settings))
+    found = description_warnings(*load_experiment(project / "examples/geo.yaml", settings))
     return [re.sub(r"^--set '.*?': ", "", doubt.message) for doubt in found]
 
 
@@ -156,7 +156,9 @@ def test_loss_of_most_packets_and_bursty_loss_of_none_are_warned_of(
 def test_slow_links_are_warned_of_where_tc_may_play_them(project: Path) -> None:
     slow = ["links.sat.to_world={rate: 64 kbit/s, delay: 250 ms, queue: 10 kB}", "ping.interval=1 s"]
     described = load_experiment(project / "examples/geo.yaml", slow)
-    (open_,), (tc,), engine = (doubts(*described, backend) for backend in (None, Backend.TC, Backend.ENGINE))
+    (open_,), (tc,), engine = (
+        description_warnings(*described, backend) for backend in (None, Backend.TC, Backend.ENGINE)
+    )
     assert open_ == tc
     assert tc.message.endswith(
         "link 'sat': to_world: rate: a full-size packet takes 187.5 ms at 64 kbit/s; where tc plays the link, as on "
@@ -173,7 +175,7 @@ def test_what_is_usual_is_not_warned_of(project: Path) -> None:
 
 def test_a_duration_of_the_command_line_counts(project: Path) -> None:
     network, experiment = load_experiment(project / "examples/geo.yaml")
-    (doubt,) = doubts(network, replace(experiment, duration=Duration.parse("11 s")))
+    (doubt,) = description_warnings(network, replace(experiment, duration=Duration.parse("11 s")))
     assert "10 MB takes at least 5.0 s" in doubt.message
 
 
@@ -190,7 +192,7 @@ def test_a_duration_of_the_command_line_counts(project: Path) -> None:
 def test_a_warning_of_a_setting_of_the_command_line_names_it_and_no_line_of_the_file(
     project: Path, setting: str, begin: str
 ) -> None:
-    found = doubts(*load_experiment(project / "examples/geo.yaml", ["seed=2", setting]))
+    found = description_warnings(*load_experiment(project / "examples/geo.yaml", ["seed=2", setting]))
     (said,) = [doubt for doubt in found if begin in doubt.message]
     assert said.message.startswith(f"--set {shown(setting)}: {begin}")
     assert said.line == 0
@@ -252,7 +254,7 @@ def test_json_has_warnings_beside_mistakes(
 
 
 def test_the_other_verbs_print_warnings_and_strict_refuses(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = doubts(*load_experiment(project / "examples/geo.yaml", ["tcp.buffer_max=1399999 B"]))
+    found = description_warnings(*load_experiment(project / "examples/geo.yaml", ["tcp.buffer_max=1399999 B"]))
     said = f"--set 'tcp.buffer_max=1399999 B': {SMALL_BUFFERS}"
     assert [each["message"] for each in warn(found, strict=False)] == [said]
     assert f"warning: {said}\n" in capsys.readouterr().err
@@ -286,7 +288,7 @@ def test_taps_where_captures_prove_less_are_warned_of(tmp_path: Path, project: P
     experiment = (project / "examples/geo.yaml").read_text().replace("../emulation/labs/island.yaml", "lab.yaml")
     text = re.sub("^chain: .*", f"chain: {chain}", experiment, flags=re.MULTILINE)
     (tmp_path / "geo.yaml").write_text(text)
-    found = doubts(*load_experiment(tmp_path / "geo.yaml"))
+    found = description_warnings(*load_experiment(tmp_path / "geo.yaml"))
     assert [doubt.message for doubt in found] == ([f"chain: {message}"] if message else [])
 
 
@@ -295,12 +297,12 @@ def test_a_rate_beyond_what_the_engine_was_measured_at_is_warned_of_but_not_with
     (link,) = experiment.links
     fast = replace(link, to_island=replace(link.to_island, rate=Rate.parse("2.5 Gbit/s")))
     experiment = replace(experiment, links=(fast,))
-    (doubt,) = doubts(network, experiment, Backend.ENGINE)
-    assert doubts(network, experiment) == (doubt,)
+    (doubt,) = description_warnings(network, experiment, Backend.ENGINE)
+    assert description_warnings(network, experiment) == (doubt,)
     assert "2.5 Gbit/s is more than the 1 Gbit/s up to which the engine was measured in real time" in doubt.message
     assert doubt.message.endswith("--backend tc and --on virtual take any rate")
-    assert doubts(network, experiment, Backend.TC) == ()
-    assert doubts(network, experiment, Backend.ENGINE, place=VIRTUAL) == ()
+    assert description_warnings(network, experiment, Backend.TC) == ()
+    assert description_warnings(network, experiment, Backend.ENGINE, place=VIRTUAL) == ()
 
 
 @pytest.mark.parametrize(
@@ -312,7 +314,11 @@ def test_a_rate_that_tc_takes_for_another_is_warned_of_but_not_with_the_engine(
     slow = f"links.sat.to_world={{rate: {rate}, delay: 0 ms, queue: 1500 B}}"
     network, experiment = load_experiment(project / "examples/geo.yaml", [slow, "ping.interval=1 min"])
     for backend in (None, Backend.TC, Backend.ENGINE):
-        found = [doubt.message for doubt in doubts(network, experiment, backend) if "whole bytes" in doubt.message]
+        found = [
+            doubt.message
+            for doubt in description_warnings(network, experiment, backend)
+            if "whole bytes" in doubt.message
+        ]
         assert bool(found) == (kept is not None and backend is not Backend.ENGINE)
         assert all(f"to_world: rate: 1.234 kbit/s become {kept} where tc" in message for message in found)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll_controller.planner.description_warnings import doubts
+from atoll_controller.planner.description_warnings import description_warnings
 from atoll_controller.planner.planner import make_plan
 from atoll_core.description.loader import load_any, load_experiment, load_lab
 from atoll_core.errors import DescriptionError
@@ -307,7 +307,7 @@ def test_every_shipped_description_is_right(project):
     assert len(files) >= 3
     for file in files:
         network, experiment = load_any(file)
-        assert not experiment or doubts(network, experiment) == ()
+        assert not experiment or description_warnings(network, experiment) == ()
 
 
 def with_tcp(text: str, tcp: str, transfer: str = "") -> str:

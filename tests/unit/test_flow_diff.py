@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atoll_controller.planner.diff import ChangeAction, diff
-from atoll_core.plan.flow_entry import FlowEntry, ForeignEntry, Match, Output, PushVlan, Vlan
+from atoll_core.plan.flow_entry import FlowEntry, Match, Output, PushVlan, UnmanagedEntry, Vlan
 
 ENTRY = FlowEntry(
     "sw-c",
@@ -18,7 +18,7 @@ ENTRY = FlowEntry(
     7,
     "i1 -> sat",
 )
-FOREIGN = ForeignEntry("sw-c", 5, 0, "0001000400000000", "any frame: port NORMAL")
+FOREIGN = UnmanagedEntry("sw-c", 5, 0, "0001000400000000", "any frame: port NORMAL")
 
 _entries = st.lists(
     st.builds(

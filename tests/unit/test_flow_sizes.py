@@ -11,7 +11,16 @@ from pathlib import Path
 import pytest
 
 from atoll_core.description.flow_size_file import flow_sizes_text, read_flow_sizes
-from atoll_core.experiment.flow_sizes import MOST_STEPS, WHOLE, FlowSizes, Kind, counted, curve, fixed, published
+from atoll_core.experiment.flow_sizes import (
+    MOST_STEPS,
+    WHOLE,
+    FlowSizes,
+    Interpolation,
+    curve,
+    fixed,
+    from_counts,
+    published,
+)
 from atoll_hosts.binary import find_binary
 
 
@@ -47,7 +56,7 @@ FORMS = {
 def test_files_of_counts_in_any_form_are_the_same_distribution(text: str) -> None:
     sizes = read(text)
     knots = ((500_000_000, 40), (750_000_000, 100), (990_000_000, 1500), (WHOLE, 1_000_000))
-    assert (sizes.kind, sizes.knots) == (Kind.STEPS, knots)
+    assert (sizes.kind, sizes.knots) == (Interpolation.STEPS, knots)
     assert sizes.mean_bytes == pytest.approx(0.5 * 40 + 0.25 * 100 + 0.24 * 1500 + 10_000)
     assert [sizes.quantile(p) for p in (0, 0.5, 0.7499, 0.75, 1)] == [40, 100, 100, 1500, 1_000_000]
     assert [sizes.share_up_to(size) for size in (39, 40, 1499, 1500, 1e9)] == pytest.approx([0, 0.5, 0.75, 0.99, 1])
@@ -63,7 +72,7 @@ def test_a_file_of_quantiles_is_a_curve() -> None:
 
 def test_what_is_written_is_read_back() -> None:
     counts = {40: 7, 576: 2, 10**9: 1}
-    assert read(flow_sizes_text(counts.items(), ["a remark"])) == counted("", counts)
+    assert read(flow_sizes_text(counts.items(), ["a remark"])) == from_counts("", counts)
 
 
 MISTAKES = [
@@ -107,7 +116,7 @@ def test_a_file_that_is_wrong_in_every_line_is_not_repeated_in_full() -> None:
 @pytest.mark.parametrize("least", [100, 200, 1500])
 def test_pro_rating_keeps_the_bytes_and_the_flows_above(least: int) -> None:
     """Before all is scaled up to 1, the larger flows have the shares they had, the small ones their bytes."""
-    steps = counted("", {40: 900, 60: 100, 150: 50, 1500: 300, 10**6: 7})
+    steps = from_counts("", {40: 900, 60: 100, 150: 50, 1500: 300, 10**6: 7})
     for sizes in (published(), steps):
         fewer = sizes.pro_rated(least)
         assert fewer.min_bytes == least
@@ -127,7 +136,7 @@ def test_pro_rating_below_the_smallest_size_changes_nothing() -> None:
 
 def test_too_many_sizes_are_put_together_with_the_mean_kept_and_each_nearly_where_it_was() -> None:
     counts = {size: 1 + size % 3 for size in range(40, 60_000)}
-    sizes = counted("", counts)
+    sizes = from_counts("", counts)
     assert MOST_STEPS / 2 < len(sizes.knots) <= MOST_STEPS
     total = sum(counts.values())
     assert sizes.mean_bytes == pytest.approx(sum(size * count for size, count in counts.items()) / total, rel=1e-4)

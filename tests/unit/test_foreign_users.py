@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other users of this machine: one exhausts the keeper, one takes its name.
+"""Other users of this machine: one exhausts the daemon, one takes its name.
 
 Each is a process of `nobody`, so these tests take root.
 """
@@ -25,10 +25,10 @@ from atoll_core.errors import LabError
 from atoll_daemon import socket_lock
 from atoll_daemon.client import connected, wait_gone
 from atoll_daemon.http import tcp_listener
-from atoll_daemon.lab_daemon import Keeper
+from atoll_daemon.lab_daemon import LabDaemon
 from atoll_daemon.replays.proxy import Upstream
 from atoll_daemon.server import Server
-from atoll_daemon.socket_lock import INVENTORY_VARIABLE, bind_keeper_socket, keeper_holder, socket_name
+from atoll_daemon.socket_lock import INVENTORY_VARIABLE, bind_daemon_socket, daemon_holder, socket_name
 
 NOBODY = 65534
 
@@ -53,7 +53,7 @@ while time.monotonic() < until:
 time.sleep(0.2)
 """
 
-# Binds the keeper's name and notes every byte that it is sent.
+# Binds the daemon's name and notes every byte that it is sent.
 _SITTING = """
 import socket, sys
 listener = socket.socket(socket.AF_UNIX)
@@ -80,10 +80,10 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def keeper() -> AsyncGenerator[Keeper]:
-    """A keeper of ours, without a lab."""
-    listener = bind_keeper_socket()
-    made = Keeper(for_run=False)
+async def daemon() -> AsyncGenerator[LabDaemon]:
+    """A daemon of ours, without a lab."""
+    listener = bind_daemon_socket()
+    made = LabDaemon(for_run=False)
     serving = asyncio.create_task(Server(made).serve(listener))
     yield made
     made.end.set()
@@ -103,7 +103,7 @@ def as_nobody(script: str, *words: str) -> Generator["subprocess.Popen[str]"]:
 
 
 async def answered() -> bool:
-    """Whether the keeper answers its owner."""
+    """Whether the daemon answers its owner."""
     async with connected() as client:
         return client is not None and "busy" in await client.status()
 
@@ -125,8 +125,8 @@ async def assert_heard_nothing(process: "subprocess.Popen[str]") -> None:
     assert process.stdout.read() == ""
 
 
-async def test_a_plain_user_cannot_exhaust_the_keeper(keeper: Keeper) -> None:
-    """Thousands of connections take no descriptor of the keeper's, and its owner is answered meanwhile."""
+async def test_a_plain_user_cannot_exhaust_the_daemon(daemon: LabDaemon) -> None:
+    """Thousands of connections take no descriptor of the daemon's, and its owner is answered meanwhile."""
     before = descriptors()
     slowest_s = 0.0
     with as_nobody(_EXHAUSTING, socket_name(), "4") as attacker:
@@ -141,7 +141,7 @@ async def test_a_plain_user_cannot_exhaust_the_keeper(keeper: Keeper) -> None:
     assert descriptors() <= before + 2
 
 
-async def test_a_foreign_connection_is_closed_before_it_asks(keeper: Keeper) -> None:
+async def test_a_foreign_connection_is_closed_before_it_asks(daemon: LabDaemon) -> None:
     script = """
 import socket, sys
 s = socket.socket(socket.AF_UNIX); s.settimeout(5); s.connect("\\0" + sys.argv[1][1:])
@@ -152,7 +152,7 @@ except ConnectionResetError: print("closed", b"")
         assert await first_line(foreign) == "closed b''"
 
 
-async def test_own_connections_are_few_and_ask_soon(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_own_connections_are_few_and_ask_soon(daemon: LabDaemon, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tcp_listener, "FIRST_REQUEST_S", 0.5)
     monkeypatch.setattr(tcp_listener, "MOST_LOCAL_CONNECTIONS", 3)
     idle = [await asyncio.open_unix_connection(socket_lock.socket_address()) for _ in range(5)]
@@ -165,10 +165,10 @@ async def test_own_connections_are_few_and_ask_soon(keeper: Keeper, monkeypatch:
 
 
 async def test_nothing_is_sent_to_another_users_process() -> None:
-    """Neither the token nor the first request: root's commands see first who holds the keeper's name."""
+    """Neither the token nor the first request: root's commands see first who holds the daemon's name."""
     with as_nobody(_SITTING, socket_name()) as sitting:
         assert await first_line(sitting) == "held"
-        holder = keeper_holder()
+        holder = daemon_holder()
         assert holder is not None
         assert holder[1] == NOBODY
         with pytest.raises(LabError, match=rf"nobody's process {sitting.pid}: nothing was sent to it"):
@@ -180,12 +180,14 @@ async def test_nothing_is_sent_to_another_users_process() -> None:
         await assert_heard_nothing(sitting)
 
 
-async def test_each_connection_is_checked_not_only_the_first(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The keeper ends between two requests, and another user takes its name: the token is not sent there."""
+async def test_each_connection_is_checked_not_only_the_first(
+    daemon: LabDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The daemon ends between two requests, and another user takes its name: the token is not sent there."""
     async with connected() as client:
         assert client is not None
         await client.status()
-        keeper.end.set()
+        daemon.end.set()
         await wait_gone(os.getpid())
         for _ in range(2):  # the connection that has ended, then a new one
             with pytest.raises(aiohttp.ClientError):
@@ -198,12 +200,12 @@ async def test_each_connection_is_checked_not_only_the_first(keeper: Keeper, mon
 
 
 async def test_a_full_queue_of_connections_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection that does not wait is refused then, and the keeper would seem not to be there."""
+    """A connection that does not wait is refused then, and the daemon would seem not to be there."""
     monkeypatch.setattr(socket_lock, "LISTEN_BACKLOG", 0)
-    listener = bind_keeper_socket()
+    listener = bind_daemon_socket()
     waiting = socket.socket(socket.AF_UNIX)
     waiting.connect(socket_lock.socket_address())
-    held = asyncio.create_task(asyncio.to_thread(keeper_holder))
+    held = asyncio.create_task(asyncio.to_thread(daemon_holder))
     await asyncio.sleep(0.2)
     assert not held.done()
     listener.accept()[0].close()
@@ -213,7 +215,7 @@ async def test_a_full_queue_of_connections_is_waited_for(monkeypatch: pytest.Mon
 
 
 def refusal_of_nobody() -> str:
-    """What a verb of user `nobody` says of the keeper."""
+    """What a verb of user `nobody` says of the daemon."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -233,19 +235,19 @@ def refusal_of_nobody() -> str:
 
 
 def test_a_plain_user_reads_that_the_lab_is_roots() -> None:
-    keeper = subprocess.Popen([sys.executable, "-m", "atoll_daemon"], stdout=subprocess.PIPE)
+    daemon = subprocess.Popen([sys.executable, "-m", "atoll_daemon"], stdout=subprocess.PIPE)
     try:
-        assert keeper.stdout is not None
-        keeper.stdout.readline()
-        belongs = f"is up and belongs to root (process {keeper.pid}); only root can use it"
+        assert daemon.stdout is not None
+        daemon.stdout.readline()
+        belongs = f"is up and belongs to root (process {daemon.pid}); only root can use it"
         assert refusal_of_nobody() == f"{socket_lock.what_it_keeps()} {belongs}"
     finally:
-        keeper.terminate()
-        keeper.communicate(timeout=10)
+        daemon.terminate()
+        daemon.communicate(timeout=10)
 
 
-def test_a_process_of_root_that_is_no_keeper_is_not_called_one() -> None:
-    listener = bind_keeper_socket()
+def test_a_process_of_root_that_is_no_daemon_is_not_called_one() -> None:
+    listener = bind_daemon_socket()
 
     def close_each() -> None:
         with contextlib.suppress(OSError):
@@ -255,26 +257,26 @@ def test_a_process_of_root_that_is_no_keeper_is_not_called_one() -> None:
     closing = threading.Thread(target=close_each, daemon=True)
     closing.start()
     try:
-        assert refusal_of_nobody().endswith(f"root's process {os.getpid()} holds it and does not answer as a keeper")
+        assert refusal_of_nobody().endswith(f"root's process {os.getpid()} holds it and does not answer as a daemon")
     finally:
         listener.shutdown(socket.SHUT_RDWR)
         closing.join(5)
         listener.close()
 
 
-def test_the_keeper_has_descriptors_for_all_that_it_serves() -> None:
+def test_the_daemon_has_descriptors_for_all_that_it_serves() -> None:
     soft = 256
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    keeper = subprocess.Popen(
+    daemon = subprocess.Popen(
         [sys.executable, "-m", "atoll_daemon"],
         stdout=subprocess.PIPE,
         text=True,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard)),  # noqa: PLW1509 - one thread here
     )
     try:
-        assert keeper.stdout is not None
-        assert json.loads(keeper.stdout.readline())["type"] == "ready"
-        assert resource.prlimit(keeper.pid, resource.RLIMIT_NOFILE)[0] == min(1 << 16, hard)
+        assert daemon.stdout is not None
+        assert json.loads(daemon.stdout.readline())["type"] == "ready"
+        assert resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE)[0] == min(1 << 16, hard)
     finally:
-        keeper.terminate()
-        keeper.communicate(timeout=10)
+        daemon.terminate()
+        daemon.communicate(timeout=10)

@@ -15,7 +15,13 @@ from atoll_analysis.run_directory.metrics_spool import SPOOL
 from atoll_cli.commands.metrics import load
 from atoll_core.errors import UsageError
 from atoll_dashboards.grafana.grafana_dashboards import files
-from atoll_dashboards.grafana.grafana_links import Laid, carried_link, comparison_link, grafana_address, run_link
+from atoll_dashboards.grafana.grafana_links import (
+    RunInDatabase,
+    carried_link,
+    comparison_link,
+    grafana_address,
+    run_link,
+)
 from atoll_dashboards.influx.influx_load import ALIGNED_NS, Times
 
 _SECOND_NS = 10**9
@@ -51,7 +57,7 @@ def asked(link: str) -> tuple[str, dict[str, list[str]]]:
 def test_a_link_covers_the_run_from_its_first_event_to_its_outcome(tmp_path: Path) -> None:
     """In ms, the last point included; the analysis behind it has no points."""
     run_dir = made(tmp_path)
-    path, parameters = asked(run_link(Laid.of(run_dir, Times.RECORDED)))
+    path, parameters = asked(run_link(RunInDatabase.of(run_dir, Times.RECORDED)))
     assert path == "/d/atoll-overview"
     assert parameters == {
         "from": [str(_AT_NS // 10**6)],
@@ -62,14 +68,17 @@ def test_a_link_covers_the_run_from_its_first_event_to_its_outcome(tmp_path: Pat
 
 def test_an_aligned_run_is_linked_where_it_was_laid(tmp_path: Path) -> None:
     """What is before its measurement lies before the instant at which that of every aligned run begins."""
-    laid = Laid.of(made(tmp_path), Times.ALIGNED)
+    laid = RunInDatabase.of(made(tmp_path), Times.ALIGNED)
     assert laid.begin_ns == ALIGNED_NS - 5 * _SECOND_NS
     assert laid.end_ns == ALIGNED_NS + 63 * _SECOND_NS + 1
 
 
 def test_runs_beside_each_other_are_all_chosen_from_the_begin_of_their_measurement(tmp_path: Path) -> None:
     """To the end of the longest."""
-    runs = [Laid("geo-1", 0, ALIGNED_NS + 5 * _SECOND_NS), Laid("geo-2", 0, ALIGNED_NS + 9 * _SECOND_NS)]
+    runs = [
+        RunInDatabase("geo-1", 0, ALIGNED_NS + 5 * _SECOND_NS),
+        RunInDatabase("geo-2", 0, ALIGNED_NS + 9 * _SECOND_NS),
+    ]
     path, parameters = asked(comparison_link(runs))
     assert path == "/d/atoll-comparison"
     begin_ms = ALIGNED_NS // 10**6
@@ -78,7 +87,7 @@ def test_runs_beside_each_other_are_all_chosen_from_the_begin_of_their_measureme
 
 def test_dashboards_are_linked_by_the_names_they_have() -> None:
     pages = {json.loads(text)["uid"] for text in files().values()}
-    laid = Laid("geo-1", 0, 1)
+    laid = RunInDatabase("geo-1", 0, 1)
     for link in (run_link(laid), comparison_link([laid])):
         assert urlsplit(link).path.removeprefix("/d/") in pages
 
@@ -112,7 +121,7 @@ def test_a_run_that_does_not_say_when_it_was_is_loaded_without_a_link(
 def test_the_link_of_a_run_that_was_carried_as_it_lasted_is_where_it_was_recorded(tmp_path: Path) -> None:
     """One that does not say when that was has none."""
     run_dir = made(tmp_path)
-    assert carried_link(run_dir) == run_link(Laid.of(run_dir, Times.RECORDED))
+    assert carried_link(run_dir) == run_link(RunInDatabase.of(run_dir, Times.RECORDED))
     assert carried_link(RunDir.create(tmp_path, "bare", 0)) is None
 
 

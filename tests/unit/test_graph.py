@@ -12,11 +12,11 @@ import pytest
 from atoll_cli.commands.plan import print_plan
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import UsageError
-from atoll_core.experiment.experiment import Carried, Chain, Experiment, Protocol
+from atoll_core.experiment.experiment import Chain, Experiment, Protocol, TrafficSelector
 from atoll_core.lab.network import Network, PortRef, Trunk
 from atoll_core.plan.plan import Backend
 from atoll_dashboards.diagram.lab_diagram import graph
-from atoll_dashboards.diagram.labels import counted, wrapped
+from atoll_dashboards.diagram.labels import name_ranges, wrapped
 from atoll_dashboards.diagram.svg import text_width
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -49,10 +49,12 @@ def several_chains(experiment: Experiment) -> Experiment:
         experiment,
         branches=(
             Chain(
-                "coded", ("tap-w", "coder-w", "sat", "coder-i", "tap-i"), Carried(island=IPv4Network("10.20.0.0/30"))
+                "coded",
+                ("tap-w", "coder-w", "sat", "coder-i", "tap-i"),
+                TrafficSelector(island=IPv4Network("10.20.0.0/30")),
             ),
-            Chain("odd", ("sat", "tap-w", "pep-w"), Carried(protocol=Protocol.UDP)),
-            Chain("plain", (), Carried(world=IPv4Network("10.10.0.0/31"), protocol=Protocol.TCP)),
+            Chain("odd", ("sat", "tap-w", "pep-w"), TrafficSelector(protocol=Protocol.UDP)),
+            Chain("plain", (), TrafficSelector(world=IPv4Network("10.10.0.0/31"), protocol=Protocol.TCP)),
         ),
     )
 
@@ -115,8 +117,8 @@ def test_names_are_written_as_they_are(project: Path) -> None:
 
 def test_names_that_count_up_are_a_range() -> None:
     """Ranges of two are two names; text without numbers stays as it is."""
-    assert counted(["w1", "w2", "w3", "ws", "i4", "i5", "i9"]) == "w1\u2013w3, ws, i4, i5, i9"
-    assert counted([]) == ""
+    assert name_ranges(["w1", "w2", "w3", "ws", "i4", "i5", "i9"]) == "w1\u2013w3, ws, i4, i5, i9"
+    assert name_ranges([]) == ""
     assert wrapped("aaaa, bbbb, cccc", 10) == ["aaaa, bbbb,", "cccc"]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine of the rack that somebody has taken over, met by the keeper: a real agent process, a real SSH server.
+"""A machine of the rack that somebody has taken over, met by the daemon: a real agent process, a real SSH server.
 
 Whatever it says, nothing here is written but what its jobs were asked to write, and nobody else is disturbed.
 """
@@ -21,16 +21,16 @@ import asyncssh
 import pytest
 
 from atoll_core.errors import LabError, RunError
-from atoll_core.lab.inventory import Access, Inventory, InventoryMachine, NamedInterface
+from atoll_core.lab.inventory import Inventory, InventoryMachine, NamedInterface, SshAccess
 from atoll_core.plan.plan import JobSpec, Phase
 from atoll_hosts.agent import Agent
 from atoll_hosts.clock_offset import ClockOffset
 from atoll_hosts.ssh import installation
-from atoll_hosts.ssh.connections import Connections
+from atoll_hosts.ssh.connections import SshConnections
 from atoll_hosts.ssh.remote_agent import start_agent
 from atoll_testbed.metrics.metric_points import box_points, job_points
 from atoll_testbed.platforms import hardware
-from atoll_testbed.platforms.hardware import HardwarePlace
+from atoll_testbed.platforms.hardware import HardwarePlatform
 from atoll_testbed.platforms.machine_checks import unready
 from atoll_testbed.run.recorder import Recording
 from tests.unit import synthetic_run
@@ -38,7 +38,7 @@ from tests.unit import synthetic_run
 AGENT = Path(__file__).with_name("hostile_agent.py")
 
 FLOWS = "logs/flows-i1.csv"
-MACHINE = InventoryMachine("i1", Access("127.0.0.1"), ())
+MACHINE = InventoryMachine("i1", SshAccess("127.0.0.1"), ())
 
 
 def asked_to_capture() -> JobSpec:
@@ -72,7 +72,7 @@ class Server(asyncssh.SSHServer):
 
 
 @asynccontextmanager
-async def place(directory: Path, answers: dict[str, Any]) -> AsyncGenerator[HardwarePlace]:
+async def place(directory: Path, answers: dict[str, Any]) -> AsyncGenerator[HardwarePlatform]:
     """A rack of one machine, whose agent gives these answers and whose other commands are this machine's own."""
     spool = {"spool": {"path": str(directory)}}
     children: list[subprocess.Popen[bytes]] = []
@@ -101,7 +101,7 @@ async def place(directory: Path, answers: dict[str, Any]) -> AsyncGenerator[Hard
         agent = await start_agent(connection, "i1", MACHINE.access)
         reached = hardware._Reached(MACHINE, connection, agent, {}, ClockOffset(0, 0, 0))
         inventory = Inventory("rack.yaml", IPv4Address("127.0.0.1"), 6653, (MACHINE,))
-        made = HardwarePlace(synthetic_run.network(), inventory, Connections(), {"i1": reached})
+        made = HardwarePlatform(synthetic_run.network(), inventory, SshConnections(), {"i1": reached})
         yield made
         await made.stop()
     listening.close()
@@ -175,7 +175,7 @@ async def test_a_file_that_was_asked_for_is_brought(run: Path, there: Path) -> N
     ],
 )
 async def test_a_name_that_its_jobs_were_not_given_is_refused(run: Path, there: Path, name: str) -> None:
-    """Outside the run, another machine's, the keeper's own, with control characters: nothing is written anywhere."""
+    """Outside the run, another machine's, the daemon's own, with control characters: nothing is written anywhere."""
     before = written(run)
     told = await collected(run, there, offer(there, (FLOWS, 13), (name, 14)))
     assert len(told) == 1
@@ -242,7 +242,7 @@ async def test_a_command_that_never_stops_talking_is_cut_off(
     async with place(there, {}) as made:
         connection = made._reached["i1"].connection
         with pytest.raises(LabError, match="i1: yes: it says more than 4096 bytes"):
-            await asyncio.wait_for(installation.run(connection, "i1", "yes"), 10)
+            await asyncio.wait_for(installation.run_remote(connection, "i1", "yes"), 10)
 
 
 @pytest.mark.parametrize(
@@ -318,7 +318,7 @@ async def test_words_of_a_machine_do_nothing_to_a_terminal(tmp_path: Path) -> No
         await asyncio.wait_for(job.wait(), 5)
         with pytest.raises(LabError) as refused:
             await agent.request("set")
-        machine = InventoryMachine("i1", Access("x"), (NamedInterface("interface", "e"),))
+        machine = InventoryMachine("i1", SshAccess("x"), (NamedInterface("interface", "e"),))
         wrong = unready(machine, await agent.describe(), ClockOffset(0, 0, 0), "")
         assert any("has an invalid MAC address" in line for line in wrong)
         for told in (job.exit_text(), str(refused.value), *wrong):
@@ -365,7 +365,7 @@ async def test_metrics_without_pause_end_their_agent(tmp_path: Path) -> None:
 
 
 async def test_metrics_that_come_together_are_taken(tmp_path: Path) -> None:
-    """The keeper or the network may have been busy for some seconds: none of them was sent too soon."""
+    """The daemon or the network may have been busy for some seconds: none of them was sent too soon."""
     says = {"answers": {"clock": {"t_ns": 1}, "measure": {}}, "lines": [json.dumps(METRICS)] * 8}
     taken: list[dict[str, Any]] = []
     async with hostile_agent(tmp_path, says) as agent:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A shell and the keeper of its lab learn that they have different databases, and no token is told."""
+"""A shell and the daemon of its lab learn that they have different databases, and no token is told."""
 
 import pytest
 
@@ -44,7 +44,7 @@ def test_whatever_differs_is_told_in_a_line_with_the_database_that_is_used(shell
     assert "the-secret" not in back + settings_mark(HELD)
 
 
-def test_a_keeper_without_a_database_says_so() -> None:
+def test_a_daemon_without_a_database_says_so() -> None:
     told = other_database(settings_mark(HELD), NONE)
     assert told is not None
     assert told.startswith("metrics go into no database, by the settings")

@@ -9,9 +9,9 @@ import pytest
 
 from atoll_core.errors import LabError
 from atoll_daemon.event_log import EventLog
-from atoll_daemon.lab_daemon import How, Keeper
-from atoll_daemon.task_runner import Bench
-from atoll_testbed.box_connections import Connections
+from atoll_daemon.lab_daemon import ApplyOptions, LabDaemon
+from atoll_daemon.task_runner import TaskRunner
+from atoll_testbed.box_connections import ConnectionPolicy
 
 
 @pytest.mark.parametrize(
@@ -28,13 +28,13 @@ from atoll_testbed.box_connections import Connections
 async def test_the_end_of_a_run_that_was_analysed_says_its_verdict(
     result: dict[str, Any], judged: dict[str, str]
 ) -> None:
-    """Who watches a run with a lab of its own can ask nobody afterwards: the keeper goes at once."""
+    """Who watches a run with a lab of its own can ask nobody afterwards: the daemon goes at once."""
     events = EventLog(lambda: 7)
 
     async def work(_: object) -> dict[str, Any]:
         return result
 
-    await Bench(events).begin("run", "geo", work, lambda _: None)
+    await TaskRunner(events).begin("run", "geo", work, lambda _: None)
     told = [{key: event[key] for key in event if key not in ("seq", "t_ns")} for event in events.since(0)]
     begin = {"type": "work", "what": "run", "about": "geo", "state": "begin"}
     assert told == [begin, {**begin, "state": "end", **judged}]
@@ -48,12 +48,12 @@ async def test_an_apply_that_fails_with_its_testbed_says_why_that_failed() -> No
         failed.set_result("program-relay ended unexpectedly: no such file (exit status 2)")
         raise LabError("w1 -> i1: no probe came through")
 
-    keeper = Keeper(for_run=False)
+    daemon = LabDaemon(for_run=False)
     testbed = SimpleNamespace(apply=apply, failed=failed, experiment=None)
-    keeper.require_lab = lambda: cast("Any", (testbed, None))
+    daemon.require_lab = lambda: cast("Any", (testbed, None))
     with pytest.raises(LabError, match=r"^program-relay ended unexpectedly: no such file"):
-        await keeper.apply(
+        await daemon.apply(
             cast("Any", SimpleNamespace(experiment=object(), backend=None)),
-            How(dry_run=False, at_once=True, connections=Connections()),
+            ApplyOptions(dry_run=False, at_once=True, connections=ConnectionPolicy()),
             lambda _: None,
         )

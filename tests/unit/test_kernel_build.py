@@ -16,7 +16,7 @@ import pytest
 
 from atoll_core.errors import LabError, MachineError, UsageError
 from atoll_emulation.uml import build as build_module
-from atoll_emulation.uml.build import build, build_wanted
+from atoll_emulation.uml.build import build_kernel, build_wanted
 from atoll_emulation.uml.cache import cache_directory, kernel_status
 from atoll_emulation.uml.kernel import find_virtual_kernel
 from atoll_emulation.uml.recipe import OPTIONAL, RECIPES, missing_options, recipe_for
@@ -76,7 +76,7 @@ def archive(
 
 def test_a_built_kernel_is_found(tmp_path: Path, kernel_cache: Path) -> None:
     steps: list[tuple[str, int]] = []
-    built = build(archive(tmp_path), lambda step, done, _: steps.append((step, done)))
+    built = build_kernel(archive(tmp_path), lambda step, done, _: steps.append((step, done)))
     assert built == kernel_cache / f"6.1.7-{OLD.hash}"
     assert {path.name for path in built.iterdir()} == {"linux", "fixed-random.so", "config", "kernel.json"}
     assert {path.name for path in kernel_cache.iterdir()} == {built.name, "lock"}
@@ -88,14 +88,14 @@ def test_a_built_kernel_is_found(tmp_path: Path, kernel_cache: Path) -> None:
 
 def test_the_patches_are_applied(tmp_path: Path) -> None:
     compile_with = f"grep -q 'default 250' {tmp_path}/cache/atoll/kernel/building/source/arch/um/Kconfig"
-    build(archive(tmp_path, compile_with=compile_with), lambda *_: None)
+    build_kernel(archive(tmp_path, compile_with=compile_with), lambda *_: None)
 
 
 def test_building_again_replaces_the_kernel(tmp_path: Path, kernel_cache: Path) -> None:
     source = archive(tmp_path)
-    first = build(source, lambda *_: None) / "linux"
+    first = build_kernel(source, lambda *_: None) / "linux"
     first.write_text("old")
-    assert build(source, lambda *_: None) / "linux" == first
+    assert build_kernel(source, lambda *_: None) / "linux" == first
     assert first.read_text() != "old"
     assert {path.name for path in kernel_cache.iterdir()} == {first.parent.name, "lock"}
 
@@ -105,7 +105,7 @@ def test_no_kernel_and_an_outdated_one_are_told_with_the_remedy(
 ) -> None:
     with pytest.raises(MachineError, match=r"no kernel for virtual time in .*; run: atoll kernel build"):
         find_virtual_kernel()
-    build(archive(tmp_path), lambda *_: None)
+    build_kernel(archive(tmp_path), lambda *_: None)
     built = kernel_status().directory
     built.rename(built.with_name(f"6.1.7-{'0' * 12}"))
     assert kernel_status().state == "outdated"
@@ -116,7 +116,7 @@ def test_no_kernel_and_an_outdated_one_are_told_with_the_remedy(
 def test_each_option_that_the_source_lacks_is_named(tmp_path: Path, kernel_cache: Path) -> None:
     source = archive(tmp_path, leave_out="NETEM\\|HYBLA")
     with pytest.raises(LabError, match=r"CONFIG_TCP_CONG_HYBLA=y, CONFIG_NET_SCH_NETEM=y; Linux 6.1 does$"):
-        build(source, lambda *_: None)
+        build_kernel(source, lambda *_: None)
     assert {path.name for path in kernel_cache.iterdir()} == {"lock"}
 
 
@@ -130,7 +130,7 @@ def test_a_source_that_does_not_take_a_patch_is_told(tmp_path: Path) -> None:
     with pytest.raises(
         LabError, match=rf"linux-source-6.1.tar.xz does not take our {OLD.patches[0].name}; .*: Hunk #1 FAILED"
     ):
-        build(archive(tmp_path, patched=False), lambda *_: None)
+        build_kernel(archive(tmp_path, patched=False), lambda *_: None)
 
 
 def test_a_compiler_that_fails_is_told_and_its_log_kept(tmp_path: Path, kernel_cache: Path) -> None:
@@ -138,7 +138,7 @@ def test_a_compiler_that_fails_is_told_and_its_log_kept(tmp_path: Path, kernel_c
     with pytest.raises(
         LabError, match=r"does not compile: a.c:1: error: no such thing; all it said is in .*/failed.log"
     ):
-        build(archive(tmp_path, compile_with=fail), lambda *_: None)
+        build_kernel(archive(tmp_path, compile_with=fail), lambda *_: None)
     assert "compiled some" in (kernel_cache / "failed.log").read_text()
     assert not (kernel_cache / "building").exists()
 
@@ -147,16 +147,16 @@ def test_two_builds_at_once_are_one_too_many(tmp_path: Path) -> None:
     source = archive(tmp_path)
 
     def build_another(*_: object) -> None:
-        build(source, lambda *_: None)
+        build_kernel(source, lambda *_: None)
 
     with pytest.raises(MachineError, match=r"kernels in .* are being built or removed; wait"):
-        build(source, build_another)
+        build_kernel(source, build_another)
 
 
 def test_a_full_disk_is_told_before_anything_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build_module, "_SPACE_MB", 10**9)
     with pytest.raises(MachineError, match=r"takes 1000000000 MB in .*, where \d+ MB are free \(XDG_CACHE_HOME"):
-        build(archive(tmp_path), lambda *_: None)
+        build_kernel(archive(tmp_path), lambda *_: None)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
@@ -180,7 +180,7 @@ def test_an_interrupted_build_ends_all_it_started(tmp_path: Path, kernel_cache: 
     assert beat.stat().st_mtime_ns == last
     if number == signal.SIGINT:
         assert {path.name for path in kernel_cache.iterdir()} == {"lock"}
-    built = build(archive(tmp_path), lambda *_: None)
+    built = build_kernel(archive(tmp_path), lambda *_: None)
     assert {path.name for path in kernel_cache.iterdir()} == {built.name, "lock"}
 
 
@@ -191,14 +191,14 @@ def test_each_release_has_its_patches_and_its_way_to_stop_processes(
     tmp_path: Path, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ATOLL_KERNEL", NEW.series)
-    built = build(archive(tmp_path, NEW.series), lambda *_: None)
+    built = build_kernel(archive(tmp_path, NEW.series), lambda *_: None)
     assert built == kernel_cache / f"7.2.7-{NEW.hash}"
     assert kernel_status().facts["mode"] == "seccomp"
     assert "CONFIG_IP_NF_IPTABLES_LEGACY=y" in (built / "config").read_text()
     kernel = find_virtual_kernel()
     assert (kernel.release, kernel.mode, kernel.arguments) == ("7.2.7-atoll", "seccomp", ("seccomp=on",))
     monkeypatch.delenv("ATOLL_KERNEL")
-    build(archive(tmp_path, OLD.series), lambda *_: None)
+    build_kernel(archive(tmp_path, OLD.series), lambda *_: None)
     assert (find_virtual_kernel().mode, find_virtual_kernel().arguments) == ("ptrace", ())
 
 
@@ -210,7 +210,7 @@ def test_a_release_without_a_recipe_has_that_of_the_one_before() -> None:
 def test_the_user_chooses_the_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise a preferred one runs, even where another is newer."""
     for series in ("6.12", "6.1"):
-        build(archive(tmp_path, series), lambda *_: None)
+        build_kernel(archive(tmp_path, series), lambda *_: None)
     assert find_virtual_kernel().release == "6.1.7-atoll"
     monkeypatch.setenv("ATOLL_KERNEL", "6.12")
     assert find_virtual_kernel().release == "6.12.7-atoll"
@@ -314,7 +314,7 @@ def test_every_user_runs_what_root_built(tmp_path: Path, shared_kernels: Path) -
 
 @pytest.mark.lab
 def test_a_shared_kernel_that_others_can_change_does_not_count(tmp_path: Path, shared_kernels: Path) -> None:
-    built = build(archive(tmp_path), lambda *_: None)
+    built = build_kernel(archive(tmp_path), lambda *_: None)
     for path in (built / "linux", built, shared_kernels, shared_kernels.parent):
         before = path.stat().st_mode
         path.chmod(before | 0o020)
@@ -331,7 +331,7 @@ def test_a_shared_kernel_that_others_can_change_does_not_count(tmp_path: Path, s
 
 @pytest.mark.parametrize("name", ["linux", "fixed-random.so"])
 def test_a_kernel_is_run_only_as_it_was_built(tmp_path: Path, name: str) -> None:
-    file = build(archive(tmp_path), lambda *_: None) / name
+    file = build_kernel(archive(tmp_path), lambda *_: None) / name
     file.write_bytes(file.read_bytes() + b"other")
     with pytest.raises(
         MachineError, match=rf"^{file} is not the file that was built .*; run: atoll kernel build --force"
@@ -407,7 +407,7 @@ def test_a_plain_user_builds_in_a_cache_of_their_own(tmp_path: Path) -> None:
 
 def test_kernels_of_other_versions_are_removed_but_for_those_that_run(tmp_path: Path, kernel_cache: Path) -> None:
     """Only when asked to: another checkout may use them. What somebody put there himself stays."""
-    present = build(archive(tmp_path), lambda *_: None)
+    present = build_kernel(archive(tmp_path), lambda *_: None)
     old, running = (kernel_cache / f"6.1.{minor}-{'0' * 12}" for minor in (1, 2))
     for directory in (old, running):
         shutil.copytree(present, directory)

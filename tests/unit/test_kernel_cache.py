@@ -9,7 +9,7 @@ import pytest
 
 from atoll_core.errors import MachineError, UsageError
 from atoll_emulation.uml import build as build_module
-from atoll_emulation.uml.build import build, build_wanted
+from atoll_emulation.uml.build import build_kernel, build_wanted
 from atoll_emulation.uml.cache import kernel_status, sha256, unused_kernels
 from atoll_emulation.uml.kernel import find_virtual_kernel
 from atoll_emulation.uml.recipe import RECIPES, recipe_for
@@ -118,7 +118,7 @@ def test_a_shared_place_that_would_not_count_is_refused_and_left_as_it_is(tmp_pa
     with pytest.raises(
         MachineError, match=rf"{shared_kernels} would not count: {shared_kernels.parent} can be written by others than"
     ):
-        build(archive(tmp_path), lambda *_: None)
+        build_kernel(archive(tmp_path), lambda *_: None)
     assert shared_kernels.parent.stat().st_mode & 0o7777 == 0o1777
     assert list(shared_kernels.iterdir()) == []
 
@@ -130,11 +130,11 @@ def test_a_lock_is_no_link_and_is_closed_to_others(tmp_path: Path, kernel_cache:
     other.write_text("not ours")
     lock.symlink_to(other)
     with pytest.raises(MachineError, match=f"^{lock}: Too many levels of symbolic links"):
-        build(source, lambda *_: None)
+        build_kernel(source, lambda *_: None)
     assert other.read_text() == "not ours"
     lock.unlink()
     lock.touch(0o644)
-    build(source, lambda *_: None)
+    build_kernel(source, lambda *_: None)
     assert lock.stat().st_mode & 0o777 == 0o600
 
 
@@ -143,7 +143,7 @@ def test_a_kernel_is_on_the_disk_before_it_has_its_place(
 ) -> None:
     synced: list[Path] = []
     monkeypatch.setattr(os, "fsync", lambda number: synced.append(Path(f"/proc/self/fd/{number}").readlink()))
-    build(archive(tmp_path), lambda *_: None)
+    build_kernel(archive(tmp_path), lambda *_: None)
     result = kernel_cache / "building" / "result"
     assert {*synced[:-2]} == {result / name for name in ("linux", "fixed-random.so", "config", "kernel.json")}
     assert synced[-2:] == [result, kernel_cache]
@@ -168,7 +168,7 @@ def test_a_chosen_series_is_not_built_from_another(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("ATOLL_KERNEL", "7.2")
     source = archive(tmp_path, compile_with=f"touch {tmp_path}/compiled")
     with pytest.raises(UsageError, match=r"6.1.tar.xz is Linux 6.1, but ATOLL_KERNEL=7.2; to build it: "):
-        build(source, lambda *_: None)
+        build_kernel(source, lambda *_: None)
     assert not (tmp_path / "compiled").exists()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `atoll status` says of a lab whose keeper has ended: by `down`, by a failure, or killed."""
+"""What `atoll status` says of a lab whose daemon has ended: by `down`, by a failure, or killed."""
 
 import asyncio
 import os
@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from atoll_cli.commands.lab import print_status
-from atoll_daemon import lab_daemon as keepers
-from atoll_daemon.lab_daemon import Keeper
+from atoll_daemon import lab_daemon as daemons
+from atoll_daemon.lab_daemon import LabDaemon
 from atoll_daemon.socket_lock import INVENTORY_VARIABLE
 
 NETWORK: Any = SimpleNamespace(name="island", file="lab.yaml")
@@ -19,14 +19,14 @@ NETWORK: Any = SimpleNamespace(name="island", file="lab.yaml")
 
 async def keep(end: str, *, for_run: bool = False) -> None:
     """Bring a lab up, and end as ``end`` says: by `down`, by a failure, or at once."""
-    keeper: Any = Keeper(for_run=for_run)
-    keeper.bench = SimpleNamespace(end=nothing, idle=SimpleNamespace(wait=nothing))
-    await keeper.bring_up(None, NETWORK, None, _same)
+    daemon: Any = LabDaemon(for_run=for_run)
+    daemon.bench = SimpleNamespace(end=nothing, idle=SimpleNamespace(wait=nothing))
+    await daemon.bring_up(None, NETWORK, None, _same)
     if end == "fails":
-        keeper.testbed.failed.set_result("the agent died")
-        await keeper.end.wait()
+        daemon.testbed.failed.set_result("the agent died")
+        await daemon.end.wait()
     if end != "killed":
-        await keeper.stop()
+        await daemon.stop()
 
 
 async def nothing() -> None:
@@ -39,22 +39,22 @@ def _same(given: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def _apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A state directory and a keeper's name of the test's own, and a lab of nothing."""
+    """A state directory and a daemon's name of the test's own, and a lab of nothing."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setenv(INVENTORY_VARIABLE, str(tmp_path / "rack.yaml"))
 
     async def start(*_: Any, **__: Any) -> Any:
         return SimpleNamespace(failed=asyncio.get_running_loop().create_future(), stop=nothing, network=NETWORK)
 
-    monkeypatch.setattr(keepers, "Testbed", SimpleNamespace(start=start))
-    monkeypatch.setattr(keepers, "_placed", _same)
-    monkeypatch.setattr(keepers, "_inventory", _same)
+    monkeypatch.setattr(daemons, "Testbed", SimpleNamespace(start=start))
+    monkeypatch.setattr(daemons, "_placed", _same)
+    monkeypatch.setattr(daemons, "_inventory", _same)
 
 
-def test_a_keeper_that_was_killed_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_daemon_that_was_killed_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     asyncio.run(keep("killed"))
     assert print_status(as_json=False) == 1
-    why = f"the keeper, process {os.getpid()}, was killed, or the machine went down"
+    why = f"the daemon, process {os.getpid()}, was killed, or the machine went down"
     assert capsys.readouterr().out == f"no lab is up; island failed: {why}\n"
     assert print_status(as_json=True) == 1
     assert '"t_ns": null' in capsys.readouterr().out

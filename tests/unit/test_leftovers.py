@@ -6,10 +6,10 @@ from os_ken.ofproto import ofproto_v1_3 as ofp
 from os_ken.ofproto import ofproto_v1_3_parser as parser
 from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 
-from atoll_controller.fabric.unmanaged_state import leftovers_in_words
+from atoll_controller.fabric.unmanaged_state import unmanaged_state_text
 from atoll_controller.openflow.messages import encoder
-from atoll_controller.openflow.switch_session import Reply, Switch, SwitchError
-from atoll_core.plan.switch_features import Leftovers
+from atoll_controller.openflow.switch_session import Reply, SwitchError, SwitchSession
+from atoll_core.plan.switch_features import UnmanagedState
 
 
 def packed(message) -> bytes:
@@ -47,7 +47,7 @@ class Wired:
     def __init__(self, *answers: bytes | str) -> None:
         self.sent: list[bytes] = []
         self._answers = list(answers)
-        self.switch = Switch(1, 1, {}, self._take)
+        self.switch = SwitchSession(1, 1, {}, self._take)
 
     def _take(self, message: bytes) -> None:
         self.sent.append(message)
@@ -61,21 +61,21 @@ class Wired:
 def test_numbers_are_read_whatever_a_group_or_meter_holds() -> None:
     """In ascending order; a switch that knows no meters has none."""
     wired = Wired(group(9, 3) + group(2, 0), meter(4) + meter(1))
-    assert wired.switch.leftovers() == Leftovers((2, 9), (1, 4))
-    assert Wired(b"", "OFPET_BAD_REQUEST OFPBRC_BAD_MULTIPART").switch.leftovers() == Leftovers()
+    assert wired.switch.leftovers() == UnmanagedState((2, 9), (1, 4))
+    assert Wired(b"", "OFPET_BAD_REQUEST OFPBRC_BAD_MULTIPART").switch.leftovers() == UnmanagedState()
 
 
 def test_groups_go_before_meters_and_a_refusal_names_what_stays() -> None:
     """One barrier is waited for."""
     wired = Wired(b"")
-    assert wired.switch.clear(Leftovers((2,), (1,))) == 1
+    assert wired.switch.clear(UnmanagedState((2,), (1,))) == 1
     assert wired.sent == [encoder.delete_group(2, 1) + encoder.delete_meter(1, 2) + encoder.barrier(3)]
     with pytest.raises(SwitchError, match="switch 1 refused the end of group 2: OFPET_GROUP_MOD_FAILED"):
-        Wired("OFPET_GROUP_MOD_FAILED").switch.clear(Leftovers((2,), (1,)))
+        Wired("OFPET_GROUP_MOD_FAILED").switch.clear(UnmanagedState((2,), (1,)))
 
 
 def test_words_name_the_numbers() -> None:
     """One kind or both, one or several."""
-    assert leftovers_in_words(Leftovers((1, 7), (3,))) == "groups 1, 7 and meter 3"
-    assert leftovers_in_words(Leftovers((), (3, 4))) == "meters 3, 4"
-    assert not Leftovers()
+    assert unmanaged_state_text(UnmanagedState((1, 7), (3,))) == "groups 1, 7 and meter 3"
+    assert unmanaged_state_text(UnmanagedState((), (3, 4))) == "meters 3, 4"
+    assert not UnmanagedState()

@@ -14,9 +14,9 @@ from atoll_core.experiment.experiment import (
     GilbertElliott,
     Jitter,
     LinkDirection,
+    LinkTrace,
     LossTrace,
     Red,
-    Trace,
     TraceRow,
     Where,
 )
@@ -67,7 +67,7 @@ def test_a_plain_direction_is_configured_as_ever():
             {"kind": "red", "min_bytes": 5, "max_bytes": 6, "max_probability": 0.1, "weight": 0.002},
         ),
         (
-            {"trace": Trace("f", ROWS)},
+            {"trace": LinkTrace("f", ROWS)},
             "trace",
             [{"t_ns": 0, "rate_bit_s": 8_000_000}, {"t_ns": 5, "delay_ns": 7, "loss": 0.5, "blocked": True}],
         ),

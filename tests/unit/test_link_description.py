@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
-from atoll_controller.planner.description_warnings import doubts
+from atoll_controller.planner.description_warnings import description_warnings
 from atoll_controller.planner.planner import make_plan
 from atoll_core.codec import from_json, to_json
 from atoll_core.description.json_schema import FOLDER
@@ -25,9 +25,9 @@ from atoll_core.experiment.experiment import (
     GilbertElliott,
     Jitter,
     LinkDirection,
+    LinkTrace,
     LossTrace,
     Red,
-    Trace,
     TraceRow,
     Where,
 )
@@ -135,7 +135,9 @@ def test_paths_are_tested_at_the_beginning_of_the_trace(load, project):
 
 def test_buffers_are_held_against_the_longest_delay_of_a_trace(load):
     load("trace: t.csv", t_csv="t_s,delay_ms\n0,100\n1,60000\n")
-    (doubt,) = (one for one in doubts(*load_experiment(Path("e.yaml"))) if one.place == ("tcp", "buffer_max"))
+    (doubt,) = (
+        one for one in description_warnings(*load_experiment(Path("e.yaml"))) if one.place == ("tcp", "buffer_max")
+    )
     assert "tcp: buffer_max: 16 MB is less than the bandwidth-delay product, 16 Mbit/s x 60.25 s = 120.5 MB" in str(
         doubt
     )
@@ -248,7 +250,7 @@ def test_a_trace_has_bounds(load):
 
 def test_a_full_queue_empties_at_the_least_rate_of_a_trace_but_for_pauses():
     rows = [(0, 16_000_000), (10, 2_000_000), (20, 0), (30, 8_000_000)]
-    trace = Trace("rain.csv", tuple(TraceRow(Duration(s * 10**9), Rate(rate)) for s, rate in rows))
+    trace = LinkTrace("rain.csv", tuple(TraceRow(Duration(s * 10**9), Rate(rate)) for s, rate in rows))
     way = LinkDirection(Rate(16_000_000), Duration(0), Size(100_000), trace=trace)
     assert way.full_queue == Duration(400_000_000)
     assert way.longest_pause == Duration(10 * 10**9)

@@ -12,7 +12,7 @@ from atoll_analysis.run_directory import RunDir
 from atoll_analysis.tables import row_spool
 from atoll_analysis.tables.job_logs import box_table
 from atoll_analysis.tables.row_spool import RowSpool
-from atoll_analysis.tables.run_data import read_facts
+from atoll_analysis.tables.run_data import read_run_data
 from tests.unit import synthetic_run
 
 LINES = 5000
@@ -59,7 +59,7 @@ def test_counters_of_a_long_run_are_never_all_in_memory(tmp_path: Path) -> None:
             file.write(json.dumps(line) + "\n")
     tracemalloc.start()
     try:
-        read_facts(RunDir.open(run.path))
+        read_run_data(RunDir.open(run.path))
         table = box_table(run.path / "link.jsonl", tmp_path)
         assert tracemalloc.get_traced_memory()[1] < 6_000_000
     finally:

@@ -15,7 +15,7 @@ from atoll_core.plural import bit_rate
 from atoll_dashboards.compare.comparison import compare
 from atoll_dashboards.report.key_figures import key_figures
 from atoll_dashboards.report.plots import loss
-from atoll_dashboards.report.report import page
+from atoll_dashboards.report.report import report_page
 from atoll_dashboards.report.report_data import read_sources
 from atoll_hosts.binary import find_binary
 from tests.unit.synthetic_run import simulate
@@ -86,7 +86,7 @@ def test_losses_to_the_world_are_reported_with_those_to_the_island(run: RunDir) 
     figure = loss(sources)
     assert figure is not None
     assert [axes.get_ylabel() for axes in figure.axes] == ["lost to island", "lost to world"]
-    (row,) = [words for words in page(sources).split("<tr>") if "<td>world</td>" in words]
+    (row,) = [words for words in report_page(sources).split("<tr>") if "<td>world</td>" in words]
     assert "<td>random loss</td>" in row
     found = {each.name: each.values for each in compare([run, run]).figures}
     assert found["lost to the world, random loss"] == (7, 7)

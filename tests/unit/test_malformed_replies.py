@@ -10,7 +10,7 @@ import pytest
 from os_ken.ofproto import ofproto_v1_3 as ofp
 from os_ken.ofproto import ofproto_v1_3_parser as parser
 
-from atoll_controller.openflow.app import parse
+from atoll_controller.openflow.app import parse_message
 from atoll_controller.openflow.messages import encoder, feature_parser
 from atoll_controller.openflow.messages.flow_stats import records, understood
 from atoll_controller.openflow.messages.unmanaged_entry import foreign
@@ -55,7 +55,7 @@ def flow_record(instructions: bytes) -> bytes:
         lambda: feature_parser.tables(table_features(bytes(8))),
         lambda: list(records(bytes(64))),
         lambda: list(records(flow_record(b"")[:-1])),
-        lambda: parse(DATAPATH, 4, ofp.OFPT_HELLO, 16, 1, bytes(8) + struct.pack("!HH4x", 7, 0)),
+        lambda: parse_message(DATAPATH, 4, ofp.OFPT_HELLO, 16, 1, bytes(8) + struct.pack("!HH4x", 7, 0)),
     ],
     ids=["groups", "meters", "tables", "properties", "entries", "a cut entry", "hello"],
 )
@@ -94,5 +94,5 @@ def test_an_entry_with_malformed_instructions_is_foreign(instructions: bytes) ->
 def test_the_framework_gets_no_message_that_it_would_read_for_ever(version: int, kind: int, body: bytes) -> None:
     """Nobody here asks for these; a switch may send them all the same."""
     length = 8 + len(body)
-    message = parse(DATAPATH, version, kind, length, 1, struct.pack("!BBHI", version, kind, length, 1) + body)
+    message = parse_message(DATAPATH, version, kind, length, 1, struct.pack("!BBHI", version, kind, length, 1) + body)
     assert message is None or isinstance(message.body, bytes)

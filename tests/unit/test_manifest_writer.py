@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run's manifest, written a key at a time while the keeper goes on."""
+"""A run's manifest, written a key at a time while the daemon goes on."""
 
 import asyncio
 import threading

@@ -9,7 +9,7 @@ import pytest
 
 from atoll_cli.commands.selection import mean_rack
 from atoll_core.errors import DescriptionError
-from atoll_daemon.socket_lock import INVENTORY_VARIABLE, bind_keeper_socket
+from atoll_daemon.socket_lock import INVENTORY_VARIABLE, bind_daemon_socket
 
 
 @pytest.fixture
@@ -20,8 +20,8 @@ def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def test_a_rack_whose_file_was_moved_is_meant_as_long_as_a_keeper_holds_it(inventory: Path) -> None:
-    with contextlib.closing(bind_keeper_socket()):
+def test_a_rack_whose_file_was_moved_is_meant_as_long_as_a_daemon_holds_it(inventory: Path) -> None:
+    with contextlib.closing(bind_daemon_socket()):
         mean_rack(inventory, moved=True)
         assert os.environ[INVENTORY_VARIABLE] == str(inventory)
         with pytest.raises(DescriptionError, match="there is no such file"):

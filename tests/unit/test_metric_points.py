@@ -18,7 +18,7 @@ from atoll_analysis.run_directory.metrics_spool import SPOOL, read_spool
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import LabError
 from atoll_core.metrics.line_protocol import Point
-from atoll_core.metrics.metrics_schema import BY_NAME, COMMON_TAGS, MEASUREMENTS, markdown
+from atoll_core.metrics.metrics_schema import BY_NAME, COMMON_TAGS, MEASUREMENTS, schema_markdown
 from atoll_core.plan.plan import Backend, JobSpec, Phase
 from atoll_hosts.clock_offset import ClockOffset
 from atoll_hosts.machine import Machine
@@ -60,7 +60,7 @@ def job(name: str, host: str, phase: Phase) -> JobSpec:
 
 def test_the_documented_table_is_the_one_in_code(project: Path) -> None:
     """docs/metrics.md holds the table as the program makes it."""
-    assert markdown() in (project / "docs/metrics.md").read_text()
+    assert schema_markdown() in (project / "docs/metrics.md").read_text()
 
 
 def test_names_are_told_once() -> None:

@@ -20,7 +20,7 @@ from atoll_analysis.run_directory import MetricsSpool, RunDir
 from atoll_analysis.run_directory.metrics_spool import SPOOL, SpoolTail
 from atoll_core.errors import RunDirError, UsageError
 from atoll_core.metrics.line_protocol import Point
-from atoll_dashboards.influx.influx_client import AwayError, RefusedError, UnfitError
+from atoll_dashboards.influx.influx_client import AwayError, DatabaseRefusedError, UnfitError
 from atoll_dashboards.influx.influx_load import ALIGNED_NS, Times, load_run, shift_ns, shifted
 from atoll_dashboards.influx.influx_settings import InfluxSettings, influx_settings
 from atoll_dashboards.influx.influx_sink import Sink, Tally, batches, write_fit
@@ -214,9 +214,9 @@ def test_a_load_that_is_refused_says_so(tmp_path: Path) -> None:
 
     class Closed:
         def write(self, lines: bytes) -> None:
-            raise RefusedError("the token")
+            raise DatabaseRefusedError("the token")
 
-    with pytest.raises(RefusedError, match="the token"):
+    with pytest.raises(DatabaseRefusedError, match="the token"):
         load_run(run_dir, Closed())
 
 

@@ -15,9 +15,9 @@ from os_ken.ofproto import ofproto_v1_3_parser as parser
 from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 
 from atoll_controller.openflow.messages import encoder
-from atoll_controller.openflow.messages.flow_stats import entry_count, essence, held_records, records, understood
+from atoll_controller.openflow.messages.flow_stats import entry_count, held_records, record_key, records, understood
 from atoll_controller.openflow.messages.unmanaged_entry import foreign
-from atoll_core.plan.flow_entry import Action, FlowEntry, ForeignEntry, Match, Output, PopVlan, PushVlan, Vlan
+from atoll_core.plan.flow_entry import Action, FlowEntry, Match, Output, PopVlan, PushVlan, UnmanagedEntry, Vlan
 
 DATAPATH = ProtocolDesc(version=ofp.OFP_VERSION)
 XID = 4711
@@ -109,7 +109,7 @@ def framework_flow_mod(entry: FlowEntry, **fields: Any) -> bytes:
 
 def essences(body: bytes) -> list[bytes]:
     """What a reply about all tables holds, the plan's being table 0."""
-    return [essence(record, 0) for record in held_records(body, 0)]
+    return [record_key(record, 0) for record in held_records(body, 0)]
 
 
 def as_told(entry: FlowEntry, instructions: list[Any], match: Any, **fields: Any) -> bytes:
@@ -190,13 +190,13 @@ def told_by_switch(entries: list[FlowEntry]) -> bytes:
 @given(st.lists(_entries, min_size=1, max_size=5), st.randoms())
 def test_a_table_has_the_digest_of_what_was_asked_for(entries: list[FlowEntry], order: random.Random) -> None:
     """In whatever order it is told; any difference shows in the digest."""
-    wanted = encoder.digest(map(encoder.essence, entries))
+    wanted = encoder.table_digest(map(encoder.entry_key, entries))
     told = list(entries)
     order.shuffle(told)
-    assert encoder.digest(essences(told_by_switch(told))) == wanted
-    assert encoder.digest(essences(told_by_switch(told[1:]))) != wanted
+    assert encoder.table_digest(essences(told_by_switch(told))) == wanted
+    assert encoder.table_digest(essences(told_by_switch(told[1:]))) != wanted
     other = replace(told[0], cookie=told[0].cookie ^ 1)
-    assert encoder.digest(essences(told_by_switch([other, *told[1:]]))) != wanted
+    assert encoder.table_digest(essences(told_by_switch([other, *told[1:]]))) != wanted
 
 
 def test_fields_told_in_another_order_make_no_difference() -> None:
@@ -208,7 +208,7 @@ def test_fields_told_in_another_order_make_no_difference() -> None:
     moved = fields[:protocol] + fields[protocol + 5 :] + fields[protocol : protocol + 5]
     body = record.whole[:48] + encoder.pack_oxm(moved) + record.instructions
     assert body != record.whole
-    assert encoder.digest(essences(body)) == encoder.digest([encoder.essence(entry)])
+    assert encoder.table_digest(essences(body)) == encoder.table_digest([encoder.entry_key(entry)])
     assert [understood(each, "sw") for each in records(body)] == [entry]
 
 
@@ -216,7 +216,7 @@ def test_a_time_out_shows_in_the_digest() -> None:
     """As everything does that no plan could ask for."""
     entry = FlowEntry("sw", 9, Match(1), (), 4, "")
     body = as_told(entry, [], parser.OFPMatch(**framework_fields(entry.match)), idle_timeout=60)
-    assert encoder.digest(essences(body)) != encoder.digest([encoder.essence(entry)])
+    assert encoder.table_digest(essences(body)) != encoder.table_digest([encoder.entry_key(entry)])
 
 
 def test_the_number_of_entries_is_read() -> None:
@@ -259,7 +259,7 @@ def test_what_no_plan_could_ask_for_is_foreign(
     (record,) = records(as_told(wanted, instructions, match, **options))
     assert understood(record, "sw") is None
     entry = foreign(record, "sw", 0)
-    assert isinstance(entry, ForeignEntry)
+    assert isinstance(entry, UnmanagedEntry)
     assert (entry.switch, entry.priority, entry.cookie) == ("sw", 9, 4)
     assert sorted(entry.why.split(": ")[0].split(", ")) == sorted(words.split(": ", maxsplit=1)[0].split(", "))
     assert entry.why.split(": ")[1] == words.split(": ")[1]

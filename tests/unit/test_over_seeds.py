@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from atoll_analysis.run_directory import RunDir
-from atoll_cli.commands.report import side_by_side
+from atoll_cli.commands.report import report_comparison
 from atoll_dashboards.compare.comparison import Comparison, compare
-from atoll_dashboards.compare.documents import markdown, page
+from atoll_dashboards.compare.documents import comparison_page, markdown
 from atoll_dashboards.compare.seed_groups import Group, Pairs, group, letters, pairs
 from atoll_dashboards.compare.sheets import (
     Cell,
     by_number,
     headline,
     legend,
-    listed,
+    listed_runs,
     not_counted,
     sheet_of_groups,
     unlike,
@@ -152,7 +152,7 @@ def test_two_samples_are_no_distribution(runs: Runs) -> None:
     assert not found.sampled
     assert headline(found) == "2 runs, alike but for their seeds"
     assert "Over seeds" not in markdown(found)
-    assert [run.seed for run in listed(found)] == ["1", "2"]
+    assert [run.seed for run in listed_runs(found)] == ["1", "2"]
 
 
 def test_json_has_all_groups_by_number(compared: Comparison) -> None:
@@ -213,7 +213,7 @@ def test_a_pipe_has_lines_of_one_width_whatever_the_terminal(
 
 
 def test_markdown_and_page_hold_groups_and_every_run(compared: Comparison) -> None:
-    text, html = markdown(compared), page(compared)
+    text, html = markdown(compared), comparison_page(compared)
     assert f"| goodput, Mbit/s | 11.000<br>10.000{DASH}12.000 | 21.000 +90.9%<br>20.000{DASH}24.000 |\n" in text
     assert "| #4 | 3 | cubic | invalid |" in text
     assert "- not counted, equal to an earlier run in every figure: #7 (#1)\n" in text
@@ -224,7 +224,7 @@ def test_markdown_and_page_hold_groups_and_every_run(compared: Comparison) -> No
 def test_the_verb_groups(runs: Runs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     made = [runs(seed, goodput_mbit_s=seed).path for seed in range(1, 8)]
-    side_by_side(made, ["goodput"], None, each=True, as_json=False)
+    report_comparison(made, ["goodput"], None, each=True, as_json=False)
     told = capsys.readouterr().out
     assert re.search(r"^goodput, Mbit/s +4\.000$", told, re.MULTILINE)
     assert re.search(r"^#7 +7 +7\.000$", told, re.MULTILINE)

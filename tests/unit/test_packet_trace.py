@@ -10,7 +10,7 @@ import pytest
 
 from atoll_apps.steering import flow_entries
 from atoll_cli.commands.trace import print_trace
-from atoll_controller.tracing.packet_trace import HopKind, Trace, trace, trace_text
+from atoll_controller.tracing.packet_trace import HopKind, PacketTrace, trace, trace_text
 from atoll_core.codec import from_json
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import PlanError
@@ -70,7 +70,7 @@ def test_a_trace_survives_json(project: Path, capsys: pytest.CaptureFixture[str]
     path = project / "examples" / "geo.yaml"
     assert print_trace(path, "w1", "i1", Protocol.TCP, as_json=True) == 0
     network, experiment = load_experiment(path)
-    found = from_json(Trace, json.loads(capsys.readouterr().out))
+    found = from_json(PacketTrace, json.loads(capsys.readouterr().out))
     assert found == replace(trace(network, experiment, flow_entries(network, experiment), "w1", "i1", Protocol.TCP))
 
 

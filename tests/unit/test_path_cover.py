@@ -11,10 +11,10 @@ from atoll_controller.planner.planner import make_plan
 from atoll_controller.tracing.fault_hints import where_to_look
 from atoll_controller.tracing.packet_trace import HopKind, trace
 from atoll_controller.tracing.probe_paths import cover, limit_ns, of_one_sender
-from atoll_controller.tracing.table_model import Matched
+from atoll_controller.tracing.table_model import Lookup
 from atoll_controller.tracing.trace_report import LiveStation, LiveTrace, live_trace_text
 from atoll_core.description.loader import load_experiment
-from atoll_core.experiment.experiment import Carried, Chain, Experiment, Protocol
+from atoll_core.experiment.experiment import Chain, Experiment, Protocol, TrafficSelector
 from atoll_core.lab.network import Network
 from atoll_testbed.verification.entry_counters import how_far, tell_in_time
 
@@ -30,7 +30,7 @@ def demo(project: Path) -> Described:
 def branched(experiment: Experiment) -> Experiment:
     """With a chain of its own for each protocol."""
     hops = {Protocol.TCP: ("pep-w", "sat", "pep-i"), Protocol.UDP: ("sat", "tap-i"), Protocol.ICMP: ("tap-w", "sat")}
-    branches = tuple(Chain(str(kind), way, Carried(protocol=kind)) for kind, way in hops.items())
+    branches = tuple(Chain(str(kind), way, TrafficSelector(protocol=kind)) for kind, way in hops.items())
     return replace(experiment, branches=branches)
 
 
@@ -94,7 +94,7 @@ def test_how_far_is_told_by_the_last_entry_that_counted(demo: Described) -> None
     network, experiment = demo
     flows = make_plan(network, experiment).flows
     path = next(path for path in cover(network, experiment, flows) if path.world == "ws")
-    entries = [step.entry for step in path.there if isinstance(step, Matched) and step.entry is not None]
+    entries = [step.entry for step in path.there if isinstance(step, Lookup) and step.entry is not None]
     taps = {tap.name for tap in network.taps}
     all_counted = dict.fromkeys(entries, 1)
     assert how_far(path.there, all_counted, taps).endswith(f"sent on to {path.island}")
@@ -140,8 +140,8 @@ def test_where_to_look_is_the_cable_behind_the_last_entry_that_counted(demo: Des
     network, experiment = demo
     taps = {tap.name for tap in network.taps}
     path = next(p for p in cover(network, experiment, make_plan(network, experiment).flows) if p.world == "w1")
-    entries = [step.entry for step in path.there if isinstance(step, Matched) and step.entry is not None]
-    at = [str(step.at) for step in path.there if isinstance(step, Matched)]
+    entries = [step.entry for step in path.there if isinstance(step, Lookup) and step.entry is not None]
+    at = [str(step.at) for step in path.there if isinstance(step, Lookup)]
     assert at == ["sw-w1/1", "sw-c/1", "sw-c/10", "sw-c/16", "sw-i/24"]
 
     def told(number: int) -> str:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from atoll_controller.planner.diff import Change, ChangeAction
+from atoll_controller.planner.diff import ChangeAction, FlowChange
 from atoll_controller.planner.host_config import CONGESTION_CONTROL, tcp_sysctls
 from atoll_controller.planner.plan_text import changes_text, plan_text
 from atoll_controller.planner.planner import make_plan, plan_json, plan_sha256
 from atoll_core.codec import from_json
 from atoll_core.description.loader import load_experiment
-from atoll_core.experiment.experiment import Chain, Distribution, Experiment, Jitter, Trace, TraceRow
+from atoll_core.experiment.experiment import Chain, Distribution, Experiment, Jitter, LinkTrace, TraceRow
 from atoll_core.experiment.traffic import Traffic
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Phase, Plan
@@ -268,7 +268,7 @@ def test_text_for_people(geo: tuple[Network, Experiment]) -> None:
 def test_changes_as_text(geo: tuple[Network, Experiment]) -> None:
     """A change is told with its entry and its reason; none is told, too."""
     entry = make_plan(*geo).flows[0]
-    assert changes_text([Change(ChangeAction.ADD, entry, "missing on sw-c")]) == f"add    {entry} (missing on sw-c)"
+    assert changes_text([FlowChange(ChangeAction.ADD, entry, "missing on sw-c")]) == f"add    {entry} (missing on sw-c)"
     assert changes_text([]) == "nothing to change: the switches hold the plan"
 
 
@@ -301,7 +301,7 @@ def test_flows_wait_through_the_longest_pause_of_a_trace(geo: tuple[Network, Exp
     """TCP tries again as long after a pause as it was long; the program's own limit is for links without pauses."""
     network, experiment = geo
     times = [(0, False), (10, True), (140, False)]
-    trace = Trace("pass.csv", tuple(TraceRow(Duration(t * 10**9), blocked=blocked) for t, blocked in times))
+    trace = LinkTrace("pass.csv", tuple(TraceRow(Duration(t * 10**9), blocked=blocked) for t, blocked in times))
     link = replace(experiment.links[0], to_island=replace(experiment.links[0].to_island, trace=trace))
 
     def silences(plan: Plan) -> set[int | None]:

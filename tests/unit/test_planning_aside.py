@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The keeper answers while a plan is made, however long that takes."""
+"""The daemon answers while a plan is made, however long that takes."""
 
 import asyncio
 import threading
@@ -18,7 +18,7 @@ from atoll_testbed import testbed as planning
 from atoll_testbed.testbed import Testbed
 from atoll_testbed.verification import path_verification, swap_verification
 from tests.property.labs import experiment
-from tests.unit.test_api_strangers import keeper_at
+from tests.unit.test_api_strangers import daemon_at
 from tests.unit.test_reconciling import Lab
 
 ANSWER_S = 5.0
@@ -59,13 +59,13 @@ async def test_status_is_answered_while_a_plan_is_made(
         work = asyncio.create_task(swap_verification.probe(testbed, probes, second))  # type: ignore[assignment]
     else:
         work = asyncio.create_task(testbed.apply(second, dry_run=True))  # type: ignore[assignment]
-    unix = tmp_path / "keeper"
+    unix = tmp_path / "daemon"
     async with (
-        keeper_at(unix),
+        daemon_at(unix),
         aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(unix))) as session,
     ):
         assert await asyncio.to_thread(begun.wait, ANSWER_S)
-        async with asyncio.timeout(ANSWER_S), session.get("http://keeper/v1/status") as response:
+        async with asyncio.timeout(ANSWER_S), session.get("http://daemon/v1/status") as response:
             assert response.status == 200
         assert not work.done()
     on.set()

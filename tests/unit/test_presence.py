@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from atoll_analysis import analyse
-from atoll_analysis.verdict.silence import Begun, Seen, judged, silences, tries
+from atoll_analysis.verdict.silence import Begun, PayloadSpan, judged, silences, tries
 from atoll_core.experiment.experiment import LinkDirection
 from atoll_core.experiment.flow_sizes import published
 from atoll_core.units import Duration, Rate, Size
@@ -19,7 +19,7 @@ from atoll_hosts.binary import find_binary
 from tests.unit.synthetic_run import START_NS, begin, experiment, network
 
 NAMES = tuple("123456")
-ALL = Seen(0.6, 59.8)
+ALL = PayloadSpan(0.6, 59.8)
 RTT_S = 0.75
 TIMEOUT_S = 3 * RTT_S
 
@@ -28,8 +28,8 @@ TIMEOUT_S = 3 * RTT_S
 class Run:
     """Six clients with four channels each, six servers, 60 s on a GEO link, all seen to the end."""
 
-    servers: dict[str, Seen] = field(default_factory=lambda: {f"w{name}": ALL for name in NAMES})
-    clients: dict[str, Seen] = field(default_factory=lambda: {f"i{name}": ALL for name in NAMES})
+    servers: dict[str, PayloadSpan] = field(default_factory=lambda: {f"w{name}": ALL for name in NAMES})
+    clients: dict[str, PayloadSpan] = field(default_factory=lambda: {f"i{name}": ALL for name in NAMES})
     channels: dict[str, int] = field(default_factory=lambda: {f"i{name}": 4 for name in NAMES})
     begun: tuple[Begun, ...] = ()
     end_s: float = 60.0
@@ -50,16 +50,16 @@ def flow(client: str, channel: int, server: str, start_s: float, end_s: float = 
     return replace(plain, **changes)  # pyright: ignore[reportArgumentType]
 
 
-def clients(**others: Seen) -> dict[str, Seen]:
+def clients(**others: PayloadSpan) -> dict[str, PayloadSpan]:
     return {**{f"i{name}": ALL for name in NAMES}, **others}
 
 
-def servers(**others: Seen) -> dict[str, Seen]:
+def servers(**others: PayloadSpan) -> dict[str, PayloadSpan]:
     return {**{f"w{name}": ALL for name in NAMES}, **others}
 
 
 ONE_EACH = {f"i{name}": 1 for name in NAMES}
-ENDED = {f"i{name}": Seen(0.6, 4.0 + int(name)) for name in "23456"}
+ENDED = {f"i{name}": PayloadSpan(0.6, 4.0 + int(name)) for name in "23456"}
 
 
 def test_a_run_in_which_all_were_seen_to_the_end_has_no_silence() -> None:
@@ -75,65 +75,65 @@ def test_five_of_six_clients_that_fell_silent_after_a_few_seconds_are_named(chan
 
 
 def test_a_client_that_began_late_is_named() -> None:
-    assert Run(clients=clients(i3=Seen(40.0, 59.8))).found() == (["i3"], [])
+    assert Run(clients=clients(i3=PayloadSpan(40.0, 59.8))).found() == (["i3"], [])
 
 
 @pytest.mark.parametrize("channels", [1, 2])
 def test_a_client_that_was_never_seen_is_named_and_in_a_short_run_noticed(channels: int) -> None:
-    run = Run(clients=clients(i3=Seen(None, None)), channels={**ONE_EACH, "i3": channels})
+    run = Run(clients=clients(i3=PayloadSpan(None, None)), channels={**ONE_EACH, "i3": channels})
     assert run.found() == (["i3"], [])
-    shown = {name: Seen(0.6, 4.9) for name in ONE_EACH}
-    short = replace(run, clients={**shown, "i3": Seen(None, None)}, servers={}, end_s=5.0)
+    shown = {name: PayloadSpan(0.6, 4.9) for name in ONE_EACH}
+    short = replace(run, clients={**shown, "i3": PayloadSpan(None, None)}, servers={}, end_s=5.0)
     assert short.found() == ([], ["i3"])
     assert replace(short, channels={**ONE_EACH, "i3": 0}).found() == ([], [])
 
 
 def test_the_only_channel_of_a_lossy_link_is_a_caveat() -> None:
-    run = Run(clients=clients(i3=Seen(0.6, 20.0)), channels=ONE_EACH, loss=0.02)
+    run = Run(clients=clients(i3=PayloadSpan(0.6, 20.0)), channels=ONE_EACH, loss=0.02)
     assert run.found() == ([], ["i3"])
 
 
 def test_a_server_that_stopped_is_named_although_all_channels_got_stuck_at_it() -> None:
     begun = tuple(flow(f"i{name}", channel, "w1", 12.0 + channel) for name in NAMES for channel in range(4))
-    stuck = dict.fromkeys(ONE_EACH, Seen(0.6, 34.0))
-    others = {f"w{name}": Seen(0.6, 28.0 + int(name)) for name in NAMES} | {"w1": Seen(0.6, 10.0)}
+    stuck = dict.fromkeys(ONE_EACH, PayloadSpan(0.6, 34.0))
+    others = {f"w{name}": PayloadSpan(0.6, 28.0 + int(name)) for name in NAMES} | {"w1": PayloadSpan(0.6, 10.0)}
     assert Run(servers=others, clients=stuck, begun=begun).found() == (["w1"], [])
 
 
 def test_a_server_that_nothing_was_asked_of_is_not_silent() -> None:
     """In a closed loop all channels may be in large flows of others."""
-    assert Run(servers=servers(w1=Seen(0.6, 10.0))).found() == ([], [])
-    assert Run(servers=servers(w1=Seen(30.0, 59.0))).found() == ([], [])
+    assert Run(servers=servers(w1=PayloadSpan(0.6, 10.0))).found() == ([], [])
+    assert Run(servers=servers(w1=PayloadSpan(30.0, 59.0))).found() == ([], [])
 
 
 def test_a_server_that_refuses_connections_is_silent() -> None:
     begun = tuple(flow(f"i{name}", 0, "w1", t_s, t_s + 0.6, failed=True) for name in NAMES for t_s in (20.0, 40.0))
     waits = (flow("i1", 1, "w1", 12.0), flow("i2", 1, "w1", 12.0), flow("i3", 1, "w1", 12.0))
-    assert Run(servers=servers(w1=Seen(0.6, 10.0)), begun=(*begun, *waits)).found() == (["w1"], [])
+    assert Run(servers=servers(w1=PayloadSpan(0.6, 10.0)), begun=(*begun, *waits)).found() == (["w1"], [])
 
 
 def test_a_broken_client_is_no_witness_against_a_server() -> None:
     waits = tuple(flow("i2", channel, "w1", 51.0) for channel in range(4))
-    late = Run(servers=servers(w1=Seen(0.6, 50.5)), clients=clients(i2=Seen(0.6, 10.0)), begun=waits)
+    late = Run(servers=servers(w1=PayloadSpan(0.6, 50.5)), clients=clients(i2=PayloadSpan(0.6, 10.0)), begun=waits)
     assert late.found() == (["i2"], [])
 
 
 def test_nothing_is_asked_of_a_channel_that_pauses() -> None:
-    assert Run(clients=clients(i3=Seen(0.6, 20.0)), idle_s=36.0).found() == ([], [])
+    assert Run(clients=clients(i3=PayloadSpan(0.6, 20.0)), idle_s=36.0).found() == ([], [])
 
 
 def test_that_nothing_arrives_while_pings_do_is_a_silence_of_all() -> None:
     """Where pings end with the flows, the link carried nothing."""
-    stuck = dict.fromkeys(ONE_EACH, Seen(0.6, 30.0))
+    stuck = dict.fromkeys(ONE_EACH, PayloadSpan(0.6, 30.0))
     assert Run(clients=stuck, servers={}).found() == (list(stuck), [])
     assert Run(clients=stuck, servers={}, end_s=30.5).found() == ([], [])
 
 
 def test_a_planned_outage_and_what_tcp_waits_after_it_are_no_silence() -> None:
     """Blocked to 30 s, and so silent to 50 s: the tries follow each other twice as far apart."""
-    cut = Seen(0.6, 10.2, ((10.0, 30.0),))
+    cut = PayloadSpan(0.6, 10.2, ((10.0, 30.0),))
     assert Run(clients=dict.fromkeys(ONE_EACH, cut), servers={}).found() == ([], [])
-    others = clients(i3=Seen(0.6, 10.2, ((10.0, 60.0),)))
+    others = clients(i3=PayloadSpan(0.6, 10.2, ((10.0, 60.0),)))
     assert Run(clients=others).found() == ([], [])
     long_after = Run(clients=dict.fromkeys(ONE_EACH, cut), servers={}, end_s=600.0)
     assert long_after.found() == (list(ONE_EACH), [])
@@ -187,8 +187,8 @@ def _simulated(seed: int, channels: int, rate_bit_s: float, duration_s: float, l
                     span = spans.setdefault(host, [first_s, last_s])
                     span[:] = min(span[0], first_s), max(span[1], last_s)
             flows.append((client, channel, server, start_s, min(t_s, duration_s), received))
-    seen = {host: Seen(first_s, last_s) for host, (first_s, last_s) in spans.items()}
-    nothing = Seen(None, None)
+    seen = {host: PayloadSpan(first_s, last_s) for host, (first_s, last_s) in spans.items()}
+    nothing = PayloadSpan(None, None)
     return Run(
         servers={f"w{name}": seen.get(f"w{name}", nothing) for name in NAMES},
         clients={name: seen.get(name, nothing) for name, count in placed.items() if count},

@@ -11,10 +11,10 @@ from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Raw
 
-from atoll_controller.openflow.messages.probe_frames import OTHER, End, Mark, probe_frame, probe_packet
+from atoll_controller.openflow.messages.probe_frames import OTHER, Mark, ProbeEnd, probe_frame, probe_packet
 
-WORLD = End("02:00:00:00:00:01", IPv4Address("10.10.0.1"))
-ISLAND = End("02:00:00:00:00:02", IPv4Address("10.20.0.2"))
+WORLD = ProbeEnd("02:00:00:00:00:01", IPv4Address("10.10.0.1"))
+ISLAND = ProbeEnd("02:00:00:00:00:02", IPv4Address("10.20.0.2"))
 MARK = Mark(0xDEADBEEF, 7, 2)
 MARKED = b"atoll probe\0" + bytes.fromhex("deadbeef 00000007 0002 00 00".replace(" ", ""))
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from atoll_core.description.loader import load_lab
-from atoll_core.lab.inventory import Access, InventoryMachine, NamedInterface
+from atoll_core.lab.inventory import InventoryMachine, NamedInterface, SshAccess
 from atoll_hosts.clock_offset import ClockOffset
 from atoll_testbed.platforms.machine_checks import CLOCK_LIMIT_NS, misplaced, unready, without_carrier
 
@@ -28,7 +28,7 @@ RIGHT: dict[str, Any] = {
 
 
 def told(interface: str = "eth1", mac: str | None = None, offset_ns: int = 0, bound_ns: int = 100_000, **facts: Any):
-    machine = InventoryMachine("w1", Access("10.0.0.1"), (NamedInterface("interface", interface, mac),))
+    machine = InventoryMachine("w1", SshAccess("10.0.0.1"), (NamedInterface("interface", interface, mac),))
     return unready(machine, RIGHT | facts, ClockOffset(offset_ns, bound_ns, 2 * bound_ns), "10.0.0.1")
 
 
@@ -44,7 +44,7 @@ def test_an_address_of_the_management_network_is_not_the_experiments(project: Pa
 
 
 def test_interfaces_without_a_carrier_are_named() -> None:
-    machine = InventoryMachine("w1", Access("10.0.0.1"), (NamedInterface("interface", "eth1"),))
+    machine = InventoryMachine("w1", SshAccess("10.0.0.1"), (NamedInterface("interface", "eth1"),))
     there = {"interfaces": {"eth0": {"carrier": False}, "eth1": {"carrier": False}}}
     (line,) = without_carrier(machine, there)
     assert line.startswith("w1: eth1 has no carrier")

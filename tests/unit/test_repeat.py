@@ -11,9 +11,9 @@ import pytest
 from scapy.layers.inet import ICMP, IP, TCP
 from scapy.layers.l2 import Dot1Q, Ether
 
-from atoll_analysis.reproducibility import Comparison, compare_runs
+from atoll_analysis.reproducibility import RepeatComparison, compare_runs
 from atoll_analysis.run_directory import RunDir
-from atoll_analysis.tables.frame_fields import field_at
+from atoll_analysis.tables.frame_fields import frame_field_at
 
 HEADER = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 96, 1)
 FRAMES = [bytes(Ether() / IP(src="10.0.0.1", dst="10.0.0.2") / TCP(seq=number) / b"payload") for number in range(5)]
@@ -35,7 +35,7 @@ def make_run(base: Path, *, pcap: bytes, table: dict[str, list[Any]] | None = No
     return run_dir
 
 
-def compared(base: Path, first: dict[str, Any], second: dict[str, Any]) -> Comparison:
+def compared(base: Path, first: dict[str, Any], second: dict[str, Any]) -> RepeatComparison:
     alike: dict[str, Any] = {"pcap": capture(FRAMES)}
     return compare_runs(make_run(base, **(alike | first)), make_run(base, **(alike | second)))
 
@@ -103,7 +103,7 @@ def test_a_capture_that_one_run_lacks_is_a_difference(tmp_path: Path) -> None:
     ],
 )
 def test_every_byte_of_a_frame_has_a_name(frame: Any, at: int, name: str) -> None:
-    found, begin, end = field_at(bytes(frame), at)
+    found, begin, end = frame_field_at(bytes(frame), at)
     assert found == name
     assert begin <= at < end
 
@@ -111,4 +111,4 @@ def test_every_byte_of_a_frame_has_a_name(frame: Any, at: int, name: str) -> Non
 def test_a_cut_frame_is_named_as_far_as_it_goes() -> None:
     whole = bytes(Ether() / IP() / TCP() / b"payload")
     for length in range(1, len(whole)):
-        assert field_at(whole[:length], length - 1)[0] != ""
+        assert frame_field_at(whole[:length], length - 1)[0] != ""

@@ -204,7 +204,7 @@ def test_a_damaged_spool_is_told_as_such(tmp_path: Path) -> None:
         replay.message(b"\x00\xff\n", 0, 2**63)
 
 
-def test_events_are_those_that_the_keeper_tells(tmp_path: Path) -> None:
+def test_events_are_those_that_the_daemon_tells(tmp_path: Path) -> None:
     """Begins of steps, what was applied and what then stands, latencies found; not each check, no ends of steps."""
     run = WatchedRun(tmp_path)
     run.event("step", 0, step="apply", state="begin")

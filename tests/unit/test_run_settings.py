@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the command line says instead of a description reaches the keeper, which reads the description itself."""
+"""What the command line says instead of a description reaches the daemon, which reads the description itself."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from atoll_core.description.loader import load_experiment
         (None, "3 s", ["transfer="]),
     ],
 )
-def test_the_keeper_reads_the_same_experiment(
+def test_the_daemon_reads_the_same_experiment(
     project: Path, seed: int | None, duration: str | None, settings: list[str]
 ) -> None:
     """A transfer that a shorter run moves to its begin is moved there, too."""

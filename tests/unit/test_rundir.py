@@ -10,7 +10,7 @@ import zstandard
 from atoll_analysis.run_directory import MetricsSpool, RunDir
 from atoll_analysis.run_directory.atomic_files import Appender, replacing
 from atoll_analysis.run_directory.metrics_spool import read_spool
-from atoll_analysis.run_directory.migrations import FORMAT, up_to_date
+from atoll_analysis.run_directory.migrations import FORMAT, migrated
 from atoll_core.codec import from_json, to_json
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import RunDirError, RunError
@@ -53,7 +53,7 @@ def test_a_newer_format_is_refused_and_says_so(tmp_path: Path) -> None:
 
 def test_older_formats_are_migrated_step_by_step(tmp_path: Path) -> None:
     migrations = {1: lambda old: {**old, "b": old["a"] + 1}, 2: lambda old: {**old, "c": old["b"] + 1}}
-    found = up_to_date({"format": 1, "a": 1}, tmp_path, current=3, migrations=migrations)
+    found = migrated({"format": 1, "a": 1}, tmp_path, current=3, migrations=migrations)
     assert found == {"format": 3, "a": 1, "b": 2, "c": 3}
 
 
@@ -63,7 +63,7 @@ def test_a_run_of_format_1_is_read_with_its_jitter_as_it_was(project: Path, tmp_
     link = described["links"][0]
     for way, jitter in (("to_island", 5_000_000), ("to_world", 0)):
         link[way] = {"rate": 1000, "delay": 250_000_000, "queue": 1500, "jitter": jitter}
-    found = up_to_date({"format": 1, "experiment": described}, tmp_path)
+    found = migrated({"format": 1, "experiment": described}, tmp_path)
     read = from_json(Experiment, found["experiment"]).link("sat")
     assert found["format"] == FORMAT
     assert read.to_island.jitter == Jitter(Distribution.UNIFORM, Duration(5_000_000))
@@ -71,7 +71,7 @@ def test_a_run_of_format_1_is_read_with_its_jitter_as_it_was(project: Path, tmp_
 
 
 def test_a_run_of_format_1_that_was_never_planned_is_read(tmp_path: Path) -> None:
-    assert up_to_date({"format": 1, "outcome": "running"}, tmp_path) == {"format": FORMAT, "outcome": "running"}
+    assert migrated({"format": 1, "outcome": "running"}, tmp_path) == {"format": FORMAT, "outcome": "running"}
 
 
 def test_updating_a_manifest_keeps_its_other_keys(tmp_path: Path) -> None:

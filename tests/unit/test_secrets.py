@@ -7,7 +7,7 @@ import pytest
 
 from atoll_cli.commands.dashboards import install
 from atoll_core.errors import UsageError
-from atoll_core.header_safe import SECRETS, sendable, without_secrets
+from atoll_core.header_safe import SECRETS, header_safe, without_secrets
 from atoll_dashboards.influx.influx_settings import InfluxSettings, influx_settings
 
 
@@ -35,7 +35,7 @@ def test_the_token_of_the_database_is_among_them() -> None:
     ],
 )
 def test_white_space_around_a_secret_is_no_part_of_it(secret: str, sent: str) -> None:
-    assert sendable(secret, "x") == sent
+    assert header_safe(secret, "x") == sent
 
 
 @pytest.mark.parametrize(

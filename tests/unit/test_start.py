@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from atoll_analysis.figures.start_skew import START_SPREAD_MS, StartFigures, judge_start, silent_starts, start_figures
-from atoll_analysis.tables.run_data import read_facts
+from atoll_analysis.tables.run_data import read_run_data
 from atoll_controller.planner.traffic_jobs import load_jobs
 from atoll_core.codec import to_json
 from atoll_hosts.agent import Agent
@@ -34,7 +34,7 @@ def figures(base: Path, began_ms: dict[str, float], event: dict[str, Any] | None
     for host, late in began_ms.items():
         lines: list[dict[str, Any]] = [{"type": "ready"}, {"type": "started", "t_ns": START_NS + int(late * MS)}]
         (run.logs / f"load-{host}.out").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return start_figures(read_facts(run), run.logs)
+    return start_figures(read_run_data(run), run.logs)
 
 
 def test_each_client_is_held_against_the_instant_agreed_upon(tmp_path: Path) -> None:

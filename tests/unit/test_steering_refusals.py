@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from atoll_apps.steering import flow_entries, steer
-from atoll_controller.tracing.table_model import Frame, Tables
+from atoll_controller.tracing.table_model import Frame, SwitchTables
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import Chain, Experiment
@@ -36,7 +36,7 @@ def moved(network: Network, box: str, world: str, island: str) -> Network:
 
 def names(network: Network, experiment: Experiment, src: str, dst: str) -> list[str]:
     """The machines a frame comes to on its way between two hosts."""
-    model = Tables(network, flow_entries(network, experiment))
+    model = SwitchTables(network, flow_entries(network, experiment))
     one, other = network.host(src), network.host(dst)
     return [seen.name for seen in model.seen(Frame(one.address, other.address), one.interface.attached)]
 

@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 
 from atoll_apps import steering, transition
-from atoll_apps.compiler.flow_compiler import lay
-from atoll_apps.segments.segment import Leg
+from atoll_apps.compiler.flow_compiler import compile_segment
+from atoll_apps.segments.segment import Segment
 from atoll_controller.fabric.swap_plan import SLACK_NS, StageKind, Subject, Swap, chain_drain_ns, plan_swap
 from atoll_controller.fabric.swap_probes import Probes
 from atoll_controller.planner.planner import make_plan
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import PlanError
-from atoll_core.experiment.experiment import Carried, Chain, Experiment, Protocol, Trace, TraceRow
+from atoll_core.experiment.experiment import Chain, Experiment, LinkTrace, Protocol, TraceRow, TrafficSelector
 from atoll_core.lab.box_kind import BoxKind, Forwarding
 from atoll_core.lab.network import Network
-from atoll_core.plan.tag_layout import HOME
+from atoll_core.plan.tag_layout import UNTAGGED
 from atoll_core.units import Duration, Rate
 
 WHOLE = ("tap-1", "pep-w", "tap-2", "coder-w", "tap-3", "sat", "tap-4", "coder-i", "pep-i", "tap-5")
@@ -58,13 +58,13 @@ def test_the_full_laboratory_is_planned_in_a_second(lab: tuple[Network, Experime
 def test_a_swap_computes_nothing_twice(lab: tuple[Network, Experiment], monkeypatch: pytest.MonkeyPatch) -> None:
     """Many layouts are tried until old and new chains are told apart, and many entries could take the same frames."""
     network, experiment = lab
-    laid: Counter[tuple[Leg, int | None]] = Counter()
+    laid: Counter[tuple[Segment, int | None]] = Counter()
     walked: Counter[tuple[str, str, int]] = Counter()
     steps = Probes._steps
 
-    def counted_lay(leg: Leg, fabric: Any, carry: int | None, taps: Mapping[str, int]) -> Any:
+    def counted_lay(leg: Segment, fabric: Any, carry: int | None, taps: Mapping[str, int]) -> Any:
         laid[leg, carry] += 1
-        return lay(leg, fabric, carry, taps)
+        return compile_segment(leg, fabric, carry, taps)
 
     def counted_steps(self: Probes, tables: Any, src: str, dst: str, protocol: int) -> Any:
         walked[src, dst, protocol] += 1
@@ -73,13 +73,13 @@ def test_a_swap_computes_nothing_twice(lab: tuple[Network, Experiment], monkeypa
     monkeypatch.setattr(steering, "lay", counted_lay)
     monkeypatch.setattr(Probes, "_steps", counted_steps)
     hops = with_chain(experiment, *BARE).chain.hops
-    quarter, pings = Carried(island=IPv4Network("10.20.0.0/26")), Carried(protocol=Protocol.ICMP)
+    quarter, pings = TrafficSelector(island=IPv4Network("10.20.0.0/26")), TrafficSelector(protocol=Protocol.ICMP)
     new = replace(experiment, branches=(Chain("quarter", hops, quarter), Chain("pings", hops, pings)))
-    standing = steering.steer(network, experiment, HOME)
+    standing = steering.steer(network, experiment, UNTAGGED)
     laid.clear()
-    transition.steer_beside(network, experiment, standing, new)
+    transition.steer_transition(network, experiment, standing, new)
     assert max(laid.values()) == 1
-    assert plan_swap(network, experiment, HOME, new).stages
+    assert plan_swap(network, experiment, UNTAGGED, new).stages
     assert max(walked.values()) == 1
 
 
@@ -98,13 +98,13 @@ def test_the_same_again_is_no_swap(lab: tuple[Network, Experiment]) -> None:
     """Neither stages nor another layout; settings of links and traffic are no business of the switches."""
     network, experiment = lab
     slower = replace(experiment, links=tuple(replace(link, to_island=link.to_world) for link in experiment.links))
-    assert plan_swap(network, experiment, HOME, slower) == Swap((), HOME, ())
+    assert plan_swap(network, experiment, UNTAGGED, slower) == Swap((), UNTAGGED, ())
 
 
 def test_new_boxes_are_installed_probed_and_turned_to(lab: tuple[Network, Experiment]) -> None:
     """Between the bare link and one with PEPs the edge turns, at every server's class and every client's port."""
     network, experiment = lab
-    swap = plan_swap(network, with_chain(experiment, *BARE), HOME, with_chain(experiment, *SPLIT))
+    swap = plan_swap(network, with_chain(experiment, *BARE), UNTAGGED, with_chain(experiment, *SPLIT))
     kinds = [StageKind.INSTALL, StageKind.PROBE, StageKind.SHIFT, StageKind.DRAIN, StageKind.COLLECT]
     assert stages(swap) == kinds
     _, probe, shift, drain, _ = swap.stages
@@ -121,17 +121,17 @@ def test_transparent_boxes_are_shared_by_tag_and_the_way_back_needs_none(lab: tu
     """The satellite emulator stays; frames of the new version carry a tag in it until the next swap."""
     network, experiment = lab
     bare, split = with_chain(experiment, *BARE), with_chain(experiment, *SPLIT)
-    there = plan_swap(network, bare, HOME, split)
+    there = plan_swap(network, bare, UNTAGGED, split)
     assert [tag.box for tag in there.layout.boxes] == ["sat"]
     back = plan_swap(network, split, there.layout, bare)
-    assert back.layout == HOME
+    assert back.layout == UNTAGGED
 
 
 def test_what_both_versions_begin_with_stays_as_it_is(lab: tuple[Network, Experiment]) -> None:
     """Coders come between PEPs: packets turn where they leave the PEPs, nothing changes at the hosts."""
     network, experiment = lab
     new = with_chain(experiment, "tap-1", "pep-w", "coder-w", "sat", "coder-i", "pep-i", "tap-5")
-    swap = plan_swap(network, with_chain(experiment, *SPLIT), HOME, new)
+    swap = plan_swap(network, with_chain(experiment, *SPLIT), UNTAGGED, new)
     shift = next(stage for stage in swap.stages if stage.kind is StageKind.SHIFT)
     assert {(entry.switch, entry.match.in_port) for entry in shift.add} == {("sw-c", 12), ("sw-c", 19)}
     assert {(each.entry.switch, each.entry.match.in_port) for each in shift.probes} == {("sw-c", 12), ("sw-c", 19)}
@@ -145,11 +145,11 @@ def test_reordered_routed_boxes_take_their_spare_legs(lab: tuple[Network, Experi
         with_chain(experiment, "pep-w", "coder-w", "sat", "tap-5"),
         with_chain(experiment, "coder-w", "pep-w", "sat", "tap-5"),
     )
-    swap = plan_swap(network, old, HOME, new)
+    swap = plan_swap(network, old, UNTAGGED, new)
     assert swap.layout.spare
     poor = replace(network, boxes=tuple(replace(box, spare=None) for box in network.boxes))
     with pytest.raises(PlanError) as refusal:
-        plan_swap(poor, old, HOME, new)
+        plan_swap(poor, old, UNTAGGED, new)
     assert "leave routed box 'pep-w' alike, which keeps no tag, and it has no spare legs" in str(refusal.value)
     assert "give it 'spare: {world: .., island: ..}' in the lab" in str(refusal.value)
     assert str(refusal.value).endswith("or with no traffic to spare, `atoll apply EXPERIMENT --at-once` does it")
@@ -160,7 +160,7 @@ def test_a_latency_change_is_one_change_of_flow_in_each_direction(lab: tuple[Net
     """One entry at the server's port, one where frames leave the chain for it; both replaced in place."""
     network, experiment = lab
     latency = tuple((host, "rtt-298" if host == "w1" else name) for host, name in experiment.latency)
-    swap = plan_swap(network, experiment, HOME, replace(experiment, latency=latency))
+    swap = plan_swap(network, experiment, UNTAGGED, replace(experiment, latency=latency))
     assert {stage.subject for stage in swap.stages} == {Subject.LATENCY}
     shift = next(stage for stage in swap.stages if stage.kind is StageKind.SHIFT)
     assert len(shift.add) == 2
@@ -173,17 +173,19 @@ def test_a_branch_is_split_off_and_comes_back(lab: tuple[Network, Experiment]) -
     """Half of the island goes through the coders from now on; its packets in the link still come out the old way."""
     network, experiment = lab
     bare = with_chain(experiment, *BARE)
-    coded = Chain("coded", ("tap-1", "coder-w", "sat", "coder-i", "tap-5"), Carried(island=IPv4Network("10.20.0.0/25")))
-    there = plan_swap(network, bare, HOME, replace(bare, branches=(coded,)))
+    coded = Chain(
+        "coded", ("tap-1", "coder-w", "sat", "coder-i", "tap-5"), TrafficSelector(island=IPv4Network("10.20.0.0/25"))
+    )
+    there = plan_swap(network, bare, UNTAGGED, replace(bare, branches=(coded,)))
     assert {tag.chain for tag in there.layout.boxes} == {"coded"}
     back = plan_swap(network, replace(bare, branches=(coded,)), there.layout, bare)
-    assert back.layout == HOME
+    assert back.layout == UNTAGGED
     shift = next(stage for stage in back.stages if stage.kind is StageKind.SHIFT)
     assert shift.delete
     assert {each.entry for each in shift.probes} == {*shift.add, *shift.delete}
-    udp = Chain("udp", BARE, Carried(protocol=Protocol.UDP))
+    udp = Chain("udp", BARE, TrafficSelector(protocol=Protocol.UDP))
     assert (
-        plan_swap(network, bare, HOME, replace(bare, branches=(udp,))).layout == HOME
+        plan_swap(network, bare, UNTAGGED, replace(bare, branches=(udp,))).layout == UNTAGGED
     )  # the same way: nothing to tell
 
 
@@ -198,9 +200,9 @@ def test_connections_through_stateful_boxes_are_counted_as_moved(lab: tuple[Netw
     )
     network = replace(network, boxes=boxes)
     bare, split = with_chain(experiment, *BARE), with_chain(experiment, *SPLIT)
-    assert plan_swap(network, bare, HOME, split).moved == ("pep-w", "pep-i")
+    assert plan_swap(network, bare, UNTAGGED, split).moved == ("pep-w", "pep-i")
     coders = with_chain(experiment, "tap-1", "pep-w", "coder-w", "sat", "pep-i", "tap-5")
-    assert plan_swap(network, split, HOME, coders).moved == ()
+    assert plan_swap(network, split, UNTAGGED, coders).moved == ()
 
 
 def test_drain_of_a_link_that_follows_a_trace(lab: tuple[Network, Experiment]) -> None:
@@ -212,7 +214,7 @@ def test_drain_of_a_link_that_follows_a_trace(lab: tuple[Network, Experiment]) -
         TraceRow(Duration(3 * 10**9), delay=Duration(400_000_000)),
     )
     (link,) = experiment.links
-    traced = replace(link, to_island=replace(link.to_island, trace=Trace("rain.csv", rows)))
+    traced = replace(link, to_island=replace(link.to_island, trace=LinkTrace("rain.csv", rows)))
     drain = chain_drain_ns(replace(experiment, links=(traced,)), experiment.chain)
     assert drain == 1_200_000_000 + 400_000_000 + 2_000_000_000 + SLACK_NS
     assert chain_drain_ns(experiment, replace(experiment.chain, hops=("pep-w",))) == SLACK_NS

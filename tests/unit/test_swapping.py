@@ -14,13 +14,13 @@ import pytest
 
 from atoll_controller.fabric import recent_deletions, reconciler
 from atoll_controller.fabric.reconciler import Reconciler
-from atoll_controller.fabric.swap_executor import Hooks, StageReport, Swapping, moves_of
+from atoll_controller.fabric.swap_executor import Hooks, StageReport, Swapping, steps_of
 from atoll_controller.fabric.swap_plan import Stage, StageKind, Swap, plan_swap
 from atoll_controller.planner.diff import diff
 from atoll_controller.planner.planner import make_plan
-from atoll_controller.tracing.table_model import Frame, Reached, Tables
+from atoll_controller.tracing.table_model import Delivery, Frame, SwitchTables
 from atoll_core.errors import LabError
-from atoll_core.experiment.experiment import Carried, Chain, Experiment, Protocol
+from atoll_core.experiment.experiment import Chain, Experiment, Protocol, TrafficSelector
 from atoll_core.lab.box_kind import BoxKind
 from atoll_core.lab.network import (
     ChainBox,
@@ -28,15 +28,15 @@ from atoll_core.lab.network import (
     HostRole,
     Interface,
     LatencyClass,
-    Legs,
     Network,
+    PortPair,
     PortRef,
     Switch,
     Tap,
     Trunk,
 )
 from atoll_core.plan.plan import Plan
-from atoll_core.plan.tag_layout import HOME
+from atoll_core.plan.tag_layout import UNTAGGED
 from atoll_core.units import Duration, Rate
 from atoll_switches.capability_profile import profile
 from tests.property.labs import ISLAND, WORLD, Builder, experiment
@@ -59,11 +59,11 @@ def laboratory() -> Network:
     }
     hosts = tuple(build.host(name, role, IPv4Address(address), at) for name, (role, address, at) in roles.items())
 
-    def legs(name: str, suffix: str = "") -> Legs:
+    def legs(name: str, suffix: str = "") -> PortPair:
         def leg(side: str) -> Interface:
             return build.interface(f"{name}-{side}{suffix}", "sw-2")
 
-        return Legs(leg("w"), leg("i"))
+        return PortPair(leg("w"), leg("i"))
 
     def box(name: str, kind: BoxKind) -> ChainBox:
         first = legs(name)
@@ -85,19 +85,19 @@ class Traffic:
     network: Network
     versions: tuple[tuple[Plan, Experiment], ...]
     allowed: dict[tuple[PortRef, Frame], set[Path]] = field(default_factory=dict)
-    under_way: set[tuple[tuple[PortRef, Frame], PortRef, Frame, tuple[Reached, ...]]] = field(default_factory=set)
+    under_way: set[tuple[tuple[PortRef, Frame], PortRef, Frame, tuple[Delivery, ...]]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         world, island = self.network.host("w1"), self.network.host("i1")
         for src, dst in ((world, island), (island, world)):
             packet = src.interface.attached, Frame(src.address, dst.address)
-            models = [Tables(self.network, plan.flows) for plan, _ in self.versions]
+            models = [SwitchTables(self.network, plan.flows) for plan, _ in self.versions]
             self.allowed[packet] = {path(model.seen(packet[1], packet[0])) for model in models}
             assert all(steps[-1][0] == dst.name or "t0" in dict(steps) for steps in self.allowed[packet])
 
     def look(self, switches: MemorySwitches) -> None:
         """Send a packet of each kind; where it is on its way others may be, too, when the tables change next."""
-        model = Tables(self.network, switches.forwarding, strict=False)
+        model = SwitchTables(self.network, switches.forwarding, strict=False)
         for packet in self.allowed:
             start, frame = packet
             assert path(model.seen(frame, start)) in self.allowed[packet]
@@ -137,7 +137,7 @@ async def trial(
     before = experiment(network, ("t0", "b0", "b1"), [("w1", "rtt-10")])
     after = experiment(network, ("b2", "t0", "b1", "b0"), [("w1", "rtt-20")])
     between = replace(before, latency=after.latency)
-    swap = plan_swap(network, before, HOME, after)
+    swap = plan_swap(network, before, UNTAGGED, after)
     old, new = make_plan(network, before), make_plan(network, after, layout=swap.layout)
     traffic = Traffic(network, ((old, before), (make_plan(network, between), between), (new, after)))
     switches = MemorySwitches(network, lambda: traffic.look(switches) if running else None, late)
@@ -175,7 +175,7 @@ async def trial(
             traffic.under_way.clear()
 
     hooks = Hooks(proven, seen, quiet, before_turn or quiet, on_turn, reports.append, sleep)
-    swapping = Swapping(kept, moves_of(old, new, swap), hooks)
+    swapping = Swapping(kept, steps_of(old, new, swap), hooks)
     return Trial(switches, swapping, old, new, swap, reports, lambda: kept.plan, turned, slept)
 
 
@@ -200,7 +200,7 @@ async def test_what_is_new_comes_from_the_highest_priority_down_before_anything_
     """On all switches together, when a branch is split off and when it is joined again."""
     network = laboratory()
     bare = experiment(network, ("t0", "b0", "b1"))
-    part = Chain("branch", ("b1", "b2"), Carried(island=IPv4Network("10.20.0.0/30"), protocol=Protocol.UDP))
+    part = Chain("branch", ("b1", "b2"), TrafficSelector(island=IPv4Network("10.20.0.0/30"), protocol=Protocol.UDP))
     switches = MemorySwitches(network, lambda: None)
     kept = Reconciler(switches, network, asyncio.Event().wait, lambda _: None)  # pyright: ignore[reportArgumentType]
     await kept.apply(make_plan(network, bare))

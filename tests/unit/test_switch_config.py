@@ -12,9 +12,9 @@ from atoll_core.description.loader import load_experiment
 from atoll_core.errors import PlanError
 from atoll_core.lab.network import Network
 from atoll_switches.capability_profile import drivers, profile, refuse_unsupported
-from atoll_switches.configuration import Port, Reached, configuration, ports_of
+from atoll_switches.configuration import ConfiguredPort, ControllerAddress, configuration, ports_of
 
-CONTROLLER = Reached(IPv4Address("192.0.2.10"))
+CONTROLLER = ControllerAddress(IPv4Address("192.0.2.10"))
 
 
 @pytest.fixture
@@ -39,9 +39,9 @@ def test_ports_know_where_they_lead_and_which_tags_cross_them(lab: tuple[Network
     """A tag is on a port if an entry takes it in there or sends it out there; copies without one do not count."""
     network, entries = lab
     ports = {port.number: port for port in ports_of(network, "sw-c", entries)}
-    assert ports[1] == Port(1, "trunk to sw-w/24", (101, 102))
-    assert ports[13] == Port(13, "coder-w", ())
-    assert ports[21] == Port(21, "cap-w", ())
+    assert ports[1] == ConfiguredPort(1, "trunk to sw-w/24", (101, 102))
+    assert ports[13] == ConfiguredPort(13, "coder-w", ())
+    assert ports[21] == ConfiguredPort(21, "cap-w", ())
 
 
 def test_untagged_frames_get_a_vlan_that_no_latency_class_has(lab: tuple[Network, tuple]) -> None:
@@ -57,7 +57,7 @@ def test_untagged_frames_get_a_vlan_that_no_latency_class_has(lab: tuple[Network
 def test_the_management_port_is_used_where_it_is_asked_for(lab: tuple[Network, tuple]) -> None:
     """With --out-of-band the controller is not reached through a VLAN."""
     network, entries = lab
-    made = configuration(network, "sw-c", entries, Reached(IPv4Address("192.0.2.10"), 6654, out_of_band=True))
+    made = configuration(network, "sw-c", entries, ControllerAddress(IPv4Address("192.0.2.10"), 6654, out_of_band=True))
     assert "controller-id 1 ip 192.0.2.10 port 6654 controller-interface oobm" in made
     assert "controller-interface vlan" not in made
 

@@ -11,7 +11,7 @@ from atoll_apps.steering import flow_entries
 from atoll_core.description.loader import load_experiment
 from atoll_core.description.raw_lab import RawSwitch
 from atoll_core.errors import PlanError
-from atoll_core.experiment.experiment import Carried, Chain
+from atoll_core.experiment.experiment import Chain, TrafficSelector
 from atoll_core.lab.network import Interface, Network, PortRef, Switch
 from atoll_core.plan.flow_entry import FlowEntry, Match, Output, PushVlan, Vlan
 from atoll_switches import capability_profile
@@ -124,7 +124,7 @@ def test_a_latency_is_a_box_of_its_own_where_hardware_knows_no_tags(project: Pat
     network, experiment = load_experiment(project / "examples/geo.yaml")
     boxes = (*network.boxes, replace(network.box("sat"), name="far", world=leg("far-w", 30), island=leg("far-i", 31)))
     old = with_driver(replace(network, boxes=boxes), "procurve-v1")
-    far = Chain("far", ("far", "sat"), Carried(world=IPv4Network("10.10.0.4/32")))
+    far = Chain("far", ("far", "sat"), TrafficSelector(world=IPv4Network("10.10.0.4/32")))
     branched = replace(experiment, chain=replace(experiment.chain, hops=("sat",)), branches=(far,), latency=())
     capability_profile.refuse_unsupported(old, flow_entries(old, branched))
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from atoll_controller.fabric.reconciler import Reconciler
-from atoll_controller.fabric.swap_executor import Move, moves_of
+from atoll_controller.fabric.swap_executor import Step, steps_of
 from atoll_controller.fabric.swap_plan import plan_swap
 from atoll_controller.planner.diff import diff
 from atoll_controller.planner.planner import make_plan
 from atoll_core.errors import LabError
 from atoll_core.plan.plan import Plan
-from atoll_core.plan.tag_layout import HOME
+from atoll_core.plan.tag_layout import UNTAGGED
 from tests.property.labs import experiment
 from tests.unit.memory_switches import MemorySwitches
 from tests.unit.test_swapping import laboratory
@@ -31,7 +31,7 @@ def largest(plan: Plan) -> int:
 
 def together(one: Plan, other: Plan) -> int:
     """The most entries that a switch has while all of one comes before what only the other has goes."""
-    return largest(Move(plan_swap(LAB, BEFORE, HOME, AFTER).stages[0], one, other).most)
+    return largest(Step(plan_swap(LAB, BEFORE, UNTAGGED, AFTER).stages[0], one, other).most)
 
 
 async def kept(room: int, notes: list[str]) -> tuple[Reconciler, MemorySwitches]:
@@ -98,8 +98,8 @@ async def test_what_could_not_be_applied_for_want_of_room_comes_back_where_it_wa
 
 async def test_a_swap_needs_room_for_what_comes_before_anything_goes() -> None:
     """Of each of its stages; it says what helps."""
-    swap = plan_swap(LAB, BEFORE, HOME, AFTER)
-    moves = moves_of(OLD, make_plan(LAB, AFTER, layout=swap.layout), swap)
+    swap = plan_swap(LAB, BEFORE, UNTAGGED, AFTER)
+    moves = steps_of(OLD, make_plan(LAB, AFTER, layout=swap.layout), swap)
     needed = max(largest(move.most) for move in moves)
     reconciler, _ = await kept(needed, [])
     await reconciler.require_room([move.most for move in moves])

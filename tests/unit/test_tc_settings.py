@@ -23,8 +23,8 @@ from atoll_core.experiment.experiment import (
     Jitter,
     Link,
     LinkDirection,
+    LinkTrace,
     LossTrace,
-    Trace,
     TraceRow,
     Where,
 )
@@ -175,7 +175,7 @@ def test_everything_tc_cannot_do_is_refused_at_once_each_with_its_place() -> Non
         jitter=Jitter(Distribution.PARETO, Duration.parse("5 ms")),
         loss=LossTrace("loss.txt", (True, False)),
         aqm=Codel(Duration.parse("5 ms"), Duration.parse("100 ms")),
-        trace=Trace("t.csv", (TraceRow(Duration(0)),)),
+        trace=LinkTrace("t.csv", (TraceRow(Duration(0)),)),
     )
     with pytest.raises(PlanError) as refused:
         settings(beyond)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from atoll_analysis.run_directory import RunDir
-from atoll_cli.terminal.progress import FailedRunError, LiveLine, Turns
+from atoll_cli.terminal.progress import FailedRunError, LiveLine, ParallelRuns
 from atoll_core.errors import LabError, PlanError
 
 
@@ -43,7 +43,7 @@ def test_of_two_runs_the_one_that_goes_on_is_shown_and_said_to_be_the_second(
 ) -> None:
     """The second is silent while the first is watched, then it begins with what it is doing at that moment."""
     show = LiveLine()
-    turns = Turns(show, 2)
+    turns = ParallelRuns(show, 2)
     for run, step in [(0, "apply"), (1, "apply"), (1, "check"), (0, "analyse")]:
         turns.take(run, {"type": "step", "step": step})
     turns.over(0)
@@ -65,7 +65,7 @@ def test_of_two_runs_the_one_that_goes_on_is_shown_and_said_to_be_the_second(
 
 def test_of_a_second_run_that_is_done_first_only_that_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     show = LiveLine()
-    turns = Turns(show, 2)
+    turns = ParallelRuns(show, 2)
     turns.take(0, {"type": "step", "step": "apply"})
     turns.take(1, {"type": "step", "step": "check"})
     turns.over(1)
@@ -79,7 +79,7 @@ def test_of_a_second_run_that_is_done_first_only_that_is_said(capsys: pytest.Cap
 
 def test_a_run_by_itself_is_not_numbered(capsys: pytest.CaptureFixture[str]) -> None:
     show = LiveLine()
-    Turns(show, 1).take(0, {"type": "step", "step": "apply"})
+    ParallelRuns(show, 1).take(0, {"type": "step", "step": "apply"})
     show.close()
     assert capsys.readouterr().err.startswith("apply: ")
 

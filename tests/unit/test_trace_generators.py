@@ -14,7 +14,7 @@ import pytest
 
 from atoll_core.description.link_trace import read_trace
 from atoll_core.errors import MachineError, PlanError, UsageError
-from atoll_core.experiment.experiment import Trace, TraceRow
+from atoll_core.experiment.experiment import LinkTrace, TraceRow
 from atoll_core.units import Duration, Rate
 from atoll_emulation.trace_generators import leo, meo
 from atoll_emulation.trace_generators.acm import MODES, Acm
@@ -26,7 +26,7 @@ from atoll_emulation.trace_generators.orbit import (
     distance_km,
     elevation_deg,
 )
-from atoll_emulation.trace_generators.passes import Pass, Radio, Service, pass_trace
+from atoll_emulation.trace_generators.passes import ConstellationService, Pass, Radio, pass_trace
 from atoll_emulation.trace_generators.rain import TROPICAL_KU, RainFade, attenuation_db, es_n0_loss_db, rain_trace
 from atoll_emulation.trace_generators.rows import make_trace
 
@@ -42,7 +42,7 @@ def slant_km(altitude_km: float, elevation: float) -> float:
     return math.sqrt(up**2 + altitude_km**2 + 2 * EARTH_RADIUS_KM * altitude_km) - up
 
 
-def delays_ms(trace: Trace) -> list[float]:
+def delays_ms(trace: LinkTrace) -> list[float]:
     return [row.delay.ms for row in trace.rows if row.delay]
 
 
@@ -134,7 +134,7 @@ def test_leo_satellites_change_only_at_the_schedule():
 
 
 def test_with_a_single_satellite_the_link_is_blocked_from_its_setting_on():
-    alone = Service(Constellation(8062, 0.04, 1, 1, 0), mask_deg=10, period=Duration(S), keeps=True)
+    alone = ConstellationService(Constellation(8062, 0.04, 1, 1, 0), mask_deg=10, period=Duration(S), keeps=True)
     wanted = replace(MEO, service=alone, step=Duration(10 * S), duration=Duration(4 * 3600 * S))
     for start_s in range(0, 6 * 3600, 600):
         try:

@@ -15,7 +15,7 @@ from atoll_core.plan.plan import HostSettings, Plan
 from atoll_core.plan.switch_features import Runtime
 from atoll_core.units import Rate
 from atoll_hosts.job import Exit
-from atoll_testbed.platforms.base import Place
+from atoll_testbed.platforms.base import Platform
 from atoll_testbed.testbed import Testbed
 from tests.property.labs import experiment
 from tests.unit.memory_switches import Fault, MemorySwitches
@@ -100,7 +100,7 @@ class Lab:
     def __init__(self) -> None:
         self.place = MemoryMachines()
         self.switches = MemorySwitches(LAB, lambda: None)
-        self.testbed = Testbed(cast("Place", self.place), self.switches, Runtime.OS_KEN)
+        self.testbed = Testbed(cast("Platform", self.place), self.switches, Runtime.OS_KEN)
         self.before: Any = None
 
     @classmethod
@@ -195,7 +195,7 @@ async def test_a_note_that_cannot_be_recorded_goes_to_the_log(capsys: pytest.Cap
     lab.testbed.on_note = full
     assert lab.switches.on_event is not None
     lab.switches.on_event({"type": "error", "dpid": 1, "message": "table full"})
-    assert "keeper: sw-1: table full (not recorded: " in capsys.readouterr().err
+    assert "daemon: sw-1: table full (not recorded: " in capsys.readouterr().err
 
 
 async def test_a_swap_that_fails_and_cannot_be_reported_goes_back() -> None:

@@ -9,7 +9,7 @@ import pytest
 from atoll_cli.commands.check import check
 from atoll_cli.commands.plan import print_plan
 from atoll_cli.commands.virtual import require_memory
-from atoll_controller.planner.description_warnings import doubts
+from atoll_controller.planner.description_warnings import description_warnings
 from atoll_controller.planner.virtual_cost import memory, wall_time
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import DescriptionError, MachineError
@@ -116,7 +116,7 @@ SAID = "traffic: channels: with 100000 channels for 10 min, a run on virtual is 
 def test_a_run_of_hours_is_a_doubt_where_it_may_be_in_virtual_time(project: Path) -> None:
     described = load_experiment(project / "examples/meo.yaml", HOURS)
     for place, doubtful in ((None, True), (VIRTUAL, True), (MININET, False)):
-        found = [doubt.message for doubt in doubts(*described, place=place) if SAID in doubt.message]
+        found = [doubt.message for doubt in description_warnings(*described, place=place) if SAID in doubt.message]
         assert len(found) == doubtful
         assert all(message.startswith("--set 'traffic.channels=100000': ") for message in found)
         assert all(message.endswith("h of wall time, to a factor of two; usual is less than 1 h") for message in found)

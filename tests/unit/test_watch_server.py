@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`atoll watch` and the page on the keeper's own port: real servers and sockets, keepers that come and go, no lab.
+"""`atoll watch` and the page on the daemon's own port: real servers and sockets, daemons that come and go, no lab.
 
-A keeper found by another name than the machine's own (that of an inventory) meets no other lab.
+A daemon found by another name than the machine's own (that of an inventory) meets no other lab.
 """
 
 import asyncio
@@ -19,12 +19,12 @@ from atoll_daemon.event_log import BEHIND
 from atoll_daemon.http import static_files
 from atoll_daemon.http.auth import SUBPROTOCOL
 from atoll_daemon.http.tcp_listener import ListenAddress
-from atoll_daemon.lab_daemon import Keeper
+from atoll_daemon.lab_daemon import LabDaemon
 from atoll_daemon.replays.replay_index import Replays
-from atoll_daemon.replays.watch_server import watching
+from atoll_daemon.replays.watch_server import serving_page
 from atoll_daemon.run_registry import RunRecord
 from atoll_daemon.server import Server
-from atoll_daemon.socket_lock import INVENTORY_VARIABLE, bind_keeper_socket
+from atoll_daemon.socket_lock import INVENTORY_VARIABLE, bind_daemon_socket
 from tests.unit.watched_run import WatchedRun
 
 TOKEN = "correct-horse-battery-staple"
@@ -66,33 +66,33 @@ class Site:
 
 
 class RunningKeeper:
-    """A keeper without a lab, by its Unix socket and a port of its own."""
+    """A daemon without a lab, by its Unix socket and a port of its own."""
 
-    def __init__(self, keeper: Keeper, serving: "asyncio.Task[None]", url: str) -> None:
-        self.keeper = keeper
+    def __init__(self, daemon: LabDaemon, serving: "asyncio.Task[None]", url: str) -> None:
+        self.daemon = daemon
         self.url = url
         self._serving = serving
 
     @classmethod
     async def start(cls) -> "RunningKeeper":
-        listener = bind_keeper_socket()
-        keeper = Keeper(for_run=False)
-        serving = asyncio.create_task(Server(keeper).serve(listener))
+        listener = bind_daemon_socket()
+        daemon = LabDaemon(for_run=False)
+        serving = asyncio.create_task(Server(daemon).serve(listener))
         path = listener.getsockname()
         async with (
             aiohttp.ClientSession(connector=aiohttp.UnixConnector(path.decode())) as session,
-            session.post("http://keeper/v1/ports", json={"address": "0", "token": TOKEN}) as response,
+            session.post("http://daemon/v1/ports", json={"address": "0", "token": TOKEN}) as response,
         ):
-            return cls(keeper, serving, (await response.json())["url"])
+            return cls(daemon, serving, (await response.json())["url"])
 
     async def stop(self) -> None:
-        self.keeper.end.set()
+        self.daemon.end.set()
         await asyncio.wait_for(self._serving, 10)
 
 
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where runs are; the test is alone with its keepers."""
+    """Where runs are; the test is alone with its daemons."""
     monkeypatch.setenv(INVENTORY_VARIABLE, str(tmp_path / "rack.yaml"))
     monkeypatch.chdir(tmp_path)
     return tmp_path / "runs"
@@ -100,25 +100,25 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 async def site(runs: Path) -> AsyncIterator[Site]:
-    """`atoll watch`, with no keeper there."""
+    """`atoll watch`, with no daemon there."""
     async with (
-        watching(ListenAddress.parse("0"), TOKEN, Replays(runs)) as url,
+        serving_page(ListenAddress.parse("0"), TOKEN, Replays(runs)) as url,
         aiohttp.ClientSession() as session,
     ):
         yield Site(url, session, runs)
 
 
 @pytest.fixture
-async def keeper(runs: Path) -> AsyncIterator[RunningKeeper]:
+async def daemon(runs: Path) -> AsyncIterator[RunningKeeper]:
     running = await RunningKeeper.start()
     yield running
     await running.stop()
 
 
-@pytest.fixture(params=["watch", "keeper"])
-async def either(request: pytest.FixtureRequest, site: Site, keeper: RunningKeeper) -> Site:
-    """The page of `atoll watch`, and that of a keeper's own port."""
-    return site if request.param == "watch" else Site(keeper.url, site.session, site.runs)
+@pytest.fixture(params=["watch", "daemon"])
+async def either(request: pytest.FixtureRequest, site: Site, daemon: RunningKeeper) -> Site:
+    """The page of `atoll watch`, and that of a daemon's own port."""
+    return site if request.param == "watch" else Site(daemon.url, site.session, site.runs)
 
 
 # The page's files
@@ -192,7 +192,7 @@ def test_every_file_of_the_shipped_page_has_a_type(project: Path) -> None:
 # The API by way of `atoll watch`
 
 
-async def test_without_a_keeper_requests_say_so(site: Site) -> None:
+async def test_without_a_daemon_requests_say_so(site: Site) -> None:
     """In the object of every error; who may not ask is told only that."""
     for path in ("/v1/status", "/v1/picture", "/v1/nothing"):
         status, answer = await site.ask(path)
@@ -206,9 +206,9 @@ async def test_without_a_keeper_requests_say_so(site: Site) -> None:
     assert "`atoll watch` has printed" in answer["error"]["message"]
 
 
-async def test_a_request_is_answered_as_the_keeper_does(site: Site, keeper: RunningKeeper) -> None:
+async def test_a_request_is_answered_as_the_daemon_does(site: Site, daemon: RunningKeeper) -> None:
     """Status, body and headers: of what is there, of what is not, of bodies of every kind."""
-    direct = Site(keeper.url, site.session, site.runs)
+    direct = Site(daemon.url, site.session, site.runs)
     asked: list[tuple[str, str, dict[str, Any]]] = [
         ("/v1/status", "GET", {}),
         ("/v1/nothing", "GET", {}),
@@ -231,7 +231,7 @@ async def test_a_request_is_answered_as_the_keeper_does(site: Site, keeper: Runn
         ]
 
 
-async def test_what_is_passed_on_has_no_more_rights_than_over_tcp(site: Site, keeper: RunningKeeper) -> None:
+async def test_what_is_passed_on_has_no_more_rights_than_over_tcp(site: Site, daemon: RunningKeeper) -> None:
     """The Unix socket that it comes by would let its user do these."""
     body = {"json": {"address": "0", "token": TOKEN}}
     assert (await site.ask("/v1/ports", "POST", **body))[0] == 403
@@ -242,8 +242,8 @@ async def test_what_is_passed_on_has_no_more_rights_than_over_tcp(site: Site, ke
     assert refused.value.status == 403
 
 
-async def test_a_keeper_that_does_not_know_who_asks_gives_no_shell_either(
-    site: Site, keeper: RunningKeeper, monkeypatch: pytest.MonkeyPatch
+async def test_a_daemon_that_does_not_know_who_asks_gives_no_shell_either(
+    site: Site, daemon: RunningKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that an older version has started takes whatever is passed on for its own user's; however it is written."""
     monkeypatch.setattr("atoll_daemon.server.is_local", lambda _: True)
@@ -263,13 +263,13 @@ async def test_a_keeper_that_does_not_know_who_asks_gives_no_shell_either(
     assert (await site.ask("/v1/status"))[0] == 200
 
 
-async def test_the_page_outlives_keepers(site: Site) -> None:
-    """Its socket is closed with the keeper; the next keeper is there without anything being started again."""
+async def test_the_page_outlives_daemons(site: Site) -> None:
+    """Its socket is closed with the daemon; the next daemon is there without anything being started again."""
     for _ in range(2):
         running = await RunningKeeper.start()
         async with site.events() as socket:
             assert (await socket.receive_json(timeout=5))["type"] == "hello"
-            running.keeper.events.add("note", message="something")
+            running.daemon.events.add("note", message="something")
             assert (await socket.receive_json(timeout=5))["message"] == "something"
             await running.stop()
             closed = await socket.receive(timeout=5)
@@ -277,16 +277,16 @@ async def test_the_page_outlives_keepers(site: Site) -> None:
         assert (await site.ask("/v1/status"))[0] == 503
 
 
-async def test_events_come_as_lines_too(site: Site, keeper: RunningKeeper) -> None:
+async def test_events_come_as_lines_too(site: Site, daemon: RunningKeeper) -> None:
     async with site.session.get(f"{site.url}/v1/events", headers=BEARER) as response:
         assert json.loads(await response.content.readline())["type"] == "hello"
-        keeper.keeper.events.add("note", message="at once")
+        daemon.daemon.events.add("note", message="at once")
         assert json.loads(await asyncio.wait_for(response.content.readline(), 5))["message"] == "at once"
 
 
-async def test_a_page_that_is_closed_ends_its_requests_at_the_keeper(site: Site, keeper: RunningKeeper) -> None:
+async def test_a_page_that_is_closed_ends_its_requests_at_the_daemon(site: Site, daemon: RunningKeeper) -> None:
     """Of a change in progress that is what takes it back."""
-    events = keeper.keeper.events
+    events = daemon.daemon.events
     async with site.events() as socket:
         await socket.receive_json(timeout=5)
         async with site.session.get(f"{site.url}/v1/events?samples=true", headers=BEARER) as response:
@@ -298,14 +298,14 @@ async def test_a_page_that_is_closed_ends_its_requests_at_the_keeper(site: Site,
             await asyncio.sleep(0.01)
 
 
-async def test_who_stops_reading_is_dropped_and_costs_others_nothing(either: Site, keeper: RunningKeeper) -> None:
+async def test_who_stops_reading_is_dropped_and_costs_others_nothing(either: Site, daemon: RunningKeeper) -> None:
     """By `atoll watch` as by itself; the samples that wait for it are bounded."""
     request = "GET /v1/events?samples=true HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     request += "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
     request += f"Sec-WebSocket-Protocol: {SUBPROTOCOL}, bearer.{TOKEN}\r\n\r\n"
     stuck = socket.create_connection(("127.0.0.1", either.port))
     stuck.sendall(request.encode())
-    events = keeper.keeper.events
+    events = daemon.daemon.events
     async with either.events() as reader:
         assert (await reader.receive_json(timeout=5))["type"] == "hello"
         assert events.sampled
@@ -326,8 +326,8 @@ async def test_who_stops_reading_is_dropped_and_costs_others_nothing(either: Sit
 # Ports that are taken
 
 
-async def test_a_port_that_one_of_ours_has_is_told_with_its_page(site: Site, keeper: RunningKeeper) -> None:
-    for url, who in ((site.url, "another `atoll watch`"), (keeper.url, "the keeper of a lab")):
+async def test_a_port_that_one_of_ours_has_is_told_with_its_page(site: Site, daemon: RunningKeeper) -> None:
+    for url, who in ((site.url, "another `atoll watch`"), (daemon.url, "the daemon of a lab")):
         told = await refusal(int(url.rpartition(":")[2]), site.runs)
         assert f": {who} serves the page there: {url}/watch/; open that, or choose another port with --listen" in told
 
@@ -348,7 +348,7 @@ async def test_a_port_that_somebody_else_has_is_told_as_taken(runs: Path, says: 
 async def refusal(port: int, runs: Path) -> str:
     """Why `atoll watch` cannot listen there, in one line that begins with what was asked for."""
     with pytest.raises(LabError) as refused:
-        async with watching(ListenAddress.parse(str(port)), TOKEN, Replays(runs)):
+        async with serving_page(ListenAddress.parse(str(port)), TOKEN, Replays(runs)):
             pass
     told = str(refused.value)
     assert told.startswith(f"--listen 127.0.0.1:{port}: ")
@@ -359,8 +359,8 @@ async def refusal(port: int, runs: Path) -> str:
 # Replays
 
 
-async def test_runs_can_be_replayed_with_and_without_a_keeper(site: Site) -> None:
-    """What the keeper makes elsewhere is known from then on, also when the keeper is gone."""
+async def test_runs_can_be_replayed_with_and_without_a_daemon(site: Site) -> None:
+    """What the daemon makes elsewhere is known from then on, also when the daemon is gone."""
     ours = WatchedRun(site.runs, "geo", later_s=60)
     ours.second(0)
     ours.end()
@@ -369,7 +369,7 @@ async def test_runs_can_be_replayed_with_and_without_a_keeper(site: Site) -> Non
     theirs = WatchedRun(site.runs.parent / "elsewhere", "meo")
     theirs.second(0)
     theirs.end()
-    running.keeper.runs.add(RunRecord("meo", theirs.began_ns), str(theirs.dir.path), theirs.dir.path.name)
+    running.daemon.runs.add(RunRecord("meo", theirs.began_ns), str(theirs.dir.path), theirs.dir.path.name)
     assert (await site.get(f"/v1/replays/{theirs.id}"))["picture"]["experiment"] == "meo"
     assert [each["id"] for each in (await site.get("/v1/replays"))["replays"]] == [ours.id, theirs.id]
     await running.stop()

@@ -8,13 +8,13 @@ import polars as pl
 from atoll_analysis.figures import observables as seen
 from atoll_analysis.figures.path_delays import base_rtts_ms
 from atoll_analysis.summary import ChainFigures, ChangeFigures
-from atoll_analysis.tables.change_timeline import NEVER_NS, Change
-from atoll_analysis.tables.run_data import Facts
+from atoll_analysis.tables.change_timeline import NEVER_NS, ScheduledChange
+from atoll_analysis.tables.run_data import RunData
 from atoll_analysis.tables.tables import WINDOW_NS, Tables, island_bound, total
 from atoll_core.experiment.experiment import Chain
 
 
-def chain_figures(tables: Tables, facts: Facts) -> dict[str, ChainFigures]:
+def chain_figures(tables: Tables, facts: RunData) -> dict[str, ChainFigures]:
     """The figures of every chain that stood, by name, the main one first."""
     versions = [each.version for each in facts.standing]
     last = {chain.name: chain for version in versions for chain in (version.chain, *version.branches)}
@@ -36,7 +36,7 @@ def chain_figures(tables: Tables, facts: Facts) -> dict[str, ChainFigures]:
 
 
 def _figures(
-    facts: Facts,
+    facts: RunData,
     tables: Tables,
     chain: Chain,
     arrived: dict[str, int] | None,
@@ -58,7 +58,7 @@ def _figures(
     )
 
 
-def _arrived(tables: Tables, facts: Facts) -> dict[str, dict[str, int]]:
+def _arrived(tables: Tables, facts: RunData) -> dict[str, dict[str, int]]:
     """Bytes that reached the island through each chain within the measurement."""
     if tables.arrival is None or facts.window is None:
         return {}
@@ -67,7 +67,7 @@ def _arrived(tables: Tables, facts: Facts) -> dict[str, dict[str, int]]:
     return {row["chain"]: row for row in rows.collect().iter_rows(named=True)}
 
 
-def _lost(tables: Tables, facts: Facts) -> dict[str, dict[str, int]]:
+def _lost(tables: Tables, facts: RunData) -> dict[str, dict[str, int]]:
     """What each chain lost between the captures world and island, of chains that pass both and conserve packets.
 
     Where chains changed it is not known: a packet may meet the captures under different versions.
@@ -93,7 +93,7 @@ def _lost(tables: Tables, facts: Facts) -> dict[str, dict[str, int]]:
     }
 
 
-def change_figures(change: Change, facts: Facts) -> ChangeFigures:
+def change_figures(change: ScheduledChange, facts: RunData) -> ChangeFigures:
     """What became of a change, in the measurement's time."""
     origin_ns = facts.window.start_ns if facts.window else change.planned_ns or 0
     began, ended = change.began_ns, change.ended_ns
@@ -112,7 +112,7 @@ def change_figures(change: Change, facts: Facts) -> ChangeFigures:
     )
 
 
-def flows_failed_in_changes(tables: Tables, facts: Facts) -> int:
+def flows_failed_in_changes(tables: Tables, facts: RunData) -> int:
     """Flows that failed in a change that moved traffic to or from stateful boxes.
 
     From its begin to its end, and the longest base RTT more: a client learns of a reset by a segment on its way. A

@@ -4,7 +4,7 @@
 from collections.abc import Iterator
 from typing import TypedDict
 
-from atoll_analysis.tables.run_data import Facts
+from atoll_analysis.tables.run_data import RunData
 from atoll_analysis.verdict.findings import Finding
 
 STEP_NOTICED_MS = 0.1
@@ -29,7 +29,7 @@ class ClockFigures(TypedDict):
     drifts: dict[str, Drift]  # of machines with clocks of their own
 
 
-def clock_figures(facts: Facts) -> ClockFigures | None:
+def clock_figures(facts: RunData) -> ClockFigures | None:
     """The figures; None when the run has not recorded them."""
     event = next(iter(facts.of_type("clocks")), None)
     if event is None:

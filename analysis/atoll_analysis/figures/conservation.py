@@ -10,21 +10,21 @@ import polars as pl
 
 from atoll_analysis.figures.observables import ETHERNET_HEADER_BYTES, Totals, totals
 from atoll_analysis.tables.probe_filter import most_bytes, of_changes
-from atoll_analysis.tables.run_data import Facts
+from atoll_analysis.tables.run_data import RunData
 from atoll_analysis.tables.tables import Tables
-from atoll_analysis.verdict.loss_agreement import Payload, Stretch
+from atoll_analysis.verdict.loss_agreement import Payload, Section
 from atoll_core.experiment.experiment import Chain, Counted, Link, Protocol
 from atoll_core.plural import counted
 
 _DISCARD = 9  # the port of probes
 
 
-def stretches(facts: Facts, tables: Tables) -> list[Stretch]:
+def stretches(facts: RunData, tables: Tables) -> list[Section]:
     """Every stretch between two captures whose loss can be compared, from world to island."""
     dropped = {link.box: dropped_bytes(facts, link) for link in facts.links}
     declared = {box.name for box in facts.network.boxes if box.conserves_packets}
     probes = of_changes(facts) if facts.changes else None
-    found: list[Stretch] = []
+    found: list[Section] = []
     seen: dict[str, Totals | None] = {}
     for first, last, boxes in _compared(facts, tables):
         for name in (first, last):
@@ -36,7 +36,7 @@ def stretches(facts: Facts, tables: Tables) -> list[Stretch]:
         if before is None or after is None or len(known) < len(lost):
             continue
         found.append(
-            Stretch(
+            Section(
                 first=first,
                 last=last,
                 boxes=list(boxes),
@@ -50,7 +50,7 @@ def stretches(facts: Facts, tables: Tables) -> list[Stretch]:
     return found
 
 
-def dropped_bytes(facts: Facts, link: Link) -> int | None:
+def dropped_bytes(facts: RunData, link: Link) -> int | None:
     """IP bytes to the island that a link counted as dropped; None: it did not say."""
     measured = facts.direction(link, "to_island")
     if measured is None:
@@ -59,7 +59,7 @@ def dropped_bytes(facts: Facts, link: Link) -> int | None:
     return measured.dropped_bytes - header * measured.dropped_packets
 
 
-def _compared(facts: Facts, tables: Tables) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+def _compared(facts: RunData, tables: Tables) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Pairs of captures with the boxes between them, all of which conserve packets.
 
     If one chain carries everything, all neighbouring captures. Otherwise each sees the packets of several chains, and
@@ -77,7 +77,7 @@ def _compared(facts: Facts, tables: Tables) -> Iterator[tuple[str, str, tuple[st
             yield first, last, boxes
 
 
-def _observers(facts: Facts, chain: Chain, tables: Tables) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _observers(facts: RunData, chain: Chain, tables: Tables) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The captures on a chain, from world to island, each with the boxes since the one before."""
     boxes = {box.name for box in facts.network.boxes}
     links = {link.box for link in facts.links}
@@ -93,7 +93,7 @@ def _observers(facts: Facts, chain: Chain, tables: Tables) -> Iterator[tuple[str
             passed = []
 
 
-def payload(facts: Facts, tables: Tables) -> Payload | None:
+def payload(facts: RunData, tables: Tables) -> Payload | None:
     """TCP payload between the captures world and island, and at the clients; None where packets prove it already.
 
     Left out are hosts whose chain, in any version, passes only one of the two captures.
@@ -163,13 +163,13 @@ class _Pair:
             yield f"{self.name}: {counted(self.island, 'byte')} reached the island, the client received {received}"
 
 
-def _passes_both(facts: Facts, world: IPv4Address, island: IPv4Address) -> bool:
+def _passes_both(facts: RunData, world: IPv4Address, island: IPv4Address) -> bool:
     """Whether TCP between two hosts has passed both captures, whatever version stood."""
     versions = [facts.experiment.steered(each.version) for each in facts.standing]
     return all(facts.passes_both(each.carrier(world, island, Protocol.TCP)) for each in versions)
 
 
-def _received(facts: Facts, tables: Tables) -> dict[tuple[str, str], tuple[int, bool]]:
+def _received(facts: RunData, tables: Tables) -> dict[tuple[str, str], tuple[int, bool]]:
     """Payload that each client says it received from each server, and whether all of its flows were completed."""
     names = {f"{host.address}:{facts.experiment.traffic.port}": host.name for host in facts.network.hosts}
     rows = (

@@ -11,7 +11,7 @@ from atoll_analysis.summary import Capture, Volume
 from atoll_analysis.tables.job_logs import capture_counts
 from atoll_analysis.tables.packet_records import ECHO_REQUEST, ICMP, TCP
 from atoll_analysis.tables.probe_filter import is_probe
-from atoll_analysis.tables.run_data import Facts, Window
+from atoll_analysis.tables.run_data import RunData, Window
 from atoll_analysis.tables.tables import WINDOW_NS, Tables, total
 from atoll_core.experiment.experiment import Counted, Link
 from atoll_core.lab.network import Host, HostRole
@@ -177,7 +177,7 @@ def concurrent_max(tables: Tables) -> int | None:
     return None if found is None else int(found)
 
 
-def connections(tables: Tables, facts: Facts) -> int | None:
+def connections(tables: Tables, facts: RunData) -> int | None:
     """TCP connections of the channels, however they ended, that the arrival capture saw."""
     if tables.arrival is None:
         return None
@@ -186,7 +186,7 @@ def connections(tables: Tables, facts: Facts) -> int | None:
     return int(tables.scan("flows").filter(ours).select(pl.len()).collect().item())
 
 
-def volumes(tables: Tables, hosts: tuple[Host, ...]) -> dict[str, Volume]:
+def host_volumes(tables: Tables, hosts: tuple[Host, ...]) -> dict[str, Volume]:
     """Goodput, share and presence of each of the hosts at the arrival capture; empty without such a capture."""
     if tables.arrival is None:
         return {}
@@ -209,7 +209,7 @@ def volumes(tables: Tables, hosts: tuple[Host, ...]) -> dict[str, Volume]:
     }
 
 
-def transfer_in_capture(tables: Tables, facts: Facts) -> tuple[int, float] | None:
+def transfer_in_capture(tables: Tables, facts: RunData) -> tuple[int, float] | None:
     """The large transfer as the arrival capture saw it: bytes that arrived, seconds from its first to its last packet.
 
     This is the figure to believe behind a connection-splitting PEP, and for iperf3, whose first connection to the port
@@ -236,7 +236,7 @@ def transfer_in_capture(tables: Tables, facts: Facts) -> tuple[int, float] | Non
     return int(row["goodput_bytes"]), (row["last_ns"] - row["first_ns"]) / 1e9
 
 
-def whistles(tables: Tables, facts: Facts) -> Mapping[str, dict[str, bool]]:
+def whistles(tables: Tables, facts: RunData) -> Mapping[str, dict[str, bool]]:
     """Whether each tap's capture holds the start and the end whistle.
 
     A whistle is an echo request of the whistle host; the one before the middle of the measurement is the start's.
@@ -268,7 +268,7 @@ def whistles(tables: Tables, facts: Facts) -> Mapping[str, dict[str, bool]]:
     return heard
 
 
-def capture_quality(tables: Tables, facts: Facts, logs: Path) -> dict[str, Capture]:
+def capture_quality(tables: Tables, facts: RunData, logs: Path) -> dict[str, Capture]:
     """How complete each planned capture is, by the capture tool's and the decoder's account."""
     quality: dict[str, Capture] = {}
     for point in facts.plan.captures:

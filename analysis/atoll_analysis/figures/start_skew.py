@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any, TypedDict
 
 from atoll_analysis.run_directory.directory import read_json_lines
-from atoll_analysis.tables.run_data import Facts, is_load
+from atoll_analysis.tables.run_data import RunData, is_load
 from atoll_analysis.verdict.findings import Finding, caveat
 
 START_SPREAD_MS = 50.0
@@ -25,7 +25,7 @@ class StartFigures(TypedDict):
     silent: list[str]  # clients that did not say when they began
 
 
-def start_figures(facts: Facts, logs: Path) -> StartFigures | None:
+def start_figures(facts: RunData, logs: Path) -> StartFigures | None:
     """The figures; None when no client said when it began."""
     event = next(iter(facts.of_type("start")), None)
     if event is None:
@@ -68,7 +68,7 @@ def silent_starts(start: StartFigures | None) -> list[str]:
     return [f"{', '.join(silent)} did not say when the load began there"] if silent else []
 
 
-def _began(facts: Facts, logs: Path) -> Iterator[tuple[str, int | None]]:
+def _began(facts: RunData, logs: Path) -> Iterator[tuple[str, int | None]]:
     """Every client with channels, and when its program began by its own clock."""
     for job in facts.plan.jobs:
         if is_load(job):

@@ -21,7 +21,7 @@ from typing import Any, TextIO, cast
 import polars as pl
 
 from atoll_analysis.tables.packet_records import decode, scan_records
-from atoll_core.errors import DescriptionError, Mistake, shown
+from atoll_core.errors import DescriptionError, Diagnostic, shown
 
 _ETHERNET_HEADER_BYTES = 14  # Argus counts frames
 _PCAP_MAGICS = (b"\xa1\xb2\xc3\xd4", b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\x3c\x4d", b"\x4d\x3c\xb2\xa1", b"\x28\xb5\x2f\xfd")
@@ -46,7 +46,7 @@ class Wanted:
     to: IPv4Network | None = None
     protocol: str | None = None  # tcp, udp, icmp
 
-    def takes(self, protocol: str, dst: str) -> bool:
+    def matches(self, protocol: str, dst: str) -> bool:
         """Whether a flow counts. Raises ValueError for what is no IPv4 address, where that matters."""
         if self.protocol is not None and protocol.lower() not in (self.protocol, str(_NUMBERS[self.protocol])):
             return False
@@ -95,7 +95,7 @@ def _open_text(path: Path, *, zipped: bool) -> TextIO:
 
 
 def _wrong(path: Path, line: int, message: str) -> DescriptionError:
-    return DescriptionError([Mistake(str(path), line, message)])
+    return DescriptionError([Diagnostic(str(path), line, message)])
 
 
 def _import_capture(path: Path, wanted: Wanted, binary: Path) -> Imported:
@@ -129,7 +129,7 @@ def _import_text(path: Path, text: TextIO, form: Form | None, wanted: Wanted) ->
             for protocol, dst, size in list(flows()):
                 if size <= 0:
                     continue
-                if wanted.takes(protocol, dst):
+                if wanted.matches(protocol, dst):
                     found.counts[size] += 1
                 else:
                     found.left_out += 1

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from atoll_core.errors import Mistake, shown
+from atoll_core.errors import Diagnostic, shown
 
 FEW_TARGETS = 20
 """With fewer in a partition its median moves noticeably with every target."""
@@ -31,7 +31,7 @@ class Rtts:
     """The RTT of each target, milliseconds, in ascending order, and what could not be read."""
 
     ms: tuple[float, ...]
-    mistakes: tuple[Mistake, ...]
+    mistakes: tuple[Diagnostic, ...]
 
 
 def read_rtts(texts: Iterable[tuple[str, str]]) -> Rtts:
@@ -42,7 +42,7 @@ def read_rtts(texts: Iterable[tuple[str, str]]) -> Rtts:
     """
     by_target: dict[str, list[float]] = {}
     alone: list[float] = []
-    mistakes: list[Mistake] = []
+    mistakes: list[Diagnostic] = []
     for file, text in texts:
         for number, line in enumerate(text.splitlines(), start=1):
             words = line.strip()
@@ -56,7 +56,7 @@ def read_rtts(texts: Iterable[tuple[str, str]]) -> Rtts:
                 (by_target.setdefault(target, []) if target else alone).append(float(rtt))
             elif number > 1 or any(character.isdigit() for character in words):
                 what = "neither a line of ping nor an RTT in milliseconds, alone or after a target and a comma"
-                mistakes.append(Mistake(file, number, f"{shown(words)} is {what}"))
+                mistakes.append(Diagnostic(file, number, f"{shown(words)} is {what}"))
     found = sorted([*alone, *(median(rtts) for rtts in by_target.values())])
     return Rtts(tuple(found), tuple(mistakes[:_MOST_MISTAKES]))
 

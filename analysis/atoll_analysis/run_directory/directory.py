@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from atoll_analysis.run_directory.atomic_files import Appender, plain_errors, replace_text
 from atoll_analysis.run_directory.compression import compress
-from atoll_analysis.run_directory.migrations import FORMAT, event_up_to_date, up_to_date
+from atoll_analysis.run_directory.migrations import FORMAT, migrated, migrated_event
 from atoll_core.errors import RunDirError, RunError
 
 RUNNING = "running"
@@ -110,7 +110,7 @@ class RunDir:
         if not isinstance(found, dict):
             msg = f"{path}: not a run's manifest"
             raise RunDirError(msg)
-        return up_to_date(cast("dict[str, Any]", found), self.path)
+        return migrated(cast("dict[str, Any]", found), self.path)
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Replace the manifest at once; readers see the old one or the new one. Raises RunError."""
@@ -133,7 +133,7 @@ class RunDir:
 
     def events(self) -> list[dict[str, Any]]:
         """Every event so far, in the order written and in this version's words."""
-        return [event_up_to_date(event) for event in read_json_lines(self.path / "events.jsonl")]
+        return [migrated_event(event) for event in read_json_lines(self.path / "events.jsonl")]
 
     def close(self) -> None:
         """Close the event file."""

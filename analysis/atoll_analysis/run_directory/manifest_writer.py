@@ -2,7 +2,7 @@
 """A run's manifest while the run writes it: off the event loop, and a key at a time.
 
 The plan of a thousand hosts makes it 30 MB. Reading, encoding and writing that takes a second, which nothing else of
-the keeper may have to wait for.
+the daemon may have to wait for.
 """
 
 import asyncio

@@ -34,7 +34,7 @@ MIGRATIONS: Mapping[int, Migration] = {1: _jitter_has_a_distribution}
 """From format n to n + 1, by n. They change what was read, never the files: raw data is not rewritten."""
 
 
-def event_up_to_date(event: Manifest) -> Manifest:
+def migrated_event(event: Manifest) -> Manifest:
     """An event of a run as this version would have written it.
 
     A step that was cancelled once said so by the name of Python's exception.
@@ -42,7 +42,7 @@ def event_up_to_date(event: Manifest) -> Manifest:
     return event | {"message": "cancelled"} if event.get("message") == "CancelledError" else event
 
 
-def up_to_date(
+def migrated(
     manifest: Manifest, path: Path, *, current: int = FORMAT, migrations: Mapping[int, Migration] = MIGRATIONS
 ) -> Manifest:
     """The manifest in the current format.

@@ -70,7 +70,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement:
+class BoxMeasurement:
     """What one box measured from mark "begin" to mark "end"."""
 
     box: str
@@ -104,7 +104,7 @@ _MAXIMA = ("queue_max_bytes", "sojourn_max_ns", "lateness_p99_ns")
 _ABOVE_ALL = 2**63 - 1
 
 
-def measurements(lines: Iterable[Mapping[str, Any]]) -> tuple[Measurement, ...]:
+def measurements(lines: Iterable[Mapping[str, Any]]) -> tuple[BoxMeasurement, ...]:
     """What every box measured between the marks; boxes without an "end" mark are left out.
 
     A mark tells of the time since the one before it, so everything after "begin" up to "end" is put together.
@@ -140,10 +140,10 @@ def parts(line: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     return [*directions, *(line.get("classes") or {}).items()]
 
 
-def _measurement(box: str, marks: list[Mapping[str, Any]]) -> Measurement:
+def _measurement(box: str, marks: list[Mapping[str, Any]]) -> BoxMeasurement:
     names = dict.fromkeys(name for mark in marks for name, _ in parts(mark))
     said = [*marks, *(figures for mark in marks for _, figures in parts(mark))]  # a box's word, or a direction's
-    return Measurement(
+    return BoxMeasurement(
         box=box,
         parts=tuple(
             _part(name, [found for mark in marks for of, found in parts(mark) if of == name]) for name in names
@@ -265,7 +265,7 @@ def _one_a_time(late: list[tuple[int, str, int]]) -> Stalls:
     return Stalls(len(lengths), sum(lengths))
 
 
-def lateness_p99_ns(measured: Iterable[Measurement]) -> int | None:
+def lateness_p99_ns(measured: Iterable[BoxMeasurement]) -> int | None:
     """The worst p99 of lateness among link directions and delay boxes; None without any packet.
 
     A delay box's classes count together, as a class with few packets has no meaningful p99 of its own.

@@ -11,19 +11,24 @@ from ipaddress import IPv4Network
 
 import polars as pl
 
-from atoll_analysis.tables.change_timeline import Standing
+from atoll_analysis.tables.change_timeline import SteeringPeriod
 from atoll_core.experiment.experiment import Chain
 
 
 def by_chain(
-    standing: Sequence[Standing], label: Callable[[Chain], str], world: str, island: str, proto: pl.Expr, t_ns: str
+    standing: Sequence[SteeringPeriod],
+    label: Callable[[Chain], str],
+    world: str,
+    island: str,
+    proto: pl.Expr,
+    t_ns: str,
 ) -> pl.Expr:
     """What ``label`` says of the chain that carries a row; its ends' addresses (UInt32) and its instant are columns.
 
     ``proto``: the number of its protocol.
     """
 
-    def in_version(each: Standing) -> pl.Expr:
+    def in_version(each: SteeringPeriod) -> pl.Expr:
         found: pl.Expr = pl.lit(label(each.version.chain))
         for branch in sorted(each.version.branches, key=lambda chain: chain.carries.precedence):
             found = pl.when(_takes(branch, world, island, proto)).then(pl.lit(label(branch))).otherwise(found)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from atoll_core.experiment.experiment import Experiment, Version
+from atoll_core.experiment.experiment import Experiment, SteeringVersion
 from atoll_core.experiment.steering_diff import version_differences
 
 Event = Mapping[str, Any]
@@ -15,7 +15,7 @@ NEVER_NS = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ScheduledChange:
     """A scheduled change. ``shifted_ns``: when packets had turned to its version; None: they never did.
 
     Instants are CLOCK_REALTIME; None: it did not come to that. ``over_ns``: when it had succeeded or failed.
@@ -33,14 +33,14 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SteeringPeriod:
     """A version and since when it stood."""
 
     since_ns: int
-    version: Version
+    version: SteeringVersion
 
 
-def changes(experiment: Experiment, events: Sequence[Event]) -> tuple[Change, ...]:
+def changes(experiment: Experiment, events: Sequence[Event]) -> tuple[ScheduledChange, ...]:
     """Every scheduled change, also those that were not attempted."""
     return tuple(
         _change(number, tuple(version_differences(before, after)), [e for e in events if e.get("change") == number])
@@ -48,17 +48,17 @@ def changes(experiment: Experiment, events: Sequence[Event]) -> tuple[Change, ..
     )
 
 
-def standing(experiment: Experiment, found: Sequence[Change]) -> tuple[Standing, ...]:
+def standing(experiment: Experiment, found: Sequence[ScheduledChange]) -> tuple[SteeringPeriod, ...]:
     """The versions that stood, in order of time; the first one from the beginning on."""
     later = [
-        Standing(change.shifted_ns, version)
+        SteeringPeriod(change.shifted_ns, version)
         for change, version in zip(found, experiment.versions[1:], strict=True)
         if change.shifted_ns is not None
     ]
-    return (Standing(0, experiment.versions[0]), *later)
+    return (SteeringPeriod(0, experiment.versions[0]), *later)
 
 
-def _change(number: int, what: tuple[str, ...], told: list[Event]) -> Change:
+def _change(number: int, what: tuple[str, ...], told: list[Event]) -> ScheduledChange:
     states = {str(event.get("state")): event for event in told if event.get("type") == "change"}
     began, ended, failed = (states.get(state) for state in ("begin", "end", "failed"))
     shifts = [
@@ -68,7 +68,7 @@ def _change(number: int, what: tuple[str, ...], told: list[Event]) -> Change:
     ]
     undone = any(event.get("type") == "swap" and event.get("state") == "undone" for event in told)
     stood = (failed is None or shifts) and not undone and (shifts or ended)
-    return Change(
+    return ScheduledChange(
         number=number,
         what=what,
         planned_ns=int(began["planned_ns"]) if began else None,

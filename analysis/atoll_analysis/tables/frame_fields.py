@@ -25,7 +25,7 @@ _TRANSPORTS = {1: _ICMP, 6: _TCP, 17: _UDP}
 _VLAN_TYPE, _IPV4_TYPE = b"\x81\x00", b"\x08\x00"
 
 
-def field_at(frame: bytes, at: int) -> tuple[str, int, int]:
+def frame_field_at(frame: bytes, at: int) -> tuple[str, int, int]:
     """(name, first byte, byte after the last) of the field that byte ``at`` of an Ethernet frame lies in."""
     begin = 0
     for layout, length in _layers(frame):

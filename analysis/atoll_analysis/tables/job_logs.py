@@ -95,7 +95,7 @@ def transfer_done(logs: Path) -> dict[str, Any] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class LoadService:
     """How the clients served their channels; None: no channel was served, or the run is older than the figure."""
 
     fairness: float | None  # Jain's index over what channels completed of what they asked for, the least of the clients
@@ -103,7 +103,7 @@ class Service:
     silent: int | None = None  # flows given up because nothing came on their connections; None: not counted
 
 
-def load_service(logs: Path) -> Service:
+def load_service(logs: Path) -> LoadService:
     """What the clients said at their end; of clients that measured no waits nothing: their index could only be 1."""
     found = [
         line
@@ -114,7 +114,7 @@ def load_service(logs: Path) -> Service:
     indices = [float(line["fairness"]) for line in found if line.get("fairness") is not None]
     waits = (int(line["longest_wait_ns"]) for line in found)
     silent = [int(line["flows_silent"]) for line in found if "flows_silent" in line]
-    return Service(min(indices, default=None), max(waits, default=None), sum(silent) if silent else None)
+    return LoadService(min(indices, default=None), max(waits, default=None), sum(silent) if silent else None)
 
 
 def ping_accounts(logs: Path) -> tuple[int | None, int | None]:

@@ -7,7 +7,7 @@ What probes look like: docs/contracts.md, ``atoll-host probe``, and atoll_contro
 import polars as pl
 
 from atoll_analysis.tables.packet_records import ICMP, TCP, UDP
-from atoll_analysis.tables.run_data import Facts
+from atoll_analysis.tables.run_data import RunData
 
 _OTHER = 253
 _DISCARD = 9  # the port of probes of TCP and UDP, at both ends
@@ -24,14 +24,14 @@ def is_probe() -> pl.Expr:
     return echo | (pl.col("proto").is_in([TCP, UDP]) & ports) | (pl.col("proto") == _OTHER)
 
 
-def of_changes(facts: Facts) -> pl.Expr:
+def of_changes(facts: RunData) -> pl.Expr:
     """Whether a row is a probe, or a host's answer to one, in the time of a scheduled change."""
     spans = [(change.began_ns, change.over_ns) for change in facts.changes if change.began_ns is not None]
     meanwhile = [pl.col("t_ns").is_between(began, over) for began, over in spans]
     return is_probe() & pl.any_horizontal(meanwhile) if meanwhile else pl.lit(value=False)
 
 
-def most_bytes(facts: Facts) -> int:
+def most_bytes(facts: RunData) -> int:
     """The most IP bytes that probes of scheduled changes can have brought to the links in one direction."""
     stages = [event for event in facts.of_type("swap") if event.get("state") == "stage"]
     sent = sum(int(stage.get("probes", 0)) * _attempts(stage.get("duration_ns")) for stage in stages)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from atoll_analysis.run_directory.directory import COMPLETED, RUNNING, RunDir, read_json_lines
-from atoll_analysis.tables.box_counters import Measurement, Part, Stalls, measurements, stalls
-from atoll_analysis.tables.change_timeline import Change, Standing, changes, standing
+from atoll_analysis.tables.box_counters import BoxMeasurement, Part, Stalls, measurements, stalls
+from atoll_analysis.tables.change_timeline import ScheduledChange, SteeringPeriod, changes, standing
 from atoll_core.codec import from_json
 from atoll_core.errors import RunDirError
 from atoll_core.experiment.experiment import Chain, Experiment, Link, Protocol
@@ -29,7 +29,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class RunData:
     """One run's description and its own account, without its packets."""
 
     run_dir: str
@@ -39,9 +39,9 @@ class Facts:
     plan: Plan
     events: tuple[Mapping[str, Any], ...]
     window: Window | None  # None: nothing was measured
-    measurements: tuple[Measurement, ...]  # of link and delay boxes, from mark "begin" to mark "end"
+    measurements: tuple[BoxMeasurement, ...]  # of link and delay boxes, from mark "begin" to mark "end"
     stalls: Stalls | None  # of these boxes; None: they measured no lateness
-    changes: tuple[Change, ...] = ()  # what became of the scheduled ones
+    changes: tuple[ScheduledChange, ...] = ()  # what became of the scheduled ones
 
     @property
     def placement(self) -> dict[str, int]:
@@ -57,7 +57,7 @@ class Facts:
         return "virtual" in self.manifest
 
     @property
-    def standing(self) -> tuple[Standing, ...]:
+    def standing(self) -> tuple[SteeringPeriod, ...]:
         """The versions of the steering that stood, and since when."""
         return standing(self.experiment, self.changes)
 
@@ -80,7 +80,7 @@ class Facts:
     @property
     def links(self) -> tuple[Link, ...]:
         """The satellite links that any chain ever passes; those of the chain that the run begins with first."""
-        return tuple(dict.fromkeys(link for chain in self.experiment.ever_chains for link in self.links_of(chain)))
+        return tuple(dict.fromkeys(link for chain in self.experiment.all_chains for link in self.links_of(chain)))
 
     @property
     def ping_links(self) -> tuple[tuple[Link, ...], ...]:
@@ -206,7 +206,7 @@ class Facts:
         return max((lateness for lateness in every if lateness is not None), default=None)
 
 
-def read_facts(run: RunDir) -> Facts:
+def read_run_data(run: RunDir) -> RunData:
     """Read everything of a run but its captures. Raises RunDirError when the manifest lacks what was asked for."""
     manifest = run.manifest()
     try:
@@ -226,7 +226,7 @@ def read_facts(run: RunDir) -> Facts:
     stalled = stalls(
         _noting_marks(read_json_lines(run.path / "link.jsonl"), marks), experiment.limits.stall.ns, span_ns
     )
-    return Facts(
+    return RunData(
         run_dir=str(run.path),
         manifest=manifest,
         experiment=experiment,
@@ -269,7 +269,7 @@ def is_load(job: JobSpec) -> bool:
     return job.phase is Phase.CLIENT and job.name.startswith("load-")
 
 
-def cut_short(facts: Facts) -> str | None:
+def cut_short(facts: RunData) -> str | None:
     """How a run that did not complete ended, in one line ("cancelled at step measure"); None: it completed."""
     outcome = str(facts.manifest.get("outcome", RUNNING))
     if outcome == COMPLETED:

@@ -41,7 +41,7 @@ from atoll_analysis.tables.chain_attribution import by_chain
 from atoll_analysis.tables.job_logs import box_table, channel_flow_table, ping_table, udp_table
 from atoll_analysis.tables.packet_records import TCP, UDP, Decoded, decode, scan_records
 from atoll_analysis.tables.probe_filter import is_probe
-from atoll_analysis.tables.run_data import Facts
+from atoll_analysis.tables.run_data import RunData
 from atoll_analysis.tables.slices import Parts, sink, slices
 from atoll_core.experiment.experiment import Chain
 from atoll_core.lab.network import Host, HostRole
@@ -81,7 +81,7 @@ class Tables:
         return self.scan(f"packets-{capture}")
 
 
-def build_tables(run: RunDir, facts: Facts, binary: Path) -> Tables:
+def build_tables(run: RunDir, facts: RunData, binary: Path) -> Tables:
     """Build every table of a run. Captures that are missing are left out; what is there of a cut one is used.
 
     Raises RunError: a capture that is none, a full disk (tables of before stay as they were).
@@ -113,7 +113,7 @@ def _scratch(run: RunDir) -> Generator[Path]:
         yield Path(folder)
 
 
-def _decode_all(run: RunDir, facts: Facts, binary: Path) -> dict[str, Decoded]:
+def _decode_all(run: RunDir, facts: RunData, binary: Path) -> dict[str, Decoded]:
     captures = {point.name: run.capture(point.name) for point in facts.plan.captures}
     found = {name: path for name, path in captures.items() if path is not None and path.stat().st_size > 0}
     with _scratch(run) as scratch:
@@ -128,7 +128,7 @@ def _decode_all(run: RunDir, facts: Facts, binary: Path) -> dict[str, Decoded]:
             return dict(zip(found, pool.map(to_table, found), strict=True))
 
 
-def _arrival(run: RunDir, facts: Facts, decoded: Mapping[str, Decoded]) -> str | None:
+def _arrival(run: RunDir, facts: RunData, decoded: Mapping[str, Decoded]) -> str | None:
     """The capture of all chains; where they have several, these make a table of their own."""
     captures = dict.fromkeys(facts.arrival(chain, decoded) for chain in facts.chains)
     if len(captures) == 1:
@@ -169,12 +169,12 @@ def _with_ends(packets: pl.LazyFrame) -> pl.LazyFrame:
     )
 
 
-def _carrier(facts: Facts, label: Callable[[Chain], str]) -> pl.Expr:
+def _carrier(facts: RunData, label: Callable[[Chain], str]) -> pl.Expr:
     """What ``label`` says of the chain that carried a packet of :func:`_with_ends`."""
     return by_chain(facts.standing, label, "world_end", "island_end", pl.col("proto"), "t_ns")
 
 
-def island_bound(tables: Tables, facts: Facts, capture: str) -> pl.LazyFrame:
+def island_bound(tables: Tables, facts: RunData, capture: str) -> pl.LazyFrame:
     """The island-bound packets of a capture, with the name of the chain that carried each in ``chain``."""
     packets = _with_ends(tables.packets(capture)).filter(pl.col("to_island") == 1)
     return packets.with_columns(chain=_carrier(facts, lambda chain: chain.name))
@@ -233,7 +233,7 @@ def _throughput(tables: Tables, scratch: Path) -> pl.LazyFrame:
     return found.table()
 
 
-def _flows(tables: Tables, facts: Facts, scratch: Path) -> pl.LazyFrame:
+def _flows(tables: Tables, facts: RunData, scratch: Path) -> pl.LazyFrame:
     ends = ("protocol", "server", "sport", "client", "first_ns", "last_ns")
     sums = ("packets", "ip_bytes", "tcp_payload_bytes", "goodput_bytes")
     found = Parts(scratch, "flows", _empty("capture", "flow", *ends, *sums, "ended"))
@@ -280,7 +280,7 @@ def _by_flow(packets: pl.LazyFrame) -> pl.DataFrame:
     )
 
 
-def _concurrent(tables: Tables, facts: Facts, scratch: Path) -> pl.LazyFrame:
+def _concurrent(tables: Tables, facts: RunData, scratch: Path) -> pl.LazyFrame:
     found = Parts(scratch, "concurrent", _empty("window", "open", "receiving"))
     if tables.arrival is None:
         return found.table()
@@ -330,7 +330,7 @@ def _open_in(tables: Tables, windows: range, spans: pl.LazyFrame, packets: pl.La
     )
 
 
-def _chains(tables: Tables, facts: Facts, scratch: Path) -> pl.LazyFrame:
+def _chains(tables: Tables, facts: RunData, scratch: Path) -> pl.LazyFrame:
     packets = island_bound(tables, facts, tables.arrival or "")
     found = Parts(scratch, "chains", _empty("chain", "window", "packets", "ip_bytes", "goodput_bytes"))
     for chain in sorted({chain.name for chain in facts.chains}):
@@ -344,7 +344,7 @@ def _chains(tables: Tables, facts: Facts, scratch: Path) -> pl.LazyFrame:
     return found.table()
 
 
-def _channel_flows(run: RunDir, facts: Facts) -> pl.LazyFrame:
+def _channel_flows(run: RunDir, facts: RunData) -> pl.LazyFrame:
     hosts, port = facts.network.hosts, facts.experiment.traffic.port
     servers = {f"{host.address}:{port}": int(host.address) for host in hosts}
     clients = {host.name: int(host.address) for host in hosts}
@@ -362,7 +362,7 @@ def _channel_flows(run: RunDir, facts: Facts) -> pl.LazyFrame:
     )
 
 
-def _volume(tables: Tables, facts: Facts) -> pl.LazyFrame:
+def _volume(tables: Tables, facts: RunData) -> pl.LazyFrame:
     if tables.arrival is None:
         times = ("first_ns", "last_ns", "payload_first_ns", "payload_last_ns")
         return _empty("host", "role", "packets", "ip_bytes", "goodput_bytes", *times)
@@ -394,11 +394,11 @@ def _volume(tables: Tables, facts: Facts) -> pl.LazyFrame:
     )
 
 
-def _host_names(facts: Facts) -> dict[int, str]:
+def _host_names(facts: RunData) -> dict[int, str]:
     return {int(host.address): host.name for host in facts.network.hosts}
 
 
-def traffic_hosts(facts: Facts) -> tuple[tuple[Host, ...], tuple[Host, ...]]:
+def traffic_hosts(facts: RunData) -> tuple[tuple[Host, ...], tuple[Host, ...]]:
     """The world servers and the island clients that carry the load."""
     return facts.network.with_role(HostRole.WORLD_SERVER), facts.network.with_role(HostRole.ISLAND_CLIENT)
 

@@ -5,16 +5,16 @@ from collections.abc import Iterator, Sequence
 
 from atoll_analysis.figures.observables import Pings
 from atoll_analysis.summary import Summary
-from atoll_analysis.tables.run_data import Facts
+from atoll_analysis.tables.run_data import RunData
 from atoll_analysis.tables.tables import ARRIVED, Tables
-from atoll_analysis.verdict.loss_agreement import Stretch, compared_links
+from atoll_analysis.verdict.loss_agreement import Section, compared_links
 from atoll_core.lab.network import HostRole
 from atoll_core.plan.plan import Backend
 from atoll_core.plan.tc_settings import early
 from atoll_core.plural import counted
 
 
-def notes(facts: Facts, tables: Tables, pings: Pings, found: Sequence[Stretch]) -> list[str]:
+def notes(facts: RunData, tables: Tables, pings: Pings, found: Sequence[Section]) -> list[str]:
     """The notes, one line each; ``found``: the parts of the chains whose loss captures show."""
     if facts.window is None:
         return []  # the reasons say that nothing was measured, and where it ended
@@ -47,7 +47,7 @@ def accounts(summary: Summary) -> Iterator[str]:
             )
 
 
-def _arrivals(facts: Facts, tables: Tables) -> Iterator[str]:
+def _arrivals(facts: RunData, tables: Tables) -> Iterator[str]:
     if not facts.links:
         yield (
             "no chain has a satellite link: there is no rate, queue or loss to measure"
@@ -67,7 +67,7 @@ def _arrivals(facts: Facts, tables: Tables) -> Iterator[str]:
         yield f"no island tap: throughput and goodput are those of capture {tables.arrival}, behind the link"
 
 
-def _links(facts: Facts, tables: Tables, found: Sequence[Stretch]) -> Iterator[str]:
+def _links(facts: RunData, tables: Tables, found: Sequence[Section]) -> Iterator[str]:
     tapped = facts.tapped_links if {"world", "island"} <= tables.decoded.keys() else ()
     compared = {*(link.box for link in tapped), *compared_links(found)}
     untapped = [link.box for link in facts.links if link.box not in compared]
@@ -90,7 +90,7 @@ def _links(facts: Facts, tables: Tables, found: Sequence[Stretch]) -> Iterator[s
         yield "virtual time: the clock stands still while a machine computes, so no departure can be late"
 
 
-def _boxes(facts: Facts) -> Iterator[str]:
+def _boxes(facts: RunData) -> Iterator[str]:
     """Frames whose arrival a box knows only roughly, and those that no receiver will accept."""
     for box in facts.measurements:
         if box.unread_packets:
@@ -111,7 +111,7 @@ def _boxes(facts: Facts) -> Iterator[str]:
             )
 
 
-def _latency(facts: Facts, pings: Pings) -> Iterator[str]:
+def _latency(facts: RunData, pings: Pings) -> Iterator[str]:
     if facts.links and not facts.of_type("base_rtt"):
         yield "no base RTT was measured: queue sojourn times are unknown"
     elif facts.links and pings.sent == 0:
@@ -124,7 +124,7 @@ def _latency(facts: Facts, pings: Pings) -> Iterator[str]:
         yield "the special server's latency changed: sojourn times are above the RTT that the ping series began with"
 
 
-def _idle(facts: Facts) -> Iterator[str]:
+def _idle(facts: RunData) -> Iterator[str]:
     """Clients that would have channels if all capacities were equal."""
     placed, channels = facts.plan.placement, facts.experiment.traffic.channels
     idle = [f"{each.host} (capacity {each.capacity:g})" for each in placed if not each.channels]

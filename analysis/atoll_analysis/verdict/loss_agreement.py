@@ -14,7 +14,7 @@ from atoll_core.plural import counted, listed
 _NAMED = 3  # pairs of hosts in a reason
 
 
-class Stretch(TypedDict):
+class Section(TypedDict):
     """Part of a chain between two captures, in which only links may lose packets. Bytes are IP bytes to the island."""
 
     first: str  # capture
@@ -39,12 +39,12 @@ class Payload(TypedDict):
     wrong: list[str]  # what does not fit, in words, by server (with its port) and client
 
 
-def agrees(each: Stretch) -> bool:
+def agrees(each: Section) -> bool:
     """Whether captures and links have the same loss, but for probes, which captures leave out."""
     return 0 <= each["counted_bytes"] - each["captured_bytes"] <= each["probed_bytes_max"]
 
 
-def disagreements(stretches: Sequence[Stretch], payload: Payload | None) -> list[str]:
+def disagreements(stretches: Sequence[Section], payload: Payload | None) -> list[str]:
     """Where captures, links and payload do not agree, a reason each, naming the place."""
     reasons = [_disagreement(each) for each in stretches if not agrees(each)]
     if payload is not None and payload["wrong"]:
@@ -54,7 +54,7 @@ def disagreements(stretches: Sequence[Stretch], payload: Payload | None) -> list
     return reasons
 
 
-def _disagreement(each: Stretch) -> str:
+def _disagreement(each: Section) -> str:
     where = f"{each['first']} and {each['last']} ({', '.join(each['boxes']) or 'no box between them'})"
     declared = each.get("declared")  # absent from what older versions analysed
     doing = "ends, splits, encodes, adds or loses packets"
@@ -67,12 +67,12 @@ def _disagreement(each: Stretch) -> str:
     return f"captures show a loss of {lost} between {where}, {bound}{hint}"
 
 
-def compared_links(stretches: Sequence[Stretch]) -> list[str]:
+def compared_links(stretches: Sequence[Section]) -> list[str]:
     """The links whose count of what they dropped was compared with captures."""
     return list(dict.fromkeys(link for each in stretches for link in each["links"]))
 
 
-def proofs(stretches: Sequence[Stretch], payload: Payload | None) -> list[str]:
+def proofs(stretches: Sequence[Section], payload: Payload | None) -> list[str]:
     """What captures prove, a line each."""
     lines = [_proof(each) for each in stretches if agrees(each)]
     if payload is not None and not payload["wrong"]:
@@ -80,7 +80,7 @@ def proofs(stretches: Sequence[Stretch], payload: Payload | None) -> list[str]:
     return lines
 
 
-def _proof(each: Stretch) -> str:
+def _proof(each: Section) -> str:
     captures = f"captures {each['first']} and {each['last']}"
     if each["links"]:
         links = ", ".join(each["links"])

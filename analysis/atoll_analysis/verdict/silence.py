@@ -39,7 +39,7 @@ class SilenceFigures(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class PayloadSpan:
     """When new TCP payload of a host was seen first and last, and when a link on its way was blocked."""
 
     first_s: float | None
@@ -82,8 +82,8 @@ def tries(from_s: float, to_s: float, blocked: Iterable[Interval], first_timeout
 
 
 def silences(
-    servers: Mapping[str, Seen],
-    clients: Mapping[str, Seen],
+    servers: Mapping[str, PayloadSpan],
+    clients: Mapping[str, PayloadSpan],
     channels: Mapping[str, int],
     begun: Sequence[Begun],
     end_s: float,
@@ -101,7 +101,7 @@ def silences(
     alone = sum(count > 0 for count in channels.values()) == 1
     found: list[SilenceFigures] = []
 
-    def add(host: str, seen: Seen, span: Interval, counts: list[int], *, is_client: bool) -> None:
+    def add(host: str, seen: PayloadSpan, span: Interval, counts: list[int], *, is_client: bool) -> None:
         longest, never = max(counts, default=0), seen.first_s is None
         if longest >= LEAST_TRIES_NOTICED or (never and is_client and counts):
             found.append(SilenceFigures(
@@ -130,7 +130,7 @@ def silences(
     return found
 
 
-def _spans(seen: Seen, begin_s: float, end_s: float) -> list[Interval]:
+def _spans(seen: PayloadSpan, begin_s: float, end_s: float) -> list[Interval]:
     if seen.first_s is None or seen.last_s is None:
         return [(begin_s, end_s)]
     return [(begin, end) for begin, end in ((begin_s, seen.first_s), (seen.last_s, end_s)) if begin < end]

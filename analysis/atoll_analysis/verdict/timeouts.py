@@ -9,9 +9,9 @@ import polars as pl
 
 from atoll_analysis.figures.path_delays import Interval, base_rtts_ms, blocked_s, carriers, links_of
 from atoll_analysis.summary import Volume
-from atoll_analysis.tables.run_data import Facts
+from atoll_analysis.tables.run_data import RunData
 from atoll_analysis.tables.tables import Tables, traffic_hosts
-from atoll_analysis.verdict.silence import FALSE_ALARM, Begun, Seen, SilenceFigures, silences, timeout_s, tries
+from atoll_analysis.verdict.silence import FALSE_ALARM, Begun, PayloadSpan, SilenceFigures, silences, timeout_s, tries
 from atoll_core.experiment.experiment import Link, Protocol
 from atoll_core.experiment.traffic import ThinkTime
 from atoll_core.lab.network import Host, HostRole
@@ -19,7 +19,7 @@ from atoll_core.lab.network import Host, HostRole
 
 def silence_figures(
     tables: Tables,
-    facts: Facts,
+    facts: RunData,
     servers: Mapping[str, Volume],
     clients: Mapping[str, Volume],
     ping_last_s: float | None,
@@ -45,12 +45,12 @@ def silence_figures(
     )
 
 
-def path_loss(facts: Facts) -> float:
+def path_loss(facts: RunData) -> float:
     """The largest share of packets that the links of any chain lost, there and back, blockages left out."""
-    return max((lost_on(facts, facts.links_of(chain)) for chain in facts.experiment.ever_chains), default=0.0)
+    return max((lost_on(facts, facts.links_of(chain)) for chain in facts.experiment.all_chains), default=0.0)
 
 
-def lost_on(facts: Facts, links: tuple[Link, ...], *, blocked: bool = False) -> float:
+def lost_on(facts: RunData, links: tuple[Link, ...], *, blocked: bool = False) -> float:
     """The share of packets that links lost, there and back; ``blocked``: also those lost to blockages."""
     boxes = {link.box for link in links}
     parts = [part for m in facts.measurements if m.box in boxes for part in m.parts if part.in_packets]
@@ -61,7 +61,7 @@ def lost_on(facts: Facts, links: tuple[Link, ...], *, blocked: bool = False) -> 
     return 1 - prod(1 - each / part.in_packets for each, part in zip(lost, parts, strict=True))
 
 
-def ping_blocked_share(facts: Facts) -> float:
+def ping_blocked_share(facts: RunData) -> float:
     """The share of the measured time in which the way of the ping series was blocked, at most."""
     if facts.window is None:
         return 0.0
@@ -70,7 +70,7 @@ def ping_blocked_share(facts: Facts) -> float:
     return min(1.0, longest_s / facts.window.seconds)
 
 
-def transfer_tries(facts: Facts) -> int | None:
+def transfer_tries(facts: RunData) -> int | None:
     """How often the transfer's connection was tried for certain, if it was never answered; None: not measured."""
     asked, window, rtts = facts.experiment.transfer, facts.window, base_rtts_ms(facts.network, facts.experiment)
     if asked is None or window is None or rtts is None:
@@ -80,7 +80,7 @@ def transfer_tries(facts: Facts) -> int | None:
 
 
 def flow_tries(
-    tables: Tables, facts: Facts, hosts: Mapping[str, Volume], completed: int, ping_last_s: float | None
+    tables: Tables, facts: RunData, hosts: Mapping[str, Volume], completed: int, ping_last_s: float | None
 ) -> int | None:
     """How often the connections of all flows were tried for certain, while the lab carried pings, if none had payload.
 
@@ -91,7 +91,7 @@ def flow_tries(
     if came or window is None or rtts is None:
         return None
     world, island = traffic_hosts(facts)
-    begun = _begun(tables, facts, {host.name: Seen(None, None) for host in world})
+    begun = _begun(tables, facts, {host.name: PayloadSpan(None, None) for host in world})
     if not begun or any(flow.received_bytes for flow in begun):
         return None
     end_s, blocked = min(ping_last_s or 0.0, window.seconds), _blocked(facts, world, island)
@@ -100,11 +100,11 @@ def flow_tries(
     )
 
 
-def _seen(facts: Facts, volume: Volume, worlds: tuple[Host, ...], islands: tuple[Host, ...]) -> Seen:
-    return Seen(volume["payload_first_s"], volume["payload_last_s"], _blocked(facts, worlds, islands))
+def _seen(facts: RunData, volume: Volume, worlds: tuple[Host, ...], islands: tuple[Host, ...]) -> PayloadSpan:
+    return PayloadSpan(volume["payload_first_s"], volume["payload_last_s"], _blocked(facts, worlds, islands))
 
 
-def _blocked(facts: Facts, worlds: tuple[Host, ...], islands: tuple[Host, ...]) -> tuple[Interval, ...]:
+def _blocked(facts: RunData, worlds: tuple[Host, ...], islands: tuple[Host, ...]) -> tuple[Interval, ...]:
     """When a link on a way of TCP between these hosts was blocked by its trace, in any version."""
     experiment, window = facts.experiment, facts.window
     versions = [experiment.steered(version) for version in experiment.versions]
@@ -113,12 +113,12 @@ def _blocked(facts: Facts, worlds: tuple[Host, ...], islands: tuple[Host, ...]) 
     return blocked_s(links, _traces_begin_s(facts), window.seconds if window else 0.0)
 
 
-def _traces_begin_s(facts: Facts) -> float:
+def _traces_begin_s(facts: RunData) -> float:
     origin_ns = facts.window.start_ns if facts.window else 0
     return next(((int(event["t_ns"]) - origin_ns) / 1e9 for event in facts.of_type("trace_start")), 0.0)
 
 
-def _begun(tables: Tables, facts: Facts, servers: Mapping[str, Seen]) -> list[Begun]:
+def _begun(tables: Tables, facts: RunData, servers: Mapping[str, PayloadSpan]) -> list[Begun]:
     """The flows that began before or ended after anything was seen of their server."""
     addresses = {f"{host.address}:{facts.experiment.traffic.port}": host.name for host in traffic_hosts(facts)[0]}
     seen: Mapping[str, Interval] = {
@@ -149,7 +149,7 @@ def _begun(tables: Tables, facts: Facts, servers: Mapping[str, Seen]) -> list[Be
     return [Begun(**row) for row in rows.iter_rows(named=True)]
 
 
-def _longest_pause_s(facts: Facts) -> float:
+def _longest_pause_s(facts: RunData) -> float:
     """For how long a channel is idle at most, but with a probability of ``FALSE_ALARM``."""
     traffic = facts.experiment.traffic
     if traffic.flows_per_s is not None:

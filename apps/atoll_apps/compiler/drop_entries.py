@@ -9,15 +9,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from atoll_apps.compiler.flow_compiler import Laid
+from atoll_apps.compiler.flow_compiler import CompiledEntry
 from atoll_apps.compiler.tag_allocation import Place, place_of
 from atoll_core.plan.flow_entry import FlowEntry
 
 
-def guards(laid: Iterable[Laid]) -> Iterator[Laid]:
+def guards(laid: Iterable[CompiledEntry]) -> Iterator[CompiledEntry]:
     """An entry that drops, just below those of its chain, wherever another chain is lower at the same place."""
     lowest: dict[Place, int] = {}
-    wanted: dict[Place, dict[FlowEntry, Laid]] = defaultdict(dict)
+    wanted: dict[Place, dict[FlowEntry, CompiledEntry]] = defaultdict(dict)
     for each in laid:
         entry, stream, place = each.entry, each.leg.stream, place_of(each.entry)
         lowest[place] = min(entry.priority, lowest.get(place, entry.priority))

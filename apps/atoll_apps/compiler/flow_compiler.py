@@ -11,18 +11,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Network
 
-from atoll_apps.segments.segment import Leg, Target
+from atoll_apps.segments.segment import Segment, SegmentEnd
 from atoll_core.lab.network import PortRef, Tap
-from atoll_core.lab.shortest_paths import Fabric, Hop
+from atoll_core.lab.shortest_paths import Topology, TrunkHop
 from atoll_core.plan.flow_entry import Action, FlowEntry, Match, Output, PopVlan, PushVlan, Vlan
 
 
 @dataclass(frozen=True, slots=True)
-class Laid:
+class CompiledEntry:
     """A flow entry and the leg that asked for it. ``first``: it takes the leg's frames from outside the switches."""
 
     entry: FlowEntry
-    leg: Leg
+    leg: Segment
     first: bool
 
 
@@ -33,11 +33,13 @@ class _Place:
     at: PortRef
     src: IPv4Network
     vlan: int | None
-    targets: tuple[Target, ...]
+    targets: tuple[SegmentEnd, ...]
     decided: bool = False
 
 
-def lay(leg: Leg, fabric: Fabric, carry: int | None, tap_vlans: Mapping[str, int]) -> Iterator[Laid]:
+def compile_segment(
+    leg: Segment, fabric: Topology, carry: int | None, tap_vlans: Mapping[str, int]
+) -> Iterator[CompiledEntry]:
     """The flow entries of a leg, in the order its frames meet them; on trunks the frames have the tag ``carry``.
 
     ``tap_vlans``: the tag of copies on their way to each tap. Raises PlanError where no trunk leads.
@@ -72,7 +74,7 @@ def lay(leg: Leg, fabric: Fabric, carry: int | None, tap_vlans: Mapping[str, int
         yield from _copies(leg, tap, fabric, tap_vlans[tap.name])
 
 
-def _passed_by_all(leg: Leg, fabric: Fabric) -> frozenset[str]:
+def _passed_by_all(leg: Segment, fabric: Topology) -> frozenset[str]:
     """The switches that frames pass from the leg's start whichever end of the stretch they are for."""
     start = leg.start.switch
     ends = leg.ends or tuple(target.end.switch for target in leg.targets)
@@ -80,7 +82,7 @@ def _passed_by_all(leg: Leg, fabric: Fabric) -> frozenset[str]:
     return frozenset[str].intersection(*map(frozenset, ways)) if ways else frozenset({start})
 
 
-def _copies(leg: Leg, tap: Tap, fabric: Fabric, vlan: int) -> Iterator[Laid]:
+def _copies(leg: Segment, tap: Tap, fabric: Topology, vlan: int) -> Iterator[CompiledEntry]:
     """What brings the copies that left where the leg starts to a tap elsewhere."""
     end = tap.interface.attached
     copied = replace(leg, goal=tap.name)
@@ -90,7 +92,7 @@ def _copies(leg: Leg, tap: Tap, fabric: Fabric, vlan: int) -> Iterator[Laid]:
             actions: list[Action] = [PopVlan(), Output(end.port)]
         else:
             actions = [Output(fabric.next_hop(at.switch, end.switch).out.port)]
-        target = Target(tap.name, leg.stream.dst, end)
+        target = SegmentEnd(tap.name, leg.stream.dst, end)
         yield from _entries(copied, _Place(at, leg.stream.src, vlan, (target,), decided=True), (target,), actions)
 
 
@@ -105,17 +107,19 @@ def _tag(actions: list[Action], has: int | None, wants: int | None) -> int | Non
 
 
 def _ways(
-    targets: tuple[Target, ...], switch: str, fabric: Fabric
-) -> dict[tuple[int | None, Hop | None], tuple[Target, ...]]:
+    targets: tuple[SegmentEnd, ...], switch: str, fabric: Topology
+) -> dict[tuple[int | None, TrunkHop | None], tuple[SegmentEnd, ...]]:
     """Targets by the tag they need and the trunk they are behind (None: they are on this switch)."""
-    ways: dict[tuple[int | None, Hop | None], list[Target]] = {}
+    ways: dict[tuple[int | None, TrunkHop | None], list[SegmentEnd]] = {}
     for target in targets:
         hop = None if target.end.switch == switch else fabric.next_hop(switch, target.end.switch)
         ways.setdefault((target.push, hop), []).append(target)
     return {way: tuple(behind) for way, behind in ways.items()}
 
 
-def _entries(leg: Leg, place: _Place, targets: tuple[Target, ...], actions: list[Action]) -> Iterator[Laid]:
+def _entries(
+    leg: Segment, place: _Place, targets: tuple[SegmentEnd, ...], actions: list[Action]
+) -> Iterator[CompiledEntry]:
     """What sends the frames for these targets on: one entry for the whole prefix where possible, or one for each."""
     onward = any(target.end.switch != place.at.switch for target in targets)
     together = place.decided or (leg.whole and onward and len(targets) == len(leg.targets))
@@ -123,4 +127,4 @@ def _entries(leg: Leg, place: _Place, targets: tuple[Target, ...], actions: list
     for dst, goal in [(leg.stream.dst, leg.goal)] if together else [(target.dst, target.name) for target in targets]:
         match = Match(place.at.port, vlan, ipv4_src=place.src, ipv4_dst=dst, ip_proto=leg.stream.protocol)
         entry = FlowEntry(place.at.switch, leg.stream.priority, match, tuple(actions), leg.cookie, leg.why(goal))
-        yield Laid(entry, leg, first=place.at == leg.start)
+        yield CompiledEntry(entry, leg, first=place.at == leg.start)

@@ -8,9 +8,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from atoll_apps.compiler.flow_compiler import Laid
+from atoll_apps.compiler.flow_compiler import CompiledEntry
 from atoll_apps.compiler.overlap import overlapping
-from atoll_apps.segments.segment import Stretch
+from atoll_apps.segments.segment import SegmentId
 from atoll_core.errors import PlanError
 from atoll_core.lab.network import Network, PortRef
 from atoll_core.plan.flow_entry import FlowEntry, Vlan, describe_actions
@@ -26,20 +26,20 @@ def place_of(entry: FlowEntry) -> Place:
     return entry.switch, entry.match.in_port, entry.match.vlan
 
 
-def entry_of(laid: Laid) -> FlowEntry:
+def entry_of(laid: CompiledEntry) -> FlowEntry:
     """The entry alone."""
     return laid.entry
 
 
-def by_place(laid: Iterable[Laid]) -> dict[tuple[str, Place], list[Laid]]:
+def by_place(laid: Iterable[CompiledEntry]) -> dict[tuple[str, Place], list[CompiledEntry]]:
     """What is laid, by chain and place: frames of different chains are told apart by headers and priority."""
-    places: dict[tuple[str, Place], list[Laid]] = defaultdict(list)
+    places: dict[tuple[str, Place], list[CompiledEntry]] = defaultdict(list)
     for each in laid:
         places[each.leg.stretch.chain, place_of(each.entry)].append(each)
     return places
 
 
-def alike(laid: Iterable[Laid]) -> Iterator[tuple[Laid, Laid]]:
+def ambiguous_pairs(laid: Iterable[CompiledEntry]) -> Iterator[tuple[CompiledEntry, CompiledEntry]]:
     """Pairs of one chain that one frame could match and that ask for different actions.
 
     OpenFlow 1.3.5, 6.4: which of them applies is undefined.
@@ -49,7 +49,9 @@ def alike(laid: Iterable[Laid]) -> Iterator[tuple[Laid, Laid]]:
             yield from overlapping(same, same, entry_of)
 
 
-def tag_stretch(network: Network, layout: Layout, one: Laid, other: Laid, taken: frozenset[int]) -> Layout:
+def tag_segment(
+    network: Network, layout: Layout, one: CompiledEntry, other: CompiledEntry, taken: frozenset[int]
+) -> Layout:
     """The layout that tells two legs of one chain apart where they meet.
 
     Raises PlanError when no tag can: they lie in one stretch, or there is no VLAN id left.
@@ -62,7 +64,7 @@ def tag_stretch(network: Network, layout: Layout, one: Laid, other: Laid, taken:
     return with_gap(layout, free[0], fresh_vlan(network, layout, taken))
 
 
-def with_gap(layout: Layout, stretch: Stretch, vlan: int) -> Layout:
+def with_gap(layout: Layout, stretch: SegmentId, vlan: int) -> Layout:
     """The layout with one more tag on the trunks of a stretch."""
     return replace(layout, gaps=(*layout.gaps, GapTag(stretch.chain, stretch.direction, stretch.gap, vlan)))
 
@@ -87,22 +89,22 @@ def _class_vlans(network: Network) -> set[int]:
     return {known.vlan for box in network.delay_boxes for known in box.classes}
 
 
-def in_words(laid: Laid) -> str:
+def entry_text(laid: CompiledEntry) -> str:
     """An entry by its reason, what it matches and what it does."""
     entry = laid.entry
     return f"'{entry.why}' ({entry.match.ipv4_src} -> {entry.match.ipv4_dst}; {describe_actions(entry.actions)})"
 
 
-def where(laid: Laid) -> str:
+def where(laid: CompiledEntry) -> str:
     """The port an entry's frames come by, and as what."""
     vlan = laid.entry.match.vlan
     tag = "untagged" if vlan is Vlan.UNTAGGED else f"with VLAN tag {vlan}"
     return f"{PortRef(laid.entry.switch, laid.entry.match.in_port)} {tag}"
 
 
-def _cannot_tell_apart(one: Laid, other: Laid) -> str:
+def _cannot_tell_apart(one: CompiledEntry, other: CompiledEntry) -> str:
     return (
-        f"two legs cannot be told apart: {in_words(one)} and {in_words(other)}: both arrive at {where(one)}; "
+        f"two legs cannot be told apart: {entry_text(one)} and {entry_text(other)}: both arrive at {where(one)}; "
         "attach boxes and taps that follow one another in the chain to one switch, "
         "or order them so that frames of one direction never cross a trunk twice"
     )

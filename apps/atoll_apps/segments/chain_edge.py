@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network
 
-from atoll_apps.segments.chain_routes import Route
-from atoll_apps.segments.segment import Stretch, Target
+from atoll_apps.segments.chain_routes import ChainRoute
+from atoll_apps.segments.segment import SegmentEnd, SegmentId
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import DelayBox, Host, LatencyClass, Network, PortRef, Tap
 from atoll_core.plan.tag_layout import Direction
@@ -29,7 +29,7 @@ class Source:
 class Edge:
     """What delivery and latency connect world hosts with: the first box, or the island hosts if there is none."""
 
-    route: Route
+    route: ChainRoute
 
     @property
     def goal(self) -> str:
@@ -41,21 +41,21 @@ class Edge:
         """The taps before the first box, all of them if there is none."""
         return self.route.gaps[0]
 
-    def stretch(self, direction: Direction) -> Stretch:
+    def stretch(self, direction: Direction) -> SegmentId:
         """The stretch between the edge and the first box."""
-        return Stretch(self.route.chain, direction, 0)
+        return SegmentId(self.route.chain, direction, 0)
 
-    def outer(self, direction: Direction) -> Stretch:
+    def outer(self, direction: Direction) -> SegmentId:
         """The stretch between world hosts and their delay box."""
-        return Stretch(self.route.chain, direction, -1)
+        return SegmentId(self.route.chain, direction, -1)
 
-    def into(self, hosts: Iterable[Host]) -> tuple[Target, ...]:
+    def into(self, hosts: Iterable[Host]) -> tuple[SegmentEnd, ...]:
         """Where island-bound frames of these world hosts go."""
         if self.route.passages:
             first = self.route.passages[0]
-            return (Target(first.name, self.route.to_island.dst, first.legs.world.attached, first.vlan),)
+            return (SegmentEnd(first.name, self.route.to_island.dst, first.legs.world.attached, first.vlan),)
         return tuple(
-            Target(island.name, address(island), island.interface.attached)
+            SegmentEnd(island.name, address(island), island.interface.attached)
             for island in self.route.reached_from(host.name for host in hosts)
         )
 

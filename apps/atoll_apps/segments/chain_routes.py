@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 
 from atoll_apps.segments.taps import taps_by_gap
-from atoll_core.experiment.experiment import Carried, Chain, Experiment, Protocol
-from atoll_core.lab.host_groups import Ends
-from atoll_core.lab.network import Host, Legs, Network, Tap
+from atoll_core.experiment.experiment import Chain, Experiment, Protocol, TrafficSelector
+from atoll_core.lab.host_groups import Sides
+from atoll_core.lab.network import Host, Network, PortPair, Tap
 from atoll_core.plan.tag_layout import Direction, Layout
 
 # Chains that carry a narrower traffic have higher priorities (Carried.precedence), two apart: guards go between. Below
@@ -19,7 +19,7 @@ Block = tuple[frozenset[str], frozenset[str]]  # names of world and of island ho
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class TrafficMatch:
     """The frames of one direction of a chain, as entries match them; the priority decides between chains."""
 
     src: IPv4Network
@@ -29,17 +29,17 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class BoxTraversal:
     """A box as one chain passes it: by which legs, and with which tag (None: untagged)."""
 
     name: str
     routed: bool
-    legs: Legs
+    legs: PortPair
     vlan: int | None
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class ChainRoute:
     """One chain. ``number`` is 0 for the one that carries the rest.
 
     ``world``, ``island``: the hosts it carries for, in the order of the description. ``blocks``: between which of them,
@@ -48,13 +48,13 @@ class Route:
 
     chain: str
     number: int
-    passages: tuple[Passage, ...]
+    passages: tuple[BoxTraversal, ...]
     gaps: tuple[tuple[Tap, ...], ...]  # taps before the first box, between boxes, behind the last
     world: tuple[Host, ...]
     island: tuple[Host, ...]
     blocks: tuple[Block, ...]
-    to_island: Stream
-    to_world: Stream
+    to_island: TrafficMatch
+    to_world: TrafficMatch
 
     def note(self, words: str) -> str:
         """A reason, with the chain's name unless it is the one that carries the rest."""
@@ -70,12 +70,12 @@ class Route:
         return _named(self.world, (here for here, there in self.blocks if island in there))
 
 
-def routes(network: Network, experiment: Experiment, layout: Layout) -> tuple[Route, ...]:
+def routes(network: Network, experiment: Experiment, layout: Layout) -> tuple[ChainRoute, ...]:
     """The routes of all chains: the one that carries the rest, then the others by name."""
     blocks = _blocks(network, experiment)
     chains = (experiment.chain, *sorted(experiment.branches, key=lambda chain: chain.name))
     return tuple(
-        Route(
+        ChainRoute(
             chain=chain.name,
             number=number,
             passages=_passages(network, chain, layout),
@@ -93,7 +93,7 @@ def routes(network: Network, experiment: Experiment, layout: Layout) -> tuple[Ro
 def _blocks(network: Network, experiment: Experiment) -> dict[str, list[Block]]:
     """Between which hosts each chain carries packets of any protocol."""
     found: dict[str, list[Block]] = {chain.name: [] for chain in experiment.chains}
-    for world, island in Ends(network, experiment).blocks():
+    for world, island in Sides(network, experiment).blocks():
         block = frozenset(host.name for host in world), frozenset(host.name for host in island)
         traffic = world[0].address, island[0].address
         for name in {experiment.carrier(*traffic, kind).name for kind in (*Protocol, None)}:
@@ -106,18 +106,18 @@ def _named(hosts: tuple[Host, ...], names: Iterable[frozenset[str]]) -> tuple[Ho
     return tuple(host for host in hosts if host.name in wanted)
 
 
-def stream(network: Network, carries: Carried, direction: Direction) -> Stream:
+def stream(network: Network, carries: TrafficSelector, direction: Direction) -> TrafficMatch:
     """What entries match of a chain's traffic in one direction."""
     world, island = carries.world or network.world, carries.island or network.island
     src, dst = (world, island) if direction is Direction.TO_ISLAND else (island, world)
     number = carries.protocol.number if carries.protocol else None
-    return Stream(src, dst, number, PRIORITY + 2 * carries.precedence)
+    return TrafficMatch(src, dst, number, PRIORITY + 2 * carries.precedence)
 
 
-def _passages(network: Network, chain: Chain, layout: Layout) -> tuple[Passage, ...]:
+def _passages(network: Network, chain: Chain, layout: Layout) -> tuple[BoxTraversal, ...]:
     known = {box.name: box for box in network.boxes}
     return tuple(
-        Passage(
+        BoxTraversal(
             name=box.name,
             routed=box.routed,
             legs=box.pairs[-1 if (chain.name, box.name) in layout.spare else 0],

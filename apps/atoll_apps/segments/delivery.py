@@ -9,26 +9,26 @@ hosts is anything delivered.
 from collections.abc import Iterator
 
 from atoll_apps.segments.chain_edge import Edge, address, classes
-from atoll_apps.segments.chain_routes import Route
-from atoll_apps.segments.segment import App, Leg, Stretch, Target, cookie
+from atoll_apps.segments.chain_routes import ChainRoute
+from atoll_apps.segments.segment import App, Segment, SegmentEnd, SegmentId, cookie
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.plan.tag_layout import Direction
 
 
-def legs(network: Network, experiment: Experiment, route: Route) -> Iterator[Leg]:
+def segments(network: Network, experiment: Experiment, route: ChainRoute) -> Iterator[Segment]:
     """The legs of world hosts that are not delayed, and those between chain and island."""
     yield from _undelayed(network, experiment, route)
     if route.passages:  # without boxes the world edge's legs reach the island hosts
         yield from _island(route)
 
 
-def _undelayed(network: Network, experiment: Experiment, route: Route) -> Iterator[Leg]:
+def _undelayed(network: Network, experiment: Experiment, route: ChainRoute) -> Iterator[Segment]:
     edge = Edge(route)
     delayed = classes(network, experiment)
     for host in route.world:
         if host.name not in delayed:
-            yield Leg(
+            yield Segment(
                 cookie=cookie(App.DELIVERY, 1, route=route.number),
                 stretch=edge.stretch(Direction.TO_ISLAND),
                 origin=host.name,
@@ -45,7 +45,7 @@ def _undelayed(network: Network, experiment: Experiment, route: Route) -> Iterat
     for source in edge.sources():
         for host in source.hosts:
             if host.name not in delayed:
-                yield Leg(
+                yield Segment(
                     cookie=cookie(App.DELIVERY, 4, route=route.number),
                     stretch=edge.stretch(Direction.TO_WORLD),
                     origin=source.name,
@@ -54,7 +54,7 @@ def _undelayed(network: Network, experiment: Experiment, route: Route) -> Iterat
                     start=source.start,
                     src=source.src,
                     stream=route.to_world,
-                    targets=(Target(host.name, address(host), host.interface.attached),),
+                    targets=(SegmentEnd(host.name, address(host), host.interface.attached),),
                     vlan=source.vlan,
                     taps=edge.taps[::-1],
                     whole=False,
@@ -62,32 +62,32 @@ def _undelayed(network: Network, experiment: Experiment, route: Route) -> Iterat
                 )
 
 
-def _island(route: Route) -> Iterator[Leg]:
+def _island(route: ChainRoute) -> Iterator[Segment]:
     last, gap = route.passages[-1], len(route.passages)
     hosts = route.island
     for host in hosts:
-        yield Leg(
+        yield Segment(
             cookie=cookie(App.DELIVERY, 3, route=route.number),
-            stretch=Stretch(route.chain, Direction.TO_WORLD, gap),
+            stretch=SegmentId(route.chain, Direction.TO_WORLD, gap),
             origin=host.name,
             goal=last.name,
             note=route.note("into the chain"),
             start=host.interface.attached,
             src=address(host),
             stream=route.to_world,
-            targets=(Target(last.name, route.to_world.dst, last.legs.island.attached, last.vlan),),
+            targets=(SegmentEnd(last.name, route.to_world.dst, last.legs.island.attached, last.vlan),),
             taps=route.gaps[gap][::-1],
         )
-    yield Leg(
+    yield Segment(
         cookie=cookie(App.DELIVERY, 2, route=route.number),
-        stretch=Stretch(route.chain, Direction.TO_ISLAND, gap),
+        stretch=SegmentId(route.chain, Direction.TO_ISLAND, gap),
         origin=last.name,
         goal="island",
         note=route.note("out of the chain"),
         start=last.legs.island.attached,
         src=route.to_island.src,
         stream=route.to_island,
-        targets=tuple(Target(host.name, address(host), host.interface.attached) for host in hosts),
+        targets=tuple(SegmentEnd(host.name, address(host), host.interface.attached) for host in hosts),
         vlan=last.vlan,
         taps=route.gaps[gap],
         box=last.name,

@@ -9,14 +9,14 @@ delay box, 2 delay box into the chain, 3 chain to delay box, 4 delay box to serv
 from collections.abc import Iterator
 
 from atoll_apps.segments.chain_edge import Edge, address, classes
-from atoll_apps.segments.chain_routes import Route
-from atoll_apps.segments.segment import App, Leg, Target, cookie
+from atoll_apps.segments.chain_routes import ChainRoute
+from atoll_apps.segments.segment import App, Segment, SegmentEnd, cookie
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import DelayBox, Host, LatencyClass, Network
 from atoll_core.plan.tag_layout import Direction
 
 
-def legs(network: Network, experiment: Experiment, route: Route) -> Iterator[Leg]:
+def segments(network: Network, experiment: Experiment, route: ChainRoute) -> Iterator[Segment]:
     """The legs of delayed world hosts between the hosts and the world edge of a chain, in both directions."""
     edge = Edge(route)
     carried = {host.name: host for host in route.world}
@@ -32,9 +32,9 @@ def legs(network: Network, experiment: Experiment, route: Route) -> Iterator[Leg
                 yield _into_chain(edge, tuple(hosts), known, box)
 
 
-def _from_host(edge: Edge, host: Host, known: LatencyClass, box: DelayBox) -> Leg:
+def _from_host(edge: Edge, host: Host, known: LatencyClass, box: DelayBox) -> Segment:
     stream = edge.route.to_island
-    return Leg(
+    return Segment(
         cookie=cookie(App.LATENCY, 1, known.vlan, edge.route.number),
         stretch=edge.outer(Direction.TO_ISLAND),
         origin=host.name,
@@ -43,13 +43,13 @@ def _from_host(edge: Edge, host: Host, known: LatencyClass, box: DelayBox) -> Le
         start=host.interface.attached,
         src=address(host),
         stream=stream,
-        targets=(Target("island", stream.dst, box.trunk.attached, push=known.vlan),),
+        targets=(SegmentEnd("island", stream.dst, box.trunk.attached, push=known.vlan),),
     )
 
 
-def _into_chain(edge: Edge, hosts: tuple[Host, ...], known: LatencyClass, box: DelayBox) -> Leg:
+def _into_chain(edge: Edge, hosts: tuple[Host, ...], known: LatencyClass, box: DelayBox) -> Segment:
     stream = edge.route.to_island
-    return Leg(
+    return Segment(
         cookie=cookie(App.LATENCY, 2, known.vlan, edge.route.number),
         stretch=edge.stretch(Direction.TO_ISLAND),
         origin=box.name,
@@ -66,11 +66,11 @@ def _into_chain(edge: Edge, hosts: tuple[Host, ...], known: LatencyClass, box: D
     )
 
 
-def _to_host(edge: Edge, host: Host, known: LatencyClass, box: DelayBox) -> Iterator[Leg]:
+def _to_host(edge: Edge, host: Host, known: LatencyClass, box: DelayBox) -> Iterator[Segment]:
     stream = edge.route.to_world
     for source in edge.sources():
         if host in source.hosts:
-            yield Leg(
+            yield Segment(
                 cookie=cookie(App.LATENCY, 3, known.vlan, edge.route.number),
                 stretch=edge.stretch(Direction.TO_WORLD),
                 origin=source.name,
@@ -79,13 +79,13 @@ def _to_host(edge: Edge, host: Host, known: LatencyClass, box: DelayBox) -> Iter
                 start=source.start,
                 src=source.src,
                 stream=stream,
-                targets=(Target(host.name, address(host), box.trunk.attached, push=known.vlan),),
+                targets=(SegmentEnd(host.name, address(host), box.trunk.attached, push=known.vlan),),
                 vlan=source.vlan,
                 taps=edge.taps[::-1],
                 whole=False,
                 box=source.box,
             )
-    yield Leg(
+    yield Segment(
         cookie=cookie(App.LATENCY, 4, known.vlan, edge.route.number),
         stretch=edge.outer(Direction.TO_WORLD),
         origin=box.name,
@@ -94,7 +94,7 @@ def _to_host(edge: Edge, host: Host, known: LatencyClass, box: DelayBox) -> Iter
         start=box.trunk.attached,
         src=stream.src,
         stream=stream,
-        targets=(Target(host.name, address(host), host.interface.attached),),
+        targets=(SegmentEnd(host.name, address(host), host.interface.attached),),
         vlan=known.vlan,
         whole=False,
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from ipaddress import IPv4Network
 
-from atoll_apps.segments.chain_routes import Stream
+from atoll_apps.segments.chain_routes import TrafficMatch
 from atoll_core.lab.network import PortRef, Tap
 from atoll_core.plan.tag_layout import Direction
 
@@ -34,7 +34,7 @@ def cookie(app: App, leg: int, subject: int = 0, route: int = 0) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class SegmentId:
     """Where a leg lies: in one direction of one chain, in one gap between boxes.
 
     Gap 0 lies before the first box, gap 1 behind it; gap -1 between world hosts and their delay box.
@@ -48,7 +48,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class SegmentEnd:
     """One end of a leg: a port, the addresses whose frames leave there, and the tag they are to leave with."""
 
     name: str
@@ -58,7 +58,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Leg:
+class Segment:
     """Frames of a ``stream``, from ``src`` within it, that enter at ``start`` and leave at their target.
 
     ``vlan``: the tag they arrive with, popped at once; None: they arrive untagged. ``taps``, in order, get an
@@ -69,14 +69,14 @@ class Leg:
     """
 
     cookie: int
-    stretch: Stretch
+    stretch: SegmentId
     origin: str
     goal: str
     note: str
     start: PortRef
     src: IPv4Network
-    stream: Stream
-    targets: tuple[Target, ...]
+    stream: TrafficMatch
+    targets: tuple[SegmentEnd, ...]
     vlan: int | None = None
     taps: tuple[Tap, ...] = ()
     whole: bool = True

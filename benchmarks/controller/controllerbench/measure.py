@@ -33,7 +33,7 @@ def main() -> int:
     """Read the task from the file named, measure, write the results there."""
     path = Path(sys.argv[1])
     task = json.loads(path.read_text())
-    relax_collector()  # as the keeper does
+    relax_collector()  # as the daemon does
     bench = Bench()
     results: list[dict[str, Any]] = []
     for name in task["ways"]:

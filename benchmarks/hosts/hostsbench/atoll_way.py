@@ -14,7 +14,7 @@ from typing import Any
 
 from atoll_core.description.loader import load_lab
 from atoll_core.description.resolve_inventory import load_inventory
-from atoll_testbed.platforms.hardware import HardwarePlace
+from atoll_testbed.platforms.hardware import HardwarePlatform
 from atoll_testbed.run.start_time import lead_ns
 from hostsbench.fleet import Fleet
 
@@ -24,7 +24,7 @@ _READY_TIMEOUT_S = 60.0
 async def main(fleet: Fleet, times: int) -> None:
     """Start on all, from nothing and ``times`` times more."""
     lab = load_lab(fleet.lab)
-    place = await HardwarePlace.start(lab, load_inventory(fleet.inventory, lab), lambda _: None)
+    place = await HardwarePlatform.start(lab, load_inventory(fleet.inventory, lab), lambda _: None)
     try:
         _say(await _start(place, fleet, 0))
         for turn in range(1, times + 1):
@@ -34,7 +34,7 @@ async def main(fleet: Fleet, times: int) -> None:
         await place.stop()
 
 
-async def _start(place: HardwarePlace, fleet: Fleet, turn: int) -> dict[str, Any]:
+async def _start(place: HardwarePlatform, fleet: Fleet, turn: int) -> dict[str, Any]:
     """What each says of its start, and how well their clocks are known."""
     clocks = await place.compare_clocks()
     begin_ns = time.time_ns() + lead_ns(fleet.size)

@@ -7,7 +7,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 
 from atoll_core.description.loader import load_experiment
-from atoll_core.experiment.experiment import Carried, Chain, Experiment, Protocol
+from atoll_core.experiment.experiment import Chain, Experiment, Protocol, TrafficSelector
 from atoll_core.lab.network import Host, HostRole, Interface, Network, PortRef
 
 _LABORATORY = Path(__file__).parents[3] / "examples" / "laboratory.yaml"
@@ -43,8 +43,8 @@ def branched(network: Network, experiment: Experiment) -> Experiment:
     return replace(
         experiment,
         branches=(
-            Chain("pings", hops, Carried(protocol=Protocol.ICMP)),
-            Chain("quarter", hops, Carried(island=quarter)),
+            Chain("pings", hops, TrafficSelector(protocol=Protocol.ICMP)),
+            Chain("quarter", hops, TrafficSelector(island=quarter)),
         ),
     )
 

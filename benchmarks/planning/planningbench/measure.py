@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One process that plans: the first plan of each kind, then the same again; prints seconds as JSON.
 
-Everything is planned as the keeper plans it: in a thread, while an event loop goes on.
+Everything is planned as the daemon plans it: in a thread, while an event loop goes on.
 """
 
 import asyncio
@@ -68,5 +68,5 @@ async def _tick(held_s: list[float]) -> None:
 
 
 if __name__ == "__main__":
-    relax_collector()  # as the keeper does
+    relax_collector()  # as the daemon does
     print(json.dumps(asyncio.run(measure(*map(int, sys.argv[1:])))))

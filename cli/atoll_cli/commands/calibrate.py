@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from atoll_cli.commands.lab import Asked, say
+from atoll_cli.commands.lab import UpRequest, print_progress
 from atoll_cli.commands.run import lab_is_up
 from atoll_cli.commands.selection import require_backend
 from atoll_cli.terminal.signals import unless_interrupted
@@ -17,7 +17,7 @@ from atoll_core.description.loader import load_experiment
 from atoll_core.errors import InterruptedByUserError, LabError, PlanError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.plan.plan import Backend
-from atoll_daemon.client import Description, OwnKeeper, connected
+from atoll_daemon.client import Description, OwnDaemon, connected
 from atoll_daemon.socket_lock import rack
 from atoll_emulation.this_machine.host_requirements import require_machine
 from atoll_testbed.calibration.calibration_checks import State
@@ -32,7 +32,7 @@ def calibrate_links(path: Path, directions: list[str], seconds: float, backend: 
     if rack() is None:
         require_machine()
         require_backend(network, experiment, backend)
-    found = asyncio.run(_calibrated(Asked(path, network, experiment, backend, None, None), directions, seconds))
+    found = asyncio.run(_calibrated(UpRequest(path, network, experiment, backend, None, None), directions, seconds))
     rows: list[dict[str, Any]] = found["rows"]
     good = all(row["state"] != State.OFF for row in rows)
     if as_json:
@@ -42,27 +42,27 @@ def calibrate_links(path: Path, directions: list[str], seconds: float, backend: 
     return 0 if good else 1
 
 
-async def _calibrated(asked: Asked, directions: list[str], seconds: float) -> dict[str, Any]:
-    """What the keeper found. Raises InterruptedByUserError."""
+async def _calibrated(asked: UpRequest, directions: list[str], seconds: float) -> dict[str, Any]:
+    """What the daemon found. Raises InterruptedByUserError."""
     try:
         return await unless_interrupted(_calibrate(asked, directions, seconds))
     except asyncio.CancelledError:
         raise InterruptedByUserError("cancelled") from None
 
 
-async def _calibrate(asked: Asked, directions: list[str], seconds: float) -> dict[str, Any]:
-    own = None if await lab_is_up() else await OwnKeeper.start(for_run=True)
+async def _calibrate(asked: UpRequest, directions: list[str], seconds: float) -> dict[str, Any]:
+    own = None if await lab_is_up() else await OwnDaemon.start(for_run=True)
     try:
-        async with connected() as keeper:
-            if keeper is None:
-                msg = "the keeper ended before the calibration began"
+        async with connected() as daemon:
+            if daemon is None:
+                msg = "the daemon ended before the calibration began"
                 raise LabError(msg)
             if own is not None:
-                await keeper.stream("/v1/lab", asked.lab, say)
-            done = await keeper.stream(
+                await daemon.stream("/v1/lab", asked.lab, print_progress)
+            done = await daemon.stream(
                 "/v1/calibrations",
                 Description(asked.path),
-                say,
+                print_progress,
                 backend=asked.backend,
                 directions=directions,
                 seconds=str(seconds),

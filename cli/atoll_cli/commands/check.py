@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from atoll_cli.terminal.diagnostics import mistakes_json
-from atoll_core.errors import DescriptionError, MachineError, Mistake, PlanError, UsageError
+from atoll_cli.terminal.diagnostics import diagnostics_json
+from atoll_core.errors import DescriptionError, Diagnostic, MachineError, PlanError, UsageError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.platforms import MININET
@@ -40,7 +40,7 @@ def check(
     this machine. ``settings``: in place of the experiments' own. ``strict``: warnings are mistakes. Raises PlanError
     for a setting that cannot be read, UsageError for one of no experiment.
     """
-    from atoll_controller.planner.description_warnings import doubts
+    from atoll_controller.planner.description_warnings import description_warnings
     from atoll_core.description.document import label  # pydantic and ruamel.yaml take 0.1 s: --help does without
     from atoll_core.description.loader import load_any
     from atoll_core.plan.tc_settings import engine_only
@@ -50,8 +50,8 @@ def check(
     lab_of: dict[str, str] = {}  # the file of each description's lab
     labs: dict[str, Network] = {}
     experiments: list[Experiment] = []
-    mistakes: dict[Mistake, None] = {}  # an ordered set
-    warnings: dict[Mistake, None] = {}
+    mistakes: dict[Diagnostic, None] = {}  # an ordered set
+    warnings: dict[Diagnostic, None] = {}
     engine_alone: dict[str, dict[str, str]] = {}
     for path in paths:
         try:
@@ -69,7 +69,10 @@ def check(
             experiments += [experiment] if experiment else []
             labs[network.file] = network
             if experiment:
-                anywhere, here = doubts(network, experiment), doubts(network, experiment, place=MININET)
+                anywhere, here = (
+                    description_warnings(network, experiment),
+                    description_warnings(network, experiment, place=MININET),
+                )
                 mistakes |= dict.fromkeys(here if strict else ())
                 warnings |= dict.fromkeys(each for each in anywhere if each not in mistakes)
     if settings and not (experiments or mistakes):
@@ -82,7 +85,11 @@ def check(
     found = _machine(experiments) if machine else None
     lacks = found.lacks if found else ()
     if as_json:
-        told = {"mistakes": mistakes_json(mistakes), "warnings": mistakes_json(warnings), "engine_only": engine_alone}
+        told = {
+            "mistakes": diagnostics_json(mistakes),
+            "warnings": diagnostics_json(warnings),
+            "engine_only": engine_alone,
+        }
         print(json.dumps({"ok": not (mistakes or lacks), **told, **(found.to_json() if found else {})}))
     else:
         wrong = {*(each.file for each in mistakes), *(found.faulty if found else ())}
@@ -117,7 +124,7 @@ def _require_changes(network: Network, experiment: Experiment) -> None:
     try:
         plan_schedule(network, experiment)
     except PlanError as error:
-        raise DescriptionError([Mistake(experiment.file, 0, line) for line in str(error).splitlines()]) from None
+        raise DescriptionError([Diagnostic(experiment.file, 0, line) for line in str(error).splitlines()]) from None
 
 
 @dataclass(frozen=True, slots=True)

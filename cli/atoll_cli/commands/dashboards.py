@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from atoll_core.errors import UsageError
-from atoll_core.header_safe import GRAFANA_TOKEN_VARIABLE, sendable
+from atoll_core.header_safe import GRAFANA_TOKEN_VARIABLE, header_safe
 
 dashboards = typer.Typer(
     help="The Grafana dashboards of runs' metrics.",
@@ -41,7 +41,9 @@ def install(
 
     if influx is not None:
         require_url(influx, "--influx", "the database's", "http://influxdb:8086")
-    secret = sendable(token, "--token") or sendable(os.environ.get(GRAFANA_TOKEN_VARIABLE, ""), GRAFANA_TOKEN_VARIABLE)
+    secret = header_safe(token, "--token") or header_safe(
+        os.environ.get(GRAFANA_TOKEN_VARIABLE, ""), GRAFANA_TOKEN_VARIABLE
+    )
     if not secret:
         raise UsageError(f"--token or {GRAFANA_TOKEN_VARIABLE} is wanted: a service account's token, or user:password")
     settings = database_settings()

@@ -10,7 +10,7 @@ import typer
 
 from atoll_cli.terminal.options import PlainArguments
 from atoll_cli.terminal.output_files import PICTURES, require_ending, written
-from atoll_core.errors import DescriptionError, Mistake, UsageError
+from atoll_core.errors import DescriptionError, Diagnostic, UsageError
 
 if TYPE_CHECKING:  # what reads records is loaded when some are read
     from atoll_analysis.importers.flow_records import Imported
@@ -51,7 +51,7 @@ def import_(
     from atoll_analysis.importers.flow_records import Form, Wanted, import_flows
     from atoll_core.description.flow_size_file import flow_sizes_text
     from atoll_core.description.raw_types import network
-    from atoll_core.experiment.flow_sizes import counted
+    from atoll_core.experiment.flow_sizes import from_counts
     from atoll_hosts.binary import find_binary
 
     require_ending("--plot", plot, PICTURES)
@@ -70,7 +70,7 @@ def import_(
     remarks = [f"made by: atoll distributions import {records.name} --format {found.form}"]
     remarks[0] += "".join(f" {name} {text}" for name, text in (("--to", to), ("--protocol", protocol)) if text)
     written("--out", out, flow_sizes_text(sorted(found.counts.items()), remarks))
-    sizes = counted(out.name, found.counts)
+    sizes = from_counts(out.name, found.counts)
     _warn(found)
     _tell(sizes, plot, {"file": str(out), "format": found.form.value, **_counts(found)}, as_json=json)
 
@@ -99,7 +99,7 @@ def show(
 
 
 def _read(text: str) -> "FlowSizes":
-    from atoll_core.description.referenced_files import Beside
+    from atoll_core.description.referenced_files import ReferencedFiles
     from atoll_core.experiment.flow_sizes import PUBLISHED, fixed, published
     from atoll_core.units import Size
 
@@ -108,10 +108,10 @@ def _read(text: str) -> "FlowSizes":
     try:
         return fixed(text, Size.parse(text).bytes)
     except ValueError:
-        read = Beside(Path()).flow_sizes(text)
+        read = ReferencedFiles(Path()).flow_sizes(text)
     if read.found is None:
         known = f"; write {PUBLISHED}, a size such as '10 kB', or a file"
-        told = [one if one.line else Mistake(one.file, 0, one.message + known) for one in read.mistakes]
+        told = [one if one.line else Diagnostic(one.file, 0, one.message + known) for one in read.mistakes]
         raise DescriptionError(told)
     return read.found
 

@@ -15,14 +15,14 @@ from atoll_core.errors import AtollError, UsageError
 from atoll_core.lab.inventory import InventoryMachine
 from atoll_hosts.clock_offset import clock_offset
 from atoll_hosts.parallel import Outcome, on_each
-from atoll_hosts.ssh.connections import Connections, jump_host
+from atoll_hosts.ssh.connections import SshConnections, jump_host
 from atoll_hosts.ssh.enrolment import ShownKey, show_key
 from atoll_hosts.ssh.enrolment import enroll as write_keys
-from atoll_hosts.ssh.installation import install
+from atoll_hosts.ssh.installation import install_binary
 from atoll_hosts.ssh.remote_agent import start_agent
 
-Facts = dict[str, Any]
-Work = Callable[[Connections, InventoryMachine], Awaitable[Facts]]
+MachineFacts = dict[str, Any]
+HostCommand = Callable[[SshConnections, InventoryMachine], Awaitable[MachineFacts]]
 
 
 def enroll_keys(file: Path, names: Sequence[str], *, yes: bool, as_json: bool) -> int:
@@ -34,12 +34,12 @@ async def _enroll(machines: list[InventoryMachine], *, yes: bool, as_json: bool)
     """Jump hosts first: nothing behind them can be asked before they are trusted."""
     jumps = {machine.access.jump: machine for machine in machines if machine.access.jump}
     failed = False
-    report: dict[str, Facts] = {}
+    report: dict[str, MachineFacts] = {}
     for group in (
         [(jump_host(machine.access).host, jump_host(machine.access)) for machine in jumps.values()],
         [(machine.name, machine.access) for machine in machines],
     ):
-        async with Connections() as connections:
+        async with SshConnections() as connections:
             shown = await asyncio.gather(
                 *(show_key(connections, name, access) for name, access in group), return_exceptions=True
             )
@@ -77,15 +77,15 @@ def _agreed(count: int) -> bool:
 def install_binaries(file: Path, names: Sequence[str], *, as_json: bool) -> int:
     """`atoll hosts install`; returns the exit code."""
 
-    async def work(connections: Connections, machine: InventoryMachine) -> Facts:
+    async def work(connections: SshConnections, machine: InventoryMachine) -> MachineFacts:
         connection = await connections.connect(machine.name, machine.access)
         try:
-            done = await install(connection, machine.name, machine.access, machine.arch)
+            done = await install_binary(connection, machine.name, machine.access, machine.arch)
         finally:
             connection.abort()
         return {"arch": done.arch, "binary": done.binary, "sha256": done.sha256, "bytes_sent": done.bytes_sent}
 
-    def words(facts: Facts) -> str:
+    def words(facts: MachineFacts) -> str:
         what = f"{facts['bytes_sent'] / 1e6:.1f} MB" if facts["bytes_sent"] else "was there already"
         return f"{facts['arch']:<8} {facts['binary']}  {what}"
 
@@ -95,7 +95,7 @@ def install_binaries(file: Path, names: Sequence[str], *, as_json: bool) -> int:
 def ping_agents(file: Path, names: Sequence[str], *, as_json: bool) -> int:
     """`atoll hosts ping`; returns the exit code."""
 
-    async def work(connections: Connections, machine: InventoryMachine) -> Facts:
+    async def work(connections: SshConnections, machine: InventoryMachine) -> MachineFacts:
         connection = await connections.connect(machine.name, machine.access)
         try:
             agent = await start_agent(connection, machine.name, machine.access)
@@ -113,7 +113,7 @@ def ping_agents(file: Path, names: Sequence[str], *, as_json: bool) -> int:
             "clock": str(clock),
         }
 
-    def words(facts: Facts) -> str:
+    def words(facts: MachineFacts) -> str:
         return (
             f"atoll-host {facts['version']} {facts['arch']:<8} {facts['rtt_ns'] / 1e6:6.2f} ms  clock {facts['clock']}"
         )
@@ -124,7 +124,7 @@ def ping_agents(file: Path, names: Sequence[str], *, as_json: bool) -> int:
 def show_status(file: Path, names: Sequence[str], *, as_json: bool) -> int:
     """`atoll hosts status`; returns the exit code."""
 
-    async def work(connections: Connections, machine: InventoryMachine) -> Facts:
+    async def work(connections: SshConnections, machine: InventoryMachine) -> MachineFacts:
         connection = await connections.connect(machine.name, machine.access)
         try:
             agent = await start_agent(connection, machine.name, machine.access)
@@ -141,7 +141,7 @@ def show_status(file: Path, names: Sequence[str], *, as_json: bool) -> int:
     return _everywhere(file, names, work, _status_words, as_json=as_json)
 
 
-def _status_words(facts: Facts) -> str:
+def _status_words(facts: MachineFacts) -> str:
     wrong = [f"no interface {name}" for name in facts["missing_interfaces"]]
     wrong += [f"no {name}" for name in facts["missing_tools"]]
     wrong += [] if facts["may_configure"] else ["may not configure interfaces"]
@@ -156,7 +156,7 @@ def _status_words(facts: Facts) -> str:
 def run_command(file: Path, names: Sequence[str], command: Sequence[str], *, as_json: bool) -> int:
     """`atoll hosts exec`; returns the exit code: 0 if it was 0 everywhere."""
 
-    async def work(connections: Connections, machine: InventoryMachine) -> Facts:
+    async def work(connections: SshConnections, machine: InventoryMachine) -> MachineFacts:
         connection = await connections.connect(machine.name, machine.access)
         try:
             done = await connection.run(shlex.join(command), check=False)
@@ -164,7 +164,7 @@ def run_command(file: Path, names: Sequence[str], command: Sequence[str], *, as_
             connection.abort()
         return {"code": done.returncode, "stdout": str(done.stdout or ""), "stderr": str(done.stderr or "")}
 
-    def words(facts: Facts) -> str:
+    def words(facts: MachineFacts) -> str:
         said = (facts["stdout"] + facts["stderr"]).rstrip("\n") or f"exit status {facts['code']}"
         return said.replace("\n", "\n" + " " * 11)
 
@@ -184,23 +184,23 @@ def chosen(file: Path, names: Sequence[str]) -> list[InventoryMachine]:
 def _everywhere(
     file: Path,
     names: Sequence[str],
-    work: Work,
-    words: Callable[[Facts], str],
+    work: HostCommand,
+    words: Callable[[MachineFacts], str],
     *,
     as_json: bool,
-    good: Callable[[Facts], bool] = lambda _: True,
+    good: Callable[[MachineFacts], bool] = lambda _: True,
 ) -> int:
     """Do it on all machines at once, tell each as it is done; 1 if any failed."""
     machines = chosen(file, names)
 
-    def tell(outcome: Outcome[Facts]) -> None:
+    def tell(outcome: Outcome[MachineFacts]) -> None:
         if outcome.error is not None:
             print(outcome.error, file=sys.stderr, flush=True)
         elif not as_json:
             print(f"{outcome.machine:<10} {words(outcome.found or {})}", flush=True)
 
-    async def everywhere() -> list[Outcome[Facts]]:
-        async with Connections() as connections:
+    async def everywhere() -> list[Outcome[MachineFacts]]:
+        async with SshConnections() as connections:
             return await on_each(machines, lambda machine: work(connections, machine), tell)
 
     outcomes = asyncio.run(everywhere())

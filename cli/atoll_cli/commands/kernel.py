@@ -31,8 +31,7 @@ def build(
 
     ATOLL_KERNEL=7.2 chooses the release to build and to run.
     """
-    from atoll_emulation.uml.build import build as build_kernel
-    from atoll_emulation.uml.build import build_wanted
+    from atoll_emulation.uml.build import build_kernel, build_wanted
     from atoll_emulation.uml.cache import kernel_status
     from atoll_emulation.uml.recipe import RECIPES, VARIABLE, series_of
     from atoll_emulation.uml.source import find_source
@@ -92,7 +91,7 @@ def where() -> None:
 @kernel.command(epilog="Example: atoll kernel clean")
 def clean(json: Json = False) -> None:
     """Remove kernels that other versions of atoll built, unless one runs; other checkouts would build theirs again."""
-    from atoll_emulation.uml.cache import clean as clean_cache
+    from atoll_emulation.uml.cache import clean_cache
 
     found = clean_cache()
     if json:

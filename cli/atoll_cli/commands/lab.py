@@ -11,9 +11,9 @@ from typing import Any
 
 from atoll_cli.commands.selection import require_backend
 from atoll_cli.terminal.diagnostics import warn
-from atoll_cli.terminal.progress import in_words, swap_in_words
+from atoll_cli.terminal.progress import step_text, swap_in_words
 from atoll_cli.terminal.signals import unless_interrupted
-from atoll_controller.planner.description_warnings import doubts
+from atoll_controller.planner.description_warnings import description_warnings
 from atoll_core.description.loader import lab_file, load_any, load_experiment
 from atoll_core.errors import InterruptedByUserError, LabError
 from atoll_core.experiment.experiment import Experiment
@@ -23,21 +23,21 @@ from atoll_core.plan.plan import Backend
 from atoll_core.plan.switch_features import Runtime
 from atoll_core.platforms import MININET
 from atoll_core.plural import counted
-from atoll_daemon.client import Description, KeeperClient, OwnKeeper, connected, state_directory
+from atoll_daemon.client import DaemonClient, Description, OwnDaemon, connected, state_directory
 from atoll_daemon.http.http_errors import no_lab_is_up
 from atoll_daemon.last_failure import forget_failure, last_failure
 from atoll_daemon.socket_lock import rack
 
 
-def say(line: dict[str, Any]) -> None:
+def print_progress(line: dict[str, Any]) -> None:
     """Tell a person what a request is doing."""
     if line["type"] == "progress":
-        print(in_words(line["text"]), file=sys.stderr, flush=True)
+        print(step_text(line["text"]), file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What is to be up: a lab, an experiment on it if ``path`` is one, and where the keeper is to listen."""
+class UpRequest:
+    """What is to be up: a lab, an experiment on it if ``path`` is one, and where the daemon is to listen."""
 
     path: Path
     network: Network
@@ -70,22 +70,22 @@ def bring_up(
 
     network, experiment = load_any(path)
     require_listen(listen)
-    warnings = warn(doubts(network, experiment, backend, MININET) if experiment else (), strict=strict)
+    warnings = warn(description_warnings(network, experiment, backend, MININET) if experiment else (), strict=strict)
     if rack() is None:
         if experiment:
             require_programs(network, experiment)
         require_machine()
         require_backend(network, experiment, backend)
-    asked = Asked(path, network, experiment, backend, runtime, listen, probe)
+    asked = UpRequest(path, network, experiment, backend, runtime, listen, probe)
     return asyncio.run(_up(asked, warnings, as_json=as_json))
 
 
-async def _up(asked: Asked, warnings: list[dict[str, Any]], *, as_json: bool) -> int:
+async def _up(asked: UpRequest, warnings: list[dict[str, Any]], *, as_json: bool) -> int:
     """Interrupted or failed, it leaves no lab that was not up before, and says so."""
     async with connected() as running:
         pass
     try:
-        result = await unless_interrupted(_up_with_keeper(asked, own=running is None))
+        result = await unless_interrupted(_up_with_daemon(asked, own=running is None))
     except asyncio.CancelledError:
         left = "no lab is up" if running is None else "the lab was up before and stays"
         raise InterruptedByUserError(f"cancelled; {left}") from None
@@ -98,30 +98,30 @@ async def _up(asked: Asked, warnings: list[dict[str, Any]], *, as_json: bool) ->
     return 0
 
 
-async def _up_with_keeper(asked: Asked, *, own: bool) -> dict[str, Any]:
-    keeper = await OwnKeeper.start(for_run=False) if own else None
+async def _up_with_daemon(asked: UpRequest, *, own: bool) -> dict[str, Any]:
+    daemon = await OwnDaemon.start(for_run=False) if own else None
     try:
         return await _up_and_apply(asked)
     except BaseException:
-        if keeper is not None:
-            await keeper.end()
+        if daemon is not None:
+            await daemon.end()
         raise
 
 
-async def _up_and_apply(asked: Asked) -> dict[str, Any]:
+async def _up_and_apply(asked: UpRequest) -> dict[str, Any]:
     """Whether the lab was up already, what was changed for the experiment, and the URL that was to be listened on."""
-    async with connected() as keeper:
-        if keeper is None:
-            msg = "the keeper ended while the lab was coming up"
+    async with connected() as daemon:
+        if daemon is None:
+            msg = "the daemon ended while the lab was coming up"
             raise LabError(msg)
-        url = await listen_on(keeper, asked.listen)
-        done = await keeper.stream("/v1/lab", asked.lab, say, runtime=asked.runtime)
+        url = await listen_on(daemon, asked.listen)
+        done = await daemon.stream("/v1/lab", asked.lab, print_progress, runtime=asked.runtime)
         result: dict[str, Any] = {"lab": asked.network.name, "already": done["already"], "changes": [], "url": url}
         if asked.experiment is None:
             return result
-        say({"type": "progress", "text": "apply"})
+        print_progress({"type": "progress", "text": "apply"})
         applied, _ = await _apply(
-            keeper, Description(asked.path), backend=asked.backend, probe=str(asked.probe).lower()
+            daemon, Description(asked.path), backend=asked.backend, probe=str(asked.probe).lower()
         )
         return result | {"changes": applied["changes"]}
 
@@ -134,15 +134,15 @@ def require_listen(address: str | None) -> None:
         ListenAddress.parse(address)
 
 
-async def listen_on(keeper: KeeperClient, address: str | None) -> str | None:
-    """Have the keeper listen there, and tell people where and by which token it is asked; the URL."""
+async def listen_on(daemon: DaemonClient, address: str | None) -> str | None:
+    """Have the daemon listen there, and tell people where and by which token it is asked; the URL."""
     if address is None:
         return None
     from atoll_daemon.http.auth import find_token
     from atoll_daemon.http.tcp_listener import ListenAddress
 
     token, where = find_token(state_directory())
-    url = await keeper.listen(address, token, None if where == TOKEN_VARIABLE else where)
+    url = await daemon.listen(address, token, None if where == TOKEN_VARIABLE else where)
     print(f"API: {url}/v1/, live page: {url}/watch/, their token in {where}", file=sys.stderr)
     if not ListenAddress.parse(address).is_loopback:
         print("     in the clear: who sees that network sees the token; `ssh -L` hides both", file=sys.stderr)
@@ -150,19 +150,19 @@ async def listen_on(keeper: KeeperClient, address: str | None) -> str | None:
 
 
 async def _apply(
-    keeper: KeeperClient, description: Description, **how: str | None
+    daemon: DaemonClient, description: Description, **how: str | None
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The answer, and the events of the swap if there was one, which people have been told of."""
     swap: list[dict[str, Any]] = []
 
     def take(line: dict[str, Any]) -> None:
-        say(line)
+        print_progress(line)
         if line["type"] == "swap":
             swap.append(line)
             if text := swap_in_words(line):
                 print(text, file=sys.stderr, flush=True)
 
-    return await keeper.stream("/v1/apply", description, take, **how), swap
+    return await daemon.stream("/v1/apply", description, take, **how), swap
 
 
 def apply_experiment(
@@ -178,11 +178,11 @@ def apply_experiment(
 ) -> None:
     """`atoll apply`."""
     from atoll_emulation.this_machine.box_programs import require_programs
-    from atoll_testbed.box_connections import Connections
+    from atoll_testbed.box_connections import ConnectionPolicy
 
-    Connections.parse(connections)
+    ConnectionPolicy.parse(connections)
     network, experiment = load_experiment(path)
-    warnings = warn(doubts(network, experiment, backend, MININET), strict=strict)
+    warnings = warn(description_warnings(network, experiment, backend, MININET), strict=strict)
     if rack() is None:
         require_programs(network, experiment)
         require_backend(network, experiment, backend)
@@ -204,10 +204,10 @@ def apply_experiment(
 
 
 async def _apply_verb(description: Description, **how: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    async with connected() as keeper:
-        if keeper is None:
+    async with connected() as daemon:
+        if daemon is None:
             raise LabError(no_lab_is_up())
-        return await _apply(keeper, description, **how)
+        return await _apply(daemon, description, **how)
 
 
 def take_down(*, force: bool, as_json: bool) -> None:
@@ -216,14 +216,14 @@ def take_down(*, force: bool, as_json: bool) -> None:
 
 
 async def _down(*, force: bool, as_json: bool) -> None:
-    async with connected() as keeper:
-        if keeper is not None:
-            await keeper.down(force=force)
+    async with connected() as daemon:
+        if daemon is not None:
+            await daemon.down(force=force)
     forget_failure()
     if as_json:
-        print(json.dumps({"was_up": keeper is not None}))
+        print(json.dumps({"was_up": daemon is not None}))
     else:
-        print("the lab is down" if keeper is not None else "no lab was up")
+        print("the lab is down" if daemon is not None else "no lab was up")
 
 
 def print_status(*, as_json: bool) -> int:
@@ -232,8 +232,8 @@ def print_status(*, as_json: bool) -> int:
 
 
 async def _status(*, as_json: bool) -> int:
-    async with connected() as keeper:
-        status = await keeper.status() if keeper is not None else {"lab": None}
+    async with connected() as daemon:
+        status = await daemon.status() if daemon is not None else {"lab": None}
     lab = status["lab"]
     failure = last_failure() if lab is None else None
     failed = failure is not None or bool(lab and lab["failed"])
@@ -256,7 +256,7 @@ def _print_lab(lab: dict[str, Any], status: dict[str, Any]) -> None:
     busy = status["busy"]
     where = f"on the machines of {lab['inventory']}" if lab["inventory"] else f"{lab['datapath']} datapath"
     where += f", Open vSwitch {lab['ovs']}" if lab["ovs"] else ""
-    print(f"{lab['name']} ({lab['file']}) is up; keeper {status['pid']}, {where}")
+    print(f"{lab['name']} ({lab['file']}) is up; daemon {status['pid']}, {where}")
     print("switches: " + ", ".join(f"{name} {state}" for name, state in lab["switches"].items()))
     print(
         f"experiment: {lab['experiment'] or 'none applied'}"

@@ -10,7 +10,7 @@ import typer
 
 from atoll_cli.terminal.options import PlainArguments, whole
 from atoll_cli.terminal.output_files import PICTURES, require_ending, written
-from atoll_core.errors import DescriptionError, Mistake
+from atoll_core.errors import DescriptionError, Diagnostic
 
 latencies = typer.Typer(
     help="Latencies of world servers: import them from RTTs to real servers.",
@@ -43,12 +43,12 @@ def import_(
 
     require_ending("--plot", plot, PICTURES)
     texts = [(label(path), read_text(path, "text", 64_000_000)) for path in files]
-    unread = [text for _, text in texts if isinstance(text, Mistake)]
+    unread = [text for _, text in texts if isinstance(text, Diagnostic)]
     found = read_rtts((name, text) for name, text in texts if isinstance(text, str))
     mistakes = [*unread, *found.mistakes]
     if not mistakes and len(found.ms) < servers:
         what = f"holds RTTs of {len(found.ms)} targets, and {servers} servers need at least one each"
-        mistakes = [Mistake(label(files[-1]), 0, what)]
+        mistakes = [Diagnostic(label(files[-1]), 0, what)]
     if mistakes:
         raise DescriptionError(mistakes)
     few = len(found.ms) < FEW_TARGETS * servers

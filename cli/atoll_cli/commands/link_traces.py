@@ -15,7 +15,7 @@ from atoll_core.errors import PlanError
 from atoll_core.plural import counted
 
 if TYPE_CHECKING:  # what makes traces is loaded when one is made
-    from atoll_core.experiment.experiment import Trace
+    from atoll_core.experiment.experiment import LinkTrace
     from atoll_core.units import Duration, Rate, Size
     from atoll_emulation.trace_generators.orbit import Site
 
@@ -191,14 +191,14 @@ def _remark(kind: str, options: Mapping[str, object]) -> str:
     return f"made by: atoll traces {kind} {' '.join(given)}"
 
 
-def _write(made: "Trace", lasts: "Duration", out: Path, plot: Path | None, remark: str, *, as_json: bool) -> None:
-    from atoll_core.description.link_trace import trace_text
+def _write(made: "LinkTrace", lasts: "Duration", out: Path, plot: Path | None, remark: str, *, as_json: bool) -> None:
+    from atoll_core.description.link_trace import trace_csv
 
     blocked = sum(row.blocked for row in made.rows)
     delays = [row.delay.ms for row in made.rows if row.delay]
     rates = [row.rate.bit_s for row in made.rows if row.rate]
     require_ending("--plot", plot, PICTURES)
-    written("--out", out, trace_text(made, [remark]))
+    written("--out", out, trace_csv(made, [remark]))
     if plot:
         from atoll_dashboards.report.trace_plot import draw_trace
 

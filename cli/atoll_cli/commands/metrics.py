@@ -14,7 +14,7 @@ from atoll_core.plural import counted
 
 if TYPE_CHECKING:  # the database's client is loaded when it is asked
     from atoll_analysis.run_directory import RunDir
-    from atoll_dashboards.grafana.grafana_links import Laid
+    from atoll_dashboards.grafana.grafana_links import RunInDatabase
     from atoll_dashboards.influx.influx_load import Times
     from atoll_dashboards.influx.influx_settings import InfluxSettings
 
@@ -48,7 +48,7 @@ def load(
     1 if points of the runs are not in the database in the end, and 2 if there was no run to load at all.
     """
     from atoll_cli.terminal.progress import tell_link
-    from atoll_dashboards.grafana.grafana_links import Laid, comparison_link, grafana_address, run_link
+    from atoll_dashboards.grafana.grafana_links import RunInDatabase, comparison_link, grafana_address, run_link
     from atoll_dashboards.influx.influx_client import Database
     from atoll_dashboards.influx.influx_load import Times, load_run, loadable
 
@@ -59,7 +59,7 @@ def load(
     for each in left_out:
         print(f"left out: {each}", file=sys.stderr)
     told: list[dict[str, object]] = []
-    aligned: list[Laid] = []
+    aligned: list[RunInDatabase] = []
     with Database(settings) as database:
         for run_dir, how in found:
             tally = load_run(run_dir, database, how, lambda line: print(line["message"], file=sys.stderr))
@@ -91,12 +91,12 @@ def load(
         raise typer.Exit(1)
 
 
-def _laid(run_dir: "RunDir", times: "Times") -> "Laid | None":
+def _laid(run_dir: "RunDir", times: "Times") -> "RunInDatabase | None":
     """Where a run's points lie; None of one that does not say: it is loaded all the same."""
-    from atoll_dashboards.grafana.grafana_links import Laid
+    from atoll_dashboards.grafana.grafana_links import RunInDatabase
 
     try:
-        return Laid.of(run_dir, times)
+        return RunInDatabase.of(run_dir, times)
     except RunDirError:
         return None
 
@@ -118,9 +118,9 @@ def check(json: Json = False) -> None:
 @metrics.command(epilog="Example: atoll metrics names")
 def names() -> None:
     """Print what is measured: measurements, tags, fields, units, as Markdown."""
-    from atoll_core.metrics.metrics_schema import markdown
+    from atoll_core.metrics.metrics_schema import schema_markdown
 
-    print(markdown(), end="")
+    print(schema_markdown(), end="")
 
 
 def database_settings() -> "InfluxSettings":

@@ -9,7 +9,7 @@ from atoll_cli.terminal.diagnostics import warn
 from atoll_cli.terminal.output_files import require_ending, written
 from atoll_cli.terminal.progress import estimated
 from atoll_controller.planner.change_schedule import plan_schedule
-from atoll_controller.planner.description_warnings import doubts
+from atoll_controller.planner.description_warnings import description_warnings
 from atoll_controller.planner.plan_text import plan_text, schedule_text
 from atoll_controller.planner.planner import make_plan, plan_sha256
 from atoll_controller.planner.virtual_cost import memory, wall_time
@@ -42,7 +42,7 @@ def print_plan(
     if place == VIRTUAL:
         require_controls(described[1], offered_by_virtual_kernel())
     slack = place_slack(place)
-    warnings = warn(doubts(*described, backend, place), strict=strict)
+    warnings = warn(description_warnings(*described, backend, place), strict=strict)
     plan = make_plan(*described, backend, slack=slack)
     schedule = plan_schedule(*described)
     notes = [*inexact(described[1].links, slack)] if backend is Backend.TC else []

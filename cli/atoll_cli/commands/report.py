@@ -34,7 +34,7 @@ def rebuild(path: Path, *, as_json: bool) -> None:
         print(f"report: {page}")
 
 
-def side_by_side(
+def report_comparison(
     paths: list[Path],
     figures: list[str],
     out: Path | None,

@@ -6,20 +6,20 @@ import time
 from pathlib import Path
 from typing import Any
 
-from atoll_cli.commands.lab import Asked, listen_on, require_listen
+from atoll_cli.commands.lab import UpRequest, listen_on, require_listen
 from atoll_cli.commands.selection import require_backend, require_writable
 from atoll_cli.terminal.diagnostics import warn
-from atoll_cli.terminal.progress import FailedRunError, LiveLine, tell, where_measured
+from atoll_cli.terminal.progress import FailedRunError, LiveLine, follow_work, where_measured
 from atoll_cli.terminal.signals import unless_interrupted
 from atoll_controller.planner.change_schedule import plan_schedule
-from atoll_controller.planner.description_warnings import doubts
+from atoll_controller.planner.description_warnings import description_warnings
 from atoll_core.errors import AtollError, InterruptedByUserError, LabError, PlanError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
 from atoll_core.plan.switch_features import Runtime
 from atoll_core.platforms import MININET
-from atoll_daemon.client import Description, KeeperClient, OwnKeeper, connected
+from atoll_daemon.client import DaemonClient, Description, OwnDaemon, connected
 from atoll_daemon.socket_lock import rack
 from atoll_dashboards.grafana.grafana_links import grafana_address
 from atoll_dashboards.influx.influx_agreement import settings_mark
@@ -50,7 +50,7 @@ def run_experiment(
     require_listen(listen)
     grafana = grafana_address()
     require_writable(runs)
-    warnings = warn(doubts(network, experiment, backend, MININET), strict=strict)
+    warnings = warn(description_warnings(network, experiment, backend, MININET), strict=strict)
     plan_schedule(network, experiment)  # refuses changes that could not be carried out before anything is there
     if rack() is None:
         _require_visible(runs)
@@ -58,7 +58,7 @@ def run_experiment(
         require_programs(network, experiment)
         require_machine()
         require_backend(network, experiment, backend)
-    asked = Asked(description.path, network, experiment, backend, runtime, listen, settings=description.settings)
+    asked = UpRequest(description.path, network, experiment, backend, runtime, listen, settings=description.settings)
     verb = _Verb(
         asked,
         description,
@@ -84,7 +84,7 @@ def _require_visible(runs: Path) -> None:
 class _Verb:
     def __init__(
         self,
-        asked: Asked,
+        asked: UpRequest,
         description: Description,
         experiment: Experiment,
         runs: Path,
@@ -127,26 +127,26 @@ class _Verb:
         return self._tell(summary)
 
     async def _execute(self, *, keep: bool) -> dict[str, Any] | None:
-        own: OwnKeeper | None = None
+        own: OwnDaemon | None = None
         if not await lab_is_up():
-            self._show.step("keeper")
-            own = await OwnKeeper.start(for_run=not keep)
+            self._show.step("daemon")
+            own = await OwnDaemon.start(for_run=not keep)
         try:
-            async with connected() as keeper:
-                if keeper is None:
-                    msg = "the keeper ended before the run began"
+            async with connected() as daemon:
+                if daemon is None:
+                    msg = "the daemon ended before the run began"
                     raise LabError(msg)
-                return await self._run_on(keeper, bring_up=own is not None)
+                return await self._run_on(daemon, bring_up=own is not None)
         finally:
             if own is not None and not keep:
                 self._show.step("down")
                 await asyncio.shield(own.release())
 
-    async def _run_on(self, keeper: KeeperClient, *, bring_up: bool) -> dict[str, Any] | None:
-        await listen_on(keeper, self._asked.listen)
+    async def _run_on(self, daemon: DaemonClient, *, bring_up: bool) -> dict[str, Any] | None:
+        await listen_on(daemon, self._asked.listen)
         if bring_up:
-            await keeper.stream("/v1/lab", self._asked.lab, self._take, runtime=self._asked.runtime)
-        done = await keeper.stream(
+            await daemon.stream("/v1/lab", self._asked.lab, self._take, runtime=self._asked.runtime)
+        done = await daemon.stream(
             "/v1/runs",
             self._description,
             self._take,
@@ -173,18 +173,18 @@ class _Verb:
         overhead_s = (time.time_ns() - self._started_ns) / 1e9 - self._experiment.duration.s
         run_dir = Path(self._run_dir or "")
         extra = {"overhead_s": round(overhead_s, 3), "warnings": self._warnings}
-        return tell(summary, run_dir, as_json=self._as_json, extra=extra, grafana=self._link)
+        return follow_work(summary, run_dir, as_json=self._as_json, extra=extra, grafana=self._link)
 
 
 async def lab_is_up() -> bool:
-    """Whether a keeper holds a lab for us; LabError when it is another run's own."""
-    async with connected() as keeper:
-        if keeper is None:
+    """Whether a daemon holds a lab for us; LabError when it is another run's own."""
+    async with connected() as daemon:
+        if daemon is None:
             return False
-        status = await keeper.status()
+        status = await daemon.status()
     if status["for_run"]:
         busy: dict[str, Any] = status["busy"] or {}
-        which = f"{busy.get('about', 'ending')}, keeper process {status['pid']}"
+        which = f"{busy.get('about', 'ending')}, daemon process {status['pid']}"
         msg = f"another run is in progress ({which}); one at a time on one machine"
         raise LabError(msg)
     return True

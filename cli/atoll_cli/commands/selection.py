@@ -12,7 +12,7 @@ from atoll_core.description.loader import load_experiment
 from atoll_core.description.raw_experiment import LONGEST_RUN, SHORTEST_RUN
 from atoll_core.description.resolve_inventory import load_inventory
 from atoll_core.description.validation_messages import suggest
-from atoll_core.errors import DescriptionError, MachineError, Mistake, PlanError, UsageError
+from atoll_core.errors import DescriptionError, Diagnostic, MachineError, PlanError, UsageError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.inventory import placed
 from atoll_core.lab.network import Network
@@ -20,7 +20,7 @@ from atoll_core.plan.plan import Backend
 from atoll_core.plan.tc_settings import TIMER_SLACK, VIRTUAL_SLACK
 from atoll_core.platforms import HARDWARE, MININET, VIRTUAL
 from atoll_core.units import Duration
-from atoll_daemon.socket_lock import INVENTORY_VARIABLE, keeper_holder, rack
+from atoll_daemon.socket_lock import INVENTORY_VARIABLE, daemon_holder, rack
 from atoll_emulation.this_machine.tc_support import missing_for_tc
 
 PLACES = {MININET: Backend.ENGINE, VIRTUAL: Backend.TC, HARDWARE: Backend.ENGINE}
@@ -92,7 +92,7 @@ def require_writable(runs: Path) -> None:
         raise PlanError(msg)
 
 
-def place_of(named: str | None, inventory: Path | None = None) -> str:
+def platform_of(named: str | None, inventory: Path | None = None) -> str:
     """Where the lab lives: as named, else on hardware where a rack is meant, else on this machine."""
     return named or (HARDWARE if inventory or rack() else MININET)
 
@@ -140,14 +140,14 @@ def choose_rack(place: str, inventory: Path | None) -> None:
 def mean_rack(inventory: Path | None, *, moved: bool = False) -> None:
     """Mean the rack of an inventory if one is named; otherwise whatever the environment says.
 
-    Raises DescriptionError when there is no such file; with ``moved`` only if no keeper holds that rack either: a lab
+    Raises DescriptionError when there is no such file; with ``moved`` only if no daemon holds that rack either: a lab
     is found, and taken down, by where the file was when it came up.
     """
     if inventory is not None:
         os.environ[INVENTORY_VARIABLE] = os.path.abspath(inventory)  # noqa: PTH100 (Path.absolute keeps `..`)
     meant = rack()
-    if meant is not None and not meant.is_file() and not (moved and keeper_holder() is not None):
-        raise DescriptionError([Mistake(str(inventory or meant), 0, "there is no such file")])
+    if meant is not None and not meant.is_file() and not (moved and daemon_holder() is not None):
+        raise DescriptionError([Diagnostic(str(inventory or meant), 0, "there is no such file")])
 
 
 def place_slack(place: str) -> Duration:

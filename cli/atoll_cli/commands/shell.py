@@ -15,9 +15,9 @@ from typing import Any
 from aiohttp import ClientError, WSMsgType, WSServerHandshakeError
 
 from atoll_core.errors import AtollError, LabError
-from atoll_daemon.client import KEEPER_DIED, KeeperDiedError, RefusedError, connected
+from atoll_daemon.client import KEEPER_DIED, DaemonDiedError, RequestRefusedError, connected
 from atoll_daemon.http.http_errors import no_lab_is_up
-from atoll_daemon.socket_lock import keeper_holder
+from atoll_daemon.socket_lock import daemon_holder
 
 _LONGEST_SCRIPT = 1 << 20  # bytes; it travels as one message
 
@@ -27,7 +27,7 @@ def open_shell() -> None:
     if os.isatty(0):
         asyncio.run(_converse())
         return
-    if keeper_holder() is None:  # said before anybody writes a script
+    if daemon_holder() is None:  # said before anybody writes a script
         raise LabError(no_lab_is_up())
     asyncio.run(_run_script(_standard_input()))
 
@@ -68,18 +68,18 @@ async def _converse() -> None:
 @contextlib.asynccontextmanager
 async def _session(asked: dict[str, Any]) -> AsyncGenerator[Any]:
     """The WebSocket on which a shell was asked for; LabError for whatever is against it."""
-    async with connected() as keeper:
-        if keeper is None:
+    async with connected() as daemon:
+        if daemon is None:
             raise LabError(no_lab_is_up())
         try:
-            async with keeper.shell() as socket:
+            async with daemon.shell() as socket:
                 await socket.send_json(asked)
                 yield socket
         except WSServerHandshakeError as error:
-            msg = f"the keeper gave no shell: {error.status} {error.message}"
+            msg = f"the daemon gave no shell: {error.status} {error.message}"
             raise LabError(msg) from None
         except ClientError:
-            raise KeeperDiedError(KEEPER_DIED) from None
+            raise DaemonDiedError(KEEPER_DIED) from None
 
 
 async def _print_to_the_end(socket: Any) -> None:
@@ -91,9 +91,9 @@ async def _print_to_the_end(socket: Any) -> None:
         elif message.type is WSMsgType.TEXT:
             last = json.loads(message.data)
             if last["type"] == "error":
-                raise RefusedError(last["message"], last["exit_code"])
+                raise RequestRefusedError(last["message"], last["exit_code"])
             return
-    raise KeeperDiedError(KEEPER_DIED)
+    raise DaemonDiedError(KEEPER_DIED)
 
 
 async def _send_typed(socket: Any) -> None:

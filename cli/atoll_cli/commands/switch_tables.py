@@ -10,7 +10,7 @@ from atoll_controller.planner.text_table import columns
 from atoll_core.codec import from_json
 from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import LabError, UsageError
-from atoll_core.plan.flow_entry import FlowEntry, ForeignEntry, describe_actions
+from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry, describe_actions
 from atoll_daemon.client import connected
 from atoll_daemon.http.http_errors import no_lab_is_up
 
@@ -51,21 +51,21 @@ def print_counters(names: Sequence[str], *, as_json: bool) -> None:
 
 async def _asked(names: Sequence[str], what: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Of each switch that is named, of all if none is: its report, and its entries or counters."""
-    async with connected() as keeper:
-        if keeper is None:
+    async with connected() as daemon:
+        if daemon is None:
             raise LabError(no_lab_is_up())
-        known = {switch["name"]: switch for switch in await keeper.switches()}
+        known = {switch["name"]: switch for switch in await daemon.switches()}
         for name in names:
             if name not in known:
                 raise UsageError(f"{name}: no such switch in the lab that is up; {suggest(name, known, 'switches')}")
         return [
-            (known[name], await keeper.get(f"/v1/switches/{name}/{what}")) for name in dict.fromkeys(names) or known
+            (known[name], await daemon.get(f"/v1/switches/{name}/{what}")) for name in dict.fromkeys(names) or known
         ]
 
 
 def _entry_rows(held: dict[str, Any]) -> list[tuple[str, ...]]:
     entries = [from_json(FlowEntry, entry) for entry in held["entries"]]
-    foreign = [from_json(ForeignEntry, entry) for entry in held["foreign"]]
+    foreign = [from_json(UnmanagedEntry, entry) for entry in held["foreign"]]
     rows = [
         (
             str(entry.priority),

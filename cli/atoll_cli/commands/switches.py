@@ -11,10 +11,10 @@ import typer
 
 from atoll_cli.terminal.options import PlainArguments, Rack
 from atoll_core.errors import LabError, UsageError
-from atoll_core.plan.switch_features import Leftovers
+from atoll_core.plan.switch_features import UnmanagedState
 
 if TYPE_CHECKING:
-    from atoll_switches.configuration import Reached
+    from atoll_switches.configuration import ControllerAddress
 
 switches = typer.Typer(
     help="List the lab's switches: who they say they are, whether they are connected, what they hold.",
@@ -51,7 +51,7 @@ def print_switches(
     from rich.console import Console
     from rich.table import Table
 
-    from atoll_controller.fabric.unmanaged_state import leftovers_in_words
+    from atoll_controller.fabric.unmanaged_state import unmanaged_state_text
 
     table = Table(box=None, pad_edge=False)
     for title in ("switch", "dpid", "", "make", "profile", "entries", "room", "table", "ports"):
@@ -64,9 +64,9 @@ def print_switches(
     for each in found:
         if each["problem"]:
             print(each["problem"])
-        left = Leftovers(tuple(each["groups"]), tuple(each["meters"]))
+        left = UnmanagedState(tuple(each["groups"]), tuple(each["meters"]))
         if left:
-            print(f"{each['name']}: {leftovers_in_words(left)} are of no plan; the next `atoll apply` deletes them")
+            print(f"{each['name']}: {unmanaged_state_text(left)} are of no plan; the next `atoll apply` deletes them")
 
 
 @switches.command(cls=PlainArguments, epilog="Example: atoll switches entries sw-c")
@@ -117,8 +117,8 @@ def config(
     print(configuration(network, switch, planned, _reached(controller, out_of_band=out_of_band)), end="")
 
 
-def _reached(text: str, *, out_of_band: bool) -> "Reached":
-    from atoll_switches.configuration import OPENFLOW_PORT, Reached
+def _reached(text: str, *, out_of_band: bool) -> "ControllerAddress":
+    from atoll_switches.configuration import OPENFLOW_PORT, ControllerAddress
 
     address, colon, port = text.partition(":")
     number = int(port) if port.isdecimal() and port.isascii() else 0 if colon else OPENFLOW_PORT
@@ -127,7 +127,7 @@ def _reached(text: str, *, out_of_band: bool) -> "Reached":
     except AddressValueError:
         found = None
     if found is not None and 1 <= number <= 65535:
-        return Reached(found, number, out_of_band)
+        return ControllerAddress(found, number, out_of_band)
     raise UsageError(f"--controller {text!r:.60}: write an IPv4 address, with :PORT if it is not {OPENFLOW_PORT}")
 
 
@@ -135,10 +135,10 @@ async def _asked() -> list[dict[str, Any]]:
     from atoll_daemon.client import connected
     from atoll_daemon.http.http_errors import no_lab_is_up
 
-    async with connected() as keeper:
-        if keeper is None:
+    async with connected() as daemon:
+        if daemon is None:
             raise LabError(no_lab_is_up())
-        return await keeper.switches()
+        return await daemon.switches()
 
 
 def _row(switch: dict[str, Any]) -> list[str]:

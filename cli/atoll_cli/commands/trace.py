@@ -33,16 +33,16 @@ def print_live_trace(path: Path, src: str, dst: str, protocol: Protocol, probes:
 
 
 async def _prove(lab: Path, experiment: str, query: dict[str, str]) -> dict[str, Any]:
-    """What the keeper found. Raises LabError when it is not this experiment that stands."""
+    """What the daemon found. Raises LabError when it is not this experiment that stands."""
     from atoll_daemon.client import connected
     from atoll_daemon.http.http_errors import no_lab_is_up
 
-    async with connected() as keeper:
-        status = await keeper.status() if keeper is not None else None
-        if keeper is None or status is None or status["lab"] is None:
+    async with connected() as daemon:
+        status = await daemon.status() if daemon is not None else None
+        if daemon is None or status is None or status["lab"] is None:
             raise LabError(no_lab_is_up())
         stands = status["lab"]["experiment"]
         if stands != experiment or not lab.samefile(status["lab"]["file"]):
             up = f"{status['lab']['name']} is up, with {f'experiment {stands}' if stands else 'no experiment applied'}"
             raise LabError(f"{up}: not the experiment {experiment} on {lab}; `atoll apply` it first")
-        return await keeper.post("/v1/trace", **query)
+        return await daemon.post("/v1/trace", **query)

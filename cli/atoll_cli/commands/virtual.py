@@ -6,17 +6,25 @@ import time
 from pathlib import Path
 from typing import Any
 
-from atoll_analysis.reproducibility import Comparison, compare_runs
+from atoll_analysis.reproducibility import RepeatComparison, compare_runs
 from atoll_analysis.run_directory import RunDir
 from atoll_cli.commands.selection import require_writable
 from atoll_cli.terminal.diagnostics import warn
-from atoll_cli.terminal.progress import EXIT_INVALID, FailedRunError, LiveLine, Turns, estimated, tell, where_measured
+from atoll_cli.terminal.progress import (
+    EXIT_INVALID,
+    FailedRunError,
+    LiveLine,
+    ParallelRuns,
+    estimated,
+    follow_work,
+    where_measured,
+)
 from atoll_cli.terminal.signals import unless_interrupted
 from atoll_controller.planner.change_schedule import plan_schedule
-from atoll_controller.planner.description_warnings import doubts, memory_doubts
+from atoll_controller.planner.description_warnings import description_warnings, memory_warnings
 from atoll_controller.planner.planner import make_plan
 from atoll_controller.planner.virtual_cost import memory, wall_time
-from atoll_core.errors import AtollError, InterruptedByUserError, MachineError, Mistake
+from atoll_core.errors import AtollError, Diagnostic, InterruptedByUserError, MachineError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
@@ -29,7 +37,7 @@ from atoll_emulation.this_machine.host_requirements import free_memory, require_
 from atoll_emulation.uml.kernel import UmlKernel
 from atoll_testbed.run.postprocess import compress_and_analyse
 from atoll_testbed.run.run_request import create_run
-from atoll_testbed.virtual.virtual_run import measure
+from atoll_testbed.virtual.virtual_run import measure_in_kernel
 
 
 def run_in_virtual_time(
@@ -49,7 +57,7 @@ def run_in_virtual_time(
     require_writable(runs)
     needed = memory(network, experiment)
     memory_doubt = require_memory(experiment, Size(needed.bytes * min(2 if twice else 1, usable_cores())))
-    warnings = warn((*doubts(network, experiment, backend, VIRTUAL), *memory_doubt), strict=strict)
+    warnings = warn((*description_warnings(network, experiment, backend, VIRTUAL), *memory_doubt), strict=strict)
     require_controls(experiment, offered_by_virtual_kernel())
     require_programs(network, experiment)
     make_plan(network, experiment, backend)  # refuses now what this backend cannot play,
@@ -66,10 +74,10 @@ def run_in_virtual_time(
     return asyncio.run(verb.execute(as_json=as_json))
 
 
-def require_memory(experiment: Experiment, needed: Size) -> tuple[Mistake, ...]:
+def require_memory(experiment: Experiment, needed: Size) -> tuple[Diagnostic, ...]:
     """The doubt whether what is needed is free. Raises MachineError where not even half of it is: it cannot fit."""
     free = free_memory()
-    doubt = memory_doubts(experiment, needed, free)
+    doubt = memory_warnings(experiment, needed, free)
     if needed.bytes > 2 * free.bytes:
         raise MachineError("\n".join(map(str, doubt)))
     return doubt
@@ -93,7 +101,7 @@ class _Verb:
         self._warnings = warnings
         self._analyse = analyse
         self._show = LiveLine()
-        self._turns = Turns(self._show, len(run_dirs))
+        self._turns = ParallelRuns(self._show, len(run_dirs))
         # Two kernels on one core are no faster side by side than one after the other.
         self._cores = asyncio.Semaphore(usable_cores())
 
@@ -111,7 +119,7 @@ class _Verb:
             self._show.close()
         return self._tell(summary, comparison, time.monotonic() - began, as_json=as_json)
 
-    async def _execute(self) -> tuple[dict[str, Any] | None, Comparison | None]:
+    async def _execute(self) -> tuple[dict[str, Any] | None, RepeatComparison | None]:
         runs = [asyncio.create_task(self._run(*each)) for each in enumerate(self._run_dirs)]
         try:
             summary, *_ = await asyncio.gather(*runs)
@@ -127,7 +135,7 @@ class _Verb:
     async def _run(self, number: int, run_dir: RunDir) -> dict[str, Any] | None:
         async with self._cores:
             with claimed_core() as core:
-                await measure(run_dir, self._kernel, core, lambda line: self._turns.take(number, line))
+                await measure_in_kernel(run_dir, self._kernel, core, lambda line: self._turns.take(number, line))
         summary = None
         if self._analyse:
             self._turns.take(number, {"type": "step", "step": "analyse"})
@@ -136,7 +144,7 @@ class _Verb:
         return summary
 
     def _tell(
-        self, summary: dict[str, Any] | None, comparison: Comparison | None, wall_s: float, *, as_json: bool
+        self, summary: dict[str, Any] | None, comparison: RepeatComparison | None, wall_s: float, *, as_json: bool
     ) -> int:
         factor = self._duration_s / wall_s
         extra: dict[str, Any] = {"wall_s": round(wall_s, 3), "factor": round(factor, 3), "warnings": self._warnings}
@@ -144,7 +152,7 @@ class _Verb:
         extra |= {"estimated_wall_s": round(wall.s, 1), "estimated_memory_bytes": needed.bytes}
         if comparison is not None:
             extra["repeat"] = comparison.to_json()
-        code = tell(summary, self._run_dirs[0].path, as_json=as_json, extra=extra)
+        code = follow_work(summary, self._run_dirs[0].path, as_json=as_json, extra=extra)
         if not as_json:
             times = f" ({len(self._run_dirs)} runs)" if comparison else ""
             print(f"{self._duration_s:g} s of virtual time in {wall_s:.1f} s{times}: {factor:.3g} x real time")

@@ -19,7 +19,7 @@ from atoll_daemon.client import state_directory
 from atoll_daemon.http.auth import find_token
 from atoll_daemon.http.tcp_listener import ListenAddress
 from atoll_daemon.replays.replay_index import Replay, Replays
-from atoll_daemon.replays.watch_server import watching
+from atoll_daemon.replays.watch_server import serving_page
 
 
 def watch_lab(run: Path | None, runs: Path, listen: str, *, open_browser: bool, as_json: bool) -> None:
@@ -45,7 +45,7 @@ async def _watch(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, end.set)
-    async with watching(address, token, replays) as page:
+    async with serving_page(address, token, replays) as page:
         url = f"{page}#token={quote(token)}" + (f"&run={quote(opened)}" if opened else "")
         print(json.dumps({"url": url}) if as_json else url, flush=True)
         print(f"its token is that of {where}; Ctrl-C ends this", file=sys.stderr)

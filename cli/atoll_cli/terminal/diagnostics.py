@@ -5,15 +5,15 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from atoll_core.errors import DescriptionError, Mistake
+from atoll_core.errors import DescriptionError, Diagnostic
 
 
-def mistakes_json(mistakes: Iterable[Mistake]) -> list[dict[str, Any]]:
+def diagnostics_json(mistakes: Iterable[Diagnostic]) -> list[dict[str, Any]]:
     """Mistakes, or warnings, as ``--json`` has them."""
     return [{"file": one.file, "line": one.line, "message": one.message} for one in mistakes]
 
 
-def warn(warnings: Iterable[Mistake], *, strict: bool) -> list[dict[str, Any]]:
+def warn(warnings: Iterable[Diagnostic], *, strict: bool) -> list[dict[str, Any]]:
     """Print warnings on standard error, a line each; returns them as ``--json`` has them.
 
     Raises DescriptionError instead where they are to be mistakes.
@@ -23,4 +23,4 @@ def warn(warnings: Iterable[Mistake], *, strict: bool) -> list[dict[str, Any]]:
         raise DescriptionError(found)
     for each in found:
         print(each.as_warning, file=sys.stderr)
-    return mistakes_json(found)
+    return diagnostics_json(found)

@@ -20,7 +20,7 @@ from atoll_core.units import Duration, Size
 
 EXIT_INVALID = 3
 _STEPS = {
-    "keeper": "starting the process that holds the lab",
+    "daemon": "starting the process that holds the lab",
     "namespaces": "making the lab's own, so that nothing of it can be left behind",
     "controller and agent": "starting both inside the lab",
     "virtual kernel": "starting it; its clock stands still while anything computes",
@@ -75,7 +75,7 @@ class LiveLine:
 
     def step(self, text: str) -> None:
         """Show what is being done."""
-        text = self._whose + in_words(text)
+        text = self._whose + step_text(text)
         if self._status is not None:
             self._status.update(text)
         else:
@@ -101,7 +101,7 @@ class LiveLine:
                 self._status.stop()
 
 
-class Turns:
+class ParallelRuns:
     """Runs that are made together, shown one after another: always the first that is not over, and which it is."""
 
     def __init__(self, show: LiveLine, count: int) -> None:
@@ -163,7 +163,7 @@ def _is_planned(path: Path) -> bool:
         return False
 
 
-def in_words(step: str) -> str:
+def step_text(step: str) -> str:
     """A step of a run or of a lab's start as somebody at a terminal reads it; what is no step stays as it is."""
     return f"{step}: {_STEPS[step]}" if step in _STEPS else step
 
@@ -213,7 +213,7 @@ def _plain_live_text(line: dict[str, Any]) -> str:
     return text
 
 
-def tell(
+def follow_work(
     summary: dict[str, Any] | None, run_dir: Path, *, as_json: bool, extra: dict[str, Any], grafana: str | None = None
 ) -> int:
     """Print how a run ended on standard output; returns its exit code.

@@ -16,17 +16,17 @@ from itertools import groupby
 from typing import Any, TypeVar
 
 from atoll_controller.openflow.client import Controller
-from atoll_controller.planner.diff import Change, ChangeAction, diff, explained
+from atoll_controller.planner.diff import ChangeAction, FlowChange, diff, explained
 from atoll_core.errors import LabError
 from atoll_core.lab.network import Network, Switch
-from atoll_core.plan.flow_entry import FlowEntry, ForeignEntry
+from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry
 from atoll_core.plan.plan import Plan
 from atoll_switches.capability_profile import profile
 from atoll_switches.table_placement import choose_table, room
 
-_Held = Mapping[str, tuple[FlowEntry | ForeignEntry, ...]]
-_Entry = FlowEntry | ForeignEntry
-_E = TypeVar("_E", FlowEntry, ForeignEntry)
+_Held = Mapping[str, tuple[FlowEntry | UnmanagedEntry, ...]]
+_Entry = FlowEntry | UnmanagedEntry
+_E = TypeVar("_E", FlowEntry, UnmanagedEntry)
 
 Note = Callable[[str], None]
 
@@ -43,7 +43,7 @@ async def apply_flows(
     verify: Verify | None = None,
     note: Note | None = None,
     former: Plan | None = None,
-) -> tuple[Change, ...]:
+) -> tuple[FlowChange, ...]:
     """Make every switch hold exactly the plan's entries, by the smallest change; the changes made.
 
     ``dry_run``: the changes that would be made. ``only``: leave the switches of other names alone. ``verify``: called
@@ -57,7 +57,7 @@ async def apply_flows(
     wanted = [entry for entry in plan.flows if entry.switch in names]
     before = await _read(controller, switches)
 
-    def compared() -> tuple[Change, ...]:
+    def compared() -> tuple[FlowChange, ...]:
         return diff(wanted, explained(_all(before), former.flows if former else ()))
 
     changes = await asyncio.to_thread(compared)
@@ -75,7 +75,7 @@ async def apply_flows(
     return changes
 
 
-async def read_tables(controller: Controller, network: Network) -> dict[str, tuple[FlowEntry | ForeignEntry, ...]]:
+async def read_tables(controller: Controller, network: Network) -> dict[str, tuple[FlowEntry | UnmanagedEntry, ...]]:
     """What every switch of the network holds, by its name. Raises LabError."""
     return await _read(controller, network.switches)
 
@@ -87,8 +87,10 @@ async def table_of(controller: Controller, switch: Switch) -> int:
     return choose_table(profile(switch.driver), features, switch.name)
 
 
-async def _read(controller: Controller, switches: Sequence[Switch]) -> dict[str, tuple[FlowEntry | ForeignEntry, ...]]:
-    async def read(switch: Switch) -> tuple[FlowEntry | ForeignEntry, ...]:
+async def _read(
+    controller: Controller, switches: Sequence[Switch]
+) -> dict[str, tuple[FlowEntry | UnmanagedEntry, ...]]:
+    async def read(switch: Switch) -> tuple[FlowEntry | UnmanagedEntry, ...]:
         table = await table_of(controller, switch)
         with _naming(switch):
             return await controller.read(switch.dpid, switch.name, table)
@@ -122,7 +124,11 @@ async def _room(controller: Controller, switch: Switch) -> int | None:
 
 
 async def _make(
-    controller: Controller, switches: Sequence[Switch], changes: Iterable[Change], held: _Held, note: Note | None = None
+    controller: Controller,
+    switches: Sequence[Switch],
+    changes: Iterable[FlowChange],
+    held: _Held,
+    note: Note | None = None,
 ) -> None:
     """Send the changes in their order; what a switch refuses names the first one that is in the way.
 
@@ -133,7 +139,7 @@ async def _make(
     own = [(change.action, change.entry) for change in made if isinstance(change.entry, FlowEntry)]
     add = [entry for action, entry in own if action is not ChangeAction.DELETE]
     delete = [entry for action, entry in own if action is ChangeAction.DELETE]
-    foreign = [change.entry for change in made if isinstance(change.entry, ForeignEntry)]
+    foreign = [change.entry for change in made if isinstance(change.entry, UnmanagedEntry)]
 
     async def change(switch: Switch, gone: Sequence[_Entry], come: Sequence[FlowEntry]) -> None:
         if gone or come:
@@ -210,7 +216,7 @@ async def _require_held(controller: Controller, switches: Sequence[Switch], want
 async def _restore(controller: Controller, switches: Sequence[Switch], before: _Held, cause: BaseException) -> None:
     """Put back what was held; foreign entries can only be deleted, so those that are gone stay gone."""
     wanted = [entry for entry in _all(before) if isinstance(entry, FlowEntry)]
-    kept = {replace(entry, why="") for entry in _all(before) if isinstance(entry, ForeignEntry)}
+    kept = {replace(entry, why="") for entry in _all(before) if isinstance(entry, UnmanagedEntry)}
     try:
         held = _all(await _read(controller, switches))
         own = [e for e in held if isinstance(e, FlowEntry) or replace(e, why="") not in kept]
@@ -229,5 +235,5 @@ def _naming(switch: Switch) -> Generator[None]:
         raise LabError(f"{switch.name}: {error}") from error
 
 
-def _all(held: _Held) -> list[FlowEntry | ForeignEntry]:
+def _all(held: _Held) -> list[FlowEntry | UnmanagedEntry]:
     return [entry for entries in held.values() for entry in entries]

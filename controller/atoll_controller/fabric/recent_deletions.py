@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from atoll_core.lab.network import Network
-from atoll_core.plan.flow_entry import FlowEntry, ForeignEntry, Match
+from atoll_core.plan.flow_entry import FlowEntry, Match, UnmanagedEntry
 from atoll_switches.capability_profile import profile
 
 
@@ -21,7 +21,7 @@ class Deletions:
         self._clock = clock
         self._gone_s: dict[tuple[str, Match], float] = {}  # when an entry is out of the data plane for certain
 
-    def remember(self, entries: Iterable[FlowEntry | ForeignEntry]) -> None:
+    def remember(self, entries: Iterable[FlowEntry | UnmanagedEntry]) -> None:
         """These have been deleted by now; one that drops leads no probe anywhere."""
         now = self._clock()
         self._gone_s = {key: gone_s for key, gone_s in self._gone_s.items() if gone_s > now}

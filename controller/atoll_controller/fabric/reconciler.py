@@ -23,12 +23,12 @@ from typing import Any
 
 from atoll_controller.fabric.flow_installer import Verify, apply_flows, require_room, table_of
 from atoll_controller.fabric.recent_deletions import Deletions
-from atoll_controller.fabric.unmanaged_state import clear_leftovers
+from atoll_controller.fabric.unmanaged_state import clear_unmanaged_state
 from atoll_controller.openflow.client import Controller
-from atoll_controller.planner.diff import Change, ChangeAction
+from atoll_controller.planner.diff import ChangeAction, FlowChange
 from atoll_core.errors import LabError
 from atoll_core.lab.network import Network, Switch
-from atoll_core.plan.flow_entry import FlowEntry, ForeignEntry
+from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry
 from atoll_core.plan.plan import Plan
 
 # A controller that cannot stay up is a fault to report, not to hide by restarting for ever.
@@ -94,13 +94,13 @@ class Reconciler:
         self._broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         controller.on_event = self._take
 
-    async def apply(self, plan: Plan, *, dry_run: bool = False, verify: Verify | None = None) -> tuple[Change, ...]:
+    async def apply(self, plan: Plan, *, dry_run: bool = False, verify: Verify | None = None) -> tuple[FlowChange, ...]:
         """Bring the switches to a plan at once and keep them there; as ``apply_flows``."""
         async with self._changing:
             if dry_run:
                 return await apply_flows(self.controller, self._network, plan, dry_run, former=self.plan)
             changes = await self._bring(plan, verify=verify, former=self.plan)
-            for line in await clear_leftovers(self.controller, self._network):
+            for line in await clear_unmanaged_state(self.controller, self._network):
                 self._note(line)
             self.plan = plan
         return changes
@@ -115,9 +115,9 @@ class Reconciler:
                 self.plan = otherwise
                 raise
 
-    async def _bring(self, plan: Plan, **how: Any) -> tuple[Change, ...]:
+    async def _bring(self, plan: Plan, **how: Any) -> tuple[FlowChange, ...]:
         """``apply_flows``, of which it is remembered what was deleted."""
-        deleted: Iterable[FlowEntry | ForeignEntry] = plan.flows  # if it fails: what has come goes again
+        deleted: Iterable[FlowEntry | UnmanagedEntry] = plan.flows  # if it fails: what has come goes again
         try:
             changes = await apply_flows(self.controller, self._network, plan, note=self._note, **how)
             deleted = [change.entry for change in changes if change.action is ChangeAction.DELETE]
@@ -197,7 +197,7 @@ class Reconciler:
         without = f" without {', '.join(away)}" if away else ""
         try:
             async with self._changing:
-                changes: tuple[Change, ...] = ()
+                changes: tuple[FlowChange, ...] = ()
                 if self.plan is not None:
                     changes = await self._bring(self.plan, only=names)
         except LabError as error:
@@ -297,7 +297,7 @@ def _within(moments: deque[float], now: float, window_s: float) -> int:
     return len(moments)
 
 
-def _told(changes: tuple[Change, ...]) -> str:
+def _told(changes: tuple[FlowChange, ...]) -> str:
     if not changes:
         return "nothing was amiss"
     first = ", ".join(f"{change.action} '{change.entry.why or change.entry}'" for change in changes[:_CHANGES_TOLD])

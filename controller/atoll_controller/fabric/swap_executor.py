@@ -31,7 +31,7 @@ PATIENCE_S = 10.0
 _Identity = tuple[str, int, Match]
 
 
-class Held(Protocol):
+class SwitchFleet(Protocol):
     """Switches that are kept at a plan (``reconcile.Reconciler``)."""
 
     async def hold(self, plan: Plan, otherwise: Plan) -> None:
@@ -52,7 +52,7 @@ class Held(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class Step:
     """A stage of a swap, and what the switches hold before and after it."""
 
     stage: Stage
@@ -111,10 +111,10 @@ class Hooks:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
-def moves_of(old: Plan, new: Plan, swap: Swap) -> tuple[Move, ...]:
+def steps_of(old: Plan, new: Plan, swap: Swap) -> tuple[Step, ...]:
     """The states between two plans that a swap passes."""
     held = {_identity(entry): entry for entry in old.flows}
-    found: list[Move] = []
+    found: list[Step] = []
     before = old
     for number, stage in enumerate(swap.stages, start=1):
         gone = {_identity(entry) for entry in stage.delete}
@@ -123,7 +123,7 @@ def moves_of(old: Plan, new: Plan, swap: Swap) -> tuple[Move, ...]:
         last = number == len(swap.stages)
         changes = bool(stage.add or stage.delete)
         after = new if last else replace(new, flows=tuple(held.values())) if changes else before
-        found.append(Move(stage, before, after))
+        found.append(Step(stage, before, after))
         before = after
     return tuple(found)
 
@@ -135,7 +135,7 @@ class Swapping:
     reached could not be for ``PATIENCE_S``; it is tried on.
     """
 
-    def __init__(self, switches: Held, moves: Sequence[Move], hooks: Hooks) -> None:
+    def __init__(self, switches: SwitchFleet, moves: Sequence[Step], hooks: Hooks) -> None:
         self.turned = False
         self.failure: Exception | None = None  # why the way leads back
         self.held_up: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -179,7 +179,7 @@ class Swapping:
                 self.turned = True
                 await self._hooks.turned()
 
-    async def _attempt(self, number: int, move: Move, wait_s: float) -> None:
+    async def _attempt(self, number: int, move: Step, wait_s: float) -> None:
         if wait_s:
             await self._hooks.sleep(wait_s)
         if number == self._turn:
@@ -192,7 +192,7 @@ class Swapping:
             await self._hooks.taken(move.stage, move.before, move.after)
         await self._drain(move.stage, move.stage.wait_ns)
 
-    async def _finish(self, move: Move) -> None:
+    async def _finish(self, move: Step) -> None:
         """A stage behind the turn: there is no other way than forward."""
         if move.after is not move.before:
             await self._reach(move.after)

@@ -17,11 +17,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from atoll_apps.cutover import Turns
+from atoll_apps.cutover import CutoverPoints
 from atoll_apps.steering import Steering, steer
-from atoll_apps.transition import steer_beside
+from atoll_apps.transition import steer_transition
 from atoll_controller.fabric.swap_probes import Probe, Probes
-from atoll_controller.tracing.table_model import Tables
+from atoll_controller.tracing.table_model import SwitchTables
 from atoll_core.experiment.experiment import Chain, Experiment, LinkDirection
 from atoll_core.lab.network import Network
 from atoll_core.plan.flow_entry import FlowEntry, Match
@@ -93,11 +93,11 @@ def plan_swap(network: Network, old: Experiment, layout: Layout, new: Experiment
     standing = steer(network, old, layout)
     stages: list[Stage] = []
     if old.latency != new.latency:
-        coming, turns = steer_beside(network, old, standing, between)
+        coming, turns = steer_transition(network, old, standing, between)
         drains = latency_drain_ns(network, old), latency_drain_ns(network, new)
         stages += _stages(Subject.LATENCY, network, (old, between), standing, coming, turns, drains)
         standing = coming
-    coming, turns = steer_beside(network, between, standing, new)
+    coming, turns = steer_transition(network, between, standing, new)
     changed = _changed(between, standing.layout, new, coming.layout, turns)
     drains = (
         max((chain_drain_ns(between, chain) for chain, _ in changed), default=0),
@@ -130,7 +130,7 @@ def _direction_drain_ns(way: LinkDirection) -> int:
 
 
 def _changed(
-    old: Experiment, before: Layout, new: Experiment, after: Layout, turns: Turns
+    old: Experiment, before: Layout, new: Experiment, after: Layout, turns: CutoverPoints
 ) -> list[tuple[Chain, Chain]]:
     """Old and new chains between which traffic moves, or that are laid out anew."""
     of_old, of_new = ({chain.name: chain for chain in each.chains} for each in (old, new))
@@ -169,7 +169,7 @@ def _stages(
     versions: tuple[Experiment, Experiment],
     standing: Steering,
     coming: Steering,
-    turns: Turns,
+    turns: CutoverPoints,
     drains_ns: tuple[int, int],
 ) -> Iterator[Stage]:
     """The stages from one steering to the other; none when both ask for the same. Drains: of the old, of the new."""
@@ -197,7 +197,7 @@ def _stages(
     taking = come.turning((new_turns[_identity(entry)], entry) for entry in shift)
     if shift:
         left = {_identity(entry) for entry in (*guards, *turned)}
-        tables = Tables(network, (e for key, e in {**held, **wanted}.items() if key not in left), strict=False)
+        tables = SwitchTables(network, (e for key, e in {**held, **wanted}.items() if key not in left), strict=False)
         yield Stage(subject, StageKind.PROBE, probes=(*taking, *come.beyond(install, tables, taking)))
     if shift or turned:
         leaving = gone_from.turning((old_turns[_identity(entry)], entry) for entry in turned)

@@ -9,16 +9,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 
-from atoll_apps.compiler.flow_compiler import Laid
+from atoll_apps.compiler.flow_compiler import CompiledEntry
 from atoll_controller.openflow.messages.probe_frames import OTHER
-from atoll_controller.tracing.table_model import Frame, Matched, Tables, matches
+from atoll_controller.tracing.table_model import Frame, Lookup, SwitchTables, matches
 from atoll_core.experiment.experiment import Experiment, Protocol
-from atoll_core.lab.host_groups import Ends
+from atoll_core.lab.host_groups import Sides
 from atoll_core.lab.network import Host, Network, PortRef
 from atoll_core.plan.flow_entry import FlowEntry, Vlan
 from atoll_core.plan.tag_layout import Direction
 
-_Held = tuple[Laid, FlowEntry]
+_Held = tuple[CompiledEntry, FlowEntry]
 """What was laid, and the entry that switches hold for it."""
 
 # An echo request is answered by any host; the other protocols are for chains that are chosen by them.
@@ -47,7 +47,7 @@ class Probes:
 
     def __init__(self, network: Network, experiment: Experiment) -> None:
         self._experiment = experiment
-        self._ends = Ends(network, experiment)
+        self._ends = Sides(network, experiment)
         self._classes = {known.name: known.vlan for box in network.delay_boxes for known in box.classes}
         self._latency = dict(experiment.latency)
         self._hosts = {host.name: host for host in network.hosts}
@@ -58,7 +58,7 @@ class Probes:
         found = (self._probe(laid, entry, number) for number, (laid, entry) in enumerate(entries))
         return tuple(probe for probe in found if probe)
 
-    def beyond(self, entries: Iterable[FlowEntry], tables: Tables, probes: Sequence[Probe]) -> tuple[Probe, ...]:
+    def beyond(self, entries: Iterable[FlowEntry], tables: SwitchTables, probes: Sequence[Probe]) -> tuple[Probe, ...]:
         """More frames than ``probes``, until each of these entries has one that was turned, if any host's frame is.
 
         ``tables``: what switches hold when packets have turned.
@@ -84,11 +84,11 @@ class Probes:
                     break
         return tuple(found)
 
-    def _steps(self, tables: Tables, src: str, dst: str, protocol: int) -> list[Matched]:
+    def _steps(self, tables: SwitchTables, src: str, dst: str, protocol: int) -> list[Lookup]:
         """Where a host's frame comes to, and the entries that take it there."""
         start, end = self._hosts[src], self._hosts[dst]
         steps = tables.walk(Frame(start.address, end.address, protocol=protocol), start.interface.attached)
-        return [step for step in steps if isinstance(step, Matched)]
+        return [step for step in steps if isinstance(step, Lookup)]
 
     def _candidates(self, entry: FlowEntry) -> Iterator[tuple[str, str, int, str]]:
         """Pairs of hosts whose frames an entry may take, with protocol and chain: a source of each place and class."""
@@ -103,7 +103,7 @@ class Probes:
                     for number, chain in self._carriers(entry, src, dst):
                         yield src.name, dst.name, number, chain
 
-    def _probe(self, laid: Laid, entry: FlowEntry, turn: int) -> Probe | None:
+    def _probe(self, laid: CompiledEntry, entry: FlowEntry, turn: int) -> Probe | None:
         """A frame that the entry takes; to another host at each turn, that all may be reached."""
         to_island = laid.leg.stretch.direction is Direction.TO_ISLAND
         sources, targets = (self._ends.world, self._ends.island)[:: 1 if to_island else -1]
@@ -123,7 +123,7 @@ class Probes:
                 refused.add(kinds)  # what holds for one pair of these groups holds for all
         return None
 
-    def _comes_by(self, src: Host, laid: Laid, entry: FlowEntry) -> bool:
+    def _comes_by(self, src: Host, laid: CompiledEntry, entry: FlowEntry) -> bool:
         """Whether a host's frames come to where the leg starts, its own port or a delay box, as the entry matches."""
         if laid.leg.stretch.direction is not Direction.TO_ISLAND or laid.leg.box is not None:
             return True
@@ -143,5 +143,5 @@ def _place(entry: FlowEntry) -> PortRef:
     return PortRef(entry.switch, entry.match.in_port)
 
 
-def _taken(steps: Iterable[Matched]) -> list[FlowEntry]:
+def _taken(steps: Iterable[Lookup]) -> list[FlowEntry]:
     return [step.entry for step in steps if step.entry is not None]

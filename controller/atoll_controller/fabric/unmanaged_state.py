@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from atoll_controller.openflow.client import Controller
 from atoll_core.errors import LabError
 from atoll_core.lab.network import Network, Switch
-from atoll_core.plan.switch_features import Leftovers
+from atoll_core.plan.switch_features import UnmanagedState
 
 
-async def clear_leftovers(controller: Controller, network: Network) -> tuple[str, ...]:
+async def clear_unmanaged_state(controller: Controller, network: Network) -> tuple[str, ...]:
     """Delete all groups and meters of the lab's switches; what was deleted, or could not be, a line a switch.
 
     A switch that is away is left out: it is asked again when it is brought to a plan.
@@ -27,13 +27,13 @@ async def clear_leftovers(controller: Controller, network: Network) -> tuple[str
         except LabError as error:
             state = controller.switches.get(switch.dpid)
             return f"{switch.name}: {error}" if state is not None and state.up else None
-        return f"{switch.name}: deleted {leftovers_in_words(found)}, which no plan asks for" if found else None
+        return f"{switch.name}: deleted {unmanaged_state_text(found)}, which no plan asks for" if found else None
 
     told = await asyncio.gather(*map(clear, network.switches))
     return tuple(line for line in told if line is not None)
 
 
-def leftovers_in_words(found: Leftovers) -> str:
+def unmanaged_state_text(found: UnmanagedState) -> str:
     """``groups 1, 7 and meter 3``."""
     kinds = [_named("group", found.groups), _named("meter", found.meters)]
     return " and ".join(filter(None, kinds))

@@ -41,7 +41,9 @@ def main() -> int:
 def _serve(listen: str) -> int:
     from atoll_controller.openflow.app_server import start
     from atoll_controller.openflow.request_server import Requests
-    from atoll_controller.openflow.stdout_writer import say  # these load the framework, or what it may have replaced
+    from atoll_controller.openflow.stdout_writer import (
+        write_line,  # these load the framework, or what it may have replaced
+    )
 
     host, _, port = listen.rpartition(":")
     try:
@@ -50,7 +52,7 @@ def _serve(listen: str) -> int:
         sys.stderr.write(f"cannot listen for switches on {listen}: {error}\n")
         return 1
     relax_collector()
-    say({"type": "ready", "runtime": runtime_adapter.title(), "port": bound})
+    write_line({"type": "ready", "runtime": runtime_adapter.title(), "port": bound})
     requests = Requests(switchboard.switch)
     for line in runtime_adapter.lines_of_input():
         requests.take(line)

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 from atoll_controller.openflow import runtime_adapter
 from atoll_controller.openflow.messages import encoder
 from atoll_controller.openflow.messages.error_text import error_words
-from atoll_controller.openflow.stdout_writer import say
-from atoll_controller.openflow.switch_session import Reply, Switch
+from atoll_controller.openflow.stdout_writer import write_line
+from atoll_controller.openflow.switch_session import Reply, SwitchSession
 from atoll_core.errors import plain
 
 _events = runtime_adapter.module("controller.ofp_event")
@@ -28,13 +28,13 @@ _MAIN, _DEAD = _handler.MAIN_DISPATCHER, _handler.DEAD_DISPATCHER
 _MULTIPART = struct.Struct("!HH4x")  # what follows the header of a multipart reply: type, flags
 _VERSIONS = {1: "1.0", 2: "1.1", 3: "1.2", 4: "1.3", 5: "1.4", 6: "1.5"}
 
-# Types of messages that the framework's handlers take (7.1); its parsers of others may not end (see ``parse``).
+# Types of messages that the framework's handlers take (7.1); its parsers of others may not end (see ``parse_message``).
 _HELLO, _FEATURES_REPLY = 0, 6
 _BY_FRAMEWORK = {_HELLO, 1, 2, 3, _FEATURES_REPLY, 12, 21}  # hello, error, echo, features, port status, barrier
 _PORT_DESCRIPTION = 13  # the one multipart reply that the framework asks for: records of one size
 
 
-def parse(datapath: Any, version: int, kind: int, length: int, xid: int, buffer: Any) -> Any:
+def parse_message(datapath: Any, version: int, kind: int, length: int, xid: int, buffer: Any) -> Any:
     """A message of OpenFlow 1.3, or of another version the hello; None for one that is not used here.
 
     The framework's own parsers step from record to record by lengths that the switch states: with a length of 0 they
@@ -63,7 +63,7 @@ _BY_VERSION = {
     if name != "1.1"  # which the frameworks do not have
 }
 for _version in _BY_VERSION:
-    _parsers.register_msg_parser(_version)(parse)
+    _parsers.register_msg_parser(_version)(parse_message)
 
 
 class Switchboard(runtime_adapter.app_base()):
@@ -74,12 +74,12 @@ class Switchboard(runtime_adapter.app_base()):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._lock = threading.Lock()
-        self._connected: dict[int, tuple[Any, Switch]] = {}
+        self._connected: dict[int, tuple[Any, SwitchSession]] = {}
         self._tables: dict[Any, int] = {}  # by connection
         self._too_old: set[str] = set()
         self._refused: set[tuple[int, str]] = set()
 
-    def switch(self, dpid: int) -> Switch | None:
+    def switch(self, dpid: int) -> SwitchSession | None:
         """The switch of that datapath id, if it is connected."""
         with self._lock:
             return self._connected.get(dpid, (None, None))[1]
@@ -99,7 +99,7 @@ class Switchboard(runtime_adapter.app_base()):
             f"a switch at {host} speaks OpenFlow {spoken} only and 1.3 is needed; on Open vSwitch: "
             "`ovs-vsctl set bridge BRIDGE protocols=OpenFlow13`, on ProCurve: `version 1.3 only`"
         )
-        say({"type": "error", "dpid": None, "cookie": None, "message": text})
+        write_line({"type": "error", "dpid": None, "cookie": None, "message": text})
 
     @_handler.set_ev_cls(_events.EventOFPSwitchFeatures, _CONFIG)
     def features(self, event: Any) -> None:
@@ -116,7 +116,7 @@ class Switchboard(runtime_adapter.app_base()):
         datapath = event.datapath
         tables = self._tables.pop(datapath, 0)
         if event.state == _MAIN:
-            switch = Switch(datapath.id, tables, _ports(datapath), datapath.send)
+            switch = SwitchSession(datapath.id, tables, _ports(datapath), datapath.send)
             with self._lock:
                 first, before = self._connected.get(datapath.id, (None, None))
                 taken = first is not None and first.socket.fileno() >= 0
@@ -149,7 +149,7 @@ class Switchboard(runtime_adapter.app_base()):
                 f"the first is at {first.address[0]}: give each switch a datapath id of its own (a switch that has "
                 "restarted is taken once its old connection has timed out)"
             )
-            say({"type": "error", "dpid": datapath.id, "cookie": None, "message": text})
+            write_line({"type": "error", "dpid": datapath.id, "cookie": None, "message": text})
 
     @_handler.set_ev_cls(_events.EventOFPMultipartReply, _MAIN)
     def answer(self, event: Any) -> None:
@@ -167,15 +167,15 @@ class Switchboard(runtime_adapter.app_base()):
         """Hand an error to the request that caused it; one that nobody asked for becomes an event."""
         words = _error_words(event.msg)
         if not self._take(event.msg, Reply(event.msg.xid, error=words)):
-            say({"type": "error", "dpid": event.msg.datapath.id, "cookie": None, "message": words})
+            write_line({"type": "error", "dpid": event.msg.datapath.id, "cookie": None, "message": words})
 
     def _take(self, message: Any, reply: Reply) -> bool:
         with self._lock:
             connection, switch = self._connected.get(message.datapath.id, (None, None))
         return switch is not None and connection is message.datapath and switch.take(reply)
 
-    def _say_switch(self, switch: Switch, state: str, ports: dict[str, str]) -> None:
-        say({"type": "switch", "dpid": switch.dpid, "state": state, "tables": switch.tables, "ports": ports})
+    def _say_switch(self, switch: SwitchSession, state: str, ports: dict[str, str]) -> None:
+        write_line({"type": "switch", "dpid": switch.dpid, "state": state, "tables": switch.tables, "ports": ports})
 
 
 def _ports(datapath: Any) -> dict[str, str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The keeper's end of the controller: a child process, its switches, and requests to them. No framework here."""
+"""The daemon's end of the controller: a child process, its switches, and requests to them. No framework here."""
 
 import asyncio
 import contextlib
@@ -15,8 +15,8 @@ from atoll_controller.openflow.messages import encoder
 from atoll_core.codec import from_json, to_json
 from atoll_core.errors import LabError
 from atoll_core.header_safe import without_secrets
-from atoll_core.plan.flow_entry import FlowEntry, ForeignEntry
-from atoll_core.plan.switch_features import Leftovers, Runtime, SwitchFeatures
+from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry
+from atoll_core.plan.switch_features import Runtime, SwitchFeatures, UnmanagedState
 
 _LINE_LIMIT = 64 * 1024 * 1024  # bytes; the table of a full switch is one line
 _READY_TIMEOUT_S = 20.0
@@ -45,7 +45,7 @@ class Controller:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.switches: dict[int, SwitchState] = {}
         self._features: dict[int, SwitchFeatures] = {}
-        self._read: dict[tuple[int, int], tuple[str, tuple[FlowEntry | ForeignEntry, ...]]] = {}
+        self._read: dict[tuple[int, int], tuple[str, tuple[FlowEntry | UnmanagedEntry, ...]]] = {}
         self.on_event: Callable[[dict[str, Any]], None] | None = None
         self._closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.runtime = ""
@@ -84,7 +84,7 @@ class Controller:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             limit=_LINE_LIMIT,
-            start_new_session=True,  # a Ctrl-C at the terminal is the keeper's to deal with
+            start_new_session=True,  # a Ctrl-C at the terminal is the daemon's to deal with
             env=without_secrets(os.environ),
         )
         controller = cls(process)
@@ -116,7 +116,7 @@ class Controller:
             reason = self.closed.result() if self.closed.done() else f"not within {timeout:g} s"
             raise LabError(f"switches with datapath id {names} did not connect to the controller: {reason}")
 
-    async def read(self, dpid: int, switch_name: str, table: int = 0) -> tuple[FlowEntry | ForeignEntry, ...]:
+    async def read(self, dpid: int, switch_name: str, table: int = 0) -> tuple[FlowEntry | UnmanagedEntry, ...]:
         """The entries a switch holds, under the name the plan calls it by. Raises LabError.
 
         The switch tells its whole table each time; if it is the one that was read last, it is not told again here.
@@ -126,7 +126,7 @@ class Controller:
         if "entries" in answer:
             entries = (
                 *(from_json(FlowEntry, {**entry, "switch": switch_name}) for entry in answer["entries"]),
-                *(from_json(ForeignEntry, {**entry, "switch": switch_name}) for entry in answer["foreign"]),
+                *(from_json(UnmanagedEntry, {**entry, "switch": switch_name}) for entry in answer["foreign"]),
             )
             self._read[dpid, table] = answer["digest"], entries
         return entries
@@ -137,7 +137,7 @@ class Controller:
         False, too, of a switch that tells an entry in other bytes than it was given: ``read`` understands those.
         """
         wanted = tuple(entries)
-        digest = encoder.digest(encoder.essence(entry) for entry in wanted)
+        digest = encoder.table_digest(encoder.entry_key(entry) for entry in wanted)
         answer = await self._request("read", dpid=dpid, table=table, known=digest)
         if "entries" in answer:
             return False
@@ -145,7 +145,7 @@ class Controller:
         return True
 
     async def change(
-        self, dpid: int, delete: Iterable[FlowEntry | ForeignEntry], add: Iterable[FlowEntry], table: int = 0
+        self, dpid: int, delete: Iterable[FlowEntry | UnmanagedEntry], add: Iterable[FlowEntry], table: int = 0
     ) -> None:
         """Delete, then add, a barrier after each. Raises LabError naming the entry that was refused."""
         gone = tuple(delete)
@@ -154,7 +154,7 @@ class Controller:
             dpid=dpid,
             table=table,
             delete=[to_json(entry) for entry in gone if isinstance(entry, FlowEntry)],
-            foreign=[to_json(entry) for entry in gone if isinstance(entry, ForeignEntry)],
+            foreign=[to_json(entry) for entry in gone if isinstance(entry, UnmanagedEntry)],
             add=[to_json(entry) for entry in add],
         )
 
@@ -169,11 +169,11 @@ class Controller:
             self._features[dpid] = from_json(SwitchFeatures, answer["features"])
         return self._features[dpid]
 
-    async def leftovers(self, dpid: int) -> Leftovers:
+    async def leftovers(self, dpid: int) -> UnmanagedState:
         """The groups and meters a switch holds. Raises LabError."""
-        return from_json(Leftovers, (await self._request("leftovers", dpid=dpid))["leftovers"])
+        return from_json(UnmanagedState, (await self._request("leftovers", dpid=dpid))["leftovers"])
 
-    async def clear(self, dpid: int, found: Leftovers) -> None:
+    async def clear(self, dpid: int, found: UnmanagedState) -> None:
         """Delete groups and meters of a switch. Raises LabError naming the first that it does not let go."""
         await self._request("clear", dpid=dpid, leftovers=to_json(found))
 

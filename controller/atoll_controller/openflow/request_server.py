@@ -8,13 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 from atoll_controller.openflow.messages import encoder
-from atoll_controller.openflow.stdout_writer import say
-from atoll_controller.openflow.switch_session import Switch, SwitchError
+from atoll_controller.openflow.stdout_writer import write_line
+from atoll_controller.openflow.switch_session import SwitchError, SwitchSession
 from atoll_core.codec import from_json, to_json
-from atoll_core.plan.flow_entry import FlowEntry, ForeignEntry
-from atoll_core.plan.switch_features import Leftovers
+from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry
+from atoll_core.plan.switch_features import UnmanagedState
 
-_Find = Callable[[int], Switch | None]
+_Find = Callable[[int], SwitchSession | None]
 
 
 class Requests:
@@ -32,7 +32,7 @@ class Requests:
             number = request["id"]
             dpid = int(request["dpid"])
         except (ValueError, TypeError, KeyError) as error:
-            say(_failed(number, f"not a request: {type(error).__name__}: {error}"))
+            write_line(_failed(number, f"not a request: {type(error).__name__}: {error}"))
             return
         if dpid not in self._workers:
             self._workers[dpid] = queue.Queue()
@@ -45,15 +45,15 @@ class Requests:
         while True:
             request = waiting.get()
             try:
-                say({"type": "answer", "id": request["id"], "ok": True, **self._answer(request)})
+                write_line({"type": "answer", "id": request["id"], "ok": True, **self._answer(request)})
             except SwitchError as error:
-                say(_failed(request["id"], str(error)))
+                write_line(_failed(request["id"], str(error)))
             except encoder.MalformedError as error:
-                say(_failed(request["id"], f"switch {request['dpid']} sent a malformed answer: {error}"))
+                write_line(_failed(request["id"], f"switch {request['dpid']} sent a malformed answer: {error}"))
             except (ValueError, TypeError, KeyError) as error:
-                say(_failed(request["id"], f"not a request: {type(error).__name__}: {error}"))
+                write_line(_failed(request["id"], f"not a request: {type(error).__name__}: {error}"))
             except Exception as error:  # noqa: BLE001 - one answer fails, and not the thread that serves the switch
-                say(_failed(request["id"], f"internal error: {type(error).__name__}: {error}"))
+                write_line(_failed(request["id"], f"internal error: {type(error).__name__}: {error}"))
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
         dpid, table = int(request["dpid"]), int(request.get("table", 0))
@@ -68,11 +68,11 @@ class Requests:
                 return {
                     "digest": digest,
                     "entries": [to_json(entry) for entry in entries if isinstance(entry, FlowEntry)],
-                    "foreign": [to_json(entry) for entry in entries if isinstance(entry, ForeignEntry)],
+                    "foreign": [to_json(entry) for entry in entries if isinstance(entry, UnmanagedEntry)],
                 }
             case "change":
                 delete = [from_json(FlowEntry, entry) for entry in request.get("delete", [])]
-                foreign = [from_json(ForeignEntry, entry) for entry in request.get("foreign", [])]
+                foreign = [from_json(UnmanagedEntry, entry) for entry in request.get("foreign", [])]
                 add = [from_json(FlowEntry, entry) for entry in request.get("add", [])]
                 return {"barriers": switch.change([*foreign, *delete], add, table)}
             case "send":
@@ -87,7 +87,7 @@ class Requests:
             case "leftovers":
                 return {"leftovers": to_json(switch.leftovers())}
             case "clear":
-                return {"barriers": switch.clear(from_json(Leftovers, request["leftovers"]))}
+                return {"barriers": switch.clear(from_json(UnmanagedState, request["leftovers"]))}
             case "features":
                 return {"features": to_json(switch.features())}
             case "counters":

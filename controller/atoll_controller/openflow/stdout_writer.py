@@ -10,7 +10,7 @@ from typing import Any
 _lock = threading.Lock()
 
 
-def say(message: dict[str, Any]) -> None:
+def write_line(message: dict[str, Any]) -> None:
     """Write one line. When nobody reads any more, the process ends: it serves its reader and keeps nothing."""
     line = json.dumps(message, separators=(",", ":")) + "\n"
     with _lock:

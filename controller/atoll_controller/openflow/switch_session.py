@@ -15,15 +15,15 @@ from typing import Any
 from atoll_controller.openflow.messages import encoder, feature_parser
 from atoll_controller.openflow.messages.flow_stats import (
     entry_count,
-    essence,
     held_records,
     ordered,
+    record_key,
     records,
     understood,
 )
 from atoll_controller.openflow.messages.unmanaged_entry import foreign
-from atoll_core.plan.flow_entry import FlowEntry, ForeignEntry
-from atoll_core.plan.switch_features import Leftovers, SwitchFeatures
+from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry
+from atoll_core.plan.switch_features import SwitchFeatures, UnmanagedState
 
 _REPLY_TIMEOUT_S = 10.0
 _WINDOW = 1024  # entries sent before a barrier is waited for: four seconds of the slowest hardware known
@@ -42,7 +42,7 @@ _PORT_COUNTERS = (
     "tx_errors",
 )
 
-Entry = FlowEntry | ForeignEntry
+Entry = FlowEntry | UnmanagedEntry
 
 
 class SwitchError(Exception):
@@ -59,7 +59,7 @@ class Reply:
     error: str | None = None
 
 
-class Switch:
+class SwitchSession:
     """A switch whose connection is up. ``take`` and ``lost`` are called by the framework, the rest by one worker.
 
     ``send`` hands bytes to the connection; ``ports``: interface names by port number, without reserved ports.
@@ -82,7 +82,7 @@ class Switch:
         Entries of other tables than ``table`` are foreign, whatever they say. Raises SwitchError, MalformedError.
         """
         held = [*held_records(self._multipart(encoder.flow_request(encoder.ALL_TABLES, 0), "its entries"), table)]
-        digest = encoder.digest(essence(record, table) for record in held)
+        digest = encoder.table_digest(record_key(record, table) for record in held)
         if digest == known:
             return digest, None
         name = str(self.dpid)
@@ -104,7 +104,7 @@ class Switch:
         )
         try:
             told = self._multipart(encoder.multipart_request(encoder.TABLE_FEATURES, 0), "its table features")
-        except RefusedError:  # optional in OpenFlow 1.3 (7.3.5.5): many devices leave it out
+        except SwitchRefusedError:  # optional in OpenFlow 1.3 (7.3.5.5): many devices leave it out
             return SwitchFeatures(described, ())
         return SwitchFeatures(described, feature_parser.tables(told))
 
@@ -131,19 +131,19 @@ class Switch:
         deleted = self._batch(list(delete), lambda entry, xid: encoder.delete(entry, table, xid))
         return deleted + self._batch(list(add), lambda entry, xid: encoder.add(entry, table, xid))
 
-    def leftovers(self) -> Leftovers:
+    def leftovers(self) -> UnmanagedState:
         """The groups and meters it holds (7.3.5.9, 7.3.5.13); none where it knows neither. Raises SwitchError."""
 
         def held(request: bytes, numbers: Callable[[bytes], tuple[int, ...]]) -> tuple[int, ...]:
             try:
                 return numbers(self._multipart(request, "what it holds"))
-            except RefusedError:  # both are optional in OpenFlow 1.3 (5.6, 5.7)
+            except SwitchRefusedError:  # both are optional in OpenFlow 1.3 (5.6, 5.7)
                 return ()
 
         groups = held(encoder.multipart_request(encoder.GROUPS, 0), encoder.group_numbers)
-        return Leftovers(groups, held(encoder.meter_request(0), encoder.meter_numbers))
+        return UnmanagedState(groups, held(encoder.meter_request(0), encoder.meter_numbers))
 
-    def clear(self, found: Leftovers) -> int:
+    def clear(self, found: UnmanagedState) -> int:
         """Delete groups, then meters, and wait for a barrier; the number of barriers. Raises SwitchError."""
         groups = [(f"the end of group {number}", encoder.delete_group, number) for number in found.groups]
         meters = [(f"the end of meter {number}", encoder.delete_meter, number) for number in found.meters]
@@ -192,7 +192,7 @@ class Switch:
         while True:
             reply = self._next(replies)
             if reply.error is not None:
-                raise RefusedError(f"switch {self.dpid} does not tell {wanted}: {reply.error}")
+                raise SwitchRefusedError(f"switch {self.dpid} does not tell {wanted}: {reply.error}")
             parts.append(reply.body)
             if not reply.more:
                 return b"".join(parts)
@@ -253,7 +253,7 @@ class Switch:
         return reply
 
 
-class RefusedError(SwitchError):
+class SwitchRefusedError(SwitchError):
     """The switch answered a request for information with an error."""
 
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from atoll_apps.steering import steer
 from atoll_controller.fabric.swap_plan import Swap, plan_swap
-from atoll_core.errors import DescriptionError, Mistake, PlanError
-from atoll_core.experiment.experiment import Experiment, Version
+from atoll_core.errors import DescriptionError, Diagnostic, PlanError
+from atoll_core.experiment.experiment import Experiment, SteeringVersion
 from atoll_core.lab.network import Network
 from atoll_core.plan.flow_entry import FlowEntry
-from atoll_core.plan.tag_layout import HOME
+from atoll_core.plan.tag_layout import UNTAGGED
 from atoll_core.units import Duration
 from atoll_switches.capability_profile import refuse_unsupported
 
@@ -20,7 +20,7 @@ class Scheduled:
     """A change of an experiment, and how it is carried out. ``number`` counts from 1."""
 
     number: int
-    version: Version
+    version: SteeringVersion
     experiment: Experiment  # as it is steered from then on
     swap: Swap
 
@@ -38,7 +38,7 @@ def plan_schedule(network: Network, experiment: Experiment) -> tuple[Scheduled, 
     close to each other or to the end.
     """
     before = experiment.steered(experiment.versions[0])
-    standing = steer(network, before, HOME)
+    standing = steer(network, before, UNTAGGED)
     layout, entries = standing.layout, standing.entries
     refuse_unsupported(network, entries)
     found: list[Scheduled] = []
@@ -51,7 +51,7 @@ def plan_schedule(network: Network, experiment: Experiment) -> tuple[Scheduled, 
         except PlanError as error:
             place = f"change {number} (at {version.at})"
             raise DescriptionError(
-                [Mistake(experiment.file, version.line, f"{place}: {line}") for line in str(error).splitlines()]
+                [Diagnostic(experiment.file, version.line, f"{place}: {line}") for line in str(error).splitlines()]
             ) from None
         found.append(Scheduled(number, version, after, swap))
         before, layout = after, swap.layout
@@ -64,7 +64,7 @@ def _require_time(experiment: Experiment, schedule: list[Scheduled]) -> None:
     """DescriptionError when a change comes, or the run ends, before the change before it can be over."""
     ends = [*(each.version.at for each in schedule[1:]), experiment.duration]
     wrong = [
-        Mistake(
+        Diagnostic(
             experiment.file,
             each.version.line,
             f"change {each.number} (at {each.version.at}): the version before it takes {each.least} to drain, and "

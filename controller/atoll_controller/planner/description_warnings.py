@@ -14,8 +14,8 @@ from atoll_controller.planner.path_checks import MOST_PING_SHARE
 from atoll_controller.planner.virtual_cost import rough, wall_time
 from atoll_core.description.document import Place
 from atoll_core.description.validation_messages import call
-from atoll_core.errors import Mistake
-from atoll_core.experiment.capacity import Steering, bandwidth_delay_product, bottleneck, longest_rtt, pause
+from atoll_core.errors import Diagnostic
+from atoll_core.experiment.capacity import TrunkSteering, bandwidth_delay_product, bottleneck, longest_rtt, pause
 from atoll_core.experiment.experiment import (
     MAIN,
     Bernoulli,
@@ -45,9 +45,9 @@ ENGINE_MEASURED = Rate(10**9)
 """1500-byte packets on two cores: docs/benchmarks.md, "throughput" of `make bench-link`."""
 
 
-def doubts(
+def description_warnings(
     network: Network, experiment: Experiment, backend: Backend | None = None, place: str | None = None
-) -> tuple[Mistake, ...]:
+) -> tuple[Diagnostic, ...]:
     """Everything doubtful, in the order of the file.
 
     ``backend``: what plays the links, ``place``: where the lab lives, as far as that is decided.
@@ -59,7 +59,7 @@ def doubts(
     return tuple(sorted(found))
 
 
-def memory_doubts(experiment: Experiment, needed: Size, free: Size) -> tuple[Mistake, ...]:
+def memory_warnings(experiment: Experiment, needed: Size, free: Size) -> tuple[Diagnostic, ...]:
     """A run in virtual time, or several at once, that take more memory than the machine has free."""
     if needed <= free:
         return ()
@@ -71,18 +71,18 @@ def memory_doubts(experiment: Experiment, needed: Size, free: Size) -> tuple[Mis
     return (_doubt(experiment, experiment.traffic.line, ("traffic", "channels"), message, ("captures",), ("links",)),)
 
 
-def _doubt(experiment: Experiment, line: int, place: Place, message: str, *also: Place) -> Mistake:
+def _doubt(experiment: Experiment, line: int, place: Place, message: str, *also: Place) -> Diagnostic:
     """A doubt about what ``place`` holds, in view of what ``also`` does; it names a setting (``--set``) of these."""
     keys = [".".join(map(str, each)) for each in (place, *also)]
     settings = (by for key in keys for given, by in experiment.given if _within(given, key) or _within(key, given))
     setting = next(settings, None)
     said = f"{call(place)}: {message}"
     if setting is None:
-        return Mistake(experiment.file, line, said, place)
-    return Mistake(experiment.file, 0, f"--set {setting}: {said}", place)
+        return Diagnostic(experiment.file, line, said, place)
+    return Diagnostic(experiment.file, 0, f"--set {setting}: {said}", place)
 
 
-def _link_doubt(experiment: Experiment, link: Link, way: str, key: str, message: str, *also: Place) -> Mistake:
+def _link_doubt(experiment: Experiment, link: Link, way: str, key: str, message: str, *also: Place) -> Diagnostic:
     """A doubt about a setting of one direction of a link."""
     return _doubt(experiment, link.line, ("links", link.box, way, key), message, *also)
 
@@ -91,7 +91,7 @@ def _within(key: str, other: str) -> bool:
     return f"{key}.".startswith(f"{other}.")
 
 
-def _buffers(network: Network, experiment: Experiment, _: Backend | None) -> Iterator[Mistake]:
+def _buffers(network: Network, experiment: Experiment, _: Backend | None) -> Iterator[Diagnostic]:
     """Sockets that cannot fill a link alone."""
     buffer_max = experiment.tcp.buffer_max
     for steering in _steerings(experiment):
@@ -109,7 +109,7 @@ def _buffers(network: Network, experiment: Experiment, _: Backend | None) -> Ite
             )
 
 
-def _transfer(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Mistake]:
+def _transfer(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
     """A transfer that the run is too short for."""
     transfer = experiment.transfer
     if transfer is None:
@@ -128,7 +128,7 @@ def _transfer(_: Network, experiment: Experiment, __: Backend | None) -> Iterato
         )
 
 
-def _pings(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Mistake]:
+def _pings(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
     """A ping series that loads the link, or that says nothing."""
     interval, place = experiment.ping.interval, ("ping", "interval")
     if interval >= experiment.duration:
@@ -147,7 +147,7 @@ def _pings(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[M
             )
 
 
-def _queues(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Mistake]:
+def _queues(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
     """Queues that hold packets for seconds."""
     for link, name, direction in _directions(experiment):
         full_s, rate = direction.full_queue.s, "the least rate of its trace" if direction.trace else direction.rate
@@ -159,7 +159,7 @@ def _queues(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[
             yield _link_doubt(experiment, link, name, "queue", message, ("links", link.box, name, "rate"))
 
 
-def _codels(network: Network, experiment: Experiment, _: Backend | None) -> Iterator[Mistake]:
+def _codels(network: Network, experiment: Experiment, _: Backend | None) -> Iterator[Diagnostic]:
     """CoDel that takes a drop for unheeded before a sender can have learnt of it."""
     longest = {link: longest_rtt(network, each) for each in _steerings(experiment) for link in each.links}
     for link, name, direction in _directions(experiment):
@@ -172,7 +172,7 @@ def _codels(network: Network, experiment: Experiment, _: Backend | None) -> Iter
             yield _link_doubt(experiment, link, name, "aqm", message, ("links", link.box))
 
 
-def _udp(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Mistake]:
+def _udp(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
     """UDP that fills the link by itself; it does not yield."""
     for link, name, direction in _directions(experiment):
         if experiment.udp and name == "to_island" and experiment.udp.rate >= direction.rate:
@@ -185,7 +185,7 @@ def _udp(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Mis
             )
 
 
-def _overbooked(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Mistake]:
+def _overbooked(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
     """TCP that asks for several times what a link carries, as far as a load asks for any rate; UDP counts, too."""
     asked, udp = _asked_rate(experiment), experiment.udp
     if asked is None:
@@ -194,7 +194,7 @@ def _overbooked(_: Network, experiment: Experiment, __: Backend | None) -> Itera
     bit_s = tcp_bit_s + (udp.rate.bit_s if udp else 0)
     for link in experiment.links:
         rate = link.to_island.rate
-        carries_all = all(link.box in chain.hops for chain in experiment.ever_chains)
+        carries_all = all(link.box in chain.hops for chain in experiment.all_chains)
         if carries_all and bit_s >= _OVERBOOKED * rate.bit_s:
             yield _doubt(
                 experiment,
@@ -231,9 +231,9 @@ def _three_digits(number: float) -> int:
     return int(float(f"{number:.3g}"))
 
 
-def _taps(network: Network, experiment: Experiment, _: Backend | None) -> Iterator[Mistake]:
+def _taps(network: Network, experiment: Experiment, _: Backend | None) -> Iterator[Diagnostic]:
     """Taps in places where captures prove less than they could, a line for each chain."""
-    for chain in experiment.ever_chains:
+    for chain in experiment.all_chains:
         unseen, places = _unseen(network, chain.hops)
         if unseen:
             verb = "loses" if len(unseen) == 1 else "lose"
@@ -263,7 +263,7 @@ def _unseen(network: Network, hops: tuple[str, ...]) -> tuple[list[str], list[st
     return list(unseen), places
 
 
-def _engine_rates(_: Network, experiment: Experiment, backend: Backend | None) -> Iterator[Mistake]:
+def _engine_rates(_: Network, experiment: Experiment, backend: Backend | None) -> Iterator[Diagnostic]:
     """Rates beyond those at which the engine was measured."""
     for link, name, direction in _directions(experiment):
         if backend is not Backend.TC and direction.rate > ENGINE_MEASURED:
@@ -275,7 +275,7 @@ def _engine_rates(_: Network, experiment: Experiment, backend: Backend | None) -
             yield _link_doubt(experiment, link, name, "rate", message)
 
 
-def _wall_time(network: Network, experiment: Experiment, backend: Backend | None) -> Iterator[Mistake]:
+def _wall_time(network: Network, experiment: Experiment, backend: Backend | None) -> Iterator[Diagnostic]:
     """Runs that take hours of the machine's time, where a second of the lab's clock may take minutes."""
     estimated = wall_time(network, experiment, backend or Backend.TC)
     if estimated > _LONGEST_WALL_TIME:
@@ -291,7 +291,7 @@ def _wall_time(network: Network, experiment: Experiment, backend: Backend | None
         )
 
 
-def _whole_bytes(_: Network, experiment: Experiment, backend: Backend | None) -> Iterator[Mistake]:
+def _whole_bytes(_: Network, experiment: Experiment, backend: Backend | None) -> Iterator[Diagnostic]:
     """Slow rates that tc rounds, as it keeps whole bytes per second."""
     for link, name, direction in _directions(experiment):
         rate = direction.rate
@@ -304,7 +304,7 @@ def _whole_bytes(_: Network, experiment: Experiment, backend: Backend | None) ->
             yield _link_doubt(experiment, link, name, "rate", message)
 
 
-def _early(_: Network, experiment: Experiment, backend: Backend | None) -> Iterator[Mistake]:
+def _early(_: Network, experiment: Experiment, backend: Backend | None) -> Iterator[Diagnostic]:
     """Slow rates at which the serialisation that tc leaves out after a pause is long."""
     for link, name, serialisation in early(experiment.links) if backend is not Backend.ENGINE else ():
         rate = (link.to_island if name == "to_island" else link.to_world).rate
@@ -315,7 +315,7 @@ def _early(_: Network, experiment: Experiment, backend: Backend | None) -> Itera
         yield _link_doubt(experiment, link, name, "rate", message)
 
 
-def _losses(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Mistake]:
+def _losses(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
     """Loss that leaves little of the traffic, and a channel of bursty loss that never loses."""
     for link, name, direction in _directions(experiment):
         share = _share_lost(direction.loss)
@@ -342,7 +342,7 @@ def _share_lost(loss: Loss | None) -> float:
             return sum(lost) / len(lost)
 
 
-_Kind = Callable[[Network, Experiment, Backend | None], Iterator[Mistake]]
+_Kind = Callable[[Network, Experiment, Backend | None], Iterator[Diagnostic]]
 _DOUBTS: tuple[_Kind, ...] = (
     _buffers,
     _transfer,
@@ -366,10 +366,10 @@ def _directions(experiment: Experiment) -> Iterator[tuple[Link, str, LinkDirecti
         yield link, "to_world", link.to_world
 
 
-def _steerings(experiment: Experiment) -> Iterator[Steering]:
+def _steerings(experiment: Experiment) -> Iterator[TrunkSteering]:
     """Every chain, in every version, that links bound."""
     for version in experiment.versions:
         for chain in (version.chain, *version.branches):
             links = tuple(link for link in experiment.links if link.box in chain.hops)
             if links:
-                yield Steering(chain.hops, links, version.latency)
+                yield TrunkSteering(chain.hops, links, version.latency)

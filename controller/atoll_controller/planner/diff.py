@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from atoll_core.plan.flow_entry import FlowEntry, ForeignEntry, Match, describe_actions, sort_key
+from atoll_core.plan.flow_entry import FlowEntry, Match, UnmanagedEntry, describe_actions, sort_key
 
 
 class ChangeAction(StrEnum):
@@ -17,43 +17,50 @@ class ChangeAction(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FlowChange:
     """One difference of a switch's table: to add or modify ``entry`` is the plan's, to delete it is the switch's."""
 
     action: ChangeAction
-    entry: FlowEntry | ForeignEntry
+    entry: FlowEntry | UnmanagedEntry
     reason: str
 
     def __str__(self) -> str:
         return f"{self.action:<6} {self.entry} ({self.reason})"
 
 
-def diff(wanted: Iterable[FlowEntry], held: Iterable[FlowEntry | ForeignEntry]) -> tuple[Change, ...]:
+def diff(wanted: Iterable[FlowEntry], held: Iterable[FlowEntry | UnmanagedEntry]) -> tuple[FlowChange, ...]:
     """The changes that make the switches hold exactly what is wanted: deletions first, groups in the entries' order.
 
     Entries are compared by switch, priority and match, then by actions and cookie; ``why`` is not on the switch.
     """
     found = tuple(held)
-    foreign = [entry for entry in found if isinstance(entry, ForeignEntry)]
+    foreign = [entry for entry in found if isinstance(entry, UnmanagedEntry)]
     own = {_identity(entry): entry for entry in found if isinstance(entry, FlowEntry)}
     plan = {_identity(entry): entry for entry in wanted}
-    deleted = [Change(ChangeAction.DELETE, entry, "not in the plan") for key, entry in own.items() if key not in plan]
+    deleted = [
+        FlowChange(ChangeAction.DELETE, entry, "not in the plan") for key, entry in own.items() if key not in plan
+    ]
     unknown = [
-        Change(ChangeAction.DELETE, entry, "not in the plan, nor anything a plan could ask for") for entry in foreign
+        FlowChange(ChangeAction.DELETE, entry, "not in the plan, nor anything a plan could ask for")
+        for entry in foreign
     ]
     changed = [
-        Change(ChangeAction.MODIFY, entry, reason)
+        FlowChange(ChangeAction.MODIFY, entry, reason)
         for key, entry in plan.items()
         if key in own and (reason := _difference(entry, own[key]))
     ]
     added = [
-        Change(ChangeAction.ADD, entry, f"missing on {entry.switch}") for key, entry in plan.items() if key not in own
+        FlowChange(ChangeAction.ADD, entry, f"missing on {entry.switch}")
+        for key, entry in plan.items()
+        if key not in own
     ]
     unknown.sort(key=lambda change: str(change.entry))
     return (*unknown, *_in_order(deleted), *_in_order(changed), *_in_order(added))
 
 
-def explained(held: Iterable[FlowEntry | ForeignEntry], plan: Iterable[FlowEntry]) -> list[FlowEntry | ForeignEntry]:
+def explained(
+    held: Iterable[FlowEntry | UnmanagedEntry], plan: Iterable[FlowEntry]
+) -> list[FlowEntry | UnmanagedEntry]:
     """What switches hold, each entry with the reason that a plan has for it: a switch does not keep reasons."""
     why = {_identity(entry): entry.why for entry in plan}
     return [
@@ -73,7 +80,7 @@ def _difference(wanted: FlowEntry, held: FlowEntry) -> str | None:
     return None
 
 
-def _in_order(changes: list[Change]) -> list[Change]:
+def _in_order(changes: list[FlowChange]) -> list[FlowChange]:
     return sorted(
         changes, key=lambda change: sort_key(change.entry) if isinstance(change.entry, FlowEntry) else ("", 0, ())
     )

@@ -40,7 +40,7 @@ def capture_points(network: Network, experiment: Experiment) -> tuple[CapturePoi
     known = {tap.name: tap for tap in network.taps}
     main = experiment.versions[0].chain.hops
     taps = [known[hop] for hop in main if hop in known]
-    aside = dict.fromkeys(hop for chain in experiment.ever_chains for hop in chain.hops if hop in known)
+    aside = dict.fromkeys(hop for chain in experiment.all_chains for hop in chain.hops if hop in known)
     links = [link.box for link in experiment.links]
     named = {"island" if place == len(taps) - 1 else tap.name: tap for place, tap in enumerate(taps) if place > 0}
     if taps:
@@ -59,7 +59,7 @@ def capture_points(network: Network, experiment: Experiment) -> tuple[CapturePoi
 
 def _behind_foreign_boxes(network: Network, experiment: Experiment, link: str) -> bool:
     foreign = {box.name for box in network.boxes if box.kind.traits.is_foreign}
-    return any(link in chain.hops and not foreign.isdisjoint(chain.hops) for chain in experiment.ever_chains)
+    return any(link in chain.hops and not foreign.isdisjoint(chain.hops) for chain in experiment.all_chains)
 
 
 def jobs(
@@ -116,7 +116,7 @@ def _reports(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
 
 def _brought(network: Network, experiment: Experiment) -> Iterator[tuple[ChainBox, Program]]:
     """The programs that users bring, of the boxes that are ever in a chain."""
-    hops = {hop for chain in experiment.ever_chains for hop in chain.hops}
+    hops = {hop for chain in experiment.all_chains for hop in chain.hops}
     for box in network.boxes:
         if box.program and box.name in hops:
             yield box, box.program

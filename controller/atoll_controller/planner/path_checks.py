@@ -13,7 +13,7 @@ from dataclasses import replace
 from atoll_controller.planner.calibration_jobs import PING_PACKET
 from atoll_controller.planner.traffic_jobs import ping_job
 from atoll_core.experiment.experiment import Chain, Counted, Experiment, Protocol
-from atoll_core.lab.host_groups import Ends
+from atoll_core.lab.host_groups import Sides
 from atoll_core.lab.network import Host, HostRole, LatencyClass, Network
 from atoll_core.plan.plan import JobSpec, PathCheck, Phase, Plan
 
@@ -80,7 +80,7 @@ def _few(network: Network, experiment: Experiment) -> list[_Pair]:
     pairs = [(worlds[turn % len(worlds)], islands[turn % len(islands)]) for turn in turns]
     pairs += itertools.product(network.with_role(HostRole.WORLD_SPECIAL), network.with_role(HostRole.ISLAND_SPECIAL))
     met = {_carrier(experiment, *pair).name for pair in pairs}
-    for world_group, island_group in Ends(network, experiment).blocks() if len(met) < len(experiment.chains) else ():
+    for world_group, island_group in Sides(network, experiment).blocks() if len(met) < len(experiment.chains) else ():
         pair = world_group[0], island_group[0]
         if (chain := _carrier(experiment, *pair).name) not in met:
             met.add(chain)

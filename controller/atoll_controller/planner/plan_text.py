@@ -7,9 +7,9 @@ from typing import Any, cast
 
 from atoll_controller.fabric.swap_plan import Stage
 from atoll_controller.planner.change_schedule import Scheduled
-from atoll_controller.planner.diff import Change
+from atoll_controller.planner.diff import FlowChange
 from atoll_controller.planner.text_table import columns
-from atoll_core.experiment.channel_allocation import Placement
+from atoll_core.experiment.channel_allocation import ChannelAllocation
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.experiment.steering_diff import version_differences
 from atoll_core.plan.flow_entry import FlowEntry, describe_actions
@@ -33,7 +33,7 @@ def plan_text(plan: Plan) -> str:
     return "\n\n".join("\n".join((title, *lines)) for title, lines in sections)
 
 
-def changes_text(changes: Iterable[Change]) -> str:
+def changes_text(changes: Iterable[FlowChange]) -> str:
     """The changes, one a line with its reason; a sentence when there are none."""
     return "\n".join(str(change) for change in changes) or "nothing to change: the switches hold the plan"
 
@@ -94,7 +94,7 @@ def _setup(interface: InterfaceSettings) -> str:
     return ", ".join(words)
 
 
-def _channels(placement: tuple[Placement, ...]) -> Iterator[tuple[str, Iterable[str]]]:
+def _channels(placement: tuple[ChannelAllocation, ...]) -> Iterator[tuple[str, Iterable[str]]]:
     """Who gets how many channels, a line for those that get as many; nothing where there are none."""
     total = sum(each.channels for each in placement)
     if not total:

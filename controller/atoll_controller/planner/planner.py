@@ -15,7 +15,7 @@ from atoll_core.codec import to_json
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend, Plan
-from atoll_core.plan.tag_layout import HOME, Layout
+from atoll_core.plan.tag_layout import UNTAGGED, Layout
 from atoll_core.plan.tc_settings import TIMER_SLACK
 from atoll_core.units import Duration
 from atoll_switches.capability_profile import refuse_unsupported
@@ -25,7 +25,7 @@ def make_plan(
     network: Network,
     experiment: Experiment,
     backend: Backend = Backend.ENGINE,
-    layout: Layout = HOME,
+    layout: Layout = UNTAGGED,
     slack: Duration = TIMER_SLACK,
 ) -> Plan:
     """The plan of an experiment, its links and delay boxes played by ``backend``.

@@ -6,7 +6,7 @@ from typing import Any
 
 from atoll_controller.planner.job_limits import MODEST, of_client, of_server
 from atoll_controller.planner.job_privileges import of_port, of_subcommand, of_tcp
-from atoll_core.experiment.channel_allocation import Placement, deal
+from atoll_core.experiment.channel_allocation import ChannelAllocation, allocate_channels
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.experiment.traffic import SizesCount, Traffic
 from atoll_core.lab.network import Host, HostRole, Network
@@ -60,18 +60,20 @@ def load_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
     return tuple(found)
 
 
-def placement(network: Network, experiment: Experiment) -> tuple[Placement, ...]:
+def placement(network: Network, experiment: Experiment) -> tuple[ChannelAllocation, ...]:
     """How many channels each island client gets, in the lab's order; nothing where there are none."""
     if not experiment.traffic.channels:
         return ()
     clients = network.with_role(HostRole.ISLAND_CLIENT)
     dealt = _dealt(network, experiment)
-    return tuple(Placement(host.name, host.capacity, len(part)) for host, part in zip(clients, dealt, strict=True))
+    return tuple(
+        ChannelAllocation(host.name, host.capacity, len(part)) for host, part in zip(clients, dealt, strict=True)
+    )
 
 
 def _dealt(network: Network, experiment: Experiment) -> tuple[tuple[int, ...], ...]:
     capacities = [host.capacity for host in network.with_role(HostRole.ISLAND_CLIENT)]
-    return deal(experiment.traffic.channels, capacities)
+    return allocate_channels(experiment.traffic.channels, capacities)
 
 
 def udp_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:

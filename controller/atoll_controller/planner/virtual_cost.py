@@ -48,7 +48,7 @@ def wall_time(network: Network, experiment: Experiment, backend: Backend) -> Dur
 
 def memory(network: Network, experiment: Experiment) -> Size:
     """The estimated memory that the kernel has in use at most, but for files that it keeps while there is room."""
-    hops = {hop for chain in experiment.ever_chains for hop in chain.hops}
+    hops = {hop for chain in experiment.all_chains for hop in chain.hops}
     captures = len(hops & {tap.name for tap in network.taps}) + len(experiment.links)
     ways = [way for link in experiment.links for way in (link.to_island, link.to_world)]
     under_way = sum(way.rate.bit_s * way.delays[1].s / 8 + way.queue.bytes for way in ways)

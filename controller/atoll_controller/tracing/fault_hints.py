@@ -3,7 +3,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 
-from atoll_controller.tracing.table_model import Reached, Step
+from atoll_controller.tracing.table_model import Delivery, Step
 from atoll_core.lab.network import Network, PortRef
 from atoll_core.plan.flow_entry import FlowEntry
 
@@ -15,9 +15,9 @@ def where_to_look(
 
     ``steps``: the way that packets should have taken; ``rises``: by how much entries on it have counted since.
     """
-    reached: Reached | None = None
+    reached: Delivery | None = None
     for step in steps:
-        if isinstance(step, Reached):
+        if isinstance(step, Delivery):
             reached = reached if step.name in taps else step
         elif step.entry is None:
             return f"the table of {step.at.switch}, by `atoll switches entries {step.at.switch}`"
@@ -38,7 +38,7 @@ def _towards(network: Network, port: PortRef) -> str:
     return f"what is plugged into {port}"
 
 
-def _from(network: Network, reached: Reached) -> str:
+def _from(network: Network, reached: Delivery) -> str:
     """What takes frames that leave by a port."""
     found = _attached(network).get(reached.port)
     return f"{reached.name} and the cable from {reached.port} to its {found[1]}" if found else reached.name

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from atoll_controller.planner.text_table import columns
-from atoll_controller.tracing.table_model import Frame, Matched, Reached, Step, Tables
+from atoll_controller.tracing.table_model import Delivery, Frame, Lookup, Step, SwitchTables
 from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import Experiment, Protocol
@@ -27,7 +27,7 @@ class HopKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Hop:
+class TraceHop:
     """One station. ``vlan``: the tag with which the packet arrives there; ``delay_ns``: how long it stays at least."""
 
     kind: HopKind
@@ -41,7 +41,7 @@ class Hop:
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class PacketTrace:
     """The way of packets from one host to another. ``delay_ns``: without queues, serialisation and the lab's own."""
 
     src: str
@@ -50,12 +50,12 @@ class Trace:
     chain: str
     arrives: bool
     delay_ns: int
-    hops: tuple[Hop, ...] = field(default=())
+    hops: tuple[TraceHop, ...] = field(default=())
 
 
 def trace(
     network: Network, experiment: Experiment, entries: tuple[FlowEntry, ...], src: str, dst: str, protocol: Protocol
-) -> Trace:
+) -> PacketTrace:
     """The way of a packet between two hosts, the switches holding these entries.
 
     Raises PlanError for hosts that are not there or not of different ends.
@@ -69,13 +69,13 @@ def trace(
     world, island = (one, other) if one.role.is_world else (other, one)
     chain = experiment.carrier(world.address, island.address, protocol)
     frame = Frame(one.address, other.address, None, protocol.number)
-    steps = Tables(network, entries).walk(frame, one.interface.attached)
+    steps = SwitchTables(network, entries).walk(frame, one.interface.attached)
     hops = tuple(_hop(network, experiment, step, to_island=one is world) for step in steps)
     arrives = any(hop.kind is HopKind.HOST and hop.name == dst for hop in hops)
-    return Trace(src, dst, protocol, chain.name, arrives, sum(hop.delay_ns for hop in hops), hops)
+    return PacketTrace(src, dst, protocol, chain.name, arrives, sum(hop.delay_ns for hop in hops), hops)
 
 
-def trace_text(found: Trace) -> str:
+def trace_text(found: PacketTrace) -> str:
     """A trace as a table."""
     if found.arrives:
         end = f"one way at least {Duration(found.delay_ns)}, without queues"
@@ -85,12 +85,12 @@ def trace_text(found: Trace) -> str:
     return "\n".join((title, *columns(list(_rows(found)), indent="  ")))
 
 
-def _rows(found: Trace) -> Iterator[tuple[str, ...]]:
+def _rows(found: PacketTrace) -> Iterator[tuple[str, ...]]:
     for hop in found.hops:
         yield (*hop_words(hop), hop.note)
 
 
-def hop_words(hop: Hop) -> tuple[str, str, str, str]:
+def hop_words(hop: TraceHop) -> tuple[str, str, str, str]:
     """A hop in words: where, what it is, the tag, what it does to the packet."""
     on_switch = hop.kind in (HopKind.SWITCH, HopKind.DROP)
     name = f"{hop.name}/{hop.port}" if on_switch else f"  {hop.name}"
@@ -107,18 +107,18 @@ def _host(network: Network, name: str) -> Host:
     return known[name]
 
 
-def _hop(network: Network, experiment: Experiment, step: Step, *, to_island: bool) -> Hop:
-    if isinstance(step, Matched):
+def _hop(network: Network, experiment: Experiment, step: Step, *, to_island: bool) -> TraceHop:
+    if isinstance(step, Lookup):
         dropped = step.entry is None or not step.entry.actions
         kind = HopKind.DROP if dropped else HopKind.SWITCH
         note = step.entry.why if step.entry else "no entry matches"
-        return Hop(kind, step.at.switch, step.at.switch, step.at.port, step.frame.vlan, note, entry=step.entry)
+        return TraceHop(kind, step.at.switch, step.at.switch, step.at.port, step.frame.vlan, note, entry=step.entry)
     return _reached(network, experiment, step, to_island=to_island)
 
 
-def _reached(network: Network, experiment: Experiment, step: Reached, *, to_island: bool) -> Hop:
-    def hop(kind: HopKind, note: str, delay_ns: int = 0) -> Hop:
-        return Hop(kind, step.name, step.port.switch, step.port.port, step.frame.vlan, note, delay_ns)
+def _reached(network: Network, experiment: Experiment, step: Delivery, *, to_island: bool) -> TraceHop:
+    def hop(kind: HopKind, note: str, delay_ns: int = 0) -> TraceHop:
+        return TraceHop(kind, step.name, step.port.switch, step.port.port, step.frame.vlan, note, delay_ns)
 
     delays = {box.name: box for box in network.delay_boxes}
     boxes = {box.name: box for box in network.boxes}

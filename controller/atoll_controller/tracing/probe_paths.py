@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from atoll_controller.fabric.swap_plan import chain_drain_ns, latency_drain_ns
 from atoll_controller.openflow.messages.probe_frames import OTHER, TCP
-from atoll_controller.tracing.table_model import Frame, Matched, Reached, Step, Tables
+from atoll_controller.tracing.table_model import Delivery, Frame, Lookup, Step, SwitchTables
 from atoll_core.experiment.experiment import Experiment, Protocol
-from atoll_core.lab.host_groups import Ends
+from atoll_core.lab.host_groups import Sides
 from atoll_core.lab.network import Host, Network
 from atoll_core.plan.flow_entry import FlowEntry
 
@@ -68,7 +68,7 @@ def of_one_sender(network: Network, steps: tuple[Step, ...], protocol: int, host
     if protocol == TCP:
         stateful = {box.name for box in network.boxes if box.stateful}
         for at, step in enumerate(steps):
-            if isinstance(step, Reached) and step.name in stateful:
+            if isinstance(step, Delivery) and step.name in stateful:
                 return steps[: at + 1], step.name
     return steps, host
 
@@ -78,10 +78,10 @@ class _Walks:
 
     def __init__(self, network: Network, experiment: Experiment, entries: Iterable[FlowEntry]) -> None:
         self.entries = tuple(entries)
-        self.ends = Ends(network, experiment)
+        self.ends = Sides(network, experiment)
         self._network = network
         self._experiment = experiment
-        self._tables = Tables(network, self.entries)
+        self._tables = SwitchTables(network, self.entries)
         named = {chain.carries.protocol for chain in experiment.chains} - {None}
         # A protocol that no chain is chosen by goes as ICMP does, unless that is one: then as what has no name.
         plain = None if Protocol.ICMP in named else Protocol.ICMP
@@ -94,7 +94,7 @@ class _Walks:
         back = self._tables.walk(Frame(island.address, world.address, protocol=number), island.interface.attached)
         steps, end = of_one_sender(self._network, there, number, island.name)
         used = (*steps, *back) if end == island.name else steps
-        entries = frozenset(step.entry for step in used if isinstance(step, Matched) and step.entry is not None)
+        entries = frozenset(step.entry for step in used if isinstance(step, Lookup) and step.entry is not None)
         return Path(world.name, island.name, protocol, chain.name, steps, entries, end)
 
 

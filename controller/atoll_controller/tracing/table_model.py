@@ -29,7 +29,7 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True)
-class Matched:
+class Lookup:
     """A switch took the frame in at a port; ``entry`` is None where none matches: the frame is dropped."""
 
     at: PortRef
@@ -38,7 +38,7 @@ class Matched:
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class Delivery:
     """The frame came to a machine or a tap, through this switch port."""
 
     name: str
@@ -46,10 +46,10 @@ class Reached:
     port: PortRef
 
 
-Step = Matched | Reached
+Step = Lookup | Delivery
 
 
-class Tables:
+class SwitchTables:
     """The switches of a network with the entries they hold, its trunks, machines and boxes.
 
     ``strict`` False: of several entries that may apply the first one does, as on some switch it would.
@@ -96,21 +96,21 @@ class Tables:
                 raise PlanError(f"{_words(frame)} from {start} goes round for ever")
             arrived, at = waiting.popleft()
             entry = first if first is not None and not steps else self._best(arrived, at)
-            steps.append(Matched(at, arrived, entry))
+            steps.append(Lookup(at, arrived, entry))
             for left, port in _outputs(arrived, at, entry):
                 if port in self._far_end:
                     waiting.append((left, self._far_end[port]))
                     continue
                 if port not in self._machines:
                     raise PlanError(f"{entry} sends to {port}, where nothing is attached")
-                steps.append(Reached(self._machines[port], left, port))
+                steps.append(Delivery(self._machines[port], left, port))
                 if through_boxes and port in self.exits and (left.vlan is None or port not in self._routed):
                     waiting.append((left, self.exits[port]))
         return tuple(steps)
 
-    def seen(self, frame: Frame, start: PortRef) -> tuple[Reached, ...]:
+    def seen(self, frame: Frame, start: PortRef) -> tuple[Delivery, ...]:
         """The machines and taps that a frame and its copies come to, in order. Raises PlanError as :meth:`walk`."""
-        return tuple(step for step in self.walk(frame, start) if isinstance(step, Reached))
+        return tuple(step for step in self.walk(frame, start) if isinstance(step, Delivery))
 
     def _best(self, frame: Frame, at: PortRef) -> FlowEntry | None:
         held = (*self._entries.get((at, frame.dst), ()), *self._entries.get((at, None), ()))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from atoll_controller.planner.text_table import columns
-from atoll_controller.tracing.packet_trace import Hop, HopKind, Trace, hop_words
+from atoll_controller.tracing.packet_trace import HopKind, PacketTrace, TraceHop, hop_words
 from atoll_core.units import Duration
 
 
@@ -19,7 +19,7 @@ class LiveStation:
     ``after_ns``: the median time from being sent to being seen, if both have one clock.
     """
 
-    hop: Hop
+    hop: TraceHop
     counted: int | None = None
     seen: int | None = None
     after_ns: int | None = None
@@ -44,7 +44,7 @@ class LiveTrace:
     ``rtts_ns``: of those whose answer came back. ``rtt_ns``: the configured one, both ways, without queues.
     """
 
-    trace: Trace
+    trace: PacketTrace
     sent: int
     stations: tuple[LiveStation, ...]
     end: str

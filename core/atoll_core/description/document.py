@@ -17,7 +17,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.reader import ReaderError
 
-from atoll_core.errors import Mistake
+from atoll_core.errors import Diagnostic
 
 Place = tuple[str | int, ...]
 """Where something stands in a description: keys of mappings, indices of lists, from the top."""
@@ -54,7 +54,7 @@ class Document:
     file: str
     tree: dict[str, Any] | None
     lines: Mapping[Place, int]
-    mistakes: tuple[Mistake, ...]
+    mistakes: tuple[Diagnostic, ...]
     given: Mapping[Place, str] = field(default_factory=dict[Place, str])
 
     def line(self, place: Place) -> int:
@@ -65,37 +65,39 @@ class Document:
             place = place[:-1]
         return self.lines[place]
 
-    def mistake(self, place: Place, message: str) -> Mistake:
+    def mistake(self, place: Place, message: str) -> Diagnostic:
         """A mistake at ``place``; one in what was set from outside names the setting."""
         for length in range(len(place), 0, -1):
             if (setting := self.given.get(place[:length])) is not None:
-                return Mistake(self.file, 0, f"--set {setting}: {message}", place)
-        return Mistake(self.file, self.line(place), message, place)
+                return Diagnostic(self.file, 0, f"--set {setting}: {message}", place)
+        return Diagnostic(self.file, self.line(place), message, place)
 
 
 def read_document(path: Path) -> Document:
     """Read and compose a file; whatever is wrong with it becomes a mistake, never an exception."""
     text = read_text(path, "YAML", _MOST_BYTES)
-    return Document(text.file, None, {}, (text,)) if isinstance(text, Mistake) else compose_document(text, label(path))
+    return (
+        Document(text.file, None, {}, (text,)) if isinstance(text, Diagnostic) else compose_document(text, label(path))
+    )
 
 
-def read_text(path: Path, what: str, most_bytes: int) -> str | Mistake:
+def read_text(path: Path, what: str, most_bytes: int) -> str | Diagnostic:
     """The text of a regular file of UTF-8, or why there is none; ``what`` is the kind of file that is wanted."""
     file = label(path)
     try:
         with open(path, "rb", opener=_open_without_waiting) as opened:  # Path.open takes no opener
             if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
-                return Mistake(file, 0, f"is not a regular file; give a {what} file")
+                return Diagnostic(file, 0, f"is not a regular file; give a {what} file")
             content = opened.read(most_bytes + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        return Mistake(file, 0, _why_unreadable(error, what))
+        return Diagnostic(file, 0, _why_unreadable(error, what))
     if len(content) > most_bytes:
-        return Mistake(file, 0, f"is larger than {most_bytes // 10**6} MB; that is no description")
+        return Diagnostic(file, 0, f"is larger than {most_bytes // 10**6} MB; that is no description")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        return Mistake(file, line, f"byte 0x{content[error.start]:02x} is not UTF-8; save the file as UTF-8 text")
+        return Diagnostic(file, line, f"byte 0x{content[error.start]:02x} is not UTF-8; save the file as UTF-8 text")
 
 
 def compose_document(text: str, file: str) -> Document:
@@ -148,7 +150,7 @@ def _why_unreadable(error: OSError | ValueError, what: str) -> str:
 
 
 def _unreadable(file: str, line: int, message: str) -> Document:
-    return Document(file, None, {}, (Mistake(file, line, message),))
+    return Document(file, None, {}, (Diagnostic(file, line, message),))
 
 
 def _last_line(text: str) -> int:
@@ -186,7 +188,7 @@ class _Builder:
         self.file = file
         self.last_line = last_line
         self.lines: dict[Place, int] = {}
-        self.mistakes: list[Mistake] = []
+        self.mistakes: list[Diagnostic] = []
         self.nodes = 0
 
     def document(self, root: _Node) -> Document:
@@ -208,10 +210,10 @@ class _Builder:
     def build(self, node: _Node, place: Place, key_line: int, around: frozenset[int]) -> Any:
         self.count()
         if id(node) in around:
-            self.mistakes.append(Mistake(self.file, key_line, "an alias to something that contains it"))
+            self.mistakes.append(Diagnostic(self.file, key_line, "an alias to something that contains it"))
             return None
         if not str(node.tag).startswith(_YAML_TAG):
-            self.mistakes.append(Mistake(self.file, key_line, f"tag {node.tag} has no meaning here; remove it"))
+            self.mistakes.append(Diagnostic(self.file, key_line, f"tag {node.tag} has no meaning here; remove it"))
         if node.id == "scalar":
             empty = node.value == "" and node.style is None  # its mark is where the next thing begins
             self.lines[place] = key_line if empty else max(key_line, self.line_of(node))
@@ -233,7 +235,7 @@ class _Builder:
             line = self.line_of(key)
             if key.value in first:
                 again = f"key {key.value!r} stands here again, first at line {first[key.value]}; keep one of them"
-                self.mistakes.append(Mistake(self.file, line, again))
+                self.mistakes.append(Diagnostic(self.file, line, again))
                 continue
             first[key.value] = line
             built[key.value] = self.build(child, (*place, key.value), line, inside)
@@ -247,7 +249,9 @@ class _Builder:
         """The pairs of a mapping with text as key, merge keys left out."""
         for key, child in cast("list[tuple[_Node, _Node]]", node.value):
             if key.id != "scalar":
-                self.mistakes.append(Mistake(self.file, self.line_of(key), "a key must be text, not a list or mapping"))
+                self.mistakes.append(
+                    Diagnostic(self.file, self.line_of(key), "a key must be text, not a list or mapping")
+                )
             elif not _is_merge(key):
                 yield key, child
 
@@ -261,7 +265,7 @@ class _Builder:
                 self.count()
                 if source.id != "mapping" or id(source) in inside:
                     wrong = "'<<' merges a mapping, such as '<<: *defaults', and not what contains it"
-                    self.mistakes.append(Mistake(self.file, self.line_of(key), wrong))
+                    self.mistakes.append(Diagnostic(self.file, self.line_of(key), wrong))
                     continue
                 yield source
                 yield from self.merged(source, inside | {id(source)})

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterable
 from decimal import Decimal
 
-from atoll_core.description.line_reader import LineReader, Read
-from atoll_core.errors import Mistake, shown
-from atoll_core.experiment.flow_sizes import SIZE_MAX_BYTES, FlowSizes, counted, curve
+from atoll_core.description.line_reader import FileContent, LineReader
+from atoll_core.errors import Diagnostic, shown
+from atoll_core.experiment.flow_sizes import SIZE_MAX_BYTES, FlowSizes, curve, from_counts
 
 _SIZE = ("size_bytes", "size")
 _MEANINGS = ("count", "probability", "quantile")
@@ -19,13 +19,13 @@ _MOST_FLOWS = 10**15
 _SUM_TOLERANCE = 1e-3  # of probabilities rounded by whoever wrote them
 
 
-def read_flow_sizes(text: str, file: str) -> Read[FlowSizes]:
+def read_flow_sizes(text: str, file: str) -> FileContent[FlowSizes]:
     """The distribution that a text is; ``file`` is what messages call it."""
     reader = LineReader(file, text)
     first = next(reader, None)
     if first is None:
         message = "holds no sizes; write one a line, or CSV with the columns size_bytes and count"
-        return Read(None, (Mistake(file, 1, message),))
+        return FileContent(None, (Diagnostic(file, 1, message),))
     columns = [name.strip().lower() for name in first.split(",")]
     if _WHOLE_NUMBER.fullmatch(first):
         found = _read_list(reader, first, file)
@@ -36,7 +36,7 @@ def read_flow_sizes(text: str, file: str) -> Read[FlowSizes]:
         found = _read_list(reader, None, file)
     else:
         found = _read_table(reader, columns, file)
-    return Read(None if reader.mistakes else found, tuple(reader.mistakes))
+    return FileContent(None if reader.mistakes else found, tuple(reader.mistakes))
 
 
 def flow_sizes_text(counts: Iterable[tuple[int, int]], remarks: Iterable[str] = ()) -> str:
@@ -67,7 +67,7 @@ def _read_list(reader: LineReader, first: str | None, file: str) -> FlowSizes | 
             counts[size] += 1
     if not counts and not reader.mistakes:
         reader.wrong("there is no size below the column name; add some")
-    return counted(file, counts) if counts else None
+    return from_counts(file, counts) if counts else None
 
 
 def _read_table(reader: LineReader, columns: list[str], file: str) -> FlowSizes | None:
@@ -96,7 +96,7 @@ def _read_table(reader: LineReader, columns: list[str], file: str) -> FlowSizes 
         reader.wrong(f"the probabilities add up to {float(total):.6g}; they must add up to 1")
     elif total == 0:
         reader.wrong("there is no flow in it; add a row with a count above 0")
-    return counted(file, weights) if not reader.mistakes else None
+    return from_counts(file, weights) if not reader.mistakes else None
 
 
 def _curve(reader: LineReader, rows: list[tuple[Decimal, int]], file: str) -> FlowSizes | None:

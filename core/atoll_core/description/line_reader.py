@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from atoll_core.errors import Mistake
+from atoll_core.errors import Diagnostic
 
 _MOST_MISTAKES = 10  # of one file: a wrong file is wrong in every line
 
@@ -13,11 +13,11 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Read(Generic[T]):
+class FileContent(Generic[T]):
     """What a file holds, None if that cannot be said; its mistakes; the line of each row."""
 
     found: T | None
-    mistakes: tuple[Mistake, ...]
+    mistakes: tuple[Diagnostic, ...]
     lines: tuple[int, ...] = ()
 
 
@@ -28,7 +28,7 @@ class LineReader(Iterator[str]):
         self._file = file
         self._lines = enumerate(text.split("\n"), start=1)
         self.line = 1
-        self.mistakes: list[Mistake] = []
+        self.mistakes: list[Diagnostic] = []
 
     def __next__(self) -> str:
         if len(self.mistakes) >= _MOST_MISTAKES:
@@ -41,4 +41,4 @@ class LineReader(Iterator[str]):
 
     def wrong(self, message: str) -> None:
         """A mistake in the line that was read last."""
-        self.mistakes.append(Mistake(self._file, self.line, message))
+        self.mistakes.append(Diagnostic(self._file, self.line, message))

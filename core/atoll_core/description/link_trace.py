@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trace files as text: a link direction as a function of time (CSV), and the fate of packet after packet.
 
-docs/traces.md describes both. Reading is the only way from a file to a Trace or a LossTrace; ``trace_text`` writes
+docs/traces.md describes both. Reading is the only way from a file to a Trace or a LossTrace; ``trace_csv`` writes
 what it reads back.
 """
 
@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from atoll_core.description.line_reader import LineReader, Read
-from atoll_core.errors import Mistake, shown
-from atoll_core.experiment.experiment import LossTrace, Trace, TraceRow
+from atoll_core.description.line_reader import FileContent, LineReader
+from atoll_core.errors import Diagnostic, shown
+from atoll_core.experiment.experiment import LinkTrace, LossTrace, TraceRow
 from atoll_core.units import Duration, Rate
 
 MOST_BYTES = 16_000_000
@@ -26,18 +26,22 @@ _MOST_DELAY_NS = 60 * 10**9
 _MOST_T_NS = 168 * 3600 * 10**9
 
 
-def read_trace(text: str, file: str) -> Read[Trace]:
+def read_trace(text: str, file: str) -> FileContent[LinkTrace]:
     """The trace that a CSV text is; ``file`` is what messages call it."""
     reader = LineReader(file, text)
     header = next(reader, None)
     if header is None:
-        return Read(
+        return FileContent(
             None,
-            (Mistake(file, 1, "holds no rows; a trace begins with a line of column names, such as 't_s,rate_bit_s'"),),
+            (
+                Diagnostic(
+                    file, 1, "holds no rows; a trace begins with a line of column names, such as 't_s,rate_bit_s'"
+                ),
+            ),
         )
     columns = [name.strip() for name in header.split(",")]
     if wrong := _wrong_columns(columns):
-        return Read(None, (Mistake(file, reader.line, wrong),))
+        return FileContent(None, (Diagnostic(file, reader.line, wrong),))
     rows: list[TraceRow] = []
     lines: list[int] = []
     for text_row in reader:
@@ -53,10 +57,10 @@ def read_trace(text: str, file: str) -> Read[Trace]:
             break
     if not rows and not reader.mistakes:
         reader.wrong("there is no row below the column names; add one for t_s 0")
-    return Read(None if reader.mistakes else Trace(file, tuple(rows)), tuple(reader.mistakes), tuple(lines))
+    return FileContent(None if reader.mistakes else LinkTrace(file, tuple(rows)), tuple(reader.mistakes), tuple(lines))
 
 
-def read_loss_trace(text: str, file: str) -> Read[LossTrace]:
+def read_loss_trace(text: str, file: str) -> FileContent[LossTrace]:
     """The fates of packets that a text holds, a line each; ``file`` is what messages call it."""
     reader = LineReader(file, text)
     lost: list[bool] = []
@@ -69,10 +73,10 @@ def read_loss_trace(text: str, file: str) -> Read[LossTrace]:
             break
     if not lost:
         reader.wrong("holds no packets; write a line with 0 (passes) or 1 (lost) for each")
-    return Read(None if reader.mistakes else LossTrace(file, tuple(lost)), tuple(reader.mistakes))
+    return FileContent(None if reader.mistakes else LossTrace(file, tuple(lost)), tuple(reader.mistakes))
 
 
-def trace_text(trace: Trace, remarks: Iterable[str] = ()) -> str:
+def trace_csv(trace: LinkTrace, remarks: Iterable[str] = ()) -> str:
     """The CSV of a trace with the columns that it needs, below ``remarks`` as comments."""
     used = [column for column in COLUMNS if any(_CELL[column](row) for row in trace.rows)]
     columns = [column for column in COLUMNS if column == "t_s" or column in used]

@@ -15,11 +15,11 @@ from atoll_core.description.parser import Parsed, parse
 from atoll_core.description.raw_experiment import RawExperiment
 from atoll_core.description.raw_inventory import RawInventory
 from atoll_core.description.raw_lab import RawLab
-from atoll_core.description.referenced_files import Beside
+from atoll_core.description.referenced_files import ReferencedFiles
 from atoll_core.description.resolve_experiment import resolve_experiment
 from atoll_core.description.resolve_lab import Lab
 from atoll_core.description.validation_messages import lab_examples
-from atoll_core.errors import DescriptionError, Mistake, shown
+from atoll_core.errors import DescriptionError, Diagnostic, shown
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 
@@ -38,7 +38,7 @@ def load_experiment(path: Path, settings: Sequence[str] = ()) -> tuple[Network, 
     _refuse_inventory(document)
     if document.tree is not None and _is_lab(document):
         kind = "is a lab, and an experiment is wanted; name an experiment.yaml (examples/ has some)"
-        raise DescriptionError([Mistake(document.file, 0, kind)])
+        raise DescriptionError([Diagnostic(document.file, 0, kind)])
     return _resolve_with_settings(path, document, settings)
 
 
@@ -64,7 +64,7 @@ def experiment_on(lab: Lab, document: Document, folder: Path) -> Experiment:
     parsed = parse(RawExperiment, document, lab_examples(lab.document.tree or {}))
     if parsed is None:
         raise DescriptionError(document.mistakes)
-    return _resolved(parsed, lab, list(parsed.mistakes), Beside(folder, confined=True))[1]
+    return _resolved(parsed, lab, list(parsed.mistakes), ReferencedFiles(folder, confined=True))[1]
 
 
 def load_any(path: Path, settings: Sequence[str] = ()) -> tuple[Network, Experiment | None]:
@@ -93,7 +93,7 @@ def _refuse_inventory(document: Document) -> None:
     if _own_keys(document, RawInventory) > max(_own_keys(document, RawLab), _own_keys(document, RawExperiment)):
         how = f"`atoll check --inventory {document.file}` checks it, `atoll check LAB --inventory ...` for a lab"
         message = f"is an inventory of machines, neither a lab nor an experiment; {how}"
-        raise DescriptionError([Mistake(document.file, 0, message)])
+        raise DescriptionError([Diagnostic(document.file, 0, message)])
 
 
 def _own_keys(document: Document, model: type[RawLab | RawExperiment | RawInventory]) -> int:
@@ -127,7 +127,7 @@ def _resolve_with_settings(path: Path, document: Document, settings: Sequence[st
         ) from None
 
 
-def _mistakes_without_settings(path: Path, document: Document) -> Sequence[Mistake]:
+def _mistakes_without_settings(path: Path, document: Document) -> Sequence[Diagnostic]:
     try:
         _resolve_experiment(path, document)
     except DescriptionError as error:
@@ -149,11 +149,11 @@ def _resolve_experiment(path: Path, document: Document) -> tuple[Network, Experi
         else:
             lab = Lab(found)
             mistakes += lab.mistakes
-    return _resolved(parsed, lab, mistakes, Beside(path.parent))
+    return _resolved(parsed, lab, mistakes, ReferencedFiles(path.parent))
 
 
 def _resolved(
-    parsed: Parsed[RawExperiment], lab: Lab | None, mistakes: list[Mistake], beside: Beside
+    parsed: Parsed[RawExperiment], lab: Lab | None, mistakes: list[Diagnostic], beside: ReferencedFiles
 ) -> tuple[Network, Experiment]:
     experiment, wrong = resolve_experiment(parsed, lab, beside)
     mistakes += wrong

@@ -21,7 +21,7 @@ from pydantic_core import ErrorDetails
 from atoll_core.description.document import Document, Place, compose_document
 from atoll_core.description.raw_types import ContradictionError, Raw
 from atoll_core.description.validation_messages import bare, field_at, free_ports, suggest_key, word
-from atoll_core.errors import Mistake
+from atoll_core.errors import Diagnostic
 
 M = TypeVar("M", bound=Raw)
 
@@ -36,7 +36,7 @@ class Parsed(Generic[M]):
 
     raw: M
     document: Document
-    mistakes: tuple[Mistake, ...]
+    mistakes: tuple[Diagnostic, ...]
     removed: frozenset[Place]
     unread: frozenset[Place]
     declared: dict[str, Any]  # the tree as written
@@ -81,7 +81,7 @@ def parse(model: type[M], document: Document, examples: Mapping[str, str] = Mapp
     if document.tree is None:
         return None
     reading = replace(document, tree=copy.deepcopy(document.tree), lines=dict(document.lines))
-    found: list[Mistake] = []
+    found: list[Diagnostic] = []
     removed: set[Place] = set()
     unread: set[Place] = set()
     first, ports = True, dict[str, tuple[str, ...]]()

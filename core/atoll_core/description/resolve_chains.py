@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from atoll_core.description.document import Place
 from atoll_core.description.parser import Parsed
 from atoll_core.description.raw_experiment import RawExperiment
-from atoll_core.description.resolve_changes import Described, Wrong, described_versions, resolve_version
+from atoll_core.description.resolve_changes import DescribedVersion, Wrong, described_versions, resolve_version
 from atoll_core.description.resolve_lab import Lab
 from atoll_core.description.validation_messages import nearest, on_line, suggest
-from atoll_core.experiment.experiment import MAIN, Carried, Protocol, Version
+from atoll_core.experiment.experiment import MAIN, Protocol, SteeringVersion, TrafficSelector
 from atoll_core.lab.network import Network, PortRef, Tap
 
 
@@ -31,7 +31,7 @@ def check_chains(parsed: Parsed[RawExperiment], lab: Lab, network: Network, wron
 
 
 def _hop_mistakes(
-    parsed: Parsed[RawExperiment], lab: Lab, network: Network, version: Described
+    parsed: Parsed[RawExperiment], lab: Lab, network: Network, version: DescribedVersion
 ) -> Iterator[tuple[Place, str]]:
     yield from _check_hops(parsed, lab, network, version.chain_at, version.chain)
     for branch, place in version.branches.values():
@@ -78,16 +78,16 @@ def _not_beside(network: Network, tap: Tap, hops: tuple[str, ...]) -> str | None
 
 
 def _branch_mistakes(
-    parsed: Parsed[RawExperiment], lab: Lab, network: Network, version: Described
+    parsed: Parsed[RawExperiment], lab: Lab, network: Network, version: DescribedVersion
 ) -> Iterator[tuple[Place, str]]:
-    seen: dict[Carried, str] = {}
+    seen: dict[TrafficSelector, str] = {}
     readable = parsed.whole("branches", "changes") and parsed.reads(("branches",), ("changes",))
     for name, (branch, at) in version.branches.items():
         place: Place = (*at, "carries")
-        carries = Carried(branch.carries.world, branch.carries.island, branch.carries.protocol)
+        carries = TrafficSelector(branch.carries.world, branch.carries.island, branch.carries.protocol)
         if not parsed.reads(place):
             continue
-        if carries == Carried():
+        if carries == TrafficSelector():
             yield place, "it says nothing; name a world or island prefix or a protocol, the rest is carried by 'chain'"
         for end, prefix, around in (
             ("world", carries.world, network.world),
@@ -107,7 +107,7 @@ def _branch_mistakes(
             yield (*version.branches[name][1], "carries") if name != MAIN else version.chain_at, message
 
 
-def _idle(version: Version, network: Network) -> Iterator[tuple[str, str]]:
+def _idle(version: SteeringVersion, network: Network) -> Iterator[tuple[str, str]]:
     """Chains to which nothing is left: no hosts have such addresses, or branches that carry less take all of it."""
     chains = sorted((*version.branches, version.chain), key=lambda chain: -chain.carries.precedence)
     asked = [
@@ -118,7 +118,7 @@ def _idle(version: Version, network: Network) -> Iterator[tuple[str, str]]:
     ]
     takers: dict[str, dict[str, None]] = {chain.name: {} for chain in chains}
     for one in asked:
-        willing = [chain.name for chain in chains if chain.carries.takes(*one)]
+        willing = [chain.name for chain in chains if chain.carries.matches(*one)]
         for name in willing:
             takers[name][willing[0]] = None
     for chain in chains:

@@ -12,14 +12,14 @@ from atoll_core.description.document import Place
 from atoll_core.description.parser import Parsed
 from atoll_core.description.raw_experiment import RawBranch, RawChange, RawExperiment
 from atoll_core.description.validation_messages import on_line, suggest
-from atoll_core.experiment.experiment import MAIN, Carried, Chain, Version
+from atoll_core.experiment.experiment import MAIN, Chain, SteeringVersion, TrafficSelector
 from atoll_core.units import Duration
 
 Wrong = Callable[[Place, str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class DescribedVersion:
     """One version in the words of the description, and where these stand in it."""
 
     at: Duration  # since the load began
@@ -41,16 +41,16 @@ class Described:
         return tuple(dict.fromkeys(hop for chain in chains for hop in chain))
 
 
-def described_versions(raw: RawExperiment) -> tuple[Described, ...]:
+def described_versions(raw: RawExperiment) -> tuple[DescribedVersion, ...]:
     """Every version, in the order of the file."""
     branches = {name: (branch, ("branches", name)) for name, branch in raw.branches.items()}
-    versions = [Described(Duration(0), (), tuple(raw.chain), ("chain",), branches, raw.latency)]
+    versions = [DescribedVersion(Duration(0), (), tuple(raw.chain), ("chain",), branches, raw.latency)]
     for index, change in enumerate(raw.changes):
         versions.append(_changed(versions[-1], change, ("changes", index)))
     return tuple(versions)
 
 
-def _changed(before: Described, change: RawChange, place: Place) -> Described:
+def _changed(before: DescribedVersion, change: RawChange, place: Place) -> DescribedVersion:
     branches = dict(before.branches)
     for name, branch in change.branches.items():
         branches.pop(name, None)
@@ -58,7 +58,7 @@ def _changed(before: Described, change: RawChange, place: Place) -> Described:
             branches[name] = (branch, (*place, "branches", name))
     latency = {server: known for server, known in {**before.latency, **change.latency}.items() if known is not None}
     named = change.chain is not None
-    return Described(
+    return DescribedVersion(
         at=change.at,
         place=place,
         chain=before.chain if change.chain is None else tuple(change.chain),
@@ -68,17 +68,17 @@ def _changed(before: Described, change: RawChange, place: Place) -> Described:
     )
 
 
-def resolve_version(parsed: Parsed[RawExperiment], version: Described) -> Version:
+def resolve_version(parsed: Parsed[RawExperiment], version: DescribedVersion) -> SteeringVersion:
     """The version as the model has it."""
     line = parsed.document.line
-    return Version(
+    return SteeringVersion(
         at=version.at,
         chain=Chain(MAIN, version.chain, line=line(version.chain_at)),
         branches=tuple(
             Chain(
                 name,
                 tuple(branch.chain),
-                Carried(branch.carries.world, branch.carries.island, branch.carries.protocol),
+                TrafficSelector(branch.carries.world, branch.carries.island, branch.carries.protocol),
                 line(place),
             )
             for name, (branch, place) in version.branches.items()

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from atoll_core.description.document import Place
 from atoll_core.description.parser import Parsed
 from atoll_core.description.raw_experiment import RawExperiment
-from atoll_core.description.referenced_files import Beside
+from atoll_core.description.referenced_files import ReferencedFiles
 from atoll_core.description.resolve_chains import check_chains, hops_of
 from atoll_core.description.resolve_changes import check_changes, described_versions, resolve_version
 from atoll_core.description.resolve_lab import Lab
 from atoll_core.description.resolve_link import resolve_direction
 from atoll_core.description.resolve_traffic import resolve_traffic, resolve_udp
 from atoll_core.description.validation_messages import call, nearest, suggest
-from atoll_core.errors import Mistake
+from atoll_core.errors import Diagnostic
 from atoll_core.experiment.capacity import (
-    Steering,
+    TrunkSteering,
     delay_trunk_loads,
     trunk_loads,
 )
@@ -25,9 +25,9 @@ from atoll_core.experiment.experiment import (
     Limits,
     Link,
     PingSeries,
+    SteeringVersion,
     TcpSettings,
     Transfer,
-    Version,
 )
 from atoll_core.lab.network import HostRole, Network
 
@@ -43,8 +43,8 @@ _NEEDED_FOR_LOAD = {
 
 
 def resolve_experiment(
-    parsed: Parsed[RawExperiment], lab: Lab | None, beside: Beside
-) -> tuple[Experiment, tuple[Mistake, ...]]:
+    parsed: Parsed[RawExperiment], lab: Lab | None, beside: ReferencedFiles
+) -> tuple[Experiment, tuple[Diagnostic, ...]]:
     """The experiment and its mistakes; only without mistakes, and with a lab without any, is it to be believed.
 
     Without a lab that could be read, what refers to it goes unchecked. ``beside`` reads the other files it names.
@@ -58,10 +58,10 @@ def resolve_experiment(
 
 
 class _Resolver:
-    def __init__(self, parsed: Parsed[RawExperiment], beside: Beside) -> None:
+    def __init__(self, parsed: Parsed[RawExperiment], beside: ReferencedFiles) -> None:
         self.parsed = parsed
         self.raw = parsed.raw
-        self.mistakes: list[Mistake] = []
+        self.mistakes: list[Diagnostic] = []
         self.links = tuple(self.resolve_links(beside))
         self.traffic, wrong = resolve_traffic(self.raw.traffic, parsed, beside)
         self.udp, also_wrong = resolve_udp(self.raw.udp, parsed, beside) if self.raw.udp else (None, ())
@@ -116,7 +116,7 @@ class _Resolver:
             given=tuple((".".join(map(str, place)), setting) for place, setting in self.parsed.document.given.items()),
         )
 
-    def resolve_links(self, beside: Beside) -> Iterator[Link]:
+    def resolve_links(self, beside: ReferencedFiles) -> Iterator[Link]:
         """Settings in the order of the chain, then those no hop needs."""
         hops = hops_of(self.raw)
         for name in sorted(self.raw.links, key=lambda name: (*hops, name).index(name)):
@@ -206,7 +206,7 @@ class _Resolver:
             if steerings:
                 self.check_steerings(lab, network, steerings)
 
-    def check_steerings(self, lab: Lab, network: Network, steerings: tuple[Steering, ...]) -> None:
+    def check_steerings(self, lab: Lab, network: Network, steerings: tuple[TrunkSteering, ...]) -> None:
         place: Place = ("links", steerings[0].links[0].box)
         for loaded in delay_trunk_loads(network, steerings):
             if loaded.load > loaded.box.rate:
@@ -225,11 +225,11 @@ class _Resolver:
                 out = f"{loaded.load} leave {loaded.out.switch} by it"
                 self.wrong(place, f"{trunk} is too slow: {out}; write 'rate: {loaded.load}' there, or lower the link's")
 
-    def steerings(self, network: Network, version: Version) -> Iterator[Steering]:
+    def steerings(self, network: Network, version: SteeringVersion) -> Iterator[TrunkSteering]:
         """Each chain that links bound, as far as its hops are known."""
         known = {box.name for box in network.boxes} | {tap.name for tap in network.taps}
         for each in (version.chain, *version.branches):
             links = tuple(link for link in self.links if link.box in each.hops)
             if links:
                 hops = tuple(hop for hop in each.hops if hop in known)
-                yield Steering(hops, links, version.latency)
+                yield TrunkSteering(hops, links, version.latency)

@@ -11,14 +11,14 @@ from atoll_core.description.document import Document, Place, read_document
 from atoll_core.description.parser import Parsed, parse
 from atoll_core.description.raw_inventory import RawInventory, RawMachine
 from atoll_core.description.validation_messages import suggest
-from atoll_core.errors import DescriptionError, Mistake, shown
+from atoll_core.errors import DescriptionError, Diagnostic, shown
 from atoll_core.lab.inventory import (
     ONLY,
-    Access,
     Inventory,
     InventoryMachine,
     InventorySwitch,
     NamedInterface,
+    SshAccess,
     slots,
     split_target,
 )
@@ -55,7 +55,7 @@ class _Resolver:
         self.document = document
         self.path = path.absolute()
         self.wanted = wanted
-        self.mistakes: list[Mistake] = []
+        self.mistakes: list[Diagnostic] = []
 
     def resolve(self) -> Inventory:
         machines = tuple(self.machine(name, raw) for name, raw in self.raw.machines.items())
@@ -76,10 +76,10 @@ class _Resolver:
             self.wrong(("machines", name, "interfaces"), f"{name}: an interface stands here twice; each has one task")
         return InventoryMachine(name, self.access(raw), interfaces, raw.arch, raw.capacity)
 
-    def access(self, raw: RawMachine) -> Access:
+    def access(self, raw: RawMachine) -> SshAccess:
         ssh = self.raw.ssh
         user, host, port = split_target(raw.ssh)
-        return Access(
+        return SshAccess(
             host=host,
             user=user or ssh.user,
             port=port,

@@ -13,7 +13,7 @@ from atoll_core.description.raw_lab import RawCable, RawDelayBox, RawLab, RawTap
 from atoll_core.description.raw_types import INTERFACE_NAME_MAX, PORT_MAX
 from atoll_core.description.resolve_box import unfit, unknown_placeholders
 from atoll_core.description.validation_messages import ENTRY, call, suggest
-from atoll_core.errors import Mistake
+from atoll_core.errors import Diagnostic
 from atoll_core.lab.network import (
     ChainBox,
     DelayBox,
@@ -21,15 +21,15 @@ from atoll_core.lab.network import (
     HostRole,
     Interface,
     LatencyClass,
-    Legs,
     Network,
+    PortPair,
     PortRef,
     Program,
     Switch,
     Tap,
     Trunk,
 )
-from atoll_core.lab.shortest_paths import Fabric
+from atoll_core.lab.shortest_paths import Topology
 from atoll_core.metrics.metrics_schema import EMULATION
 from atoll_core.units import Duration
 
@@ -47,7 +47,7 @@ class Lab:
         self.document = document
         self.parsed: Parsed[RawLab] | None = parse(RawLab, document)
         self.network: Network | None = None
-        self.mistakes: list[Mistake] = list(document.mistakes)
+        self.mistakes: list[Diagnostic] = list(document.mistakes)
         if self.parsed:
             resolver = _Resolver(self.parsed)
             self.network = resolver.resolve()
@@ -115,7 +115,7 @@ class _Resolver:
     def __init__(self, parsed: Parsed[RawLab]) -> None:
         self.parsed = parsed
         self.raw = parsed.raw
-        self.mistakes: list[Mistake] = []
+        self.mistakes: list[Diagnostic] = []
         self.taken: dict[tuple[str, object], Place] = {}
         self.default_macs: dict[str, Place] = {}
         self.used_ports = frozenset(_ports(parsed))
@@ -226,7 +226,7 @@ class _Resolver:
             place = ("boxes", name)
             world = self.interface((*place, "world"), raw.world.port, raw.world, f"{name}-w", name)
             island = self.interface((*place, "island"), raw.island.port, raw.island, f"{name}-i", name)
-            spare = raw.spare and Legs(
+            spare = raw.spare and PortPair(
                 self.interface((*place, "spare", "world"), raw.spare.world.port, raw.spare.world, f"{name}-w2", name),
                 self.interface(
                     (*place, "spare", "island"), raw.spare.island.port, raw.spare.island, f"{name}-i2", name
@@ -346,7 +346,7 @@ class _Resolver:
         lost = len(self.raw.trunks) - len(network.trunks)  # one of them may be the trunk that is missing
         if lost or not network.switches or not self.parsed.whole("switches", "trunks"):
             return
-        fabric = Fabric((switch.name for switch in network.switches), network.trunks)
+        fabric = Topology((switch.name for switch in network.switches), network.trunks)
         rest = max((fabric.reachable(switch.name) for switch in network.switches), key=len)
         for name in [switch.name for switch in network.switches if switch.name not in rest]:
             stranded = [

@@ -4,13 +4,13 @@
 from dataclasses import replace
 
 from atoll_core.description.document import Place
-from atoll_core.description.line_reader import Read
+from atoll_core.description.line_reader import FileContent
 from atoll_core.description.parser import Parsed
 from atoll_core.description.raw_experiment import RawExperiment
 from atoll_core.description.raw_link import RawAqm, RawDirection, RawLoss
-from atoll_core.description.referenced_files import Beside
+from atoll_core.description.referenced_files import ReferencedFiles
 from atoll_core.description.validation_messages import call
-from atoll_core.errors import Mistake
+from atoll_core.errors import Diagnostic
 from atoll_core.experiment.experiment import (
     Aqm,
     Bernoulli,
@@ -19,15 +19,15 @@ from atoll_core.experiment.experiment import (
     GilbertElliott,
     Jitter,
     LinkDirection,
+    LinkTrace,
     Loss,
     Red,
-    Trace,
 )
 
 
 def resolve_direction(
-    raw: RawDirection, place: Place, parsed: Parsed[RawExperiment], beside: Beside
-) -> tuple[LinkDirection, tuple[Mistake, ...]]:
+    raw: RawDirection, place: Place, parsed: Parsed[RawExperiment], beside: ReferencedFiles
+) -> tuple[LinkDirection, tuple[Diagnostic, ...]]:
     """The direction that stands at ``place`` of a document, and its mistakes: there, or in the files it names."""
     resolver = _Resolver(place, parsed, beside)
     direction = LinkDirection(
@@ -46,12 +46,12 @@ def resolve_direction(
 
 
 class _Resolver:
-    def __init__(self, place: Place, parsed: Parsed[RawExperiment], beside: Beside) -> None:
+    def __init__(self, place: Place, parsed: Parsed[RawExperiment], beside: ReferencedFiles) -> None:
         self.place = place
         self.parsed = parsed
         self.document = parsed.document
         self.beside = beside
-        self.mistakes: list[Mistake] = []
+        self.mistakes: list[Diagnostic] = []
         self.trace_lines: tuple[int, ...] = ()
 
     def wrong(self, place: Place, message: str) -> None:
@@ -75,13 +75,13 @@ class _Resolver:
             raw.where,
         )
 
-    def trace(self, name: str) -> Trace | None:
-        read: Read[Trace] = self.beside.trace(name)
+    def trace(self, name: str) -> LinkTrace | None:
+        read: FileContent[LinkTrace] = self.beside.trace(name)
         self.take_mistakes(("trace",), read.mistakes)
         self.trace_lines = read.lines
         return read.found
 
-    def take_mistakes(self, place: Place, mistakes: tuple[Mistake, ...]) -> None:
+    def take_mistakes(self, place: Place, mistakes: tuple[Diagnostic, ...]) -> None:
         """Those of a file as a whole are told where it is named."""
         for mistake in mistakes:
             if mistake.line:
@@ -115,7 +115,7 @@ class _Resolver:
         if red.max > direction.queue and self.reads("queue"):
             self.wrong(("aqm", "red", "max"), f"{red.max} exceeds the queue of {direction.queue}; lower it")
 
-    def check_trace(self, trace: Trace, direction: LinkDirection) -> None:
+    def check_trace(self, trace: LinkTrace, direction: LinkDirection) -> None:
         first = trace.rows[0]
         if first.blocked or first.loss == 1:
             self.in_trace(trace, 0, "nothing passes at t_s 0, so no path could be tested before the load; let it pass")
@@ -126,8 +126,8 @@ class _Resolver:
             allowed = f"rate is {direction.rate} ({self.document.file}:{line}), the most the link ever has"
             self.in_trace(trace, fast, f"{trace.rows[fast].rate} is too fast: {allowed}; raise that to {most}")
 
-    def in_trace(self, trace: Trace, row: int, message: str) -> None:
-        self.mistakes.append(Mistake(trace.file, self.trace_lines[row], f"{call(self.place)}: {message}"))
+    def in_trace(self, trace: LinkTrace, row: int, message: str) -> None:
+        self.mistakes.append(Diagnostic(trace.file, self.trace_lines[row], f"{call(self.place)}: {message}"))
 
 
 def _aqm(raw: RawAqm) -> Aqm | None:

@@ -5,17 +5,17 @@ from atoll_core.description.document import Document, Place
 from atoll_core.description.parser import Parsed
 from atoll_core.description.raw_experiment import RawExperiment
 from atoll_core.description.raw_traffic import RawTraffic, RawUdp
-from atoll_core.description.referenced_files import Beside
+from atoll_core.description.referenced_files import ReferencedFiles
 from atoll_core.description.validation_messages import call
-from atoll_core.errors import Mistake
+from atoll_core.errors import Diagnostic
 from atoll_core.experiment.flow_sizes import PUBLISHED, FlowSizes, fixed, published
 from atoll_core.experiment.traffic import LEAST_IP_BYTES, SizesCount, Think, Traffic, UdpTraffic
 from atoll_core.units import Size
 
 
 def resolve_traffic(
-    raw: RawTraffic, parsed: Parsed[RawExperiment], beside: Beside
-) -> tuple[Traffic, tuple[Mistake, ...]]:
+    raw: RawTraffic, parsed: Parsed[RawExperiment], beside: ReferencedFiles
+) -> tuple[Traffic, tuple[Diagnostic, ...]]:
     """The channels' load, and its mistakes: there, or in the file it names."""
     document, asked = parsed.document, raw.flow_sizes
     readable = parsed.reads(("traffic", "flow_sizes"), ("traffic", "pro_rate"))
@@ -53,7 +53,9 @@ def resolve_traffic(
     return traffic, mistakes
 
 
-def resolve_udp(raw: RawUdp, parsed: Parsed[RawExperiment], beside: Beside) -> tuple[UdpTraffic, tuple[Mistake, ...]]:
+def resolve_udp(
+    raw: RawUdp, parsed: Parsed[RawExperiment], beside: ReferencedFiles
+) -> tuple[UdpTraffic, tuple[Diagnostic, ...]]:
     """The UDP traffic, and its mistakes."""
     document = parsed.document
     sizes, mistakes = _sizes(raw.flow_sizes, ("udp", "flow_sizes"), document, beside)
@@ -62,7 +64,9 @@ def resolve_udp(raw: RawUdp, parsed: Parsed[RawExperiment], beside: Beside) -> t
     return UdpTraffic(raw.rate, raw.flow_sizes, raw.port, raw.packet, raw.parallel, drawn, line), mistakes
 
 
-def _sizes(text: str, place: Place, document: Document, beside: Beside) -> tuple[FlowSizes, tuple[Mistake, ...]]:
+def _sizes(
+    text: str, place: Place, document: Document, beside: ReferencedFiles
+) -> tuple[FlowSizes, tuple[Diagnostic, ...]]:
     """What a ``flow_sizes`` stands for; published where it cannot be read."""
     if text == PUBLISHED:
         return published(), ()

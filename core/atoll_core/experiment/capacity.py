@@ -13,14 +13,14 @@ from itertools import pairwise
 
 from atoll_core.experiment.experiment import Experiment, Link
 from atoll_core.lab.network import DelayBox, Host, Network, PortRef, Trunk
-from atoll_core.lab.shortest_paths import Fabric
+from atoll_core.lab.shortest_paths import Topology
 from atoll_core.units import Duration, Rate, Size
 
 _LEAST_RTT_NS = 10**6
 
 
 @dataclass(frozen=True, slots=True)
-class Steering:
+class TrunkSteering:
     """What decides which cables the frames of one chain cross, and how many of them there can be."""
 
     hops: tuple[str, ...]  # boxes and taps of the network, from world to island
@@ -70,7 +70,7 @@ class DelayLoad:
         return Rate(self.to_island.bit_s + self.to_world.bit_s)
 
 
-def delay_trunk_loads(network: Network, steerings: Iterable[Steering]) -> Iterator[DelayLoad]:
+def delay_trunk_loads(network: Network, steerings: Iterable[TrunkSteering]) -> Iterator[DelayLoad]:
     """What crosses the trunk of every delay box in use.
 
     A delayed frame crosses it twice, to the box and back. So each direction carries what goes to the island and what
@@ -85,9 +85,9 @@ def delay_trunk_loads(network: Network, steerings: Iterable[Steering]) -> Iterat
             yield DelayLoad(box, Rate(to_island), Rate(to_world))
 
 
-def trunk_loads(network: Network, steerings: Iterable[Steering]) -> Iterator[TrunkLoad]:
+def trunk_loads(network: Network, steerings: Iterable[TrunkSteering]) -> Iterator[TrunkLoad]:
     """What crosses every trunk between switches in each direction, in the worst case of one server sending it all."""
-    fabric = Fabric.of(network)
+    fabric = Topology.of(network)
     total: Counter[PortRef] = Counter()
     for group in _sharing_links(steerings):
         worst: Counter[PortRef] = Counter()
@@ -99,15 +99,15 @@ def trunk_loads(network: Network, steerings: Iterable[Steering]) -> Iterator[Tru
             yield TrunkLoad(trunk, out, Rate(total[out]))
 
 
-def _sharing_links(steerings: Iterable[Steering]) -> list[list[Steering]]:
+def _sharing_links(steerings: Iterable[TrunkSteering]) -> list[list[TrunkSteering]]:
     """Chains by the links that bound them: chains with the same links share their rate, others add up."""
-    groups: dict[frozenset[str], list[Steering]] = {}
+    groups: dict[frozenset[str], list[TrunkSteering]] = {}
     for steering in steerings:
         groups.setdefault(frozenset(link.box for link in steering.links), []).append(steering)
     return list(groups.values())
 
 
-def _loads(network: Network, fabric: Fabric, steering: Steering) -> Counter[PortRef]:
+def _loads(network: Network, fabric: Topology, steering: TrunkSteering) -> Counter[PortRef]:
     """bit/s that leave by each trunk port."""
     island_bound: Counter[PortRef] = Counter()
     world_bound: Counter[PortRef] = Counter()
@@ -120,7 +120,7 @@ def _loads(network: Network, fabric: Fabric, steering: Steering) -> Counter[Port
     return Counter({out: island_bound[out] * to_island + world_bound[out] * to_world for out in crossed})
 
 
-def longest_rtt(network: Network, steering: Steering) -> Duration:
+def longest_rtt(network: Network, steering: TrunkSteering) -> Duration:
     """The longest base RTT of the experiment: the links at their longest, and the longest latency class in use."""
     used = {name for _, name in steering.latency}
     terrestrial = [delay.rtt.ns for box in network.delay_boxes for delay in box.classes if delay.name in used]
@@ -135,7 +135,7 @@ def pause(experiment: Experiment) -> Duration:
     return Duration(2 * max(rtt_ns, _LEAST_RTT_NS) + (think.mean.ns if think else 0))
 
 
-def bottleneck(steering: Steering) -> Rate:
+def bottleneck(steering: TrunkSteering) -> Rate:
     """The rate of the faster direction: in each, the slowest link in the chain decides."""
     if not steering.links:
         return Rate(0)
@@ -150,7 +150,7 @@ def bandwidth_delay_product(rate: Rate, rtt: Duration) -> Size:
     return Size(-(-rate.bit_s * rtt.ns // (8 * 10**9)))
 
 
-def _stations(network: Network, steering: Steering, world: Host, island: Host) -> Iterator[_Station]:
+def _stations(network: Network, steering: TrunkSteering, world: Host, island: Host) -> Iterator[_Station]:
     """The stations of an island-bound frame's way, and the taps behind each."""
     delay_class = dict(steering.latency).get(world.name)
     taps = {tap.name: tap.interface.attached.switch for tap in network.taps}
@@ -173,7 +173,7 @@ def _stations(network: Network, steering: Steering, world: Host, island: Host) -
     yield _Station(switch, switch, ())
 
 
-def _crossings(fabric: Fabric, stations: Iterable[_Station]) -> Counter[PortRef]:
+def _crossings(fabric: Topology, stations: Iterable[_Station]) -> Counter[PortRef]:
     """How often a frame or a copy of it for a tap aside leaves by each trunk port."""
     crossed: Counter[PortRef] = Counter()
     for near, far in pairwise(stations):

@@ -14,7 +14,7 @@ from fractions import Fraction
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class ChannelAllocation:
     """How much of the load one island client carries. ``channels``: how many of them; 0: nothing is started there."""
 
     host: str
@@ -22,7 +22,7 @@ class Placement:
     channels: int
 
 
-def deal(channels: int, capacities: Sequence[float]) -> tuple[tuple[int, ...], ...]:
+def allocate_channels(channels: int, capacities: Sequence[float]) -> tuple[tuple[int, ...], ...]:
     """The numbers of the channels that each client gets, of channels 0 to ``channels`` - 1.
 
     Each capacity is above 0 and means the decimal that is its shortest text, so that 0.1 and 0.3 are exactly one to

@@ -137,7 +137,7 @@ class TraceRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class LinkTrace:
     """A link direction as a function of time: each row holds until the next one, the last one for ever.
 
     The first row is at 0 and holds before the load begins as well. Times ascend strictly. docs/traces.md
@@ -162,7 +162,7 @@ class LinkDirection:
     reorder: bool = False  # whether packets may overtake each other through jitter
     loss: Loss | None = None
     aqm: Aqm | None = None  # None: drop-tail
-    trace: Trace | None = None
+    trace: LinkTrace | None = None
 
     @property
     def rate_at_start(self) -> Rate:
@@ -226,7 +226,7 @@ class Protocol(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class TrafficSelector:
     """What a chain carries, in both directions: packets between these prefixes, of this protocol; None: any.
 
     There are no port numbers in it: the later fragments of a packet have none, and would go another way.
@@ -252,7 +252,7 @@ class Carried:
         parts += [self.protocol.value.upper()] if self.protocol else []
         return ", ".join(parts) or "the rest"
 
-    def takes(self, world: IPv4Address, island: IPv4Address, protocol: Protocol | None) -> bool:
+    def matches(self, world: IPv4Address, island: IPv4Address, protocol: Protocol | None) -> bool:
         """Whether it holds packets between two hosts; ``protocol`` None: of a protocol without a name here."""
         return (
             (self.world is None or world in self.world)
@@ -270,7 +270,7 @@ class Chain:
 
     name: str
     hops: tuple[str, ...]
-    carries: Carried = Carried()
+    carries: TrafficSelector = TrafficSelector()
     line: int = field(default=0, compare=False)  # of the experiment's file; 0: unknown
 
 
@@ -336,7 +336,7 @@ USUAL_LIMITS = Limits(Duration(10**6), Duration(5 * 10**6), 0.001, 0.1, 0.1)
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class SteeringVersion:
     """What is steered where from an instant of the run on, until the next version."""
 
     at: Duration  # since the load began
@@ -368,23 +368,23 @@ class Experiment:
     ping: PingSeries
     tcp: TcpSettings
     branches: tuple[Chain, ...] = ()  # chains that carry part of the traffic; the rest takes ``chain``
-    schedule: tuple[Version, ...] = ()
+    schedule: tuple[SteeringVersion, ...] = ()
     udp: UdpTraffic | None = None
     captures: CaptureSettings = USUAL_CAPTURES
     limits: Limits = USUAL_LIMITS
     given: tuple[tuple[str, str], ...] = field(default=(), compare=False)
 
     @property
-    def versions(self) -> tuple[Version, ...]:
+    def versions(self) -> tuple[SteeringVersion, ...]:
         """What is steered where during the run, the version it begins with first."""
-        return self.schedule or (Version(Duration(0), self.chain, self.branches, self.latency),)
+        return self.schedule or (SteeringVersion(Duration(0), self.chain, self.branches, self.latency),)
 
-    def steered(self, version: Version) -> "Experiment":
+    def steered(self, version: SteeringVersion) -> "Experiment":
         """The experiment while that version stands. Boxes, captures and load are those of all versions."""
         return replace(self, chain=version.chain, branches=version.branches, latency=version.latency)
 
     @property
-    def ever_chains(self) -> tuple[Chain, ...]:
+    def all_chains(self) -> tuple[Chain, ...]:
         """Every chain of every version, alike ones once, in order of time, the main one of each first."""
         return tuple(dict.fromkeys(chain for each in self.versions for chain in (each.chain, *each.branches)))
 
@@ -395,7 +395,7 @@ class Experiment:
 
     def carrier(self, world: IPv4Address, island: IPv4Address, protocol: Protocol | None = None) -> Chain:
         """The chain that carries packets between two hosts, in both directions."""
-        return next(chain for chain in self.chains if chain.carries.takes(world, island, protocol))
+        return next(chain for chain in self.chains if chain.carries.matches(world, island, protocol))
 
     def link(self, box: str) -> Link:
         """Settings of the satellite emulator of that name (KeyError otherwise)."""

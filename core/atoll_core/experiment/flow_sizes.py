@@ -26,7 +26,7 @@ PUBLISHED = "published"
 Knot = tuple[int, int]  # (cumulative probability in 10^-9, bytes)
 
 
-class Kind(StrEnum):
+class Interpolation(StrEnum):
     """What lies between two knots."""
 
     CURVE = "curve"
@@ -38,7 +38,7 @@ class FlowSizes:
     """A distribution of flow sizes. ``name`` is what it is called, no part of what makes two of them equal."""
 
     name: str = field(compare=False)
-    kind: Kind
+    kind: Interpolation
     knots: tuple[Knot, ...]
 
     @property
@@ -52,7 +52,7 @@ class FlowSizes:
         """The size that so many of the flows, 0 to 1, do not exceed (bytes)."""
         at = min(max(probability, 0.0), 1.0) * WHOLE
         after = min(bisect_right(self.knots, at, key=lambda knot: knot[0]), len(self.knots) - 1)
-        if self.kind is Kind.STEPS:
+        if self.kind is Interpolation.STEPS:
             return float(self.knots[after][1])
         (low_p, low), (high_p, high) = self.knots[after - 1], self.knots[after]
         return low * (high / low) ** ((at - low_p) / (high_p - low_p))
@@ -92,7 +92,7 @@ class FlowSizes:
         put_together = its_bytes / least
         scale = 1 / (put_together + 1 - gone)
         kept = [((put_together + p / WHOLE - gone) * scale, size) for p, size in self.knots if size > least]
-        edge = [(0.0, least)] if self.kind is Kind.CURVE else []
+        edge = [(0.0, least)] if self.kind is Interpolation.CURVE else []
         return FlowSizes(self.name, self.kind, _rounded([*edge, (put_together * scale, least), *kept]))
 
     def _up_to(self, size: float) -> tuple[float, float]:
@@ -111,7 +111,7 @@ class FlowSizes:
 
     def _segments(self) -> Iterator[tuple[float, float, float]]:
         """Probability, least and largest size between one knot and the next."""
-        if self.kind is Kind.STEPS:
+        if self.kind is Interpolation.STEPS:
             for (below, _), (p, size) in pairwise([(0, 0), *self.knots]):
                 yield (p - below) / WHOLE, size, size
         else:
@@ -121,15 +121,15 @@ class FlowSizes:
 
 def published() -> FlowSizes:
     """The built-in distribution, fitted to published figures; hosts/crates/flow-sizes tells how."""
-    return FlowSizes(PUBLISHED, Kind.CURVE, _PUBLISHED)
+    return FlowSizes(PUBLISHED, Interpolation.CURVE, _PUBLISHED)
 
 
 def fixed(name: str, size: int) -> FlowSizes:
     """Every flow of the same size."""
-    return FlowSizes(name, Kind.STEPS, ((WHOLE, size),))
+    return FlowSizes(name, Interpolation.STEPS, ((WHOLE, size),))
 
 
-def counted(name: str, counts: Mapping[int, float]) -> FlowSizes:
+def from_counts(name: str, counts: Mapping[int, float]) -> FlowSizes:
     """The distribution of flows that were counted by size, or given weights.
 
     Beyond MOST_STEPS sizes, neighbours are put together to their mean: no size is off by more than some per cent, small
@@ -143,12 +143,12 @@ def counted(name: str, counts: Mapping[int, float]) -> FlowSizes:
         weight = sum(counts[size] for size in group)
         cumulative += weight
         steps.append((cumulative / total, round(sum(size * counts[size] for size in group) / weight)))
-    return FlowSizes(name, Kind.STEPS, _rounded(steps))
+    return FlowSizes(name, Interpolation.STEPS, _rounded(steps))
 
 
 def curve(name: str, quantiles: Iterable[tuple[float, int]]) -> FlowSizes:
     """The distribution through quantiles from 0 to 1, in ascending order."""
-    return FlowSizes(name, Kind.CURVE, _rounded(quantiles))
+    return FlowSizes(name, Interpolation.CURVE, _rounded(quantiles))
 
 
 _PUBLISHED: tuple[Knot, ...] = (

@@ -3,10 +3,10 @@
 
 from collections.abc import Iterator
 
-from atoll_core.experiment.experiment import Version
+from atoll_core.experiment.experiment import SteeringVersion
 
 
-def version_differences(before: Version, after: Version) -> Iterator[str]:
+def version_differences(before: SteeringVersion, after: SteeringVersion) -> Iterator[str]:
     """What a change changes: ``chain tap-w sat tap-i``, ``w1 rtt-90 instead of rtt-5``."""
     was = {chain.name: chain for chain in (before.chain, *before.branches)}
     now = {chain.name: chain for chain in (after.chain, *after.branches)}

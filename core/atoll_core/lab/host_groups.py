@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Network
 from itertools import product
 
-from atoll_core.experiment.experiment import Carried, Experiment
+from atoll_core.experiment.experiment import Experiment, TrafficSelector
 from atoll_core.lab.network import Host, Network
 
 
-class End:
+class Side:
     """The hosts of one end, in the order of the description. ``prefixes``: those of chains at this end."""
 
     def __init__(self, hosts: tuple[Host, ...], prefixes: Iterable[IPv4Network | None]) -> None:
@@ -43,13 +43,13 @@ class End:
         return self._within[prefix]
 
 
-class Ends:
+class Sides:
     """Both ends of a lab, as the chains of some experiments divide them."""
 
     def __init__(self, network: Network, *experiments: Experiment) -> None:
-        carries: list[Carried] = [chain.carries for each in experiments for chain in each.chains]
-        self.world = End(network.world_hosts, (each.world for each in carries))
-        self.island = End(network.island_hosts, (each.island for each in carries))
+        carries: list[TrafficSelector] = [chain.carries for each in experiments for chain in each.chains]
+        self.world = Side(network.world_hosts, (each.world for each in carries))
+        self.island = Side(network.island_hosts, (each.island for each in carries))
 
     def blocks(self) -> Iterator[tuple[tuple[Host, ...], tuple[Host, ...]]]:
         """World and island hosts between all of which packets of one protocol take one chain."""

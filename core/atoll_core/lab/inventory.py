@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address
 
-from atoll_core.lab.network import ChainBox, Interface, Legs, Network
+from atoll_core.lab.network import ChainBox, Interface, Network, PortPair
 
 WORLD, ISLAND, SPARE_WORLD, SPARE_ISLAND, TRUNK, ONLY = (
     "world",
@@ -21,7 +21,7 @@ WORLD, ISLAND, SPARE_WORLD, SPARE_ISLAND, TRUNK, ONLY = (
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class SshAccess:
     """How a machine is reached over SSH. What is None is as the SSH configuration says; paths are whole."""
 
     host: str  # a name, an address, or an alias of the SSH configuration
@@ -53,7 +53,7 @@ class InventoryMachine:
     """A real machine that stands for one of the lab."""
 
     name: str
-    access: Access
+    access: SshAccess
     interfaces: tuple[NamedInterface, ...]
     arch: str | None = None  # as `uname -m` has it; None: ask the machine
     capacity: float | None = None  # of an island client, as in a Host; None: as lab.yaml says
@@ -70,7 +70,7 @@ class InventorySwitch:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """Real machines and switches. ``file``: whole path; it names the rack, and so the lock of its keeper."""
+    """Real machines and switches. ``file``: whole path; it names the rack, and so the lock of its daemon."""
 
     file: str = field(compare=False)
     address: IPv4Address  # where the controller listens, on the management network
@@ -125,7 +125,7 @@ def placed(network: Network, inventory: Inventory, macs: Mapping[tuple[str, str]
         return replace(interface, name=known.name, mac=macs.get((machine, slot), known.mac or interface.mac))
 
     def box_of(box: ChainBox) -> ChainBox:
-        spare = box.spare and Legs(
+        spare = box.spare and PortPair(
             real(box.name, SPARE_WORLD, box.spare.world), real(box.name, SPARE_ISLAND, box.spare.island)
         )
         world, island = real(box.name, WORLD, box.world), real(box.name, ISLAND, box.island)

@@ -84,7 +84,7 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True)
-class Legs:
+class PortPair:
     """The two interfaces by which frames pass a box."""
 
     world: Interface
@@ -104,7 +104,7 @@ class ChainBox:
     kind: BoxKind
     world: Interface
     island: Interface
-    spare: Legs | None = None
+    spare: PortPair | None = None
     forwarding: Forwarding | None = None  # None: the kind's own
     stateful: bool = False
     program: Program | None = None
@@ -135,9 +135,9 @@ class ChainBox:
         return (self.kind.traits.forwarding or self.forwarding) is Forwarding.ROUTED
 
     @property
-    def pairs(self) -> tuple[Legs, ...]:
+    def pairs(self) -> tuple[PortPair, ...]:
         """Its pairs of legs, the first one first."""
-        first = Legs(self.world, self.island)
+        first = PortPair(self.world, self.island)
         return (first, self.spare) if self.spare else (first,)
 
 

@@ -10,14 +10,14 @@ from atoll_core.lab.network import Network, PortRef, Trunk
 
 
 @dataclass(frozen=True, slots=True)
-class Hop:
+class TrunkHop:
     """One trunk crossed: the port a frame leaves by, and the port of the neighbour it arrives at."""
 
     out: PortRef
     arrival: PortRef
 
 
-class Fabric:
+class Topology:
     """Switches and the trunks between them.
 
     ``step`` depends on nothing but where a frame is and where it is going, so ways to one switch never part after they
@@ -25,26 +25,26 @@ class Fabric:
     """
 
     @classmethod
-    def of(cls, network: Network) -> "Fabric":
+    def of(cls, network: Network) -> "Topology":
         """The fabric of a whole network."""
         return cls((switch.name for switch in network.switches), network.trunks)
 
     def __init__(self, switches: Iterable[str], trunks: Iterable[Trunk]) -> None:
-        self._hops: dict[str, list[Hop]] = {switch: [] for switch in switches}
+        self._hops: dict[str, list[TrunkHop]] = {switch: [] for switch in switches}
         for trunk in trunks:
-            self._hops[trunk.a.switch].append(Hop(trunk.a, trunk.b))
-            self._hops[trunk.b.switch].append(Hop(trunk.b, trunk.a))
+            self._hops[trunk.a.switch].append(TrunkHop(trunk.a, trunk.b))
+            self._hops[trunk.b.switch].append(TrunkHop(trunk.b, trunk.a))
         for hops in self._hops.values():
             hops.sort(key=lambda hop: hop.out.port)
-        self._towards: dict[str, dict[str, Hop]] = {}
+        self._towards: dict[str, dict[str, TrunkHop]] = {}
 
-    def step(self, at: str, towards: str) -> Hop | None:
+    def step(self, at: str, towards: str) -> TrunkHop | None:
         """The next trunk on a shortest way from switch ``at`` to another switch; None when no trunk leads there."""
         if towards not in self._towards:
             self._towards[towards] = self._first_hops(towards)
         return self._towards[towards].get(at)
 
-    def next_hop(self, at: str, towards: str) -> Hop:
+    def next_hop(self, at: str, towards: str) -> TrunkHop:
         """As :meth:`step`; raises PlanError when no trunk leads there."""
         hop = self.step(at, towards)
         if hop is None:
@@ -52,9 +52,9 @@ class Fabric:
             raise PlanError(msg)
         return hop
 
-    def way(self, start: str, end: str) -> tuple[Hop, ...]:
+    def way(self, start: str, end: str) -> tuple[TrunkHop, ...]:
         """All trunks of the way from ``start`` to ``end``; none when they are the same, or when there is no way."""
-        way: list[Hop] = []
+        way: list[TrunkHop] = []
         while start != end and (hop := self.step(start, end)):
             way.append(hop)
             start = hop.arrival.switch
@@ -64,7 +64,7 @@ class Fabric:
         """Switches that trunks connect with ``start``, itself included."""
         return frozenset({start, *self._first_hops(start)})
 
-    def _first_hops(self, towards: str) -> dict[str, Hop]:
+    def _first_hops(self, towards: str) -> dict[str, TrunkHop]:
         distance = {towards: 0}
         waiting = deque([towards])
         while waiting:

@@ -20,7 +20,7 @@ SECOND_NS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class MetricField:
     """A field and its unit."""
 
     name: str
@@ -36,7 +36,7 @@ class Measurement:
     what: str
     every_ns: int
     tags: tuple[tuple[str, str], ...]
-    fields: tuple[Figure, ...]
+    fields: tuple[MetricField, ...]
 
 
 EMULATION = "emulation"
@@ -59,27 +59,27 @@ _CAUSES = {
 
 
 _TIMING = (
-    Figure("lateness_max_ns", "ns", "largest lateness of a departure since the previous point"),
-    Figure(
+    MetricField("lateness_max_ns", "ns", "largest lateness of a departure since the previous point"),
+    MetricField(
         "clamped_packets",
         "packets",
         f"stamped before an event that had already taken effect, so taken to arrive later; {_SUM}",
     ),
-    Figure("clamped_max_ns", "ns", "largest such delay of an arrival since the previous point"),
-    Figure("stall_count", "stalls", f"periods of late departures, each longer than `limits.stall`; {_SUM}"),
-    Figure("stall_ns", "ns", f"length of these periods; {_SUM}"),
+    MetricField("clamped_max_ns", "ns", "largest such delay of an arrival since the previous point"),
+    MetricField("stall_count", "stalls", f"periods of late departures, each longer than `limits.stall`; {_SUM}"),
+    MetricField("stall_ns", "ns", f"length of these periods; {_SUM}"),
 )
 _DOUBTFUL = (
-    Figure("unread_packets", "packets", f"lost by the box's full socket; {_SUM}"),
-    Figure("unstamped_packets", "packets", f"without a usable receive stamp; {_SUM}"),
-    Figure("no_checksum_packets", "packets", f"sent with checksum offload, receivers discard them; {_SUM}"),
+    MetricField("unread_packets", "packets", f"lost by the box's full socket; {_SUM}"),
+    MetricField("unstamped_packets", "packets", f"without a usable receive stamp; {_SUM}"),
+    MetricField("no_checksum_packets", "packets", f"sent with checksum offload, receivers discard them; {_SUM}"),
 )
 
 
-def _both_ways(since: str) -> tuple[Figure, ...]:
+def _both_ways(since: str) -> tuple[MetricField, ...]:
     """The counters of interfaces and ports."""
     return tuple(
-        Figure(f"{way}_{what}", unit, f"{said}; sum since {since}")
+        MetricField(f"{way}_{what}", unit, f"{said}; sum since {since}")
         for way, did in (("rx", "received"), ("tx", "sent"))
         for what, unit, said in (
             ("packets", "packets", did),
@@ -97,24 +97,27 @@ MEASUREMENTS = (
         LINK_NS,
         (_BOX, _DIRECTION),
         (
-            Figure("in_packets", "packets", f"arrived; {_SUM}"),
-            Figure("in_bytes", "bytes", f"arrived; {_SUM}"),
-            Figure("out_packets", "packets", f"forwarded; {_SUM}"),
-            Figure("out_bytes", "bytes", f"forwarded; {_SUM}"),
-            Figure("dropped_packets", "packets", f"dropped for any cause; {_SUM}"),
-            Figure("dropped_bytes", "bytes", f"dropped for any cause; {_SUM}"),
+            MetricField("in_packets", "packets", f"arrived; {_SUM}"),
+            MetricField("in_bytes", "bytes", f"arrived; {_SUM}"),
+            MetricField("out_packets", "packets", f"forwarded; {_SUM}"),
+            MetricField("out_bytes", "bytes", f"forwarded; {_SUM}"),
+            MetricField("dropped_packets", "packets", f"dropped for any cause; {_SUM}"),
+            MetricField("dropped_bytes", "bytes", f"dropped for any cause; {_SUM}"),
             *(
-                Figure(f"dropped_{cause}_packets", "packets", f"dropped {why}; {_SUM}")
+                MetricField(f"dropped_{cause}_packets", "packets", f"dropped {why}; {_SUM}")
                 for cause, why in _CAUSES.items()
             ),
-            *(Figure(f"dropped_{cause}_bytes", "bytes", f"dropped {why}; {_SUM}") for cause, why in _CAUSES.items()),
-            Figure("oversize_packets", "packets", f"longer than the MTU, discarded; {_SUM}"),
-            Figure("queue_bytes", "bytes", "in the queue now"),
-            Figure("queue_max_bytes", "bytes", "most bytes in the queue since the previous point"),
-            Figure("held_packets", "packets", "in the link now: queued, being serialised, or propagating"),
-            Figure("idle_ns", "ns", f"time in which the transmitter had nothing to send; {_SUM}"),
-            Figure("lost_after_packets", "packets", f"dropped after they had used the link; {_SUM}"),
-            Figure("lost_after_bytes", "bytes", f"dropped after they had used the link; {_SUM}"),
+            *(
+                MetricField(f"dropped_{cause}_bytes", "bytes", f"dropped {why}; {_SUM}")
+                for cause, why in _CAUSES.items()
+            ),
+            MetricField("oversize_packets", "packets", f"longer than the MTU, discarded; {_SUM}"),
+            MetricField("queue_bytes", "bytes", "in the queue now"),
+            MetricField("queue_max_bytes", "bytes", "most bytes in the queue since the previous point"),
+            MetricField("held_packets", "packets", "in the link now: queued, being serialised, or propagating"),
+            MetricField("idle_ns", "ns", f"time in which the transmitter had nothing to send; {_SUM}"),
+            MetricField("lost_after_packets", "packets", f"dropped after they had used the link; {_SUM}"),
+            MetricField("lost_after_bytes", "bytes", f"dropped after they had used the link; {_SUM}"),
             *_TIMING,
             *_DOUBTFUL,
         ),
@@ -126,9 +129,9 @@ MEASUREMENTS = (
         SECOND_NS,
         (_BOX, _DIRECTION),
         (
-            Figure("rate_bit_s", "bit/s", "serialisation rate"),
-            Figure("delay_ns", "ns", "propagation delay"),
-            Figure("queue_bytes", "bytes", "capacity of the queue"),
+            MetricField("rate_bit_s", "bit/s", "serialisation rate"),
+            MetricField("delay_ns", "ns", "propagation delay"),
+            MetricField("queue_bytes", "bytes", "capacity of the queue"),
         ),
     ),
     Measurement(
@@ -137,11 +140,11 @@ MEASUREMENTS = (
         LINK_NS,
         (_BOX, ("vlan", "VLAN id of the class"), ("class", "name of the class in lab.yaml")),
         (
-            Figure("in_packets", "packets", f"arrived; {_SUM}"),
-            Figure("in_bytes", "bytes", f"arrived; {_SUM}"),
-            Figure("out_packets", "packets", f"forwarded; {_SUM}"),
-            Figure("out_bytes", "bytes", f"forwarded; {_SUM}"),
-            Figure("held_packets", "packets", "being delayed now"),
+            MetricField("in_packets", "packets", f"arrived; {_SUM}"),
+            MetricField("in_bytes", "bytes", f"arrived; {_SUM}"),
+            MetricField("out_packets", "packets", f"forwarded; {_SUM}"),
+            MetricField("out_bytes", "bytes", f"forwarded; {_SUM}"),
+            MetricField("held_packets", "packets", "being delayed now"),
             *_TIMING,
         ),
     ),
@@ -151,8 +154,8 @@ MEASUREMENTS = (
         LINK_NS,
         (_BOX,),
         (
-            Figure("unknown_vlan_packets", "packets", f"of no class, discarded; {_SUM}"),
-            Figure("oversize_packets", "packets", f"longer than the MTU, discarded; {_SUM}"),
+            MetricField("unknown_vlan_packets", "packets", f"of no class, discarded; {_SUM}"),
+            MetricField("oversize_packets", "packets", f"longer than the MTU, discarded; {_SUM}"),
             *_DOUBTFUL,
         ),
     ),
@@ -163,8 +166,8 @@ MEASUREMENTS = (
         SECOND_NS,
         (_HOST,),
         (
-            Figure("rtt_ns", "ns", "round-trip time of its class; 0: not delayed"),
-            Figure("jitter_ns", "ns", "jitter of its class, in one direction"),
+            MetricField("rtt_ns", "ns", "round-trip time of its class; 0: not delayed"),
+            MetricField("jitter_ns", "ns", "jitter of its class, in one direction"),
         ),
     ),
     Measurement(
@@ -174,8 +177,8 @@ MEASUREMENTS = (
         0,
         (_HOST,),
         (
-            Figure("configured_ns", "ns", "round-trip time of its class; 0: not delayed"),
-            Figure("measured_ns", "ns", "round-trip time minus that of the special server, which is not delayed"),
+            MetricField("configured_ns", "ns", "round-trip time of its class; 0: not delayed"),
+            MetricField("measured_ns", "ns", "round-trip time minus that of the special server, which is not delayed"),
         ),
     ),
     Measurement(
@@ -184,9 +187,9 @@ MEASUREMENTS = (
         0,
         (_HOST, ("target", "name of the host that answers")),
         (
-            Figure("rtt_ns", "ns", "round-trip time; absent without an answer"),
-            Figure("lost", "1", "1: no answer within the time-out, else 0"),
-            Figure("seq", "1", "number of the ping"),
+            MetricField("rtt_ns", "ns", "round-trip time; absent without an answer"),
+            MetricField("lost", "1", "1: no answer within the time-out, else 0"),
+            MetricField("seq", "1", "number of the ping"),
         ),
     ),
     Measurement(
@@ -195,9 +198,9 @@ MEASUREMENTS = (
         SECOND_NS,
         (_HOST,),
         (
-            Figure("connections", "1", "connections accepted since the start of the run"),
-            Figure("active", "1", "connections that the client has not closed yet"),
-            Figure("sent_bytes", "bytes", "bytes given to TCP since the start of the run"),
+            MetricField("connections", "1", "connections accepted since the start of the run"),
+            MetricField("active", "1", "connections that the client has not closed yet"),
+            MetricField("sent_bytes", "bytes", "bytes given to TCP since the start of the run"),
         ),
     ),
     Measurement(
@@ -206,11 +209,11 @@ MEASUREMENTS = (
         SECOND_NS,
         (_HOST,),
         (
-            Figure("flows_completed", "1", "flows completed since the start of the run"),
-            Figure("flows_failed", "1", "flows failed since the start of the run"),
-            Figure("active", "1", "flows open now"),
-            Figure("received_bytes", "bytes", "TCP payload since the start of the run"),
-            Figure("ended", "1", "1: the load has ended; only in its last point, which has no sums"),
+            MetricField("flows_completed", "1", "flows completed since the start of the run"),
+            MetricField("flows_failed", "1", "flows failed since the start of the run"),
+            MetricField("active", "1", "flows open now"),
+            MetricField("received_bytes", "bytes", "TCP payload since the start of the run"),
+            MetricField("ended", "1", "1: the load has ended; only in its last point, which has no sums"),
         ),
     ),
     Measurement(
@@ -218,7 +221,7 @@ MEASUREMENTS = (
         "the begin of an island client's channels",
         0,
         (_HOST,),
-        (Figure("late_ns", "ns", "delay after the agreed time, minus the offset of the host's clock"),),
+        (MetricField("late_ns", "ns", "delay after the agreed time, minus the offset of the host's clock"),),
     ),
     Measurement(
         "transfer",
@@ -226,8 +229,10 @@ MEASUREMENTS = (
         SECOND_NS,
         (_HOST,),
         (
-            Figure("received_bytes", "bytes", "TCP payload since its start"),
-            Figure("ended", "1", "1: the transfer has ended; only in its last point, at the time of the last byte"),
+            MetricField("received_bytes", "bytes", "TCP payload since its start"),
+            MetricField(
+                "ended", "1", "1: the transfer has ended; only in its last point, at the time of the last byte"
+            ),
         ),
     ),
     Measurement(
@@ -236,10 +241,12 @@ MEASUREMENTS = (
         SECOND_NS,
         (_HOST, ("point", "name of its file below captures/")),
         (
-            Figure("captured_packets", "packets", "packets in the file or on their way to it"),
-            Figure("captured_bytes", "bytes", "their bytes on the wire"),
-            Figure("dropped_packets", "packets", "packets that the kernel had no room for: the capture is incomplete"),
-            Figure("unchecked_packets", "packets", "packets without checksum: their senders left it to hardware"),
+            MetricField("captured_packets", "packets", "packets in the file or on their way to it"),
+            MetricField("captured_bytes", "bytes", "their bytes on the wire"),
+            MetricField(
+                "dropped_packets", "packets", "packets that the kernel had no room for: the capture is incomplete"
+            ),
+            MetricField("unchecked_packets", "packets", "packets without checksum: their senders left it to hardware"),
         ),
     ),
     Measurement(
@@ -255,17 +262,21 @@ MEASUREMENTS = (
         SECOND_NS,
         (_HOST,),
         (
-            Figure("established", "1", "connections open now"),
-            Figure("in_segments", "1", f"received; {_NAMESPACE}"),
-            Figure("out_segments", "1", f"sent, including retransmissions; {_NAMESPACE}"),
-            Figure("retransmitted_segments", "1", f"retransmitted; {_NAMESPACE}"),
-            Figure("in_errors", "1", f"received in error: damaged, or a SYN of an open connection; {_NAMESPACE}"),
-            Figure("checksum_errors", "1", f"of these: damaged, with a wrong checksum; {_NAMESPACE}"),
-            Figure("timeouts", "1", f"retransmission time-outs; {_NAMESPACE}"),
-            Figure("spurious_timeouts", "1", f"time-outs that F-RTO (RFC 5682) found to be spurious; {_NAMESPACE}"),
-            Figure("listen_drops", "1", f"connections refused because the listen queue was full; {_NAMESPACE}"),
-            Figure("backlog_dropped", "1", f"received, but no room in the socket's backlog; {_NAMESPACE}"),
-            Figure("receive_queue_dropped", "1", f"received, but no room in the socket's receive queue; {_NAMESPACE}"),
+            MetricField("established", "1", "connections open now"),
+            MetricField("in_segments", "1", f"received; {_NAMESPACE}"),
+            MetricField("out_segments", "1", f"sent, including retransmissions; {_NAMESPACE}"),
+            MetricField("retransmitted_segments", "1", f"retransmitted; {_NAMESPACE}"),
+            MetricField("in_errors", "1", f"received in error: damaged, or a SYN of an open connection; {_NAMESPACE}"),
+            MetricField("checksum_errors", "1", f"of these: damaged, with a wrong checksum; {_NAMESPACE}"),
+            MetricField("timeouts", "1", f"retransmission time-outs; {_NAMESPACE}"),
+            MetricField(
+                "spurious_timeouts", "1", f"time-outs that F-RTO (RFC 5682) found to be spurious; {_NAMESPACE}"
+            ),
+            MetricField("listen_drops", "1", f"connections refused because the listen queue was full; {_NAMESPACE}"),
+            MetricField("backlog_dropped", "1", f"received, but no room in the socket's backlog; {_NAMESPACE}"),
+            MetricField(
+                "receive_queue_dropped", "1", f"received, but no room in the socket's receive queue; {_NAMESPACE}"
+            ),
         ),
     ),
     Measurement(
@@ -274,12 +285,14 @@ MEASUREMENTS = (
         SECOND_NS,
         (_HOST,),
         (
-            Figure("in_datagrams", "1", f"given to programs; {_NAMESPACE}"),
-            Figure("out_datagrams", "1", f"sent; {_NAMESPACE}"),
-            Figure("in_errors", "1", f"received, but not given to programs, for any cause; {_NAMESPACE}"),
-            Figure("checksum_errors", "1", f"of these: damaged, with a wrong checksum; {_NAMESPACE}"),
-            Figure("receive_buffer_errors", "1", f"of these: no room in the socket's receive buffer; {_NAMESPACE}"),
-            Figure("send_buffer_errors", "1", f"not sent: no room in the socket's send buffer; {_NAMESPACE}"),
+            MetricField("in_datagrams", "1", f"given to programs; {_NAMESPACE}"),
+            MetricField("out_datagrams", "1", f"sent; {_NAMESPACE}"),
+            MetricField("in_errors", "1", f"received, but not given to programs, for any cause; {_NAMESPACE}"),
+            MetricField("checksum_errors", "1", f"of these: damaged, with a wrong checksum; {_NAMESPACE}"),
+            MetricField(
+                "receive_buffer_errors", "1", f"of these: no room in the socket's receive buffer; {_NAMESPACE}"
+            ),
+            MetricField("send_buffer_errors", "1", f"not sent: no room in the socket's send buffer; {_NAMESPACE}"),
         ),
     ),
     Measurement(
@@ -288,8 +301,8 @@ MEASUREMENTS = (
         SECOND_NS,
         (_HOST, ("job", "name of the job, such as `serve-w1`, `link-sat`")),
         (
-            Figure("cpu_ns", "ns", "CPU time since its start, of all its CPUs together"),
-            Figure("memory_bytes", "bytes", "resident memory; that of its control group if it has one"),
+            MetricField("cpu_ns", "ns", "CPU time since its start, of all its CPUs together"),
+            MetricField("memory_bytes", "bytes", "resident memory; that of its control group if it has one"),
         ),
     ),
     Measurement(
@@ -298,21 +311,25 @@ MEASUREMENTS = (
         SECOND_NS,
         (_MACHINE,),
         (
-            Figure("cpus", "1", "online CPUs"),
-            Figure("busy", "1", "share of all CPUs' time since the previous point that was not idle, 0 to 1"),
-            Figure("busy_ns", "ns", "CPU time not idle, of all CPUs; sum since the machine was started"),
-            Figure("idle_ns", "ns", "CPU time idle, waiting for disks included; sum since the machine was started"),
-            Figure("steal_ns", "ns", "CPU time that a hypervisor gave to others; sum since the machine was started"),
-            Figure("load_1m", "1", "load average of the last minute"),
-            Figure("memory_bytes", "bytes", "total memory"),
-            Figure("memory_available_bytes", "bytes", "memory that is available to programs without swapping"),
-            Figure(
+            MetricField("cpus", "1", "online CPUs"),
+            MetricField("busy", "1", "share of all CPUs' time since the previous point that was not idle, 0 to 1"),
+            MetricField("busy_ns", "ns", "CPU time not idle, of all CPUs; sum since the machine was started"),
+            MetricField(
+                "idle_ns", "ns", "CPU time idle, waiting for disks included; sum since the machine was started"
+            ),
+            MetricField(
+                "steal_ns", "ns", "CPU time that a hypervisor gave to others; sum since the machine was started"
+            ),
+            MetricField("load_1m", "1", "load average of the last minute"),
+            MetricField("memory_bytes", "bytes", "total memory"),
+            MetricField("memory_available_bytes", "bytes", "memory that is available to programs without swapping"),
+            MetricField(
                 "backlog_dropped_packets",
                 "packets",
                 "dropped because net.core.netdev_max_backlog packets already waited for a processor; of all senders on "
                 "the machine; sum since the machine was started",
             ),
-            Figure(
+            MetricField(
                 "backlog_squeezes",
                 "1",
                 "times that a processor had to leave waiting packets for later (net.core.netdev_budget); sum since the "
@@ -326,9 +343,9 @@ MEASUREMENTS = (
         SECOND_NS,
         (_MACHINE,),
         (
-            Figure("cpu_ns", "ns", "CPU time since its start"),
-            Figure("memory_bytes", "bytes", "resident memory"),
-            Figure("jobs", "1", "programs that it runs now"),
+            MetricField("cpu_ns", "ns", "CPU time since its start"),
+            MetricField("memory_bytes", "bytes", "resident memory"),
+            MetricField("jobs", "1", "programs that it runs now"),
         ),
     ),
     Measurement(
@@ -338,12 +355,12 @@ MEASUREMENTS = (
         SECOND_NS,
         (_MACHINE,),
         (
-            Figure("synchronised", "1", "1: a program such as chrony disciplines it, else 0"),
-            Figure("estimated_error_ns", "ns", "by that program's estimate"),
-            Figure("maximum_error_ns", "ns", "by that program's estimate; grows while it gives none"),
-            Figure("offset_ns", "ns", "this clock minus the run's"),
-            Figure("bound_ns", "ns", "largest error of the offset"),
-            Figure("rtt_ns", "ns", "round-trip time of the agent's stream, the shortest of eight"),
+            MetricField("synchronised", "1", "1: a program such as chrony disciplines it, else 0"),
+            MetricField("estimated_error_ns", "ns", "by that program's estimate"),
+            MetricField("maximum_error_ns", "ns", "by that program's estimate; grows while it gives none"),
+            MetricField("offset_ns", "ns", "this clock minus the run's"),
+            MetricField("bound_ns", "ns", "largest error of the offset"),
+            MetricField("rtt_ns", "ns", "round-trip time of the agent's stream, the shortest of eight"),
         ),
     ),
     Measurement(
@@ -363,9 +380,9 @@ MEASUREMENTS = (
             ("cookie", "16 hexadecimal digits"),
         ),
         (
-            Figure("entries", "1", "number of entries"),
-            Figure("packets", "packets", "counted by them since each was installed"),
-            Figure("bytes", "bytes", "counted by them since each was installed"),
+            MetricField("entries", "1", "number of entries"),
+            MetricField("packets", "packets", "counted by them since each was installed"),
+            MetricField("bytes", "bytes", "counted by them since each was installed"),
         ),
     ),
     Measurement(
@@ -376,7 +393,7 @@ MEASUREMENTS = (
             ("kind", "type of the event: `step`, `change`, `swap`, `whistle`, `note`, `outcome`, ..."),
             ("state", "`begin`, `end` or `failed`, for events that have one"),
         ),
-        (Figure("text", "text", "the event in one line"),),
+        (MetricField("text", "text", "the event in one line"),),
     ),
     Measurement(
         "metrics",
@@ -384,9 +401,9 @@ MEASUREMENTS = (
         SECOND_NS,
         (),
         (
-            Figure("points", "1", "points of this run so far"),
-            Figure("left_out", "1", "fields left out so far: not a number, infinite, or beyond 64 bits"),
-            Figure("unread", "1", "times that the counters of a switch or machine could not be read"),
+            MetricField("points", "1", "points of this run so far"),
+            MetricField("left_out", "1", "fields left out so far: not a number, infinite, or beyond 64 bits"),
+            MetricField("unread", "1", "times that the counters of a switch or machine could not be read"),
         ),
     ),
 )
@@ -395,7 +412,7 @@ MEASUREMENTS = (
 BY_NAME = {measurement.name: measurement for measurement in MEASUREMENTS}
 
 
-def markdown() -> str:
+def schema_markdown() -> str:
     """The table as docs/metrics.md has it."""
     parts = ["| tag of every point | |", "|---|---|", *(f"| `{name}` | {what} |" for name, what in COMMON_TAGS.items())]
     for each in MEASUREMENTS:

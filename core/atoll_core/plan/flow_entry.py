@@ -80,7 +80,7 @@ class FlowEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class ForeignEntry:
+class UnmanagedEntry:
     """An entry found on a switch that no plan asks for: it is never one of ours.
 
     No FlowEntry can express it (NORMAL, a time-out, a MAC match), or it lies in another table than the plan's. It is

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
-from atoll_core.experiment.channel_allocation import Placement
+from atoll_core.experiment.channel_allocation import ChannelAllocation
 from atoll_core.plan.flow_entry import FlowEntry
 from atoll_core.plan.privilege import Privilege
-from atoll_core.plan.tag_layout import HOME, Layout
+from atoll_core.plan.tag_layout import UNTAGGED, Layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class JobSpec:
     ``argv`` may hold ``{run}``, replaced by the run directory; its first word is a program name
     (``atoll-host`` is found by the place). ``config`` is sent as the first line of standard input, as JSON; None: a
     program that knows nothing of docs/contracts.md.
-    ``stdout`` and ``stderr`` name files in the run directory, or None: JSON lines go to the keeper.
+    ``stdout`` and ``stderr`` name files in the run directory, or None: JSON lines go to the daemon.
     """
 
     name: str
@@ -144,5 +144,5 @@ class Plan:
     captures: tuple[CapturePoint, ...]
     checks: tuple[PathCheck, ...]
     seed: int
-    placement: tuple[Placement, ...] = ()  # of the channels, by island client; empty: there are none
-    layout: Layout = HOME  # what tells frames apart on the switches; a swap starts from it
+    placement: tuple[ChannelAllocation, ...] = ()  # of the channels, by island client; empty: there are none
+    layout: Layout = UNTAGGED  # what tells frames apart on the switches; a swap starts from it

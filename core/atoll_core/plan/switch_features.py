@@ -50,7 +50,7 @@ class SwitchFeatures:
 
 
 @dataclass(frozen=True, slots=True)
-class Leftovers:
+class UnmanagedState:
     """Groups and meters that a switch holds, by their numbers, ascending. Plans use neither."""
 
     groups: tuple[int, ...] = ()

@@ -61,5 +61,5 @@ class Layout:
         return next((tag.vlan for tag in self.boxes if (tag.chain, tag.box) == (chain, box)), None)
 
 
-HOME = Layout()
+UNTAGGED = Layout()
 """Where every experiment begins: nothing is tagged but what its own stretches need."""

@@ -9,22 +9,22 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from atoll_controller.fabric.switch_report import SwitchReport
-from atoll_controller.tracing.packet_trace import Trace
+from atoll_controller.tracing.packet_trace import PacketTrace
 from atoll_controller.tracing.trace_report import LiveTrace
 from atoll_core.experiment.experiment import Protocol
-from atoll_core.plan.flow_entry import FlowEntry, ForeignEntry
+from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry
 from atoll_core.plan.plan import Backend
 from atoll_core.plan.switch_features import Runtime
-from atoll_testbed.testbed_diff import Change
+from atoll_testbed.testbed_diff import TestbedChange
 
 
-class Asked(BaseModel):
+class Request(BaseModel):
     """Base of what is asked: no unknown names."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class Told(BaseModel):
+class Response(BaseModel):
     """Base of what is answered."""
 
     model_config = ConfigDict(frozen=True)
@@ -33,11 +33,11 @@ class Told(BaseModel):
 # Parameters
 
 
-class Nothing(Asked):
+class Nothing(Request):
     """No parameters."""
 
 
-class Describing(Asked):
+class Describing(Request):
     """How a description is read."""
 
     file: str | None = Field(
@@ -65,7 +65,7 @@ class Applying(Describing):
     probe: bool = Field(default=True, description="Prove it on the data plane, or undo it.")
 
 
-class Changing(Asked):
+class Changing(Request):
     """How a chain or a latency is changed."""
 
     dry_run: bool = Field(default=False, description="Only tell the changes that would be made.")
@@ -75,7 +75,7 @@ class Changing(Asked):
     probe: bool = Field(default=True, description="Prove it on the data plane, or undo it.")
 
 
-class Running(Describing):
+class RunRequest(Describing):
     """How an experiment is run."""
 
     runtime: Runtime | None = Field(default=None, description="Refuse a lab whose controller has another runtime.")
@@ -93,7 +93,7 @@ class Running(Describing):
     influx: str | None = Field(
         default=None,
         description="Only by the Unix socket: a salted mark of the caller's own database. A line of type `note` tells "
-        "where points go when the keeper has another one.",
+        "where points go when the daemon has another one.",
     )
     started_ns: int | None = Field(default=None, ge=0, description="When the user asked for it, ns since 1970.")
 
@@ -105,7 +105,7 @@ class Calibrating(Describing):
     seconds: float = Field(default=2.0, gt=0, le=600, description="For each part of a link's test.")
 
 
-class Tracing(Asked):
+class Tracing(Request):
     """Which packet is followed."""
 
     src: str = Field(description="Host that sends.")
@@ -119,7 +119,7 @@ class Probing(Tracing):
     probes: int = Field(default=5, ge=1, le=1000, description="How many, ten a second.")
 
 
-class Listening(Asked):
+class Listening(Request):
     """Which events are wanted."""
 
     after: int | None = Field(default=None, ge=0, description="Those after this number; without it, what is to come.")
@@ -130,13 +130,13 @@ class Listening(Asked):
     follow: bool = Field(default=True, description="Go on with what happens; false: end with what has happened.")
 
 
-class Ending(Asked):
+class Ending(Request):
     """How a lab is taken down."""
 
     force: bool = Field(default=False, description="Even if it is busy; a run's measurements are kept.")
 
 
-class Upping(Asked):
+class Upping(Request):
     """How a lab is brought up."""
 
     file: str = Field(description="The file whose content the body is.")
@@ -146,7 +146,7 @@ class Upping(Asked):
 # Bodies
 
 
-class ChainAsked(Asked):
+class ChainAsked(Request):
     """A chain as it is to be."""
 
     chain: list[str] = Field(description="Boxes and taps in order from world to island.")
@@ -155,14 +155,14 @@ class ChainAsked(Asked):
     )
 
 
-class LatencyAsked(Asked):
+class LatencyAsked(Request):
     """A server's latency as it is to be: one of both."""
 
     class_: str | None = Field(default=None, alias="class", description="A latency class by its name.")
     rtt: str | None = Field(default=None, description="A latency class by its round-trip time, such as `90 ms`.")
 
 
-class PortAsked(Asked):
+class PortAsked(Request):
     """A TCP port to listen on."""
 
     address: str = Field(description="PORT, HOST:PORT or [V6]:PORT; without a host, loopback.")
@@ -173,7 +173,7 @@ class PortAsked(Asked):
 # Answers
 
 
-class WhatIsWrong(Told):
+class WhatIsWrong(Response):
     """One mistake."""
 
     where: str = Field(description="Key in the body, ?parameter, header; empty: the request as a whole.")
@@ -184,7 +184,7 @@ class WhatIsWrong(Told):
 WARNINGS: Any = Field(default=[], description="What is possible in the experiment, but doubtful.")
 
 
-class ErrorTold(Told):
+class ErrorResponse(Response):
     """Why a request was not done."""
 
     status: int
@@ -194,13 +194,13 @@ class ErrorTold(Told):
     more: int = Field(default=0, description="How many mistakes there are besides.")
 
 
-class Refusal(Told):
+class Refusal(Response):
     """Answer to a request that was not done."""
 
-    error: ErrorTold
+    error: ErrorResponse
 
 
-class BusyTold(Told):
+class BusyResponse(Response):
     """What a lab is busy with."""
 
     what: str = Field(examples=["run"])
@@ -208,7 +208,7 @@ class BusyTold(Told):
     since_ns: int
 
 
-class LabTold(Told):
+class LabResponse(Response):
     """The lab that is up."""
 
     name: str
@@ -224,8 +224,8 @@ class LabTold(Told):
     failed: str | None = Field(description="Why it is of no more use.")
 
 
-class StatusTold(Told):
-    """The keeper and its lab."""
+class StatusResponse(Response):
+    """The daemon and its lab."""
 
     version: str
     pid: int
@@ -233,11 +233,11 @@ class StatusTold(Told):
     seq: int = Field(description="Number of the last event.")
     listens: list[str] = Field(description="URLs by which it is asked over TCP.")
     token_file: str | None = Field(default=None, description="Where the token of those is.")
-    busy: BusyTold | None
-    lab: LabTold | None
+    busy: BusyResponse | None
+    lab: LabResponse | None
 
 
-class HostTold(Told):
+class HostResponse(Response):
     """A host of the lab."""
 
     name: str
@@ -247,7 +247,7 @@ class HostTold(Told):
     port: int
 
 
-class BoxTold(Told):
+class BoxResponse(Response):
     """A box of the lab."""
 
     name: str
@@ -255,7 +255,7 @@ class BoxTold(Told):
     routed: bool
 
 
-class TapTold(Told):
+class TapResponse(Response):
     """A tap of the lab."""
 
     name: str
@@ -263,7 +263,7 @@ class TapTold(Told):
     physical: bool
 
 
-class ClassTold(Told):
+class ClassResponse(Response):
     """A latency class."""
 
     name: str
@@ -273,32 +273,32 @@ class ClassTold(Told):
     vlan: int
 
 
-class InventoryTold(LabTold):
+class InventoryResponse(LabResponse):
     """The lab that is up, with what it is made of."""
 
-    hosts: list[HostTold]
-    boxes: list[BoxTold]
-    taps: list[TapTold]
-    latency_classes: list[ClassTold]
+    hosts: list[HostResponse]
+    boxes: list[BoxResponse]
+    taps: list[TapResponse]
+    latency_classes: list[ClassResponse]
 
 
-class SwitchesTold(Told):
+class SwitchesResponse(Response):
     """The lab's switches."""
 
     switches: list[SwitchReport]
 
 
-class EntriesTold(Told):
+class EntriesResponse(Response):
     """What a switch holds: entries of plans, and foreign ones, which no plan could ask for."""
 
     switch: str
     table: int
     entries: list[FlowEntry]
     packets: list[int | None] = Field(description="How many packets each of `entries` has counted.")
-    foreign: list[ForeignEntry]
+    foreign: list[UnmanagedEntry]
 
 
-class CountersTold(Told):
+class CountersResponse(Response):
     """What a switch has counted; entries are named by their cookies."""
 
     switch: str
@@ -307,7 +307,7 @@ class CountersTold(Told):
     entries: list[dict[str, int]]
 
 
-class ExperimentTold(Told):
+class ExperimentResponse(Response):
     """The experiment that stands."""
 
     name: str
@@ -315,7 +315,7 @@ class ExperimentTold(Told):
     description: dict[str, Any] = Field(description="As one writes it into a file.")
 
 
-class ChainTold(Told):
+class ChainResponse(Response):
     """A chain that stands."""
 
     name: str = Field(description="`main` carries what no branch does.")
@@ -323,13 +323,13 @@ class ChainTold(Told):
     carries: dict[str, str]
 
 
-class ChainsTold(Told):
+class ChainsResponse(Response):
     """All chains, in the order in which packets are offered to them."""
 
-    chains: list[ChainTold]
+    chains: list[ChainResponse]
 
 
-class LatencyTold(Told):
+class LatencyResponse(Response):
     """The latency of a world server; null: it is not delayed."""
 
     server: str
@@ -337,14 +337,14 @@ class LatencyTold(Told):
     rtt_ns: int | None
 
 
-class LatenciesTold(Told):
+class LatenciesResponse(Response):
     """Latencies of all world servers, and the classes there are."""
 
-    servers: list[LatencyTold]
-    classes: list[ClassTold]
+    servers: list[LatencyResponse]
+    classes: list[ClassResponse]
 
 
-class PlanTold(Told):
+class PlanResponse(Response):
     """A plan."""
 
     experiment: str
@@ -355,30 +355,30 @@ class PlanTold(Told):
     warnings: list[WhatIsWrong] = WARNINGS
 
 
-class ChangesTold(Told):
+class ChangesResponse(Response):
     """What was changed, or would be."""
 
     experiment: str
     dry_run: bool
-    changes: list[Change]
+    changes: list[TestbedChange]
     lines: list[str] = Field(description="The same for people, a line a change.")
     warnings: list[WhatIsWrong] = WARNINGS
 
 
-class CalibrationTold(Told):
+class CalibrationResponse(Response):
     """What was found of each link."""
 
     calibration: dict[str, Any] = Field(description="rows: asked, measured, state; base_rtt_ns, lab_rtt_ns.")
 
 
-class BoxesTold(Told):
+class BoxesResponse(Response):
     """The latest counters of every link and delay box, as docs/contracts.md has them."""
 
     boxes: dict[str, dict[str, Any]]
 
 
-class RunTold(Told):
-    """A run of this keeper."""
+class RunResponse(Response):
+    """A run of this daemon."""
 
     id: str
     experiment: str
@@ -389,17 +389,17 @@ class RunTold(Told):
     step: str | None = None
     live: dict[str, Any] | None = Field(default=None, description="The last live figures.")
     summary: dict[str, Any] | None = Field(default=None, description="As summary.json, once it is analysed.")
-    error: ErrorTold | None = None
+    error: ErrorResponse | None = None
     warnings: list[WhatIsWrong] = WARNINGS
 
 
-class RunsTold(Told):
-    """Every run of this keeper, the last one first."""
+class RunsResponse(Response):
+    """Every run of this daemon, the last one first."""
 
-    runs: list[RunTold]
+    runs: list[RunResponse]
 
 
-class EventTold(Told):
+class EventResponse(Response):
     """An event or a sample. docs/api.md has the types and what each holds besides."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -409,16 +409,16 @@ class EventTold(Told):
     seq: int | None = Field(default=None, description="Its number; samples have none.")
 
 
-class EndTold(Told):
-    """The lab is being taken down; the connection ends when the keeper does."""
+class EndResponse(Response):
+    """The lab is being taken down; the connection ends when the daemon does."""
 
     was_up: bool
 
 
-TraceTold = Trace
+TraceTold = PacketTrace
 
 
-class ProofTold(Told):
+class ProofResponse(Response):
     """What probes showed of a way."""
 
     proven: bool = Field(description="They went the planned way, and answers came back.")

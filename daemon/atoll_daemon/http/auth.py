@@ -69,7 +69,7 @@ def _usable(token: str, where: str) -> str:
     return token
 
 
-class Access:
+class AccessControl:
     """Decides of each request, before anything of its body is read. ``names``: host names this machine is called by.
 
     ``remedy``: what helps who has no token; ``realm``: what asks for it.

@@ -8,16 +8,16 @@ from typing import Any
 from aiohttp import web
 
 from atoll_daemon.http import api_models
-from atoll_daemon.lab_daemon import Keeper
+from atoll_daemon.lab_daemon import LabDaemon
 
-Handler = Callable[[Keeper, web.Request], Awaitable[dict[str, Any] | web.StreamResponse]]
+Handler = Callable[[LabDaemon, web.Request], Awaitable[dict[str, Any] | web.StreamResponse]]
 
 DESCRIPTION = "description"
 """A body that describes an experiment, or what is to change of the one that stands."""
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class Endpoint:
     """One request. ``body``: DESCRIPTION, or the class of an object; ``lines``: it may also be answered in lines.
 
     ``errors``: statuses it may end with besides those that any request may (400, 401, 403, 404, 405, 500).
@@ -29,8 +29,8 @@ class Route:
     topic: str
     summary: str
     answer: type[Any]
-    query: type[api_models.Asked] = api_models.Nothing
-    body: str | type[api_models.Asked] | None = None
+    query: type[api_models.Request] = api_models.Nothing
+    body: str | type[api_models.Request] | None = None
     lines: bool = False
     success: int = 200
     errors: tuple[int, ...] = (409,)

@@ -12,19 +12,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
-from atoll_controller.planner.description_warnings import doubts
+from atoll_controller.planner.description_warnings import description_warnings
 from atoll_core.description.document import Document, label
 from atoll_core.description.loader import experiment_on, resolve_document
 from atoll_core.description.overrides import override
 from atoll_core.description.resolve_lab import Lab
 from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import DescriptionError, shown
-from atoll_core.experiment.experiment import MAIN, Carried, Chain, Experiment
+from atoll_core.experiment.experiment import MAIN, Chain, Experiment, TrafficSelector
 from atoll_core.lab.network import LatencyClass, Network
 from atoll_core.plan.plan import Backend
 from atoll_core.platforms import MININET
 from atoll_core.units import Duration
-from atoll_daemon.http.http_errors import RequestError, mistakes_json
+from atoll_daemon.http.http_errors import RequestError, diagnostics_answer
 from atoll_daemon.http.request_parsing import BODY
 
 Tree = dict[str, Any]
@@ -34,7 +34,7 @@ _STEERING = frozenset({"chain", "branches", "latency"})  # what `changes` of an 
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class DescribedExperiment:
     """An experiment and what it was described by; names of files in it start from ``folder``.
 
     ``aside``: settings of links that no chain passes at the moment, for when one does again.
@@ -49,16 +49,16 @@ class Described:
 
 def described_by_file(
     document: Document, path: Path, settings: Sequence[str], backend: Backend
-) -> tuple[Network, Described]:
+) -> tuple[Network, DescribedExperiment]:
     """The experiment that a file holds, and the lab that it names. Raises DescriptionError, PlanError."""
     asked = override(replace(document, file=label(path)), settings)
     network, experiment = resolve_document(asked, path)
-    return network, Described(experiment, asked.tree or {}, path.parent, backend)
+    return network, DescribedExperiment(experiment, asked.tree or {}, path.parent, backend)
 
 
 def described_by_body(
-    document: Document, lab: Lab, network: Network, standing: Described | None, settings: Sequence[str]
-) -> Described:
+    document: Document, lab: Lab, network: Network, standing: DescribedExperiment | None, settings: Sequence[str]
+) -> DescribedExperiment:
     """The experiment that a body describes on the lab that is up, alone or by what it changes of the one that stands.
 
     Raises RequestError, DescriptionError, PlanError.
@@ -72,12 +72,12 @@ def described_by_body(
     folder = standing.folder if standing else Path(network.file).parent
     asked = override(replace(document, tree=_completed(document, tree, network)), settings)
     backend = standing.backend if standing else Backend.ENGINE
-    return Described(experiment_on(lab, asked, folder), asked.tree or {}, folder, backend, aside)
+    return DescribedExperiment(experiment_on(lab, asked, folder), asked.tree or {}, folder, backend, aside)
 
 
-def warnings_json(network: Network, described: Described) -> list[dict[str, Any]]:
+def warnings_json(network: Network, described: DescribedExperiment) -> list[dict[str, Any]]:
     """What is doubtful in an experiment, as answers have it."""
-    return mistakes_json(doubts(network, described.experiment, described.backend, MININET))
+    return diagnostics_answer(description_warnings(network, described.experiment, described.backend, MININET))
 
 
 def merged(tree: Tree, patch: Mapping[str, Any]) -> Tree:
@@ -94,7 +94,7 @@ def merged(tree: Tree, patch: Mapping[str, Any]) -> Tree:
     return result
 
 
-def up_to_date(described: Described, experiment: Experiment) -> Described:
+def current_description(described: DescribedExperiment, experiment: Experiment) -> DescribedExperiment:
     """The description of what stands after scheduled changes, which move chains and latencies and nothing else."""
     if experiment is described.experiment:
         return described
@@ -110,7 +110,7 @@ def branch_tree(chain: Chain) -> Tree:
     return {"carries": carries_tree(chain.carries), "chain": list(chain.hops)}
 
 
-def carries_tree(carries: Carried) -> dict[str, str]:
+def carries_tree(carries: TrafficSelector) -> dict[str, str]:
     """What a chain carries as it is written: without what is any."""
     found = {"world": carries.world, "island": carries.island, "protocol": carries.protocol}
     return {key: str(part) for key, part in found.items() if part is not None}
@@ -125,7 +125,7 @@ def chain_patch(name: str, chain: Sequence[str], carries: Mapping[str, str]) -> 
     return {"chain": [*chain]}
 
 
-def no_chain_patch(name: str, standing: Described) -> Tree:
+def no_chain_patch(name: str, standing: DescribedExperiment) -> Tree:
     """What removes a branch. Raises RequestError: 404 there is none, 422 for ``main``."""
     if name == MAIN:
         raise RequestError(422, f"{MAIN} carries what no branch does; it cannot be removed, only changed")
@@ -146,7 +146,7 @@ def latency_classes(network: Network) -> tuple[tuple[str, LatencyClass], ...]:
     return tuple((box.name, each) for box in network.delay_boxes for each in box.classes)
 
 
-def _changed(standing: Described, patch: Tree) -> tuple[Tree, Tree]:
+def _changed(standing: DescribedExperiment, patch: Tree) -> tuple[Tree, Tree]:
     """The standing tree with a patch applied, and what it leaves of links' settings for chains to come."""
     held: Tree = standing.tree.get("links") or {}
     base = _unscheduled(standing.tree) if _STEERING & patch.keys() else standing.tree

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How requests are served, by the keeper and by `atoll watch`: bounds of connections, and errors as one object each."""
+"""How requests are served, by the daemon and by `atoll watch`: bounds of connections, and errors as one object each."""
 
 import asyncio
 import logging

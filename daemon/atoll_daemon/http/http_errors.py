@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from atoll_core.errors import AtollError, DescriptionError, LabError, MachineError, Mistake, PlanError, UsageError
+from atoll_core.errors import AtollError, DescriptionError, Diagnostic, LabError, MachineError, PlanError, UsageError
 from atoll_daemon.socket_lock import rack
 
 _MOST_TOLD = 100
@@ -31,7 +31,7 @@ class RequestError(AtollError):
         message: str,
         *,
         where: str | None = None,
-        mistakes: Sequence[Mistake] = (),
+        mistakes: Sequence[Diagnostic] = (),
         exit_code: int = 2,
         headers: dict[str, str] | None = None,
     ) -> None:
@@ -59,7 +59,7 @@ def no_lab() -> RequestError:
 def internal_error(error: BaseException) -> RequestError:
     """A fault of ours, told to whoever asked; the log has where it was."""
     traceback.print_exception(error)
-    return RequestError(500, f"internal error in the keeper: {type(error).__name__}: {error}", exit_code=1)
+    return RequestError(500, f"internal error in the daemon: {type(error).__name__}: {error}", exit_code=1)
 
 
 def status_of(error: AtollError) -> int:
@@ -70,7 +70,7 @@ def status_of(error: AtollError) -> int:
         case DescriptionError() | PlanError() | UsageError():
             return 422
         case LabError():
-            return 502  # a switch, a host or the controller behind the keeper did not do it
+            return 502  # a switch, a host or the controller behind the daemon did not do it
         case MachineError():
             return 503
         case _:
@@ -91,7 +91,7 @@ def error_json(error: AtollError) -> dict[str, Any]:
     return body
 
 
-def mistakes_json(mistakes: Iterable[Mistake]) -> list[dict[str, Any]]:
+def diagnostics_answer(mistakes: Iterable[Diagnostic]) -> list[dict[str, Any]]:
     """Mistakes, or warnings, as answers have them."""
     return [
         {"where": _cut(path_text(each.place)), "message": _cut(each.message)}
@@ -112,7 +112,7 @@ def _mistakes(error: AtollError) -> list[dict[str, Any]]:
     if isinstance(error, RequestError) and not error.mistakes:
         return [{"where": error.where or "", "message": _cut(str(error))}]
     if isinstance(error, (RequestError, DescriptionError)):
-        return mistakes_json(error.mistakes)
+        return diagnostics_answer(error.mistakes)
     return [{"where": "", "message": _cut(line)} for line in str(error).splitlines()]
 
 

@@ -12,8 +12,8 @@ from pydantic import TypeAdapter
 from atoll_core.description.json_schema import schema_text
 from atoll_core.description.raw_experiment import RawExperiment
 from atoll_daemon.http import api_models, watch_models
-from atoll_daemon.http.endpoint import Route
-from atoll_daemon.http.request_parsing import Kind
+from atoll_daemon.http.endpoint import Endpoint
+from atoll_daemon.http.request_parsing import BodyFormat
 from atoll_daemon.http.responses import LINES
 
 _ALWAYS = (400, 401, 403, 500)
@@ -27,15 +27,15 @@ _WHY = {
     413: "The body is too large to be a description",
     415: "The body is of a type that is no description",
     422: "What is asked for is wrong or cannot be realised; every mistake with its place",
-    500: "A fault of the keeper",
+    500: "A fault of the daemon",
     502: "A switch, a host or the controller did not do it; everything is as before",
-    503: "This machine lacks something, or the keeper is ending",
+    503: "This machine lacks something, or the daemon is ending",
 }
 _REF = "#/components/schemas/{model}"
 
 
 @functools.cache
-def document(routes: tuple[Route, ...]) -> dict[str, Any]:
+def document(routes: tuple[Endpoint, ...]) -> dict[str, Any]:
     """The OpenAPI document of these routes."""
     schemas: dict[str, Any] = {}
     paths: dict[str, dict[str, Any]] = {}
@@ -76,12 +76,12 @@ def document(routes: tuple[Route, ...]) -> dict[str, Any]:
     }
 
 
-def document_text(routes: tuple[Route, ...]) -> str:
+def document_text(routes: tuple[Endpoint, ...]) -> str:
     """The document as committed."""
     return json.dumps(document(routes), indent=2) + "\n"
 
 
-def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
+def _operation(route: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     named = re.findall(r"\{(\w+)\}", route.path)
     operation: dict[str, Any] = {
         "operationId": route.handler.__name__,
@@ -107,7 +107,7 @@ def _in_path(name: str) -> dict[str, Any]:
     return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
 
 
-def _in_query(model: type[api_models.Asked], schemas: dict[str, Any]) -> list[dict[str, Any]]:
+def _in_query(model: type[api_models.Request], schemas: dict[str, Any]) -> list[dict[str, Any]]:
     schema = _schema_of(model, schemas, mode="validation")
     found: list[dict[str, Any]] = []
     for name, part in cast("dict[str, dict[str, Any]]", schema.get("properties", {})).items():
@@ -124,7 +124,7 @@ def _in_query(model: type[api_models.Asked], schemas: dict[str, Any]) -> list[di
     return found
 
 
-def _request_body(body: str | type[api_models.Asked], schemas: dict[str, Any]) -> dict[str, Any]:
+def _request_body(body: str | type[api_models.Request], schemas: dict[str, Any]) -> dict[str, Any]:
     if isinstance(body, str):
         schema = {
             "description": "A whole experiment if it has a name; else a JSON merge patch (RFC 7396) of the one that "
@@ -133,13 +133,13 @@ def _request_body(body: str | type[api_models.Asked], schemas: dict[str, Any]) -
         }
     else:
         schema = _reference(body, schemas, mode="validation")
-    media = [Kind.JSON.value[0], Kind.YAML.value[0]]
+    media = [BodyFormat.JSON.value[0], BodyFormat.YAML.value[0]]
     return {"required": not isinstance(body, str), "content": {each: {"schema": schema} for each in media}}
 
 
-def _content(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
+def _content(route: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     schema = {"type": "object"} if route.answer is dict else _reference(route.answer, schemas, mode="serialization")
-    if route.answer in (api_models.EventTold, watch_models.PointsTold):
+    if route.answer in (api_models.EventResponse, watch_models.PointsResponse):
         return {LINES: {"schema": schema}}
     lines = {LINES: {"schema": {"type": "object", "required": ["type"]}}} if route.lines else {}
     return {"application/json": {"schema": schema}, **lines}

@@ -10,7 +10,7 @@ from atoll_daemon.http.static_files import PAGE
 
 _PATIENCE_S = 1.0  # ours answers within milliseconds; whoever else is there need not answer at all
 _REALM = re.compile(r'Bearer realm="([^"]*)"')
-_OURS = {KEEPER_REALM: "the keeper of a lab", WATCH_REALM: "another `atoll watch`"}
+_OURS = {KEEPER_REALM: "the daemon of a lab", WATCH_REALM: "another `atoll watch`"}
 
 
 async def find_ours(url: str) -> str | None:

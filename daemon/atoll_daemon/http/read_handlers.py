@@ -25,15 +25,15 @@ from atoll_daemon.http.experiment_bodies import carries_tree, latency_classes
 from atoll_daemon.http.http_errors import RequestError
 from atoll_daemon.http.lab_view import picture
 from atoll_daemon.http.request_parsing import parameters
-from atoll_daemon.lab_daemon import Keeper
+from atoll_daemon.lab_daemon import LabDaemon
 from atoll_daemon.replays.replay_handlers import list_replays, tell_points, tell_replay
 from atoll_testbed.testbed import while_up
 from atoll_testbed.verification.live_trace import trace_live
 
 
-def lab_json(keeper: Keeper) -> dict[str, Any] | None:
+def lab_json(daemon: LabDaemon) -> dict[str, Any] | None:
     """The lab in short; None when none is up."""
-    testbed = keeper.testbed
+    testbed = daemon.testbed
     if testbed is None:
         return None
     network, controller = testbed.network, testbed.controller
@@ -57,28 +57,28 @@ def lab_json(keeper: Keeper) -> dict[str, Any] | None:
     }
 
 
-async def get_status(keeper: Keeper, request: web.Request) -> dict[str, Any]:
-    """The keeper and its lab."""
+async def get_status(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
+    """The daemon and its lab."""
     parameters(request, Nothing)
-    busy = keeper.bench.busy
+    busy = daemon.bench.busy
     return {
         "version": version("atoll"),
         "pid": os.getpid(),
-        "for_run": keeper.for_run,
-        "seq": keeper.events.seq,
-        "listens": list(keeper.listens),
-        "token_file": keeper.token_file,
+        "for_run": daemon.for_run,
+        "seq": daemon.events.seq,
+        "listens": list(daemon.listens),
+        "token_file": daemon.token_file,
         "busy": busy and {"what": busy.what, "about": busy.about, "since_ns": busy.since_ns},
-        "lab": lab_json(keeper),
+        "lab": lab_json(daemon),
     }
 
 
-async def get_lab(keeper: Keeper, request: web.Request) -> dict[str, Any]:
+async def get_lab(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """The lab with its machines and classes."""
     parameters(request, Nothing)
-    network = keeper.require_lab()[0].network
+    network = daemon.require_lab()[0].network
     return {
-        **(lab_json(keeper) or {}),
+        **(lab_json(daemon) or {}),
         "hosts": [
             {
                 "name": host.name,
@@ -95,32 +95,32 @@ async def get_lab(keeper: Keeper, request: web.Request) -> dict[str, Any]:
     }
 
 
-async def get_picture(keeper: Keeper, request: web.Request) -> dict[str, Any]:
+async def get_picture(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """What it takes to draw the lab as it stands."""
     parameters(request, Nothing)
-    testbed = keeper.require_lab()[0]
-    run = keeper.runs.in_progress
+    testbed = daemon.require_lab()[0]
+    run = daemon.runs.in_progress
     return picture(testbed.network, testbed.experiment, testbed.place.name, run and run.progress())
 
 
-async def get_switches(keeper: Keeper, request: web.Request) -> dict[str, Any]:
+async def get_switches(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """All switches."""
     parameters(request, Nothing)
-    testbed = keeper.require_lab()[0]
+    testbed = daemon.require_lab()[0]
     return {"switches": to_json(await switch_reports(testbed.controller, testbed.network))}
 
 
-async def get_switch(keeper: Keeper, request: web.Request) -> dict[str, Any]:
+async def get_switch(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """One switch."""
-    wanted = _switch(keeper, request).name
-    return next(report for report in (await get_switches(keeper, request))["switches"] if report["name"] == wanted)
+    wanted = _switch(daemon, request).name
+    return next(report for report in (await get_switches(daemon, request))["switches"] if report["name"] == wanted)
 
 
-async def get_entries(keeper: Keeper, request: web.Request) -> dict[str, Any]:
+async def get_entries(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """What a switch holds, read from it now."""
     parameters(request, Nothing)
-    switch = _switch(keeper, request)
-    testbed = keeper.require_lab()[0]
+    switch = _switch(daemon, request)
+    testbed = daemon.require_lab()[0]
     table = await table_of(testbed.controller, switch)
     held = await testbed.controller.read(switch.dpid, switch.name, table)
     known = explained(held, testbed.plan.flows if testbed.plan else ())
@@ -134,33 +134,33 @@ async def get_entries(keeper: Keeper, request: web.Request) -> dict[str, Any]:
     }
 
 
-async def get_counters(keeper: Keeper, request: web.Request) -> dict[str, Any]:
+async def get_counters(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """What a switch has counted, read from it now."""
     parameters(request, Nothing)
-    switch = _switch(keeper, request)
-    controller = keeper.require_lab()[0].controller
+    switch = _switch(daemon, request)
+    controller = daemon.require_lab()[0].controller
     table = await table_of(controller, switch)
     return {"switch": switch.name, "table": table, **await controller.counters(switch.dpid, table)}
 
 
-async def get_boxes(keeper: Keeper, request: web.Request) -> dict[str, Any]:
+async def get_boxes(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """The latest counters of links and delay boxes."""
     parameters(request, Nothing)
-    keeper.require_lab()
-    return {"boxes": keeper.boxes}
+    daemon.require_lab()
+    return {"boxes": daemon.boxes}
 
 
-async def get_experiment(keeper: Keeper, request: web.Request) -> dict[str, Any]:
+async def get_experiment(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """The experiment that stands."""
     parameters(request, Nothing)
-    standing = keeper.require_standing()
+    standing = daemon.require_standing()
     return {"name": standing.experiment.name, "backend": standing.backend, "description": standing.tree}
 
 
-async def get_chains(keeper: Keeper, request: web.Request) -> dict[str, Any]:
+async def get_chains(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """Every chain that stands."""
     parameters(request, Nothing)
-    chains = keeper.require_standing().experiment.chains
+    chains = daemon.require_standing().experiment.chains
     return {
         "chains": [
             {"name": chain.name, "chain": list(chain.hops), "carries": carries_tree(chain.carries)} for chain in chains
@@ -168,16 +168,16 @@ async def get_chains(keeper: Keeper, request: web.Request) -> dict[str, Any]:
     }
 
 
-async def get_chain(keeper: Keeper, request: web.Request) -> dict[str, Any]:
+async def get_chain(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """One chain."""
-    chains = {chain["name"]: chain for chain in (await get_chains(keeper, request))["chains"]}
+    chains = {chain["name"]: chain for chain in (await get_chains(daemon, request))["chains"]}
     return _named(chains, request.match_info["name"], "chain")
 
 
-async def get_latencies(keeper: Keeper, request: web.Request) -> dict[str, Any]:
+async def get_latencies(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """Every world server's latency."""
     parameters(request, Nothing)
-    experiment, network = keeper.require_standing().experiment, keeper.require_lab()[0].network
+    experiment, network = daemon.require_standing().experiment, daemon.require_lab()[0].network
     rtts = {each.name: each.rtt.ns for _, each in latency_classes(network)}
     held = dict(experiment.latency)
     return {
@@ -189,80 +189,80 @@ async def get_latencies(keeper: Keeper, request: web.Request) -> dict[str, Any]:
     }
 
 
-async def get_latency(keeper: Keeper, request: web.Request) -> dict[str, Any]:
+async def get_latency(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """One server's latency."""
-    servers = {each["server"]: each for each in (await get_latencies(keeper, request))["servers"]}
+    servers = {each["server"]: each for each in (await get_latencies(daemon, request))["servers"]}
     return _named(servers, request.match_info["server"], "world server")
 
 
-async def get_plan(keeper: Keeper, request: web.Request) -> dict[str, Any]:
+async def get_plan(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """The plan that stands."""
     parameters(request, Nothing)
-    keeper.require_standing()
-    plan = keeper.require_lab()[0].plan
+    daemon.require_standing()
+    plan = daemon.require_lab()[0].plan
     if plan is None:
         raise LabError("the plan is just changing; ask again")
-    return await asyncio.to_thread(plan_json, plan)
+    return await asyncio.to_thread(plan_answer, plan)
 
 
-async def get_trace(keeper: Keeper, request: web.Request) -> dict[str, Any]:
+async def get_trace(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """The way of a packet through what stands."""
     asked = parameters(request, Tracing)
-    experiment = keeper.require_standing().experiment
-    testbed = keeper.require_lab()[0]
+    experiment = daemon.require_standing().experiment
+    testbed = daemon.require_lab()[0]
     entries = testbed.plan.flows if testbed.plan else ()
     found = await asyncio.to_thread(trace, testbed.network, experiment, entries, asked.src, asked.dst, asked.protocol)
     return to_json(found)
 
 
-async def post_trace(keeper: Keeper, request: web.Request) -> dict[str, Any]:
+async def post_trace(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """The way of packets on the lab as it is, proven by probes."""
     asked = parameters(request, Probing)
-    keeper.require_standing()
-    testbed = keeper.require_lab()[0]
+    daemon.require_standing()
+    testbed = daemon.require_lab()[0]
     found = await while_up(testbed, trace_live(testbed, asked.src, asked.dst, asked.protocol, asked.probes))
     return {"proven": found.proven, "lost": found.lost, "live": to_json(found)}
 
 
-async def get_runs(keeper: Keeper, request: web.Request) -> dict[str, Any]:
+async def get_runs(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """All runs."""
     parameters(request, Nothing)
-    return {"runs": keeper.runs.told()}
+    return {"runs": daemon.runs.told()}
 
 
-async def get_run(keeper: Keeper, request: web.Request) -> dict[str, Any]:
+async def get_run(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """One run."""
     parameters(request, Nothing)
-    return keeper.runs.find(request.match_info["id"]).told()
+    return daemon.runs.find(request.match_info["id"]).told()
 
 
-async def get_replays(keeper: Keeper, request: web.Request) -> dict[str, Any]:
+async def get_replays(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """Runs that can be watched again."""
-    return await list_replays(keeper.replays, request)
+    return await list_replays(daemon.replays, request)
 
 
-async def get_replay(keeper: Keeper, request: web.Request) -> dict[str, Any]:
+async def get_replay(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """One of them."""
-    return await tell_replay(keeper.replays, request)
+    return await tell_replay(daemon.replays, request)
 
 
-async def get_replay_points(keeper: Keeper, request: web.Request) -> web.StreamResponse:
+async def get_replay_points(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
     """Its points."""
-    return await tell_points(keeper.replays, request)
+    return await tell_points(daemon.replays, request)
 
 
-async def get_events(keeper: Keeper, request: web.Request) -> web.StreamResponse:
+async def get_events(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
     """Events."""
-    return await serve_events(request, keeper.events, parameters(request, Listening))
+    return await serve_events(request, daemon.events, parameters(request, Listening))
 
 
-def plan_json(plan: Plan) -> dict[str, Any]:
+def plan_answer(plan: Plan) -> dict[str, Any]:
     """A plan as it is answered."""
     return {"experiment": plan.experiment, "sha256": plan_sha256(plan), "plan": to_json(plan)}
 
 
-def _switch(keeper: Keeper, request: web.Request) -> Switch:
-    network = keeper.require_lab()[0].network
+def _switch(daemon: LabDaemon, request: web.Request) -> Switch:
+    network = daemon.require_lab()[0].network
     return _named({switch.name: switch for switch in network.switches}, request.match_info["name"], "switch")
 
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from atoll_core.description.document import Document, compose_document
-from atoll_core.errors import Mistake, shown
+from atoll_core.errors import Diagnostic, shown
 from atoll_daemon.http.http_errors import RequestError
 
 BODY = "body"
@@ -27,14 +27,14 @@ BODY_TIMEOUT_S = 20.0
 M = TypeVar("M", bound=BaseModel)
 
 
-class Kind(Enum):
+class BodyFormat(Enum):
     """The languages that a body may be in, by their media types (JSON: RFC 8259, YAML: RFC 9512)."""
 
     JSON = ("application/json",)
     YAML = ("application/yaml", "application/x-yaml", "text/yaml")
 
 
-async def read_document(request: web.Request) -> Document:
+async def read_body_document(request: web.Request) -> Document:
     """The body as a description, an empty one as an empty mapping.
 
     Raises RequestError: 400 no text, or not JSON or YAML; 408 too slow; 413 too large; 415 another type.
@@ -42,7 +42,7 @@ async def read_document(request: web.Request) -> Document:
     text, kind = await _read_text(request)
     if not text.strip():
         return Document(BODY, {}, {(): 0}, ())
-    if kind is Kind.JSON:
+    if kind is BodyFormat.JSON:
         document = _json_document(text)
     else:
         document = await asyncio.to_thread(compose_document, text, BODY)
@@ -54,14 +54,14 @@ async def read_document(request: web.Request) -> Document:
     return document
 
 
-async def read_text(request: web.Request) -> str:
+async def read_body_text(request: web.Request) -> str:
     """The body as it is, of any of the types that may hold a description. Raises RequestError as above."""
     return (await _read_text(request))[0]
 
 
 async def read_object(request: web.Request, model: type[M]) -> M:
     """The body as an object with these keys. Raises RequestError as above; 422 for what is wrong in it."""
-    document = await read_document(request)
+    document = await read_body_document(request)
     try:
         return model.model_validate(document.tree)
     except ValidationError as error:
@@ -81,13 +81,13 @@ def parameters(request: web.Request, model: type[M]) -> M:
     except ValidationError as error:
         known = ", ".join(model.model_fields) or "none"
         mistakes = [
-            Mistake("", 0, _words(one, f"; known parameters: {known}"), (f"?{one['loc'][0]}",))
+            Diagnostic("", 0, _words(one, f"; known parameters: {known}"), (f"?{one['loc'][0]}",))
             for one in error.errors(include_url=False)
         ]
         raise RequestError(400, "\n".join(_of_parameter(one) for one in mistakes), mistakes=mistakes) from None
 
 
-def _of_parameter(mistake: Mistake) -> str:
+def _of_parameter(mistake: Diagnostic) -> str:
     return f"{mistake.place[0]}: {mistake.message}"
 
 
@@ -100,21 +100,21 @@ async def read_bytes(request: web.Request) -> bytes:
         raise RequestError(408, f"the body was not there after {BODY_TIMEOUT_S:g} s") from None
 
 
-async def _read_text(request: web.Request) -> tuple[str, Kind]:
+async def _read_text(request: web.Request) -> tuple[str, BodyFormat]:
     kind = _kind(request)
     content = await read_bytes(request)
     try:
         return content.decode("utf-8-sig"), kind
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise _refused(400, [Mistake(BODY, line, f"byte 0x{content[error.start]:02x} is not UTF-8")]) from None
+        raise _refused(400, [Diagnostic(BODY, line, f"byte 0x{content[error.start]:02x} is not UTF-8")]) from None
 
 
-def _kind(request: web.Request) -> Kind:
+def _kind(request: web.Request) -> BodyFormat:
     """What the body is said to be in; a request without a body need not say."""
     if not request.body_exists:
-        return Kind.JSON
-    for kind in Kind:
+        return BodyFormat.JSON
+    for kind in BodyFormat:
         if request.content_type in kind.value:
             charset = request.charset or "utf-8"
             if _is_utf8(charset):
@@ -178,7 +178,7 @@ def _refuse_constant(name: str) -> None:
 
 
 def _no_document(line: int, message: str) -> Document:
-    return Document(BODY, None, {}, (Mistake(BODY, line, message),))
+    return Document(BODY, None, {}, (Diagnostic(BODY, line, message),))
 
 
 def _require_simple(tree: dict[str, Any]) -> None:
@@ -192,7 +192,7 @@ def _require_simple(tree: dict[str, Any]) -> None:
             raise RequestError(413, f"the body has more than {MOST_ENTRIES} entries; that is no description")
         if not level:
             return
-    raise _refused(400, [Mistake(BODY, 0, f"nested more than {MOST_DEPTH} deep")])
+    raise _refused(400, [Diagnostic(BODY, 0, f"nested more than {MOST_DEPTH} deep")])
 
 
 def _below(thing: Any) -> Iterator[Any]:
@@ -202,7 +202,7 @@ def _below(thing: Any) -> Iterator[Any]:
         yield from cast("list[Any]", thing)
 
 
-def _refused(status: int, mistakes: list[Mistake] | tuple[Mistake, ...]) -> RequestError:
+def _refused(status: int, mistakes: list[Diagnostic] | tuple[Diagnostic, ...]) -> RequestError:
     return RequestError(status, "\n".join(map(str, mistakes)), mistakes=mistakes)
 
 

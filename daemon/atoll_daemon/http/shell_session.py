@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The keeper's end of `atoll shell`: Mininet's command line over a WebSocket (docs/contracts.md, "Keeper")."""
+"""The daemon's end of `atoll shell`: Mininet's command line over a WebSocket (docs/contracts.md, "Daemon")."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ from aiohttp import WSMessage, WSMsgType, web
 
 from atoll_core.errors import LabError
 from atoll_daemon.http.http_errors import no_lab_is_up
-from atoll_emulation.mininet_lab.emulated_lab import Shell
+from atoll_emulation.mininet_lab.emulated_lab import LabShell
 from atoll_testbed.testbed import Testbed
 
 _LONGEST_MESSAGE = 16 * 1024 * 1024  # a script is one message
@@ -41,13 +41,13 @@ async def serve_shell(request: web.Request, testbed: Testbed | None) -> web.WebS
     return socket
 
 
-async def _open(testbed: Testbed, asked: dict[str, Any]) -> Shell:
+async def _open(testbed: Testbed, asked: dict[str, Any]) -> LabShell:
     if "script" in asked:
         return await testbed.lab.run_script(asked["script"])
     return await testbed.lab.open_shell(asked["columns"], asked["rows"])
 
 
-async def _pass_on(message: WSMessage, shell: Shell) -> None:
+async def _pass_on(message: WSMessage, shell: LabShell) -> None:
     if message.type is WSMsgType.BINARY:
         await shell.write(message.data)
     elif message.type is WSMsgType.TEXT:
@@ -55,7 +55,7 @@ async def _pass_on(message: WSMessage, shell: Shell) -> None:
         await shell.resize(size["columns"], size["rows"])
 
 
-async def _print(shell: Shell, socket: web.WebSocketResponse) -> None:
+async def _print(shell: LabShell, socket: web.WebSocketResponse) -> None:
     with contextlib.suppress(ConnectionError):  # the user is gone
         while printed := await shell.read():
             await socket.send_bytes(printed)

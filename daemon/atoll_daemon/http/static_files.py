@@ -32,7 +32,7 @@ _TYPES = {
 """Media types by the ends of names; what ends otherwise is no part of the page."""
 
 _HEADERS = {
-    "Cache-Control": "no-cache",  # a keeper of a newer version has another page at the same address
+    "Cache-Control": "no-cache",  # a daemon of a newer version has another page at the same address
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The keeper's Unix socket and TCP ports, and bounds on what unauthenticated connections can cost it.
+"""The daemon's Unix socket and TCP ports, and bounds on what unauthenticated connections can cost it.
 
 The Unix socket's credentials name the user: a connection of one who may not ask is closed as soon as it is accepted.
 Over TCP no token was shown yet. On both, connections are few, and one that has asked for nothing within seconds
@@ -100,7 +100,7 @@ def _why(error: OSError) -> str:
             return os.strerror(error.errno or 0)
 
 
-class Port:
+class ServedPort:
     """One TCP port that is being served."""
 
     def __init__(self, address: ListenAddress, server: asyncio.Server) -> None:
@@ -108,7 +108,7 @@ class Port:
         self._server = server
 
     @classmethod
-    async def open(cls, address: ListenAddress, requests: web.Server) -> "Port":
+    async def open(cls, address: ListenAddress, requests: web.Server) -> "ServedPort":
         """Listen there; what comes goes to ``requests``. Raises LabError."""
         try:
             listener = bind(address)
@@ -128,7 +128,7 @@ class Port:
 
 
 async def serve_locally(listener: socket.socket, requests: web.Server) -> asyncio.Server:
-    """Serve the keeper's Unix socket, for this user and root."""
+    """Serve the daemon's Unix socket, for this user and root."""
     open_now: set[asyncio.Protocol] = set()
     return await asyncio.get_running_loop().create_unix_server(
         lambda: _Connection(requests, open_now, MOST_LOCAL_CONNECTIONS), sock=listener, backlog=LISTEN_BACKLOG

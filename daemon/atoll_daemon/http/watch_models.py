@@ -5,10 +5,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from atoll_daemon.http.api_models import Asked, Told
+from atoll_daemon.http.api_models import Request, Response
 
 
-class Replaying(Asked):
+class Replaying(Request):
     """Which points of a run are wanted."""
 
     @property
@@ -24,22 +24,22 @@ class Replaying(Asked):
     follow: bool = Field(default=False, description="Go on until a run that is being made is over.")
 
 
-class HopTold(Told):
+class HopResponse(Response):
     """A hop of a chain."""
 
     name: str
     kind: str = Field(description="A box's kind in lab.yaml, or `tap`.")
 
 
-class DrawnChain(Told):
+class DrawnChain(Response):
     """A chain as it is drawn."""
 
     name: str
-    hops: list[HopTold] = Field(description="In order from world to island.")
+    hops: list[HopResponse] = Field(description="In order from world to island.")
     carries: dict[str, str]
 
 
-class DrawnHost(Told):
+class DrawnHost(Response):
     """A host as it is drawn."""
 
     name: str
@@ -47,7 +47,7 @@ class DrawnHost(Told):
     ip: str
 
 
-class DirectionTold(Told):
+class DirectionResponse(Response):
     """What one direction of a link is configured to."""
 
     rate_bit_s: int
@@ -55,22 +55,22 @@ class DirectionTold(Told):
     queue_bytes: int
 
 
-class DrawnBox(Told):
+class DrawnBox(Response):
     """A box as it is drawn; of a link that a chain passes, with its settings."""
 
     kind: str
-    to_island: DirectionTold | None = None
-    to_world: DirectionTold | None = None
+    to_island: DirectionResponse | None = None
+    to_world: DirectionResponse | None = None
 
 
-class DrawnLatency(Told):
+class DrawnLatency(Response):
     """What delays a world server."""
 
     class_: str = Field(alias="class")
     rtt_ns: int
 
 
-class RunDrawn(Told):
+class RunDrawn(Response):
     """How far a run is."""
 
     id: str
@@ -80,7 +80,7 @@ class RunDrawn(Told):
     metrics: bool = Field(description="False: made with `--no-metrics`; only its links and delay boxes give points.")
 
 
-class PictureTold(Told):
+class PictureResponse(Response):
     """What it takes to draw the lab."""
 
     lab: str
@@ -94,7 +94,7 @@ class PictureTold(Told):
     run: RunDrawn | None
 
 
-class ReplayHead(Told):
+class ReplayHead(Response):
     """A run that can be watched again."""
 
     id: str
@@ -112,39 +112,39 @@ class ReplayHead(Told):
     finished: bool = Field(description="False: it is still being made.")
 
 
-class ReplaysTold(Told):
+class ReplaysResponse(Response):
     """The latest two hundred, the last one first."""
 
     replays: list[ReplayHead]
 
 
-class WindowTold(Told):
+class WindowResponse(Response):
     """The measurement of a run."""
 
     start_ns: int
     end_ns: int
 
 
-class DrawnFrom(Told):
+class DrawnFrom(Response):
     """What stood from an instant on."""
 
     from_ns: int
-    picture: PictureTold
+    picture: PictureResponse
 
 
-class ReplayTold(ReplayHead):
+class ReplayResponse(ReplayHead):
     """All of a run but its points. Instants are those of the clock that it was made by."""
 
     from_ns: int
     to_ns: int
-    window: WindowTold | None = Field(description="None until the load has ended.")
-    picture: PictureTold
+    window: WindowResponse | None = Field(description="None until the load has ended.")
+    picture: PictureResponse
     metrics: bool = Field(description="False: made with `--no-metrics`; points are of links, delay boxes and events.")
     pictures: list[DrawnFrom] = Field(description="The first, and one for each scheduled change that was made.")
     events: list[dict[str, Any]] = Field(description="As those of `/v1/events`, numbered from 1.")
 
 
-class PointsTold(Told):
+class PointsResponse(Response):
     """Metric points (docs/metrics.md), as one sample or one second of a replay."""
 
     type: Literal["points"]

@@ -11,7 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
-from atoll_controller.planner.description_warnings import doubts
+from atoll_controller.planner.description_warnings import description_warnings
 from atoll_controller.planner.planner import make_plan
 from atoll_core.description.document import Document, label
 from atoll_core.description.resolve_lab import Lab
@@ -28,12 +28,12 @@ from atoll_daemon.http.api_models import (
     Ending,
     LatencyAsked,
     Nothing,
-    Running,
+    RunRequest,
     Upping,
 )
 from atoll_daemon.http.auth import is_local
 from atoll_daemon.http.experiment_bodies import (
-    Described,
+    DescribedExperiment,
     as_body,
     chain_patch,
     described_by_body,
@@ -42,134 +42,136 @@ from atoll_daemon.http.experiment_bodies import (
     warnings_json,
 )
 from atoll_daemon.http.http_errors import RequestError
-from atoll_daemon.http.read_handlers import plan_json
-from atoll_daemon.http.request_parsing import parameters, read_document, read_object
+from atoll_daemon.http.read_handlers import plan_answer
+from atoll_daemon.http.request_parsing import parameters, read_body_document, read_object
 from atoll_daemon.http.responses import answer, cancelled, json_answer, result_of, wants_lines
-from atoll_daemon.lab_daemon import How, Keeper
+from atoll_daemon.lab_daemon import ApplyOptions, LabDaemon
 from atoll_daemon.run_registry import RunRecord
 from atoll_daemon.task_runner import Emit, Line
 from atoll_dashboards.influx.influx_agreement import other_database
-from atoll_testbed.box_connections import Connections
+from atoll_testbed.box_connections import ConnectionPolicy
 from atoll_testbed.calibration.link_calibration import DIRECTIONS
 
-Read = Callable[[], Awaitable[Described]]
+Read = Callable[[], Awaitable[DescribedExperiment]]
 
 
 # The lab
 
 
-async def post_lab(keeper: Keeper, request: web.Request) -> web.StreamResponse:
+async def post_lab(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
     """Bring a lab up."""
     asked = parameters(request, Upping)
-    document = await read_document(request)
+    document = await read_body_document(request)
     lab = await asyncio.to_thread(Lab, replace(document, file=label(Path(asked.file))))
     network = lab.network
     if lab.mistakes or network is None:
         raise DescriptionError(lab.mistakes)
 
     async def work(emit: Emit) -> Line:
-        return await keeper.bring_up(lab, network, asked.runtime, emit)
+        return await daemon.bring_up(lab, network, asked.runtime, emit)
 
     try:
-        return await answer(request, functools.partial(keeper.bench.begin, "up", network.name, work))
+        return await answer(request, functools.partial(daemon.bench.begin, "up", network.name, work))
     finally:
-        if keeper.testbed is None and keeper.bench.busy is None:
-            keeper.end.set()  # or it would hold the machine's lock for nothing
+        if daemon.testbed is None and daemon.bench.busy is None:
+            daemon.end.set()  # or it would hold the machine's lock for nothing
 
 
-async def delete_lab(keeper: Keeper, request: web.Request) -> dict[str, Any]:
+async def delete_lab(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """Take the lab down."""
     asked = parameters(request, Ending)
-    busy = keeper.bench.busy
+    busy = daemon.bench.busy
     if busy is not None and not asked.force:
         msg = f"the lab is busy with `{busy.what} {busy.about}`; wait for it, or end it with `atoll down --force`"
         raise RequestError(409, msg, exit_code=1)
-    keeper.end.set()
-    return {"was_up": keeper.testbed is not None}
+    daemon.end.set()
+    return {"was_up": daemon.testbed is not None}
 
 
 # Plans and changes
 
 
-async def post_plan(keeper: Keeper, request: web.Request) -> dict[str, Any]:
+async def post_plan(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """The plan of an experiment on a lab that holds nothing yet."""
-    read = await _reading(keeper, request, parameters(request, Describing))
+    read = await _reading(daemon, request, parameters(request, Describing))
     described = await read()
-    network = keeper.require_lab()[0].network
+    network = daemon.require_lab()[0].network
 
     def planned() -> dict[str, Any]:
         plan = make_plan(network, described.experiment, described.backend)
-        return plan_json(plan) | {"warnings": warnings_json(network, described)}
+        return plan_answer(plan) | {"warnings": warnings_json(network, described)}
 
     return await asyncio.to_thread(planned)
 
 
-async def post_diff(keeper: Keeper, request: web.Request) -> web.StreamResponse:
+async def post_diff(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
     """What an apply would change."""
-    read = await _reading(keeper, request, parameters(request, Describing))
-    return await _apply(keeper, request, read, How(dry_run=True, at_once=False, connections=Connections()))
+    read = await _reading(daemon, request, parameters(request, Describing))
+    return await _apply(
+        daemon, request, read, ApplyOptions(dry_run=True, at_once=False, connections=ConnectionPolicy())
+    )
 
 
-async def post_apply(keeper: Keeper, request: web.Request) -> web.StreamResponse:
+async def post_apply(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
     """Apply an experiment."""
     asked = parameters(request, Applying)
-    how = How(asked.dry_run, asked.at_once, Connections.parse(asked.connections), asked.probe)
-    return await _apply(keeper, request, await _reading(keeper, request, asked), how)
+    how = ApplyOptions(asked.dry_run, asked.at_once, ConnectionPolicy.parse(asked.connections), asked.probe)
+    return await _apply(daemon, request, await _reading(daemon, request, asked), how)
 
 
-async def put_chain(keeper: Keeper, request: web.Request) -> web.StreamResponse:
+async def put_chain(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
     """Change a chain, or add one."""
     how = _changing(request)
     wanted = await read_object(request, ChainAsked)
     name = request.match_info["name"]
     patch = chain_patch(name, wanted.chain, wanted.carries)
-    return await _apply(keeper, request, _patching(keeper, lambda _: patch), how)
+    return await _apply(daemon, request, _patching(daemon, lambda _: patch), how)
 
 
-async def delete_chain(keeper: Keeper, request: web.Request) -> web.StreamResponse:
+async def delete_chain(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
     """Remove a branch."""
     how = _changing(request)
     name = request.match_info["name"]
-    return await _apply(keeper, request, _patching(keeper, lambda standing: no_chain_patch(name, standing)), how)
+    return await _apply(daemon, request, _patching(daemon, lambda standing: no_chain_patch(name, standing)), how)
 
 
-async def put_latency(keeper: Keeper, request: web.Request) -> web.StreamResponse:
+async def put_latency(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
     """Change a server's latency."""
     how = _changing(request)
     wanted = await read_object(request, LatencyAsked)
     _require_one(wanted)
-    patch = {"latency": {_server(keeper, request): wanted.class_ or wanted.rtt}}
-    return await _apply(keeper, request, _patching(keeper, lambda _: patch), how)
+    patch = {"latency": {_server(daemon, request): wanted.class_ or wanted.rtt}}
+    return await _apply(daemon, request, _patching(daemon, lambda _: patch), how)
 
 
-async def delete_latency(keeper: Keeper, request: web.Request) -> web.StreamResponse:
+async def delete_latency(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
     """Delay a server no more."""
     how = _changing(request)
-    patch = {"latency": {_server(keeper, request): None}}
-    return await _apply(keeper, request, _patching(keeper, lambda _: patch), how)
+    patch = {"latency": {_server(daemon, request): None}}
+    return await _apply(daemon, request, _patching(daemon, lambda _: patch), how)
 
 
 # Runs
 
 
-async def post_run(keeper: Keeper, request: web.Request) -> web.StreamResponse:
+async def post_run(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
     """Run an experiment: with the connection if lines are wanted, else by itself."""
-    asked = parameters(request, Running)
+    asked = parameters(request, RunRequest)
     _require_local(request, "runs", asked.runs)
     _require_local(request, "influx", asked.influx)
-    read = await _reading(keeper, request, asked)
+    read = await _reading(daemon, request, asked)
     described = await read()
-    keeper.require_runtime(asked.runtime)
-    runs = Path(asked.runs).resolve() if asked.runs else keeper.runs_folder
-    keeper.require_runnable(described, runs)
+    daemon.require_runtime(asked.runtime)
+    runs = Path(asked.runs).resolve() if asked.runs else daemon.runs_folder
+    daemon.require_runnable(described, runs)
     started_ns = asked.started_ns or time.time_ns()
     record = RunRecord(described.experiment.name, started_ns, described.experiment.duration.s, metrics=asked.metrics)
-    record.warnings = warnings_json(keeper.require_lab()[0].network, described)
+    record.warnings = warnings_json(daemon.require_lab()[0].network, described)
 
     async def work(emit: Emit) -> Line:
         if asked.metrics and asked.influx is not None and (other := other_database(asked.influx)):
             emit({"type": "note", "message": other})
-        return await keeper.run(
+        return await daemon.run(
             described,
             runs,
             started_ns,
@@ -181,7 +183,7 @@ async def post_run(keeper: Keeper, request: web.Request) -> web.StreamResponse:
         )
 
     def begin(listen: Emit) -> asyncio.Task[Line]:
-        record.task = keeper.bench.begin("run", described.experiment.name, work, listen)
+        record.task = daemon.bench.begin("run", described.experiment.name, work, listen)
         record.task.add_done_callback(lambda task: record.over(task, time.time_ns()))
         return record.task
 
@@ -194,82 +196,84 @@ async def post_run(keeper: Keeper, request: web.Request) -> web.StreamResponse:
     return json_answer(record.told(), 202, {"Location": f"/v1/runs/{record.id}"})
 
 
-async def delete_run(keeper: Keeper, request: web.Request) -> dict[str, Any]:
+async def delete_run(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """Cancel a run."""
     parameters(request, Nothing)
-    record = keeper.runs.find(request.match_info["id"])
+    record = daemon.runs.find(request.match_info["id"])
     if record.task is None or record.task.done():
         raise RequestError(409, f"run {record.id} is over: {record.state}", exit_code=1)
     await cancelled(record.task)
     return record.told()
 
 
-async def post_calibration(keeper: Keeper, request: web.Request) -> web.StreamResponse:
+async def post_calibration(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
     """Hold links against their settings."""
     asked = parameters(request, Calibrating)
     for name in asked.directions:
         if name not in DIRECTIONS:
             msg = f"?directions: unknown direction {shown(name)}; {suggest(name, DIRECTIONS, 'directions')}"
             raise RequestError(400, msg, where="?directions")
-    described = await (await _reading(keeper, request, asked))()
+    described = await (await _reading(daemon, request, asked))()
 
     async def work(emit: Emit) -> Line:
-        return await keeper.calibrate(described, asked.directions, asked.seconds, emit)
+        return await daemon.calibrate(described, asked.directions, asked.seconds, emit)
 
-    return await answer(request, functools.partial(keeper.bench.begin, "calibrate", described.experiment.name, work))
+    return await answer(request, functools.partial(daemon.bench.begin, "calibrate", described.experiment.name, work))
 
 
 # What they share
 
 
-async def _reading(keeper: Keeper, request: web.Request, asked: Describing) -> Read:
+async def _reading(daemon: LabDaemon, request: web.Request, asked: Describing) -> Read:
     """What makes an experiment of the request's body, against whatever stands when it is called."""
     _require_local(request, "file", asked.file)
-    keeper.require_lab()
-    document = await read_document(request)
-    return functools.partial(_described, keeper, document, asked)
+    daemon.require_lab()
+    document = await read_body_document(request)
+    return functools.partial(_described, daemon, document, asked)
 
 
-async def _described(keeper: Keeper, document: Document, asked: Describing) -> Described:
-    testbed, lab = keeper.require_lab()
+async def _described(daemon: LabDaemon, document: Document, asked: Describing) -> DescribedExperiment:
+    testbed, lab = daemon.require_lab()
     if asked.file is not None:
         backend = asked.backend or Backend.ENGINE
         path = Path(asked.file)
         network, found = await asyncio.to_thread(described_by_file, document, path, asked.set, backend)
-        keeper.require_same_lab(network)
+        daemon.require_same_lab(network)
     else:
-        found = await asyncio.to_thread(described_by_body, document, lab, testbed.network, keeper.standing, asked.set)
+        found = await asyncio.to_thread(described_by_body, document, lab, testbed.network, daemon.standing, asked.set)
         found = found if asked.backend is None else replace(found, backend=asked.backend)
-    if asked.strict and (doubtful := doubts(testbed.network, found.experiment, found.backend, MININET)):
+    if asked.strict and (doubtful := description_warnings(testbed.network, found.experiment, found.backend, MININET)):
         raise DescriptionError(doubtful)
     return found
 
 
-def _patching(keeper: Keeper, patch: Callable[[Described], dict[str, Any]]) -> Read:
+def _patching(daemon: LabDaemon, patch: Callable[[DescribedExperiment], dict[str, Any]]) -> Read:
     """What makes an experiment of the one that stands."""
 
-    async def read() -> Described:
-        return await _described(keeper, as_body(patch(keeper.require_standing())), Describing())
+    async def read() -> DescribedExperiment:
+        return await _described(daemon, as_body(patch(daemon.require_standing())), Describing())
 
     return read
 
 
-async def _apply(keeper: Keeper, request: web.Request, read: Read, how: How) -> web.StreamResponse:
+async def _apply(daemon: LabDaemon, request: web.Request, read: Read, how: ApplyOptions) -> web.StreamResponse:
     """Apply what ``read`` makes; it is asked again if something else was applied meanwhile."""
-    before = keeper.require_lab()[0].experiment
+    before = daemon.require_lab()[0].experiment
     described = await read()
 
     async def work(emit: Emit) -> Line:
-        current = described if keeper.require_lab()[0].experiment is before else await read()
-        return await keeper.apply(current, how, emit)
+        current = described if daemon.require_lab()[0].experiment is before else await read()
+        return await daemon.apply(current, how, emit)
 
     what = "diff" if how.dry_run else "apply"
-    return await answer(request, functools.partial(keeper.bench.begin, what, described.experiment.name, work))
+    return await answer(request, functools.partial(daemon.bench.begin, what, described.experiment.name, work))
 
 
-def _changing(request: web.Request) -> How:
+def _changing(request: web.Request) -> ApplyOptions:
     asked = parameters(request, Changing)
-    return How(asked.dry_run, at_once=False, connections=Connections.parse(asked.connections), probes=asked.probe)
+    return ApplyOptions(
+        asked.dry_run, at_once=False, connections=ConnectionPolicy.parse(asked.connections), probes=asked.probe
+    )
 
 
 def _require_local(request: web.Request, name: str, given: str | None) -> None:
@@ -284,10 +288,10 @@ def _require_one(wanted: LatencyAsked) -> None:
         raise RequestError(422, "name the latency by its class or by its rtt", where="class")
 
 
-def _server(keeper: Keeper, request: web.Request) -> str:
+def _server(daemon: LabDaemon, request: web.Request) -> str:
     """The world server that the address names. Raises RequestError (404)."""
     server = request.match_info["server"]
-    servers = [host.name for host in keeper.require_lab()[0].network.world_hosts]
+    servers = [host.name for host in daemon.require_lab()[0].network.world_hosts]
     if server not in servers:
         msg = f"there is no world server {shown(server)}; {suggest(server, servers, 'world servers')}"
         raise RequestError(404, msg, exit_code=1)

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from atoll_analysis.run_directory.migrations import event_up_to_date
+from atoll_analysis.run_directory.migrations import migrated_event
 from atoll_core.errors import RunDirError
 from atoll_core.lab.network import Network
 from atoll_core.metrics.line_protocol import Point
@@ -62,7 +62,7 @@ def _counted(classes: dict[int, str], line: _Line) -> Iterator[Point]:
 def _happened(line: _Line) -> Iterator[Point]:
     kind = str(line["type"])
     if kind not in FIGURES_OF_CHECKS:
-        yield event_point(kind, int(line["t_ns"]), event_up_to_date(line))
+        yield event_point(kind, int(line["t_ns"]), migrated_event(line))
 
 
 def _whole_lines(file: IO[bytes]) -> list[bytes]:

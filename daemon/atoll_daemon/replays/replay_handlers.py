@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers about runs that can be watched again: the keeper gives them, and `atoll watch` without one."""
+"""Answers about runs that can be watched again: the daemon gives them, and `atoll watch` without one."""
 
 import asyncio
 import contextlib

@@ -248,7 +248,7 @@ class Replays:
 
 
 def _as_told(lines: Sequence[Told], experiment: Experiment) -> tuple[list[Told], list[tuple[int, Experiment]]]:
-    """The run's events as the keeper tells events, and from when on each version of the experiment stood.
+    """The run's events as the daemon tells events, and from when on each version of the experiment stood.
 
     Of the test before the run only the latencies found are told, ends of steps are no events, and whatever was applied
     says what stands.

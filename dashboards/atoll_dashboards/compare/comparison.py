@@ -25,7 +25,7 @@ _MOST_PERCENT = 1000  # beyond it a share says no more than the two figures do
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class ComparedFigure:
     """One measured figure of every run; None: not measured there."""
 
     name: str
@@ -80,7 +80,7 @@ class Comparison:
     reasons: tuple[tuple[str, ...], ...]  # why a run is invalid
     caveats: tuple[tuple[str, ...], ...]  # what a run's figures must be read with
     likeness: Likeness
-    figures: tuple[Figure, ...]
+    figures: tuple[ComparedFigure, ...]
     groups: tuple[Group, ...]  # every run is in one of them
 
     @property
@@ -122,7 +122,7 @@ class Comparison:
             "figures": {each.name: self._spread_json(group, each) for each in self.figures},
         }
 
-    def _spread_json(self, group: Group, figure: Figure) -> dict[str, Any] | None:
+    def _spread_json(self, group: Group, figure: ComparedFigure) -> dict[str, Any] | None:
         """``against_first``: of the seeds that the first group has, too, with how many the figure is higher, lower."""
         spread = group.spread(figure.values)
         if spread is None:
@@ -183,7 +183,7 @@ def compare(runs: Sequence[RunDir], wanted: Sequence[str] = (), *, mixed_kernels
             raise UsageError(msg)
     summaries = [cast("Summary", run.summary()) for run in runs]
     figures = [
-        Figure(name, unit, digits, tuple(_measured(read, *each) for each in zip(runs, summaries, strict=True)))
+        ComparedFigure(name, unit, digits, tuple(_measured(read, *each) for each in zip(runs, summaries, strict=True)))
         for name, (unit, digits, read) in FIGURES.items()
     ]
     asked = [each for each in figures if each.name in (wanted or FIGURES)]
@@ -219,7 +219,7 @@ def _refuse_mixed_kernels(runs: Sequence[RunDir], manifests: Sequence[Mapping[st
         raise UsageError(f"runs in virtual time on different kernels: {kernels}; --mixed-kernels compares them anyway")
 
 
-def _worth_showing(each: Figure) -> bool:
+def _worth_showing(each: ComparedFigure) -> bool:
     """Whether any run measured it; of losses by cause: had one."""
     return any(each.values) if each.name in LOSSES else any(found is not None for found in each.values)
 

@@ -9,7 +9,7 @@ from atoll_dashboards.compare.sheets import (
     Sheet,
     headline,
     legend,
-    listed,
+    listed_runs,
     not_counted,
     sheet_of_groups,
     sheet_of_runs,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def markdown(comparison: "Comparison") -> str:
     """A Markdown document: lists of what is not alike and alike, tables of settings and figures between them."""
     lines = [f"{headline(comparison)}.", ""]
-    for run in listed(comparison):
+    for run in listed_runs(comparison):
         group = f"{run.group}, " if run.group else ""
         seed = f", seed {run.seed}" if run.seed else ""
         lines.append(f"- {group}{run.number} `{run.label}`{seed}: {run.verdict}")
@@ -44,7 +44,7 @@ def markdown(comparison: "Comparison") -> str:
     return "\n".join(lines) + "\n"
 
 
-def page(comparison: "Comparison") -> str:
+def comparison_page(comparison: "Comparison") -> str:
     """One HTML page that needs nothing but itself."""
     from atoll_dashboards.report.html_templates import rendered
 
@@ -52,7 +52,7 @@ def page(comparison: "Comparison") -> str:
     return rendered(
         "compare.html.j2",
         headline=headline(comparison),
-        runs=listed(comparison),
+        runs=listed_runs(comparison),
         unlike=unlike(comparison),
         groups=groups,
         remarks=[*legend(groups), *not_counted(comparison)] if groups else [],
@@ -61,7 +61,7 @@ def page(comparison: "Comparison") -> str:
     )
 
 
-FORMS = {".md": markdown, ".html": page}
+FORMS = {".md": markdown, ".html": comparison_page}
 """What makes a comparison's text, by how the name of its file ends."""
 
 

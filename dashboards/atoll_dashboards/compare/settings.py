@@ -20,9 +20,9 @@ from atoll_core.experiment.experiment import (
     Codel,
     Experiment,
     Link,
+    LinkTrace,
     LossTrace,
     Red,
-    Trace,
     Where,
 )
 from atoll_core.experiment.flow_sizes import FlowSizes
@@ -82,10 +82,10 @@ class _Absent:
 
 
 _ABSENT = _Absent()
-_WHOLE = (Rate, Duration, Size, PortRef, Chain, Trace, LossTrace, Bernoulli, BitError, _FlowSizes, _Share, _Absent)
+_WHOLE = (Rate, Duration, Size, PortRef, Chain, LinkTrace, LossTrace, Bernoulli, BitError, _FlowSizes, _Share, _Absent)
 
 
-def side_by_side(key: str, things: Sequence[Any]) -> Iterator[Setting]:
+def settings_table(key: str, things: Sequence[Any]) -> Iterator[Setting]:
     """The settings of things of the model that stand under ``key``; of whole descriptions under ``""``."""
     kinds = {cast("type[Any]", type(thing)) for thing in things}
     parts = [_parts(thing) for thing in things] if len(kinds) == 1 else [None]
@@ -97,10 +97,10 @@ def side_by_side(key: str, things: Sequence[Any]) -> Iterator[Setting]:
     kind = _KINDS.get(kinds.pop(), "")
     for name in names:
         below = ".".join(filter(None, (key, kind, name)))
-        yield from side_by_side(below, [each.get(name, _ABSENT) for each in known])
+        yield from settings_table(below, [each.get(name, _ABSENT) for each in known])
 
 
-def digest(data: Any) -> str:
+def short_hash(data: Any) -> str:
     """The beginning of the SHA-256 of JSON: what tells two things apart that are called the same."""
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:_DIGITS]
 
@@ -147,7 +147,7 @@ def _told(things: Sequence[Any]) -> tuple[str, ...]:
     texts = [_words(things[place]) for place in first]
     meant = {text: {place for place, other in zip(first, texts, strict=True) if other == text} for text in texts}
     return tuple(
-        text if len(meant[text]) == 1 else f"{text}, SHA-256 {digest(to_json(things[place]))}"
+        text if len(meant[text]) == 1 else f"{text}, SHA-256 {short_hash(to_json(things[place]))}"
         for place, text in zip(first, texts, strict=True)
     )
 
@@ -178,7 +178,7 @@ def _words(thing: Any) -> str:
             return f"{100 * thing.probability:.12g} %{_where(thing.where)}"
         case BitError():
             return f"bit_error {thing.probability:.12g}{_where(thing.where)}"
-        case Trace():
+        case LinkTrace():
             return thing.file
         case LossTrace():
             return thing.file + _where(thing.where)

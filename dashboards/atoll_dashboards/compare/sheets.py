@@ -17,7 +17,7 @@ from atoll_dashboards.compare.similarity import SEED, Rows, grouped
 from atoll_dashboards.report.number_format import NOT_MEASURED
 
 if TYPE_CHECKING:
-    from atoll_dashboards.compare.comparison import Comparison, Figure
+    from atoll_dashboards.compare.comparison import ComparedFigure, Comparison
     from atoll_dashboards.compare.seed_groups import Group, Spread
 
 MOST_COLUMNS = 6  # of subjects; more of them are rows
@@ -82,7 +82,7 @@ class ListedRun:
     caveats: tuple[str, ...]
 
 
-def listed(comparison: "Comparison") -> list[ListedRun]:
+def listed_runs(comparison: "Comparison") -> list[ListedRun]:
     """The runs, each with what it is: the part of its path in which it differs from others."""
     paths = [os.path.abspath(run) for run in comparison.runs]  # noqa: PTH100 (Path.absolute keeps `..`)
     common = os.path.commonpath([str(Path(path).parent) for path in paths])
@@ -193,13 +193,13 @@ def _of(texts: tuple[str, ...], runs: Iterable[int]) -> list[str]:
     return [texts[run] for run in runs]
 
 
-def _run_cells(figure: "Figure", *, differences: bool) -> Iterator[Cell]:
+def _run_cells(figure: "ComparedFigure", *, differences: bool) -> Iterator[Cell]:
     first = figure.values[0]
     for place, found in enumerate(figure.values):
         yield Cell(figure.text(found), figure.difference(first, found) if place and differences else "")
 
 
-def _group_cells(figure: "Figure", comparison: "Comparison") -> Iterator[Cell]:
+def _group_cells(figure: "ComparedFigure", comparison: "Comparison") -> Iterator[Cell]:
     first = comparison.groups[0]
     for group in comparison.groups:
         spread = group.spread(figure.values)
@@ -211,7 +211,7 @@ def _group_cells(figure: "Figure", comparison: "Comparison") -> Iterator[Cell]:
         yield Cell(figure.text(spread.median), difference, f"{_range(figure, spread)}{fewer}".strip())
 
 
-def _difference(figure: "Figure", group: "Group", comparison: "Comparison") -> str:
+def _difference(figure: "ComparedFigure", group: "Group", comparison: "Comparison") -> str:
     """Of the medians of a group and the first one; in brackets where their ranges overlap: it may be the seeds'."""
     first = comparison.groups[0]
     before, then = first.spread(figure.values), group.spread(figure.values)
@@ -226,6 +226,6 @@ def _difference(figure: "Figure", group: "Group", comparison: "Comparison") -> s
     return (f"({told})" if before.overlaps(then) else told) + seeds
 
 
-def _range(figure: "Figure", spread: "Spread") -> str:
+def _range(figure: "ComparedFigure", spread: "Spread") -> str:
     least, greatest = figure.text(spread.least), figure.text(spread.greatest)
     return "" if least == greatest else f"{least}\N{EN DASH}{greatest}"

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from atoll_core.codec import from_json, to_json
-from atoll_core.experiment.channel_allocation import Placement
+from atoll_core.experiment.channel_allocation import ChannelAllocation
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.plural import counted
-from atoll_dashboards.compare.settings import UNSET, Setting, digest, hops, side_by_side
+from atoll_dashboards.compare.settings import UNSET, Setting, hops, settings_table, short_hash
 from atoll_dashboards.report import provenance
 from atoll_dashboards.report.number_format import NOT_MEASURED
 
@@ -87,8 +87,8 @@ def likeness(manifests: Sequence[Mapping[str, Any]]) -> Likeness:
         {**_what(experiment, network, placement), **_origin(manifest)}
         for experiment, network, placement, manifest in zip(experiments, networks, placements, manifests, strict=True)
     ]
-    asked = (each for each in side_by_side("", experiments) if each.key.partition(".")[0] not in _TOLD_ABOVE)
-    lab = (each for each in side_by_side("lab", networks) if each.key != "lab.name")
+    asked = (each for each in settings_table("", experiments) if each.key.partition(".")[0] not in _TOLD_ABOVE)
+    lab = (each for each in settings_table("lab", networks) if each.key != "lab.name")
     return Likeness(
         origins=_rows(origins),
         described=(*asked, *(lab if any(each != networks[0] for each in networks) else ())),
@@ -114,7 +114,7 @@ def _rows(described: Sequence[Mapping[str, str]]) -> Rows:
     return tuple((name, tuple(each.get(name, NOT_MEASURED) for each in described)) for name in names)
 
 
-def _what(experiment: Experiment, network: Network, placement: tuple[Placement, ...]) -> dict[str, str]:
+def _what(experiment: Experiment, network: Network, placement: tuple[ChannelAllocation, ...]) -> dict[str, str]:
     chains = {"chain": experiment.chain, **{f"chain {each.name}": each for each in experiment.branches}}
     return {
         "experiment": experiment.name,
@@ -133,7 +133,7 @@ def _origin(manifest: Mapping[str, Any]) -> dict[str, str]:
 
 def _lab_digest(network: Network) -> str:
     """What tells laboratories apart, wherever their file lies and whatever wrote the manifest."""
-    return digest({name: part for name, part in to_json(network).items() if name != "file"})
+    return short_hash({name: part for name, part in to_json(network).items() if name != "file"})
 
 
 # Settings, part by part
@@ -195,12 +195,12 @@ def _counted(part: str, settings: Rows) -> tuple[str, tuple[str, ...]]:
 # Channels
 
 
-def _placement(manifest: Mapping[str, Any]) -> tuple[Placement, ...]:
+def _placement(manifest: Mapping[str, Any]) -> tuple[ChannelAllocation, ...]:
     dealt = manifest.get("plan", {}).get("placement", ())
-    return tuple(from_json(Placement, each) for each in dealt)
+    return tuple(from_json(ChannelAllocation, each) for each in dealt)
 
 
-def _dealt(placement: tuple[Placement, ...]) -> str:
+def _dealt(placement: tuple[ChannelAllocation, ...]) -> str:
     """How channels were dealt to clients: ``20 to 6 clients: 2 have 4, 4 have 3``."""
     total = sum(each.channels for each in placement)
     ordered = sorted((each.channels, each.capacity) for each in placement)[::-1]
@@ -218,7 +218,7 @@ def _dealt(placement: tuple[Placement, ...]) -> str:
     return f"{total} to {counted(len(placement), 'client')}: {words}"
 
 
-def _dealt_to_others(placements: Sequence[tuple[Placement, ...]]) -> Rows:
+def _dealt_to_others(placements: Sequence[tuple[ChannelAllocation, ...]]) -> Rows:
     """By client the channels of each run, where clients may have other ones although the numbers alone are alike."""
     if len({_dealt(each) for each in placements}) != 1:
         return ()

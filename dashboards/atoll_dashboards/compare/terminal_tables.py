@@ -19,7 +19,7 @@ from atoll_dashboards.compare.sheets import (
     Sheet,
     headline,
     legend,
-    listed,
+    listed_runs,
     not_counted,
     sheet_of_groups,
     sheet_of_runs,
@@ -80,7 +80,7 @@ def _runs_table(comparison: "Comparison") -> "RenderableType":
     from rich.table import Table
     from rich.text import Text
 
-    runs = listed(comparison)
+    runs = listed_runs(comparison)
     grid = Table.grid(padding=(0, _GAP, 0, 0))
     for run in runs:
         said = Text("; ".join((run.verdict, *(run.reasons or run.caveats))), style=_STYLES[Verdict(run.verdict)])

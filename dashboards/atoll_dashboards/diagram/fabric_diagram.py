@@ -4,8 +4,8 @@
 from dataclasses import dataclass
 
 from atoll_core.lab.network import Network, PortRef, Switch
-from atoll_dashboards.diagram.labels import counted, wrapped
-from atoll_dashboards.diagram.svg import GREY, INK, PAPER, Drawing, Line, card_size, text_width
+from atoll_dashboards.diagram.labels import name_ranges, wrapped
+from atoll_dashboards.diagram.svg import GREY, INK, PAPER, CardLine, Drawing, card_size, text_width
 
 _BETWEEN = 36.0  # cards of one column, with room for a trunk's words
 _ASIDE = 24.0  # how far a trunk keeps from the cards it passes
@@ -18,7 +18,7 @@ class _Card:
     """A switch where it is drawn."""
 
     switch: Switch
-    lines: list[Line]
+    lines: list[CardLine]
     x: float
     y: float
     width: float
@@ -69,7 +69,7 @@ def _sides(network: Network) -> tuple[list[Switch], list[Switch], list[Switch]]:
     return sides
 
 
-def _lines(network: Network, switch: Switch) -> list[Line]:
+def _lines(network: Network, switch: Switch) -> list[CardLine]:
     def here(port: PortRef) -> bool:
         return port.switch == switch.name
 
@@ -81,17 +81,20 @@ def _lines(network: Network, switch: Switch) -> list[Line]:
     ]
     delays = [box.name for box in network.delay_boxes if here(box.trunk.attached)]
     taps = [tap.name for tap in network.taps if here(tap.interface.attached) and not tap.physical]
-    lines = [Line(switch.name, 12, bold=True), Line(f"{switch.driver}, dpid {switch.dpid}", 9, colour=GREY)]
+    lines = [CardLine(switch.name, 12, bold=True), CardLine(f"{switch.driver}, dpid {switch.dpid}", 9, colour=GREY)]
     for words, names in (("", hosts), ("boxes: ", boxes), ("delay boxes: ", delays), ("taps: ", taps)):
         if names:
-            lines += [Line(line, 10) for line in wrapped(words + counted(names), _LISTED)]
+            lines += [CardLine(line, 10) for line in wrapped(words + name_ranges(names), _LISTED)]
     return lines
 
 
 def _trunks(drawing: Drawing, network: Network, cards: dict[str, _Card]) -> None:
     for trunk in network.trunks:
         one, other = cards[trunk.a.switch], cards[trunk.b.switch]
-        words = [Line(str(trunk.rate), 9, colour=GREY), Line(f"{trunk.a.port} - {trunk.b.port}", 9, colour=GREY)]
+        words = [
+            CardLine(str(trunk.rate), 9, colour=GREY),
+            CardLine(f"{trunk.a.port} - {trunk.b.port}", 9, colour=GREY),
+        ]
         points, (x, y) = _way(one, other, list(cards.values()))
         drawing.line(points, GREY, 1.6)
         wide = max(text_width(line.text, line.size) for line in words)

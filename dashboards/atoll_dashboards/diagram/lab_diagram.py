@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_dashboards.diagram.fabric_diagram import draw_fabric
-from atoll_dashboards.diagram.labels import carried_words, counted, delay_words, hosts_words
+from atoll_dashboards.diagram.labels import carried_words, delay_words, hosts_words, name_ranges
 from atoll_dashboards.diagram.lanes import Column, arrange
-from atoll_dashboards.diagram.svg import FAINT, GREY, LANES, Drawing, Line, card_size
+from atoll_dashboards.diagram.svg import FAINT, GREY, LANES, CardLine, Drawing, card_size
 
 _MARGIN = 24.0
 _LANE, _LANES = 84.0, 112.0  # height of a lane alone, and of one that has a caption
@@ -39,11 +39,15 @@ def graph(network: Network, experiment: Experiment) -> str:
     drawing = Drawing(f"Experiment {experiment.name}, lab {network.name}")
     chains = (experiment.chain, *experiment.branches)
     columns = arrange(network, experiment)
-    world = [Line("World", 13, bold=True), *hosts_words(network.world_hosts), Line(str(network.world), 9, colour=GREY)]
+    world = [
+        CardLine("World", 13, bold=True),
+        *hosts_words(network.world_hosts),
+        CardLine(str(network.world), 9, colour=GREY),
+    ]
     island = [
-        Line("Island", 13, bold=True),
+        CardLine("Island", 13, bold=True),
         *hosts_words(network.island_hosts),
-        Line(str(network.island), 9, colour=GREY),
+        CardLine(str(network.island), 9, colour=GREY),
     ]
     delay = delay_words(network, experiment)
     sides = [card_size(lines)[0] for lines in (world, delay, island)]
@@ -60,11 +64,11 @@ def graph(network: Network, experiment: Experiment) -> str:
     middle = _MARGIN + 34 + height / 2
     room = _Room(left, right, middle - lane * len(chains) / 2, lane)
 
-    drawing.text(_MARGIN, _MARGIN + 12, Line(drawing.title, 15, bold=True))
+    drawing.text(_MARGIN, _MARGIN + 12, CardLine(drawing.title, 15, bold=True))
     for number, note in enumerate(notes):
         colour = LANES[number % len(LANES)]
         drawing.line([(_MARGIN + sides[0], room.y(number)), (right, room.y(number))], colour, 2.6)
-        drawing.text(left + 8, room.y(number) - 42, Line(note.text, note.size, bold=True, colour=colour))
+        drawing.text(left + 8, room.y(number) - 42, CardLine(note.text, note.size, bold=True, colour=colour))
     _columns(drawing, columns, room, gap)
     for lines, x, width in (
         (world, _MARGIN, sides[0]),
@@ -76,7 +80,7 @@ def graph(network: Network, experiment: Experiment) -> str:
     unused = _unused(network, experiment)
     bottom = middle + height / 2 + 18
     if unused:
-        drawing.text(left, bottom, Line(unused, 10, colour=GREY))
+        drawing.text(left, bottom, CardLine(unused, 10, colour=GREY))
         bottom += 14
     drawing.line([(_MARGIN, bottom), (right + sides[2], bottom)], FAINT, 1)
     width, height = draw_fabric(drawing, network, _MARGIN, bottom + 14, right + sides[2])
@@ -105,4 +109,4 @@ def _unused(network: Network, experiment: Experiment) -> str:
     """What the lab has and no chain uses."""
     used = {hop for chain in experiment.chains for hop in chain.hops}
     idle = [each.name for each in (*network.boxes, *network.taps) if each.name not in used]
-    return f"in no chain: {counted(idle)}" if idle else ""
+    return f"in no chain: {name_ranges(idle)}" if idle else ""

@@ -7,7 +7,7 @@ from itertools import groupby
 
 from atoll_core.experiment.experiment import Chain, Experiment
 from atoll_core.lab.network import ChainBox, Host, HostRole, Network, PortRef, Tap
-from atoll_dashboards.diagram.svg import GREY, Line
+from atoll_dashboards.diagram.svg import GREY, CardLine
 
 _ROLES = {
     HostRole.WORLD_SERVER: ("server", "servers"),
@@ -19,7 +19,7 @@ _ROLES = {
 _SMALL = 9.0
 
 
-def counted(names: Iterable[str]) -> str:
+def name_ranges(names: Iterable[str]) -> str:
     """Names, those that only count up as a range with an en dash."""
     numbered = [
         (found[1], int(found[2])) if (found := re.fullmatch(r"(.*?)([0-9]+)", name)) else (name, -1) for name in names
@@ -52,60 +52,61 @@ def wrapped(words: str, most: int) -> list[str]:
     return [f"{line}," for line in lines[:-1]] + lines[-1:]
 
 
-def hosts_words(hosts: Iterable[Host]) -> list[Line]:
+def hosts_words(hosts: Iterable[Host]) -> list[CardLine]:
     """How many hosts there are of each role: ``22 servers``."""
     listed = list(hosts)
-    lines: list[Line] = []
+    lines: list[CardLine] = []
     for role, (one, many) in _ROLES.items():
         named = [host.name for host in listed if host.role is role]
         if named:
             alone = len(named) == 1
-            lines.append(Line(f"{one} {named[0]}" if alone else f"{len(named)} {many}", 10))
-            lines += [] if alone else [Line(line, _SMALL, colour=GREY) for line in wrapped(counted(named), 16)]
+            lines.append(CardLine(f"{one} {named[0]}" if alone else f"{len(named)} {many}", 10))
+            lines += [] if alone else [CardLine(line, _SMALL, colour=GREY) for line in wrapped(name_ranges(named), 16)]
     return lines
 
 
-def delay_words(network: Network, experiment: Experiment) -> list[Line]:
+def delay_words(network: Network, experiment: Experiment) -> list[CardLine]:
     """The delay boxes that are used: how many classes, between which latencies."""
     used = {name for _, name in experiment.latency}
-    lines: list[Line] = []
+    lines: list[CardLine] = []
     for box in network.delay_boxes:
         classes = [known for known in box.classes if known.name in used]
         if classes:
             least, most = (choose(known.rtt for known in classes) for choose in (min, max))
             span = f"RTT {least}" if least == most else f"RTT {least} to {most}"
             several = f"{len(classes)} classes" if len(classes) > 1 else "1 class"
-            lines += [Line(box.name, 12, bold=True), Line(several, 10), Line(span, 10)]
-            lines.append(Line(str(box.trunk.attached), _SMALL, colour=GREY))
+            lines += [CardLine(box.name, 12, bold=True), CardLine(several, 10), CardLine(span, 10)]
+            lines.append(CardLine(str(box.trunk.attached), _SMALL, colour=GREY))
     return lines
 
 
-def carried_words(chain: Chain, experiment: Experiment) -> Line:
+def carried_words(chain: Chain, experiment: Experiment) -> CardLine:
     """What a chain carries, when there are several."""
     if not experiment.branches:
-        return Line("", 11)
-    return Line(f"{chain.name}: {chain.carries}", 11, bold=True)
+        return CardLine("", 11)
+    return CardLine(f"{chain.name}: {chain.carries}", 11, bold=True)
 
 
-def box_words(box: ChainBox, experiment: Experiment) -> list[Line]:
+def box_words(box: ChainBox, experiment: Experiment) -> list[CardLine]:
     """A box: its name, what it does, the ports it hangs off."""
-    lines = [Line(box.name, 12, bold=True)]
+    lines = [CardLine(box.name, 12, bold=True)]
     link = next((link for link in experiment.links if link.box == box.name), None)
     if link is None:
-        lines.append(Line(box.kind.value, 10))
+        lines.append(CardLine(box.kind.value, 10))
     elif link.to_island.rate == link.to_world.rate and link.to_island.delay == link.to_world.delay:
-        lines += [Line(str(link.to_island.rate), 10), Line(str(link.to_island.delay), 10)]
+        lines += [CardLine(str(link.to_island.rate), 10), CardLine(str(link.to_island.delay), 10)]
     else:
         lines += [
-            Line(f"{way.rate}, {way.delay} {sign}", 10) for way, sign in ((link.to_island, "→"), (link.to_world, "←"))
+            CardLine(f"{way.rate}, {way.delay} {sign}", 10)
+            for way, sign in ((link.to_island, "→"), (link.to_world, "←"))
         ]
-    return [*lines, Line(_ports(box.world.attached, box.island.attached), _SMALL, colour=GREY)]
+    return [*lines, CardLine(_ports(box.world.attached, box.island.attached), _SMALL, colour=GREY)]
 
 
-def tap_words(tap: Tap) -> list[Line]:
+def tap_words(tap: Tap) -> list[CardLine]:
     """A tap: its name, who listens, at which port."""
     where = f"in cable {tap.interface.attached}" if tap.physical else str(tap.interface.attached)
-    return [Line(tap.name, 10), Line(tap.host, _SMALL, colour=GREY), Line(where, _SMALL, colour=GREY)]
+    return [CardLine(tap.name, 10), CardLine(tap.host, _SMALL, colour=GREY), CardLine(where, _SMALL, colour=GREY)]
 
 
 def _ports(one: PortRef, other: PortRef) -> str:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_dashboards.diagram.labels import box_words, tap_words
-from atoll_dashboards.diagram.svg import Line, card_size
+from atoll_dashboards.diagram.svg import CardLine, card_size
 
 _Key = tuple[str, int]  # a box or tap, and 0; or the lane whose own it is
 
@@ -19,7 +19,7 @@ class Column:
     """A box or a tap: what is written there, and the runs of neighbouring lanes (first, last) that pass it."""
 
     box: bool
-    lines: list[Line]
+    lines: list[CardLine]
     width: float
     height: float
     runs: list[tuple[int, int]]

@@ -20,7 +20,7 @@ def text_width(text: str, size: float, *, bold: bool = False) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class CardLine:
     """A line of text on a card."""
 
     text: str
@@ -67,7 +67,7 @@ class Drawing:
         y: float,
         width: float,
         height: float,
-        lines: Iterable[Line],
+        lines: Iterable[CardLine],
         *,
         rim: str = INK,
         fill: str = PAPER,
@@ -83,7 +83,7 @@ class Drawing:
             top += line.height
             self.text(x + width / 2, top - line.height * 0.28, line, anchor="middle")
 
-    def text(self, x: float, y: float, line: Line, *, anchor: str = "start") -> None:
+    def text(self, x: float, y: float, line: CardLine, *, anchor: str = "start") -> None:
         """A line of text whose baseline begins, ends or is centred at a point."""
         weight = ' font-weight="bold"' if line.bold else ""
         self.shapes.append(
@@ -102,7 +102,7 @@ class Drawing:
         return "\n".join((head, title, paper, *self.shapes, "</svg>\n"))
 
 
-def card_size(lines: Iterable[Line], *, margin: float = 10) -> tuple[float, float]:
+def card_size(lines: Iterable[CardLine], *, margin: float = 10) -> tuple[float, float]:
     """The width and height of a card that holds these lines."""
     listed = list(lines)
     return (

@@ -10,7 +10,15 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from atoll_dashboards.grafana.grafana_client import FOLDER
-from atoll_dashboards.grafana.grafana_widgets import WIDTH, event_table, figure, page, plot, steps, variable
+from atoll_dashboards.grafana.grafana_widgets import (
+    WIDTH,
+    dashboard_page,
+    event_table,
+    figure_panel,
+    plot,
+    steps,
+    variable,
+)
 from atoll_dashboards.grafana.influxql import Series, tag_values
 
 _BITS = 8
@@ -25,27 +33,29 @@ def overview() -> Dashboard:
     link, island = Series("link", ("box", "direction")), Series("link", ("box",), _TO_ISLAND)
     config = Series("link_config", ("box",), _TO_ISLAND)
     load, ping = Series("load"), Series("ping", ("target",))
-    return page(
+    return dashboard_page(
         "atoll-overview",
         "atoll: Overview",
         "A run at a glance: the link, what the island gets of it, and what has happened.",
         [
-            figure(
+            figure_panel(
                 "Link, island-bound",
                 "bps",
                 island.rate("out_bytes", _BITS),
                 what="came through the link",
                 every=_LINK_EVERY,
             ),
-            figure(
+            figure_panel(
                 "Queue, most", "bytes", island.level("queue_max_bytes", "max"), what="island-bound", every=_LINK_EVERY
             ),
-            figure(
+            figure_panel(
                 "Drops", "pps", island.rate("dropped_packets"), what="of all causes, island-bound", every=_LINK_EVERY
             ),
-            figure("Goodput", "bps", load.total_rate("received_bytes", _BITS), what="TCP payload of all channels"),
-            figure("Flows open", "none", load.total("active"), what="of all channels"),
-            figure("Ping", "ns", ping.level("rtt_ns"), what="round-trip time, queue included", every=_LINK_EVERY),
+            figure_panel(
+                "Goodput", "bps", load.total_rate("received_bytes", _BITS), what="TCP payload of all channels"
+            ),
+            figure_panel("Flows open", "none", load.total("active"), what="of all channels"),
+            figure_panel("Ping", "ns", ping.level("rtt_ns"), what="round-trip time, queue included", every=_LINK_EVERY),
             plot(
                 "Link rate",
                 "bps",
@@ -88,7 +98,7 @@ def satellite_link() -> Dashboard:
     chosen = {"box": "$box"}
     link = Series("link", ("box", "direction"), chosen)
     config = Series("link_config", ("box", "direction"), chosen)
-    return page(
+    return dashboard_page(
         "atoll-link",
         "atoll: Satellite link",
         "A satellite link, both directions: rate, queue, drops by cause, how late the emulator was.",
@@ -169,7 +179,7 @@ def world_latencies() -> Dashboard:
     """The world servers' latencies and the delay boxes' classes."""
     classes = Series("delay_class", ("class",))
     ping = Series("ping", ("target",))
-    return page(
+    return dashboard_page(
         "atoll-latencies",
         "atoll: World latencies",
         "Terrestrial latency by world server, configured and measured; by class, what each class carries and holds, "
@@ -222,7 +232,7 @@ def hosts_and_load() -> Dashboard:
     tcp, udp = (Series(name, ("host",), chosen) for name in ("tcp", "udp"))
     job = Series("job", ("job",), chosen)
     machine, agent, clock = (Series(name, ("machine",)) for name in ("machine", "agent", "clock"))
-    return page(
+    return dashboard_page(
         "atoll-hosts",
         "atoll: Hosts & load",
         "World servers, island clients and boxes: flows, bytes, interfaces, captures; TCP, CPU, memory and clocks of "
@@ -345,7 +355,7 @@ def switches_and_flows() -> Dashboard:
     chosen = {"switch": "$switch"}
     port = Series("switch_port", ("switch", "port"), chosen)
     entries = Series("flow_entries", ("switch", "app"), chosen)
-    return page(
+    return dashboard_page(
         "atoll-switches",
         "atoll: Switches & flows",
         "Ports and flow entries, as the switches count them.",
@@ -397,7 +407,7 @@ def run_comparison() -> Dashboard:
     """Runs side by side."""
     link = Series("link", ("run", "box"), _TO_ISLAND)
     load = Series("load", ("run",))
-    return page(
+    return dashboard_page(
         "atoll-comparison",
         "atoll: Run comparison",
         "Runs side by side, from the begin of their measurements: `atoll metrics load --times aligned RUN...` lays "

@@ -26,7 +26,7 @@ _MS_NS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Laid:
+class RunInDatabase:
     """A run as a database has it: what its tag ``run`` says, and from when to when it has points (ns since 1970)."""
 
     run: str
@@ -34,7 +34,7 @@ class Laid:
     end_ns: int
 
     @classmethod
-    def of(cls, run_dir: RunDir, times: Times) -> "Laid":
+    def of(cls, run_dir: RunDir, times: Times) -> "RunInDatabase":
         """From its first event to its outcome, as ``times`` lays them down.
 
         Raises RunDirError when it does not say what was run, nothing has happened in it, or it cannot be laid so.
@@ -56,12 +56,12 @@ def grafana_address(environment: Mapping[str, str] | None = None) -> str:
     return told.rstrip("/")
 
 
-def run_link(run: Laid) -> str:
+def run_link(run: RunInDatabase) -> str:
     """*Overview* of a run, relative to Grafana's address; the other dashboards, linked there, keep range and run."""
     return _link(OVERVIEW, [run.run], run.begin_ns, run.end_ns)
 
 
-def comparison_link(runs: Sequence[Laid]) -> str:
+def comparison_link(runs: Sequence[RunInDatabase]) -> str:
     """*Run comparison* of aligned runs, from the begin of their measurement to the end of the longest."""
     return _link(COMPARISON, [each.run for each in runs], ALIGNED_NS, max(each.end_ns for each in runs))
 
@@ -69,7 +69,7 @@ def comparison_link(runs: Sequence[Laid]) -> str:
 def carried_link(run_dir: RunDir) -> str | None:
     """That of a run that is over and whose points a database took as it lasted; None if it does not say when it was."""
     with contextlib.suppress(RunDirError):
-        return run_link(Laid.of(run_dir, Times.RECORDED))
+        return run_link(RunInDatabase.of(run_dir, Times.RECORDED))
     return None
 
 

@@ -147,7 +147,7 @@ def steps(
     return panel.line_interpolation(common.LineInterpolation.STEP_AFTER).no_value(none).override_by_query("B", dots)
 
 
-def figure(title: str, unit: str, query: str, *, what: str, every: str = "2s", span: int = 4) -> stat.Panel:
+def figure_panel(title: str, unit: str, query: str, *, what: str, every: str = "2s", span: int = 4) -> stat.Panel:
     """A panel of one figure: the last of a series, with the series behind it."""
     return (
         stat.Panel()
@@ -213,7 +213,7 @@ def _to_aligned_runs(uid: str) -> Any:
     )
 
 
-def page(
+def dashboard_page(
     uid: str,
     title: str,
     what: str,

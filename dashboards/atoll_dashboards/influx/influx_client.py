@@ -31,7 +31,7 @@ class AwayError(DatabaseError):
     """It cannot take lines now."""
 
 
-class RefusedError(DatabaseError):
+class DatabaseRefusedError(DatabaseError):
     """It refuses us."""
 
 
@@ -100,12 +100,14 @@ class Database:
             case 0:  # the client's number for a TLS connection that did not come about
                 return AwayError(f"no answer from {at}: {_without_tls(said)}")
             case 401 | 403:
-                return RefusedError(f"{at} does not accept the token (InfluxDB 1.8: 'user:password'): {_short(said)}")
+                return DatabaseRefusedError(
+                    f"{at} does not accept the token (InfluxDB 1.8: 'user:password'): {_short(said)}"
+                )
             case 404:
                 place = f"{self._settings.bucket!r} of {self._settings.org!r}"
-                return RefusedError(f"{at} has no such place for {place}: {_short(said)}")
+                return DatabaseRefusedError(f"{at} has no such place for {place}: {_short(said)}")
             case 500 if "retention policy not found" in said:
-                return RefusedError(f"{at} has no such place for {self._settings.bucket!r}: {_short(said)}")
+                return DatabaseRefusedError(f"{at} has no such place for {self._settings.bucket!r}: {_short(said)}")
             case 400 | 413 | 422:
                 return UnfitError(f"{at} does not take all lines", said)
             case _:

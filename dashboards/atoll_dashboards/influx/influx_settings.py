@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from atoll_core.errors import UsageError
-from atoll_core.header_safe import INFLUX_TOKEN_VARIABLE, sendable
+from atoll_core.header_safe import INFLUX_TOKEN_VARIABLE, header_safe
 
 FILE_VARIABLE = "ATOLL_INFLUX"
 
@@ -57,7 +57,7 @@ def influx_settings(environment: Mapping[str, str] | None = None) -> InfluxSetti
     require_url(str(found.get("url", "")), where, "the database's", "http://127.0.0.1:8086")
     if "token" in found:
         named = INFLUX_TOKEN_VARIABLE if environment.get(INFLUX_TOKEN_VARIABLE) else f"{file}: token"
-        found["token"] = sendable(found["token"], named)
+        found["token"] = header_safe(found["token"], named)
     return InfluxSettings(**found)
 
 

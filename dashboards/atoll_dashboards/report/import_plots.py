@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 
-from atoll_core.experiment.flow_sizes import FlowSizes, Kind, published
+from atoll_core.experiment.flow_sizes import FlowSizes, Interpolation, published
 from atoll_dashboards.report.plot_style import BLUE, FAINT, GREY, ORANGE, PURPLE, common_style, key, plain_figure
 
 _POINTS = 400
@@ -25,7 +25,7 @@ def draw_flow_sizes(sizes: FlowSizes, path: Path) -> None:
     reference = published()
     ends = [each for shape in (sizes, reference) for each in (shape.min_bytes, shape.max_bytes)]
     at = np.unique(np.geomspace(min(ends), max(ends), _POINTS).round())
-    if sizes.kind is Kind.STEPS:
+    if sizes.kind is Interpolation.STEPS:
         at = np.unique([*at, *(size for _, size in sizes.knots)])
     with common_style():
         figure, (shares, tail) = plain_figure(3.6, 2, (1.0, 1.0))

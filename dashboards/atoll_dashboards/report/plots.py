@@ -269,7 +269,7 @@ def concurrent(sources: Sources) -> Figure | None:
     return figure
 
 
-def terrestrial(sources: Sources) -> Figure | None:
+def terrestrial_rtt(sources: Sources) -> Figure | None:
     """Each server's terrestrial RTT: measured against configured, and by how much they differ."""
     rtts = sources.summary["terrestrial_rtt_ms"]
     if not rtts:
@@ -443,7 +443,7 @@ PLOTS = (
         "terrestrial",
         "Terrestrial latency",
         "RTT of each server's path less that of the links and the lab's own, before the load; tolerance: 0.5 ms + 2 %.",
-        terrestrial,
+        terrestrial_rtt,
     ),
     Plot(
         "volumes",

@@ -25,11 +25,11 @@ def write_report(run: RunDir) -> Path:
     from atoll_dashboards.report.report_data import read_sources
 
     path = run.path / "report.html"
-    replace_text(path, page(read_sources(run)))
+    replace_text(path, report_page(read_sources(run)))
     return path
 
 
-def page(sources: "Sources") -> str:
+def report_page(sources: "Sources") -> str:
     """The page itself."""
     from atoll_analysis.figures.losses import CAUSES
     from atoll_analysis.verdict.loss_agreement import proofs

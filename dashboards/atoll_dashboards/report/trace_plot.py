@@ -9,7 +9,7 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 
-from atoll_core.experiment.experiment import Trace, TraceRow
+from atoll_core.experiment.experiment import LinkTrace, TraceRow
 from atoll_core.units import Duration
 from atoll_dashboards.report.plot_style import BLUE, FAINT, ORANGE, VERMILLION, common_style, time_figure
 
@@ -20,7 +20,7 @@ _COLUMNS: tuple[tuple[str, str, Callable[[TraceRow], float | None]], ...] = (
 )
 
 
-def draw_trace(trace: Trace, until: Duration, path: Path) -> None:
+def draw_trace(trace: LinkTrace, until: Duration, path: Path) -> None:
     """Write the figure of a trace from its beginning to ``until``, in the format that the path's suffix names.
 
     Raises OSError when the file cannot be written.
@@ -42,13 +42,13 @@ def draw_trace(trace: Trace, until: Duration, path: Path) -> None:
         figure.savefig(path)
 
 
-def _draw(axes: Axes, trace: Trace, until: Duration, colour: str, read: Callable[[TraceRow], float | None]) -> None:
+def _draw(axes: Axes, trace: LinkTrace, until: Duration, colour: str, read: Callable[[TraceRow], float | None]) -> None:
     found = [(row.t.s, read(row)) for row in trace.rows]
     heights = [float("nan") if height is None else height for _, height in found]
     axes.step([*(t for t, _ in found), until.s], [*heights, heights[-1]], where="post", color=colour, linewidth=1.2)
 
 
-def _shade_blocked(axes: Axes, trace: Trace, until: Duration) -> None:
+def _shade_blocked(axes: Axes, trace: LinkTrace, until: Duration) -> None:
     ends = [*(row.t.s for row in trace.rows), until.s]
     for row, (begin, end) in zip(trace.rows, pairwise(ends), strict=True):
         if row.blocked:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The emulated lab as its keeper sees it: start, enter, watch, stop."""
+"""The emulated lab as its daemon sees it: start, enter, watch, stop."""
 
 import asyncio
 import base64
@@ -28,7 +28,7 @@ _ANSWER_TIMEOUT_S = 10.0
 _LINE_LIMIT = 1 << 22  # a network of a thousand machines in one line
 
 
-class Shell:
+class LabShell:
     """Mininet's command line on the lab, typed at or with a script; ``read`` until it gives nothing more."""
 
     def __init__(self, lab: "EmulatedLab", name: str) -> None:
@@ -82,7 +82,7 @@ class EmulatedLab:
         self._on_progress = on_progress
         self._init_pid = 0
         self._init_pidfd: int | None = None
-        self._shells: dict[str, Shell] = {}
+        self._shells: dict[str, LabShell] = {}
         self._shell_names = (f"s{number}" for number in itertools.count(1))
         self._asked: dict[str, asyncio.Future[dict[str, Any]]] = {}
         self._question_names = (f"q{number}" for number in itertools.count(1))
@@ -106,7 +106,7 @@ class EmulatedLab:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             limit=_LINE_LIMIT,
-            start_new_session=True,  # Ctrl-C is the keeper's to answer
+            start_new_session=True,  # Ctrl-C is the daemon's to answer
             env=without_secrets(os.environ),
         )
         lab = cls(process, on_progress)
@@ -134,20 +134,20 @@ class EmulatedLab:
         """
         return nsenter_argv(self._init_pid)
 
-    async def open_shell(self, columns: int = 80, rows: int = 24) -> Shell:
+    async def open_shell(self, columns: int = 80, rows: int = 24) -> LabShell:
         """Open Mininet's command line for somebody at a terminal of this size.
 
         The lab has one shell at a time, scripts included (``refused`` says so at the end of reading).
         """
         return await self._shell(columns=columns, rows=rows)
 
-    async def run_script(self, text: str) -> Shell:
+    async def run_script(self, text: str) -> LabShell:
         """Have Mininet's command line run lines of text; the session ends with them. It takes no input."""
         return await self._shell(script=text)
 
-    async def _shell(self, **what: Any) -> Shell:
+    async def _shell(self, **what: Any) -> LabShell:
         name = next(self._shell_names)
-        shell = Shell(self, name)
+        shell = LabShell(self, name)
         if self.dead.done():
             shell.take({"type": "shell-closed", "message": _with_the_lab(self.dead.result())})
             return shell

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process in the lab that builds it and then answers its keeper (docs/contracts.md, "Lab init")."""
+"""The process in the lab that builds it and then answers its daemon (docs/contracts.md, "Lab init")."""
 
 import base64
 import json
@@ -15,7 +15,7 @@ from atoll_core.errors import AtollError, LabError
 from atoll_core.lab.network import Network
 from atoll_core.plural import counted
 from atoll_emulation.mininet_lab import open_vswitch
-from atoll_emulation.mininet_lab.mininet_shell import Script, Shell
+from atoll_emulation.mininet_lab.mininet_shell import Script, TerminalSession
 from atoll_emulation.mininet_lab.nodes import LabNet, wire
 from atoll_emulation.mininet_lab.topology import LabTopo
 from atoll_emulation.this_machine.packet_sockets import packet_sockets_of
@@ -59,7 +59,7 @@ def serve(pid_outside: int) -> NoReturn:
     lines = Lines()
     try:
         network = from_json(Network, lines.first()["network"])
-        switch, net = build(network, lines)
+        switch, net = build_lab(network, lines)
         hosts = {machine.name: machine.pid for machine in net.hosts}
         lines.say("ready", hosts=hosts, datapath=DATAPATHS[net.datapath], ovs=open_vswitch.version(), pid=pid_outside)
         Desk(lines, net, switch).serve()
@@ -73,7 +73,7 @@ def serve(pid_outside: int) -> NoReturn:
     os._exit(1)
 
 
-def build(network: Network, lines: Lines) -> tuple[open_vswitch.OpenVSwitch, LabNet]:
+def build_lab(network: Network, lines: Lines) -> tuple[open_vswitch.OpenVSwitch, LabNet]:
     """Bring up Open vSwitch, machines, cables and switches; check that they are what the network says."""
     datapath = "kernel" if open_vswitch.kernel_has_datapath() else "user"
     lines.say("progress", text=f"Open vSwitch ({DATAPATHS[datapath]} datapath): starting it")
@@ -86,11 +86,11 @@ def build(network: Network, lines: Lines) -> tuple[open_vswitch.OpenVSwitch, Lab
     net.build()
     wire(net)
     net.start()
-    verify(net)
+    verify_switches(net)
     return switch, net
 
 
-def verify(net: LabNet) -> None:
+def verify_switches(net: LabNet) -> None:
     """Ask Open vSwitch what it holds: every port its number, every bridge fail-secure. Raises LabError."""
     held = open_vswitch.read_back()
     wrong = [f"{bridge.name}: no bridge of that name" for bridge in net.switches if bridge.name not in held.fail_modes]
@@ -113,7 +113,7 @@ class Desk:
         self._lines = lines
         self._net = net
         self._switch = switch
-        self._shell: Shell | Script | None = None
+        self._shell: TerminalSession | Script | None = None
         self._poll = select.poll()
 
     def serve(self) -> NoReturn:
@@ -139,7 +139,7 @@ class Desk:
             case {"op": "shell", "id": name} if self._shell is not None:
                 self._lines.say("shell-closed", id=name, message="another shell is open on this lab")
             case {"op": "shell", "id": name, "columns": columns, "rows": rows}:
-                self._begin(Shell.open(name, self._net, columns, rows))
+                self._begin(TerminalSession.open(name, self._net, columns, rows))
             case {"op": "shell", "id": name, "script": text}:
                 self._begin(Script(name, self._net, text))
             case {"op": op, "id": name} if self._shell is not None and self._shell.name == name:
@@ -157,30 +157,30 @@ class Desk:
             unknown = str(error)
         self._lines.say("packet-sockets", id=name, sockets=sockets, unknown=unknown)
 
-    def _begin(self, shell: Shell | Script) -> None:
+    def _begin(self, shell: TerminalSession | Script) -> None:
         self._shell = shell
         for descriptor in shell.descriptors:
             self._poll.register(descriptor, select.POLLIN)
 
-    def _do_in_shell(self, shell: Shell | Script, op: str, request: dict[str, Any]) -> None:
+    def _do_in_shell(self, shell: TerminalSession | Script, op: str, request: dict[str, Any]) -> None:
         match op:
-            case "shell-input" if isinstance(shell, Shell):
+            case "shell-input" if isinstance(shell, TerminalSession):
                 shell.write(base64.b64decode(request["data"]))
-            case "shell-resize" if isinstance(shell, Shell):
+            case "shell-resize" if isinstance(shell, TerminalSession):
                 shell.resize(request["columns"], request["rows"])
             case "shell-close":
                 self._close(shell)
             case _:
                 sys.stderr.write(f"lab: ignored {request}\n")
 
-    def _pass_on(self, shell: Shell | Script) -> None:
+    def _pass_on(self, shell: TerminalSession | Script) -> None:
         output = shell.read()
         if output is None:
             self._close(shell)
         elif output:
             self._lines.say("shell-output", id=shell.name, data=base64.b64encode(output).decode())
 
-    def _close(self, shell: Shell | Script) -> None:
+    def _close(self, shell: TerminalSession | Script) -> None:
         for descriptor in shell.descriptors:
             self._poll.unregister(descriptor)
         shell.close()

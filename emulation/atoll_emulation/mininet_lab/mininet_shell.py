@@ -26,7 +26,7 @@ _WHOLE_PIPE = 1 << 16  # pipe(7): its capacity, so that one read empties it
 
 
 @dataclass(frozen=True, slots=True)
-class Shell:
+class TerminalSession:
     """One session at a terminal. Leaving it stops nothing; what it did to the lab stays."""
 
     name: str
@@ -35,7 +35,7 @@ class Shell:
     net: LabNet
 
     @classmethod
-    def open(cls, name: str, net: LabNet, columns: int, rows: int) -> "Shell":
+    def open(cls, name: str, net: LabNet, columns: int, rows: int) -> "TerminalSession":
         """Fork a process that runs the command line until the user leaves it."""
         pid, terminal = pty.fork()
         if pid == 0:

@@ -36,7 +36,7 @@ MTU = 1500
 _PROMPT = chr(127)  # by which Mininet knows that a command has ended
 
 
-class Shell(Node):
+class NodeShell(Node):
     """A node whose shell, the same as Mininet's, starts with two program starts instead of five."""
 
     def startShell(self, mnopts: str | None = None) -> None:
@@ -70,7 +70,7 @@ def _echo_off(terminal: int) -> None:
     termios.tcsetattr(terminal, termios.TCSANOW, modes)
 
 
-class Machine(Shell, Host):
+class MachineNode(NodeShell, Host):
     """A machine: a network namespace and a shell. Its addresses and routes are the agent's business."""
 
     @classmethod
@@ -85,7 +85,7 @@ class Machine(Shell, Host):
         return {}
 
 
-class LabSwitch(Shell, OVSSwitch):
+class LabSwitch(NodeShell, OVSSwitch):
     """An Open vSwitch bridge that forwards only what its flow entries say, and keeps them without a controller."""
 
     @classmethod
@@ -102,7 +102,7 @@ class LabSwitch(Shell, OVSSwitch):
         return self.cmd("ovs-ofctl", "--protocols=OpenFlow13", args[0], self.name, *args[1:])
 
 
-class Controller(Shell, RemoteController):
+class ControllerNode(NodeShell, RemoteController):
     """The controller's place; whether it listens yet does not matter, switches try again every second."""
 
     @classmethod
@@ -113,7 +113,7 @@ class Controller(Shell, RemoteController):
         """Mininet would start telnet, twice."""
 
 
-class End(Intf):
+class CableEnd(Intf):
     """One end of a cable, made by :func:`wire`."""
 
     def config(self, **params: Any) -> dict[str, Any]:
@@ -160,8 +160,10 @@ class LabNet(Mininet):
     def __init__(self, topo: LabTopo, datapath: str) -> None:
         self.datapath = datapath
         Mininet.inited = True  # or it would raise limits of the whole machine, such as fs.file-max
-        super().__init__(topo=topo, switch=LabSwitch, host=Machine, controller=None, link=Cable, intf=End, build=False)
-        self.addController("controller", Controller, ip="127.0.0.1", port=CONTROLLER_PORT)
+        super().__init__(
+            topo=topo, switch=LabSwitch, host=MachineNode, controller=None, link=Cable, intf=CableEnd, build=False
+        )
+        self.addController("controller", ControllerNode, ip="127.0.0.1", port=CONTROLLER_PORT)
 
     def addSwitch(self, name: str, cls: Any = None, **params: Any) -> OVSSwitch:
         """Add a switch, on the datapath the lab has."""

@@ -95,7 +95,7 @@ class OpenVSwitch:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class InstalledState:
     """What Open vSwitch made of what it was asked for."""
 
     ofports: dict[str, int]  # by interface; -1 where it failed
@@ -103,14 +103,14 @@ class Held:
     fail_modes: dict[str, str]  # by bridge
 
 
-def read_back() -> Held:
+def read_back() -> InstalledState:
     """Read the port numbers and fail modes that the switches really have. Raises LabError."""
     said = _run(
         "ovs-vsctl", "--format=json", "--columns=name,ofport,error", "list", "Interface",
         "--", "--columns=name,fail_mode", "list", "Bridge",
     )  # fmt: skip
     interfaces, bridges = (_rows(line) for line in said.splitlines())
-    return Held(
+    return InstalledState(
         ofports={row["name"]: row["ofport"] if isinstance(row["ofport"], int) else -1 for row in interfaces},
         errors={row["name"]: row["error"] for row in interfaces if isinstance(row["error"], str)},
         fail_modes={row["name"]: str(row["fail_mode"]) for row in bridges},

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from atoll_core.description.validation_messages import call
-from atoll_core.errors import DescriptionError, Mistake, shown
+from atoll_core.errors import DescriptionError, Diagnostic, shown
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 
@@ -30,12 +30,12 @@ def complete_path() -> str:
     return os.pathsep.join([*places, *sbin])
 
 
-def missing_programs(network: Network, experiment: Experiment | None = None) -> tuple[Mistake, ...]:
+def missing_programs(network: Network, experiment: Experiment | None = None) -> tuple[Diagnostic, ...]:
     """The commands of boxes that cannot be started here; with an experiment, only of boxes that are ever in a chain."""
-    hops = {hop for chain in experiment.ever_chains for hop in chain.hops} if experiment else None
+    hops = {hop for chain in experiment.all_chains for hop in chain.hops} if experiment else None
     folder = Path(network.file).parent
     return tuple(
-        Mistake(network.file, box.program.line, f"{call(place)}: {reason}", place)
+        Diagnostic(network.file, box.program.line, f"{call(place)}: {reason}", place)
         for box in network.boxes
         if box.program and (hops is None or box.name in hops)
         for key in ("start", "stop", "report")

@@ -61,7 +61,7 @@ def packet_sockets_of(pid: int) -> dict[str, PacketSocket]:
         raise LabError(f"the kernel does not tell of packet sockets: {error.strerror}") from None
 
 
-def parse(reply: bytes) -> tuple[list[tuple[int, int, PacketSocket]], bool]:
+def parse_reply(reply: bytes) -> tuple[list[tuple[int, int, PacketSocket]], bool]:
     """Sockets of one reply to a dump - inode, index of the interface (0: of none), counts - and whether it is the last.
 
     Raises OSError with the kernel's error.
@@ -92,7 +92,7 @@ def _told_by_kernel() -> Iterator[tuple[int, int, PacketSocket]]:
         kernel.send(header + request)
         last = False
         while not last:
-            found, last = parse(kernel.recv(_WHOLE_REPLY))
+            found, last = parse_reply(kernel.recv(_WHOLE_REPLY))
             yield from found
 
 

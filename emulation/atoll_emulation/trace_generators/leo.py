@@ -3,9 +3,9 @@
 
 from atoll_core.units import Duration
 from atoll_emulation.trace_generators.orbit import Constellation, Site
-from atoll_emulation.trace_generators.passes import Service
+from atoll_emulation.trace_generators.passes import ConstellationService
 
-SHELL = Service(
+SHELL = ConstellationService(
     Constellation(altitude_km=550, inclination_deg=53, planes=72, per_plane=22, phasing=39),
     mask_deg=25,
     period=Duration(15 * 10**9),

@@ -3,9 +3,9 @@
 
 from atoll_core.units import Duration
 from atoll_emulation.trace_generators.orbit import Constellation, Site
-from atoll_emulation.trace_generators.passes import Service
+from atoll_emulation.trace_generators.passes import ConstellationService
 
-RING = Service(
+RING = ConstellationService(
     Constellation(altitude_km=8062, inclination_deg=0.04, planes=1, per_plane=20, phasing=0),
     mask_deg=10,
     period=Duration(10**9),

@@ -13,7 +13,7 @@ from itertools import groupby
 import numpy as np
 
 from atoll_core.errors import PlanError
-from atoll_core.experiment.experiment import Trace, TraceRow
+from atoll_core.experiment.experiment import LinkTrace, TraceRow
 from atoll_core.units import Duration, Rate
 from atoll_emulation.trace_generators.acm import Acm
 from atoll_emulation.trace_generators.orbit import (
@@ -33,7 +33,7 @@ _LEAST_RATE = 1000  # bit/s, what a link may be told
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class ConstellationService:
     """A constellation and how its operator uses it."""
 
     constellation: Constellation
@@ -54,7 +54,7 @@ class Radio:
 class Pass:
     """What is wanted of a service."""
 
-    service: Service
+    service: ConstellationService
     gateway: Site
     island: Site
     duration: Duration
@@ -67,7 +67,7 @@ class Pass:
     radio: Radio | None = None
 
 
-def pass_trace(wanted: Pass) -> Trace:
+def pass_trace(wanted: Pass) -> LinkTrace:
     """The trace of a link through the service. Raises PlanError when there is no satellite at its beginning."""
     draw = random.Random(wanted.seed)  # noqa: S311 (the hour of the day, not a secret)
     satellites = wanted.service.constellation.satellites(draw.uniform(0, 360), draw.uniform(0, 360))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 from atoll_core.errors import PlanError
-from atoll_core.experiment.experiment import Trace, TraceRow
+from atoll_core.experiment.experiment import LinkTrace, TraceRow
 from atoll_core.units import Duration, Rate
 from atoll_emulation.trace_generators.acm import Acm
 from atoll_emulation.trace_generators.rows import make_trace
@@ -74,7 +74,7 @@ def attenuation_db(fade: RainFade) -> list[float]:
     return [math.exp(mean + spread * x) for x in (*before, *after)]
 
 
-def rain_trace(fade: RainFade) -> Trace:
+def rain_trace(fade: RainFade) -> LinkTrace:
     """The trace of a link during the fade. Raises PlanError when the figures allow none."""
     if not 0 < fade.climate.exceeded_0_1_db < fade.climate.exceeded_0_01_db:
         raise PlanError("the attenuation exceeded in 0.1 % of the time must be above 0 dB and below that in 0.01 %")

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator
 
 from atoll_core.description.link_trace import MOST_ROWS
 from atoll_core.errors import PlanError
-from atoll_core.experiment.experiment import Trace, TraceRow
+from atoll_core.experiment.experiment import LinkTrace, TraceRow
 from atoll_core.units import Duration
 
 
-def make_trace(states: Iterable[TraceRow], delay_step: Duration) -> Trace:
+def make_trace(states: Iterable[TraceRow], delay_step: Duration) -> LinkTrace:
     """The trace of the states that differ from the one written before: in delay by more than ``delay_step``, or else.
 
     Raises PlanError when that makes more rows than a trace may have, or when the link is blocked at first.
@@ -21,7 +21,7 @@ def make_trace(states: Iterable[TraceRow], delay_step: Duration) -> Trace:
     if len(rows) > MOST_ROWS:
         msg = f"{len(rows)} rows, and a trace has at most {MOST_ROWS}; make it shorter or the steps coarser"
         raise PlanError(msg)
-    return Trace("", rows)
+    return LinkTrace("", rows)
 
 
 def _thinned(states: Iterable[TraceRow], delay_step: Duration) -> Iterator[TraceRow]:

@@ -84,7 +84,7 @@ def build_wanted(progress: Progress, tell: Callable[[str], None], *, force: bool
                 return None
             where = source or f"{recipe.package} of Debian's {recipe.suite}"
             tell(f"Linux {series} ({why}), from {where}")
-            return build(source or recipe, progress)
+            return build_kernel(source or recipe, progress)
         except (LabError, MachineError) as error:
             if recipe == wanted[-1]:
                 raise
@@ -92,7 +92,7 @@ def build_wanted(progress: Progress, tell: Callable[[str], None], *, force: bool
     return None
 
 
-def build(source: Path | Recipe, progress: Progress) -> Path:
+def build_kernel(source: Path | Recipe, progress: Progress) -> Path:
     """Build from an archive, or from the downloaded source of a recipe; the directory of the finished kernel.
 
     One that is there already is replaced. Raises MachineError for want of space or rights, and LabError when the

@@ -102,7 +102,7 @@ def is_built(series: str) -> bool:
     )
 
 
-def verify(status: KernelStatus) -> None:
+def verify_files(status: KernelStatus) -> None:
     """Raise MachineError when the files of a kernel are not those that were built."""
     if damage := _damage(status.directory, status.facts):
         raise MachineError(f"{damage}; run: atoll kernel build --force")
@@ -133,7 +133,7 @@ class Cleaned:
     running: tuple[Path, ...]  # kept: something runs from them
 
 
-def clean() -> Cleaned:
+def clean_cache() -> Cleaned:
     """Take them away, but for those that run. Raises MachineError for want of rights, or while others are at it."""
     removed: list[Path] = []
     running: list[Path] = []

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from atoll_core.errors import MachineError
-from atoll_emulation.uml.cache import kernel_status, verify
+from atoll_emulation.uml.cache import kernel_status, verify_files
 from atoll_emulation.uml.recipe import recipe_for
 
 _KERNEL = Path("/usr/bin/linux.uml")
@@ -53,7 +53,7 @@ def find_virtual_kernel() -> UmlKernel:
     status = kernel_status()
     if status.remedy is not None:
         raise MachineError(status.remedy)
-    verify(status)
+    verify_files(status)
     directory, release = status.directory, status.facts["release"]
     recipe = recipe_for(release)
     return UmlKernel(

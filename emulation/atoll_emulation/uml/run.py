@@ -52,7 +52,7 @@ class Ended:
     console: str  # what it printed, without the kernel's small talk
 
 
-class Running:
+class RunningKernel:
     """A kernel at work; a context manager, at whose end the kernel and everything in it are gone.
 
     They are gone as well when the thread that started it ends, however it does.
@@ -117,7 +117,7 @@ def start_in_uml(
     memory_mb: int = _MEMORY_MB,
     environment: Mapping[str, str] | None = None,
     directory: Path | None = None,
-) -> Running:
+) -> RunningKernel:
     """Start ``command`` as root inside a fresh kernel, in ``directory`` (default: here); /out inside is ``output``.
 
     Without a ``clock`` time is the machine's. A kernel gets one processor, ``cpu``: switching costs it dearly. A guest
@@ -151,7 +151,7 @@ def start_in_uml(
         process = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True
         )
-    return Running(process, console, command)
+    return RunningKernel(process, console, command)
 
 
 def _boot_argv(kernel: UmlKernel, cpu: int, memory_mb: int, clock: VirtualClock | None) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any, Self
 import asyncssh
 
 from atoll_core.errors import LabError
-from atoll_core.lab.inventory import Access, split_target
+from atoll_core.lab.inventory import SshAccess, split_target
 
 CONNECT_TIMEOUT_S = 15.0
 
@@ -25,7 +25,7 @@ _USERS_HOSTS = Path("~/.ssh/known_hosts")
 _MACHINES_HOSTS = Path("/etc/ssh/ssh_known_hosts")
 
 
-def known_hosts_file(access: Access) -> Path:
+def known_hosts_file(access: SshAccess) -> Path:
     """The file that keys of hosts are enrolled in."""
     return Path(access.known_hosts).expanduser() if access.known_hosts else _USERS_HOSTS.expanduser()
 
@@ -43,14 +43,14 @@ class _Client(asyncssh.SSHClient):
         return False
 
 
-class Connections:
+class SshConnections:
     """Connections to many machines at once; those that go through one jump host share the way to it.
 
     An asynchronous context manager: when it is left, the ways to jump hosts are closed.
     """
 
     def __init__(self) -> None:
-        self._ways: dict[Access, asyncio.Task[asyncssh.SSHClientConnection]] = {}
+        self._ways: dict[SshAccess, asyncio.Task[asyncssh.SSHClientConnection]] = {}
         self._turn = asyncio.Semaphore(_HANDSHAKES_AT_ONCE)
 
     async def __aenter__(self) -> Self:
@@ -67,7 +67,7 @@ class Connections:
                 (await way).abort()
         self._ways.clear()
 
-    async def connect(self, name: str, access: Access) -> asyncssh.SSHClientConnection:
+    async def connect(self, name: str, access: SshAccess) -> asyncssh.SSHClientConnection:
         """A connection to a machine; ``name`` is what messages call it. Raises LabError, in one line."""
         options = await self.options(name, access)
         client = _Client()
@@ -90,7 +90,7 @@ class Connections:
             why = str(getattr(error, "reason", error)) or type(error).__name__
             raise LabError(f"{name}: {access}: {why}") from None
 
-    async def options(self, name: str, access: Access) -> dict[str, Any]:
+    async def options(self, name: str, access: SshAccess) -> dict[str, Any]:
         """What asyncssh is told to reach a machine. Raises LabError when its jump host cannot be reached."""
         options: dict[str, Any] = {"host": access.host, "known_hosts": _known_hosts(access)}
         if access.port is not None:
@@ -105,7 +105,7 @@ class Connections:
             options["tunnel"] = await self._way(name, access)
         return options
 
-    async def _way(self, name: str, access: Access) -> asyncssh.SSHClientConnection:
+    async def _way(self, name: str, access: SshAccess) -> asyncssh.SSHClientConnection:
         hop = jump_host(access)
         if hop not in self._ways:
             self._ways[hop] = asyncio.create_task(self.connect(f"jump host {hop.host}", hop))
@@ -115,10 +115,10 @@ class Connections:
             raise LabError(f"{name}: {error}") from None
 
 
-def jump_host(access: Access) -> Access:
+def jump_host(access: SshAccess) -> SshAccess:
     """How the jump host of a machine is itself reached."""
     user, host, port = split_target(access.jump or "")
-    return Access(
+    return SshAccess(
         host=host,
         user=user or access.user,
         port=port,
@@ -129,9 +129,9 @@ def jump_host(access: Access) -> Access:
 
 
 @contextlib.asynccontextmanager
-async def connected(name: str, access: Access) -> AsyncGenerator[asyncssh.SSHClientConnection]:
+async def connected(name: str, access: SshAccess) -> AsyncGenerator[asyncssh.SSHClientConnection]:
     """One connection, for as long as the block lasts. Raises LabError."""
-    async with Connections() as connections:
+    async with SshConnections() as connections:
         connection = await connections.connect(name, access)
         try:
             yield connection
@@ -139,7 +139,7 @@ async def connected(name: str, access: Access) -> AsyncGenerator[asyncssh.SSHCli
             connection.abort()
 
 
-def _known_hosts(access: Access) -> Any:
+def _known_hosts(access: SshAccess) -> Any:
     """Files of host keys, those that are there. Always explicit: without any, no host is trusted."""
     if access.known_hosts is not None:
         files = [known_hosts_file(access)]
@@ -149,7 +149,7 @@ def _known_hosts(access: Access) -> Any:
     return present or asyncssh.import_known_hosts("")
 
 
-def _untrusted(name: str, access: Access, client: _Client, error: asyncssh.HostKeyNotVerifiable) -> str:
+def _untrusted(name: str, access: SshAccess, client: _Client, error: asyncssh.HostKeyNotVerifiable) -> str:
     if client.shown is None:
         return f"{name}: {access}: {error.reason}"
     shown = client.shown.get_fingerprint()
@@ -162,7 +162,7 @@ def _untrusted(name: str, access: Access, client: _Client, error: asyncssh.HostK
     return f"{name}: the host key of {access} is not known ({shown}); `atoll hosts enroll` shows and takes it"
 
 
-def _has_keys(access: Access) -> bool:
+def _has_keys(access: SshAccess) -> bool:
     port = access.port if access.port not in (None, 22) else None
     found = asyncssh.match_known_hosts(_known_hosts(access), access.host, "", port)
     return bool(found[0])

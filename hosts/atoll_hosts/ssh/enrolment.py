@@ -9,8 +9,8 @@ from pathlib import Path
 import asyncssh
 
 from atoll_core.errors import LabError
-from atoll_core.lab.inventory import Access
-from atoll_hosts.ssh.connections import CONNECT_TIMEOUT_S, Connections, known_hosts_file
+from atoll_core.lab.inventory import SshAccess
+from atoll_hosts.ssh.connections import CONNECT_TIMEOUT_S, SshConnections, known_hosts_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class ShownKey:
     known: bool
 
 
-async def show_key(connections: Connections, name: str, access: Access) -> ShownKey:
+async def show_key(connections: SshConnections, name: str, access: SshAccess) -> ShownKey:
     """Ask a host for its key, without believing anything. Raises LabError: unreachable, or another key is on file."""
     options = await connections.options(name, access)
     for word in ("known_hosts", "username", "client_keys"):
@@ -52,7 +52,7 @@ async def show_key(connections: Connections, name: str, access: Access) -> Shown
     )
 
 
-def _known(name: str, key: asyncssh.SSHKey, access: Access) -> bool:
+def _known(name: str, key: asyncssh.SSHKey, access: SshAccess) -> bool:
     file = known_hosts_file(access)
     if not file.is_file():
         return False

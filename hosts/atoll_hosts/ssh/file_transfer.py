@@ -11,7 +11,7 @@ from pathlib import Path
 import asyncssh
 
 from atoll_core.errors import LabError
-from atoll_hosts.ssh.installation import run
+from atoll_hosts.ssh.installation import run_remote
 from atoll_hosts.ssh.offered_files import OfferedFile
 
 Connect = Callable[[], Awaitable[asyncssh.SSHClientConnection]]
@@ -43,7 +43,7 @@ async def fetch(connect: Connect, name: str, file: OfferedFile, here: Path, *, s
             async with asyncio.timeout(_START_S + file.size_bytes / _SLOWEST_BYTES_S):
                 connection = await connect()
                 await _append(connection, name, f"{by}tail", file, part)
-                said = await run(connection, name, f"{by}sha256sum -- {shlex.quote(file.there)}")
+                said = await run_remote(connection, name, f"{by}sha256sum -- {shlex.quote(file.there)}")
         except (OSError, asyncssh.Error, TimeoutError) as error:
             why = str(error) or type(error).__name__
             continue

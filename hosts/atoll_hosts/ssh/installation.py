@@ -14,7 +14,7 @@ from pathlib import Path
 import asyncssh
 
 from atoll_core.errors import LabError, MachineError, plain, shown
-from atoll_core.lab.inventory import Access
+from atoll_core.lab.inventory import SshAccess
 from atoll_hosts.binary import find_binary
 
 FOLDER = "ATOLL_HOST_BINARIES"
@@ -62,15 +62,15 @@ def binary_for(arch: str) -> Path:
     return released
 
 
-async def install(
-    connection: asyncssh.SSHClientConnection, name: str, access: Access, arch: str | None = None
+async def install_binary(
+    connection: asyncssh.SSHClientConnection, name: str, access: SshAccess, arch: str | None = None
 ) -> Installed:
     """Put the binary where the inventory says, unless it is there. ``arch``: what the inventory says the machine is.
 
     Written beside its place, compared by its checksum, tried, and only then moved there: a running agent is not
     disturbed. Raises LabError, MachineError.
     """
-    found = (await run(connection, name, "uname -m")).strip()
+    found = (await run_remote(connection, name, "uname -m")).strip()
     if not _ARCHITECTURE.fullmatch(found):
         raise LabError(f"{name}: `uname -m` says {shown(found)}, which is not an architecture")
     if arch is not None and found != arch:
@@ -83,22 +83,22 @@ async def install(
     sha256 = hashlib.sha256(content).hexdigest()
     there = shlex.quote(access.binary)
     with contextlib.suppress(LabError):  # there is none yet
-        if (await run(connection, name, f"sha256sum -- {there}")).startswith(sha256):
+        if (await run_remote(connection, name, f"sha256sum -- {there}")).startswith(sha256):
             return Installed(found, access.binary, sha256, 0)
     folder, new = shlex.quote(str(Path(access.binary).parent)), shlex.quote(f"{access.binary}.new")
-    await run(connection, name, f"mkdir -p -- {folder} && cat > {new} && chmod 755 {new}", content)
-    if not (await run(connection, name, f"sha256sum -- {new}")).startswith(sha256):
+    await run_remote(connection, name, f"mkdir -p -- {folder} && cat > {new} && chmod 755 {new}", content)
+    if not (await run_remote(connection, name, f"sha256sum -- {new}")).startswith(sha256):
         raise LabError(f"{name}: {access.binary} arrived damaged; is its disk full?")
     try:
-        await run(connection, name, f"{new} --version")
+        await run_remote(connection, name, f"{new} --version")
     except LabError as error:
         await connection.run(f"rm -f -- {new}", check=False)
         raise LabError(f"{error}; `uname -m` says {found} there, and {path} does not run") from None
-    await run(connection, name, f"mv -f -- {new} {there}")
+    await run_remote(connection, name, f"mv -f -- {new} {there}")
     return Installed(found, access.binary, sha256, len(content))
 
 
-async def run(connection: asyncssh.SSHClientConnection, name: str, command: str, content: bytes = b"") -> str:
+async def run_remote(connection: asyncssh.SSHClientConnection, name: str, command: str, content: bytes = b"") -> str:
     """Run a command of the user's shell to its end; its output, which is short.
 
     Raises LabError with its complaint, or when it says more than such a command can have to say.

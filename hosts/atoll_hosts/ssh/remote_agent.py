@@ -9,7 +9,7 @@ from typing import Any
 import asyncssh
 
 from atoll_core.errors import LabError, plain
-from atoll_core.lab.inventory import Access
+from atoll_core.lab.inventory import SshAccess
 from atoll_hosts.agent import Agent
 from atoll_hosts.line_stream import LineCutter, LineStream
 
@@ -27,13 +27,13 @@ _STDERR_LINES = 5  # the last ones tell why a program ended
 _STDERR_BYTES = 4096
 
 
-def agent_command(access: Access) -> str:
+def agent_command(access: SshAccess) -> str:
     """What the user's shell on the machine is asked to run."""
     words = [*(["sudo", "-n", "--"] if access.sudo else []), access.binary, "agent", "--silence", str(SILENCE_S)]
     return "exec " + shlex.join(words)
 
 
-async def start_agent(connection: asyncssh.SSHClientConnection, name: str, access: Access) -> Agent:
+async def start_agent(connection: asyncssh.SSHClientConnection, name: str, access: SshAccess) -> Agent:
     """Start the agent on a machine that is connected, and wait for its greeting. Raises LabError."""
 
     async def open_channel(on_line: Callable[[bytes], None], longest: int) -> LineStream:
@@ -53,7 +53,7 @@ async def start_agent(connection: asyncssh.SSHClientConnection, name: str, acces
 class SshLines(asyncssh.SSHClientSession[bytes]):
     """A program at the far end of an SSH channel, spoken to in lines."""
 
-    def __init__(self, name: str, access: Access, cutter: LineCutter) -> None:
+    def __init__(self, name: str, access: SshAccess, cutter: LineCutter) -> None:
         self._name = name
         self._access = access
         self._cutter = cutter

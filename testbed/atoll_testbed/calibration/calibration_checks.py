@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from atoll_core.experiment.experiment import Distribution, LinkDirection
-from atoll_testbed.calibration.link_direction import MTU, PROBE_PACKET, Direction
+from atoll_testbed.calibration.link_direction import MTU, PROBE_PACKET, LinkUnderTest
 
 _MOST_CORRELATION = 0.5
 _NORMAL_QUARTILES = 1.349  # interquartile range of the normal distribution, in standard deviations
@@ -52,7 +52,7 @@ ROUGH = replace(PRECISE, loaded_ns=15_000_000, rate_ratio=0.1)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CalibrationFigure:
     """One figure of one direction of a link: as configured, as measured, and what is allowed."""
 
     box: str
@@ -66,7 +66,7 @@ class Row:
     state: State = State.SKIPPED
     why: str = ""
 
-    def judged(self, measured: float, low: float, high: float, why: str = "") -> "Row":
+    def judged(self, measured: float, low: float, high: float, why: str = "") -> "CalibrationFigure":
         """The row with its measured figure and whether it is between the bounds."""
         state = State.OK if low <= measured <= high else State.OFF
         return replace(self, measured=measured, low=low, high=high, state=state, why="" if state is State.OK else why)
@@ -80,20 +80,20 @@ class Row:
         return f"{what}: {self.measured:.5g} {self.unit}, configured {self.configured:.5g} {self.unit} ({allowed}){why}"
 
 
-def skipped(row: Row, why: str) -> Row:
+def skipped(row: CalibrationFigure, why: str) -> CalibrationFigure:
     """The row, not judged, and why not."""
     return replace(row, measured=None, low=None, high=None, state=State.SKIPPED, why=why)
 
 
-def row_of(way: Direction, name: str, unit: str, configured: float) -> Row:
+def row_of(way: LinkUnderTest, name: str, unit: str, configured: float) -> CalibrationFigure:
     """A row that is still to be judged."""
-    return Row(way.box, way.name, name, unit, configured)
+    return CalibrationFigure(way.box, way.name, name, unit, configured)
 
 
 # The rows
 
 
-def delay_row(way: Direction, one_way_ns: Sequence[int], others_ns: int, tolerance: Tolerance) -> Row:
+def delay_row(way: LinkUnderTest, one_way_ns: Sequence[int], others_ns: int, tolerance: Tolerance) -> CalibrationFigure:
     """The propagation delay: the least one-way delay of single packets, less their serialisation; median with jitter.
 
     ``others_ns``: delays of the chain's other links and of the world end. What a path takes beside these is allowed
@@ -110,7 +110,9 @@ def delay_row(way: Direction, one_way_ns: Sequence[int], others_ns: int, toleran
     return row.judged((base - own_ns) / 1e6, (delay - spread - tolerance.early_ns) / 1e6, high / 1e6)
 
 
-def jitter_row(way: Direction, one_way_ns: Sequence[int], *, others: bool, tolerance: Tolerance) -> Row:
+def jitter_row(
+    way: LinkUnderTest, one_way_ns: Sequence[int], *, others: bool, tolerance: Tolerance
+) -> CalibrationFigure:
     """The interquartile range of one-way delays, which a few late packets on a busy machine do not move.
 
     ``others``: other links of the chain, or the world end's latency, have jitter, too.
@@ -168,7 +170,7 @@ def _upper_quartile(figures: Sequence[float]) -> float:
     return sorted(figures)[len(figures) * 3 // 4]
 
 
-def rate_row(way: Direction, steady: tuple[float, float] | None, tolerance: Tolerance) -> Row:
+def rate_row(way: LinkUnderTest, steady: tuple[float, float] | None, tolerance: Tolerance) -> CalibrationFigure:
     """IP bits a second that packets of 1500 bytes get.
 
     Less than configured where Ethernet headers count as well, and where packets are lost behind the transmitter:
@@ -183,7 +185,9 @@ def rate_row(way: Direction, steady: tuple[float, float] | None, tolerance: Tole
     return row.judged(8 * steady[1] / 1e6, (expected - allowed) / 1e6, (expected + allowed) / 1e6)
 
 
-def byte_row(way: Direction, steady: tuple[float, float] | None, packet_bytes: int, tolerance: Tolerance) -> Row:
+def byte_row(
+    way: LinkUnderTest, steady: tuple[float, float] | None, packet_bytes: int, tolerance: Tolerance
+) -> CalibrationFigure:
     """What each packet counts beside its IP bytes: the rate's bytes shared out among small packets."""
     row = row_of(way, "counted beside IP", "B", way.counted(0))
     if steady is None or not steady[0]:
@@ -194,7 +198,7 @@ def byte_row(way: Direction, steady: tuple[float, float] | None, packet_bytes: i
     return row.judged(beside, way.counted(0) - allowed, way.counted(0) + allowed)
 
 
-def queue_row(way: Direction, mark: dict[str, Any]) -> Row:
+def queue_row(way: LinkUnderTest, mark: dict[str, Any]) -> CalibrationFigure:
     """The fullest the queue was under a flood, as the box counts: within one packet of what it holds."""
     row = row_of(way, "queue", "kB", way.queue_bytes / 1e3)
     fullest = mark.get("queue_max_bytes")
@@ -206,8 +210,8 @@ def queue_row(way: Direction, mark: dict[str, Any]) -> Row:
 
 
 def loaded_row(
-    ways: Sequence[Direction], rtts_ns: Sequence[int], base_ns: int, jitter_ns: int, tolerance: Tolerance
-) -> Row:
+    ways: Sequence[LinkUnderTest], rtts_ns: Sequence[int], base_ns: int, jitter_ns: int, tolerance: Tolerance
+) -> CalibrationFigure:
     """The RTT across full queues: its median, between 8(Q-2MTU)/R and 8(Q+MTU)/R above that of the idle path.
 
     A full queue has less than a packet's room; in tc's also the packet that is being sent takes room.
@@ -216,7 +220,7 @@ def loaded_row(
     name = ways[0].name if len(ways) == 1 else "both"
     full_ns = sum(way.serialisation_ns(way.queue_bytes) for way in ways)
     packet_ns = sum(way.serialisation_ns(way.counted(MTU)) for way in ways)
-    row = Row(ways[0].box, name, "RTT under load", "ms", (base_ns + full_ns) / 1e6)
+    row = CalibrationFigure(ways[0].box, name, "RTT under load", "ms", (base_ns + full_ns) / 1e6)
     if any(way.settings.aqm for way in ways):
         return skipped(row, "its AQM keeps the queue short")
     if len(rtts_ns) < 5:

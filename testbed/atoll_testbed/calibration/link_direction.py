@@ -35,7 +35,7 @@ _MOST_LOSS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Direction:
+class LinkUnderTest:
     """One direction of a link as it stands before a run: where its trace begins, if it follows one."""
 
     box: str
@@ -55,7 +55,7 @@ class Direction:
         *,
         narrower: bool,
         terrestrial: LatencyClass | None = None,
-    ) -> "Direction":
+    ) -> "LinkUnderTest":
         """``narrower``: some other link of the chain lets less through."""
         first = settings.trace.rows[0] if settings.trace else None
         if first is not None:

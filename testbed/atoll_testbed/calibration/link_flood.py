@@ -15,7 +15,7 @@ from atoll_core.lab.network import Host, HostRole, Network
 from atoll_core.plan.plan import JobSpec
 from atoll_hosts.agent import Job
 from atoll_testbed.calibration.calibration_checks import Received
-from atoll_testbed.calibration.link_direction import PROBE_PACKET, Direction
+from atoll_testbed.calibration.link_direction import PROBE_PACKET, LinkUnderTest
 from atoll_testbed.testbed import Testbed
 
 _LEAD_NS = 150_000_000  # from starting the jobs to the instant they all begin at
@@ -25,14 +25,14 @@ _PING_TIMEOUT_NS = 3_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
+class SpecialHosts:
     """The two hosts between which links are tested."""
 
     world: Host
     island: Host
 
     @classmethod
-    def of(cls, network: Network) -> "Ends":
+    def of(cls, network: Network) -> "SpecialHosts":
         """The special hosts. Raises RunError when the lab lacks one."""
         world, island = network.with_role(HostRole.WORLD_SPECIAL), network.with_role(HostRole.ISLAND_SPECIAL)
         if not (world and island):
@@ -59,7 +59,7 @@ class Flood:
     overflowed: int = 0
     marks: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
 
-    def loaded_rtts(self, ways: Sequence[Direction]) -> list[int]:
+    def loaded_rtts(self, ways: Sequence[LinkUnderTest]) -> list[int]:
         """RTTs of pings that met a full queue in every flooded direction."""
         last_ns = self.end_ns - _until_back_ns(ways) - _LAB_NS
         return [rtt for sent, rtt in self.rtts if self.full_ns <= sent <= last_ns]
@@ -67,7 +67,7 @@ class Flood:
 
 async def idle_rtts(testbed: Testbed, seconds: float, interval_ns: int) -> list[int]:
     """RTTs of pings on an idle path."""
-    ends, found, some = Ends.of(testbed.network), list[int](), asyncio.Event()
+    ends, found, some = SpecialHosts.of(testbed.network), list[int](), asyncio.Event()
 
     def take(line: dict[str, Any]) -> None:
         if line.get("type") == "reply":
@@ -85,9 +85,9 @@ async def idle_rtts(testbed: Testbed, seconds: float, interval_ns: int) -> list[
     return found
 
 
-async def one_way_delays(testbed: Testbed, way: Direction, seconds: float, rtt_ns: int) -> list[int]:
+async def one_way_delays(testbed: Testbed, way: LinkUnderTest, seconds: float, rtt_ns: int) -> list[int]:
     """One-way delays of single packets on an idle path, by the clock that both ends share."""
-    source, target = Ends.of(testbed.network).towards(way.name)
+    source, target = SpecialHosts.of(testbed.network).towards(way.name)
     found: list[int] = []
 
     def take(line: dict[str, Any]) -> None:
@@ -113,13 +113,13 @@ async def one_way_delays(testbed: Testbed, way: Direction, seconds: float, rtt_n
 
 
 async def flood(
-    testbed: Testbed, ways: Sequence[Direction], seconds: float, *, packet_bytes: int, ping_interval_ns: int | None
+    testbed: Testbed, ways: Sequence[LinkUnderTest], seconds: float, *, packet_bytes: int, ping_interval_ns: int | None
 ) -> Flood:
     """Fill the queues of these directions and keep them full for ``seconds``, pinging meanwhile if asked to.
 
     Returns when all of it has left the links.
     """
-    ends = Ends.of(testbed.network)
+    ends = SpecialHosts.of(testbed.network)
     to_world_ns = sum(way.settings.delay.ns for way in ways if way.name == "to_world") + ways[0].terrestrial_ns
     await testbed.mark_boxes()
     begin = time.time_ns() + _LEAD_NS
@@ -157,7 +157,7 @@ async def flood(
     return result
 
 
-def _until_back_ns(ways: Sequence[Direction]) -> int:
+def _until_back_ns(ways: Sequence[LinkUnderTest]) -> int:
     """How long after a ping was sent its reply comes to the world-bound queues that are flooded; 0 if none is.
 
     Before that it waits in the island-bound queues that are flooded. Without any, its way there is taken to be as long
@@ -173,7 +173,7 @@ def _until_back_ns(ways: Sequence[Direction]) -> int:
     return terrestrial_ns + sum(way.settings.delay.ns + int(way.serialisation_ns(way.queue_bytes)) for way in there)
 
 
-def _sender(ends: Ends, way: Direction, packet_bytes: int, begin_ns: int, duration_ns: int) -> JobSpec:
+def _sender(ends: SpecialHosts, way: LinkUnderTest, packet_bytes: int, begin_ns: int, duration_ns: int) -> JobSpec:
     source, target = ends.towards(way.name)
     return calibration_jobs.udp_send(
         source,
@@ -186,7 +186,7 @@ def _sender(ends: Ends, way: Direction, packet_bytes: int, begin_ns: int, durati
 
 
 def _receiver(
-    testbed: Testbed, ends: Ends, way: Direction, result: Flood
+    testbed: Testbed, ends: SpecialHosts, way: LinkUnderTest, result: Flood
 ) -> contextlib.AbstractAsyncContextManager[Job]:
     counted = result.received[way.name] = []
 

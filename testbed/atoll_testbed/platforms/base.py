@@ -25,7 +25,7 @@ Report = Callable[[str], None]
 _SWITCHES_TIMEOUT_S = 20.0
 
 
-class Place(Protocol):
+class Platform(Protocol):
     """Machines with agents, and switches that come to a controller, for as long as it is not stopped."""
 
     name: str
@@ -87,7 +87,7 @@ class Place(Protocol):
         ...
 
 
-class EmulatedPlace:
+class EmulatedPlatform:
     """An emulated lab: one agent serves all its machines; their jobs see the file system of this one."""
 
     name = MININET
@@ -101,7 +101,7 @@ class EmulatedPlace:
         self._watchers = [asyncio.create_task(self._watch_lab()), asyncio.create_task(self._watch_agent())]
 
     @classmethod
-    async def start(cls, network: Network, report: Report) -> "EmulatedPlace":
+    async def start(cls, network: Network, report: Report) -> "EmulatedPlatform":
         """Bring up namespaces, switches, machines and the agent. Raises LabError, MachineError; nothing stays then."""
         binary = find_binary()
         async with contextlib.AsyncExitStack() as undo:

@@ -33,7 +33,7 @@ from atoll_hosts.agent import Agent
 from atoll_hosts.clock_offset import ClockOffset, clock_offset
 from atoll_hosts.machine import Machine
 from atoll_hosts.parallel import Outcome, on_each
-from atoll_hosts.ssh.connections import Connections
+from atoll_hosts.ssh.connections import SshConnections
 from atoll_hosts.ssh.file_transfer import fetch
 from atoll_hosts.ssh.offered_files import Room, offered_files
 from atoll_hosts.ssh.remote_agent import start_agent
@@ -72,13 +72,13 @@ class _Reached:
         self.connection.close()
 
 
-class HardwarePlace:
+class HardwarePlatform:
     """The machines and switches of an inventory, for as long as it is not stopped. Make it with :meth:`start`."""
 
     name = HARDWARE
 
     def __init__(
-        self, network: Network, inventory: Inventory, connections: Connections, reached: dict[str, _Reached]
+        self, network: Network, inventory: Inventory, connections: SshConnections, reached: dict[str, _Reached]
     ) -> None:
         self.network = network
         self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -92,13 +92,13 @@ class HardwarePlace:
         self._watchers = [asyncio.create_task(self._watch(one.agent)) for one in reached.values()]
 
     @classmethod
-    async def start(cls, network: Network, inventory: Inventory, report: Report) -> "HardwarePlace":
+    async def start(cls, network: Network, inventory: Inventory, report: Report) -> "HardwarePlatform":
         """Reach every machine of the inventory, take it, and see that it can take part.
 
         Raises LabError with a line for each machine that cannot; nothing is taken then.
         """
         report(f"connecting to {len(inventory.machines)} machines")
-        connections = Connections()
+        connections = SshConnections()
         outcomes = await on_each(inventory.machines, lambda machine: _reach(connections, machine, inventory))
         reached = {one.machine: one.found for one in outcomes if one.found is not None}
         if wrong := _problems(outcomes, network, inventory):
@@ -243,7 +243,7 @@ class HardwarePlace:
             self.failed.set_result(reason)
 
 
-async def _reach(connections: Connections, machine: InventoryMachine, inventory: Inventory) -> _Reached:
+async def _reach(connections: SshConnections, machine: InventoryMachine, inventory: Inventory) -> _Reached:
     connection = await connections.connect(machine.name, machine.access)
     try:
         agent = await start_agent(connection, machine.name, machine.access)

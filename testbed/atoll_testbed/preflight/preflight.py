@@ -16,7 +16,7 @@ from atoll_core.errors import RunError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import HostRole, Network
 from atoll_core.plan.plan import Plan
-from atoll_testbed.calibration.calibration_checks import Row, State
+from atoll_testbed.calibration.calibration_checks import CalibrationFigure, State
 from atoll_testbed.calibration.link_calibration import brief
 from atoll_testbed.preflight.path_rtt import Measured, Off, base_rtt, judge_paths, measure_paths, terrestrial
 from atoll_testbed.testbed import Testbed
@@ -75,7 +75,7 @@ async def check_links(
     ``base_ns``: what ``check_paths`` returned. ``drained``: returns when nothing of the test is under way any more.
     Raises RunError naming what does not do as it is configured to.
     """
-    off: list[Row] = []
+    off: list[CalibrationFigure] = []
     for attempt in range(1, _LINK_ATTEMPTS + 1):
         rows = await brief(testbed, experiment, base_ns)
         off = [row for row in rows if row.state is State.OFF]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """After the measurement: captures compressed, then analysis and report in processes of their own.
 
-The libraries for tables and plots are heavy; the keeper stays small without them.
+The libraries for tables and plots are heavy; the daemon stays small without them.
 """
 
 import asyncio

@@ -33,7 +33,7 @@ _MOST_SAID_BYTES_S = 1 << 20
 
 
 class Recording:
-    """The keeper's side of a run directory, fed with the boxes' lines as they come."""
+    """The daemon's side of a run directory, fed with the boxes' lines as they come."""
 
     def __init__(
         self,

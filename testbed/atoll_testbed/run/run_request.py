@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run is asked to do, as its manifest says it from the first moment on.
 
-A run begins with a run directory that holds its request. Whoever has the directory can run it: the keeper, or a
+A run begins with a run directory that holds its request. Whoever has the directory can run it: the daemon, or a
 process inside a virtual kernel that sees nothing of the outside but this directory.
 """
 

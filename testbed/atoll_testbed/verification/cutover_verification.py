@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from atoll_controller.fabric.swap_probes import Probe
 from atoll_controller.tracing.probe_paths import limit_ns, of_one_sender
-from atoll_controller.tracing.table_model import Frame, Reached, Step, Tables
+from atoll_controller.tracing.table_model import Delivery, Frame, Step, SwitchTables
 from atoll_core.errors import LabError, PlanError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
@@ -25,12 +25,12 @@ from atoll_testbed.verification.probe_receiver import (
     Sighting,
     Watch,
     boxes_and_taps,
+    receiving_probes,
     sending,
     sightings,
     stations,
-    watching,
 )
-from atoll_testbed.verification.probed_lab import Standing
+from atoll_testbed.verification.probed_lab import ProbedLab
 from atoll_testbed.verification.swap_verification import INTERVAL_S, LAG_S
 
 
@@ -75,7 +75,7 @@ class _Turn:
 
 
 async def turned(
-    testbed: Standing, probes: Sequence[Probe], before: Plan, after: Plan, experiments: Iterable[Experiment]
+    testbed: ProbedLab, probes: Sequence[Probe], before: Plan, after: Plan, experiments: Iterable[Experiment]
 ) -> None:
     """Return when what hosts send takes the ways of the plan ``after``, and not those of ``before`` any more.
 
@@ -101,7 +101,7 @@ async def turned(
         await asyncio.sleep(began_s + LAG_S - clock())
 
 
-async def _watch_until_taken(testbed: Standing, turns: Sequence[_Turn], watch: Watch, limit_s: float) -> None:
+async def _watch_until_taken(testbed: ProbedLab, turns: Sequence[_Turn], watch: Watch, limit_s: float) -> None:
     """Have hosts send the frames until all were seen where they should be, or for so long."""
     network = testbed.network
     senders = {host.name: (host.address, list[Sent]()) for host in network.hosts}
@@ -114,14 +114,14 @@ async def _watch_until_taken(testbed: Standing, turns: Sequence[_Turn], watch: W
     watchers = dict.fromkeys((*promiscuous, *ends))
     how = Sending(max(1, round(limit_s / INTERVAL_S)), int(INTERVAL_S * 1e9), until_answered=False)
     async with (
-        watching(testbed.machine, watch, watchers, promiscuous),
+        receiving_probes(testbed.machine, watch, watchers, promiscuous),
         sending(testbed.machine, watch, senders, how),
     ):
         await watch.until(lambda: all(turn.taken(watch) for turn in turns), limit_s)
 
 
 def _turns(network: Network, probes: Iterable[Probe], before: Plan, after: Plan) -> list[_Turn]:
-    left, taken = (Tables(network, plan.flows, strict=False) for plan in (before, after))
+    left, taken = (SwitchTables(network, plan.flows, strict=False) for plan in (before, after))
     found: list[_Turn] = []
     for number, probe in enumerate(probes):
         (there, _), (here, end) = _way(network, left, probe), _way(network, taken, probe)
@@ -131,7 +131,7 @@ def _turns(network: Network, probes: Iterable[Probe], before: Plan, after: Plan)
     return found
 
 
-def _way(network: Network, tables: Tables, probe: Probe) -> tuple[tuple[Step, ...], str]:
+def _way(network: Network, tables: SwitchTables, probe: Probe) -> tuple[tuple[Step, ...], str]:
     """What becomes of a host's frame, and where it ends."""
     src, dst = network.host(probe.src), network.host(probe.dst)
     try:
@@ -143,4 +143,4 @@ def _way(network: Network, tables: Tables, probe: Probe) -> tuple[tuple[Step, ..
 
 def _essence(step: Step) -> Step:
     """Where and as what a frame comes, whichever entry takes it there."""
-    return step if isinstance(step, Reached) else replace(step, entry=None)
+    return step if isinstance(step, Delivery) else replace(step, entry=None)

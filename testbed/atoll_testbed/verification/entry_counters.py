@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from atoll_controller.fabric.flow_installer import table_of
 from atoll_controller.openflow.client import Controller
-from atoll_controller.tracing.table_model import Matched, Reached, Step
+from atoll_controller.tracing.table_model import Delivery, Lookup, Step
 from atoll_core.lab.network import Network
 from atoll_core.plan.flow_entry import FlowEntry
 
@@ -27,7 +27,7 @@ def prompt_switches(network: Network) -> frozenset[str]:
 
 def tell_in_time(network: Network, steps: Iterable[Step]) -> bool:
     """Whether counters say where packets ended that should have taken these steps: those of all switches on the way."""
-    return prompt_switches(network) >= {step.at.switch for step in steps if isinstance(step, Matched)}
+    return prompt_switches(network) >= {step.at.switch for step in steps if isinstance(step, Lookup)}
 
 
 async def counts(controller: Controller, network: Network, entries: Iterable[FlowEntry]) -> dict[FlowEntry, int]:
@@ -45,7 +45,7 @@ async def counts(controller: Controller, network: Network, entries: Iterable[Flo
     return {entry: packets for each in await asyncio.gather(*map(ask, asked)) for entry, packets in each}
 
 
-async def counted(
+async def count_increase(
     controller: Controller, network: Network, before: Counts, wanted: Collection[FlowEntry], least: int = 1
 ) -> dict[FlowEntry, int]:
     """By how much each entry's count has risen since, when all those wanted have by ``least`` or had the time to."""
@@ -62,7 +62,7 @@ def how_far(steps: Iterable[Step], rises: Counts, taps: Collection[str]) -> str:
     """How far packets came, by the steps they should have taken and the entries that counted: the last one that did."""
     last, to = "", ""
     for step in steps:
-        if isinstance(step, Reached):
+        if isinstance(step, Delivery):
             to = to if step.name in taps else f"sent on to {step.name}"
             continue
         came = "; ".join(filter(None, (last, to))) or "no entry counted it"

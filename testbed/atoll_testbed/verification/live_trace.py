@@ -6,15 +6,15 @@ from collections.abc import Collection, Sequence
 from ipaddress import IPv4Address
 from typing import TYPE_CHECKING
 
-from atoll_controller.tracing.packet_trace import Hop, HopKind, Trace, trace
+from atoll_controller.tracing.packet_trace import HopKind, PacketTrace, TraceHop, trace
 from atoll_controller.tracing.probe_paths import limit_ns
 from atoll_controller.tracing.trace_report import LiveStation, LiveTrace
 from atoll_core.errors import LabError
 from atoll_core.experiment.experiment import Protocol
 from atoll_core.lab.network import Network, PortRef
 from atoll_core.plan.flow_entry import FlowEntry
-from atoll_testbed.verification.entry_counters import Counts, counted, counts, prompt_switches
-from atoll_testbed.verification.probe_receiver import Sending, Sent, Station, Watch, sending, station, watching
+from atoll_testbed.verification.entry_counters import Counts, count_increase, counts, prompt_switches
+from atoll_testbed.verification.probe_receiver import Sending, Sent, Station, Watch, receiving_probes, sending, station
 
 if TYPE_CHECKING:
     from atoll_testbed.testbed import Testbed
@@ -47,7 +47,7 @@ async def trace_live(
     arrived = len({each.attempt for each in watch.seen if each.machine == end and not each.answer})
     prompt = prompt_switches(network)
     wanted = [entry for entry in entries if entry.switch in prompt]
-    rises = await counted(testbed.controller, network, before, wanted, least=max(1, arrived))
+    rises = await count_increase(testbed.controller, network, before, wanted, least=max(1, arrived))
     stations = tuple(_station(hop, watch, places.get(hop), rises, prompt) for hop in hops)
     rtts = tuple(
         each.t_ns - watch.sent_ns[each.number, each.attempt]
@@ -58,7 +58,13 @@ async def trace_live(
 
 
 async def _send(
-    testbed: "Testbed", watch: Watch, there: Trace, end: str, places: Collection[Station], number: int, limit_ns: int
+    testbed: "Testbed",
+    watch: Watch,
+    there: PacketTrace,
+    end: str,
+    places: Collection[Station],
+    number: int,
+    limit_ns: int,
 ) -> None:
     """Send the probes; returns when all have come to their end, and their answers back, or nothing more can come."""
     source, target = testbed.network.host(there.src), testbed.network.host(there.dst)
@@ -74,32 +80,32 @@ async def _send(
     how = Sending(number, _INTERVAL_NS, until_answered=False)
     probes = {source.name: (source.address, [Sent(0, target.address, there.protocol.number)])}
     async with (
-        watching(testbed.machine, watch, machines, promiscuous),
+        receiving_probes(testbed.machine, watch, machines, promiscuous),
         sending(testbed.machine, watch, probes, how),
     ):
         await watch.until(all_there, (number * _INTERVAL_NS + limit_ns) / 1e9 + _SCHEDULING_S)
 
 
-def _end(network: Network, there: Trace) -> str:
+def _end(network: Network, there: PacketTrace) -> str:
     """Where packets end: at their host; those of TCP at a stateful box on their way, which begins them anew."""
     stateful = {box.name for box in network.boxes if box.stateful} if there.protocol is Protocol.TCP else set[str]()
     return next((hop.name for hop in there.hops if hop.name in stateful), there.dst)
 
 
-def _until(hops: Sequence[Hop], end: str) -> tuple[Hop, ...]:
+def _until(hops: Sequence[TraceHop], end: str) -> tuple[TraceHop, ...]:
     """The hops as far as a box on the way; all of them if it is where they end anyway."""
     last = next((at for at, hop in enumerate(hops) if hop.name == end and hop.kind is HopKind.BOX), len(hops))
     return tuple(hops[: last + 1])
 
 
-def _place(network: Network, hop: Hop) -> Station | None:
+def _place(network: Network, hop: TraceHop) -> Station | None:
     """Where probes that come to a hop can be seen, if anywhere."""
     if hop.kind in (HopKind.SWITCH, HopKind.DROP):
         return None
     return station(network, hop.name, PortRef(hop.switch, hop.port))
 
 
-def _station(hop: Hop, watch: Watch, place: Station | None, rises: Counts, prompt: Collection[str]) -> LiveStation:
+def _station(hop: TraceHop, watch: Watch, place: Station | None, rises: Counts, prompt: Collection[str]) -> LiveStation:
     if hop.kind is HopKind.DROP or hop.entry is not None:
         return _counting(hop, hop.entry, rises, prompt)
     if place is None:
@@ -110,7 +116,7 @@ def _station(hop: Hop, watch: Watch, place: Station | None, rises: Counts, promp
     return LiveStation(hop, seen=len({each.attempt for each in seen}), after_ns=after_ns)
 
 
-def _counting(hop: Hop, entry: FlowEntry | None, rises: Counts, prompt: Collection[str]) -> LiveStation:
+def _counting(hop: TraceHop, entry: FlowEntry | None, rises: Counts, prompt: Collection[str]) -> LiveStation:
     if entry is None:
         return LiveStation(hop)
     return LiveStation(hop, counted=rises.get(entry) if entry.switch in prompt else None, held=entry in rises)

@@ -12,14 +12,14 @@ from ipaddress import IPv4Address
 
 from atoll_controller.tracing.fault_hints import where_to_look
 from atoll_controller.tracing.probe_paths import Path, cover, limit_ns
-from atoll_controller.tracing.table_model import Matched
+from atoll_controller.tracing.table_model import Lookup
 from atoll_core.errors import LabError
 from atoll_core.experiment.experiment import Experiment, Protocol
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Plan
-from atoll_testbed.verification.entry_counters import counted, counts, how_far, tell_in_time
-from atoll_testbed.verification.probe_receiver import Sending, Sent, Watch, sending, watching
-from atoll_testbed.verification.probed_lab import Standing
+from atoll_testbed.verification.entry_counters import count_increase, counts, how_far, tell_in_time
+from atoll_testbed.verification.probe_receiver import Sending, Sent, Watch, receiving_probes, sending
+from atoll_testbed.verification.probed_lab import ProbedLab
 from atoll_testbed.verification.swap_verification import ATTEMPTS, INTERVAL_S
 
 _STARTING_S = 10.0  # a program that users bring does not say when it is ready to forward
@@ -27,7 +27,7 @@ _ENDS_PER_S = 100  # cables' ends of one Linux that come into use a second after
 _EXPLAINED = 10  # paths: where one switch or box fails, so do many
 
 
-async def verify(testbed: Standing, plan: Plan, experiment: Experiment) -> int:
+async def verify(testbed: ProbedLab, plan: Plan, experiment: Experiment) -> int:
     """Send probes on few paths that use every entry of a plan that hosts can cause; returns their number.
 
     It takes the longest round trip of these and a moment. Raises LabError, a line for each path that failed: who did
@@ -42,7 +42,7 @@ async def verify(testbed: Standing, plan: Plan, experiment: Experiment) -> int:
     return len(paths)
 
 
-async def _unproven(testbed: Standing, experiment: Experiment, paths: Sequence[Path]) -> list[Path]:
+async def _unproven(testbed: ProbedLab, experiment: Experiment, paths: Sequence[Path]) -> list[Path]:
     """Send probes on all paths at once; those on which none came through."""
     watch = Watch()
     network = testbed.network
@@ -65,7 +65,7 @@ async def _unproven(testbed: Standing, experiment: Experiment, paths: Sequence[P
     attempts = _attempts(network, experiment)
     how = Sending(attempts, int(INTERVAL_S * 1e9), until_answered=True)
     async with (
-        watching(testbed.machine, watch, machines),
+        receiving_probes(testbed.machine, watch, machines),
         sending(testbed.machine, watch, senders, how),
     ):
         limit_s = attempts * INTERVAL_S + limit_ns(network, experiment) / 1e9
@@ -91,13 +91,13 @@ def _attempts(network: Network, experiment: Experiment) -> int:
     return ATTEMPTS + round(patience_s / INTERVAL_S)
 
 
-async def _explained(testbed: Standing, experiment: Experiment, paths: Sequence[Path]) -> list[str]:
+async def _explained(testbed: ProbedLab, experiment: Experiment, paths: Sequence[Path]) -> list[str]:
     """A line for each path on which nothing comes through, tried once more and looked at entry by entry."""
     network, controller = testbed.network, testbed.controller
-    ways = [tuple(s.entry for s in path.there if isinstance(s, Matched) and s.entry is not None) for path in paths]
+    ways = [tuple(s.entry for s in path.there if isinstance(s, Lookup) and s.entry is not None) for path in paths]
     before = await counts(controller, network, (entry for way in ways for entry in way))
     failed = set(await _unproven(testbed, experiment, paths))
-    rises = await counted(controller, network, before, ())
+    rises = await count_increase(controller, network, before, ())
     taps = {tap.name for tap in network.taps}
     lines: list[str] = []
     for path in paths:

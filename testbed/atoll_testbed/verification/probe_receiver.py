@@ -12,7 +12,7 @@ from ipaddress import IPv4Address
 from typing import Any
 
 from atoll_controller.planner.job_privileges import of_subcommand
-from atoll_controller.tracing.table_model import Reached, Step
+from atoll_controller.tracing.table_model import Delivery, Step
 from atoll_core.errors import LabError
 from atoll_core.lab.network import Network, PortRef
 from atoll_hosts.job import Job
@@ -50,7 +50,7 @@ class Sending:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenProbe:
     """A probe, or the answer to one, that came to a machine. ``t_ns``: CLOCK_REALTIME of that machine's kernel."""
 
     machine: str
@@ -80,7 +80,7 @@ def stations(network: Network) -> frozenset[Station]:
 
 def sightings(network: Network, steps: Iterable[Step]) -> frozenset[Sighting]:
     """Where a frame that takes these steps can be seen, and with which tag."""
-    reached = (step for step in steps if isinstance(step, Reached))
+    reached = (step for step in steps if isinstance(step, Delivery))
     return frozenset(
         (*place, step.frame.vlan) for step in reached if (place := station(network, step.name, step.port)) is not None
     )
@@ -105,7 +105,7 @@ class Watch:
     def __init__(self, at: Collection[Station] = ()) -> None:
         self._at = at
         self.session = next(_sessions)
-        self.seen: list[Seen] = []
+        self.seen: list[SeenProbe] = []
         self.sent_ns: dict[tuple[int, int], int] = {}
         self._arrived: defaultdict[tuple[str, bool], set[int]] = defaultdict(set)
         self._passed: defaultdict[Station, set[int]] = defaultdict(set)
@@ -118,7 +118,7 @@ class Watch:
             self.sent_ns[line["number"], line["attempt"]] = line["t_ns"]
         if line.get("type") == "seen":
             found = (line[key] for key in ("number", "attempt", "answer", "t_ns"))
-            seen = Seen(machine, line["interface"], line.get("vlan"), *found)
+            seen = SeenProbe(machine, line["interface"], line.get("vlan"), *found)
             self.seen.append(seen)
             self._arrived[machine, seen.answer].add(seen.number)
             if not seen.answer:
@@ -154,7 +154,7 @@ class Watch:
 
 
 @contextlib.asynccontextmanager
-async def watching(
+async def receiving_probes(
     machine: Callable[[str], Machine],
     watch: Watch,
     machines: Mapping[str, IPv4Address | None],

@@ -10,7 +10,7 @@ from atoll_core.plan.plan import Plan
 from atoll_hosts.machine import Machine
 
 
-class Standing(Protocol):
+class ProbedLab(Protocol):
     """A lab and what stands on it."""
 
     @property

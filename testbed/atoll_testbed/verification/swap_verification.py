@@ -15,17 +15,17 @@ from ipaddress import IPv4Address
 
 from atoll_controller.fabric.flow_installer import read_tables
 from atoll_controller.fabric.swap_probes import Probe
-from atoll_controller.openflow.messages.probe_frames import End, Mark, probe_frame
+from atoll_controller.openflow.messages.probe_frames import Mark, ProbeEnd, probe_frame
 from atoll_controller.tracing.fault_hints import where_to_look
 from atoll_controller.tracing.probe_paths import limit_ns, of_one_sender
-from atoll_controller.tracing.table_model import Frame, Matched, Reached, Step, Tables
+from atoll_controller.tracing.table_model import Delivery, Frame, Lookup, Step, SwitchTables
 from atoll_core.errors import LabError, PlanError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Host, Network, PortRef
 from atoll_core.plan.flow_entry import Action, FlowEntry, Match
 from atoll_testbed.verification.entry_counters import (
     Counts,
-    counted,
+    count_increase,
     counts,
     how_far,
     named,
@@ -37,12 +37,12 @@ from atoll_testbed.verification.probe_receiver import (
     Station,
     Watch,
     boxes_and_taps,
+    receiving_probes,
     sightings,
     station,
     stations,
-    watching,
 )
-from atoll_testbed.verification.probed_lab import Standing
+from atoll_testbed.verification.probed_lab import ProbedLab
 
 # For so long probes are sent that do not arrive: hardware may have an entry seconds after its switch acknowledged it, a
 # link may lose a probe, a full queue refuse it.
@@ -78,16 +78,16 @@ class _Way:
     @property
     def entries(self) -> tuple[FlowEntry, ...]:
         """What must count it; not the entry it is sent by, which need not be there yet."""
-        return tuple(step.entry for step in self.steps[1:] if isinstance(step, Matched) and step.entry is not None)
+        return tuple(step.entry for step in self.steps[1:] if isinstance(step, Lookup) and step.entry is not None)
 
     def frame(self, session: int, attempt: int) -> bytes:
         """The frame as it would come to the entry."""
-        src, dst = (End(host.interface.mac, host.address) for host in (self.src, self.dst))
+        src, dst = (ProbeEnd(host.interface.mac, host.address) for host in (self.src, self.dst))
         mark = Mark(session, self.number, attempt)
         return probe_frame(src, dst, _tag(self.probe.entry.match), self.probe.protocol, mark)
 
 
-async def probe(testbed: Standing, probes: Sequence[Probe], experiment: Experiment | None = None) -> None:
+async def probe(testbed: ProbedLab, probes: Sequence[Probe], experiment: Experiment | None = None) -> None:
     """Send all probes at once, several times those that don't arrive; returns when all are proven.
 
     ``experiment``: the one that is being changed to (default: the one that stands). Raises LabError, a line for each
@@ -104,20 +104,20 @@ async def probe(testbed: Standing, probes: Sequence[Probe], experiment: Experime
     promiscuous = boxes_and_taps(network)
     machines: dict[str, IPv4Address | None] = dict.fromkeys(promiscuous)
     machines |= {host.name: host.address for way in ways for host in (way.src, way.dst)}
-    async with watching(testbed.machine, watch, machines, promiscuous):
+    async with receiving_probes(testbed.machine, watch, machines, promiscuous):
         await _send_until_seen(testbed, ways, watch, max(limit_ns(network, each) for each in both) / 1e9)
     prompt = prompt_switches(network)
     arrived = [way for way in ways if _done(way, watch)]
     unwatched = [way for way in arrived if any(place is None for _, place in way.stations)]
     stands = {_essence(entry) for entry in (testbed.plan.flows if testbed.plan else ())}
     wanted = {e for way in unwatched for e in way.entries if e.switch in prompt and _essence(e) not in stands}
-    rises = await counted(controller, network, before, wanted)
+    rises = await count_increase(controller, network, before, wanted)
     lines = [line for way in ways if (line := _judge(network, way, watch, rises, wanted))]
     if lines:
         raise LabError("\n".join(lines))
 
 
-async def passed(testbed: Standing, probes: Sequence[Probe], experiment: Experiment) -> None:
+async def passed(testbed: ProbedLab, probes: Sequence[Probe], experiment: Experiment) -> None:
     """Return when frames sent as packets of a version were sent last have arrived: by then, so have those packets.
 
     For switches, boxes and links keep packets in order. ``experiment``: that version. Raises LabError, a line for each
@@ -134,7 +134,7 @@ async def passed(testbed: Standing, probes: Sequence[Probe], experiment: Experim
     def left() -> list[_Way]:
         return [way for way in ways if not watch.arrived(way.number, way.end, answer=False)]
 
-    async with watching(testbed.machine, watch, dict.fromkeys(way.end for way in ways)):
+    async with receiving_probes(testbed.machine, watch, dict.fromkeys(way.end for way in ways)):
         attempt = 0
         while missing := left():
             if asyncio.get_running_loop().time() > deadline:
@@ -144,7 +144,7 @@ async def passed(testbed: Standing, probes: Sequence[Probe], experiment: Experim
             await watch.until(lambda: not left(), INTERVAL_S)
 
 
-async def _ways(testbed: Standing, probes: Sequence[Probe]) -> list[_Way]:
+async def _ways(testbed: ProbedLab, probes: Sequence[Probe]) -> list[_Way]:
     """The probes with their ways by what the switches hold now, found in a thread: they may be thousands."""
     network = testbed.network
     held = await read_tables(testbed.controller, network)
@@ -158,7 +158,9 @@ async def _ways(testbed: Standing, probes: Sequence[Probe]) -> list[_Way]:
     return await asyncio.to_thread(find)
 
 
-def _tables(network: Network, held: Iterable[FlowEntry], known: Iterable[FlowEntry], probes: Iterable[Probe]) -> Tables:
+def _tables(
+    network: Network, held: Iterable[FlowEntry], known: Iterable[FlowEntry], probes: Iterable[Probe]
+) -> SwitchTables:
     """The tables as they are read, with the reasons that the plan has for what it knows of them."""
     entries: dict[tuple[str, int, Match], FlowEntry] = {}
     planned = {(entry.switch, entry.priority, entry.match): entry for entry in known}
@@ -167,10 +169,10 @@ def _tables(network: Network, held: Iterable[FlowEntry], known: Iterable[FlowEnt
         same = planned.get(key)
         entries[key] = same if same is not None and same.actions == entry.actions else entry
     entries |= {(p.entry.switch, p.entry.priority, p.entry.match): p.entry for p in probes}
-    return Tables(network, entries.values(), strict=False)
+    return SwitchTables(network, entries.values(), strict=False)
 
 
-def _way(network: Network, tables: Tables, number: int, probe: Probe) -> _Way:
+def _way(network: Network, tables: SwitchTables, number: int, probe: Probe) -> _Way:
     src, dst = network.host(probe.src), network.host(probe.dst)
     match = probe.entry.match
     frame = Frame(src.address, dst.address, _tag(match), probe.protocol)
@@ -179,7 +181,7 @@ def _way(network: Network, tables: Tables, number: int, probe: Probe) -> _Way:
     except PlanError as error:
         raise LabError(f"{_told(probe)}: by what the switches hold, {error}") from error
     steps, end = of_one_sender(network, steps, probe.protocol, dst.name)
-    reached = (step for step in steps if isinstance(step, Reached))
+    reached = (step for step in steps if isinstance(step, Delivery))
     places = tuple((step.name, station(network, step.name, step.port)) for step in reached)
     return _Way(number, probe, src, dst, steps, end, places, sightings(network, steps))
 
@@ -188,7 +190,7 @@ def _tag(match: Match) -> int | None:
     return match.vlan if isinstance(match.vlan, int) else None
 
 
-async def _send_until_seen(testbed: Standing, ways: Sequence[_Way], watch: Watch, limit_s: float) -> None:
+async def _send_until_seen(testbed: ProbedLab, ways: Sequence[_Way], watch: Watch, limit_s: float) -> None:
     def all_done() -> bool:
         return all(_done(way, watch) or way.refused for way in ways)
 
@@ -199,7 +201,7 @@ async def _send_until_seen(testbed: Standing, ways: Sequence[_Way], watch: Watch
     await watch.until(all_done, limit_s)
 
 
-async def _send(testbed: Standing, ways: Iterable[_Way], session: int, attempt: int) -> None:
+async def _send(testbed: ProbedLab, ways: Iterable[_Way], session: int, attempt: int) -> None:
     by_switch: defaultdict[str, list[_Way]] = defaultdict(list)
     for way in ways:
         by_switch[way.probe.entry.switch].append(way)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run inside a virtual kernel: ``python -m atoll_testbed.virtual.guest_main DIRECTORY``.
 
-The same testbed and the same steps as anywhere, without a keeper: the kernel is the lab's owner, and everything ends
+The same testbed and the same steps as anywhere, without a daemon: the kernel is the lab's owner, and everything ends
 with it. The request is in the run directory's manifest; progress goes to a file there, line by line, the last one
 being ``done`` or ``error``. The analysis is made outside.
 """
@@ -18,13 +18,13 @@ from atoll_analysis.run_directory.atomic_files import Appender
 from atoll_core.errors import AtollError
 from atoll_core.plan.tc_settings import VIRTUAL_SLACK
 from atoll_emulation.this_machine.congestion_controls import permit_everywhere
-from atoll_testbed.platforms.base import EmulatedPlace
+from atoll_testbed.platforms.base import EmulatedPlatform
 from atoll_testbed.run.run import Run
 from atoll_testbed.run.run_request import read_request
 from atoll_testbed.testbed import Testbed
 
 PROGRESS = "logs/progress.jsonl"
-"""In the run directory: what the keeper would stream (docs/contracts.md, "Run directory")."""
+"""In the run directory: what the daemon would stream (docs/contracts.md, "Run directory")."""
 
 _READ_EVERY_S = 1.0
 """While nothing but the load goes on, jobs' lines are read together: being woken for each of thirty a second costs
@@ -44,7 +44,7 @@ async def measure(directory: Path) -> int:
 
     def emit_and_pace(line: dict[str, Any]) -> None:
         emit(line)
-        if line["type"] == "step" and isinstance(testbed.place, EmulatedPlace) and len(experiment.versions) == 1:
+        if line["type"] == "step" and isinstance(testbed.place, EmulatedPlatform) and len(experiment.versions) == 1:
             testbed.place.read_every(_READ_EVERY_S if line["step"] == "measure" else 0)
 
     try:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run in virtual time: start a kernel, have it make the run's raw data, follow its progress, end it.
 
-The kernel sees the run directory at a fixed path and works there as the keeper would (``guest_main``); its
+The kernel sees the run directory at a fixed path and works there as the daemon would (``guest_main``); its
 progress comes out as lines of a file. When the last one is there, or anything goes wrong, the kernel is ended and with
 it everything inside: there is nothing to take down.
 """
@@ -26,7 +26,7 @@ from atoll_core.errors import AtollError, RunError
 from atoll_core.units import Size
 from atoll_emulation.uml.guest import OUTPUT
 from atoll_emulation.uml.kernel import UmlKernel
-from atoll_emulation.uml.run import Ended, Running, VirtualClock, start_in_uml
+from atoll_emulation.uml.run import Ended, RunningKernel, VirtualClock, start_in_uml
 from atoll_hosts.binary import VARIABLE, find_binary
 from atoll_testbed.run.run_request import read_request
 from atoll_testbed.virtual.guest_main import PROGRESS
@@ -80,12 +80,12 @@ class _Pace:
         return {"wall_s": wall_s, "factor": factor, "left_s": max(0.0, self.duration_s - elapsed_s) / factor}
 
 
-async def measure(
+async def measure_in_kernel(
     run_dir: RunDir, kernel: UmlKernel, core: int, progress: Progress, *, stuck_s: float = STUCK_S
 ) -> None:
     """Make the raw data of the run that ``run_dir`` asks for, in a kernel of its own on processor ``core``.
 
-    ``progress`` gets the lines a keeper would stream; live ones with ``wall_s``, ``factor`` and ``left_s`` besides.
+    ``progress`` gets the lines a daemon would stream; live ones with ``wall_s``, ``factor`` and ``left_s`` besides.
     Raises RunError, LabError, MachineError after recording what went wrong; cancellation likewise. Whatever happens,
     no process of the kernel is left and what was captured is kept. Call it from the main thread: the kernel dies with
     the thread that starts it.
@@ -172,7 +172,7 @@ class _Follower:
             "steps_s": self._steps_s,
         }
 
-    async def follow(self, running: Running) -> None:
+    async def follow(self, running: RunningKernel) -> None:
         """Return when the run is done. Raises what went wrong."""
         self._progress({"type": "progress", "text": "virtual kernel"})
         while True:
@@ -203,7 +203,7 @@ class _Follower:
                 pass
         self._progress(line)
 
-    def _raise_if_stuck(self, running: Running) -> None:
+    def _raise_if_stuck(self, running: RunningKernel) -> None:
         files = (self._dir.path / PROGRESS, self._dir.path / "link.jsonl", self._dir.path / "events.jsonl")
         size = sum(map(_size, files))
         now = time.monotonic()
@@ -214,7 +214,7 @@ class _Follower:
             raise RunError(msg)
 
 
-def _state(running: Running) -> tuple[Ended | None, AtollError | None]:
+def _state(running: RunningKernel) -> tuple[Ended | None, AtollError | None]:
     try:
         return running.wait(0), None
     except AtollError as error:

@@ -33,17 +33,17 @@ const until = async (holds) => {
 
 /** A page that has just been opened; `spool(request, write)`: what is answered to who asks for the run's points. */
 async function opened({ run, spool, busy = null }) {
-  const keeper = { socket: null, asked: [], told: [] };
+  const daemon = { socket: null, asked: [], told: [] };
   const answers = {
     "v1/status": { pid: 1, busy },
     "v1/picture": { lab: "island", experiment: "geo", boxes: { sat: { kind: "link" } }, run },
   };
   const api = {
     ask: async (_, path) => answers[path],
-    events: () => (keeper.socket = { close() {} }),
+    events: () => (daemon.socket = { close() {} }),
     fetch: async (_, path, { signal }) => {
       const url = new URL(path, "http://localhost");
-      keeper.asked.push([url.pathname, Object.fromEntries(url.searchParams)]);
+      daemon.asked.push([url.pathname, Object.fromEntries(url.searchParams)]);
       const body = new ReadableStream({
         async start(stream) {
           const write = (message) => stream.enqueue(new TextEncoder().encode(`${JSON.stringify(message)}\n`));
@@ -55,12 +55,12 @@ async function opened({ run, spool, busy = null }) {
       return { body };
     },
   };
-  const live = new LiveSource(api, { changed() {}, event: (event) => keeper.told.push(eventText(event)?.text) });
+  const live = new LiveSource(api, { changed() {}, event: (event) => daemon.told.push(eventText(event)?.text) });
   live.start();
-  await until(() => keeper.socket?.onopen);
-  keeper.socket.onopen();
-  const say = (message) => keeper.socket.onmessage({ data: JSON.stringify(message) });
-  return { live, say, keeper };
+  await until(() => daemon.socket?.onopen);
+  daemon.socket.onopen();
+  const say = (message) => daemon.socket.onmessage({ data: JSON.stringify(message) });
+  return { live, say, daemon };
 }
 
 const RUN = { id: "geo-1", step: "measure", elapsed_s: 20, duration_s: 60, metrics: true };
@@ -75,7 +75,7 @@ test("a page that is opened in the middle of a run shows it from its begin, with
     await written; // the spool's last second comes after the first one that is told live
     for (let t = 19; t < 23; t += 1) write(second(T + t));
   };
-  const { live, say, keeper } = await opened({ run: RUN, spool });
+  const { live, say, daemon } = await opened({ run: RUN, spool });
   say(second(T + 21));
   await until(() => live.store.newest > T + 18.8);
   say(second(T + 22));
@@ -88,7 +88,7 @@ test("a page that is opened in the middle of a run shows it from its begin, with
   assert.deepEqual(gapsOf(ring, T, T + 23, T + 23, 1.5), []);
   say(second(T + 23));
   assert.ok(live.store.newest > T + 23.8, "from then on it is live");
-  const [[path, { measurements, follow }]] = keeper.asked;
+  const [[path, { measurements, follow }]] = daemon.asked;
   assert.equal(path, "/v1/replays/geo-1/points");
   assert.ok(measurements.split(",").includes("transfer") && !measurements.includes("delay_class"));
   assert.equal(follow, "true");
@@ -97,10 +97,10 @@ test("a page that is opened in the middle of a run shows it from its begin, with
 
 test("of a long run only what the plots need is asked for of what is long ago, and of no more than an hour", async () => {
   const spool = async ({ follow }, write) => write(second(follow ? T + 7300 : T + 6000));
-  const { live, say, keeper } = await opened({ run: { ...RUN, elapsed_s: 7300 }, spool });
+  const { live, say, daemon } = await opened({ run: { ...RUN, elapsed_s: 7300 }, spool });
   say(second(T + 7300));
-  await until(() => keeper.asked.length === 2 && live.store.newest > T + 7300);
-  const [[, long], [, recent]] = keeper.asked;
+  await until(() => daemon.asked.length === 2 && live.store.newest > T + 7300);
+  const [[, long], [, recent]] = daemon.asked;
   assert.ok(Math.abs(Number(long.from_ns) / 1e9 - (T + 3700)) < 5);
   assert.ok(!long.measurements.includes("interface") && recent.measurements.includes("interface"));
   assert.equal(long.to_ns, recent.from_ns);
@@ -119,10 +119,10 @@ test("what cannot be had of a run's past is missing, and what is live goes on", 
 });
 
 test("without a run nothing of the past is asked for", async () => {
-  const { live, say, keeper } = await opened({ run: null, spool: async () => {} });
+  const { live, say, daemon } = await opened({ run: null, spool: async () => {} });
   say(second(T, null));
   await until(() => live.store.newest > T);
-  assert.deepEqual(keeper.asked, []);
+  assert.deepEqual(daemon.asked, []);
   live.stop();
 });
 
@@ -133,12 +133,12 @@ test("a lab that goes while its run's past is read takes nothing of it along; wh
     await new Promise((resolve) => (goOn = resolve));
     write(second(T + 1));
   };
-  const { live, say, keeper } = await opened({ run: RUN, spool });
+  const { live, say, daemon } = await opened({ run: RUN, spool });
   say(second(T + 1));
   say(second(T + 2));
   await until(() => live.store.newest > T);
   assert.equal(live.state().text, "reading the run so far");
-  keeper.socket.onclose();
+  daemon.socket.onclose();
   goOn();
   await until(() => live.store.newest > T + 2.8);
   live.stop();
@@ -162,12 +162,12 @@ test("while the lab is busy its chains and latencies are disabled, with the reas
 });
 
 test("the reasons of an invalid run are shown with it and in the log", async () => {
-  const { live, say, keeper } = await opened({ run: null, spool: async () => {} });
+  const { live, say, daemon } = await opened({ run: null, spool: async () => {} });
   const reasons = ["a departure was 9.10 ms late, bound 5 ms", "capture island is missing"];
   say({ type: "run", seq: 1, t_ns: 1, run: "geo-1" });
   say({ type: "work", seq: 2, t_ns: 1, what: "run", about: "geo", state: "end", verdict: "invalid", reasons });
   assert.deepEqual([live.run.verdict, live.run.reasons], ["invalid", reasons]);
-  assert.ok(keeper.told.includes(`run geo: invalid: ${reasons.join("; ")}`));
+  assert.ok(daemon.told.includes(`run geo: invalid: ${reasons.join("; ")}`));
   live.stop();
 });
 

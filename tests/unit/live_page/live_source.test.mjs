@@ -43,7 +43,7 @@ function begun() {
   return { api, live };
 }
 
-/** The same once a keeper has answered and its events come. */
+/** The same once a daemon has answered and its events come. */
 async function connected() {
   const { api, live } = begun();
   (await api.next("v1/status")).answer({ pid: 1, busy: null });
@@ -61,7 +61,7 @@ test("it is connecting until the picture of the lab has come", async () => {
   live.stop();
 });
 
-test("it says that no lab is up yet only when a keeper says so", async () => {
+test("it says that no lab is up yet only when a daemon says so", async () => {
   const { api, live } = await connected();
   (await api.next("v1/picture")).refuse(new ApiError(409, "no lab is up"));
   await turn();
@@ -69,7 +69,7 @@ test("it says that no lab is up yet only when a keeper says so", async () => {
   live.stop();
 });
 
-test("without an answer it is not connected; a keeper that has no lab is no lost connection", async () => {
+test("without an answer it is not connected; a daemon that has no lab is no lost connection", async () => {
   const { api, live } = begun();
   (await api.next("v1/status")).refuse(new ApiError(0, "nobody answers at this address any more"));
   await turn();
@@ -81,7 +81,7 @@ test("without an answer it is not connected; a keeper that has no lab is no lost
   live.stop();
 });
 
-test("after its connection broke it is not connected until a keeper says that the lab has ended", async () => {
+test("after its connection broke it is not connected until a daemon says that the lab has ended", async () => {
   const { api, live } = await connected();
   (await api.next("v1/picture")).answer(PICTURE);
   await turn();

@@ -509,22 +509,22 @@ test("who looks at the page is told what to do there, not how the API is asked",
   assert.equal(tokenReason({ status: 403, message: "ask it by its address" }, ""), "ask it by its address");
 });
 
-/** The page's view of a lab, with the keeper's messages and pictures as the test gives them. */
+/** The page's view of a lab, with the daemon's messages and pictures as the test gives them. */
 async function watched() {
-  const keeper = { picture: null, socket: null, told: [] };
-  const answers = { "v1/status": () => ({ pid: 1 }), "v1/picture": () => keeper.picture };
-  const api = { ask: async (_, path) => answers[path](), events: () => (keeper.socket = { close() {} }) };
-  const live = new LiveSource(api, { changed() {}, event: (event) => keeper.told.push(eventText(event)?.text ?? event.type) });
-  const say = (message) => keeper.socket.onmessage({ data: JSON.stringify(message) });
+  const daemon = { picture: null, socket: null, told: [] };
+  const answers = { "v1/status": () => ({ pid: 1 }), "v1/picture": () => daemon.picture };
+  const api = { ask: async (_, path) => answers[path](), events: () => (daemon.socket = { close() {} }) };
+  const live = new LiveSource(api, { changed() {}, event: (event) => daemon.told.push(eventText(event)?.text ?? event.type) });
+  const say = (message) => daemon.socket.onmessage({ data: JSON.stringify(message) });
   const draw = async (picture) => {
-    keeper.picture = { experiment: "geo", run: null, ...picture };
+    daemon.picture = { experiment: "geo", run: null, ...picture };
     say({ type: "lab", seq: 1, lab: picture.lab, state: "up" });
-    while (live.picture !== keeper.picture) await new Promise((resolve) => setTimeout(resolve, 10));
+    while (live.picture !== daemon.picture) await new Promise((resolve) => setTimeout(resolve, 10));
   };
   const points = (t, count) => say({ type: "points", t_ns: ns(t + count / 10), points: linkPoints(t, count) });
   live.start();
-  while (!keeper.socket?.onmessage) await new Promise((resolve) => setTimeout(resolve, 10));
-  return { live, draw, points, say, told: keeper.told, vanish: () => keeper.socket.onclose() };
+  while (!daemon.socket?.onmessage) await new Promise((resolve) => setTimeout(resolve, 10));
+  return { live, draw, points, say, told: daemon.told, vanish: () => daemon.socket.onclose() };
 }
 
 test("another lab begins with empty plots and its own links", async () => {

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from ipaddress import IPv4Network
 
-from atoll_core.plan.flow_entry import Action, FlowEntry, ForeignEntry, Match, Output, PopVlan, PushVlan, Vlan
+from atoll_core.plan.flow_entry import Action, FlowEntry, Match, Output, PopVlan, PushVlan, UnmanagedEntry, Vlan
 
 VERSION = 0x04  # OpenFlow 1.3
 VID_PRESENT = 0x1000  # OFPVID_PRESENT (7.2.3.7)
@@ -80,23 +80,23 @@ def add(entry: FlowEntry, table: int, xid: int) -> bytes:
     return _flow_mod(xid, entry.cookie, table, _ADD, entry.priority, pack_match(entry.match), actions)
 
 
-def delete(entry: FlowEntry | ForeignEntry, table: int, xid: int) -> bytes:
+def delete(entry: FlowEntry | UnmanagedEntry, table: int, xid: int) -> bytes:
     """The flow-mod that deletes exactly this entry, whatever its actions and cookie (strict: 6.4).
 
     ``table``: where entries of plans are; a foreign one knows its own.
     """
-    if isinstance(entry, ForeignEntry):
+    if isinstance(entry, UnmanagedEntry):
         return _flow_mod(xid, 0, entry.table, _DELETE_STRICT, entry.priority, bytes.fromhex(entry.oxm), b"")
     return _flow_mod(xid, 0, table, _DELETE_STRICT, entry.priority, pack_match(entry.match), b"")
 
 
-def essence(entry: FlowEntry) -> bytes:
+def entry_key(entry: FlowEntry) -> bytes:
     """All that makes an entry what it is, as ``stats.essence`` finds it in the plan's table of a switch."""
     plain = _PLAIN.pack(entry.priority, 0, 0, 0, entry.cookie)
     return plain + pack_match(entry.match) + _instructions(entry.actions)
 
 
-def digest(essences: Iterable[bytes]) -> str:
+def table_digest(essences: Iterable[bytes]) -> str:
     """Names the content of a table, whatever the order of its entries: equal digests, equal tables."""
     total = hashlib.sha256()
     for each in sorted(essences):

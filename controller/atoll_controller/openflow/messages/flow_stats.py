@@ -46,7 +46,7 @@ _PREFIXES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class EntryStats:
     """One entry as a switch describes it: its table, its counters and its bytes."""
 
     table: int
@@ -71,7 +71,7 @@ class Record:
         return self.priority == 0 and not self.match and (leads_on or not self.instructions)
 
 
-def records(body: bytes) -> Iterator[Record]:
+def records(body: bytes) -> Iterator[EntryStats]:
     """The records of the body of a flow statistics reply. Raises MalformedError."""
     for whole in encoder.pieces(body, _LEAST):
         head = _RECORD.unpack_from(whole)
@@ -79,7 +79,7 @@ def records(body: bytes) -> Iterator[Record]:
         match_end = _RECORD.size + match_length
         if match_length < _ACTION.size or match_end > len(whole):
             raise encoder.MalformedError(f"a match of {match_length} bytes in an entry of {len(whole)}")
-        yield Record(
+        yield EntryStats(
             table=head[1],
             priority=head[4],
             cookie=head[8],
@@ -92,7 +92,7 @@ def records(body: bytes) -> Iterator[Record]:
         )
 
 
-def held_records(body: bytes, table: int) -> Iterator[Record]:
+def held_records(body: bytes, table: int) -> Iterator[EntryStats]:
     """The records of the body of a reply about all tables, without the pipeline between those that are not ``table``.
 
     Raises MalformedError.
@@ -100,7 +100,7 @@ def held_records(body: bytes, table: int) -> Iterator[Record]:
     return (record for record in records(body) if record.table == table or not record.is_pipeline)
 
 
-def essence(record: Record, table: int) -> bytes:
+def record_key(record: EntryStats, table: int) -> bytes:
     """All of a record but its counters and its age, as ``wire.essence``; in another table than that one also which."""
     whole = record.whole
     place = b"" if record.table == table else b"table" + bytes([record.table])
@@ -119,7 +119,7 @@ def ordered(fields: bytes) -> bytes:
     return b"".join(parts)
 
 
-def understood(record: Record, switch: str) -> FlowEntry | None:
+def understood(record: EntryStats, switch: str) -> FlowEntry | None:
     """The entry of a record, if a FlowEntry says all of it."""
     if not record.plain:
         return None

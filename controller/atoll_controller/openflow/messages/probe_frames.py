@@ -34,14 +34,14 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class ProbeEnd:
     """Where a probe comes from or goes to."""
 
     mac: str
     address: IPv4Address
 
 
-def probe_frame(src: End, dst: End, vlan: int | None, protocol: int, mark: Mark) -> bytes:
+def probe_frame(src: ProbeEnd, dst: ProbeEnd, vlan: int | None, protocol: int, mark: Mark) -> bytes:
     """An Ethernet frame without its check sequence; ``vlan``: the id of its 802.1Q tag, None for an untagged one."""
     tag = b"" if vlan is None else struct.pack("!HH", TPID, vlan)
     head = bytes.fromhex(dst.mac.replace(":", "")) + bytes.fromhex(src.mac.replace(":", "")) + tag

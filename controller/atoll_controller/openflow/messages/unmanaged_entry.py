@@ -6,8 +6,8 @@ from typing import Any
 
 from atoll_controller.openflow import runtime_adapter
 from atoll_controller.openflow.messages import encoder
-from atoll_controller.openflow.messages.flow_stats import Record, action_lists
-from atoll_core.plan.flow_entry import ForeignEntry
+from atoll_controller.openflow.messages.flow_stats import EntryStats, action_lists
+from atoll_core.plan.flow_entry import UnmanagedEntry
 
 _ofp = runtime_adapter.module("ofproto.ofproto_v1_3")
 _parser = runtime_adapter.module("ofproto.ofproto_v1_3_parser")
@@ -17,13 +17,15 @@ _RESERVED_PORTS = {
 }
 
 
-def foreign(record: Record, switch: str, table: int) -> ForeignEntry:
+def foreign(record: EntryStats, switch: str, table: int) -> UnmanagedEntry:
     """A record as an entry that can be shown and deleted. ``table``: the plan's; an entry of another one says so."""
     place = "" if record.table == table else f"table {record.table}, "
-    return ForeignEntry(switch, record.priority, record.cookie, record.oxm.hex(), place + _words(record), record.table)
+    return UnmanagedEntry(
+        switch, record.priority, record.cookie, record.oxm.hex(), place + _words(record), record.table
+    )
 
 
-def _words(record: Record) -> str:
+def _words(record: EntryStats) -> str:
     try:
         action_lists(record.instructions)  # the framework's parser does not end at an action of no length
         return _described(_parser.OFPFlowStats.parser(record.whole, 0))
