@@ -11,6 +11,7 @@ BIN := .venv/bin
 CARGO := tools/cargo
 PACKAGES := cli daemon testbed controller hosts emulation dashboards apps switch-configs analysis core
 PYTEST_BY_TWO := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+KERNEL_TESTS := tests/lab/test_virtual_kernel.py tests/lab/test_virtual_repeat.py
 ELSEWHERE := not virtual and not ryu and not browser and not servers and not compose
 
 help: ## list the targets
@@ -22,9 +23,8 @@ setup: ## get what is missing (packages, Python, Rust) and build; a second one t
 demo: setup ## run the demo experiment (one minute on a GEO link) and print where its report is; ON=mininet or virtual
 	@tools/demo $(ON)
 
-kernel: ## build the kernel for virtual time, as root for every user; minutes, once; ATOLL_KERNEL=7.2 builds that release
-	@tools/setup kernel
-	@$(BIN)/atoll kernel build
+kernel: ## build the kernel for virtual time, as root for every user; minutes, once; ATOLL_KERNEL=6.1 builds that release
+	@tools/kernel
 
 demo-virtual: kernel ## run ten minutes of the demo experiment in virtual time, in less than one; DURATION="60 s"
 	@$(BIN)/atoll run examples/geo.yaml --on virtual --duration '$(or $(DURATION),600 s)'
@@ -35,9 +35,12 @@ test: ## all tests but those that the next targets have: Rust first, so that com
 	@$(PYTEST_BY_TWO) -m "not figures and $(ELSEWHERE)" $(PYTEST_ARGS)
 	@$(BIN)/python -m pytest -m "figures and $(ELSEWHERE)" $(PYTEST_ARGS)
 
-test-virtual: kernel ## the tests that stand on virtual time; `make test` leaves them out
+test-virtual: kernel ## the tests that stand on virtual time, some also on Linux 6.1 if built; `make test` leaves them out
 	@$(PYTEST_BY_TWO) -m "virtual and not figures" $(PYTEST_ARGS)
 	@$(BIN)/python -m pytest -m "virtual and figures" $(PYTEST_ARGS)
+	@[ -n "$${ATOLL_KERNEL:-}" ] || [[ $$($(BIN)/atoll kernel where) = */6.1.* ]] || \
+		! ATOLL_KERNEL=6.1 $(BIN)/atoll kernel status >/dev/null 2>&1 || \
+		ATOLL_KERNEL=6.1 $(PYTEST_BY_TWO) -m virtual $(KERNEL_TESTS)
 
 test-swaps: kernel ## a hundred chain swaps under traffic, real and virtual, and twenty deaths of the controller; `make test` has eight
 	@ATOLL_SWAPS=100 $(BIN)/python -m pytest -s tests/lab/test_swap_traffic.py tests/lab/test_virtual_swaps.py $(PYTEST_ARGS)

@@ -197,7 +197,7 @@ def test_each_release_has_its_patches_and_its_way_to_stop_processes(
     assert "CONFIG_IP_NF_IPTABLES_LEGACY=y" in (built / "config").read_text()
     kernel = find_virtual_kernel()
     assert (kernel.release, kernel.mode, kernel.arguments) == ("7.2.7-atoll", "seccomp", ("seccomp=on",))
-    monkeypatch.delenv("ATOLL_KERNEL")
+    monkeypatch.setenv("ATOLL_KERNEL", OLD.series)
     build_kernel(archive(tmp_path, OLD.series), lambda *_: None)
     assert (find_virtual_kernel().mode, find_virtual_kernel().arguments) == ("ptrace", ())
 
@@ -231,7 +231,6 @@ def test_the_best_release_that_is_to_be_had_is_built(tmp_path: Path, monkeypatch
     """One that is not falls back to the next, and says why; a kernel that is there is not built again."""
     told: list[str] = []
     old = archive(tmp_path)
-    monkeypatch.setattr("atoll_emulation.uml.recipe.PREFERRED", ("7.2", "6.1"))
     monkeypatch.setattr(build_module, "find_source", lambda _, recipe: old if recipe == OLD else None)
 
     def unreachable(*_: object) -> Path:
@@ -292,13 +291,13 @@ def test_a_source_is_downloaded_beside_the_systems_apt(tmp_path: Path, monkeypat
 def test_every_user_runs_what_root_built(tmp_path: Path, shared_kernels: Path) -> None:
     """Whatever root's umask; and a plain user does not clean there."""
     open_to_others(tmp_path)
-    source = archive(tmp_path)
+    source = archive(tmp_path, NEW.series)
     subprocess.run(
         ["sh", "-c", f"umask 077; PYTHONDONTWRITEBYTECODE=1 exec {ATOLL} kernel build --source {source}"], check=True
     )
     assert cache_directory() == shared_kernels
-    built = shared_kernels / f"6.1.7-{OLD.hash}"
-    other = shared_kernels / f"6.1.6-{OLD.hash}"
+    built = shared_kernels / f"7.2.7-{NEW.hash}"
+    other = shared_kernels / f"7.2.6-{NEW.hash}"
     shutil.copytree(built, other)
     with Sandbox(tmp_path, user=NOBODY) as sandbox:
         variables = ("env", f"HOME={tmp_path}/nobody", f"ATOLL_SHARED_KERNELS={shared_kernels}")
@@ -307,7 +306,7 @@ def test_every_user_runs_what_root_built(tmp_path: Path, shared_kernels: Path) -
         cleaning = sandbox.run(*variables, ATOLL, "kernel", "clean")
         sandbox.wait_clean()
     assert where.stdout == f"{built}/linux\n"
-    assert building.stdout == f"Linux 6.1.7-atoll for virtual time: {built}\n"
+    assert building.stdout == f"Linux 7.2.7-atoll for virtual time: {built}\n"
     assert cleaning.stdout == "nothing to remove\n"
     assert atoll_kernel("clean").stdout == f"removed {other}\n"
 
@@ -384,12 +383,12 @@ def test_the_verb_builds_tells_and_finds(tmp_path: Path, kernel_cache: Path) -> 
     assert (missing.returncode, missing.stdout.splitlines()[0]) == (1, "missing")
     assert "atoll kernel build" in missing.stderr
     assert atoll_kernel("where").returncode == 1
-    done = atoll_kernel("build", "--source", str(archive(tmp_path)))
+    done = atoll_kernel("build", "--source", str(archive(tmp_path, NEW.series)))
     assert done.returncode == 0, done.stderr
-    assert re.fullmatch(r"Linux 6.1.7-atoll for virtual time: .*\n", done.stdout)
+    assert re.fullmatch(r"Linux 7.2.7-atoll for virtual time: .*\n", done.stdout)
     assert done.stderr.splitlines()[0] == "unpacking the source"
     assert atoll_kernel("build").stderr == ""  # there already
-    assert atoll_kernel("where").stdout == f"{kernel_cache}/6.1.7-{OLD.hash}/linux\n"
+    assert atoll_kernel("where").stdout == f"{kernel_cache}/7.2.7-{NEW.hash}/linux\n"
     assert atoll_kernel("status", "--json").stdout.startswith('{"state": "built"')
 
 

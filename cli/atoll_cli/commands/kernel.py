@@ -22,14 +22,14 @@ _SPARSE_S = 15.0  # between lines where there is no terminal to draw a bar on
 def build(
     source: Annotated[
         Path | None,
-        typer.Option(help="archive of kernel sources; default: those of Linux 6.1, or of ATOLL_KERNEL", metavar="FILE"),
+        typer.Option(help="archive of kernel sources; default: Linux 7.2, else 6.1; or ATOLL_KERNEL", metavar="FILE"),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="even if it is built already")] = False,
     json: Json = False,
 ) -> None:
     """Build the kernel unless it is there: root for every user, others into their own cache.
 
-    ATOLL_KERNEL=7.2 chooses the release to build and to run.
+    ATOLL_KERNEL=6.1 chooses the release to build and to run.
     """
     from atoll_emulation.uml.build import build_kernel, build_wanted
     from atoll_emulation.uml.cache import kernel_status

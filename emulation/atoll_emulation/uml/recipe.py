@@ -78,7 +78,7 @@ RECIPES = (
 )
 """In ascending order of the release; docs/virtual-time.md says what has been tested on each."""
 
-PREFERRED = ("6.1",)
+PREFERRED = ("7.2", "6.1")
 """The series to build and run without a choice of the user's, the best first."""
 
 
