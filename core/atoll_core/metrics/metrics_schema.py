@@ -218,7 +218,7 @@ MEASUREMENTS = (
     ),
     Measurement(
         "start",
-        "the begin of an island client's channels",
+        "the start of an island client's channels",
         0,
         (_HOST,),
         (MetricField("late_ns", "ns", "delay after the agreed time, minus the offset of the host's clock"),),
