@@ -11,7 +11,7 @@ BIN := .venv/bin
 CARGO := tools/cargo
 PACKAGES := cli daemon testbed controller hosts emulation dashboards apps switch-configs analysis core
 PYTEST_BY_TWO := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
-KERNEL_TESTS := tests/lab/test_virtual_kernel.py tests/lab/test_virtual_repeat.py
+KERNEL_TESTS := tests/system/virtual/test_virtual_kernel.py tests/system/virtual/test_virtual_repeat.py
 ELSEWHERE := not virtual and not ryu and not browser and not servers and not compose
 
 help: ## list the targets
@@ -43,10 +43,10 @@ test-virtual: kernel ## the tests that stand on virtual time, some also on Linux
 		ATOLL_KERNEL=6.1 $(PYTEST_BY_TWO) -m virtual $(KERNEL_TESTS)
 
 test-swaps: kernel ## a hundred chain swaps under traffic, real and virtual, and twenty deaths of the controller; `make test` has eight
-	@ATOLL_SWAPS=100 $(BIN)/python -m pytest -s tests/lab/test_swap_traffic.py tests/lab/test_virtual_swaps.py $(PYTEST_ARGS)
+	@ATOLL_SWAPS=100 $(BIN)/python -m pytest -s tests/system/swaps/test_swap_traffic.py tests/system/virtual/test_virtual_swaps.py $(PYTEST_ARGS)
 
 soak: kernel ## random applies, runs, deaths of controller and switches; fails if anything grows; DURATION="8 h" ON=mininet SEED=2
-	@$(BIN)/python -m tests.lab.soak --duration "$(or $(DURATION),30 min)" --on $(or $(ON),virtual) --seed $(or $(SEED),1)
+	@$(BIN)/python -m tests.support.soak --duration "$(or $(DURATION),30 min)" --on $(or $(ON),virtual) --seed $(or $(SEED),1)
 
 test-ryu: setup ## the tests that have Ryu as the controller's runtime; makes its environment first
 	@tools/ryu

@@ -56,24 +56,39 @@ class Allowed:
 
 
 ALLOWED = (
-    Allowed("tests/lab/", "neither root nor user namespaces here", plain_user, "the system forbids laboratories"),
-    Allowed("tests/lab/", "/dev/net/tun is missing or may not", always, "the machine forbids laboratories"),
-    Allowed("tests/lab/", "`atoll kernel build`", always, "make test-virtual builds the kernel first"),
-    Allowed("tests/lab/", "no Ryu here", always, "make test-ryu makes Ryu's environment first"),
-    Allowed("tests/lab/", "no Chromium on this machine", always, "make test-page installs it first"),
-    Allowed("tests/lab/", "is not built: make test-servers", always, "make test-servers builds the servers first"),
+    Allowed(
+        "tests/(system|repo)/", "neither root nor user namespaces here", plain_user, "the system forbids laboratories"
+    ),
+    Allowed("tests/(system|repo)/", "/dev/net/tun is missing or may not", always, "the machine forbids laboratories"),
+    Allowed("tests/(system|repo)/", "`atoll kernel build`", always, "make test-virtual builds the kernel first"),
+    Allowed("tests/(system|repo)/", "no Ryu here", always, "make test-ryu makes Ryu's environment first"),
+    Allowed("tests/(system|repo)/", "no Chromium on this machine", always, "make test-page installs it first"),
+    Allowed(
+        "tests/(system|repo)/", "is not built: make test-servers", always, "make test-servers builds the servers first"
+    ),
     Allowed("tests/", "no Docker Compose", always, "Docker is not a requirement"),
-    Allowed("tests/lab/", "takes? root$", plain_user, "only root has machines with file systems of their own"),
-    Allowed("tests/unit/test_foreign_users", "takes root$", plain_user, "only root becomes another user"),
-    Allowed("tests/unit/test_kernel_build", "takes root$", plain_user, "only root builds for every user"),
-    Allowed("tests/lab/", "other users cannot read the checkout", always, "a clone in /srv runs them"),
-    Allowed("tests/lab/", "there is no (sshd|sudo)", without("openssh-server", "sudo"), "tests only"),
-    Allowed("tests/lab/test_tc_", "User-Mode Linux", without("user-mode-linux", "busybox"), "tests only"),
-    Allowed("tests/unit/test_flow_records", "nfdump", without("nfdump"), "tests only"),
-    Allowed("tests/unit/test_flow_records", "Argus", without("argus-server", "argus-client"), "tests only"),
-    Allowed("tests/unit/test_rtt_lists", "ping does not run here", plain_user, "not every system lets users ping"),
-    Allowed("tests/lab/test_agent_", "make no control groups", no_control_groups, "containers have none to write"),
-    Allowed("tests/lab/test_switch_losses", "this kernel switches packets itself", always, "no sockets are involved"),
+    Allowed(
+        "tests/(system|repo)/", "takes? root$", plain_user, "only root has machines with file systems of their own"
+    ),
+    Allowed("tests/unit/daemon/test_foreign_users", "takes root$", plain_user, "only root becomes another user"),
+    Allowed("tests/unit/emulation/test_kernel_build", "takes root$", plain_user, "only root builds for every user"),
+    Allowed("tests/(system|repo)/", "other users cannot read the checkout", always, "a clone in /srv runs them"),
+    Allowed("tests/(system|repo)/", "there is no (sshd|sudo)", without("openssh-server", "sudo"), "tests only"),
+    Allowed("tests/system/emulation/test_tc_", "User-Mode Linux", without("user-mode-linux", "busybox"), "tests only"),
+    Allowed("tests/unit/analysis/test_flow_records", "nfdump", without("nfdump"), "tests only"),
+    Allowed("tests/unit/analysis/test_flow_records", "Argus", without("argus-server", "argus-client"), "tests only"),
+    Allowed(
+        "tests/unit/analysis/test_rtt_lists", "ping does not run here", plain_user, "not every system lets users ping"
+    ),
+    Allowed(
+        "tests/system/agent/test_agent_", "make no control groups", no_control_groups, "containers have none to write"
+    ),
+    Allowed(
+        "tests/system/emulation/test_switch_losses",
+        "this kernel switches packets itself",
+        always,
+        "no sockets are involved",
+    ),
 )
 
 

@@ -2,7 +2,7 @@
 """The controller's protocol, both ends, against tests/data/contract/controller.jsonl.
 
 The client talks to a player of the recorded exchange, the real process is asked what needs no switch;
-tests/lab/test_controller.py has the whole exchange with a real switch.
+tests/system/controller/test_controller.py has the whole exchange with a real switch.
 """
 
 import asyncio

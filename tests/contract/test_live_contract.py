@@ -16,7 +16,7 @@ from atoll_daemon.http.lab_view import picture
 from atoll_daemon.http.openapi import document
 from atoll_daemon.http.routes import ROUTES
 from atoll_daemon.replays.replay_index import Replay
-from tests.unit.watched_run import WatchedRun
+from tests.support.watched_run import WatchedRun
 
 EXAMPLES: list[dict[str, Any]] = [
     json.loads(line)

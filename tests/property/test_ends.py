@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from atoll_core.experiment.experiment import Protocol
 from atoll_core.lab.host_groups import Sides
-from tests.property.labs import experiments, laboratories
+from tests.support.labs import experiments, laboratories
 
 
 @settings(max_examples=50)

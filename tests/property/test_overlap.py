@@ -13,7 +13,7 @@ from atoll_core.codec import from_json, to_json
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.plan.flow_entry import FlowEntry, Match, Output, Vlan
-from tests.property.labs import experiments, laboratories
+from tests.support.labs import experiments, laboratories
 
 
 @st.composite

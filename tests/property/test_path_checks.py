@@ -24,7 +24,7 @@ from atoll_core.experiment.experiment import Experiment, Protocol
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Phase
 from atoll_core.units import Rate
-from tests.property.labs import experiments, laboratories
+from tests.support.labs import experiments, laboratories
 
 LABORATORY = Path(__file__).parents[2] / "examples/laboratory.yaml"
 BASE_SCENARIOS = [  # Mbit/s to the island; to the world a quarter of it

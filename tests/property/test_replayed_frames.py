@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from atoll_analysis.run_directory.metrics_spool import SPOOL
 from atoll_core.errors import RunDirError
 from atoll_daemon.replays.replay_index import Replay
-from tests.unit.watched_run import WatchedRun
+from tests.support.watched_run import WatchedRun
 
 WORDS = st.sampled_from(
     ["link", ",box=sat", " ", "=", '"', "\\", "x=1i", "y=nan", "z=-inf", "w=true", "17", "\n", "9" * 30]

@@ -36,7 +36,7 @@ def manifest(network: Network, experiment: Experiment) -> dict[str, Any]:
 def places(thing: Any) -> list[tuple[Any, ...]]:
     """Where something stands in a description that can be another: paths of fields and numbers.
 
-    What files hold is left out: it reads alike when it differs (tests/unit/test_described.py).
+    What files hold is left out: it reads alike when it differs (tests/unit/dashboards/test_settings_table.py).
     """
     if isinstance(thing, (LinkTrace, LossTrace, FlowSizes)):
         return []

@@ -14,7 +14,7 @@ from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import Experiment, Protocol
 from atoll_core.lab.network import Host, Network, PortRef
 from atoll_core.plan.flow_entry import FlowEntry
-from tests.property.labs import ISLAND, WORLD, experiments, laboratories
+from tests.support.labs import ISLAND, WORLD, experiments, laboratories
 
 _quick = settings(
     max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]

@@ -17,7 +17,7 @@ import zstandard
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.tables.box_counters import CAUSES
 from atoll_core.units import Duration, Rate, Size
-from tests.unit import synthetic_run
+from tests.support import synthetic_run
 
 SECOND = 10**9
 _CHUNK_S = 60

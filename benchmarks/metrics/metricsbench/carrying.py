@@ -14,7 +14,7 @@ from atoll_analysis.run_directory.metrics_spool import SPOOL
 from linkbench.machine import describe, in_words
 from linkbench.page import put_figures
 from linkbench.program import part
-from tests.lab.influx_servers import Influx2
+from tests.support.influx_servers import Influx2
 
 _CATCH_UP_S = 120
 

@@ -20,8 +20,8 @@ from atoll_analysis.run_directory.metrics_spool import SPOOL, read_spool
 from atoll_core.errors import AtollError
 from linkbench.machine import describe
 from linkbench.page import put_figures
-from tests.lab.influx_servers import Influx2
-from tests.lab.sandbox import ATOLL, ROOT, Sandbox
+from tests.support.influx_servers import Influx2
+from tests.support.sandbox import ATOLL, ROOT, Sandbox
 
 DEMO = ROOT / "examples" / "geo.yaml"
 FIGURES = ("p50", "mean", "p99", "max")

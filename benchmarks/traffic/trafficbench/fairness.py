@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from linkbench.results import read_earlier, write_results
-from tests.lab.channel_trials import in_real_time, in_virtual_time, room_for_all
-from tests.lab.channels_guest import Finding, Trial
-from tests.lab.loopback_channels import on_loopback
-from tests.lab.traffic_job import jain
+from tests.guests.channels_guest import Finding, Trial
+from tests.support.channel_trials import in_real_time, in_virtual_time, room_for_all
+from tests.support.loopback_channels import on_loopback
+from tests.support.traffic_job import jain
 
 _LIMIT_S = 1500
 _FLOW_S = 0.25  # two round trips

@@ -20,9 +20,9 @@ from atoll_dashboards.influx.influx_client import Database
 from atoll_dashboards.influx.influx_load import ALIGNED_NS, Times, load_run
 from screenshots.panels import Drawn, Line, Mark, draw, moment
 from screenshots.picture import save
-from tests.lab.grafana_queries import annotations, chosen, frames
-from tests.lab.influx_servers import GrafanaServer, Influx2
-from tests.lab.sandbox import ATOLL, ROOT, Sandbox
+from tests.support.grafana_queries import annotations, chosen, frames
+from tests.support.influx_servers import GrafanaServer, Influx2
+from tests.support.sandbox import ATOLL, ROOT, Sandbox
 
 GEO = ROOT / "examples" / "geo.yaml"
 CHANGES = """

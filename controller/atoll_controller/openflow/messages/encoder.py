@@ -2,7 +2,7 @@
 """Messages to a switch, packed by hand: flow-mods, packets out, barriers and requests for statistics, as bytes.
 
 Plans of ten thousand entries go through here, and building a framework's objects for them would take most of the time
-of an installation. ``tests/unit/test_openflow_codec.py`` proves the bytes equal to what os-ken makes of the same entry.
+of an installation. ``test_openflow_codec.py`` proves the bytes equal to what os-ken makes of the same entry.
 Section numbers are those of OpenFlow 1.3.5.
 """
 

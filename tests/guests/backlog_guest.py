@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run by test_virtual_backlog in the kernel for virtual time: an experiment whose kernel has no room for its packets.
+
+``python -m tests.guests.backlog_guest EXPERIMENT DIRECTORY LIMIT`` sets netdev_max_backlog to LIMIT packets when
+the measurement begins, which is this kernel's alone, and prints the name of the run directory that it leaves there, and
+how many packets the loopback interface of the laboratory's own namespace has lost.
+"""
+
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from atoll_core.description.loader import load_experiment
+from atoll_core.plan.plan import Backend
+from atoll_core.plan.tc_settings import VIRTUAL_SLACK
+from atoll_testbed.run.run import Run
+from atoll_testbed.run.run_request import create_run
+from atoll_testbed.testbed import Testbed
+
+LIMIT = Path("/proc/sys/net/core/netdev_max_backlog")
+
+
+async def main(path: Path, runs: Path, limit: str) -> None:
+    """The lab is the kernel's and ends with it."""
+    network, experiment = load_experiment(path)
+    ample = LIMIT.read_text()
+
+    def set_limit(progress: dict[str, Any]) -> None:
+        if progress.get("type") == "step":
+            LIMIT.write_text(limit if progress["step"] == "measure" else ample)
+
+    testbed = await Testbed.start(network, lambda _: None, slack=VIRTUAL_SLACK)
+    run_dir = create_run(runs, network, experiment, Backend.ENGINE, "virtual", time.time_ns())
+    await Run(testbed, experiment, run_dir, set_limit, Backend.ENGINE).measure(time.time_ns())
+    # What is lost on the laboratory's own loopback interface, which carries its control channels, is lost on no cable.
+    own = await testbed.machine(network.hosts[0].name).agent.read(None, interfaces=["lo"])
+    loopback = own["counters"]["lo"]["rx_dropped"]
+    print(json.dumps({"run": str(run_dir.path.relative_to(runs)), "loopback_dropped": loopback}))
+
+
+asyncio.run(main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]))

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run by test_virtual_link in the kernel for virtual time: the same trains of packets through every kind of link.
+
+``python -m tests.guests.virtual_link_guest`` prints, by train and kind of link, when each packet was sent and when it
+arrived (ns of one clock), and what the link counted. Nothing takes time there but what is waited for.
+"""
+
+import contextlib
+import ctypes
+import json
+import random
+import re
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from atoll_controller.planner.link_config import direction_config
+from atoll_core.experiment.experiment import Bernoulli, Counted, Link, LinkDirection
+from atoll_core.lab.box_kind import BoxKind
+from atoll_core.lab.network import ChainBox, Interface, PortRef
+from atoll_core.plan.tc_settings import MTU, VIRTUAL_SLACK, TcSettings, delay_settings, link_settings
+from atoll_core.units import Duration, Rate, Size
+from atoll_hosts.binary import find_binary
+from tests.guests.tc_guest import CLASSES, delay_box, furnish, inside
+
+PR_SET_TIMERSLACK = 29  # linux/prctl.h
+_SO_TIMESTAMPNS = 35  # asm-generic/socket.h
+_SO_RCVBUFFORCE = 33
+_ETHERTYPE = 0x88B5  # for experiments (IEEE Std 802)
+_HEADER = b"\x02\0\0\0\0\x02\x02\0\0\0\0\x01"
+
+DIRECTION = LinkDirection(Rate.parse("8 Mbit/s"), Duration.parse("20 ms"), Size.parse("30 kB"))
+FAST = replace(DIRECTION, rate=Rate.parse("320 Mbit/s"), queue=Size.parse("2 MB"))
+# A frame, after which the engine leaves what comes in the ring for 4 ms, and 1000 at once 0.5 ms later.
+_WAITING = ((0, 46), *((500_000, 46) for _ in range(1000)))
+KINDS = ("tc", "engine", "kernel")  # of links: the kernel's, ours, ours with departures left to the kernel
+
+
+@dataclass(frozen=True)
+class Train:
+    """Packets by how long after the start they are sent (ns), and their bytes; the link they are sent through."""
+
+    direction: LinkDirection
+    packets: tuple[tuple[int, int], ...]
+
+
+def trains() -> dict[str, Train]:
+    """One of every size that never fills the queue, the same with losses, one that fills the queue, a fast one."""
+    draw = random.Random(1)
+    mixed: list[tuple[int, int]] = []
+    at_ns = 0
+    for _ in range(400):
+        at_ns += draw.choice((0, 0, 200_000, 1_000_000, 9_000_000))
+        mixed.append((at_ns, draw.choice((46, 100, 576, 1500))))
+    full = tuple((number * 1_100_000, MTU) for number in range(400))  # 1500 bytes last 1.5 ms
+    fast = tuple((number // 8 * 280_000, MTU) for number in range(2000))  # bursts of eight, 343 Mbit/s
+    lossy = replace(DIRECTION, loss=Bernoulli(0.3))
+    return {
+        "mixed": Train(DIRECTION, tuple(mixed)),
+        "lossy": Train(lossy, tuple(mixed)),
+        "full": Train(DIRECTION, full),
+        "fast": Train(FAST, fast),
+    }
+
+
+def measure(kind: str, train: Train) -> dict[str, Any]:
+    """A train through a link."""
+    with _link(kind, train.direction) as box, stamped("island", "island0") as sink:
+        sent = send(train.packets)
+        time.sleep(1)
+        arrived = dict(arrivals(sink))
+        return {"sent": sent, "arrived": [arrived.get(number) for number in range(len(sent))], "mark": mark(box)}
+
+
+def classes(kind: str) -> dict[int, list[int]]:
+    """By VLAN, how long frames took there and back through a delay box (ns): twenty, one after the other."""
+    took: dict[int, list[int]] = {}
+    with _delay_box(kind), stamped("trunk", "trunk0") as port:
+        for vlan in CLASSES:
+            sent: list[int] = []
+            for number in range(20):
+                sent.append(time.time_ns())
+                port.send(_HEADER + struct.pack("!HHHI", 0x8100, vlan, _ETHERTYPE, number) + bytes(96))
+                time.sleep(0.1)
+            arrived = dict(arrivals(port))
+            took[vlan] = [arrived[number] - instant for number, instant in enumerate(sent)]
+    return took
+
+
+def backlog(kind: str) -> dict[str, Any]:
+    """Far more frames than the engine reads at once wait in its ring when a change, a mark and the end come.
+
+    The link is so fast that all are in propagation when the delay changes.
+    """
+    one_way = {"rate_bit_s": 10**10, "delay_ns": 20_000_000, "queue_bytes": 2_000_000}
+    config = {"world": "sat-w", "island": "sat-i", **_engine(kind), "to_island": one_way, "to_world": one_way}
+    with running_box("link", config) as box, stamped("island", "island0") as sink:
+        sent = send(_WAITING)
+        time.sleep(0.0005)
+        _tell(box, {"op": "set", "id": 1, "direction": "to_island", "delay_ns": 60_000_000})
+        changed = _line(box, "set")
+        time.sleep(1)
+        arrived = dict(arrivals(sink))
+        found = {"sent": sent, "arrived": [arrived.get(number) for number in range(len(sent))]}
+        found |= {"changed": changed, "mark": mark(box)}
+        send(_WAITING)
+        time.sleep(0.0005)
+        found["next_mark"] = mark(box)
+        time.sleep(1)
+        mark(box)
+        send(_WAITING)
+        time.sleep(0.0005)
+        return {**found, "done": _end(box)["to_island"]}
+
+
+def overloads(direction: LinkDirection) -> list[bool]:
+    """Whether a link of tc's whose netem has room for two packets was overloaded: by a train, and after it."""
+    settings = tc_link(direction).config
+    limit = settings["link"]["to_island"]["delay"]["limit_packets"]
+    config = json.loads(re.sub(rf"\b{limit}\b", "2", json.dumps(settings)))
+    with running_box("tc", config) as box:
+        send(trains()["full"].packets[:40])
+        time.sleep(0.1)
+        by_train = mark(box)["overloaded"]
+        time.sleep(0.1)
+        return [by_train, mark(box)["overloaded"]]
+
+
+def send(packets: tuple[tuple[int, int], ...]) -> list[int]:
+    """Packets by how long after the start they are sent (ns), and their bytes; returns when they were."""
+    with inside("world"), socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as port:
+        port.bind(("world0", 0))
+        begin_ns = time.time_ns() + 100_000_000
+        sent: list[int] = []
+        for number, (offset_ns, packet_bytes) in enumerate(packets):
+            wait_ns = begin_ns + offset_ns - time.time_ns()
+            if wait_ns > 0:
+                time.sleep(wait_ns / 1e9)
+            sent.append(time.time_ns())
+            port.send(_HEADER + struct.pack("!HI", _ETHERTYPE, number) + bytes(packet_bytes - 4))
+        return sent
+
+
+@contextlib.contextmanager
+def stamped(namespace: str, interface: str) -> Generator[socket.socket]:
+    """A port that receives every frame with the kernel's stamp."""
+    with inside(namespace):
+        port = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+    with port:
+        port.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 1 << 26)
+        port.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        port.bind((interface, 0))
+        port.setblocking(False)
+        yield port
+
+
+def arrivals(port: socket.socket) -> Iterator[tuple[int, int]]:
+    """Number and stamp of what has arrived and was not sent from here."""
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            frame, control, _, address = port.recvmsg(2048, 256)
+            if address[2] == socket.PACKET_OUTGOING or struct.unpack_from("!H", frame, 12)[0] != _ETHERTYPE:
+                continue
+            stamps = [data for level, kind, data in control if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS)]
+            seconds, nanoseconds = struct.unpack("qq", stamps[0])
+            yield struct.unpack_from("!I", frame, 14)[0], seconds * 10**9 + nanoseconds
+
+
+@contextlib.contextmanager
+def running_box(subcommand: str, config: dict[str, Any]) -> Generator[subprocess.Popen[str]]:
+    """``atoll-host SUBCOMMAND`` between the machines. Raises RuntimeError with what it said if it ends too early."""
+    argv, pipe = ["ip", "netns", "exec", "box", str(find_binary()), subcommand], subprocess.PIPE
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stdin is not None
+        _tell(process, config)
+        _line(process, "ready")
+        yield process
+        if not process.stdin.closed:
+            _end(process)
+
+
+def tc_link(direction: LinkDirection) -> TcSettings:
+    """A link of the kernel's, with this direction both ways."""
+    world, island = (Interface(name, "02:a7:00:00:00:01", PortRef("s", 1)) for name in ("sat-w", "sat-i"))
+    box = ChainBox("sat", BoxKind.LINK, world, island)
+    return link_settings(box, Link("sat", direction, direction, Counted.IP), VIRTUAL_SLACK)
+
+
+def _link(kind: str, direction: LinkDirection) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
+    if kind == "tc":
+        return running_box("tc", tc_link(direction).config)
+    one_way = direction_config(direction)
+    ends = {"world": "sat-w", "island": "sat-i"}
+    return running_box("link", {**ends, **_engine(kind), "to_island": one_way, "to_world": one_way})
+
+
+def _delay_box(kind: str) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
+    box = delay_box()
+    if kind == "tc":
+        return running_box("tc", delay_settings(box).config)
+    known = [{"vlan": each.vlan, "delay_ns": each.rtt.ns // 2} for each in box.classes]
+    return running_box("delay", {"trunk": box.trunk.name, **_engine(kind), "classes": known})
+
+
+def _engine(kind: str) -> dict[str, Any]:
+    return {"mtu": MTU, "seed": 1, "departures": kind}
+
+
+def mark(box: subprocess.Popen[str]) -> dict[str, Any]:
+    """What has passed to the island since the mark before."""
+    _tell(box, {"op": "mark", "id": 1})
+    return _line(box, "mark")["to_island"]
+
+
+def _end(box: subprocess.Popen[str]) -> dict[str, Any]:
+    assert box.stdin is not None
+    box.stdin.close()
+    return _line(box, "done")
+
+
+def _tell(box: subprocess.Popen[str], message: dict[str, Any]) -> None:
+    assert box.stdin is not None
+    box.stdin.write(json.dumps(message) + "\n")
+    box.stdin.flush()
+
+
+def _line(box: subprocess.Popen[str], kind: str) -> dict[str, Any]:
+    assert box.stdout is not None
+    assert box.stderr is not None
+    for line in box.stdout:
+        message = json.loads(line)
+        if message["type"] == kind:
+            return message
+    msg = f"ended without {kind}: {box.stderr.read()}"
+    raise RuntimeError(msg)
+
+
+def main() -> None:
+    """Measure, and write what was found."""
+    ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1)  # trains leave to the nanosecond
+    furnish()
+    links = {name: {kind: measure(kind, train) for kind in KINDS} for name, train in trains().items()}
+    waiting = {kind: backlog(kind) for kind in ("engine", "kernel")}
+    overloaded = {name: overloads(train.direction) for name, train in trains().items() if name in ("mixed", "lossy")}
+    found = {"links": links, "classes": {kind: classes(kind) for kind in KINDS}, "waiting": waiting}
+    print(json.dumps({**found, "overloaded": overloaded}))
+
+
+if __name__ == "__main__":
+    main()

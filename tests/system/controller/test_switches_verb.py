@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`atoll switches`, and the controller's runtime as a user chooses it: with real labs."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from atoll_controller.openflow.runtime_python import VARIABLE, interpreter
+from atoll_core.errors import MachineError
+from atoll_core.plan.switch_features import Runtime
+from tests.support.sandbox import ATOLL, GEO, QUICK, Sandbox
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path) -> Iterator[Sandbox]:
+    """A machine of the test's own."""
+    with Sandbox(tmp_path) as sandbox:
+        yield sandbox
+
+
+def test_switches_are_listed_with_what_they_hold(sandbox: Sandbox) -> None:
+    """Without a lab it says what to do; with one, every switch with its entries, and the lab is not touched."""
+    none = sandbox.run(ATOLL, "switches")
+    assert (none.returncode, none.stderr) == (1, "no lab is up; `atoll up LAB` starts one\n")
+    assert sandbox.run(ATOLL, "up", GEO).returncode == 0
+    told = sandbox.run(ATOLL, "switches", "--json")
+    assert told.returncode == 0, told.stderr
+    switches = {each["name"]: each for each in json.loads(told.stdout)["switches"]}
+    assert list(switches) == ["sw-w1", "sw-w2", "sw-c", "sw-i"]
+    plan = json.loads(sandbox.run(ATOLL, "plan", GEO, "--json").stdout)
+    for name, switch in switches.items():
+        assert switch["entries"] == sum(entry["switch"] == name for entry in plan["plan"]["flows"])
+        assert (switch["up"], switch["driver"], switch["hardware"]) == (True, "ovs", "Open vSwitch")
+        assert switch["problem"] is None
+        assert switch["room"] >= switch["entries"]
+    lines = sandbox.run(ATOLL, "switches").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["switch", *switches]
+    other = sandbox.run(ATOLL, "run", QUICK, "--runtime", "ryu")
+    assert other.stderr.splitlines()[-1] == (
+        "the lab that is up has os-ken as its controller's runtime, not ryu; `atoll down` first"
+    )
+    assert sandbox.run(ATOLL, "down").returncode == 0
+    sandbox.wait_clean()
+
+
+def test_groups_and_meters_of_nobody_are_told_and_deleted_by_the_next_apply(sandbox: Sandbox) -> None:
+    """Also where a flow entry refers to them; the plan's entries stay as they are."""
+    assert sandbox.run(ATOLL, "up", GEO).returncode == 0
+    for line in (
+        "add-group sw-c group_id=7,type=all,bucket=output:1",
+        "add-meter sw-c meter=3,kbps,band=type=drop,rate=1000",
+        "add-flow sw-c priority=7,in_port=1,actions=group:7",
+    ):
+        done = sandbox.run(ATOLL, "shell", input=f"sh ovs-ofctl -O OpenFlow13 {line}\n")
+        assert done.stdout == "", done.stdout
+    told = sandbox.run(ATOLL, "switches").stdout
+    assert "sw-c: group 7 and meter 3 are of no plan; the next `atoll apply` deletes them\n" in told
+    assert sandbox.run(ATOLL, "apply", GEO).returncode == 0
+    switches = json.loads(sandbox.run(ATOLL, "switches", "--json").stdout)["switches"]
+    assert [(each["groups"], each["meters"]) for each in switches] == [([], [])] * 4
+    plan = json.loads(sandbox.run(ATOLL, "plan", GEO, "--json").stdout)
+    assert sum(each["entries"] for each in switches) == len(plan["plan"]["flows"])
+    assert sandbox.run(ATOLL, "down").returncode == 0
+
+
+def test_without_ryu_one_line_says_how_to_get_it(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing is left of the lab that did not come up."""
+    monkeypatch.setenv(VARIABLE, "/nowhere/python")
+    done = sandbox.run(ATOLL, "run", QUICK, "--runtime", "ryu")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("no Ryu here: there is no /nowhere/python; run `tools/ryu`, or ")
+    sandbox.wait_clean()
+
+
+@pytest.mark.ryu
+def test_an_experiment_runs_on_ryu(sandbox: Sandbox) -> None:
+    """The same run with the same verdict; its manifest names the runtime."""
+    try:
+        interpreter(Runtime.RYU)
+    except MachineError as error:
+        if os.environ.get("ATOLL_REQUIRE_RYU"):
+            raise
+        pytest.skip(str(error))
+    done = sandbox.run(ATOLL, "run", QUICK, "--runtime", "ryu", "--duration", "3 s", "--json")
+    assert done.returncode in (0, 3), done.stderr
+    run_dir = Path(json.loads(done.stdout)["run_dir"])
+    manifest = json.loads((sandbox.directory / run_dir / "manifest.json").read_text())
+    assert manifest["controller"].startswith("ryu ")
+    assert manifest["outcome"] == "completed"
+    sandbox.wait_clean()

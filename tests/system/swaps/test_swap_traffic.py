@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random chain swaps under traffic on a link of 100 Mbit/s and 250 ms: every packet of two streams is accounted for.
+
+`make test` swaps eight times, `make test-swaps` a hundred times.
+"""
+
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.sandbox import ROOT, Sandbox
+from tests.support.swap_proof import SWAPS, Verdict, judge
+
+KILLS = max(2, SWAPS // 5)
+_PER_SWAP_S = 10  # on a machine that is busy with other things, too
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(120 + 2 * SWAPS * _PER_SWAP_S)]
+
+
+def swapped(directory: Path, **options: Any) -> dict[str, Any]:
+    """Have the guest swap; its facts."""
+    with Sandbox(directory) as sandbox:
+        python = ROOT / ".venv" / "bin" / "python"
+        words = ["env", f"PYTHONPATH={ROOT}", python, "-m", "tests.guests.swap_guest", directory, json.dumps(options)]
+        done = sandbox.run(*words, limit_s=90 + options["swaps"] * _PER_SWAP_S)
+        assert done.returncode == 0, done.stderr
+    return json.loads((directory / "facts.json").read_text())
+
+
+def told(facts: dict[str, Any], verdicts: dict[str, Verdict]) -> str:
+    """The figures, as a report has them."""
+    swaps = [version["swap"] for version in facts["versions"][1:]]
+    beyond = sorted(swap["beyond_drain_ns"] / 1e6 for swap in swaps if swap["beyond_drain_ns"])
+    done = sum(swap["outcome"] == "new" for swap in swaps)
+    lines = [f"{len(swaps)} swaps, {done} done, {facts['refused']} drawn and refused; {facts['datapath']} datapath"]
+    if beyond:
+        lines += [f"beyond the drain: median {statistics.median(beyond):.0f} ms, longest {beyond[-1]:.0f} ms"]
+    lines += [f"{way}: {verdict}" for way, verdict in verdicts.items()]
+    lines += [f"dropped by the link: {[facts['link']['end'][way]['dropped_packets'] for way in verdicts]}"]
+    return "\n".join([*lines, f"dropped at the switches' own sockets: {facts['switch_drops']}"])
+
+
+def hold(facts: dict[str, Any], out: Path) -> dict[str, Verdict]:
+    """What must be so after any swaps: nothing lost, doubled or led astray but for what was counted elsewhere."""
+    verdicts = {way: judge(out, way) for way in ("to_island", "to_world")}
+    text = told(facts, verdicts)
+    print(text)
+    assert not any(capture.get("dropped_packets") for capture in facts["captures"].values()), "the proof is complete"
+    for way, verdict in verdicts.items():
+        assert verdict.sent > 1000, text
+        assert (verdict.mixed, verdict.duplicated, verdict.at_taps) == (0, 0, 0), text
+        assert verdict.in_link <= facts["link"]["end"][way]["dropped_packets"], text
+        assert verdict.turned_under_way > 0, text
+    assert facts["load"]["flows_completed"] > 0, text
+    assert facts["load"]["flows_failed"] == 0, text
+    return verdicts
+
+
+def test_no_packet_is_lost_doubled_or_led_astray_by_swaps(tmp_path: Path) -> None:
+    """Half of the swaps add, remove or reorder routed boxes; the others move the link and the taps among them.
+
+    In every second the switches' data planes follow their barriers by 0 to 3 s.
+    """
+    facts = swapped(tmp_path, swaps=SWAPS, lag_s=3.0, lag_every=2)
+    swaps = [version["swap"] for version in facts["versions"][1:]]
+    assert [(swap["outcome"], swap["exact"], swap["why"]) for swap in swaps] == [("new", True, "")] * SWAPS
+    hold(facts, tmp_path)
+
+
+def test_a_controller_killed_at_any_moment_of_a_swap_leaves_the_old_or_the_new_plan(tmp_path: Path) -> None:
+    """Once it is back; and traffic does not notice: switches forward by what they hold, on the way back, too."""
+    facts = swapped(tmp_path, swaps=KILLS, kill=True, pause_s=0.0)
+    swaps = [version["swap"] for version in facts["versions"][1:]]
+    assert [swap["exact"] for swap in swaps] == [True] * KILLS, swaps
+    assert all("the controller is gone" in swap["why"] for swap in swaps if swap["outcome"] == "old"), swaps
+    hold(facts, tmp_path)

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random chain swaps under traffic in virtual time, on the kernel datapath: there zero is zero.
+
+The switches' data planes follow their barriers by 0 to 3 s, each by another time in each swap.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from atoll_emulation.uml.guest import OUTPUT
+from atoll_emulation.uml.kernel import find_virtual_kernel
+from atoll_emulation.uml.run import VirtualClock, run_in_uml
+from tests.support.swap_proof import SWAPS
+from tests.support.virtual_runs import HANGS_S
+from tests.system.swaps.test_swap_traffic import hold
+
+_PER_SWAP_S = 5  # of the machine's time
+
+pytestmark = [pytest.mark.virtual, pytest.mark.timeout(HANGS_S + SWAPS * _PER_SWAP_S)]
+
+
+def test_no_packet_is_lost_doubled_or_led_astray_in_virtual_time(tmp_path: Path) -> None:
+    """Not one, anywhere; and whatever a swap takes beyond its drain is not the machine's doing."""
+    swapped(tmp_path, swaps=SWAPS)
+
+
+def test_a_swap_back_waits_until_what_the_swap_before_deleted_is_out_of_the_data_plane(tmp_path: Path) -> None:
+    """The middle switch follows 3 s late, the edges at once; a swap begins within a second of the one before."""
+    chains = [["tap-w", "r2", "sat", "tap-i"], ["tap-w", "r1", "sat", "tap-i"]]
+    swaps = swapped(tmp_path, swaps=4, chains=chains, lagging="sw-c", pause_s=0.5)
+    waited = [[text.split()[1] for text in swap["texts"] if "waited" in text] for swap in swaps]
+    assert waited == [[], ["install"], ["install"], ["install"]], [swap["texts"] for swap in swaps]
+
+
+def swapped(directory: Path, **options: Any) -> list[dict[str, Any]]:
+    """The swaps, after which not a packet may be missing anywhere."""
+    options |= {"backend": "tc", "virtual": True, "lag_s": 3.0, "share": 0.2}
+    command = [sys.executable, "-m", "tests.guests.swap_guest", str(OUTPUT), json.dumps(options)]
+    limit_s = HANGS_S + options["swaps"] * _PER_SWAP_S
+    ended = run_in_uml(command, directory, limit_s=limit_s, kernel=find_virtual_kernel(), clock=VirtualClock(1))
+    assert ended.status == 0, ended.console
+    facts = json.loads((directory / "facts.json").read_text())
+    assert facts["datapath"] == "kernel"
+    swaps = [version["swap"] for version in facts["versions"][1:]]
+    assert [(swap["outcome"], swap["exact"], swap["why"]) for swap in swaps] == [("new", True, "")] * len(swaps)
+    verdicts = hold(facts, directory)
+    assert sum(verdict.lost + verdict.in_link for verdict in verdicts.values()) == 0
+    return swaps

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""UDP of a run: its flows as captured, its figures as the receiver counted, the report's plot, runs side by side."""
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from atoll_analysis import analyse
+from atoll_analysis.run_directory import RunDir
+from atoll_core.experiment.traffic import UdpTraffic
+from atoll_core.units import Rate, Size
+from atoll_dashboards.compare.comparison import compare
+from atoll_dashboards.report.plots import PLOTS
+from atoll_dashboards.report.report_data import read_sources
+from atoll_hosts.binary import find_binary
+from tests.support.synthetic_run import START_NS, PcapWriter, begin, experiment, network, write_capture_log
+
+RATE = Rate(1_200_000)  # ten packets of 1500 bytes in 100 ms
+SENDER, RECEIVER = "10.10.1.1", "10.20.1.1"
+SECONDS, EVERY_NS, ON_THE_WAY_NS = 10, 10_000_000, 250_000_000
+LOST = (30, 31, 32)  # numbers of packets
+PACKETS = SECONDS * 10**9 // EVERY_NS
+
+
+def write_udp(run: RunDir, *, older: bool = False) -> None:
+    """Two flows taking turns, three packets of the first lost in the fourth tenth of a second."""
+    for capture, shift_ns in (("world", 0), ("island", ON_THE_WAY_NS)):
+        writer = PcapWriter(run.captures / f"{capture}.pcap")
+        for number in range(PACKETS):
+            if capture == "world" or number not in LOST:
+                ends = (SENDER, 40000 + (number % 2), RECEIVER, 5301)
+                writer.udp(START_NS + number * EVERY_NS + shift_ns, ends, 1472)
+        writer.udp(START_NS + shift_ns, (SENDER, 9, RECEIVER, 9), 24)  # a probe of a swap
+        writer.close()
+        write_capture_log(run, capture, writer.packets)
+    lines: list[dict[str, object]] = [{"type": "ready"}]
+    for tick in range(1, 10 * SECONDS + 4):
+        t_ns = START_NS + tick * 100_000_000
+        come = [n for n in range(PACKETS) if n * EVERY_NS + ON_THE_WAY_NS < tick * 100_000_000 and n not in LOST]
+        missing = sum(number < max(come, default=0) for number in LOST)
+        line: dict[str, object] = {"type": "counters", "t_ns": t_ns, "last_ns": None}
+        line |= {"packets": len(come), "bytes": 1500 * len(come)}
+        told = {"lost_packets": missing, "reordered_packets": 1 if tick > 50 else 0, "jitter_ns": 1000 * tick}
+        lines.append(line | ({} if older else told))
+    received = {"packets": PACKETS - len(LOST), "bytes": 1500 * (PACKETS - len(LOST)), "lost_packets": len(LOST)}
+    ends = {"reordered_packets": 1, "jitter_ns": 103_000, "jitter_max_ns": 110_000}
+    lines.append({"type": "done", **received, **ends})
+    (run.logs / "udp-receive.out").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    sent = {"type": "done", "sent_packets": PACKETS, "sent_bytes": 1500 * PACKETS, "flows_completed": 2}
+    (run.logs / "udp-send.out").write_text(json.dumps(sent) + "\n")
+
+
+def analysed(folder: Path, *, older: bool = False) -> RunDir:
+    asked = experiment(transfer=None, udp=UdpTraffic(RATE, "published", 5301, Size(1500), 2))
+    run = begin(folder, asked, network(), ("world", "island"))
+    write_udp(run, older=older)
+    analyse(run, find_binary())
+    return run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    return analysed(tmp_path_factory.mktemp("udp"))
+
+
+def test_flows_of_udp_are_in_the_table_of_flows_without_probes(run: RunDir) -> None:
+    flows = pl.read_parquet(run.tables / "flows.parquet").filter(pl.col("capture") == "island").sort("sport")
+    assert flows["protocol"].to_list() == ["udp", "udp"]
+    assert flows["server"].to_list() == ["ws", "ws"]
+    assert flows["client"].to_list() == ["is", "is"]
+    assert flows["sport"].to_list() == [40000, 40001]
+    even, odd = (sum(number % 2 == parity for number in LOST) for parity in (0, 1))
+    assert flows["packets"].to_list() == [PACKETS // 2 - even, PACKETS // 2 - odd]
+    assert flows["goodput_bytes"].to_list() == [1472 * (PACKETS // 2 - even), 1472 * (PACKETS // 2 - odd)]
+    assert flows["tcp_payload_bytes"].to_list() == [0, 0]
+
+
+def test_what_the_receiver_counted_stands_on_the_time_axis_of_the_run(run: RunDir) -> None:
+    frame = read_sources(run).udp()
+    lost = dict(frame.select(pl.col("t_s").round(3), "lost_packets").filter(pl.col("lost_packets") > 0).iter_rows())
+    assert lost == {0.5: 3}, "numbers 30 to 32 are missed when 33 has come, 0.58 s after the start"
+    assert frame.filter(pl.col("t_s").is_between(1, 9))["mbit_s"].to_list() == pytest.approx([1.2] * 80)
+    assert frame["reordered_packets"].sum() == 1
+    assert frame["jitter_ms"].max() == pytest.approx(0.101), "what came later than the run is not shown"
+
+
+def test_the_report_draws_it(run: RunDir) -> None:
+    figure = next(plot for plot in PLOTS if plot.name == "udp").figure(read_sources(run))
+    assert figure is not None
+    assert [axes.get_ylabel() for axes in figure.axes] == ["Mbit/s", "packets", "jitter (ms)"]
+
+
+def test_a_run_of_an_older_receiver_shows_its_rate_alone(tmp_path: Path) -> None:
+    figure = next(plot for plot in PLOTS if plot.name == "udp").figure(read_sources(analysed(tmp_path, older=True)))
+    assert figure is not None
+    assert [axes.get_ylabel() for axes in figure.axes] == ["Mbit/s"]
+
+
+def test_runs_side_by_side_have_rows_for_udp_if_there_was_any(run: RunDir, tmp_path: Path) -> None:
+    without = begin(tmp_path, experiment(), network())
+    without.write_summary(analyse(without, find_binary()))
+    rows = {figure.name: figure.values for figure in compare([run, without]).figures}
+    assert rows["UDP sent"] == (pytest.approx(1.2), None)
+    assert rows["UDP lost"] == (pytest.approx(100 * len(LOST) / PACKETS), None)
+    assert rows["UDP out of order"] == (1, None)
+    assert rows["UDP jitter at most"] == (pytest.approx(0.11), None)
+    assert not [name for name in (figure.name for figure in compare([without]).figures) if name.startswith("UDP")]

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exit codes are those of docs/exit-codes.md, whatever the verb; what was wrong is one line."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from typer.main import get_command
+
+from atoll_cli.main import app
+from atoll_core.errors import AtollError, InterruptedByUserError, LabError, MachineError, PlanError, UsageError
+from tests.support.synthetic_run import begin, experiment, network
+
+# Each verb in a process that has imported what all of them need.
+PROGRAM = """
+import contextlib, json, os, sys
+import atoll_cli.commands.lab, atoll_cli.commands.selection, atoll_cli.commands.run
+import atoll_core.description.loader, atoll_switches.configuration
+from atoll_cli.main import main
+for number, words in enumerate(json.load(sys.stdin)):
+    child = os.fork()
+    if child == 0:
+        for stream, name in ((1, "out"), (2, "err")):
+            os.dup2(os.open(f"{number}.{name}", os.O_WRONLY | os.O_CREAT, 0o600), stream)
+        os.close(0)
+        sys.argv = ["atoll", *words]
+        main()
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    print(json.dumps(code), flush=True)
+"""
+
+NOTHING_THERE = """
+check none.yaml
+plan none.yaml
+trace none.yaml w1 i1
+up none.yaml
+apply none.yaml
+run none.yaml
+run none.yaml --on virtual
+report runs/none
+report --compare runs/none
+watch runs/none
+down --inventory none.yaml
+status --inventory none.yaml
+distributions import none.csv --out x.csv
+distributions show none.csv
+latencies import none.txt --out x.yaml
+link calibrate none.yaml
+metrics load runs/none
+metrics check
+dashboards install
+kernel build --source none.tar.xz
+hosts enroll --inventory none.yaml
+hosts install --inventory none.yaml
+hosts ping --inventory none.yaml
+hosts status --inventory none.yaml
+hosts exec --inventory none.yaml true
+switches --inventory none.yaml
+switches entries --inventory none.yaml
+switches counters --inventory none.yaml
+switches config sw-c none.yaml
+"""
+
+
+class Ended(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+def ended(directory: Path, commands: Sequence[Sequence[str]]) -> list[Ended]:
+    """How each of these commands ends, in a directory and home without anything."""
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("ATOLL_")}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        cwd=directory,
+        env={**environment, "HOME": str(directory), "XDG_CONFIG_HOME": str(directory / "config")},
+        input=json.dumps(commands),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=100,
+    )
+
+    def text(name: str) -> str:
+        return (directory / name).read_text(encoding="utf-8")
+
+    codes = map(json.loads, done.stdout.splitlines())
+    return [Ended(code, text(f"{number}.out"), text(f"{number}.err")) for number, code in enumerate(codes)]
+
+
+def verbs() -> dict[str, Any]:
+    """Every verb that does something, by its words."""
+    found: dict[str, Any] = {}
+    left = [("", get_command(app))]
+    while left:
+        name, command = left.pop()
+        within = getattr(command, "commands", {})
+        left += [(f"{name} {word}".strip(), each) for word, each in within.items()]
+        if not within:
+            found[name] = command
+    return found
+
+
+def test_what_is_not_there_is_bad_input_and_one_line_for_every_verb(tmp_path: Path) -> None:
+    commands = [line.split() for line in NOTHING_THERE.split("\n") if line]
+    before = {path.name for path in tmp_path.iterdir()}
+    for words, found in zip(commands, ended(tmp_path, commands), strict=True):
+        assert (found.code, found.out) == (2, ""), (words, found)
+        assert len(found.err.splitlines()) == 1, (words, found.err)
+    left = {path.name for path in tmp_path.iterdir() if path.suffix not in (".out", ".err")}
+    assert left == before
+
+
+def test_an_option_that_there_is_not_is_bad_input_and_one_line_for_every_verb(tmp_path: Path) -> None:
+    commands = [[*name.split(), "--verbosely"] for name in verbs()]
+    assert len(commands) > 30
+    for words, found in zip(commands, ended(tmp_path, commands), strict=True):
+        assert (found.code, found.out) == (2, ""), (words, found)
+        (line,) = found.err.splitlines()
+        verb = " ".join(["atoll", *words[:-1]])
+        assert line.startswith(f"{verb}: no such option: --verbosely"), line
+        assert line.endswith(f"; `{verb} --help` tells more")
+
+
+def test_each_verb_that_reads_a_file_is_tried_without_it() -> None:
+    """Else the list above grows old; those left out read none."""
+    tried = {" ".join(word for word in line.split() if "." not in word) for line in NOTHING_THERE.split("\n")}
+    without = {name for name in verbs() if not any(words.startswith(name) for words in tried)}
+    traces = {f"traces {kind}" for kind in ("rain", "meo", "leo")}
+    assert without == {"shell", "metrics names", "kernel status", "kernel where", "kernel clean"} | traces
+
+
+def test_words_that_are_wrong_are_one_line_in_the_words_of_the_verb(tmp_path: Path, project: Path) -> None:
+    geo = str(project / "examples/geo.yaml")
+    told = {
+        f"rnu {geo}": "atoll: no such command 'rnu'. Did you mean 'run'? `atoll --help` tells more",
+        "run": "atoll run: missing argument 'EXPERIMENT'; `atoll run --help` tells more",
+        f"run {geo} --seed": "atoll run: option '--seed' requires an argument; `atoll run --help` tells more",
+        f"link calibrate {geo} --backend": "atoll link calibrate: option '--backend' requires an argument; ",
+        f"plan {geo} --backend tcc": "atoll plan: invalid value for '--backend': 'tcc' is not one of 'engine', 'tc'; ",
+        f"run {geo} --on virtaul": "--on virtaul: no such place; did you mean 'virtual'? known places: ",
+        f"run {geo} --duration=-5s": "--duration: '-5s' is not a duration; it is never negative",
+        f"run {geo} --set trafic.channels=5": "--set 'trafic.channels=5': unknown key 'trafic'; did you mean",
+        f"run {geo} --on virtual --set tcp.congestion_control=hybra": "control 'hybra' is not in the virtual",
+    }
+    for line, found in zip(told.values(), ended(tmp_path, [words.split() for words in told]), strict=True):
+        assert (found.code, found.out) == (2, "")
+        assert len(found.err.splitlines()) == 1
+        assert line in found.err
+
+
+def test_a_slip_in_a_description_is_one_line_with_its_place_whatever_the_verb(tmp_path: Path) -> None:
+    slips = {
+        "tab.yaml": ("name: x\nlinks:\n\tsat: {}\n", "tab.yaml:3: not valid YAML: a tab where spaces belong"),
+        "list.yaml": ("# x\n- a\n- b\n", "list.yaml:2: a list where a description begins with keys"),
+        "empty.yaml": ("", "empty.yaml:1: the file is empty"),
+    }
+    for name, (text, _) in slips.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "folder").mkdir()
+    told = {f"plan {name}": line for name, (_, line) in slips.items()}
+    told |= {f"{verb} tab.yaml": slips["tab.yaml"][1] for verb in ("check", "up", "apply", "run", "link calibrate")}
+    told |= {"trace tab.yaml w1 i1": slips["tab.yaml"][1], "run folder": "folder: is a directory; give a YAML file"}
+    for line, found in zip(told.values(), ended(tmp_path, [words.split() for words in told]), strict=True):
+        assert (found.code, found.out) == (2, "")
+        assert len(found.err.splitlines()) == 1
+        assert found.err.startswith(line)
+
+
+def test_a_verb_without_its_words_shows_its_help(tmp_path: Path) -> None:
+    bare, traces = ended(tmp_path, [[], ["traces"]])
+    assert (bare.code, traces.code) == (2, 2)
+    assert bare.err.startswith("Usage: atoll [OPTIONS] COMMAND")
+    assert traces.err.startswith("Usage: atoll traces ")
+
+
+def test_a_run_directory_of_somebody_else_is_bad_input(tmp_path: Path) -> None:
+    """Of one without the right to write; root is not the root here who may write everything."""
+    run = begin(tmp_path / "runs", experiment(), network()).path
+    run.chmod(0o555)
+    somebody = ["--bounding-set=-dac_override"] if os.geteuid() == 0 else []
+    words = ["setpriv", *somebody, sys.executable, "-m", "atoll_cli.main", "report", run]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    told = f"{run}: cannot be written by this user, and tables and report go there; make a copy of it\n"
+    assert (done.returncode, done.stderr) == (2, told)
+
+
+def test_ctrl_c_where_nothing_was_begun_is_one_word_and_code_130(project: Path) -> None:
+    program = (
+        "import os, signal, atoll_controller.planner.planner\n"
+        "atoll_controller.planner.planner.make_plan = lambda *_, **__: os.kill(os.getpid(), signal.SIGINT)\n"
+        "from atoll_cli.main import main\nmain()"
+    )
+    words = [sys.executable, "-c", program, "plan", project / "examples/geo.yaml"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGINT, "", "interrupted\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(MachineError, 1), (LabError, 1), (PlanError, 2), (UsageError, 2), (InterruptedByUserError, 130)],
+)
+def test_an_error_carries_the_code_of_its_kind(error: type[AtollError], code: int) -> None:
+    assert error.exit_code == code
+
+
+def test_the_table_has_every_code(project: Path) -> None:
+    table = (project / "docs/exit-codes.md").read_text(encoding="utf-8")
+    assert [line.split("|")[1].strip() for line in table.splitlines() if line.startswith("| ")][1:] == [
+        *("0", "1", "2", "3", "130")
+    ]
+
+
+def test_ctrl_c_while_the_program_is_being_loaded_is_one_line() -> None:
+    """Loading takes half a second, more on a busy machine."""
+    program = """
+import os, signal, sys
+from atoll_cli.entry import main
+class CtrlC:
+    def find_spec(self, name, path=None, target=None):
+        if name == "atoll_cli.main":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, CtrlC())
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")

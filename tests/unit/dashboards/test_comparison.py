@@ -1,0 +1,403 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs side by side: what they were asked differently and what they measured, in every form it is shown in."""
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from atoll_analysis import analyse
+from atoll_analysis.run_directory import RunDir
+from atoll_cli.commands.report import report_comparison
+from atoll_core.errors import RunError, UsageError
+from atoll_core.experiment.experiment import Chain, Experiment, Protocol, TrafficSelector
+from atoll_core.lab.network import Network
+from atoll_core.units import Rate
+from atoll_dashboards.compare.comparison import ComparedFigure, Comparison, compare
+from atoll_dashboards.compare.documents import comparison_page, markdown
+from atoll_dashboards.compare.sheets import Cell, headline, sheet_of_runs
+from atoll_dashboards.compare.terminal_tables import print_comparison
+from atoll_hosts.binary import find_binary
+from tests.support.synthetic_run import begin, experiment, network
+
+DASH = "\N{EN DASH}"
+
+
+def run_of(
+    folder: Path, asked: Experiment, manifest: dict[str, Any], lab: Network | None = None, **measured: Any
+) -> RunDir:
+    """An analysed run that measured these figures and nothing else."""
+    run = begin(folder, asked, lab or network())
+    run.update_manifest(manifest)
+    run.write_summary({**analyse(run, find_binary()), "verdict": "valid", "reasons": [], **measured})
+    return run
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[RunDir]:
+    """One experiment in real time, and in virtual time with another congestion control and rate."""
+    folder = tmp_path_factory.mktemp("runs")
+    asked = experiment()
+    link = asked.links[0]
+    faster = replace(link, to_island=replace(link.to_island, rate=Rate(32_000_000)))
+    other = replace(
+        asked, links=(faster,), tcp=replace(asked.tcp, congestion_control="hybla", servers=(("w1", "bbr"),))
+    )
+    real = run_of(
+        folder, asked, {"place": "mininet", "backend": "engine"}, goodput_mbit_s=10.0, ping_sent=5, lateness_max_ms=0.25
+    )
+    reasons = ["something <i>odd</i>"]
+    virtual = run_of(
+        folder,
+        other,
+        {"place": "virtual", "backend": "tc"},
+        goodput_mbit_s=12.5,
+        ping_sent=5,
+        reasons=reasons,
+        verdict="invalid",
+    )
+    return [real, virtual]
+
+
+def test_settings_that_differ_go_by_their_keys_in_the_description(runs: list[RunDir]) -> None:
+    assert dict(compare(runs).likeness.settings) == {
+        "links.sat.to_island.rate": ("16 Mbit/s", "32 Mbit/s"),
+        "tcp.congestion_control": ("cubic", "hybla"),
+        "tcp.servers.w1": (DASH, "bbr"),
+    }
+
+
+def test_what_is_not_alike_but_for_settings_is_told_apart_from_what_is(runs: list[RunDir]) -> None:
+    found = compare(runs).likeness
+    assert dict(found.unlike) == {"place": ("mininet", "virtual"), "backend": ("engine", "tc")}
+    alike = dict(found.alike)
+    assert alike["experiment"] == "synthetic"
+    assert alike["lab"].startswith("synthetic, SHA-256 ")
+    assert (alike["seed"], alike["chain"], alike["revision"]) == ("1", "tap-w - sat - tap-i", "0123abcd")
+    assert alike["channels"] == "20 to 6 clients: 2 have 4, 4 have 3"
+    assert alike["ping"] == "interval 100 ms"
+    assert alike["tcp"] == "ecn false, buffer_max 16 MB", "the congestion control is another one"
+
+
+def test_runs_of_unlike_laboratories_seeds_chains_and_revisions_say_so(runs: list[RunDir], tmp_path: Path) -> None:
+    asked = experiment(seed=7, branches=(Chain("datagrams", ("sat",), TrafficSelector(protocol=Protocol.UDP)),))
+    lab = replace(network(4), name="smaller")
+    other = run_of(tmp_path, asked, {"revision": "4567cdef"}, lab, goodput_mbit_s=9.0)
+    found = compare([runs[0], other]).likeness
+    unlike = dict(found.unlike)
+    assert {"lab", "seed", "chain datagrams", "channels", "revision"} <= set(unlike)
+    assert unlike["lab"][1].startswith("smaller, SHA-256 ")
+    assert unlike["chain datagrams"] == (DASH, "sat for UDP")
+    assert unlike["channels"] == ("20 to 6 clients: 2 have 4, 4 have 3", "20 to 4 clients: 4 have 5")
+    assert dict(found.settings)["lab.hosts.i5"] == (
+        (
+            "role island-client, address 10.20.0.5, "
+            "interface (name i5-eth0, mac 02:00:00:00:00:0d, attached s1/13), capacity 1"
+        ),
+        DASH,
+    )
+
+
+def test_runs_in_virtual_time_on_different_kernels_are_refused(tmp_path: Path, runs: list[RunDir]) -> None:
+    """A run that does not tell its mode was made when there was ptrace only; real time has no such kernel."""
+    old = {"place": "virtual", "virtual": {"kernel": "6.1.192-atoll"}}
+    same = {"place": "virtual", "virtual": {"kernel": "6.1.192-atoll", "mode": "ptrace"}}
+    other = {"place": "virtual", "virtual": {"kernel": "7.2.12-atoll", "mode": "seccomp"}}
+    first, second, third = (run_of(tmp_path / "runs", experiment(), each) for each in (old, same, other))
+    assert compare([first, second, runs[0]])
+    with pytest.raises(
+        UsageError,
+        match=r"^runs in virtual time on different kernels: Linux 6\.1\.192-atoll \(ptrace\) in \S+, "
+        r"Linux 7\.2\.12-atoll \(seccomp\) in \S+; --mixed-kernels compares them anyway$",
+    ):
+        compare([first, runs[0], third])
+    assert dict(compare([first, third], mixed_kernels=True).likeness.unlike)["kernel's mode"] == (DASH, "seccomp")
+
+
+def test_runs_with_metrics_and_without_are_not_alike(runs: list[RunDir], tmp_path: Path) -> None:
+    """In virtual time they are two samples."""
+    with_metrics, without = (run_of(tmp_path / str(flag), experiment(), {"metrics": flag}) for flag in (True, False))
+    assert ("metrics", ("taken", "none")) in compare([with_metrics, without]).likeness.unlike
+
+
+def test_a_detail_of_a_laboratory_is_told_by_its_name(runs: list[RunDir], tmp_path: Path) -> None:
+    lab = network()
+    hosts = tuple(replace(host, capacity=3.0) if host.name == "i1" else host for host in lab.hosts)
+    other = run_of(tmp_path, experiment(), {}, replace(lab, hosts=hosts, file="elsewhere/synthetic.yaml"))
+    found = compare([runs[0], other]).likeness
+    assert dict(found.settings) == {"lab.hosts.i1.capacity": ("1", "3")}
+    unlike = dict(found.unlike)
+    assert (
+        unlike["channels"][1] == "20 to 6 clients: 1 has 8 (capacity 3), 2 have 3 (capacity 1), 3 have 2 (capacity 1)"
+    )
+    assert "lab file" not in unlike, "it is called the same"
+
+
+def test_channels_that_others_got_are_told_by_client(runs: list[RunDir], tmp_path: Path) -> None:
+    """The numbers are alike, and yet the load came from somewhere else."""
+    other = run_of(tmp_path, experiment(), {})
+    plan = other.manifest()["plan"]
+    dealt = [each["channels"] for each in plan["placement"]]
+    for each, channels in zip(plan["placement"], reversed(dealt), strict=True):
+        each["channels"] = channels
+    other.update_manifest({"plan": plan})
+    found = compare([runs[0], other]).likeness
+    assert dict(found.settings) == {
+        "channels of i1": ("4", "3"),
+        "channels of i2": ("4", "3"),
+        "channels of i5": ("3", "4"),
+        "channels of i6": ("3", "4"),
+    }
+
+
+def test_channels_that_many_others_got_are_counted(tmp_path: Path) -> None:
+    """Of a laboratory with a hundred clients."""
+    pair = [run_of(tmp_path / name, experiment(), {}, network(30)) for name in ("a", "b")]
+    plan = pair[1].manifest()["plan"]
+    dealt = [each["channels"] for each in plan["placement"]]
+    assert sorted(dealt) == [0] * 10 + [1] * 20
+    for each, channels in zip(plan["placement"], reversed(dealt), strict=True):
+        each["channels"] = channels
+    pair[1].update_manifest({"plan": plan})
+    assert dict(compare(pair).likeness.settings) == {"channels of clients (number)": ("30", "30 (20 unlike #1)")}
+
+
+def test_many_members_that_differ_are_a_row(runs: list[RunDir], tmp_path: Path) -> None:
+    """A full laboratory has two dozen servers: their latencies would hide everything else."""
+    many = tuple((f"w{number}", "rtt-5") for number in range(1, 21))
+    other = run_of(tmp_path, experiment(latency=many), {})
+    assert dict(compare([runs[0], other]).likeness.settings) == {"latency (number)": ("6", "20 (5 unlike #1)")}
+
+
+def test_laboratories_unlike_in_much_are_counted(runs: list[RunDir], tmp_path: Path) -> None:
+    """Part by part; what they share of each is told as well."""
+    lab = network(4)
+    boxes = (replace(lab.boxes[0], stateful=True),)
+    hosts = tuple(replace(host, capacity=2.0) if host.name.startswith("i") else host for host in lab.hosts)
+    found = compare([runs[0], run_of(tmp_path, experiment(), {}, replace(lab, hosts=hosts, boxes=boxes))]).likeness
+    told = dict(found.settings)
+    assert (told["lab.hosts (number)"], told["lab.boxes (number)"]) == (
+        ("15", "13 (5 unlike #1)"),
+        ("1", "1 (1 unlike #1)"),
+    )
+    assert dict(found.alike)["lab.hosts"] == "71 settings"
+    assert dict(found.alike)["lab.switches"] == "s1.dpid 1, s1.driver ovs"
+
+
+def test_figures_stand_with_their_difference_from_the_first_run(runs: list[RunDir]) -> None:
+    found = compare(runs)
+    assert {each.name: each.values for each in found.figures}["goodput"] == (10.0, 12.5)
+    figures = dict(sheet_of_runs(found).figures)
+    assert figures["goodput, Mbit/s"] == (Cell("10.000"), Cell("12.500", "+25.0%"))
+    assert figures["lateness at most, ms"] == (Cell("0.250"), Cell(DASH))
+    assert [cell.number for cell in figures["pings lost"]] == ["0", "0"]
+    assert "transfer time, s" not in figures, "nobody measured it"
+
+
+@pytest.mark.parametrize(
+    ("digits", "first", "then", "told"),
+    [
+        (3, 0.0006, 0.0013, "="),  # 0.001 both, whatever the share
+        (3, 500.210, 500.000, "-0.04%"),
+        (3, 500.210, 500.811, "+0.1%"),
+        (3, 500.000123, 500.000567, "+0.0002%"),  # 500.000 and 500.001
+        (3, 0.0006, 0.0004, "-100%"),  # 0.001 and 0.000
+        (3, 0.0004, 0.0006, ""),  # of 0.000 there is no share
+        (0, 10.0, 25.0, "+150%"),
+        (0, 1.0, 1000.0, ""),
+    ],
+)
+def test_a_difference_is_that_of_the_numbers_that_are_shown(digits: int, first: float, then: float, told: str) -> None:
+    assert ComparedFigure("base RTT", "ms", digits, (first, then)).difference(first, then) == told
+
+
+def test_a_slow_rate_has_as_many_digits_as_in_the_report() -> None:
+    """Of 47.3 kbit/s three digits after the point leave 0.047; a fast one keeps those three."""
+    goodput = ComparedFigure("goodput", "Mbit/s", 3, (0.0473, 0.0469))
+    assert [goodput.text(found) for found in (*goodput.values, 0.00012, 12.3456, 0.0, None)] == [
+        *("0.0473", "0.0469", "0.000120", "12.346", "0.000", DASH)
+    ]
+    assert goodput.difference(*goodput.values) == "-0.8%"
+    assert goodput.shown == goodput.values
+
+
+def test_a_run_that_an_older_version_analysed_is_named(runs: list[RunDir], tmp_path: Path) -> None:
+    """Of many, with the command that makes its summary anew."""
+    old = run_of(tmp_path, experiment(), {})
+    old.write_summary({key: found for key, found in old.summary().items() if key != "changes"})
+    with pytest.raises(
+        RunError, match=r"older version, which knew no 'changes'; `atoll report \S+` does it anew"
+    ) as told:
+        compare([*runs, old])
+    assert str(told.value).count(str(old.path)) == 2
+
+
+def test_only_the_figures_asked_for(runs: list[RunDir]) -> None:
+    assert [each.name for each in compare(runs, ["transfer time", "goodput"]).figures] == ["goodput", "transfer time"]
+    with pytest.raises(UsageError, match="--figure: unknown figure 'godput'; did you mean 'goodput'"):
+        compare(runs, ["godput"])
+
+
+def printed(
+    found: Comparison, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int = 100
+) -> list[str]:
+    """The lines that a terminal of so many columns is sent."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    print_comparison(found)
+    return [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+
+
+@pytest.mark.parametrize("number", [2, 3, 4, 5, 6])
+def test_up_to_six_runs_are_columns_of_a_terminal(
+    runs: list[RunDir], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: int
+) -> None:
+    """In a hundred of its columns, every number on one line and in the column of its run."""
+    lines = printed(compare([*runs, *runs, *runs][:number]), monkeypatch, capsys)
+    assert max(map(len, lines)) <= 100
+    assert lines[0] == f"{number} runs, not alike in more than their settings"
+    head = next(line for line in lines if line.split() == [f"#{each + 1}" for each in range(number)])
+    goodput = next(line for line in lines if line.startswith("goodput, Mbit/s"))
+    ends = [match.end() for match in re.finditer(r"\d+\.\d{3}( \S+%| =)?", goodput)]
+    assert len(ends) == number
+    assert ends == [match.end() for match in re.finditer(r"#\d", head)], "figures stand under their run"
+
+
+def test_what_differs_stands_on_top_and_what_is_alike_once(
+    runs: list[RunDir], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = printed(compare(runs, ["goodput"]), monkeypatch, capsys)
+    assert any(line.endswith("invalid; something <i>odd</i>") for line in lines)
+    place = lines.index("  place    #1  mininet")
+    assert lines[place + 1] == "           #2  virtual"
+    assert place < next(number for number, line in enumerate(lines) if line.startswith("goodput"))
+    assert sum(line.split()[:1] == ["seed"] for line in lines) == 1
+    assert sum(line.split()[:1] == ["revision"] for line in lines) == 1
+
+
+def test_brackets_are_no_markup(
+    runs: list[RunDir], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a path or a name; not even ones that would be the end of nothing."""
+    other = run_of(tmp_path / "[dim]", experiment(), {"place": "a [/b]"}, goodput_mbit_s=9.0)
+    lines = printed(compare([runs[0], other]), monkeypatch, capsys)
+    assert any("[dim]" in line for line in lines)
+    assert "           #2  a [/b]" in lines
+
+
+def test_many_runs_are_rows(
+    runs: list[RunDir], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As many columns in a table as the terminal has room for, the runs in front of each."""
+    lines = printed(compare([*runs, *runs, *runs, *runs]), monkeypatch, capsys, columns=60)
+    assert max(map(len, lines)) <= 60
+    numbers = [f"#{number}" for number in range(1, 9)]
+    first = [number for number, line in enumerate(lines) if line.startswith("#1 ")]
+    assert len(first) >= 2
+    for start in first:
+        assert [line.split()[0] for line in lines[start : start + 8]] == numbers
+    told = "\n".join(lines)
+    assert re.search(r"^#2 +32 Mbit/s +hybla +bbr +invalid", told, re.MULTILINE)
+    assert re.search(r"^#8 .* 12\.500", told, re.MULTILINE)
+    assert re.search(r"links\.sat .*\n *\.to_island .*\n *\.rate ", told), "keys are folded between their parts"
+    assert "the same of all: " in told
+    assert "pings lost: 0" in told
+
+
+def test_markdown_and_html_hold_the_same_table(runs: list[RunDir], tmp_path: Path) -> None:
+    found = compare(runs)
+    assert "| tcp.congestion_control | cubic | hybla |\n" in markdown(found)
+    assert "| goodput, Mbit/s | 10.000 | 12.500 +25.0% |\n" in markdown(found)
+    assert "- place: #1 mininet; #2 virtual\n" in markdown(found)
+    assert "- seed: 1\n" in markdown(found)
+    html = comparison_page(found)
+    assert '<th>tcp.congestion_control</th><td class="n">cubic</td><td class="n">hybla</td>' in html
+    assert '<td class="n">12.500 <small>+25.0%</small></td>' in html
+    assert "something &lt;i&gt;odd&lt;/i&gt;" in html
+    assert "http" not in html, "it needs nothing but itself"
+
+
+def test_a_comparison_is_written_as_its_file_is_named(runs: list[RunDir], tmp_path: Path) -> None:
+    found, paths = compare(runs), [run.path for run in runs]
+    for name, text in (("c.md", markdown(found)), ("c.HTML", comparison_page(found))):
+        report_comparison(paths, [], tmp_path / name, as_json=False)
+        assert (tmp_path / name).read_text(encoding="utf-8") == text
+    with pytest.raises(UsageError, match=r"^--out \S+c.pdf: .*; end it in \.md or \.html$"):
+        report_comparison(paths, [], tmp_path / "c.pdf", as_json=False)
+    with pytest.raises(UsageError, match=r"^--out \S+c.md: cannot be written \(No such file or directory\); name"):
+        report_comparison(paths, [], tmp_path / "none" / "c.md", as_json=False)
+
+
+def test_a_run_that_was_not_analysed_says_what_to_do(runs: list[RunDir], tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"not analysed yet .*atoll report"):
+        compare([*runs, begin(tmp_path, experiment(), network())])
+
+
+def test_the_verb(runs: list[RunDir], tmp_path: Path) -> None:
+    paths = [str(run.path) for run in runs]
+
+    def report(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "atoll_cli.main", "report", *words], capture_output=True, text=True, check=False
+        )
+
+    told = report("--compare", *paths, "--figure", "goodput", "--out", str(tmp_path / "c.md"), "--json")
+    found = json.loads(told.stdout)
+    assert found["unlike"] == ["place", "backend"]
+    assert found["origins"]["seed"] == ["1", "1"]
+    assert found["figures"] == [{"name": "goodput", "unit": "Mbit/s", "values": [10.0, 12.5]}]
+    assert [run["verdict"] for run in found["runs"]] == ["valid", "invalid"]
+    assert (tmp_path / "c.md").exists()
+    two = report(*paths)
+    assert (two.returncode, two.stderr) == (2, "report: one run at a time; --compare puts several side by side\n")
+    lonely = report(paths[0], "--figure", "goodput")
+    assert (lonely.returncode, lonely.stderr) == (
+        2,
+        "report: --figure, --out, --each and --mixed-kernels belong to --compare\n",
+    )
+
+
+def test_runs_with_nothing_to_analyse_are_left_out_where_two_remain(
+    runs: list[RunDir], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    early, going = RunDir.create(tmp_path, "geo", 0), RunDir.create(tmp_path, "geo", 0)
+    early.update_manifest({"outcome": "cancelled at step switches"})
+    report_comparison([early.path, runs[0].path, going.path, runs[1].path], [], None, as_json=True)
+    told = capsys.readouterr()
+    assert told.err.splitlines() == [
+        f"left out: {early.path}: nothing to analyse: it ended before it was planned (cancelled at step switches)",
+        (
+            f"left out: {going.path}: is being made; if it was killed, `atoll report {going.path}` analyses what "
+            "there is of it"
+        ),
+    ]
+    found = json.loads(told.out)
+    assert [each["run_dir"] for each in found["runs"]] == [str(run.path) for run in runs]
+    assert [each["run_dir"] for each in found["left_out"]] == [str(early.path), str(going.path)]
+    with pytest.raises(RunError, match="fewer than two runs are left to stand side by side"):
+        report_comparison([early.path, runs[0].path], [], None, as_json=True)
+
+
+def test_a_run_that_failed_is_left_out_unless_it_was_analysed(
+    runs: list[RunDir], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failed = RunDir.create(tmp_path, "geo", 0)
+    failed.update_manifest({"outcome": "failed at step check: nothing was started\nw1: no answer", "plan": {}})
+    report_comparison([failed.path, *(run.path for run in runs)], [], None, as_json=True)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"left out: {failed.path}: failed at step check: nothing was started; `atoll report ")
+
+
+def test_a_run_that_can_be_analysed_is_not_left_out(runs: list[RunDir], tmp_path: Path) -> None:
+    measured = RunDir.create(tmp_path, "geo", 0)
+    measured.update_manifest({"outcome": "completed", "plan": {}})
+    with pytest.raises(RunError, match=f"not analysed yet .*`atoll report {measured.path}` does it"):
+        report_comparison([runs[0].path, measured.path, runs[1].path], [], None, as_json=True)
+
+
+def test_one_run_is_not_alike_to_any_other(runs: list[RunDir]) -> None:
+    assert headline(compare(runs[:1])) == "1 run"

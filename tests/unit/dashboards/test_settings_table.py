@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings side by side: one row a setting, in the words of descriptions, whatever kinds of things stand there."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from atoll_core.experiment.experiment import (
+    Bernoulli,
+    BitError,
+    Codel,
+    Distribution,
+    Experiment,
+    GilbertElliott,
+    Jitter,
+    LinkTrace,
+    Loss,
+    LossTrace,
+    Red,
+    TraceRow,
+    Transfer,
+    Where,
+)
+from atoll_core.experiment.flow_sizes import FlowSizes, Interpolation
+from atoll_core.lab.network import PortRef, Program, Trunk
+from atoll_core.units import Duration, Rate, Size
+from atoll_dashboards.compare.settings import settings_table
+from tests.support.synthetic_run import experiment, network
+
+DASH = "\N{EN DASH}"
+
+
+def unlike(*experiments: Experiment) -> dict[str, tuple[str, ...]]:
+    return {each.key: each.texts for each in settings_table("", experiments) if not each.alike}
+
+
+def alike(*experiments: Experiment) -> dict[str, str]:
+    return {each.key: each.texts[0] for each in settings_table("", experiments) if each.alike}
+
+
+def to_island(**changes: Any) -> Experiment:
+    asked = experiment()
+    link = asked.links[0]
+    return replace(asked, links=(replace(link, to_island=replace(link.to_island, **changes)),))
+
+
+def lossy(loss: Loss | None) -> Experiment:
+    return to_island(loss=loss)
+
+
+BURSTY = GilbertElliott(0.001, 0.2)
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "key", "texts"),
+    [
+        (None, Bernoulli(0.01), "loss", ("none", "1 %")),
+        (Bernoulli(0.001), Bernoulli(0.01), "loss", ("0.1 %", "1 %")),
+        (Bernoulli(0.01), LossTrace("loss.txt", (True, False)), "loss", ("1 %", "loss.txt")),
+        (
+            Bernoulli(0.01),
+            BURSTY,
+            "loss",
+            ("1 %", "good_to_bad 0.1 %, bad_to_good 20 %, loss_good 0 %, loss_bad 100 %, where after"),
+        ),
+        (BURSTY, replace(BURSTY, loss_bad=0.5), "loss.loss_bad", ("100 %", "50 %")),
+        (BURSTY, replace(BURSTY, where=Where.BEFORE), "loss.where", ("after", "before")),
+        (Bernoulli(0.01), BitError(1e-7), "loss", ("1 %", "bit_error 1e-07")),
+        (Bernoulli(0.01), Bernoulli(0.01, Where.BEFORE), "loss", ("1 %", "1 % before the queue")),
+    ],
+)
+def test_loss_is_one_row(first: Loss | None, then: Loss | None, key: str, texts: tuple[str, ...]) -> None:
+    """However a description writes it, and with whatever it is compared."""
+    assert unlike(lossy(first), lossy(then)) == {f"links.sat.to_island.{key}": texts}
+
+
+def test_the_rest_of_a_setting_that_differs_in_part_is_alike() -> None:
+    transfer = Transfer(Size(10**7), Duration(10**9), "atoll", 5201)
+    asked, other = experiment(transfer=transfer), experiment(transfer=replace(transfer, size=Size(10**6)))
+    assert unlike(asked, other) == {"transfer.size": ("10 MB", "1 MB")}
+    told = alike(asked, other)
+    assert (told["transfer.start"], told["transfer.tool"], told["transfer.port"]) == ("1 s", "atoll", "5201")
+    assert told["transfer.congestion_control"] == "none"
+
+
+def test_what_only_one_has_is_told_as_a_whole() -> None:
+    asked = experiment(transfer=Transfer(Size(10**7), Duration(10**9), "atoll", 5201))
+    other = experiment(transfer=None, tcp=replace(asked.tcp, servers=(("w1", "bbr"),)))
+    assert unlike(asked, other) == {
+        "transfer": ("size 10 MB, start 1 s, tool atoll, port 5201", "none"),
+        "tcp.servers.w1": (DASH, "bbr"),
+    }
+
+
+def test_queue_management_goes_by_the_keys_of_descriptions() -> None:
+    codel = Codel(Duration(5 * 10**6), Duration(10**8))
+    red = Red(Size(30_000), Size(90_000), 0.1, 0.002)
+    patient = replace(codel, target=Duration(20 * 10**6))
+    key = "links.sat.to_island.aqm"
+    assert unlike(to_island(aqm=codel), to_island(aqm=patient)) == {f"{key}.codel.target": ("5 ms", "20 ms")}
+    assert unlike(to_island(aqm=codel), to_island(aqm=red), to_island()) == {
+        key: (
+            "codel: target 5 ms, interval 100 ms",
+            "red: min 30 kB, max 90 kB, probability 10 %, weight 0.002",
+            "none",
+        )
+    }
+
+
+def test_jitter_goes_by_its_parts() -> None:
+    steady = Jitter(Distribution.NORMAL, Duration(10**6))
+    assert unlike(to_island(jitter=steady), to_island(jitter=replace(steady, correlation=0.25))) == {
+        "links.sat.to_island.jitter.correlation": ("0 %", "25 %")
+    }
+
+
+def test_files_are_alike_by_what_is_in_them() -> None:
+    """A file that was edited between two runs is another one; one that was moved is not."""
+    rain = LinkTrace("rain.csv", (TraceRow(Duration(0)),))
+    moved, edited = replace(rain, file="elsewhere/rain.csv"), replace(rain, rows=(TraceRow(Duration(0), loss=0.1),))
+    assert unlike(to_island(trace=rain), to_island(trace=moved)) == {}
+    ((key, (first, then)),) = unlike(to_island(trace=rain), to_island(trace=edited)).items()
+    assert key == "links.sat.to_island.trace"
+    assert first.startswith("rain.csv, SHA-256 ")
+    assert then.startswith("rain.csv, SHA-256 ")
+    assert first != then
+
+
+def test_flow_sizes_are_one_setting_with_what_they_stand_for() -> None:
+    asked = experiment()
+    sizes = FlowSizes("mine.csv", Interpolation.STEPS, ((10**9, 1000),))
+    mine = replace(asked, traffic=replace(asked.traffic, flow_sizes="mine.csv", sizes=sizes))
+    edited = replace(mine, traffic=replace(mine.traffic, sizes=replace(sizes, knots=((10**9, 2000),))))
+    assert unlike(asked, mine) == {"traffic.flow_sizes": ("published", "mine.csv")}
+    assert list(unlike(mine, edited)) == ["traffic.flow_sizes"]
+    assert alike(mine, mine)["traffic.flow_sizes"] == "mine.csv"
+
+
+def test_parts_of_a_laboratory_go_by_name() -> None:
+    """Also where others stand before them in their list."""
+    lab = network()
+    trunks = (
+        Trunk(PortRef("s1", 30), PortRef("s2", 1), Rate(10**9)),
+        Trunk(PortRef("s1", 31), PortRef("s3", 1), Rate(10**9)),
+    )
+    program = replace(lab.boxes[0], program=Program(("coder", "--rate", "1/2 of all")))
+    first = replace(lab, trunks=trunks, boxes=(program,))
+    then = replace(first, trunks=trunks[1:], boxes=(replace(program, program=Program(("coder",))),))
+    assert {each.key: each.texts for each in settings_table("lab", [first, then]) if not each.alike} == {
+        "lab.trunks.s1/30-s2/1": ("rate 1 Gbit/s", DASH),
+        "lab.boxes.sat.program.start": ("coder --rate '1/2 of all'", "coder"),
+    }
+
+
+def test_numbers_that_read_alike_are_told_apart() -> None:
+    ((key, texts),) = unlike(lossy(Bernoulli(0.1)), lossy(Bernoulli(0.1 + 1e-16)), lossy(Bernoulli(0.1))).items()
+    assert key == "links.sat.to_island.loss"
+    assert texts[0] == texts[2] != texts[1]
