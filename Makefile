@@ -38,7 +38,7 @@ test: ## all tests but those that the next targets have: Rust first, so that com
 test-virtual: kernel ## the tests that stand on virtual time, some also on Linux 6.1 if built; `make test` leaves them out
 	@$(PYTEST_BY_TWO) -m "virtual and not figures" $(PYTEST_ARGS)
 	@$(BIN)/python -m pytest -m "virtual and figures" $(PYTEST_ARGS)
-	@[ -n "$${ATOLL_KERNEL:-}" ] || [[ $$($(BIN)/atoll kernel where) = */6.1.* ]] || \
+	@[ -n "$${ATOLL_KERNEL:-}" ] || [[ $$($(BIN)/atoll kernel path) = */6.1.* ]] || \
 		! ATOLL_KERNEL=6.1 $(BIN)/atoll kernel status >/dev/null 2>&1 || \
 		ATOLL_KERNEL=6.1 $(PYTEST_BY_TWO) -m virtual $(KERNEL_TESTS)
 

@@ -20,7 +20,7 @@ from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import ChainBox, Network
 from atoll_core.plan.tag_layout import BoxTag, Layout
 
-_NO_LOAD = "with no traffic to spare, `atoll apply EXPERIMENT --at-once` does it"
+_NO_LOAD = "with no traffic to spare, `atoll apply EXPERIMENT --immediate` does it"
 
 
 def steer_transition(

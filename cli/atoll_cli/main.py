@@ -17,7 +17,7 @@ from atoll_cli.commands.hosts import hosts
 from atoll_cli.commands.kernel import kernel
 from atoll_cli.commands.latencies import latencies
 from atoll_cli.commands.link import link
-from atoll_cli.commands.link_traces import traces
+from atoll_cli.commands.link_traces import link_traces
 from atoll_cli.commands.metrics import metrics
 from atoll_cli.commands.switches import switches
 from atoll_cli.terminal.options import PlainArguments, Rack, misuse, whole
@@ -36,7 +36,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-app.add_typer(traces, name="traces")
+app.add_typer(link_traces, name="link-traces")
 app.add_typer(distributions, name="distributions")
 app.add_typer(latencies, name="latencies")
 app.add_typer(link, name="link")
@@ -53,7 +53,7 @@ Place = Annotated[
     str | None,
     typer.Option(
         "--on",
-        help="where the lab lives: mininet, virtual (in virtual time) or hardware "
+        help="platform: mininet, virtual (in virtual time) or hardware "
         "[default: hardware if an inventory is named, else mininet]",
         metavar="PLACE",
         show_default=False,
@@ -63,35 +63,34 @@ Boxes = Annotated[
     Backend | None,
     typer.Option(
         "--backend",
-        help="what plays links and delay boxes: our engine, or the kernel's tc where it has netem "
-        "[default: engine; tc in virtual time]",
+        help="link emulator: atoll's engine, or kernel tc/netem [default: engine; tc in virtual time]",
         show_default=False,
     ),
 ]
 Speaker = Annotated[
     Runtime | None,
-    typer.Option("--runtime", help="the framework that speaks OpenFlow: os-ken, or ryu where `tools/ryu` has put it"),
+    typer.Option("--runtime", help="OpenFlow framework: os-ken, or ryu if `tools/ryu` has installed it"),
 ]
 Listen = Annotated[
     str | None,
     typer.Option(
-        help="also serve the API on this TCP port, to who has the token; without a host, to this machine only",
+        help="also serve the API on this TCP port, with a token; without a host, on the loopback address",
         metavar="[HOST:]PORT",
     ),
 ]
 NoProbe = Annotated[
-    bool, typer.Option("--no-probe", help="read tables back, but do not prove by probe packets that they work")
+    bool, typer.Option("--no-probe", help="read tables back, but do not verify them with probe packets")
 ]
 Seed = Annotated[int | None, whole("--seed", "instead of the experiment's seed", 0, 2**63 - 1)]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
-        help="instead of the experiment's, such as tcp.congestion_control=hybla; repeatable",
+        help="override a setting of the experiment, such as tcp.congestion_control=hybla; repeatable",
         metavar="KEY=VALUE",
     ),
 ]
-Strict = Annotated[bool, typer.Option("--strict", help="refuse what is otherwise only warned of")]
+Strict = Annotated[bool, typer.Option("--strict", help="treat warnings as errors")]
 Length = Annotated[
     str | None, typer.Option(help="instead of the experiment's duration, such as '10 s'", metavar="DURATION")
 ]
@@ -120,10 +119,12 @@ def check(
     files: Annotated[
         list[Path] | None, typer.Argument(help="lab.yaml and experiment.yaml files", metavar="FILE...")
     ] = None,
-    machine: Annotated[bool, typer.Option("--machine", help="also say what this machine can run")] = False,
+    machine: Annotated[
+        bool, typer.Option("--machine", help="also check each platform's prerequisites on this machine")
+    ] = False,
     inventory: Annotated[
         Path | None,
-        typer.Option("--inventory", help="also this inventory, against the labs of the files", metavar="FILE"),
+        typer.Option("--inventory", help="also check this inventory against the labs of the files", metavar="FILE"),
     ] = None,
     settings: Settings = None,
     strict: Strict = False,
@@ -145,7 +146,7 @@ def plan(
     experiment: ExperimentFile,
     json: Json = False,
     graph: Annotated[
-        Path | None, typer.Option("--graph", help="also draw lab and chains into this SVG file", metavar="FILE")
+        Path | None, typer.Option("--graph", help="also draw the lab and its chains as SVG", metavar="FILE")
     ] = None,
     settings: Settings = None,
     seed: Seed = None,
@@ -171,19 +172,21 @@ def plan(
 )
 def trace(
     experiment: ExperimentFile,
-    src: Annotated[str, typer.Argument(help="host that sends", metavar="SRC")],
-    dst: Annotated[str, typer.Argument(help="host at the other end", metavar="DST")],
+    src: Annotated[str, typer.Argument(help="source host", metavar="SRC")],
+    dst: Annotated[str, typer.Argument(help="destination host", metavar="DST")],
     protocol: Annotated[
-        Protocol, typer.Option(help="of the packet; it may decide which chain it takes")
+        Protocol, typer.Option(help="protocol of the packet; chains can be chosen by protocol")
     ] = Protocol.TCP,
     live: Annotated[
-        bool, typer.Option("--live", help="prove it on the lab that is up, by probe packets; traffic may go on")
+        bool, typer.Option("--live", help="send probe packets through the running lab; traffic may continue")
     ] = False,
-    probes: Annotated[int | None, whole("--probes", "of --live: how many, ten a second [default: 5]", 1, 1000)] = None,
+    probes: Annotated[
+        int | None, whole("--probes", "with --live: number of probes, ten a second [default: 5]", 1, 1000)
+    ] = None,
     inventory: Rack = None,
     json: Json = False,
 ) -> None:
-    """Show the way of a packet: switches with their flow entries, boxes, taps, delays."""
+    """Show the path of a packet: switches with their flow entries, boxes, taps, delays."""
     from atoll_cli.commands.selection import mean_rack, refuse
     from atoll_cli.commands.trace import print_live_trace, print_trace
 
@@ -224,13 +227,13 @@ def apply(
         bool, typer.Option("--dry-run", help="print the changes with their reasons; change nothing")
     ] = False,
     at_once: Annotated[
-        bool, typer.Option("--at-once", help="do not spare packets that are under way; for when there is no traffic")
+        bool, typer.Option("--immediate", help="switch immediately; packets in flight may be lost")
     ] = False,
     connections: Annotated[
         str,
         typer.Option(
-            help="that break, in PEPs say: end them with the swap (reset), or wait for their end first, a minute or "
-            "'wait:LIMIT' at most",
+            help="connections that a swap breaks, such as in PEPs: reset them, or wait for their end first "
+            "(at most a minute, or 'wait:LIMIT')",
             metavar="reset|wait[:LIMIT]",
         ),
     ] = "reset",
@@ -240,7 +243,7 @@ def apply(
     strict: Strict = False,
     json: Json = False,
 ) -> None:
-    """Bring the lab that is up to an experiment's plan by the smallest change; chains are swapped under traffic."""
+    """Apply an experiment to the running lab with the fewest changes; chains are swapped under traffic."""
     from atoll_cli.commands.lab import apply_experiment
     from atoll_cli.commands.selection import mean_rack, place_backend
 
@@ -263,22 +266,23 @@ def run(
     experiment: ExperimentFile,
     on: Place = None,
     inventory: Rack = None,
-    runs: Annotated[Path, typer.Option(help="directory the run directories go to")] = Path("runs"),
+    runs: Annotated[Path, typer.Option(help="parent of the run directories")] = Path("runs"),
     backend: Boxes = None,
     runtime: Speaker = None,
     listen: Listen = None,
-    keep: Annotated[bool, typer.Option("--keep", help="leave the lab up afterwards")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="leave the lab up after the run")] = False,
     no_analysis: Annotated[
         bool, typer.Option("--no-analysis", help="measure only; `atoll report` makes tables and report later")
     ] = False,
     no_metrics: Annotated[
-        bool, typer.Option("--no-metrics", help="spool no metric points; in virtual time this is another sample")
+        bool, typer.Option("--no-metrics", help="do not record metrics (in virtual time this changes packet timing)")
     ] = False,
     full_matrix: Annotated[
-        bool, typer.Option("--full-matrix", help="test every path before, of each pair of hosts, not one of each host")
+        bool, typer.Option("--full-matrix", help="before the run, ping every pair of hosts instead of each host once")
     ] = False,
     verify_repeat: Annotated[
-        bool, typer.Option("--verify-repeat", help="on virtual: run twice and compare captures, tables and summary")
+        bool,
+        typer.Option("--verify-repeat", help="with --on virtual: run twice and compare captures, tables and summary"),
     ] = False,
     settings: Settings = None,
     seed: Seed = None,
@@ -286,7 +290,7 @@ def run(
     strict: Strict = False,
     json: Json = False,
 ) -> None:
-    """Run an experiment: test, measure, analyse, report. Brings a lab up for itself when none is."""
+    """Run an experiment: test, measure, analyse, report. Brings up a lab of its own unless one is running."""
     from atoll_cli.commands.selection import choose_rack, experiment_with, place_backend, platform_of, refuse
 
     place = platform_of(on, inventory)
@@ -347,22 +351,22 @@ def run(
     epilog="Example: atoll report runs/geo/20261121T101500Z-1; atoll report --compare runs/geo/*",
 )
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="a run directory; with --compare several", metavar="RUN...")],
-    compare: Annotated[bool, typer.Option("--compare", help="put runs side by side, as they were analysed")] = False,
+    runs: Annotated[list[Path], typer.Argument(help="run directory; several with --compare", metavar="RUN...")],
+    compare: Annotated[bool, typer.Option("--compare", help="show runs side by side")] = False,
     figures: Annotated[
         list[str] | None,
         typer.Option(
-            "--figure", help="of --compare: only this one, such as 'transfer time'; repeatable", metavar="NAME"
+            "--figure", help="with --compare: only this figure, such as 'transfer time'; repeatable", metavar="NAME"
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="of --compare: also write it, as .md or .html", metavar="FILE")
+        Path | None, typer.Option("--out", help="with --compare: also write a .md or .html file", metavar="FILE")
     ] = None,
     each: Annotated[
-        bool, typer.Option("--each", help="of --compare: print figures of every run, where medians over seeds are told")
+        bool, typer.Option("--per-run", help="with --compare: also print the figures of every run of a group")
     ] = False,
     mixed_kernels: Annotated[
-        bool, typer.Option("--mixed-kernels", help="of --compare: also runs in virtual time on different kernels")
+        bool, typer.Option("--mixed-kernels", help="with --compare: allow virtual-time runs of different kernels")
     ] = False,
     json: Json = False,
 ) -> None:
@@ -376,25 +380,23 @@ def report(
     refuse(len(runs) > 1, "report: one run at a time; --compare puts several side by side")
     refuse(
         bool(figures or out or each or mixed_kernels),
-        "report: --figure, --out, --each and --mixed-kernels belong to --compare",
+        "report: --figure, --out, --per-run and --mixed-kernels belong to --compare",
     )
     rebuild(runs[0], as_json=json)
 
 
 @app.command(cls=PlainArguments, epilog="Example: atoll watch --open; atoll watch runs/geo/20261121T101500Z-1")
 def watch(
-    run: Annotated[
-        Path | None, typer.Argument(help="a run directory: the page opens on its replay", metavar="RUN")
-    ] = None,
+    run: Annotated[Path | None, typer.Argument(help="run directory to replay", metavar="RUN")] = None,
     listen: Annotated[
-        str, typer.Option(help="TCP port of the page; without a host, for this machine only", metavar="[HOST:]PORT")
+        str, typer.Option(help="TCP port of the page; without a host, on the loopback address", metavar="[HOST:]PORT")
     ] = "8470",
     browser: Annotated[bool, typer.Option("--open", help="open the page in a browser")] = False,
     runs: Annotated[Path, typer.Option(help="directory whose runs can be replayed")] = Path("runs"),
     inventory: Rack = None,
     json: Json = False,
 ) -> None:
-    """Serve the live page until Ctrl-C: the lab that is up, the next one, and runs to be watched again."""
+    """Serve the live page until Ctrl-C: the running lab, the next one, and replays of runs."""
     from atoll_cli.commands.selection import mean_rack
     from atoll_cli.commands.watch import watch_lab
 
@@ -404,13 +406,11 @@ def watch(
 
 @app.command(epilog="Example: atoll down")
 def down(
-    force: Annotated[
-        bool, typer.Option("--force", help="even if a run is in progress; what it measured is kept")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="even during a run; its measurements are kept")] = False,
     inventory: Rack = None,
     json: Json = False,
 ) -> None:
-    """Take the lab down; nothing of it is left."""
+    """Take the lab down and remove everything it started."""
     from atoll_cli.commands.lab import take_down
     from atoll_cli.commands.selection import mean_rack
 
@@ -420,7 +420,7 @@ def down(
 
 @app.command(epilog="Example: atoll status --json")
 def status(inventory: Rack = None, json: Json = False) -> None:
-    """Say what is up and what it is doing; exit code 1 when the lab, or the last one, has failed."""
+    """Show the state of the lab; exit code 1 if it, or the last one, has failed."""
     from atoll_cli.commands.lab import print_status
     from atoll_cli.commands.selection import mean_rack
 
@@ -430,7 +430,7 @@ def status(inventory: Rack = None, json: Json = False) -> None:
 
 @app.command(epilog="Example: echo nodes | atoll shell")
 def shell() -> None:
-    """Open Mininet's CLI on the lab that is up; what is piped in is run as its script."""
+    """Open Mininet's CLI on the running lab; piped input runs as a script."""
     from atoll_cli.commands.shell import open_shell
 
     open_shell()

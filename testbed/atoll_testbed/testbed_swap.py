@@ -130,7 +130,7 @@ class LiveSwap:
                 await self._services.settle(self._old, anew=False)
             self._event({"state": "undone", "reason": str(error), "duration_ns": time.monotonic_ns() - began_ns})
             if isinstance(error, LabError):
-                raise LabError(f"the swap was undone, what stood before stands again: {error}") from error
+                raise LabError(f"swap rolled back; the previous configuration is active: {error}") from error
             raise
         duration_ns = time.monotonic_ns() - began_ns
         drain_ns = sum(stage.wait_ns for stage in self._swap.stages if stage.kind is StageKind.DRAIN)

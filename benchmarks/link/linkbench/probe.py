@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs link-probe (benchmarks/link/probe): frames sent by a schedule, stamped by the kernel where they arrive."""
+"""Runs link-probe (benchmarks/link/probe): frames sent by a schedule, stamped by the kernel path they arrive."""
 
 import json
 import os

@@ -80,9 +80,9 @@ def status(json: Json = False) -> None:
         raise typer.Exit(1)
 
 
-@kernel.command(epilog="Example: $(atoll kernel where) --showconfig")
-def where() -> None:
-    """Print the path of the executable file that it is."""
+@kernel.command("path", epilog="Example: $(atoll kernel path) --showconfig")
+def print_path() -> None:
+    """Print the path of the kernel's executable file."""
     from atoll_emulation.uml.kernel import find_virtual_kernel
 
     print(find_virtual_kernel().executable)

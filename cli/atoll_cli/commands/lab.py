@@ -145,7 +145,10 @@ async def listen_on(daemon: DaemonClient, address: str | None) -> str | None:
     url = await daemon.listen(address, token, None if where == TOKEN_VARIABLE else where)
     print(f"API: {url}/v1/, live page: {url}/watch/, their token in {where}", file=sys.stderr)
     if not ListenAddress.parse(address).is_loopback:
-        print("     in the clear: who sees that network sees the token; `ssh -L` hides both", file=sys.stderr)
+        print(
+            "     unencrypted: anyone on that network can read the token; `ssh -L` encrypts the connection",
+            file=sys.stderr,
+        )
     return url
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``atoll traces rain|meo|leo``: write a trace that a link of an experiment can follow (docs/traces.md)."""
+"""``atoll link-traces rain|meo|leo``: write a trace that a link of an experiment can follow (docs/traces.md)."""
 
 import json
 import shlex
@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # what makes traces is loaded when one is made
 
     Q = TypeVar("Q", Rate, Duration, Size)
 
-traces = typer.Typer(
+link_traces = typer.Typer(
     help="Make a trace that a link can follow: a rain fade, or a pass of satellites.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -37,7 +37,7 @@ Place = Annotated[str | None, typer.Option(help="in degrees north and east; defa
 _LONGEST = "6 h"
 
 
-@traces.command(epilog="Example: atoll traces rain --out rain.csv --rate '16 Mbit/s' --plot rain.png")
+@link_traces.command(epilog="Example: atoll link-traces rain --out rain.csv --rate '16 Mbit/s' --plot rain.png")
 def rain(
     out: Out,
     rate: Annotated[str, typer.Option(help="rate in a clear sky", metavar="RATE")] = "16 Mbit/s",
@@ -91,8 +91,8 @@ def rain(
 def _register(kind: str, words: str) -> None:
     """The verb of a constellation; they differ in the constellation alone."""
 
-    @traces.command(
-        kind, help=words, epilog=f"Example: atoll traces {kind} --out {kind}.csv --gap '200 ms' --plot {kind}.png"
+    @link_traces.command(
+        kind, help=words, epilog=f"Example: atoll link-traces {kind} --out {kind}.csv --gap '200 ms' --plot {kind}.png"
     )
     def satellites(  # pyright: ignore[reportUnusedFunction]
         out: Out,
@@ -188,7 +188,7 @@ def _site(option: str, text: str) -> "Site":
 def _remark(kind: str, options: Mapping[str, object]) -> str:
     """How the trace can be made again."""
     given = [f"--{name} {shlex.quote(str(text))}" for name, text in options.items() if text is not None]
-    return f"made by: atoll traces {kind} {' '.join(given)}"
+    return f"made by: atoll link-traces {kind} {' '.join(given)}"
 
 
 def _write(made: "LinkTrace", lasts: "Duration", out: Path, plot: Path | None, remark: str, *, as_json: bool) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from atoll_switches.configuration import ControllerAddress
 
 switches = typer.Typer(
-    help="List the lab's switches: who they say they are, whether they are connected, what they hold.",
+    help="List the lab's switches: identity, connection state, installed and free flow entries.",
     invoke_without_command=True,
     rich_markup_mode=None,
     epilog="Example: atoll switches --json",
@@ -38,7 +38,7 @@ def print_switches(
     json: Json = False,
     inventory: Rack = None,
 ) -> None:
-    """List the lab's switches: who they say they are, whether they are connected, what they hold."""
+    """List the lab's switches: identity, connection state, installed and free flow entries."""
     from atoll_cli.commands.selection import mean_rack
 
     mean_rack(inventory)

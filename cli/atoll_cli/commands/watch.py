@@ -50,7 +50,10 @@ async def _watch(
         print(json.dumps({"url": url}) if as_json else url, flush=True)
         print(f"its token is that of {where}; Ctrl-C ends this", file=sys.stderr)
         if not address.is_loopback:
-            print("in the clear: who sees that network sees the token; `ssh -L` hides both", file=sys.stderr)
+            print(
+                "unencrypted: anyone on that network can read the token; `ssh -L` encrypts the connection",
+                file=sys.stderr,
+            )
         with _browser(url) if open_browser else contextlib.nullcontext():
             await end.wait()
 

@@ -255,7 +255,7 @@ def swap_in_words(event: dict[str, Any]) -> str | None:
             return event["text"]
         case "end":
             took, beyond = event["duration_ns"] / 1e6, event["beyond_drain_ns"] / 1e6
-            return f"swapped in {took:.0f} ms, {beyond:.0f} ms beyond the drain"
+            return f"swapped in {took:.0f} ms ({took - beyond:.0f} ms of it draining)"
         case "connections":
             return _connections_text(event)
         case _:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The switches of a lab as they are now: who they say they are, whether they are there, what they hold."""
+"""The switches of a lab as they are now: identity, connection state, flow entries."""
 
 import asyncio
 from dataclasses import dataclass

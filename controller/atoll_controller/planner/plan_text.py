@@ -23,7 +23,7 @@ def plan_text(plan: Plan) -> str:
     """The whole plan: switches with the reason for each entry, machines, jobs, captures, checks."""
     sections = (
         (f"Plan of experiment {plan.experiment} in lab {plan.lab} (seed {plan.seed})", ()),
-        (f"Switches: {len(plan.flows)} flow entries; what none of them matches is dropped", _switches(plan.flows)),
+        (f"Switches: {len(plan.flows)} flow entries; other frames are dropped", _switches(plan.flows)),
         (f"Machines: {len(plan.hosts)}", _machines(plan.hosts)),
         *_channels(plan.placement),
         (f"Jobs: {len(plan.jobs)}", _jobs(plan.jobs)),

@@ -58,7 +58,7 @@ class Applying(Describing):
     """How an experiment is applied."""
 
     dry_run: bool = Field(default=False, description="Only tell the changes that would be made.")
-    at_once: bool = Field(default=False, description="Do not spare packets that are under way.")
+    at_once: bool = Field(default=False, description="Switch immediately; packets in flight may be lost.")
     connections: str = Field(
         default="reset", description="Those that break, in PEPs say: `reset`, `wait` or `wait:LIMIT`."
     )

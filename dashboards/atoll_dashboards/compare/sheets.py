@@ -103,7 +103,7 @@ def headline(comparison: "Comparison") -> str:
     told = comparison.likeness
     differing = [*(["settings"] if told.settings else []), *(["seeds"] if _many_seeds(comparison) else [])]
     if any(name != SEED for name, _ in told.unlike):
-        beside = "not alike in more than their settings"
+        beside = "different in more than their settings"
     else:
         beside = f"alike but for their {' and '.join(differing)}" if differing else "alike in all that is told of them"
     return f"{len(comparison.runs)} runs, {beside}"

@@ -68,7 +68,7 @@ def _print(comparison: "Comparison", console: "Console", *, each_run: bool) -> N
         for sentence in (*legend(groups), *not_counted(comparison)):
             console.print(sentence, style="dim")
         if runs.many and not each_run:
-            console.print("figures of every run: --each, --out, --json", style="dim")
+            console.print("figures of every run: --per-run, --out, --json", style="dim")
     if not comparison.sampled or not runs.many or each_run:
         console.print("\nevery run" if comparison.sampled else "", style="bold")
         _print_sheet(runs, console)

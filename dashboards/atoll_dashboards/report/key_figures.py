@@ -12,7 +12,7 @@ from atoll_core.plural import counted, significant
 from atoll_core.units import Rate, Size
 from atoll_dashboards.report.number_format import NOT_MEASURED, count, figure, octets, percent, rate
 
-_SENDING = "; a packet being sent adds to it"  # it has left the queue
+_SENDING = "; plus the packet being sent"  # it has left the queue
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ def test_a_program_that_ends_at_once_fails_up_and_apply_and_leaves_the_lab_as_it
         )
         assert sandbox.run(ATOLL, "status").stdout == "no lab is up\n"
         assert sandbox.run(ATOLL, "up", direct).returncode == 0
-        for how in ([], ["--at-once"]):
+        for how in ([], ["--immediate"]):
             apply = sandbox.run(ATOLL, "apply", *how, experiment)
             assert apply.returncode == 1, apply.stdout
             assert "ended at once: SyntaxError in line 1 (exit status 1)" in apply.stderr.splitlines()[-1]

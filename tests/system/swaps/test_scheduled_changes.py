@@ -109,7 +109,7 @@ def test_a_change_that_fails_is_undone_told_and_the_last_one(tmp_path: Path) -> 
     assert done.returncode == 3, done.stderr
     summary = json.loads(done.stdout)
     failed, after = summary["changes"]
-    assert "the swap was undone, what stood before stands again" in failed["failure"]
+    assert "swap rolled back; the previous configuration is active" in failed["failure"]
     assert (after["began_s"], after["failure"]) == (None, None)
     assert [reason.split(" failed")[0] for reason in summary["reasons"]] == [
         "change 1 (at 1 s)",

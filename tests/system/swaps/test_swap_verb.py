@@ -48,7 +48,7 @@ def test_a_swap_is_told_stage_by_stage_and_summed_up(sandbox: Sandbox) -> None:
     told = [line.split()[1] for line in done.stderr.splitlines() if line.startswith("chains: ")]
     assert told == STAGES
     assert "; swapped in " in done.stdout.splitlines()[-1]
-    assert " ms beyond the drain; swaps on swaps" in done.stdout.splitlines()[-1]
+    assert " ms of it draining); swaps on swaps" in done.stdout.splitlines()[-1]
     assert chain(sandbox) == "tap-w, sat, r2, tap-i"
 
 
@@ -74,7 +74,7 @@ def test_a_box_that_passes_nothing_on_undoes_the_swap(sandbox: Sandbox) -> None:
     done = sandbox.run(ATOLL, "apply", chained(sandbox.directory, "tap-w, r1, sat, r3, tap-i"))
     sandbox.run(ATOLL, "shell", input="r3 ip link set r3-i up\n")
     assert done.returncode == 1
-    assert "the swap was undone, what stood before stands again: probe" in done.stderr
+    assert "swap rolled back; the previous configuration is active: probe" in done.stderr
     assert chain(sandbox) == "tap-w, r1, sat, tap-i"
 
 

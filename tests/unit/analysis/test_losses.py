@@ -115,9 +115,7 @@ def test_the_queue_has_figures_of_its_own_beside_the_largest_ping_sojourn(run: R
     assert summary["links"]["sat"]["sojourn"] == told
     shown = {known.name: known for known in key_figures(summary)}
     assert shown["queue sojourn"].beside == "at most, of all packets; mean 5.2, to 6 %: p50 1.0, p95 20, p99 40"
-    assert (
-        shown["largest ping sojourn"].beside == "8Q/R = 50.0 to the island + 200.0 back; a packet being sent adds to it"
-    )
+    assert shown["largest ping sojourn"].beside == "8Q/R = 50.0 to the island + 200.0 back; plus the packet being sent"
 
 
 def test_figures_of_a_slow_link_have_the_digits_that_are_known(run: RunDir) -> None:

@@ -135,7 +135,7 @@ def test_each_verb_that_reads_a_file_is_tried_without_it() -> None:
     tried = {" ".join(word for word in line.split() if "." not in word) for line in NOTHING_THERE.split("\n")}
     without = {name for name in verbs() if not any(words.startswith(name) for words in tried)}
     traces = {f"traces {kind}" for kind in ("rain", "meo", "leo")}
-    assert without == {"shell", "metrics names", "kernel status", "kernel where", "kernel clean"} | traces
+    assert without == {"shell", "metrics names", "kernel status", "kernel path", "kernel clean"} | traces
 
 
 def test_words_that_are_wrong_are_one_line_in_the_words_of_the_verb(tmp_path: Path, project: Path) -> None:
@@ -179,7 +179,7 @@ def test_a_verb_without_its_words_shows_its_help(tmp_path: Path) -> None:
     bare, traces = ended(tmp_path, [[], ["traces"]])
     assert (bare.code, traces.code) == (2, 2)
     assert bare.err.startswith("Usage: atoll [OPTIONS] COMMAND")
-    assert traces.err.startswith("Usage: atoll traces ")
+    assert traces.err.startswith("Usage: atoll link-traces ")
 
 
 def test_a_run_directory_of_somebody_else_is_bad_input(tmp_path: Path) -> None:

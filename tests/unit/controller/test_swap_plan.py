@@ -152,7 +152,7 @@ def test_reordered_routed_boxes_take_their_spare_legs(lab: tuple[Network, Experi
         plan_swap(poor, old, UNTAGGED, new)
     assert "leave routed box 'pep-w' alike, which keeps no tag, and it has no spare legs" in str(refusal.value)
     assert "give it 'spare: {world: .., island: ..}' in the lab" in str(refusal.value)
-    assert str(refusal.value).endswith("or with no traffic to spare, `atoll apply EXPERIMENT --at-once` does it")
+    assert str(refusal.value).endswith("or with no traffic to spare, `atoll apply EXPERIMENT --immediate` does it")
     assert len(str(refusal.value).splitlines()) == 1
 
 

@@ -259,7 +259,7 @@ def test_up_to_six_runs_are_columns_of_a_terminal(
     """In a hundred of its columns, every number on one line and in the column of its run."""
     lines = printed(compare([*runs, *runs, *runs][:number]), monkeypatch, capsys)
     assert max(map(len, lines)) <= 100
-    assert lines[0] == f"{number} runs, not alike in more than their settings"
+    assert lines[0] == f"{number} runs, different in more than their settings"
     head = next(line for line in lines if line.split() == [f"#{each + 1}" for each in range(number)])
     goodput = next(line for line in lines if line.startswith("goodput, Mbit/s"))
     ends = [match.end() for match in re.finditer(r"\d+\.\d{3}( \S+%| =)?", goodput)]
@@ -357,7 +357,7 @@ def test_the_verb(runs: list[RunDir], tmp_path: Path) -> None:
     lonely = report(paths[0], "--figure", "goodput")
     assert (lonely.returncode, lonely.stderr) == (
         2,
-        "report: --figure, --out, --each and --mixed-kernels belong to --compare\n",
+        "report: --figure, --out, --per-run and --mixed-kernels belong to --compare\n",
     )
 
 

@@ -195,7 +195,7 @@ def test_of_many_runs_in_groups_each_is_printed_when_asked(
     told = capsys.readouterr().out
     assert re.search(r"^  A  #4 .*seed 3 +invalid; it was too late$", told, re.MULTILINE)
     assert re.search(r"^goodput, Mbit/s +11\.000 +21\.000 \+90\.9%$", told, re.MULTILINE)
-    assert "figures of every run: --each, --out, --json" in told
+    assert "figures of every run: --per-run, --out, --json" in told
     assert "99.000" not in told
     print_comparison(compared, each_run=True)
     assert "99.000" in capsys.readouterr().out

@@ -278,7 +278,7 @@ def run(arguments: list[str]) -> str:
 def test_a_shipped_trace_is_what_its_first_line_makes(project, tmp_path, name):
     """To within a step: another processor may round the last bit the other way."""
     shipped = (project / "examples/traces" / f"{name}.csv").read_text()
-    command = re.match(r"# made by: atoll traces (.*)\n", shipped)
+    command = re.match(r"# made by: atoll link-traces (.*)\n", shipped)
     assert command
     run([*shlex.split(command[1]), "--out", str(tmp_path / "again.csv")])
     again = (tmp_path / "again.csv").read_text()
