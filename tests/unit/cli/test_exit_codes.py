@@ -134,7 +134,7 @@ def test_each_verb_that_reads_a_file_is_tried_without_it() -> None:
     """Else the list above grows old; those left out read none."""
     tried = {" ".join(word for word in line.split() if "." not in word) for line in NOTHING_THERE.split("\n")}
     without = {name for name in verbs() if not any(words.startswith(name) for words in tried)}
-    traces = {f"traces {kind}" for kind in ("rain", "meo", "leo")}
+    traces = {f"link-traces {kind}" for kind in ("rain", "meo", "leo")}
     assert without == {"shell", "metrics names", "kernel status", "kernel path", "kernel clean"} | traces
 
 
@@ -176,7 +176,7 @@ def test_a_slip_in_a_description_is_one_line_with_its_place_whatever_the_verb(tm
 
 
 def test_a_verb_without_its_words_shows_its_help(tmp_path: Path) -> None:
-    bare, traces = ended(tmp_path, [[], ["traces"]])
+    bare, traces = ended(tmp_path, [[], ["link-traces"]])
     assert (bare.code, traces.code) == (2, 2)
     assert bare.err.startswith("Usage: atoll [OPTIONS] COMMAND")
     assert traces.err.startswith("Usage: atoll link-traces ")

@@ -28,7 +28,7 @@ def atoll(*words: str) -> subprocess.CompletedProcess[str]:
             ("link", "calibrate", "x.yaml", "--seconds", "0,6"),
             "--seconds: 0,6 is not a number from 0.5 to 600; decimals follow a point",
         ),
-        (("traces", "rain", "--out", "x.csv", "--fade", "inf"), "--fade: inf is not a number from 0.1 to 100"),
+        (("link-traces", "rain", "--out", "x.csv", "--fade", "inf"), "--fade: inf is not a number from 0.1 to 100"),
     ],
 )
 def test_a_number_out_of_bounds_is_told_in_one_line_before_any_file_is_read(words, told):

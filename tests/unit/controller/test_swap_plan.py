@@ -70,7 +70,7 @@ def test_a_swap_computes_nothing_twice(lab: tuple[Network, Experiment], monkeypa
         walked[src, dst, protocol] += 1
         return steps(self, tables, src, dst, protocol)
 
-    monkeypatch.setattr(steering, "lay", counted_lay)
+    monkeypatch.setattr(steering, "compile_segment", counted_lay)
     monkeypatch.setattr(Probes, "_steps", counted_steps)
     hops = with_chain(experiment, *BARE).chain.hops
     quarter, pings = TrafficSelector(island=IPv4Network("10.20.0.0/26")), TrafficSelector(protocol=Protocol.ICMP)

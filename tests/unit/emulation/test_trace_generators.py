@@ -268,7 +268,7 @@ def run(arguments: list[str]) -> str:
 
     from atoll_cli.main import app
 
-    ran = CliRunner().invoke(app, ["traces", *arguments])
+    ran = CliRunner().invoke(app, ["link-traces", *arguments])
     if ran.exception and not isinstance(ran.exception, SystemExit):
         raise ran.exception
     return ran.output
