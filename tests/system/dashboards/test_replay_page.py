@@ -66,7 +66,7 @@ def test_what_several_chains_pass_is_told_as_theirs_together(browser: Browser, t
         assert set(page.value(told)) == {"coded + main in all"}
         names = page.value("[...document.querySelectorAll('#chain .chain-name')].map(text => text.textContent)")
         assert names == ["coded: island 10.20.0.0/30", "main: all else"]
-        assert page.value("document.querySelector('#chain .queue-told').textContent").endswith(", shared")
+        assert page.value("document.querySelector('#chain .queue-figure').textContent").endswith(", shared")
         for width in (1600, 1280, 420):
             page.resize(width, 800)
             page.listen(0.5)
