@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 
 from atoll_core.errors import AtollError, DescriptionError, Diagnostic, LabError
-from atoll_core.header_safe import INFLUX_TOKEN_VARIABLE, SECRETS
+from atoll_core.secret_variables import INFLUX_TOKEN_VARIABLE, SECRETS
 from atoll_daemon.connector import DaemonConnector
 from atoll_daemon.socket_lock import (
     KEEPER_MODULE,

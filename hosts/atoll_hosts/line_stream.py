@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from atoll_core.header_safe import without_secrets
+from atoll_core.secret_variables import without_secrets
 
 _READ_BYTES = 1 << 16  # a pipe's capacity
 

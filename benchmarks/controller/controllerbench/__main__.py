@@ -3,8 +3,6 @@
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -75,10 +73,7 @@ def _measured(options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
         ways = [name for name in options.only if name in WAYS]
         asked = {"ways": ways, "sizes": options.sizes, "repeats": options.repeats, "swaps": _SWAP in options.only}
         task.write_text(json.dumps(asked))
-        argv = [*unshare_argv(), *part("controllerbench.measure", str(task))]
-        done = subprocess.run(argv, check=False, env=os.environ)
-        if done.returncode != 0:
-            raise AtollError("the measurement failed; the reason stands above")
+        frame.measured_by([*unshare_argv(), *part("controllerbench.measure", str(task))])
         return json.loads(task.read_text())
 
 

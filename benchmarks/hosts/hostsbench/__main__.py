@@ -5,7 +5,6 @@ import argparse
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -64,9 +63,7 @@ def _measured(options: argparse.Namespace) -> list[dict[str, Any]]:
         folder.mkdir()
         asked = {"ways": options.only, "hosts": options.hosts, "rounds": options.rounds}
         task.write_text(json.dumps({**asked, "folder": str(folder), "sshd": sshd}))
-        done = subprocess.run([*unshare_argv(), *part("hostsbench.measure", str(task))], check=False)
-        if done.returncode != 0:
-            raise AtollError("the measurement failed; the reason stands above")
+        frame.measured_by([*unshare_argv(), *part("hostsbench.measure", str(task))])
         return json.loads(task.read_text())["results"]
 
 

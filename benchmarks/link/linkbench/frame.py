@@ -2,8 +2,9 @@
 """What the programs of benchmarks have in common: results in a file, and tables of them, printed or put into docs."""
 
 import argparse
+import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,3 +56,11 @@ def run(
         print(error, file=sys.stderr)
         return error.exit_code
     return 0
+
+
+def measured_by(argv: Sequence[str], stdout: int | None = None) -> subprocess.CompletedProcess[bytes]:
+    """Run a program that measures, to its end. Raises AtollError when it fails; it has printed the reason itself."""
+    done = subprocess.run(argv, check=False, stdout=stdout)
+    if done.returncode != 0:
+        raise AtollError("the measurement failed; see the error above")
+    return done

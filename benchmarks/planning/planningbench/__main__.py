@@ -55,10 +55,7 @@ def _measured(size: str, options: argparse.Namespace) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for _ in range(options.processes):
         argv = part("planningbench.measure", servers, clients, str(options.repeats))
-        done = subprocess.run(argv, check=False, stdout=subprocess.PIPE)
-        if done.returncode != 0:
-            raise AtollError("the measurement failed; the reason stands above")
-        found.append(json.loads(done.stdout))
+        found.append(json.loads(frame.measured_by(argv, subprocess.PIPE).stdout))
     return found
 
 

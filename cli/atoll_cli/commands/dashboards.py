@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from atoll_core.errors import UsageError
-from atoll_core.header_safe import GRAFANA_TOKEN_VARIABLE, header_safe
+from atoll_core.secret_variables import GRAFANA_TOKEN_VARIABLE, header_safe
 
 dashboards = typer.Typer(
     help="The Grafana dashboards of runs' metrics.",

@@ -17,12 +17,12 @@ from atoll_controller.planner.description_warnings import description_warnings
 from atoll_core.description.loader import lab_file, load_any, load_experiment
 from atoll_core.errors import InterruptedByUserError, LabError
 from atoll_core.experiment.experiment import Experiment
-from atoll_core.header_safe import TOKEN_VARIABLE
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
 from atoll_core.plan.switch_features import Runtime
 from atoll_core.platforms import MININET
 from atoll_core.plural import counted
+from atoll_core.secret_variables import TOKEN_VARIABLE
 from atoll_daemon.client import DaemonClient, Description, OwnDaemon, connected, state_directory
 from atoll_daemon.http.http_errors import no_lab_is_up
 from atoll_daemon.last_failure import forget_failure, last_failure

@@ -14,9 +14,9 @@ from typing import Any
 from atoll_controller.openflow.messages import encoder
 from atoll_core.codec import from_json, to_json
 from atoll_core.errors import LabError
-from atoll_core.header_safe import without_secrets
 from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry
 from atoll_core.plan.switch_features import Runtime, SwitchFeatures, UnmanagedState
+from atoll_core.secret_variables import without_secrets
 
 _LINE_LIMIT = 64 * 1024 * 1024  # bytes; the table of a full switch is one line
 _READY_TIMEOUT_S = 20.0

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from atoll_core.errors import MachineError, UsageError
-from atoll_core.header_safe import TOKEN_VARIABLE
+from atoll_core.secret_variables import TOKEN_VARIABLE
 from atoll_daemon.http.http_errors import RequestError
 
 SUBPROTOCOL = "atoll.v1"

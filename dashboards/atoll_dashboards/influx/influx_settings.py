@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from atoll_core.errors import UsageError
-from atoll_core.header_safe import INFLUX_TOKEN_VARIABLE, header_safe
+from atoll_core.secret_variables import INFLUX_TOKEN_VARIABLE, header_safe
 
 FILE_VARIABLE = "ATOLL_INFLUX"
 

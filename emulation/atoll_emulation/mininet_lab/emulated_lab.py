@@ -16,8 +16,8 @@ from typing import Any
 
 from atoll_core.codec import to_json
 from atoll_core.errors import LabError
-from atoll_core.header_safe import without_secrets
 from atoll_core.lab.network import Network
+from atoll_core.secret_variables import without_secrets
 from atoll_emulation.mininet_lab.namespaces import nsenter_argv, unshare_argv
 from atoll_emulation.this_machine.host_requirements import require_machine
 from atoll_emulation.this_machine.packet_sockets import PacketSocket

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from atoll_core.header_safe import SECRETS
+from atoll_core.secret_variables import SECRETS
 from tests.support.sandbox import ATOLL, ROOT, Sandbox
 
 pytestmark = pytest.mark.lab

@@ -19,7 +19,7 @@ import pytest
 from aiohttp import web
 
 from atoll_core.errors import LabError, MachineError, UsageError
-from atoll_core.header_safe import TOKEN_VARIABLE
+from atoll_core.secret_variables import TOKEN_VARIABLE
 from atoll_daemon.http import http_app, request_parsing, tcp_listener
 from atoll_daemon.http.auth import SUBPROTOCOL, find_token
 from atoll_daemon.http.request_parsing import read_body_document

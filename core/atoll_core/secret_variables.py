@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The variables that hold a secret of the user's, which secrets can be sent, and who is not to know them."""
+"""Environment variables that hold secrets of the user: kept from child processes, checked before they are sent."""
 
 import unicodedata
 from collections.abc import Mapping
