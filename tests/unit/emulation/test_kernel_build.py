@@ -221,7 +221,7 @@ def test_the_user_chooses_the_release(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(UsageError, match=r"^ATOLL_KERNEL=6.12: only 6.1 and 7.2 are built without a source; name an "):
         build_wanted(lambda *_: None, print)
     monkeypatch.setenv("ATOLL_KERNEL", "newest")
-    for words in (("status",), ("build",), ("where",)):
+    for words in (("status",), ("build",), ("path",)):
         done = atoll_kernel(*words)
         expected = "ATOLL_KERNEL=newest is no release series of Linux; known ones: 6.1 and 7.2\n"
         assert (done.returncode, done.stderr) == (2, expected)
@@ -301,7 +301,7 @@ def test_every_user_runs_what_root_built(tmp_path: Path, shared_kernels: Path) -
     shutil.copytree(built, other)
     with Sandbox(tmp_path, user=NOBODY) as sandbox:
         variables = ("env", f"HOME={tmp_path}/nobody", f"ATOLL_SHARED_KERNELS={shared_kernels}")
-        where = sandbox.run(*variables, ATOLL, "kernel", "where")
+        where = sandbox.run(*variables, ATOLL, "kernel", "path")
         building = sandbox.run(*variables, ATOLL, "kernel", "build")
         cleaning = sandbox.run(*variables, ATOLL, "kernel", "clean")
         sandbox.wait_clean()
@@ -382,13 +382,13 @@ def test_the_verb_builds_tells_and_finds(tmp_path: Path, kernel_cache: Path) -> 
     missing = atoll_kernel("status")
     assert (missing.returncode, missing.stdout.splitlines()[0]) == (1, "missing")
     assert "atoll kernel build" in missing.stderr
-    assert atoll_kernel("where").returncode == 1
+    assert atoll_kernel("path").returncode == 1
     done = atoll_kernel("build", "--source", str(archive(tmp_path, NEW.series)))
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(r"Linux 7.2.7-atoll for virtual time: .*\n", done.stdout)
     assert done.stderr.splitlines()[0] == "unpacking the source"
     assert atoll_kernel("build").stderr == ""  # there already
-    assert atoll_kernel("where").stdout == f"{kernel_cache}/7.2.7-{NEW.hash}/linux\n"
+    assert atoll_kernel("path").stdout == f"{kernel_cache}/7.2.7-{NEW.hash}/linux\n"
     assert atoll_kernel("status", "--json").stdout.startswith('{"state": "built"')
 
 
