@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run directories that an earlier revision made: they are read, compared and replayed (tests/data/old-runs)."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from atoll_daemon.http.tcp_listener import ListenAddress
+from atoll_daemon.replays.replay_index import Replays
+from atoll_daemon.replays.watch_server import serving_page
+
+
+@pytest.fixture
+def old_runs(tmp_path: Path, project: Path) -> list[Path]:
+    """The two runs, seeds 1 and 2, below tmp_path as below `runs`."""
+    shutil.unpack_archive(project / "tests/data/old-runs/runs.tar.xz", tmp_path / "quick")
+    return sorted((tmp_path / "quick").iterdir())
+
+
+def report(*words: str | Path) -> Any:
+    """What `atoll report --json` prints."""
+    command = [sys.executable, "-m", "atoll_cli.main", "report", "--json", *words]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True, timeout=100).stdout)
+
+
+def summary(run: Path) -> dict[str, Any]:
+    return json.loads((run / "summary.json").read_text())
+
+
+def test_analysis_of_old_runs_gives_the_summary_of_then(old_runs: list[Path]) -> None:
+    """Verdict, keys and every value, from captures and logs; only the directory has another path."""
+    assert len(old_runs) == 2
+    for run in old_runs:
+        then = summary(run)
+        assert then["verdict"] == "valid"
+        assert report(run) == {**then, "run_dir": str(run), "report": str(run / "report.html")}
+        assert summary(run) == {**then, "run_dir": str(run)}
+        assert (run / "report.html").stat().st_size > 100_000
+
+
+def test_old_runs_are_compared(old_runs: list[Path]) -> None:
+    """With each other and with one that this revision has analysed: they differ in the seed alone."""
+    report(old_runs[1])
+    comparison = report("--compare", *old_runs)
+    assert comparison["unlike"] == ["seed"]
+    assert [run["verdict"] for run in comparison["runs"]] == ["valid", "valid"]
+    figures = {each["name"]: each["values"] for each in comparison["figures"]}
+    assert figures["base RTT"] == [summary(run)["base_rtt_ms"] for run in old_runs]
+    assert figures["largest ping sojourn"] == [summary(run)["sojourn_max_ms"] for run in old_runs]
+
+
+async def test_old_runs_are_replayed(old_runs: list[Path], tmp_path: Path) -> None:
+    """By the API of `atoll watch`: the listing, the drawing of the lab, the events, the points of every second."""
+    token = "correct-horse-battery-staple"
+    async with (
+        serving_page(ListenAddress.parse("0"), token, Replays(tmp_path)) as page,
+        aiohttp.ClientSession(page.removesuffix("watch/"), headers={"Authorization": f"Bearer {token}"}) as session,
+    ):
+
+        async def get(path: str) -> str:
+            async with session.get(path, raise_for_status=True) as response:
+                return await response.text()
+
+        listed = json.loads(await get("v1/replays"))["replays"]
+        assert [(each["id"], each["verdict"], each["outcome"]) for each in listed] == [
+            (f"quick-{run.name}", "valid", "completed") for run in reversed(old_runs)
+        ]
+        for run in old_runs:
+            replay = json.loads(await get(f"v1/replays/quick-{run.name}"))
+            assert [hop["name"] for hop in replay["picture"]["chains"][0]["hops"]] == ["tap-w", "sat", "tap-i"]
+            steps = [event["step"] for event in replay["events"] if event["type"] == "step"]
+            assert (steps[0], steps[-1], len(steps)) == ("apply", "record", 10)
+            seconds = [json.loads(line) for line in (await get(f"v1/replays/quick-{run.name}/points")).splitlines()]
+            kinds = {point[0] for second in seconds for point in second["points"]}
+            assert {"link", "ping", "load", "event"} <= kinds
+            window = replay["window"]
+            assert sum(second["t_ns"] >= window["start_ns"] for second in seconds) >= 4
