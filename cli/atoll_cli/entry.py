@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Entry point of the program. It imports nothing before Ctrl-C can be answered in one line."""
+"""Entry point of the program: prints one line on Ctrl-C even while modules are being imported."""
 
 import sys
 
@@ -7,7 +7,7 @@ _INTERRUPTED = 130  # docs/exit-codes.md
 
 
 def main() -> None:
-    """Run the command line; Ctrl-C while it is being loaded ends it as Ctrl-C does later."""
+    """Run the command line. Ctrl-C during imports ends the program as it does later."""
     try:
         from atoll_cli.main import main as run
     except KeyboardInterrupt:

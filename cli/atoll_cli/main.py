@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verbs, one a station of the way from description to report. Each one's work is in a module of its own.
+"""The command line: commands, options and help texts. The commands' work is in `atoll_cli.commands`.
 
-Exit codes: 0 done (a run: valid, with caveats or without), 1 failed, 2 bad input, 3 completed but invalid,
+Exit codes: 0 done (a run: valid, with or without caveats), 1 failed, 2 bad input, 3 completed but invalid,
 130 interrupted (docs/exit-codes.md).
 """
 
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -16,12 +17,17 @@ from atoll_cli.commands.distributions import distributions
 from atoll_cli.commands.hosts import hosts
 from atoll_cli.commands.kernel import kernel
 from atoll_cli.commands.latencies import latencies
-from atoll_cli.commands.link import link
 from atoll_cli.commands.link_traces import link_traces
 from atoll_cli.commands.metrics import metrics
 from atoll_cli.commands.switches import switches
-from atoll_cli.terminal.options import PlainArguments, Rack, misuse, whole
-from atoll_cli.terminal.stdout_errors import leave, plainly_failing
+from atoll_cli.terminal.options import (
+    InventoryOption,
+    PlainArguments,
+    integer_option,
+    number_option,
+    usage_error_text,
+)
+from atoll_cli.terminal.output import exit_discarding_output, with_write_errors
 from atoll_core.errors import AtollError, InterruptedByUserError, UsageError
 from atoll_core.experiment.experiment import Protocol
 from atoll_core.plan.plan import Backend
@@ -36,10 +42,11 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+link = typer.Typer(help="Test satellite links.", no_args_is_help=True, rich_markup_mode=None)
+
 app.add_typer(link_traces, name="link-traces")
 app.add_typer(distributions, name="distributions")
 app.add_typer(latencies, name="latencies")
-app.add_typer(link, name="link")
 app.add_typer(metrics, name="metrics")
 app.add_typer(dashboards, name="dashboards")
 app.add_typer(kernel, name="kernel")
@@ -49,17 +56,17 @@ app.add_typer(switches, name="switches")
 LabFile = Annotated[Path, typer.Argument(help="lab.yaml, or an experiment.yaml (its lab is used)", metavar="FILE")]
 ExperimentFile = Annotated[Path, typer.Argument(help="experiment.yaml", metavar="EXPERIMENT")]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")]
-Place = Annotated[
+PlatformOption = Annotated[
     str | None,
     typer.Option(
         "--on",
         help="platform: mininet, virtual (in virtual time) or hardware "
         "[default: hardware if an inventory is named, else mininet]",
-        metavar="PLACE",
+        metavar="PLATFORM",
         show_default=False,
     ),
 ]
-Boxes = Annotated[
+BackendOption = Annotated[
     Backend | None,
     typer.Option(
         "--backend",
@@ -67,11 +74,11 @@ Boxes = Annotated[
         show_default=False,
     ),
 ]
-Speaker = Annotated[
+RuntimeOption = Annotated[
     Runtime | None,
     typer.Option("--runtime", help="OpenFlow framework: os-ken, or ryu if `tools/ryu` has installed it"),
 ]
-Listen = Annotated[
+ListenOption = Annotated[
     str | None,
     typer.Option(
         help="also serve the API on this TCP port, with a token; without a host, on the loopback address",
@@ -81,7 +88,7 @@ Listen = Annotated[
 NoProbe = Annotated[
     bool, typer.Option("--no-probe", help="read tables back, but do not verify them with probe packets")
 ]
-Seed = Annotated[int | None, whole("--seed", "instead of the experiment's seed", 0, 2**63 - 1)]
+Seed = Annotated[int | None, integer_option("--seed", "seed, instead of the experiment's", 0, 2**63 - 1)]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
@@ -91,9 +98,17 @@ Settings = Annotated[
     ),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="treat warnings as errors")]
-Length = Annotated[
-    str | None, typer.Option(help="instead of the experiment's duration, such as '10 s'", metavar="DURATION")
+DurationOption = Annotated[
+    str | None, typer.Option(help="duration, instead of the experiment's, such as '10 s'", metavar="DURATION")
 ]
+
+
+class LinkDirections(StrEnum):
+    """Directions of a link that `atoll link calibrate` tests."""
+
+    BOTH = "both"
+    TO_ISLAND = "to_island"
+    TO_WORLD = "to_world"
 
 
 def _print_version(wanted: bool) -> None:
@@ -130,7 +145,7 @@ def check(
     strict: Strict = False,
     json: Json = False,
 ) -> None:
-    """Check descriptions: every mistake at once, nothing touched."""
+    """Check descriptions and report every mistake; changes nothing."""
     from atoll_cli.commands.check import check as check_files
 
     if not (files or machine or inventory):
@@ -150,20 +165,20 @@ def plan(
     ] = None,
     settings: Settings = None,
     seed: Seed = None,
-    duration: Length = None,
-    on: Place = None,
-    inventory: Rack = None,
-    backend: Boxes = None,
+    duration: DurationOption = None,
+    on: PlatformOption = None,
+    inventory: InventoryOption = None,
+    backend: BackendOption = None,
     strict: Strict = False,
 ) -> None:
-    """Print what an experiment asks of switches, boxes and hosts."""
+    """Print the plan of an experiment: flow entries, settings of hosts, jobs."""
     from atoll_cli.commands.plan import print_plan
-    from atoll_cli.commands.selection import experiment_with, place_backend, platform_of, standing_on
+    from atoll_cli.commands.selection import backend_for, experiment_with, platform_name, with_inventory
 
-    place = platform_of(on, inventory)
-    boxes = place_backend(place, backend)
-    described = standing_on(place, inventory, experiment_with(experiment, seed, duration, settings or ()))
-    print_plan(described, boxes, place, as_json=json, strict=strict, drawing=graph)
+    platform = platform_name(on, inventory)
+    boxes = backend_for(platform, backend)
+    described = with_inventory(platform, inventory, experiment_with(experiment, seed, duration, settings or ()))
+    print_plan(described, boxes, platform, as_json=json, strict=strict, drawing=graph)
 
 
 @app.command(
@@ -181,42 +196,77 @@ def trace(
         bool, typer.Option("--live", help="send probe packets through the running lab; traffic may continue")
     ] = False,
     probes: Annotated[
-        int | None, whole("--probes", "with --live: number of probes, ten a second [default: 5]", 1, 1000)
+        int | None, integer_option("--probes", "with --live: number of probes, ten a second [default: 5]", 1, 1000)
     ] = None,
-    inventory: Rack = None,
+    inventory: InventoryOption = None,
     json: Json = False,
 ) -> None:
     """Show the path of a packet: switches with their flow entries, boxes, taps, delays."""
-    from atoll_cli.commands.selection import mean_rack, refuse
+    from atoll_cli.commands.selection import refuse, use_inventory
     from atoll_cli.commands.trace import print_live_trace, print_trace
 
-    mean_rack(inventory)
-    refuse(probes is not None and not live, "--probes belongs to --live")
+    use_inventory(inventory)
+    refuse(probes is not None and not live, "--probes needs --live")
     if live:
         raise typer.Exit(print_live_trace(experiment, src, dst, protocol, probes or 5, as_json=json))
     raise typer.Exit(print_trace(experiment, src, dst, protocol, as_json=json))
 
 
+@link.callback()
+def links() -> None:
+    """Test satellite links."""  # with a callback, a group of one command keeps the command's name
+
+
+@link.command(cls=PlainArguments, epilog="Example: atoll link calibrate examples/geo.yaml")
+def calibrate(
+    experiment: ExperimentFile,
+    direction: Annotated[LinkDirections, typer.Option(help="direction of the links")] = LinkDirections.BOTH,
+    seconds: Annotated[float, number_option("--seconds", "duration of each part of the test, s", 0.5, 600)] = 3.0,
+    backend: Annotated[
+        Backend, typer.Option("--backend", help="link emulator: atoll's engine, or kernel tc/netem")
+    ] = Backend.ENGINE,
+    inventory: InventoryOption = None,
+    json: Json = False,
+) -> None:
+    """Test delay alone, rate alone and both together on every link; exit code 1 if a figure is out of bounds.
+
+    Uses the lab that is up, or brings one up for the test. The experiment is applied to it.
+    """
+    from atoll_cli.commands.calibrate import calibrate_links
+    from atoll_cli.commands.selection import use_inventory
+
+    use_inventory(inventory)
+    both = [LinkDirections.TO_ISLAND.value, LinkDirections.TO_WORLD.value]
+    directions = both if direction is LinkDirections.BOTH else [direction.value]
+    raise typer.Exit(calibrate_links(experiment, directions, seconds, backend, as_json=json))
+
+
+app.add_typer(link, name="link")
+
+
 @app.command(cls=PlainArguments, epilog="Example: atoll up examples/geo.yaml")
 def up(
     file: LabFile,
-    on: Place = None,
-    inventory: Rack = None,
-    backend: Boxes = None,
-    runtime: Speaker = None,
-    listen: Listen = None,
+    on: PlatformOption = None,
+    inventory: InventoryOption = None,
+    backend: BackendOption = None,
+    runtime: RuntimeOption = None,
+    listen: ListenOption = None,
     no_probe: NoProbe = False,
     strict: Strict = False,
     json: Json = False,
 ) -> None:
     """Bring the lab up and leave it up; an experiment is applied to it as well."""
     from atoll_cli.commands.lab import bring_up
-    from atoll_cli.commands.selection import choose_rack, place_backend, platform_of, refuse
+    from atoll_cli.commands.selection import backend_for, platform_name, refuse, use_platform_inventory
 
-    place = platform_of(on, inventory)
-    boxes = place_backend(place, backend)
-    choose_rack(place, inventory)
-    refuse(place == VIRTUAL, "up --on virtual: a virtual lab lives for one run: `atoll run EXPERIMENT --on virtual`")
+    platform = platform_name(on, inventory)
+    boxes = backend_for(platform, backend)
+    use_platform_inventory(platform, inventory)
+    refuse(
+        platform == VIRTUAL,
+        "up --on virtual: a lab in virtual time exists for one run only; use `atoll run EXPERIMENT --on virtual`",
+    )
     raise typer.Exit(bring_up(file, boxes, runtime, listen, probe=not no_probe, strict=strict, as_json=json))
 
 
@@ -232,23 +282,23 @@ def apply(
     connections: Annotated[
         str,
         typer.Option(
-            help="connections that a swap breaks, such as in PEPs: reset them, or wait for their end first "
+            help="connections that a swap breaks, such as those of PEPs: reset them, or first wait for their end "
             "(at most a minute, or 'wait:LIMIT')",
             metavar="reset|wait[:LIMIT]",
         ),
     ] = "reset",
     no_probe: NoProbe = False,
-    inventory: Rack = None,
-    backend: Boxes = None,
+    inventory: InventoryOption = None,
+    backend: BackendOption = None,
     strict: Strict = False,
     json: Json = False,
 ) -> None:
     """Apply an experiment to the running lab with the fewest changes; chains are swapped under traffic."""
     from atoll_cli.commands.lab import apply_experiment
-    from atoll_cli.commands.selection import mean_rack, place_backend
+    from atoll_cli.commands.selection import backend_for, use_inventory
 
-    mean_rack(inventory)
-    boxes = place_backend(MININET, backend)
+    use_inventory(inventory)
+    boxes = backend_for(MININET, backend)
     apply_experiment(
         experiment,
         boxes,
@@ -264,12 +314,12 @@ def apply(
 @app.command(cls=PlainArguments, epilog="Example: atoll run examples/geo.yaml --on virtual --duration '600 s'")
 def run(
     experiment: ExperimentFile,
-    on: Place = None,
-    inventory: Rack = None,
+    on: PlatformOption = None,
+    inventory: InventoryOption = None,
     runs: Annotated[Path, typer.Option(help="parent of the run directories")] = Path("runs"),
-    backend: Boxes = None,
-    runtime: Speaker = None,
-    listen: Listen = None,
+    backend: BackendOption = None,
+    runtime: RuntimeOption = None,
+    listen: ListenOption = None,
     keep: Annotated[bool, typer.Option("--keep", help="leave the lab up after the run")] = False,
     no_analysis: Annotated[
         bool, typer.Option("--no-analysis", help="measure only; `atoll report` makes tables and report later")
@@ -286,31 +336,29 @@ def run(
     ] = False,
     settings: Settings = None,
     seed: Seed = None,
-    duration: Length = None,
+    duration: DurationOption = None,
     strict: Strict = False,
     json: Json = False,
 ) -> None:
     """Run an experiment: test, measure, analyse, report. Brings up a lab of its own unless one is running."""
-    from atoll_cli.commands.selection import choose_rack, experiment_with, place_backend, platform_of, refuse
+    from atoll_cli.commands.selection import backend_for, experiment_with, platform_name, refuse, use_platform_inventory
 
-    place = platform_of(on, inventory)
-    boxes = place_backend(place, backend)
-    choose_rack(place, inventory)
+    platform = platform_name(on, inventory)
+    boxes = backend_for(platform, backend)
+    use_platform_inventory(platform, inventory)
     refuse(
-        verify_repeat and place != VIRTUAL,
-        f"--verify-repeat: a run --on {place} never repeats itself; use --on virtual",
+        verify_repeat and platform != VIRTUAL,
+        f"--verify-repeat: runs on {platform} are not repeatable; use --on virtual",
     )
-    refuse(verify_repeat and no_analysis, "--verify-repeat compares what --no-analysis leaves out; choose one")
+    refuse(verify_repeat and no_analysis, "--verify-repeat compares results of the analysis; leave out --no-analysis")
+    refuse(listen is not None and platform == VIRTUAL, "--listen: a run in virtual time has no API; use --on mininet")
+    refuse(keep and platform == VIRTUAL, "--keep: a lab in virtual time exists for one run only; use --on mininet")
     refuse(
-        listen is not None and place == VIRTUAL, "--listen: in virtual time there is nobody to ask; use --on mininet"
-    )
-    refuse(keep and place == VIRTUAL, "--keep: a virtual lab lives for one run; use --on mininet")
-    refuse(
-        runtime not in (None, Runtime.OS_KEN) and place == VIRTUAL,
-        f"--runtime {runtime}: in virtual time the controller is os-ken; use --on mininet",
+        runtime not in (None, Runtime.OS_KEN) and platform == VIRTUAL,
+        f"--runtime {runtime}: in virtual time the controller always runs os-ken; use --on mininet",
     )
     described = experiment_with(experiment, seed, duration, settings or ())
-    if place == VIRTUAL:
+    if platform == VIRTUAL:
         from atoll_cli.commands.virtual import run_in_virtual_time
 
         code = run_in_virtual_time(
@@ -377,10 +425,10 @@ def report(
     if compare:
         report_comparison(runs, figures or [], out, each=each, mixed_kernels=mixed_kernels, as_json=json)
         return
-    refuse(len(runs) > 1, "report: one run at a time; --compare puts several side by side")
+    refuse(len(runs) > 1, "report: name one run, or use --compare for several")
     refuse(
         bool(figures or out or each or mixed_kernels),
-        "report: --figure, --out, --per-run and --mixed-kernels belong to --compare",
+        "report: --figure, --out, --per-run and --mixed-kernels need --compare",
     )
     rebuild(runs[0], as_json=json)
 
@@ -393,38 +441,40 @@ def watch(
     ] = "8470",
     browser: Annotated[bool, typer.Option("--open", help="open the page in a browser")] = False,
     runs: Annotated[Path, typer.Option(help="directory whose runs can be replayed")] = Path("runs"),
-    inventory: Rack = None,
+    inventory: InventoryOption = None,
     json: Json = False,
 ) -> None:
     """Serve the live page until Ctrl-C: the running lab, the next one, and replays of runs."""
-    from atoll_cli.commands.selection import mean_rack
+    from atoll_cli.commands.selection import use_inventory
     from atoll_cli.commands.watch import watch_lab
 
-    mean_rack(inventory)
+    use_inventory(inventory)
     watch_lab(run, runs, listen, open_browser=browser, as_json=json)
 
 
 @app.command(epilog="Example: atoll down")
 def down(
-    force: Annotated[bool, typer.Option("--force", help="even during a run; its measurements are kept")] = False,
-    inventory: Rack = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="also while a run is in progress; its measurements are kept")
+    ] = False,
+    inventory: InventoryOption = None,
     json: Json = False,
 ) -> None:
     """Take the lab down and remove everything it started."""
     from atoll_cli.commands.lab import take_down
-    from atoll_cli.commands.selection import mean_rack
+    from atoll_cli.commands.selection import use_inventory
 
-    mean_rack(inventory, moved=True)
+    use_inventory(inventory, moved=True)
     take_down(force=force, as_json=json)
 
 
 @app.command(epilog="Example: atoll status --json")
-def status(inventory: Rack = None, json: Json = False) -> None:
+def status(inventory: InventoryOption = None, json: Json = False) -> None:
     """Show the state of the lab; exit code 1 if it, or the last one, has failed."""
     from atoll_cli.commands.lab import print_status
-    from atoll_cli.commands.selection import mean_rack
+    from atoll_cli.commands.selection import use_inventory
 
-    mean_rack(inventory, moved=True)
+    use_inventory(inventory, moved=True)
     raise typer.Exit(print_status(as_json=json))
 
 
@@ -437,24 +487,24 @@ def shell() -> None:
 
 
 def main() -> None:
-    """Entry point of the program: errors are told in one line each, never as a traceback."""
-    sys.stdout = plainly_failing(sys.stdout)
+    """Entry point of the program: each error is printed in one line, never as a traceback."""
+    sys.stdout = with_write_errors(sys.stdout)
     code = 0
     try:
         try:
             code = app(prog_name="atoll", standalone_mode=False) or 0
         finally:
             if sys.stdout is not None:
-                sys.stdout.flush()  # here, and not as the interpreter ends, which nobody could tell plainly
+                sys.stdout.flush()  # an error at the interpreter's exit would be printed as a traceback
     except typer.TyperException as error:
-        print(misuse(error, app, sys.argv[1:]), file=sys.stderr)
-        leave(UsageError.exit_code)
+        print(usage_error_text(error, app, sys.argv[1:]), file=sys.stderr)
+        exit_discarding_output(UsageError.exit_code)
     except AtollError as error:
         print(error, file=sys.stderr)
-        leave(error.exit_code)
+        exit_discarding_output(error.exit_code)
     except BrokenPipeError:
-        leave(1)
-    if code == InterruptedByUserError.exit_code:  # Ctrl-C where nothing was begun that somebody would have to know of
+        exit_discarding_output(1)
+    if code == InterruptedByUserError.exit_code:  # Ctrl-C in a command that leaves nothing behind
         print("interrupted", file=sys.stderr)
     sys.exit(code)
 

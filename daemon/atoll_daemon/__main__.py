@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m atoll_daemon [--for-run]``: own a testbed until told otherwise."""
+"""``python -m atoll_daemon [--for-run]``: the process that owns a lab until `atoll down` or a signal."""
 
 import sys
 

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verbs' side of the daemon: find it, start it, ask it."""
+"""Client of the daemon: find it, start it, send requests.
+
+Any user may bind the daemon's socket name once the daemon has ended. The peer of each connection is therefore checked
+before anything is sent: requests carry tokens, descriptions and commands.
+"""
 
 import asyncio
 import contextlib
@@ -10,50 +14,54 @@ import sys
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
 from atoll_core.errors import AtollError, DescriptionError, Diagnostic, LabError
 from atoll_core.secret_variables import INFLUX_TOKEN_VARIABLE, SECRETS
-from atoll_daemon.connector import DaemonConnector
 from atoll_daemon.socket_lock import (
-    KEEPER_MODULE,
+    DAEMON_MODULE,
+    connect_to_daemon,
     daemon_holder,
     describe_holder,
-    foreign_daemon,
-    may_talk,
-    roots_daemon,
+    foreign_daemon_error,
+    is_trusted,
+    lab_in_words,
+    root_owned_error,
+    socket_address,
     socket_name,
-    what_it_keeps,
 )
+
+if TYPE_CHECKING:
+    from aiohttp.client_proto import ResponseHandler
 
 _READY_TIMEOUT_S = 15.0
 _ANSWER_TIMEOUT_S = 5.0
 _EXIT_TIMEOUT_S = 30.0
 _LONGEST_LINE = 16 * 1024 * 1024  # a summary is one line
 
-_KEEPER = "http://daemon"
+_DAEMON_URL = "http://daemon"
 
-KEEPER_DIED = "the daemon died; the lab and all its processes are gone with it"
+DAEMON_DIED = "the daemon died, and with it the lab and all its processes"
 
 Line = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A description as the daemon gets it: its file, and what stands in place of parts of it (``--set``)."""
+    """A description as it is sent to the daemon: its file, and settings that override parts of it (``--set``)."""
 
     path: Path
     settings: tuple[str, ...] = ()
 
     def parameters(self) -> list[tuple[str, str]]:
-        """What the address of the request says of it."""
-        whole = self.path.absolute()  # with its `..`: behind a link they lead elsewhere
-        return [("file", str(whole)), *(("set", setting) for setting in self.settings)]
+        """The query parameters of the request."""
+        absolute = self.path.absolute()  # keeps `..`, which leads elsewhere behind a symbolic link
+        return [("file", str(absolute)), *(("set", setting) for setting in self.settings)]
 
     def content(self) -> bytes:
-        """What the file holds. Raises DescriptionError when it cannot be read any more."""
+        """The file's content. Raises DescriptionError if it cannot be read."""
         try:
             return self.path.read_bytes()
         except OSError as error:
@@ -61,7 +69,7 @@ class Description:
 
 
 class RequestRefusedError(LabError):
-    """The daemon refused a request or it failed there; carries the exit code it named."""
+    """The daemon refused a request, or the request failed there; has the exit code of the answer."""
 
     def __init__(self, message: str, exit_code: int = 1) -> None:
         super().__init__(message)
@@ -72,6 +80,24 @@ class DaemonDiedError(LabError):
     """The daemon ended in the middle of a request."""
 
 
+class DaemonConnector(aiohttp.UnixConnector):
+    """Connects aiohttp sessions to the daemon. Requests raise LabError if another user has its socket name."""
+
+    def __init__(self, *, force_close: bool = False) -> None:
+        super().__init__(socket_address(), limit=0, force_close=force_close)
+
+    async def _create_connection(self, req: Any, traces: Any, timeout: Any) -> "ResponseHandler":  # noqa: ASYNC109 - theirs
+        """Override the method in which aiohttp's connectors differ (3.9 to 3.14)."""
+        del traces, timeout
+        try:
+            connection = await asyncio.to_thread(connect_to_daemon)
+        except OSError as error:
+            raise aiohttp.ClientConnectorError(req.connection_key, error) from error
+        factory: Any = self._factory  # a partial, whose type aiohttp leaves open
+        _, protocol = await self._loop.create_unix_connection(factory, sock=connection)
+        return protocol
+
+
 class DaemonClient:
     """A connection to the daemon of this machine."""
 
@@ -79,36 +105,36 @@ class DaemonClient:
         self._session = session
 
     async def status(self) -> Line:
-        """What is up and what it is busy with."""
+        """The lab that is up, and the work in progress."""
         return await self.get("/v1/status")
 
     async def switches(self) -> list[Line]:
-        """The lab's switches as they are now. Raises RefusedError when no lab is up."""
+        """The current state of the lab's switches. Raises RequestRefusedError if no lab is up."""
         return (await self.get("/v1/switches"))["switches"]
 
     async def get(self, path: str, **query: str) -> Line:
-        """What there is at a path of the API (docs/api.md). Raises RefusedError."""
-        async with self._session.get(f"{_KEEPER}{path}", params=query) as response:
-            return await _answer(response)
+        """GET a path of the API (docs/api.md). Raises RequestRefusedError."""
+        async with self._session.get(f"{_DAEMON_URL}{path}", params=query) as response:
+            return await _read_answer(response)
 
     async def post(self, path: str, **query: str) -> Line:
-        """What a request without a body is answered. Raises RefusedError."""
-        async with self._session.post(f"{_KEEPER}{path}", params=query) as response:
-            return await _answer(response)
+        """POST a request without a body. Raises RequestRefusedError."""
+        async with self._session.post(f"{_DAEMON_URL}{path}", params=query) as response:
+            return await _read_answer(response)
 
     async def listen(self, address: str, token: str, token_file: str | None) -> str:
-        """Have the daemon listen on TCP as well; the URL. Raises RefusedError."""
+        """Have the daemon listen on TCP as well; returns the URL. Raises RequestRefusedError."""
         body = {"address": address, "token": token, "token_file": token_file}
-        async with self._session.post(f"{_KEEPER}/v1/ports", json=body) as response:
-            return (await _answer(response))["url"]
+        async with self._session.post(f"{_DAEMON_URL}/v1/ports", json=body) as response:
+            return (await _read_answer(response))["url"]
 
     async def stream(
         self, path: str, description: Description, on_line: Callable[[Line], None], **query: str | list[str] | None
     ) -> Line:
-        """POST a description; hands on every line of the answer; returns the ``done`` line.
+        """POST a description, call ``on_line`` for every line of the answer, and return the ``done`` line.
 
-        ``query``: parameters besides the description's own, those that are None left out. Raises RefusedError when it
-        ends in ``error``, KeeperDiedError when it just ends.
+        ``query``: further parameters; those that are None are left out. Raises RequestRefusedError if the last line is
+        ``error``, DaemonDiedError if the answer ends without a last line.
         """
         parameters = description.parameters()
         for name, given in query.items():
@@ -116,10 +142,10 @@ class DaemonClient:
         headers = {"Content-Type": "application/yaml", "Accept": "application/x-ndjson"}
         try:
             async with self._session.post(
-                f"{_KEEPER}{path}", params=parameters, data=description.content(), headers=headers
+                f"{_DAEMON_URL}{path}", params=parameters, data=description.content(), headers=headers
             ) as response:
                 if response.status != 200:
-                    await _answer(response)
+                    await _read_answer(response)
                 async for text in response.content:
                     line: Line = json.loads(text)
                     if line["type"] == "done":
@@ -128,28 +154,28 @@ class DaemonClient:
                         raise RequestRefusedError(line["message"], line["exit_code"])
                     on_line(line)
         except (aiohttp.ClientError, json.JSONDecodeError) as error:
-            raise DaemonDiedError(KEEPER_DIED) from error
-        raise DaemonDiedError(KEEPER_DIED)
+            raise DaemonDiedError(DAEMON_DIED) from error
+        raise DaemonDiedError(DAEMON_DIED)
 
     async def down(self, *, force: bool) -> None:
-        """Ask the daemon to take the lab down and to end; returns when it has.
+        """Ask the daemon to take the lab down and to end; returns when it has ended.
 
-        Raises RefusedError when it is busy, unless by ``force``.
+        Raises RequestRefusedError if it is busy, unless with ``force``.
         """
         holder = daemon_holder()
         with contextlib.suppress(aiohttp.ClientError):
-            async with self._session.delete(f"{_KEEPER}/v1/lab", params={"force": str(force).lower()}) as response:
-                await _answer(response)
+            async with self._session.delete(f"{_DAEMON_URL}/v1/lab", params={"force": str(force).lower()}) as response:
+                await _read_answer(response)
         if holder is not None:
             await wait_gone(holder[0])
 
     def shell(self) -> Any:
         """The WebSocket of a shell, as an async context manager."""
-        return self._session.ws_connect(f"{_KEEPER}/v1/shell")
+        return self._session.ws_connect(f"{_DAEMON_URL}/v1/shell")
 
 
-async def _answer(response: aiohttp.ClientResponse) -> Line:
-    """The object that is answered; RefusedError for that of an error."""
+async def _read_answer(response: aiohttp.ClientResponse) -> Line:
+    """The object in an answer. Raises RequestRefusedError for an error."""
     try:
         answer: Line = await response.json()
     except (aiohttp.ClientError, json.JSONDecodeError):
@@ -162,13 +188,13 @@ async def _answer(response: aiohttp.ClientResponse) -> Line:
 
 @contextlib.asynccontextmanager
 async def connected() -> AsyncGenerator[DaemonClient | None]:
-    """The running daemon, or None when there is none. LabError when it is somebody else's."""
+    """Connect to the running daemon; None if there is none. Raises LabError if it belongs to another user."""
     holder = daemon_holder()
     if holder is None:
         yield None
         return
-    if not may_talk(holder[1]):
-        raise foreign_daemon(holder)
+    if not is_trusted(holder[1]):
+        raise foreign_daemon_error(holder)
     async with aiohttp.ClientSession(
         connector=DaemonConnector(),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=5),
@@ -179,23 +205,23 @@ async def connected() -> AsyncGenerator[DaemonClient | None]:
             async with asyncio.timeout(_ANSWER_TIMEOUT_S):
                 await daemon.status()
         except (TimeoutError, aiohttp.ClientError):
-            holds = f"{describe_holder(*holder)} holds it and does not answer as a daemon"
-            other = LabError(f"{socket_name()} is the lock of {what_it_keeps()}: {holds}")
-            raise roots_daemon(holder) or other from None
+            holds = f"{describe_holder(*holder)} has bound it and does not answer as a daemon"
+            other = LabError(f"{socket_name()} is the lock of {lab_in_words()}: {holds}")
+            raise root_owned_error(holder) or other from None
         yield daemon
 
 
 class OwnDaemon:
-    """A daemon started by a verb. ``for_run``: it ends when :meth:`release` closes its input or this process dies."""
+    """A daemon started by a command. ``for_run``: it ends when :meth:`release` is called or this process dies."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process = process
 
     @classmethod
     async def start(cls, *, for_run: bool) -> "OwnDaemon":
-        """Start a daemon and wait until it listens (LabError with its own words when it does not).
+        """Start a daemon and wait until it listens. Raises LabError with the daemon's last line if it does not.
 
-        Cancelled while it waits, it ends the daemon, which nobody else knows of yet.
+        If cancelled, end the daemon, which no other process uses yet.
         """
         process = _start_process(for_run=for_run)  # not in a thread: that would go on when this is cancelled
         daemon = cls(process)
@@ -213,12 +239,12 @@ class OwnDaemon:
         return daemon
 
     async def end(self) -> None:
-        """Have it take down what it has of a lab and end; returns when it has."""
+        """Make the daemon take its lab down and end; returns when it has ended."""
         self.process.terminate()
         await self._wait()
 
     async def release(self) -> None:
-        """Let a daemon started for a run go: it takes the lab down and ends; returns when it has."""
+        """Release a daemon that was started for a run: it takes the lab down and ends; returns when it has ended."""
         if self.process.stdin is not None:
             with contextlib.suppress(OSError):
                 self.process.stdin.close()
@@ -231,22 +257,22 @@ class OwnDaemon:
 
 def _start_process(*, for_run: bool) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", KEEPER_MODULE, *(["--for-run"] if for_run else [])],
+        [sys.executable, "-m", DAEMON_MODULE, *(["--for-run"] if for_run else [])],
         stdin=subprocess.PIPE if for_run else subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE if for_run else _log_file(),
-        start_new_session=True,  # Ctrl-C is for the verb, which then tells the daemon
+        start_new_session=True,  # Ctrl-C goes to the command, which then ends the daemon
         env={name: text for name, text in os.environ.items() if name not in SECRETS - {INFLUX_TOKEN_VARIABLE}},
     )
 
 
 def state_directory() -> Path:
-    """Where the user's own files of this program are: the daemon's log, the token."""
+    """The directory of this user's state: the daemon's log, the token."""
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "atoll"
 
 
 def _log_file() -> Any:
-    """Where a daemon that stays writes what went wrong."""
+    """The log file of a daemon that outlives its command."""
     state = state_directory()
     try:
         state.mkdir(parents=True, exist_ok=True)
@@ -257,10 +283,10 @@ def _log_file() -> Any:
 
 
 async def wait_gone(pid: int, limit_s: float = _EXIT_TIMEOUT_S) -> None:
-    """Return when the process has ended (LabError when it has not after the limit)."""
+    """Wait until the daemon has ended. Raises LabError if it has not after the limit."""
     for _ in range(int(limit_s / 0.05)):
         if daemon_holder() is None:
             return
         await asyncio.sleep(0.05)
-    msg = f"the daemon (process {pid}) has not ended after {limit_s:g} s"
+    msg = f"the daemon (process {pid}) did not end within {limit_s:g} s"
     raise LabError(msg)

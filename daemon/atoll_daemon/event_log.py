@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens in a lab, in its order: kept for those who come later, handed at once to those who listen.
+"""Events of a lab in their order: sent to subscribers at once, and kept for later subscribers.
 
-*Events* are numbered from 1 and the last few thousand are kept, so that who was away asks for those after the last one
-it has seen. *Samples* (a box's counters, a run's live figures, metric points) are of the moment: they have no number
-and are not kept.
-Nobody who listens can hold anything up: who is too far behind is dropped, which is an event itself.
+*Events* are numbered from 1, and the last few thousand are kept: a client that was disconnected asks for those after
+the last one it received. *Samples* (a box's counters, a run's live figures, metric points) have no number and are not
+kept. A slow subscriber delays nothing: one that is too far behind is dropped, which is itself an event.
 """
 
 import asyncio
@@ -14,30 +13,30 @@ from typing import Any
 
 Event = dict[str, Any]
 
-KEPT = 4096
-BEHIND = 1024
-"""How many events and samples may wait for a listener that does not take them."""
+KEPT_EVENTS = 4096
+MOST_WAITING = 1024
+"""How many events and samples may wait for a subscriber."""
 
-POINTS_AS_ONE = 64
-"""So many metric points of a sample count as one more: what waits for a listener is bounded in bytes as well."""
+POINTS_PER_EVENT = 64
+"""Number of metric points in a sample that count as one more event: this also bounds the bytes that wait."""
 
 
 class Subscription:
-    """One listener's share. ``drop``: called once when it has fallen too far behind; it gets nothing more then."""
+    """The queue of one subscriber. ``drop``: called once if it falls too far behind; it gets nothing more then."""
 
     def __init__(self, backlog: list[Event], *, samples: bool, drop: Callable[[], None]) -> None:
         self.samples = samples
         self.last = 0
-        """Number of the last event that was taken, 0 before the first."""
+        """Number of the last event taken, 0 before the first."""
         self._waiting = deque(backlog)
         self._behind = len(backlog)
-        self._most = len(backlog) + BEHIND
+        self._most = len(backlog) + MOST_WAITING
         self._something = asyncio.Event()
         self._drop = drop
         self._over = False
 
     async def take(self) -> Event | None:
-        """The next event or sample, as soon as there is one; None when the listener was dropped."""
+        """Wait for the next event or sample; None if the subscription has ended."""
         while not self._waiting:
             if self._over:
                 return None
@@ -46,7 +45,7 @@ class Subscription:
         return self._taken()
 
     def take_now(self) -> Event | None:
-        """The next one if there is one already."""
+        """The next event or sample if one is waiting, else None."""
         return self._taken() if self._waiting else None
 
     def _taken(self) -> Event:
@@ -56,12 +55,12 @@ class Subscription:
         return event
 
     def close(self) -> None:
-        """Nothing more comes after what is waiting."""
+        """End the subscription after the waiting events."""
         self._over = True
         self._something.set()
 
     def put(self, event: Event) -> bool:
-        """Hand it on; False, and nothing any more, when too much is waiting."""
+        """Queue an event. If too many are waiting, drop the subscriber and return False."""
         if self._behind >= self._most:
             self._over = True
             self._waiting.clear()
@@ -76,7 +75,7 @@ class Subscription:
 class EventLog:
     """The events of one daemon. ``clock``: ns since 1970, for their ``t_ns``."""
 
-    def __init__(self, clock: Callable[[], int], kept: int = KEPT) -> None:
+    def __init__(self, clock: Callable[[], int], kept: int = KEPT_EVENTS) -> None:
         self.seq = 0
         """Number of the last event."""
         self._clock = clock
@@ -85,16 +84,16 @@ class EventLog:
 
     @property
     def oldest(self) -> int:
-        """Number of the first event that is still kept; one more than the last when there are none."""
+        """Number of the oldest event kept; one more than the last number if none are kept."""
         return self._events[0]["seq"] if self._events else self.seq + 1
 
     @property
     def sampled(self) -> bool:
-        """Whether anybody listens to samples."""
+        """Whether any subscriber takes samples."""
         return any(listener.samples for listener in self._listeners)
 
     def add(self, kind: str, /, **fields: Any) -> Event:
-        """Note an event of that ``type``; as it was noted."""
+        """Add an event of a ``type`` and return it."""
         self.seq += 1
         event: Event = {"type": kind, "seq": self.seq, "t_ns": self._clock(), **fields}
         self._events.append(event)
@@ -102,13 +101,13 @@ class EventLog:
         return event
 
     def sample(self, kind: str, /, **fields: Any) -> None:
-        """Hand a figure of the moment to those who want samples; its ``t_ns`` is its own if it has one."""
+        """Send a sample to the subscribers that take samples. ``fields`` may have a ``t_ns`` of its own."""
         self._hand_on({"type": kind, "t_ns": self._clock(), **fields}, sample=True)
 
     def since(self, after: int) -> list[Event]:
-        """The events with numbers above ``after``; first of all a ``gap`` if some of those are not kept any more.
+        """The events with numbers above ``after``, preceded by a ``gap`` if some of them are no longer kept.
 
-        A number that is yet to come is another daemon's: all events then.
+        All events if ``after`` is above the last number: it comes from an earlier daemon.
         """
         after = after if after <= self.seq else 0
         events = [event for event in self._events if event["seq"] > after]
@@ -118,17 +117,17 @@ class EventLog:
         return events
 
     def subscribe(self, after: int, name: str, *, samples: bool, drop: Callable[[], None]) -> Subscription:
-        """Begin to listen, with the events after ``after``. ``name``: what the listener is called if it is dropped."""
+        """Subscribe, beginning with the events after ``after``. ``name``: for the event if it is dropped."""
         listener = Subscription(self.since(after), samples=samples, drop=drop)
         self._listeners[listener] = name
         return listener
 
     def unsubscribe(self, listener: Subscription) -> None:
-        """Stop listening; no harm if it was dropped before."""
+        """End a subscription; does nothing if it was dropped before."""
         self._listeners.pop(listener, None)
 
     def close(self) -> None:
-        """Let every listener go when it has what there was."""
+        """End all subscriptions after their waiting events."""
         for listener in self._listeners:
             listener.close()
         self._listeners.clear()
@@ -145,4 +144,4 @@ class EventLog:
 
 
 def _weight(event: Event) -> int:
-    return 1 + len(event.get("points", ())) // POINTS_AS_ONE
+    return 1 + len(event.get("points", ())) // POINTS_PER_EVENT

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The daemon of a testbed from `up` to `down`: its state, and the work it does on it. No HTTP here."""
+"""The state of the lab that the daemon owns from `up` to `down`, and the work on it. Contains no HTTP."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ from atoll_daemon.last_failure import expect_kill, forget_failure, remember_fail
 from atoll_daemon.live_metrics import LivePoints
 from atoll_daemon.replays.replay_index import Replays
 from atoll_daemon.run_registry import RUNS, RunRecord, Runs
-from atoll_daemon.socket_lock import rack
+from atoll_daemon.socket_lock import inventory_path
 from atoll_daemon.task_runner import Emit, Line, TaskRunner
 from atoll_dashboards.grafana.grafana_links import carried_link
 from atoll_emulation.mininet_lab.namespaces import hidden_in_lab
@@ -39,7 +39,7 @@ from atoll_testbed.testbed import Testbed, changes_json, while_up
 
 @dataclass(frozen=True, slots=True)
 class ApplyOptions:
-    """How an experiment is applied: as ``Testbed.apply`` takes it."""
+    """Options of :meth:`Testbed.apply`."""
 
     dry_run: bool
     at_once: bool
@@ -49,7 +49,7 @@ class ApplyOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Up:
-    """What is up: the testbed, and the lab as its file described it then."""
+    """The testbed that is up, and the lab as described when it came up."""
 
     testbed: Testbed
     lab: Lab
@@ -57,30 +57,30 @@ class _Up:
 
 
 class LabDaemon:
-    """One testbed, what is known of it, and what is done with it. ``for_run``: started by a run for itself."""
+    """A testbed, its runs and events, and the work on it. ``for_run``: a run has started the daemon for itself."""
 
     def __init__(self, *, for_run: bool) -> None:
         self.for_run = for_run
         self.events = EventLog(time.time_ns)
-        self.bench = TaskRunner(self.events)
+        self.tasks = TaskRunner(self.events)
         self.points = LivePoints(self.events)
         self.runs = Runs()
         self.runs_folder = Path(RUNS).resolve()
-        """Where runs go that name no folder: below the one in which the daemon was started."""
+        """The default parent of run directories: `runs` in the directory in which the daemon was started."""
         self.replays = Replays(self.runs_folder)
         self.boxes: dict[str, Line] = {}
         """The latest counters of each link and delay box."""
         self.listens: list[str] = []
-        """URLs by which it is asked over TCP."""
+        """URLs of the API over TCP."""
         self.token_file: str | None = None
-        """Where the token is that is asked for there."""
+        """The file with the token for TCP."""
         self.end = asyncio.Event()
-        """Set when the daemon is to take the lab down and end."""
+        """Set to make the daemon take the lab down and end."""
         self._up: _Up | None = None
         self._described: DescribedExperiment | None = None
         self._background: set[asyncio.Task[None]] = set()
 
-    # What is there
+    # State
 
     @property
     def testbed(self) -> Testbed | None:
@@ -88,7 +88,7 @@ class LabDaemon:
         return self._up.testbed if self._up else None
 
     def require_lab(self) -> tuple[Testbed, Lab]:
-        """The testbed, and the lab as described. Raises RequestError (409), or LabError when it has failed."""
+        """The testbed, and the lab as described. Raises RequestError (409) if no lab is up, LabError if it failed."""
         if self._up is None:
             raise no_lab()
         if self._up.testbed.failed.done():
@@ -96,41 +96,41 @@ class LabDaemon:
         return self._up.testbed, self._up.lab
 
     def require_same_lab(self, network: Network) -> None:
-        """Raise RequestError (409) unless this is the lab that is up."""
+        """Raise RequestError (409) unless the lab that is up is this one."""
         self.require_lab()
         described = self._up.network if self._up else network
         if described != network:
             up = f"{described.name}, {described.file}"
-            msg = f"the lab that is up ({up}) is not {network.file} as it reads now; `atoll down` first"
+            msg = f"the lab that is up ({up}) differs from {network.file} as it is now; `atoll down` first"
             raise RequestError(409, msg, exit_code=1)
 
     def require_runtime(self, wanted: Runtime | None) -> None:
-        """Raise RequestError (409) when the controller has another runtime than the one that is asked for."""
+        """Raise RequestError (409) if the controller has another runtime than ``wanted``."""
         testbed, _ = self.require_lab()
         if wanted is not None and wanted != testbed.runtime:
-            has = f"the lab that is up has {testbed.runtime} as its controller's runtime"
-            raise RequestError(409, f"{has}, not {wanted}; `atoll down` first", exit_code=1)
+            message = f"the controller of the lab that is up runs {testbed.runtime}, not {wanted}; `atoll down` first"
+            raise RequestError(409, message, exit_code=1)
 
     @property
-    def standing(self) -> DescribedExperiment | None:
-        """The experiment that stands, as it would be described now."""
+    def applied(self) -> DescribedExperiment | None:
+        """The applied experiment with its current description; None before the first one."""
         experiment = self._up.testbed.experiment if self._up else None
         if experiment is None or self._described is None:
             return None
         return current_description(self._described, experiment)
 
-    def require_standing(self) -> DescribedExperiment:
-        """The experiment that stands. Raises RequestError: 404 none, 409 no lab."""
+    def require_applied(self) -> DescribedExperiment:
+        """The applied experiment. Raises RequestError: 404 no experiment is applied, 409 no lab is up."""
         self.require_lab()
-        standing = self.standing
-        if standing is None:
-            raise RequestError(404, "no experiment has been applied; `atoll apply EXPERIMENT` does it", exit_code=1)
-        return standing
+        applied = self.applied
+        if applied is None:
+            raise RequestError(404, "no experiment is applied; `atoll apply EXPERIMENT` applies one", exit_code=1)
+        return applied
 
-    # Work on it
+    # Work
 
     async def bring_up(self, lab: Lab, network: Network, runtime: Runtime | None, emit: Emit) -> Line:
-        """Bring a lab up unless it is; the answer says whether it was."""
+        """Bring a lab up unless it is up already, which the answer says."""
         if self._up is not None:
             self.require_same_lab(network)
             self.require_runtime(runtime)
@@ -151,8 +151,8 @@ class LabDaemon:
         self.spawn(self._end_with_lab(testbed))
         return {"already": False}
 
-    async def apply(self, described: DescribedExperiment, how: ApplyOptions, tell: Emit) -> Line:
-        """Apply an experiment; the answer has the changes, ``tell`` gets the events of a swap."""
+    async def apply(self, described: DescribedExperiment, how: ApplyOptions, emit: Emit) -> Line:
+        """Apply an experiment; the answer has the changes, ``emit`` gets the events of a swap."""
         testbed, _ = self.require_lab()
         dry_run = how.dry_run
         try:
@@ -163,16 +163,16 @@ class LabDaemon:
                 at_once=how.at_once,
                 probes=how.probes,
                 connections=how.connections,
-                tell=tell,
+                tell=emit,
             )
         except BaseException as error:
-            if testbed.experiment is described.experiment:  # packets have turned to it, whatever came afterwards
-                self._stands(described)
-            if isinstance(error, AtollError) and testbed.failed.done():  # probes fail when a box's program has
+            if testbed.experiment is described.experiment:  # the cutover was done before the error
+                self._note_applied(described)
+            if isinstance(error, AtollError) and testbed.failed.done():  # a failed program makes probes fail
                 raise LabError(testbed.failed.result()) from error
             raise
         if not dry_run:
-            self._stands(described, changes=len(changes))
+            self._note_applied(described, changes=len(changes))
         return {
             "experiment": plan.experiment,
             "dry_run": dry_run,
@@ -193,7 +193,7 @@ class LabDaemon:
         metrics: bool,
         full_matrix: bool,
     ) -> Line:
-        """Run an experiment; the answer has its directory, summary, and link if a database has taken its points."""
+        """Run an experiment; the answer has the run directory, the summary, and the link to its points in Grafana."""
         testbed, _ = self.require_lab()
         experiment, backend = described.experiment, described.backend
         place, now_ns = testbed.place.name, time.time_ns()
@@ -203,15 +203,15 @@ class LabDaemon:
         self.runs.add(record, str(run_dir.path), run_dir.path.name)
         self.replays.add(run_dir.path)
 
-        def tell(line: Line) -> None:
+        def take(line: Line) -> None:
             record.take(line)
             emit(line)
             if testbed.experiment is experiment and self._described is not described:
-                self._stands(described)
+                self._note_applied(described)
 
-        tell({"type": "run", "run": record.id, "run_dir": str(run_dir.path)})
+        take({"type": "run", "run": record.id, "run_dir": str(run_dir.path)})
         with contextlib.closing(run_dir):
-            run = Run(testbed, experiment, run_dir, tell, backend, self.points.take)
+            run = Run(testbed, experiment, run_dir, take, backend, self.points.take)
             with self.points.of_run(record.id, metered=metrics):
                 await run.measure(started_ns)
             summary = await run.analyse() if analyse else None
@@ -221,25 +221,25 @@ class LabDaemon:
     async def calibrate(
         self, described: DescribedExperiment, directions: list[str], seconds: float, emit: Emit
     ) -> Line:
-        """Hold the links of an experiment against their settings; the answer has the figures."""
+        """Calibrate the links of an experiment against their configuration; the answer has the figures."""
         testbed, _ = self.require_lab()
         await testbed.apply(described.experiment, described.backend, at_once=True)
-        self._stands(described)
+        self._note_applied(described)
         work = calibrate(testbed, described.experiment, directions, seconds, lambda text: _progress(emit, text))
         return {"calibration": to_json(await while_up(testbed, work))}
 
     def require_runnable(self, described: DescribedExperiment, runs: Path) -> None:
-        """Refuse a run that could not be made: PlanError, or MachineError for what this kernel does not have."""
-        if rack() is not None:
-            return  # real machines have a /run and kernels of their own
+        """Raise PlanError for a directory that the lab cannot write to, MachineError for a missing kernel module."""
+        if inventory_path() is not None:
+            return  # real machines have their own /run and kernels
         if hidden_in_lab(runs):
-            msg = f"--runs {runs}: the lab has a /run of its own and its captures cannot go there"
+            msg = f"--runs {runs}: the lab has a /run of its own, so captures cannot be written there"
             raise PlanError(f"{msg}; name another directory")
         require_controls(described.experiment, offered_here(), offered_by_virtual_kernel())
 
     async def stop(self) -> None:
-        """Cancel what is being done, and take the lab down."""
-        await self.bench.end()
+        """Cancel the work in progress and take the lab down."""
+        await self.tasks.end()
         for task in list(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
@@ -250,7 +250,7 @@ class LabDaemon:
                 forget_failure()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Have something done beside everything else, for as long as the daemon lives."""
+        """Start a background task that the daemon keeps until it ends."""
         task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background_over)
@@ -258,13 +258,13 @@ class LabDaemon:
     def _background_over(self, task: "asyncio.Task[None]") -> None:
         self._background.discard(task)
         error = None if task.cancelled() else task.exception()
-        if error is not None:  # without this work the daemon would only seem to watch the lab
+        if error is not None:  # without its background tasks the daemon would not notice that the lab fails
             self._note(str(internal_error(error)))
             self.end.set()
 
-    # What happens of its own accord
+    # Events
 
-    def _stands(self, described: DescribedExperiment, **fields: Any) -> None:
+    def _note_applied(self, described: DescribedExperiment, **fields: Any) -> None:
         self._described = described
         chain = list(described.experiment.chain.hops)
         self.events.add("applied", experiment=described.experiment.name, chain=chain, **fields)
@@ -288,20 +288,20 @@ class LabDaemon:
         self.events.add("lab", lab=testbed.network.name, state="failed", message=reason)
         if not self.for_run:  # the run reports it
             remember_failure(testbed.network.name, reason, time.time_ns())
-        # Work in progress learns of it first: it has its own measurements to keep.
-        await self.bench.idle.wait()
+        # Let the work in progress end first: a run saves its measurements.
+        await self.tasks.idle.wait()
         sys.stderr.write(f"daemon: {reason}\n")
         self.end.set()
 
 
 def _placed(network: Network) -> Network:
-    """The network with the whole path of its file: who asks later may be in another directory than who began."""
+    """The network with the absolute path of its file: later commands may run in another directory."""
     return replace(network, file=os.path.abspath(network.file))  # noqa: PTH100 (Path.absolute keeps `..`)
 
 
 def _inventory(network: Network) -> Inventory | None:
-    """The rack's inventory, held against the lab; None where the lab is emulated. Raises DescriptionError."""
-    file = rack()
+    """The inventory, checked against the lab; None if the lab is emulated. Raises DescriptionError."""
+    file = inventory_path()
     return None if file is None else load_inventory(file, network)
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metric points for those who watch: what a run spools, and what boxes say while there is none, once a second.
+"""Metric points for the live page, once a second: those of a run, or the boxes' counters while there is no run.
 
-Nothing is kept or counted here, and while nobody listens to samples nothing is even put together.
+Nothing is stored here, and no points are made while there is no subscriber for samples.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ PERIOD_S = 1.0
 
 
 class LivePoints:
-    """Gathers points and hands them on as ``points`` samples."""
+    """Collects points and sends them as ``points`` samples."""
 
     def __init__(self, events: EventLog, period_s: float = PERIOD_S) -> None:
         self._events = events
@@ -30,9 +30,9 @@ class LivePoints:
 
     @contextlib.contextmanager
     def of_run(self, run: str, *, metered: bool = True) -> Generator[None]:
-        """While the block lasts points are those of a run.
+        """Mark points as those of a run while the block lasts.
 
-        ``metered``: it listens to the boxes itself; otherwise their counters are all that it has.
+        ``metered``: the run passes the boxes' counters itself; otherwise they are its only points.
         """
         self._hand_on()
         self._run, self._metered = run, metered
@@ -43,17 +43,17 @@ class LivePoints:
             self._run, self._metered = None, False
 
     def take(self, points: Iterable[Point]) -> None:
-        """Take points, which are handed on within a second; of the run if there is one."""
+        """Take points, which are sent within a second."""
         if not self._events.sampled:
             return
-        self._gathered += [told for point in points if (told := point.to_json()) is not None]
+        self._gathered += [fields for point in points if (fields := point.to_json()) is not None]
         if self._gathered and self._due is None:
             self._due = asyncio.get_running_loop().call_later(self._period_s, self._hand_on)
 
     def box_line(self, testbed: Testbed, line: Mapping[str, Any], now_ns: int) -> None:
-        """Take the counters of a link or delay box, unless a run that is metered takes them.
+        """Take the counters of a link or delay box, unless a run passes them itself.
 
-        With the first ones of a second comes what the links are configured to. ``now_ns``: CLOCK_REALTIME.
+        The first counters of a second are preceded by the configuration of the links. ``now_ns``: CLOCK_REALTIME.
         """
         if self._metered or not self._events.sampled:
             return

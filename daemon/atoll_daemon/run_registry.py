@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runs of one daemon: what each is doing, and how it ended."""
+"""The runs of one daemon: progress and result of each."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -10,12 +10,12 @@ from atoll_daemon.http.http_errors import RequestError, error_json, internal_err
 from atoll_daemon.task_runner import Line
 
 RUNS = "runs"
-"""Where run directories go if nobody says otherwise."""
+"""The default parent of run directories."""
 
 
 @dataclass(slots=True)
 class RunRecord:
-    """One run. Instants are ns since 1970, ``duration_s`` is its load's; ``metrics``: wanted; ``task`` is its work."""
+    """One run. Times are ns since 1970; ``duration_s``: of the load; ``metrics``: whether they are recorded."""
 
     experiment: str
     started_ns: int
@@ -32,10 +32,10 @@ class RunRecord:
     warnings: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     task: asyncio.Task[Line] | None = None
     named: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set as soon as the run has a directory, or has ended without."""
+    """Set as soon as the run has a directory, or has ended without one."""
 
     def take(self, line: Line) -> None:
-        """Learn from what the run says of itself."""
+        """Take an event of the run."""
         match line["type"]:
             case "step":
                 self.step = line["step"]
@@ -45,7 +45,7 @@ class RunRecord:
                 pass
 
     def progress(self) -> dict[str, Any]:
-        """How far it is."""
+        """The current step and the elapsed time."""
         elapsed_s = self.live and self.live["elapsed_s"]
         return {
             "id": self.id,
@@ -55,8 +55,8 @@ class RunRecord:
             "metrics": self.metrics,
         }
 
-    def told(self) -> dict[str, Any]:
-        """The record as answers have it."""
+    def to_json(self) -> dict[str, Any]:
+        """The record in the form of the API."""
         return {
             "id": self.id,
             "experiment": self.experiment,
@@ -72,7 +72,7 @@ class RunRecord:
         }
 
     def over(self, task: asyncio.Task[Line], now_ns: int) -> None:
-        """Note how the task ended."""
+        """Record the result of the task."""
         self.ended_ns = now_ns
         self.named.set()
         if task.cancelled():
@@ -88,29 +88,29 @@ class RunRecord:
 
 
 class Runs:
-    """All of them, by what they are called: experiment and name of the run directory."""
+    """All runs by their ids, which are made of the experiment and the name of the run directory."""
 
     def __init__(self) -> None:
         self._records: dict[str, RunRecord] = {}
 
     def add(self, record: RunRecord, run_dir: str, name: str) -> None:
-        """Keep a run from the moment it has a directory."""
+        """Add a run as soon as it has a directory."""
         record.id, record.run_dir = f"{record.experiment}-{name}", run_dir
         self._records[record.id] = record
         record.named.set()
 
     def find(self, name: str) -> RunRecord:
-        """The run of that id. Raises RequestError (404)."""
+        """The run with an id. Raises RequestError (404)."""
         if name not in self._records:
-            msg = f"this daemon has made no run {name!r}; GET /v1/runs has its runs"
+            msg = f"this daemon has no run {name!r}; GET /v1/runs lists its runs"
             raise RequestError(404, msg, exit_code=1)
         return self._records[name]
 
     @property
     def in_progress(self) -> RunRecord | None:
-        """The run that is being made, if there is one."""
+        """The run in progress, if there is one."""
         return next((record for record in self._records.values() if record.state == "running"), None)
 
-    def told(self) -> list[dict[str, Any]]:
-        """All records, the last one first."""
-        return [record.told() for record in reversed(self._records.values())]
+    def to_json(self) -> list[dict[str, Any]]:
+        """All records in the form of the API, latest first."""
+        return [record.to_json() for record in reversed(self._records.values())]

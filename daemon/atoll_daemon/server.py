@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The daemon's process: serves the table of routes on its Unix socket, and on TCP where it is asked to."""
+"""The daemon's process: serves the API on its Unix socket, and on TCP ports on request."""
 
 import argparse
 import asyncio
@@ -18,7 +18,7 @@ from aiohttp import web
 from atoll_controller.openflow.gc_tuning import relax_collector
 from atoll_core.errors import AtollError, LabError
 from atoll_daemon.http import write_handlers
-from atoll_daemon.http.api_models import Nothing, PortAsked
+from atoll_daemon.http.api_models import NoParameters, PortRequest
 from atoll_daemon.http.auth import AccessControl, is_local, only_locally
 from atoll_daemon.http.endpoint import Handler
 from atoll_daemon.http.http_app import Serve, errors_as_json, runner_of
@@ -37,7 +37,7 @@ _DESCRIPTORS = 1 << 16
 
 
 class Server:
-    """A daemon and those who ask it."""
+    """Serves the API of a :class:`LabDaemon`."""
 
     def __init__(self, daemon: LabDaemon) -> None:
         self._daemon = daemon
@@ -46,11 +46,11 @@ class Server:
         self._runner = runner_of(self._application())
 
     async def serve(self, listener: socket.socket) -> None:
-        """Serve until `down`, a signal, the end of the starter or the end of the lab; then take the lab down."""
+        """Serve until `down`, a signal, the end of the starting run or of the lab; then take the lab down."""
         await self._runner.setup()
         if self._runner.server is None:
             raise LabError("the daemon cannot be served")
-        door = await serve_locally(listener, self._runner.server)
+        unix_server = await serve_locally(listener, self._runner.server)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self._daemon.end.set)
@@ -61,15 +61,15 @@ class Server:
             port.close()
         await self._daemon.stop()
         self._daemon.events.close()
-        door.close()  # its name is the lock of this machine's lab
+        unix_server.close()  # its name is the lock of this machine's lab
         await self._runner.cleanup()
 
     def _application(self) -> web.Application:
-        app = web.Application(middlewares=[errors_as_json, self._admit], client_max_size=MOST_BYTES)
+        app = web.Application(middlewares=[errors_as_json, self._authorize], client_max_size=MOST_BYTES)
         for route in ROUTES:
             app.router.add_route(route.method, route.path, self._serving(route.handler))
         add_page(app)
-        # What verbs alone ask for: they name files, or are the user at a terminal.
+        # Requests of local commands only: they name files, or belong to the user at a terminal.
         app.router.add_post("/v1/lab", _locally(self._serving(write_handlers.post_lab)))
         app.router.add_post("/v1/ports", _locally(self._open_port))
         app.router.add_get("/v1/shell", _locally(self._shell))
@@ -83,14 +83,14 @@ class Server:
         return serve
 
     @web.middleware
-    async def _admit(self, request: web.Request, handler: Serve) -> web.StreamResponse:
-        self._access.admit(request, public=is_page(request))
+    async def _authorize(self, request: web.Request, handler: Serve) -> web.StreamResponse:
+        self._access.authorize(request, public=is_page(request))
         return await handler(request)
 
     async def _open_port(self, request: web.Request) -> web.StreamResponse:
         """Listen on a TCP port as well; the answer has its URL."""
-        parameters(request, Nothing)
-        asked = await read_object(request, PortAsked)
+        parameters(request, NoParameters)
+        asked = await read_object(request, PortRequest)
         address = ListenAddress.parse(asked.address)
         same = [port for port in self._ports if replace(port.address, port=address.port) == address]
         port = next((port for port in same if address.port in (0, port.address.port)), None)
@@ -110,7 +110,7 @@ class Server:
         return await serve_shell(request, self._daemon.testbed)
 
     async def _end_with_starter(self) -> None:
-        """The starter holds the other end of standard input for as long as it lives."""
+        """End when standard input is closed: the starting run has its other end open as long as it lives."""
         reader = asyncio.StreamReader()
         await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
         with contextlib.suppress(OSError):
@@ -120,7 +120,7 @@ class Server:
 
 
 def _locally(handler: Serve) -> Serve:
-    """For the Unix socket alone."""
+    """Serve a request on the Unix socket only."""
 
     async def serve(request: web.Request) -> web.StreamResponse:
         if not is_local(request):
@@ -131,7 +131,7 @@ def _locally(handler: Serve) -> Serve:
 
 
 def _raise_descriptor_limit() -> None:
-    """Have descriptors for all connections, agents and logs: login shells are often given 1024."""
+    """Raise the limit of file descriptors, often 1024, for all connections, agents and logs."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -155,7 +155,7 @@ def main(arguments: list[str]) -> int:
     async def keep() -> int:
         daemon = LabDaemon(for_run=options.for_run)
         if not options.for_run:
-            os.chdir("/")  # one that stays keeps no file system from being unmounted
+            os.chdir("/")  # so that the file system of the current directory can be unmounted
         await Server(daemon).serve(listener)
         return 1 if daemon.testbed is not None and daemon.testbed.failed.done() else 0
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the daemon is found: an abstract Unix socket, which is a lock as well: of the machine, or of a rack.
+"""The daemon's abstract Unix socket, which is also the lock of the emulated lab or of a lab of real machines.
 
-It belongs to the network namespace, needs no file and vanishes with the process, however that ends
-(see docs/decisions/0002-abstract-socket-daemon-lock.md). A rack is named by its inventory's file, in the environment:
-so is the daemon that is meant, by every verb and by the daemon itself.
+The socket belongs to the network namespace, needs no file and disappears with the process, however that ends
+(docs/decisions/0002-abstract-socket-daemon-lock.md). A lab of real machines is identified by the path of its inventory
+in the environment, in every command and in the daemon itself.
 """
 
 import hashlib
@@ -17,90 +17,87 @@ from atoll_core.errors import LabError
 
 INVENTORY_VARIABLE = "ATOLL_INVENTORY"
 
-KEEPER_MODULE = "atoll_daemon"
-"""What ``python -m`` starts a daemon by."""
+DAEMON_MODULE = "atoll_daemon"
+"""The daemon's module for ``python -m``."""
 
 LISTEN_BACKLOG = 64
-"""Connections that wait to be accepted; some four times as many are open at most until foreign ones are closed."""
+"""Connections that wait to be accepted. At most about four times as many are open before foreign ones are closed."""
 
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid: unix(7), SO_PEERCRED
 _CONNECT_TIMEVAL = struct.pack("ll", 5, 0)  # s, us
 
 
-def rack() -> Path | None:
-    """The inventory of the rack that is meant; None: the lab that this machine emulates."""
+def inventory_path() -> Path | None:
+    """The inventory of the lab of real machines; None for the lab that this machine emulates."""
     named = os.environ.get(INVENTORY_VARIABLE)
     return Path(named) if named else None
 
 
 def socket_name() -> str:
-    """The name of the daemon that is meant, as one writes it: with @ for the zero byte of abstract names."""
-    inventory = rack()
+    """The daemon's socket name for people, with @ for the zero byte of abstract names."""
+    inventory = inventory_path()
     if inventory is None:
         return "@atoll-daemon"
     return f"@atoll-daemon-{hashlib.sha256(str(inventory.resolve()).encode()).hexdigest()[:16]}"
 
 
 def socket_address() -> str:
-    """The name as the kernel has it."""
+    """The daemon's socket name for the kernel."""
     return "\0" + socket_name()[1:]
 
 
-def what_it_keeps() -> str:
-    """What the lock is of, in words."""
-    inventory = rack()
-    return "this machine's lab" if inventory is None else f"the rack of {inventory}"
+def lab_in_words() -> str:
+    """The lab that the lock protects, in words."""
+    inventory = inventory_path()
+    return "this machine's lab" if inventory is None else f"the lab on the machines of {inventory}"
 
 
 def bind_daemon_socket() -> socket.socket:
-    """The daemon's listening socket.
-
-    Raises LabError when another daemon (or anything else) holds the name.
-    """
+    """Bind the daemon's socket. Raises LabError if another process has bound the name."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.bind(socket_address())
     except OSError:
         listener.close()
         holder = daemon_holder()
-        msg = f"{what_it_keeps()} is taken" + (f" by {describe_holder(*holder)}" if holder else "")
+        msg = f"{lab_in_words()} is in use" + (f" by {describe_holder(*holder)}" if holder else "")
         raise LabError(msg) from None
     listener.listen(LISTEN_BACKLOG)
     return listener
 
 
 def daemon_holder() -> tuple[int, int] | None:
-    """(pid, uid) of the process that holds the daemon's name; None when nobody does."""
+    """(pid, uid) of the process that has bound the daemon's name; None if there is none."""
     try:
         with _connection() as probe:
-            return peer(probe)
+            return peer_credentials(probe)
     except OSError:
         return None
 
 
 def connect_to_daemon() -> socket.socket:
-    """A connection to the daemon, whose process is this user's or root's: nothing has been sent yet.
+    """Connect to the daemon and check that its process is this user's or root's, before anything is sent.
 
-    Raises OSError when nobody holds the name, LabError when somebody else does.
+    Raises OSError if no process has bound the name, LabError if another user's process has.
     """
     connection = _connection()
-    holder = peer(connection)
-    if not may_talk(holder[1]):
+    holder = peer_credentials(connection)
+    if not is_trusted(holder[1]):
         connection.close()
-        raise foreign_daemon(holder)
+        raise foreign_daemon_error(holder)
     return connection
 
 
-def foreign_daemon(holder: tuple[int, int]) -> LabError:
-    """The error that names a process of another user which holds the daemon's name."""
-    remedy = "nothing was sent to it; ask as that user, or end that process"
-    return LabError(f"{what_it_keeps()} is taken by {describe_holder(*holder)}: {remedy}")
+def foreign_daemon_error(holder: tuple[int, int]) -> LabError:
+    """The error for a process of another user that has bound the daemon's name."""
+    remedy = "run the command as that user, or end that process (nothing was sent to it)"
+    return LabError(f"{lab_in_words()} is in use by {describe_holder(*holder)}; {remedy}")
 
 
-def roots_daemon(holder: tuple[int, int]) -> LabError | None:
-    """The error for a plain user whose requests root's daemon closes; None where the process is something else.
+def root_owned_error(holder: tuple[int, int]) -> LabError | None:
+    """The error for a user whose connections a daemon of root closes; None if the process is something else.
 
-    The kernel names the process and its user; only then does its command line say what it is.
+    The kernel vouches for the process and its user; the command line tells whether it is a daemon.
     """
     pid, uid = holder
     if uid != 0 or os.geteuid() == 0:
@@ -109,13 +106,13 @@ def roots_daemon(holder: tuple[int, int]) -> LabError | None:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return None
-    if KEEPER_MODULE.encode() not in words:
+    if DAEMON_MODULE.encode() not in words:
         return None
-    return LabError(f"{what_it_keeps()} is up and belongs to root (process {pid}); only root can use it")
+    return LabError(f"{lab_in_words()} is up and belongs to root (process {pid}); only root can use it")
 
 
 def _connection() -> socket.socket:
-    """Waits while the queue of connections is full; a connection that does not block would be refused (EAGAIN)."""
+    """Connect, waiting while the queue of connections is full; a non-blocking socket would be refused (EAGAIN)."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _CONNECT_TIMEVAL)
@@ -126,14 +123,14 @@ def _connection() -> socket.socket:
     return connection
 
 
-def peer(connection: socket.socket) -> tuple[int, int]:
+def peer_credentials(connection: socket.socket) -> tuple[int, int]:
     """(pid, uid) of the process at the other end."""
     pid, uid, _ = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
     return pid, uid
 
 
 def describe_holder(pid: int, uid: int) -> str:
-    """Who that is, in words."""
+    """A process and its user, in words."""
     try:
         user = pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -141,6 +138,6 @@ def describe_holder(pid: int, uid: int) -> str:
     return f"{user}'s process {pid}"
 
 
-def may_talk(uid: int) -> bool:
-    """Whether the process at the other end is to be trusted: this user's own and root's are."""
+def is_trusted(uid: int) -> bool:
+    """Whether the process at the other end is trusted: it is this user's or root's."""
     return uid in (0, os.geteuid())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work on the lab, one piece at a time: bringing it up, applying, runs, calibrations."""
+"""Run one task on the lab at a time: bring it up, apply, run, calibrate."""
 
 import asyncio
 import time
@@ -14,14 +14,14 @@ Line = dict[str, Any]
 Emit = Callable[[Line], None]
 Work = Callable[[Emit], Awaitable[Line]]
 
-_SAMPLES = frozenset({"live"})  # lines that are figures of the moment
-_JUDGED = ("verdict", "reasons", "caveats")  # of a run's summary
-_NOTED = frozenset({"swap"})  # lines of which the testbed itself tells the events
+_SAMPLES = frozenset({"live"})  # types of lines that become samples
+_VERDICT_KEYS = ("verdict", "reasons", "caveats")  # of a run's summary
+_TESTBED_EVENTS = frozenset({"swap"})  # types of lines that the testbed itself adds to the events
 
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """What the lab is busy with. ``about``: the experiment, or the lab that is being brought up."""
+    """The task in progress. ``about``: the experiment, or the lab that is being brought up."""
 
     what: str
     about: str
@@ -29,7 +29,7 @@ class Busy:
 
 
 class TaskRunner:
-    """Where work is done. Every line that work says of itself goes to who asked for it, and to the events."""
+    """Runs tasks. Every line that a task emits goes to its requester and to the events."""
 
     def __init__(self, events: EventLog) -> None:
         self.busy: Busy | None = None
@@ -39,13 +39,13 @@ class TaskRunner:
         self._task: asyncio.Task[Line] | None = None
 
     def require_idle(self) -> None:
-        """Raise RequestError (409) while something is being done."""
+        """Raise RequestError (409) while a task is in progress."""
         if self.busy is not None:
-            msg = f"the lab is busy with `{self.busy.what} {self.busy.about}`; one at a time"
+            msg = f"the lab is busy with `{self.busy.what} {self.busy.about}`; try again when that is done"
             raise RequestError(409, msg, exit_code=1)
 
     def begin(self, what: str, about: str, work: Work, listen: Emit) -> asyncio.Task[Line]:
-        """Begin a piece of work; the task ends with its result or its error. RequestError (409) while another is on."""
+        """Start a task, which ends with its result or error. Raises RequestError (409) while another is in progress."""
         self.require_idle()
         self.busy = Busy(what, about, time.time_ns())
         self.idle.clear()
@@ -54,7 +54,7 @@ class TaskRunner:
         return self._task
 
     async def end(self) -> None:
-        """Cancel what is being done; returns when it has undone what it has to."""
+        """Cancel the task in progress; returns when it has cleaned up."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -73,20 +73,20 @@ class TaskRunner:
         except BaseException as error:
             self._events.add("work", what=what, about=about, state="failed", message=str(error))
             raise
-        judged = {key: result["summary"].get(key, []) for key in _JUDGED} if result.get("summary") else {}
-        self._events.add("work", what=what, about=about, state="end", **judged)
+        verdict = {key: result["summary"].get(key, []) for key in _VERDICT_KEYS} if result.get("summary") else {}
+        self._events.add("work", what=what, about=about, state="end", **verdict)
         return result
 
     def _note(self, line: Line) -> None:
         fields = {key: part for key, part in line.items() if key != "type"}
         if line["type"] in _SAMPLES:
             self._events.sample(line["type"], **fields)
-        elif line["type"] not in _NOTED:
+        elif line["type"] not in _TESTBED_EVENTS:
             self._events.add(line["type"], **fields)
 
     def _over(self, task: asyncio.Task[Line]) -> None:
         if not task.cancelled():
-            task.exception()  # whoever waits for the task hears of it; nobody has to
+            task.exception()  # retrieved: the requester may no longer be waiting for it
         self.busy = None
         self._task = None
         self.idle.set()

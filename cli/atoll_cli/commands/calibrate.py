@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`link calibrate`: from an experiment to a table of configured against measured figures."""
+"""`atoll link calibrate`: a table of configured and measured figures of every link."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from atoll_core.errors import InterruptedByUserError, LabError, PlanError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.plan.plan import Backend
 from atoll_daemon.client import Description, OwnDaemon, connected
-from atoll_daemon.socket_lock import rack
+from atoll_daemon.socket_lock import inventory_path
 from atoll_emulation.this_machine.host_requirements import require_machine
 from atoll_testbed.calibration.calibration_checks import State
 
@@ -29,7 +29,7 @@ def calibrate_links(path: Path, directions: list[str], seconds: float, backend: 
     if not experiment.links:
         msg = f"{path}: no link in this experiment's chain; nothing to calibrate"
         raise PlanError(msg)
-    if rack() is None:
+    if inventory_path() is None:
         require_machine()
         require_backend(network, experiment, backend)
     found = asyncio.run(_calibrated(UpRequest(path, network, experiment, backend, None, None), directions, seconds))
@@ -42,28 +42,28 @@ def calibrate_links(path: Path, directions: list[str], seconds: float, backend: 
     return 0 if good else 1
 
 
-async def _calibrated(asked: UpRequest, directions: list[str], seconds: float) -> dict[str, Any]:
-    """What the daemon found. Raises InterruptedByUserError."""
+async def _calibrated(request: UpRequest, directions: list[str], seconds: float) -> dict[str, Any]:
+    """The daemon's result of the calibration. Raises InterruptedByUserError."""
     try:
-        return await unless_interrupted(_calibrate(asked, directions, seconds))
+        return await unless_interrupted(_calibrate(request, directions, seconds))
     except asyncio.CancelledError:
         raise InterruptedByUserError("cancelled") from None
 
 
-async def _calibrate(asked: UpRequest, directions: list[str], seconds: float) -> dict[str, Any]:
+async def _calibrate(request: UpRequest, directions: list[str], seconds: float) -> dict[str, Any]:
     own = None if await lab_is_up() else await OwnDaemon.start(for_run=True)
     try:
         async with connected() as daemon:
             if daemon is None:
-                msg = "the daemon ended before the calibration began"
+                msg = "the daemon ended before the calibration started"
                 raise LabError(msg)
             if own is not None:
-                await daemon.stream("/v1/lab", asked.lab, print_progress)
+                await daemon.stream("/v1/lab", request.lab, print_progress)
             done = await daemon.stream(
                 "/v1/calibrations",
-                Description(asked.path),
+                Description(request.path),
                 print_progress,
-                backend=asked.backend,
+                backend=request.backend,
                 directions=directions,
                 seconds=str(seconds),
             )
@@ -75,7 +75,7 @@ async def _calibrate(asked: UpRequest, directions: list[str], seconds: float) ->
 
 
 def _print(experiment: Experiment, found: dict[str, Any]) -> None:
-    table = Table(title=f"{experiment.name}: configured against measured", title_justify="left")
+    table = Table(title=f"{experiment.name}: configured and measured", title_justify="left")
     for name in ("link", "direction", "figure"):
         table.add_column(name)
     for name in ("configured", "measured", "allowed"):
@@ -95,8 +95,8 @@ def _print(experiment: Experiment, found: dict[str, Any]) -> None:
             )
     base, lab = found["base_rtt_ns"] / 1e6, found["lab_rtt_ns"] / 1e6
     console.print(
-        f"least RTT of the idle path {base:.2f} ms, of which {lab:.2f} ms are the lab's own part "
-        "(beyond the links' delays)",
+        f"minimum RTT of the idle path {base:.2f} ms, of which {lab:.2f} ms are not configured delays "
+        "but processing in the lab",
         highlight=False,
         soft_wrap=True,
     )

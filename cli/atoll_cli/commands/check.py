@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``atoll check FILE...``: are these descriptions right? Reads files, and only with --machine looks around."""
+"""`atoll check FILE...`: check descriptions, and with --machine the prerequisites of each platform."""
 
 import json
 import sys
@@ -15,7 +15,7 @@ from atoll_core.lab.network import Network
 from atoll_core.platforms import MININET
 from atoll_core.plural import counted
 
-if TYPE_CHECKING:  # examines the machine: loaded when that is wanted
+if TYPE_CHECKING:  # examines the machine: loaded for --machine only
     from atoll_emulation.this_machine.platform_checks import Way
 
 
@@ -28,17 +28,17 @@ def check(
     settings: Sequence[str] = (),
     strict: bool = False,
 ) -> int:
-    """Say of each file that it is right, or what is wrong with it; returns the exit code.
+    """Print for each file that it is correct, or its mistakes; returns the exit code.
 
-    It is 2 for a mistake, and 1 for what this machine cannot do.
+    The exit code is 2 for a mistake, and 1 for a prerequisite that this machine does not meet.
 
-    What is right goes to standard output, one line a file; mistakes to standard error, one line each, none twice
-    (several experiments may share a lab). With ``as_json`` one object on standard output says it all. ``machine``
-    also tells what this machine is and, for each place, whether a lab can be had there; it lacks something when that is
-    not so for an emulated lab in real time, or when its kernel does not have what an experiment names.
-    ``inventory``: of real machines, held against the labs of all files; without it, programs of boxes are looked for on
-    this machine. ``settings``: in place of the experiments' own. ``strict``: warnings are mistakes. Raises PlanError
-    for a setting that cannot be read, UsageError for one of no experiment.
+    Correct files are listed on standard output, one line each. Mistakes go to standard error, one line each and none
+    twice, as several experiments may share a lab. With ``as_json`` one object on standard output has all of it.
+    ``machine``: also describe this machine, and check each platform's prerequisites. The exit code is 1 if those of an
+    emulated lab in real time are not met, or if the kernel does not have a congestion control of an experiment.
+    ``inventory``: an inventory of real machines, checked against the labs of all files; without it, programs of boxes
+    must be on this machine. ``settings``: override settings of the experiments. ``strict``: treat warnings as mistakes.
+    Raises PlanError for a setting that cannot be read, UsageError for settings without an experiment.
     """
     from atoll_controller.planner.description_warnings import description_warnings
     from atoll_core.description.document import label  # pydantic and ruamel.yaml take 0.1 s: --help does without
@@ -76,21 +76,22 @@ def check(
                 mistakes |= dict.fromkeys(here if strict else ())
                 warnings |= dict.fromkeys(each for each in anywhere if each not in mistakes)
     if settings and not (experiments or mistakes):
-        raise UsageError("--set: no experiment.yaml is among the files, and settings are for experiments")
+        raise UsageError("--set overrides settings of an experiment; name an experiment.yaml")
     if inventory is not None:
         try:
             right[label(inventory)] = _inventory_summary(inventory, list(labs.values()))
         except DescriptionError as error:
             mistakes |= dict.fromkeys(error.mistakes)
     found = _machine(experiments) if machine else None
-    lacks = found.lacks if found else ()
+    missing = found.missing if found else ()
     if as_json:
-        told = {
+        answer = {
+            "ok": not (mistakes or missing),
             "mistakes": diagnostics_json(mistakes),
             "warnings": diagnostics_json(warnings),
             "engine_only": engine_alone,
         }
-        print(json.dumps({"ok": not (mistakes or lacks), **told, **(found.to_json() if found else {})}))
+        print(json.dumps({**answer, **(found.to_json() if found else {})}))
     else:
         wrong = {*(each.file for each in mistakes), *(found.faulty if found else ())}
         for file, text in right.items():
@@ -99,17 +100,17 @@ def check(
             for place, reason in engine_alone.get(file, {}).items():
                 print(f"{file}: {place}: needs --backend engine, also with --on virtual ({reason})")
         if found:
-            found.print_works()
+            found.print_usable()
         warned = [each.as_warning for each in warnings]
         for line in (*mistakes, *warned, *(found.wrong if found else ())):
             print(line, file=sys.stderr)
     if mistakes or (found and found.unknown):
         return DescriptionError.exit_code
-    return MachineError.exit_code if lacks else 0
+    return MachineError.exit_code if missing else 0
 
 
 def _inventory_summary(path: Path, labs: list[Network]) -> str:
-    """An inventory in a few words. Raises DescriptionError, also where it lacks something that one of the labs has."""
+    """An inventory in a few words. Raises DescriptionError, also for a part of a lab that is not in it."""
     from atoll_core.description.resolve_inventory import load_inventory
 
     inventories = [load_inventory(path, lab) for lab in labs] or [load_inventory(path)]
@@ -118,7 +119,7 @@ def _inventory_summary(path: Path, labs: list[Network]) -> str:
 
 
 def _require_changes(network: Network, experiment: Experiment) -> None:
-    """DescriptionError when a scheduled change cannot be carried out under traffic."""
+    """Raise DescriptionError if a scheduled change cannot be carried out under traffic."""
     from atoll_controller.planner.change_schedule import plan_schedule
 
     try:
@@ -131,12 +132,12 @@ def _require_changes(network: Network, experiment: Experiment) -> None:
 class _Machine:
     facts: dict[str, Any]
     places: tuple["Way", ...]
-    lacks: tuple[str, ...]  # for these experiments in a lab that is emulated in real time
-    unknown: bool  # among them are names that no kernel has
-    faulty: set[str]  # the files of experiments with a congestion control that this kernel does not have
-    wrong: tuple[str, ...]  # the same for people, and what other places lack
+    missing: tuple[str, ...]  # prerequisites of these experiments in an emulated lab in real time
+    unknown: bool  # an experiment names a congestion control that no kernel has
+    faulty: set[str]  # files of experiments with a congestion control that this kernel does not have
+    wrong: tuple[str, ...]  # lines for standard error: missing prerequisites of all platforms
 
-    def print_works(self) -> None:
+    def print_usable(self) -> None:
         for name, fact in self.facts.items():
             print(f"{name:<19} {fact}")
         for way in self.places:
@@ -145,7 +146,7 @@ class _Machine:
 
     def to_json(self) -> dict[str, Any]:
         ways = {way.place: {"works": not way.lacks, "how": way.how, "lacks": way.lacks} for way in self.places}
-        return {"machine": self.facts, "ways": ways, "lacks": self.lacks}
+        return {"machine": self.facts, "ways": ways, "lacks": self.missing}
 
 
 def _machine(experiments: list[Experiment]) -> _Machine:
@@ -162,17 +163,18 @@ def _machine(experiments: list[Experiment]) -> _Machine:
     places = ways()
     try:
         find_binary()
-    except MachineError as error:  # whatever the place, what runs on its machines is this
+    except MachineError as error:  # the agent is needed on every platform
         places = tuple(lacking(way, [str(error)]) for way in places)
-    lacks = [line for way in places if way.place == MININET for line in way.lacks]
-    asked: list[str] = []
+    not_met = [line for way in places if way.place == MININET for line in way.lacks]
+    controls: list[str] = []
     faulty: set[str] = set()
     here, virtual = offered_here(), offered_by_virtual_kernel()
     for experiment in experiments:
-        asked += (missing := missing_controls(experiment, here, virtual))
+        controls += (missing := missing_controls(experiment, here, virtual))
         faulty |= {experiment.file} if missing else set()
     unknown = any(names_unknown(experiment, here, virtual) for experiment in experiments)
-    return _Machine(describe_machine(), places, (*lacks, *asked), unknown, faulty, (*obstacles(places), *asked))
+    wrong = (*obstacles(places), *controls)
+    return _Machine(describe_machine(), places, (*not_met, *controls), unknown, faulty, wrong)
 
 
 def summary(network: Network, experiment: Experiment | None) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``atoll dashboards install``: the Grafana dashboards, and a Grafana that is to have them (docs/metrics.md)."""
+"""`atoll dashboards install`: install the dashboards in a Grafana (docs/metrics.md)."""
 
 import json as json_text
 import os
@@ -23,16 +23,17 @@ def install(
     token: Annotated[
         str,
         typer.Option(
-            help=f"of a service account, or user:password; better in {GRAFANA_TOKEN_VARIABLE}", show_default=False
+            help=f"token of a service account, or user:password; better set {GRAFANA_TOKEN_VARIABLE}",
+            show_default=False,
         ),
     ] = "",
     influx: Annotated[
         str | None,
-        typer.Option(help="URL by which Grafana reaches the database, where that is another than ours", metavar="URL"),
+        typer.Option(help="URL by which Grafana reaches the database, if it differs from ours", metavar="URL"),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
 ) -> None:
-    """Make or replace the data source and all dashboards in an existing Grafana."""
+    """Create or replace the data source and all dashboards in an existing Grafana."""
     from dataclasses import replace
 
     from atoll_cli.commands.metrics import database_settings
@@ -45,7 +46,7 @@ def install(
         os.environ.get(GRAFANA_TOKEN_VARIABLE, ""), GRAFANA_TOKEN_VARIABLE
     )
     if not secret:
-        raise UsageError(f"--token or {GRAFANA_TOKEN_VARIABLE} is wanted: a service account's token, or user:password")
+        raise UsageError(f"set --token or {GRAFANA_TOKEN_VARIABLE}: a service account's token, or user:password")
     settings = database_settings()
     if influx:
         settings = replace(settings, url=influx)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``atoll distributions import|show``: flow sizes out of flow records, and what a distribution comes to."""
+"""`atoll distributions import|show`: flow-size distributions from flow records, and their statistics."""
 
 import json
 import sys
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from atoll_cli.terminal.options import PlainArguments
-from atoll_cli.terminal.output_files import PICTURES, require_ending, written
+from atoll_cli.terminal.output import IMAGE_ENDINGS, require_ending, write_file
 from atoll_core.errors import DescriptionError, Diagnostic, UsageError
 
-if TYPE_CHECKING:  # what reads records is loaded when some are read
+if TYPE_CHECKING:  # importers are loaded only to import
     from atoll_analysis.importers.flow_records import Imported
     from atoll_core.experiment.flow_sizes import FlowSizes
 
@@ -22,7 +22,7 @@ distributions = typer.Typer(
     rich_markup_mode=None,
 )
 
-PlotFile = Annotated[Path | None, typer.Option("--plot", help="draw it, too", metavar="FILE.png")]
+PlotFile = Annotated[Path | None, typer.Option("--plot", help="also plot it to this file", metavar="FILE.png")]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")]
 
 _AUTO = "auto"
@@ -35,15 +35,19 @@ _SHARES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999)
     epilog="Example: atoll distributions import flows.csv --out sizes.csv --to 10.20.0.0/16 --plot sizes.png",
 )
 def import_(
-    records: Annotated[Path, typer.Argument(help="what nfdump, Argus or Zeek exported, or a capture", metavar="FILE")],
+    records: Annotated[
+        Path, typer.Argument(help="flow records of nfdump, Argus or Zeek, or a packet capture", metavar="FILE")
+    ],
     out: Annotated[Path, typer.Option("--out", help="CSV file to write", metavar="FILE")],
     form: Annotated[
-        str, typer.Option("--format", help="nfdump, argus, zeek, pcap, or auto: by its beginning", metavar="FORMAT")
+        str,
+        typer.Option("--format", help="nfdump, argus, zeek, pcap, or auto: detect the format", metavar="FORMAT"),
     ] = _AUTO,
     to: Annotated[
-        str | None, typer.Option(help="only flows to these addresses; default all, both directions", metavar="PREFIX")
+        str | None,
+        typer.Option(help="only flows to these addresses [default: all, both directions]", metavar="PREFIX"),
     ] = None,
-    protocol: Annotated[str | None, typer.Option(help="only tcp, udp or icmp; default all", metavar="NAME")] = None,
+    protocol: Annotated[str | None, typer.Option(help="only tcp, udp or icmp [default: all]", metavar="NAME")] = None,
     plot: PlotFile = None,
     json: Json = False,
 ) -> None:
@@ -54,12 +58,12 @@ def import_(
     from atoll_core.experiment.flow_sizes import from_counts
     from atoll_hosts.binary import find_binary
 
-    require_ending("--plot", plot, PICTURES)
+    require_ending("--plot", plot, IMAGE_ENDINGS)
     if form != _AUTO and form not in tuple(Form):
-        msg = f"--format: {form!r} is not known; known formats: {_AUTO}, {', '.join(Form)}"
+        msg = f"--format: unknown format {form!r}; known formats: {_AUTO}, {', '.join(Form)}"
         raise UsageError(msg)
     if protocol not in (None, "tcp", "udp", "icmp"):
-        msg = f"--protocol: {protocol!r} is none of tcp, udp, icmp"
+        msg = f"--protocol: unknown protocol {protocol!r}; known protocols: tcp, udp, icmp"
         raise UsageError(msg)
     try:
         wanted = Wanted(network(to) if to else None, protocol)
@@ -69,25 +73,25 @@ def import_(
     found = import_flows(records, None if form == _AUTO else Form(form), wanted, find_binary)
     remarks = [f"made by: atoll distributions import {records.name} --format {found.form}"]
     remarks[0] += "".join(f" {name} {text}" for name, text in (("--to", to), ("--protocol", protocol)) if text)
-    written("--out", out, flow_sizes_text(sorted(found.counts.items()), remarks))
+    write_file("--out", out, flow_sizes_text(sorted(found.counts.items()), remarks))
     sizes = from_counts(out.name, found.counts)
     _warn(found)
-    _tell(sizes, plot, {"file": str(out), "format": found.form.value, **_counts(found)}, as_json=json)
+    _report(sizes, plot, {"file": str(out), "format": found.form.value, **_counts(found)}, as_json=json)
 
 
 @distributions.command(cls=PlainArguments, epilog="Example: atoll distributions show published --plot published.png")
 def show(
     sizes: Annotated[str, typer.Argument(help="published, one size such as '10 kB', or a file", metavar="SIZES")],
     pro_rate: Annotated[
-        str | None, typer.Option(help="put flows below it together to connections of it", metavar="SIZE")
+        str | None, typer.Option(help="merge flows smaller than this into connections of this size", metavar="SIZE")
     ] = None,
     plot: PlotFile = None,
     json: Json = False,
 ) -> None:
-    """Say what a distribution comes to: mean, largest, quantiles."""
+    """Print statistics of a distribution: mean, maximum, quantiles."""
     from atoll_core.units import Size
 
-    require_ending("--plot", plot, PICTURES)
+    require_ending("--plot", plot, IMAGE_ENDINGS)
     found = _read(sizes)
     if pro_rate:
         try:
@@ -95,7 +99,7 @@ def show(
         except ValueError as error:
             msg = f"--pro-rate: {error}"
             raise UsageError(msg) from None
-    _tell(found, plot, {"distribution": found.name}, as_json=json)
+    _report(found, plot, {"distribution": found.name}, as_json=json)
 
 
 def _read(text: str) -> "FlowSizes":
@@ -111,8 +115,9 @@ def _read(text: str) -> "FlowSizes":
         read = ReferencedFiles(Path()).flow_sizes(text)
     if read.found is None:
         known = f"; write {PUBLISHED}, a size such as '10 kB', or a file"
-        told = [one if one.line else Diagnostic(one.file, 0, one.message + known) for one in read.mistakes]
-        raise DescriptionError(told)
+        raise DescriptionError(
+            [one if one.line else Diagnostic(one.file, 0, one.message + known) for one in read.mistakes]
+        )
     return read.found
 
 
@@ -127,17 +132,17 @@ def _counts(found: "Imported") -> dict[str, Any]:
 
 def _warn(found: "Imported") -> None:
     if found.damaged:
-        what = f"{found.damaged} of {found.records} records were damaged and left out"
-        print(f"{what}; the first: {found.first_damage}", file=sys.stderr)
+        count = f"{found.damaged} of {found.records} records are damaged and were left out"
+        print(f"{count}; the first: {found.first_damage}", file=sys.stderr)
     if found.truncated:
-        print("the capture ends within a packet; it was read up to there", file=sys.stderr)
+        print("the capture ends in the middle of a packet, which was left out", file=sys.stderr)
 
 
-def _tell(sizes: "FlowSizes", plot: Path | None, facts: dict[str, Any], *, as_json: bool) -> None:
+def _report(sizes: "FlowSizes", plot: Path | None, facts: dict[str, Any], *, as_json: bool) -> None:
     if plot:
         from atoll_dashboards.report.import_plots import draw_flow_sizes
 
-        written("--plot", plot, lambda: draw_flow_sizes(sizes, plot))
+        write_file("--plot", plot, lambda: draw_flow_sizes(sizes, plot))
     figures = {
         "mean_bytes": round(sizes.mean_bytes, 1),
         "max_bytes": sizes.max_bytes,
@@ -148,6 +153,6 @@ def _tell(sizes: "FlowSizes", plot: Path | None, facts: dict[str, Any], *, as_js
         print(json.dumps(facts | figures))
         return
     print(", ".join(f"{name.replace('_', ' ')}: {fact}" for name, fact in facts.items()))
-    print(f"mean {sizes.mean_bytes:.0f} B, largest {sizes.max_bytes} B, {sizes.share_up_to(40e6):.4%} up to 40 MB")
+    print(f"mean {sizes.mean_bytes:.0f} B, maximum {sizes.max_bytes} B, {sizes.share_up_to(40e6):.4%} up to 40 MB")
     for share in _SHARES:
         print(f"{share:6.1%} of the flows up to {sizes.quantile(share):.0f} B")

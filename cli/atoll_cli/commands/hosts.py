@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`hosts`: the machines of an inventory, all at once: enrol their keys, install, ping, look, run a command."""
+"""`atoll hosts`: options of its commands, which work on all machines of an inventory in parallel."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,11 +12,9 @@ hosts = typer.Typer(name="hosts", no_args_is_help=True, help="The machines of an
 
 InventoryFile = Annotated[
     Path,
-    typer.Option("--inventory", help="inventory.yaml of the rack", metavar="FILE", envvar="ATOLL_INVENTORY"),
+    typer.Option("--inventory", help="inventory.yaml of the machines", metavar="FILE", envvar="ATOLL_INVENTORY"),
 ]
-Names = Annotated[
-    list[str] | None, typer.Argument(help="machines by their names; all if none is named", metavar="HOST...")
-]
+Names = Annotated[list[str] | None, typer.Argument(help="names of machines [default: all]", metavar="HOST...")]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")]
 
 
@@ -24,35 +22,35 @@ Json = Annotated[bool, typer.Option("--json", help="print one JSON object on sta
 def enroll(
     inventory: InventoryFile,
     names: Names = None,
-    yes: Annotated[bool, typer.Option("--yes", help="take the keys that are shown without asking")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="trust the keys without asking")] = False,
     json: Json = False,
 ) -> None:
-    """Show the host keys of machines and, if you say so, trust them from now on."""
-    from atoll_cli.commands.hosts_work import enroll_keys
+    """Show the host keys of machines and, after a confirmation, trust them from now on."""
+    from atoll_cli.commands.machines import enroll_keys
 
     raise typer.Exit(enroll_keys(inventory, names or [], yes=yes, as_json=json))
 
 
 @hosts.command(cls=PlainArguments, epilog="Example: atoll hosts install --inventory rack.yaml")
 def install(inventory: InventoryFile, names: Names = None, json: Json = False) -> None:
-    """Bring atoll-host to machines, the one that fits each; what is there already stays."""
-    from atoll_cli.commands.hosts_work import install_binaries
+    """Install the atoll-host that fits each machine's architecture; an identical one is kept."""
+    from atoll_cli.commands.machines import install_binaries
 
     raise typer.Exit(install_binaries(inventory, names or [], as_json=json))
 
 
 @hosts.command(cls=PlainArguments, epilog="Example: atoll hosts ping --inventory rack.yaml w1 w2")
 def ping(inventory: InventoryFile, names: Names = None, json: Json = False) -> None:
-    """Ask every machine's agent: does it answer, how soon, and what does its clock say?"""
-    from atoll_cli.commands.hosts_work import ping_agents
+    """Start every machine's agent and measure its response time and clock offset."""
+    from atoll_cli.commands.machines import ping_agents
 
     raise typer.Exit(ping_agents(inventory, names or [], as_json=json))
 
 
 @hosts.command(cls=PlainArguments, epilog="Example: atoll hosts status --inventory rack.yaml --json")
 def status(inventory: InventoryFile, names: Names = None, json: Json = False) -> None:
-    """Say of every machine what it is, what it lacks, and who is using it."""
-    from atoll_cli.commands.hosts_work import show_status
+    """Show every machine's system, missing prerequisites and current user."""
+    from atoll_cli.commands.machines import show_status
 
     raise typer.Exit(show_status(inventory, names or [], as_json=json))
 
@@ -68,7 +66,7 @@ def execute(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Run a command on every machine at once; its output, a machine a line."""
-    from atoll_cli.commands.hosts_work import run_command
+    """Run a command on all machines in parallel and print each one's output."""
+    from atoll_cli.commands.machines import run_command
 
     raise typer.Exit(run_command(inventory, names or [], command, as_json=json))

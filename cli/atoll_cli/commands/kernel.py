@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``atoll kernel build|status|where|clean``: the kernels that ``--on virtual`` runs labs in (docs/virtual-time.md)."""
+"""`atoll kernel build|status|path|clean`: the kernels for `--on virtual` (docs/virtual-time.md)."""
 
 import json as json_format
 import sys
@@ -10,24 +10,27 @@ from typing import Annotated, Self
 import typer
 
 kernel = typer.Typer(
-    help="Build the kernel for virtual time, and say where it is.", no_args_is_help=True, rich_markup_mode=None
+    help="Build, inspect and remove kernels for virtual time.", no_args_is_help=True, rich_markup_mode=None
 )
 
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")]
 
-_SPARSE_S = 15.0  # between lines where there is no terminal to draw a bar on
+_LINE_INTERVAL_S = 15.0  # between progress lines if standard error is no terminal
 
 
 @kernel.command(epilog="Example: atoll kernel build")
 def build(
     source: Annotated[
         Path | None,
-        typer.Option(help="archive of kernel sources; default: Linux 7.2, else 6.1; or ATOLL_KERNEL", metavar="FILE"),
+        typer.Option(
+            help="archive of kernel sources [default: the release of ATOLL_KERNEL, else Linux 7.2, else 6.1]",
+            metavar="FILE",
+        ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="even if it is built already")] = False,
+    force: Annotated[bool, typer.Option("--force", help="build again even if it is built already")] = False,
     json: Json = False,
 ) -> None:
-    """Build the kernel unless it is there: root for every user, others into their own cache.
+    """Build the kernel unless it exists. Root builds it for every user, other users into their own cache.
 
     ATOLL_KERNEL=6.1 chooses the release to build and to run.
     """
@@ -37,19 +40,19 @@ def build(
     from atoll_emulation.uml.source import find_source
 
     began_s = time.monotonic()
-    with _Shown() as shown:
+    with _BuildProgress() as progress:
         if source:
             find_source(source, RECIPES[0])
-            built = build_kernel(source, shown.take)
+            built = build_kernel(source, progress.update)
         else:
-            built = build_wanted(shown.take, shown.tell, force=force)
+            built = build_wanted(progress.update, progress.print, force=force)
     status = kernel_status()
     if built and built != status.directory:
         series = series_of(built.name)
-        runs = f"not run while {status.directory} is there"
+        use = f"not used while {status.directory} exists"
         if status.state == "missing" or series != series_of(status.directory.name):
-            runs = f"to run it: {VARIABLE}={series}"
-        print(f"built {built}; {runs}", file=sys.stderr)
+            use = f"to use it, set {VARIABLE}={series}"
+        print(f"built {built}; {use}", file=sys.stderr)
     if json:
         print(json_format.dumps(_as_json() | {"seconds": round(time.monotonic() - began_s, 1)}))
     if status.remedy:
@@ -61,7 +64,7 @@ def build(
 
 @kernel.command(epilog="Example: atoll kernel status --json")
 def status(json: Json = False) -> None:
-    """Say whether it is built; exit code 1 with the remedy if not."""
+    """Show whether the kernel is built; exit code 1 with the remedy if not."""
     from atoll_emulation.uml.cache import kernel_status, unused_kernels
 
     found = kernel_status()
@@ -73,7 +76,7 @@ def status(json: Json = False) -> None:
             if not name.startswith("sha256"):
                 print(f"{name:<10} {fact}")
         if others := unused_kernels():
-            print(f"{'unused':<10} {len(others)} of other versions: `atoll kernel clean` removes them")
+            print(f"{'unused':<10} {len(others)} kernels of other versions; `atoll kernel clean` removes them")
     if found.remedy:
         if not json:
             print(found.remedy, file=sys.stderr)
@@ -90,18 +93,18 @@ def print_path() -> None:
 
 @kernel.command(epilog="Example: atoll kernel clean")
 def clean(json: Json = False) -> None:
-    """Remove kernels that other versions of atoll built, unless one runs; other checkouts would build theirs again."""
+    """Remove kernels of other versions of atoll, except running ones; other checkouts have to build theirs again."""
     from atoll_emulation.uml.cache import clean_cache
 
     found = clean_cache()
     if json:
-        told = {"removed": found.removed, "running": found.running}
-        print(json_format.dumps({what: [str(path) for path in paths] for what, paths in told.items()}))
+        answer = {"removed": found.removed, "running": found.running}
+        print(json_format.dumps({key: [str(path) for path in paths] for key, paths in answer.items()}))
         return
     for path in found.removed:
         print(f"removed {path}")
     for path in found.running:
-        print(f"kept {path}: a laboratory runs in it")
+        print(f"kept {path}: a lab is running in it")
     if not (found.removed or found.running):
         print("nothing to remove")
 
@@ -120,8 +123,8 @@ def _as_json() -> dict[str, object]:
     }
 
 
-class _Shown:
-    """The progress of a build on standard error: a bar on a terminal, a line now and then elsewhere."""
+class _BuildProgress:
+    """The progress of a build on standard error: a bar on a terminal, elsewhere a line every 15 s."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -131,7 +134,7 @@ class _Shown:
         columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
         self._bar = Progress(*columns, console=console, transient=True) if console.is_terminal else None
         self._step = ""
-        self._told_s = 0.0
+        self._printed_s = 0.0
 
     def __enter__(self) -> Self:
         if self._bar:
@@ -143,21 +146,21 @@ class _Shown:
         if self._bar:
             self._bar.stop()
 
-    def tell(self, line: str) -> None:
+    def print(self, line: str) -> None:
         """Print a line."""
         if self._bar:
             self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
         else:
             print(line, file=sys.stderr, flush=True)
 
-    def take(self, step: str, done: int, total: int) -> None:
-        """Show that ``done`` of the ``total`` parts of a step are done; a total of 0 is unknown."""
+    def update(self, step: str, done: int, total: int) -> None:
+        """Show that ``done`` of ``total`` parts of a step are done; 0 means that the total is unknown."""
         if self._bar:
             task = self._bar.task_ids[0]
             if step != self._step:
                 self._bar.reset(task)
             self._bar.update(task, description=step, completed=done, total=total or None)
-        elif step != self._step or time.monotonic() - self._told_s > _SPARSE_S:
-            self._told_s = time.monotonic()
+        elif step != self._step or time.monotonic() - self._printed_s > _LINE_INTERVAL_S:
+            self._printed_s = time.monotonic()
             print(f"{step} ({done * 100 // total} %)" if total else step, file=sys.stderr, flush=True)
         self._step = step

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`up`, `apply`, `down`, `status`: the lab that stays."""
+"""`atoll up`, `apply`, `down` and `status`: a lab that stays up until `down`."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ from typing import Any
 
 from atoll_cli.commands.selection import require_backend
 from atoll_cli.terminal.diagnostics import warn
-from atoll_cli.terminal.progress import step_text, swap_in_words
+from atoll_cli.terminal.progress import step_text, swap_event_text
 from atoll_cli.terminal.signals import unless_interrupted
 from atoll_controller.planner.description_warnings import description_warnings
 from atoll_core.description.loader import lab_file, load_any, load_experiment
@@ -26,18 +26,18 @@ from atoll_core.secret_variables import TOKEN_VARIABLE
 from atoll_daemon.client import DaemonClient, Description, OwnDaemon, connected, state_directory
 from atoll_daemon.http.http_errors import no_lab_is_up
 from atoll_daemon.last_failure import forget_failure, last_failure
-from atoll_daemon.socket_lock import rack
+from atoll_daemon.socket_lock import inventory_path
 
 
 def print_progress(line: dict[str, Any]) -> None:
-    """Tell a person what a request is doing."""
+    """Print a progress line of a request on standard error."""
     if line["type"] == "progress":
         print(step_text(line["text"]), file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True, slots=True)
 class UpRequest:
-    """What is to be up: a lab, an experiment on it if ``path`` is one, and where the daemon is to listen."""
+    """A lab to bring up, the experiment to apply if ``path`` is one, and the address to listen on."""
 
     path: Path
     network: Network
@@ -71,21 +71,21 @@ def bring_up(
     network, experiment = load_any(path)
     require_listen(listen)
     warnings = warn(description_warnings(network, experiment, backend, MININET) if experiment else (), strict=strict)
-    if rack() is None:
+    if inventory_path() is None:
         if experiment:
             require_programs(network, experiment)
         require_machine()
         require_backend(network, experiment, backend)
-    asked = UpRequest(path, network, experiment, backend, runtime, listen, probe)
-    return asyncio.run(_up(asked, warnings, as_json=as_json))
+    request = UpRequest(path, network, experiment, backend, runtime, listen, probe)
+    return asyncio.run(_up(request, warnings, as_json=as_json))
 
 
-async def _up(asked: UpRequest, warnings: list[dict[str, Any]], *, as_json: bool) -> int:
-    """Interrupted or failed, it leaves no lab that was not up before, and says so."""
+async def _up(request: UpRequest, warnings: list[dict[str, Any]], *, as_json: bool) -> int:
+    """Bring the lab up. If interrupted or failed, leave no lab that was not up before, and say so."""
     async with connected() as running:
         pass
     try:
-        result = await unless_interrupted(_up_with_daemon(asked, own=running is None))
+        result = await unless_interrupted(_up_with_daemon(request, own=running is None))
     except asyncio.CancelledError:
         left = "no lab is up" if running is None else "the lab was up before and stays"
         raise InterruptedByUserError(f"cancelled; {left}") from None
@@ -93,41 +93,41 @@ async def _up(asked: UpRequest, warnings: list[dict[str, Any]], *, as_json: bool
         print(json.dumps(result | {"warnings": warnings}))
     else:
         made = counted(len(result["changes"]), "change")
-        applied = f", {asked.experiment.name} applied ({made})" if asked.experiment else ""
-        print(f"{asked.network.name} {'was up already' if result['already'] else 'is up'}{applied}")
+        applied = f", {request.experiment.name} applied ({made})" if request.experiment else ""
+        print(f"{request.network.name} {'was up already' if result['already'] else 'is up'}{applied}")
     return 0
 
 
-async def _up_with_daemon(asked: UpRequest, *, own: bool) -> dict[str, Any]:
+async def _up_with_daemon(request: UpRequest, *, own: bool) -> dict[str, Any]:
     daemon = await OwnDaemon.start(for_run=False) if own else None
     try:
-        return await _up_and_apply(asked)
+        return await _up_and_apply(request)
     except BaseException:
         if daemon is not None:
             await daemon.end()
         raise
 
 
-async def _up_and_apply(asked: UpRequest) -> dict[str, Any]:
-    """Whether the lab was up already, what was changed for the experiment, and the URL that was to be listened on."""
+async def _up_and_apply(request: UpRequest) -> dict[str, Any]:
+    """Bring the lab up and apply the experiment; returns the JSON output: whether it was up, changes, the API's URL."""
     async with connected() as daemon:
         if daemon is None:
             msg = "the daemon ended while the lab was coming up"
             raise LabError(msg)
-        url = await listen_on(daemon, asked.listen)
-        done = await daemon.stream("/v1/lab", asked.lab, print_progress, runtime=asked.runtime)
-        result: dict[str, Any] = {"lab": asked.network.name, "already": done["already"], "changes": [], "url": url}
-        if asked.experiment is None:
+        url = await listen_on(daemon, request.listen)
+        done = await daemon.stream("/v1/lab", request.lab, print_progress, runtime=request.runtime)
+        result: dict[str, Any] = {"lab": request.network.name, "already": done["already"], "changes": [], "url": url}
+        if request.experiment is None:
             return result
         print_progress({"type": "progress", "text": "apply"})
         applied, _ = await _apply(
-            daemon, Description(asked.path), backend=asked.backend, probe=str(asked.probe).lower()
+            daemon, Description(request.path), backend=request.backend, probe=str(request.probe).lower()
         )
         return result | {"changes": applied["changes"]}
 
 
 def require_listen(address: str | None) -> None:
-    """Refuse an address that is none before anything is started. Raises UsageError."""
+    """Raise UsageError for an invalid address before anything is started."""
     if address is not None:
         from atoll_daemon.http.tcp_listener import ListenAddress
 
@@ -135,7 +135,7 @@ def require_listen(address: str | None) -> None:
 
 
 async def listen_on(daemon: DaemonClient, address: str | None) -> str | None:
-    """Have the daemon listen there, and tell people where and by which token it is asked; the URL."""
+    """Have the daemon listen on an address, and print its URLs and where the token is; returns the API's URL."""
     if address is None:
         return None
     from atoll_daemon.http.auth import find_token
@@ -143,7 +143,7 @@ async def listen_on(daemon: DaemonClient, address: str | None) -> str | None:
 
     token, where = find_token(state_directory())
     url = await daemon.listen(address, token, None if where == TOKEN_VARIABLE else where)
-    print(f"API: {url}/v1/, live page: {url}/watch/, their token in {where}", file=sys.stderr)
+    print(f"API: {url}/v1/, live page: {url}/watch/, token in {where}", file=sys.stderr)
     if not ListenAddress.parse(address).is_loopback:
         print(
             "     unencrypted: anyone on that network can read the token; `ssh -L` encrypts the connection",
@@ -155,14 +155,14 @@ async def listen_on(daemon: DaemonClient, address: str | None) -> str | None:
 async def _apply(
     daemon: DaemonClient, description: Description, **how: str | None
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The answer, and the events of the swap if there was one, which people have been told of."""
+    """Apply a description and print its progress; returns the answer, and the events of the swap if there was one."""
     swap: list[dict[str, Any]] = []
 
     def take(line: dict[str, Any]) -> None:
         print_progress(line)
         if line["type"] == "swap":
             swap.append(line)
-            if text := swap_in_words(line):
+            if text := swap_event_text(line):
                 print(text, file=sys.stderr, flush=True)
 
     return await daemon.stream("/v1/apply", description, take, **how), swap
@@ -186,27 +186,27 @@ def apply_experiment(
     ConnectionPolicy.parse(connections)
     network, experiment = load_experiment(path)
     warnings = warn(description_warnings(network, experiment, backend, MININET), strict=strict)
-    if rack() is None:
+    if inventory_path() is None:
         require_programs(network, experiment)
         require_backend(network, experiment, backend)
     how = {"dry_run": str(dry_run).lower(), "at_once": str(at_once).lower(), "connections": connections}
     how["probe"] = str(probe).lower()
-    done, swap = asyncio.run(_apply_verb(Description(path), backend=backend, **how))
+    done, swap = asyncio.run(_apply_to_running_lab(Description(path), backend=backend, **how))
     changes = done["changes"]
     if as_json:
-        told = {"experiment": experiment.name, "dry_run": dry_run, "changes": changes, "swap": swap}
-        print(json.dumps(told | {"warnings": warnings}))
+        answer = {"experiment": experiment.name, "dry_run": dry_run, "changes": changes, "swap": swap}
+        print(json.dumps(answer | {"warnings": warnings}))
         return
     for line in done["lines"]:
         print(line)
-    swapped = f" {swap_in_words(swap[-1])};" if swap else ""
+    swapped = f" {swap_event_text(swap[-1])};" if swap else ""
     print(
         f"{counted(len(changes), 'change')} {'would be made' if dry_run else 'made'};{swapped} "
         f"{experiment.name} on {network.name}"
     )
 
 
-async def _apply_verb(description: Description, **how: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+async def _apply_to_running_lab(description: Description, **how: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     async with connected() as daemon:
         if daemon is None:
             raise LabError(no_lab_is_up())
@@ -230,7 +230,7 @@ async def _down(*, force: bool, as_json: bool) -> None:
 
 
 def print_status(*, as_json: bool) -> int:
-    """`atoll status`; returns the exit code: 1 when the lab, or the last one, has failed."""
+    """`atoll status`; returns the exit code: 1 if the lab, or the last one, has failed."""
     return asyncio.run(_status(as_json=as_json))
 
 
@@ -266,5 +266,5 @@ def _print_lab(lab: dict[str, Any], status: dict[str, Any]) -> None:
         + (f", chain {' - '.join(lab['chain'])}" if lab["chain"] else "")
     )
     if status["listens"]:
-        print(f"API: {', '.join(status['listens'])}, its token in {status['token_file'] or TOKEN_VARIABLE}")
+        print(f"API: {', '.join(status['listens'])}, token in {status['token_file'] or TOKEN_VARIABLE}")
     print(f"busy: {busy['what']} {busy['about']}" if busy else "idle")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``atoll latencies import``: RTTs to real servers become the latency classes of world servers."""
+"""`atoll latencies import`: make latency classes of world servers from RTTs to real servers."""
 
 import json
 import sys
@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from atoll_cli.terminal.options import PlainArguments, whole
-from atoll_cli.terminal.output_files import PICTURES, require_ending, written
+from atoll_cli.terminal.options import PlainArguments, integer_option
+from atoll_cli.terminal.output import IMAGE_ENDINGS, require_ending, write_file
 from atoll_core.errors import DescriptionError, Diagnostic
 
 latencies = typer.Typer(
@@ -20,7 +20,7 @@ latencies = typer.Typer(
 
 
 @latencies.callback()
-def _verbs() -> None:  # pyright: ignore[reportUnusedFunction] (a lone verb keeps its name only beside a callback)
+def _group() -> None:  # pyright: ignore[reportUnusedFunction] (with a callback, a lone command keeps its name)
     """Latencies of world servers: import them from RTTs to real servers."""
 
 
@@ -32,36 +32,36 @@ def _verbs() -> None:  # pyright: ignore[reportUnusedFunction] (a lone verb keep
 def import_(
     files: Annotated[list[Path], typer.Argument(help="output of ping, or lists of RTTs in ms", metavar="FILE...")],
     out: Annotated[Path, typer.Option("--out", help="YAML file to write", metavar="FILE")],
-    servers: Annotated[int, whole("--servers", "how many world servers there are", 1, 1000)] = 6,
-    first_vlan: Annotated[int, whole("--first-vlan", "VLAN id of the first class", 1, 4000)] = 101,
-    plot: Annotated[Path | None, typer.Option("--plot", help="draw it, too", metavar="FILE.png")] = None,
+    servers: Annotated[int, integer_option("--servers", "number of world servers", 1, 1000)] = 6,
+    first_vlan: Annotated[int, integer_option("--first-vlan", "VLAN id of the first class", 1, 4000)] = 101,
+    plot: Annotated[Path | None, typer.Option("--plot", help="also plot it to this file", metavar="FILE.png")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
 ) -> None:
-    """Cut targets, sorted by RTT, into parts of equal count: each server has the median of its part."""
+    """Sort targets by RTT and divide them into groups of equal size; each server gets the median of a group."""
     from atoll_analysis.importers.rtt_lists import FEW_TARGETS, read_rtts, server_rtts
     from atoll_core.description.document import label, read_text
 
-    require_ending("--plot", plot, PICTURES)
+    require_ending("--plot", plot, IMAGE_ENDINGS)
     texts = [(label(path), read_text(path, "text", 64_000_000)) for path in files]
     unread = [text for _, text in texts if isinstance(text, Diagnostic)]
     found = read_rtts((name, text) for name, text in texts if isinstance(text, str))
     mistakes = [*unread, *found.mistakes]
     if not mistakes and len(found.ms) < servers:
-        what = f"holds RTTs of {len(found.ms)} targets, and {servers} servers need at least one each"
-        mistakes = [Diagnostic(label(files[-1]), 0, what)]
+        message = f"has RTTs of {len(found.ms)} targets; {servers} servers need at least {servers}"
+        mistakes = [Diagnostic(label(files[-1]), 0, message)]
     if mistakes:
         raise DescriptionError(mistakes)
     few = len(found.ms) < FEW_TARGETS * servers
     if few:
-        each = f"{len(found.ms)} targets make {len(found.ms) / servers:.1f} a server"
-        print(f"{each}: medians of fewer than {FEW_TARGETS} move with every target", file=sys.stderr)
+        each = f"{len(found.ms)} targets are {len(found.ms) / servers:.1f} per server"
+        print(f"{each}; a median of fewer than {FEW_TARGETS} depends on single targets", file=sys.stderr)
     named = [(f"w{number}", rtt) for number, rtt in enumerate(server_rtts(found.ms, servers), start=1)]
     command = f"atoll latencies import {' '.join(path.name for path in files)} --servers {servers}"
-    written("--out", out, _yaml(named, first_vlan, f"made by: {command} ({len(found.ms)} targets)"))
+    write_file("--out", out, _yaml(named, first_vlan, f"made by: {command} ({len(found.ms)} targets)"))
     if plot:
         from atoll_dashboards.report.import_plots import draw_rtts
 
-        written("--plot", plot, lambda: draw_rtts(found.ms, named, plot))
+        write_file("--plot", plot, lambda: draw_rtts(found.ms, named, plot))
     if as_json:
         print(json.dumps({"file": str(out), "targets": len(found.ms), "few": few, "rtt_ms": dict(named)}))
         return
@@ -69,7 +69,7 @@ def import_(
 
 
 def _yaml(named: list[tuple[str, float]], first_vlan: int, remark: str) -> str:
-    """The classes of a delay box, and which server has which."""
+    """The classes of a delay box, and the class of each server, as YAML."""
     lines = [f"# {remark}", "", "# of a delay box in lab.yaml", "classes:"]
     for vlan, (name, rtt) in enumerate(named, start=first_vlan):
         lines.append(f"  rtt-{name}: {{vlan: {vlan}, rtt: {_decimal(rtt)} ms}}")
@@ -79,5 +79,5 @@ def _yaml(named: list[tuple[str, float]], first_vlan: int, remark: str) -> str:
 
 
 def _decimal(ms: float) -> str:
-    """To the microsecond, without zeros that say nothing."""
+    """To the microsecond, without trailing zeros."""
     return f"{ms:.3f}".rstrip("0").rstrip(".")

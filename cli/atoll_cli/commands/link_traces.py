@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``atoll link-traces rain|meo|leo``: write a trace that a link of an experiment can follow (docs/traces.md)."""
+"""`atoll link-traces rain|meo|leo`: write a trace that a link of an experiment can follow (docs/traces.md)."""
 
 import json
 import shlex
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from atoll_cli.terminal.options import number, whole
-from atoll_cli.terminal.output_files import PICTURES, require_ending, written
+from atoll_cli.terminal.options import integer_option, number_option
+from atoll_cli.terminal.output import IMAGE_ENDINGS, require_ending, write_file
 from atoll_core.errors import PlanError
 from atoll_core.plural import counted
 
-if TYPE_CHECKING:  # what makes traces is loaded when one is made
+if TYPE_CHECKING:  # trace generators are loaded only to make a trace
     from atoll_core.experiment.experiment import LinkTrace
     from atoll_core.units import Duration, Rate, Size
     from atoll_emulation.trace_generators.orbit import Site
@@ -22,17 +22,19 @@ if TYPE_CHECKING:  # what makes traces is loaded when one is made
     Q = TypeVar("Q", Rate, Duration, Size)
 
 link_traces = typer.Typer(
-    help="Make a trace that a link can follow: a rain fade, or a pass of satellites.",
+    help="Make a trace that a link can follow: a rain fade, or satellite passes.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
 Out = Annotated[Path, typer.Option("--out", help="CSV file to write", metavar="FILE")]
-PlotFile = Annotated[Path | None, typer.Option("--plot", help="draw it, too", metavar="FILE.png")]
+PlotFile = Annotated[Path | None, typer.Option("--plot", help="also plot it to this file", metavar="FILE.png")]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")]
-Seed = Annotated[int, whole("--seed", "of everything random", 0, 2**63 - 1)]
-Length = Annotated[str, typer.Option(help="how long it lasts, at most 6 h", metavar="DURATION")]
-Place = Annotated[str | None, typer.Option(help="in degrees north and east; default: the usual one", metavar="LAT,LON")]
+Seed = Annotated[int, integer_option("--seed", "seed of the random process", 0, 2**63 - 1)]
+TraceDuration = Annotated[str, typer.Option(help="duration of the trace, at most 6 h", metavar="DURATION")]
+SiteOption = Annotated[
+    str | None, typer.Option(help="degrees north and east [default: the constellation's site]", metavar="LAT,LON")
+]
 
 _LONGEST = "6 h"
 
@@ -41,24 +43,30 @@ _LONGEST = "6 h"
 def rain(
     out: Out,
     rate: Annotated[str, typer.Option(help="rate in a clear sky", metavar="RATE")] = "16 Mbit/s",
-    duration: Length = "10 min",
-    fade: Annotated[float, number("--fade", "attenuation by rain at one instant, dB", 0.1, 100)] = 6.0,
-    at: Annotated[str | None, typer.Option(help="that instant; default: halfway", metavar="DURATION")] = None,
+    duration: TraceDuration = "10 min",
+    fade: Annotated[float, number_option("--fade", "attenuation by rain at the instant of --at, dB", 0.1, 100)] = 6.0,
+    at: Annotated[
+        str | None, typer.Option(help="instant of the attenuation --fade [default: halfway]", metavar="DURATION")
+    ] = None,
     exceeded_often: Annotated[
-        float, number("--exceeded-0.1", "attenuation exceeded in 0.1 % of the time, dB", 0, 1000)
+        float, number_option("--exceeded-0.1", "attenuation exceeded in 0.1 % of the time, dB", 0, 1000)
     ] = 7.0,
     exceeded_rarely: Annotated[
-        float, number("--exceeded-0.01", "attenuation exceeded in 0.01 % of the time, dB", 0, 1000)
+        float, number_option("--exceeded-0.01", "attenuation exceeded in 0.01 % of the time, dB", 0, 1000)
     ] = 20.0,
-    dynamics: Annotated[float, number("--dynamics", "of the attenuation, 1/s", 1e-6, 1.0)] = 2e-4,
-    clear: Annotated[float, number("--clear", "Es/N0 in a clear sky, dB", -5, 60)] = 13.0,
-    temperature: Annotated[float, number("--temperature", "noise temperature of the receiver, K", 1, 10_000)] = 160.0,
+    dynamics: Annotated[
+        float, number_option("--dynamics", "dynamics parameter of the attenuation, 1/s", 1e-6, 1.0)
+    ] = 2e-4,
+    clear: Annotated[float, number_option("--clear", "Es/N0 in a clear sky, dB", -5, 60)] = 13.0,
+    temperature: Annotated[
+        float, number_option("--temperature", "noise temperature of the receiver, K", 1, 10_000)
+    ] = 160.0,
     step: Annotated[str, typer.Option(help="time between samples", metavar="DURATION")] = "1 s",
     seed: Seed = 1,
     plot: PlotFile = None,
     json: Json = False,
 ) -> None:
-    """A rain fade on a GEO downlink with adaptive coding and modulation: the rate."""
+    """Make the rate of a GEO downlink with adaptive coding and modulation during a rain fade."""
     from atoll_core.units import Duration, Rate
     from atoll_emulation.trace_generators.rain import Climate, RainFade, rain_trace
 
@@ -89,29 +97,38 @@ def rain(
 
 
 def _register(kind: str, words: str) -> None:
-    """The verb of a constellation; they differ in the constellation alone."""
+    """Define the command of a constellation."""
 
     @link_traces.command(
         kind, help=words, epilog=f"Example: atoll link-traces {kind} --out {kind}.csv --gap '200 ms' --plot {kind}.png"
     )
     def satellites(  # pyright: ignore[reportUnusedFunction]
         out: Out,
-        duration: Length = "10 min",
-        gateway: Place = None,
-        island: Place = None,
+        duration: TraceDuration = "10 min",
+        gateway: SiteOption = None,
+        island: SiteOption = None,
         gap: Annotated[
-            str | None, typer.Option(help="blocked at each hand-over; default: the constellation's", metavar="DURATION")
+            str | None,
+            typer.Option(
+                help="time that the link is blocked at each hand-over [default: the constellation's]",
+                metavar="DURATION",
+            ),
         ] = None,
         start: Annotated[
-            str | None, typer.Option(help="after the epoch; default: a hand-over comes halfway", metavar="DURATION")
+            str | None,
+            typer.Option(help="start, after the epoch [default: so that a hand-over is halfway]", metavar="DURATION"),
         ] = None,
-        added_delay: Annotated[str, typer.Option(help="one way, besides the path", metavar="DURATION")] = "0 ms",
-        least_change: Annotated[str, typer.Option(help="of the delay that makes a row", metavar="DURATION")] = "10 us",
+        added_delay: Annotated[
+            str, typer.Option(help="one-way delay added to that of the path", metavar="DURATION")
+        ] = "0 ms",
+        least_change: Annotated[
+            str, typer.Option(help="smallest change of the delay that makes a row", metavar="DURATION")
+        ] = "10 us",
         step: Annotated[str, typer.Option(help="time between samples", metavar="DURATION")] = "10 ms",
         rate: Annotated[
-            str | None, typer.Option(help="with a satellite in the zenith; default: none", metavar="RATE")
+            str | None, typer.Option(help="rate with a satellite in the zenith [default: no rates]", metavar="RATE")
         ] = None,
-        zenith: Annotated[float, number("--zenith", "Es/N0 with a satellite in the zenith, dB", -5, 60)] = 13.0,
+        zenith: Annotated[float, number_option("--zenith", "Es/N0 with a satellite in the zenith, dB", -5, 60)] = 13.0,
         seed: Seed = 1,
         plot: PlotFile = None,
         json: Json = False,
@@ -177,7 +194,7 @@ def _site(option: str, text: str) -> "Site":
     try:
         latitude, longitude = (float(part) for part in text.split(","))
     except ValueError:
-        msg = f"{option}: {text!r} is not a place; write degrees north and east, such as '-21.2,-159.78'"
+        msg = f"{option}: {text!r} is not a position; write degrees north and east, such as '-21.2,-159.78'"
         raise PlanError(msg) from None
     if not (abs(latitude) <= 90 and abs(longitude) <= 360):
         msg = f"{option}: {text} is not on Earth; write degrees north (-90 to 90) and east"
@@ -186,7 +203,7 @@ def _site(option: str, text: str) -> "Site":
 
 
 def _remark(kind: str, options: Mapping[str, object]) -> str:
-    """How the trace can be made again."""
+    """The command that makes the trace again."""
     given = [f"--{name} {shlex.quote(str(text))}" for name, text in options.items() if text is not None]
     return f"made by: atoll link-traces {kind} {' '.join(given)}"
 
@@ -197,12 +214,12 @@ def _write(made: "LinkTrace", lasts: "Duration", out: Path, plot: Path | None, r
     blocked = sum(row.blocked for row in made.rows)
     delays = [row.delay.ms for row in made.rows if row.delay]
     rates = [row.rate.bit_s for row in made.rows if row.rate]
-    require_ending("--plot", plot, PICTURES)
-    written("--out", out, trace_csv(made, [remark]))
+    require_ending("--plot", plot, IMAGE_ENDINGS)
+    write_file("--out", out, trace_csv(made, [remark]))
     if plot:
         from atoll_dashboards.report.trace_plot import draw_trace
 
-        written("--plot", plot, lambda: draw_trace(made, lasts, plot))
+        write_file("--plot", plot, lambda: draw_trace(made, lasts, plot))
     if as_json:
         facts = {"trace": str(out), "rows": len(made.rows), "duration_s": lasts.s, "blockages": blocked}
         facts |= {"delay_ms": [min(delays), max(delays)]} if delays else {}

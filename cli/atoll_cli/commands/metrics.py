@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``atoll metrics load|check|names``: a run's metrics and the database they go into (docs/metrics.md)."""
+"""`atoll metrics load|check|names`: metrics of runs and the database for them (docs/metrics.md)."""
 
 import json as json_text
 import sys
@@ -12,14 +12,14 @@ from atoll_cli.terminal.options import PlainArguments
 from atoll_core.errors import RunDirError, UsageError
 from atoll_core.plural import counted
 
-if TYPE_CHECKING:  # the database's client is loaded when it is asked
+if TYPE_CHECKING:  # the database's client is loaded only where it is used
     from atoll_analysis.run_directory import RunDir
     from atoll_dashboards.grafana.grafana_links import RunInDatabase
     from atoll_dashboards.influx.influx_load import Times
     from atoll_dashboards.influx.influx_settings import InfluxSettings
 
 metrics = typer.Typer(
-    help="Runs' metrics, and the InfluxDB they go into.",
+    help="Metrics of runs: load them into InfluxDB, list their names.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -33,7 +33,7 @@ def load(
     times: Annotated[
         str | None,
         typer.Option(
-            help="where points lie: recorded (when the run was made), or aligned (its measurement begins at "
+            help="times of the points: recorded (when the run was made), or aligned (the measurement starts at "
             "2026-01-01 00:00 UTC, to compare runs) [default: recorded; aligned for runs in virtual time]",
             metavar="recorded|aligned",
             show_default=False,
@@ -41,33 +41,33 @@ def load(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Write all points of runs into the database; what is there already stays as it is.
+    """Write all points of runs into the database; points that it already has are not changed.
 
-    Runs without metrics are left out with a line each, as are those that broke off before their points could be
-    aligned. A link opens Grafana where a run's points lie; it begins with what ATOLL_GRAFANA_URL says. The exit code is
-    1 if points of the runs are not in the database in the end, and 2 if there was no run to load at all.
+    Runs without metrics are left out with a line each, as are aborted runs whose points cannot be aligned. A link to
+    each run's points in Grafana is printed; ATOLL_GRAFANA_URL sets its address. The exit code is 1 if the database does
+    not have all points of the runs in the end, and 2 if there was no run to load.
     """
-    from atoll_cli.terminal.progress import tell_link
+    from atoll_cli.terminal.progress import print_link
     from atoll_dashboards.grafana.grafana_links import RunInDatabase, comparison_link, grafana_address, run_link
     from atoll_dashboards.influx.influx_client import Database
     from atoll_dashboards.influx.influx_load import Times, load_run, loadable
 
     if times is not None and times not in tuple(Times):
-        raise UsageError(f"--times {times}: there are {', '.join(Times)}")
+        raise UsageError(f"--times: unknown {times!r}; known times: {', '.join(Times)}")
     found, left_out = loadable(runs, Times(times) if times else None)
     settings, address = database_settings(), grafana_address()
     for each in left_out:
         print(f"left out: {each}", file=sys.stderr)
-    told: list[dict[str, object]] = []
+    loaded: list[dict[str, object]] = []
     aligned: list[RunInDatabase] = []
     with Database(settings) as database:
         for run_dir, how in found:
             tally = load_run(run_dir, database, how, lambda line: print(line["message"], file=sys.stderr))
-            laid = _laid(run_dir, how)
-            link = laid and address + run_link(laid)
-            if laid and how is Times.ALIGNED:
-                aligned.append(laid)
-            told.append(
+            located = _located(run_dir, how)
+            link = located and address + run_link(located)
+            if located and how is Times.ALIGNED:
+                aligned.append(located)
+            loaded.append(
                 {
                     "run_dir": str(run_dir.path),
                     "points": tally.delivered,
@@ -79,20 +79,20 @@ def load(
             if not json:
                 refused = f"; {counted(tally.unfit, 'point')} refused" if tally.unfit else ""
                 print(f"{run_dir.path}: {counted(tally.delivered, 'point')}, {how}, in {settings}{refused}")
-                tell_link(link, "  ")
+                print_link(link, "  ")
     comparison = address + comparison_link(aligned) if len(aligned) > 1 else None
     if json:
         without = [{"run_dir": str(each.path), "reason": each.reason} for each in left_out]
-        print(json_text.dumps({"loaded": told, "left_out": without, "comparison": comparison}))
+        print(json_text.dumps({"loaded": loaded, "left_out": without, "comparison": comparison}))
     elif comparison:
-        print("beside each other:")
-        tell_link(comparison, "  ")
-    if any(each["unfit"] for each in told) or any(each.points for each in left_out):
+        print("comparison of the runs:")
+        print_link(comparison, "  ")
+    if any(each["unfit"] for each in loaded) or any(each.points for each in left_out):
         raise typer.Exit(1)
 
 
-def _laid(run_dir: "RunDir", times: "Times") -> "RunInDatabase | None":
-    """Where a run's points lie; None of one that does not say: it is loaded all the same."""
+def _located(run_dir: "RunDir", times: "Times") -> "RunInDatabase | None":
+    """The run's tags and time range in the database; None if its directory does not have them."""
     from atoll_dashboards.grafana.grafana_links import RunInDatabase
 
     try:
@@ -103,7 +103,7 @@ def _laid(run_dir: "RunDir", times: "Times") -> "RunInDatabase | None":
 
 @metrics.command(epilog="Example: atoll metrics check")
 def check(json: Json = False) -> None:
-    """Say whether the database takes points; nothing is written."""
+    """Check that the database accepts points; writes none."""
     from atoll_dashboards.influx.influx_client import Database
 
     settings = database_settings()
@@ -112,19 +112,19 @@ def check(json: Json = False) -> None:
     if json:
         print(json_text.dumps({"url": settings.url, "org": settings.org, "bucket": settings.bucket}))
     else:
-        print(f"{settings}: takes points")
+        print(f"{settings}: accepts points")
 
 
 @metrics.command(epilog="Example: atoll metrics names")
 def names() -> None:
-    """Print what is measured: measurements, tags, fields, units, as Markdown."""
+    """Print all measurements with their tags, fields and units as Markdown."""
     from atoll_core.metrics.metrics_schema import schema_markdown
 
     print(schema_markdown(), end="")
 
 
 def database_settings() -> "InfluxSettings":
-    """The user's database. Raises UsageError when there is none."""
+    """The settings of the user's database. Raises UsageError if there are none."""
     import os
 
     from atoll_dashboards.influx.influx_settings import influx_settings, settings_file
@@ -132,5 +132,8 @@ def database_settings() -> "InfluxSettings":
     settings = influx_settings()
     if settings is None:
         file = settings_file(os.environ)
-        raise UsageError(f"no database is set: {file} or ATOLL_INFLUX_URL, _TOKEN, _ORG and _BUCKET (docs/metrics.md)")
+        raise UsageError(
+            f"no database is configured: write {file} or set ATOLL_INFLUX_URL, _TOKEN, _ORG and _BUCKET "
+            "(docs/metrics.md)"
+        )
     return settings

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`plan`: what would be done, as text or JSON."""
+"""`atoll plan`: print the plan of an experiment as text or JSON."""
 
 import json
 from pathlib import Path
 
-from atoll_cli.commands.selection import place_slack
+from atoll_cli.commands.selection import timer_slack
 from atoll_cli.terminal.diagnostics import warn
-from atoll_cli.terminal.output_files import require_ending, written
-from atoll_cli.terminal.progress import estimated
+from atoll_cli.terminal.output import require_ending, write_file
+from atoll_cli.terminal.progress import estimate_text
 from atoll_controller.planner.change_schedule import plan_schedule
 from atoll_controller.planner.description_warnings import description_warnings
 from atoll_controller.planner.plan_text import plan_text, schedule_text
@@ -27,35 +27,35 @@ from atoll_switches.capability_profile import unverified
 def print_plan(
     described: tuple[Network, Experiment],
     backend: Backend,
-    place: str = MININET,
+    platform: str = MININET,
     *,
     as_json: bool,
     strict: bool = False,
     drawing: Path | None = None,
 ) -> None:
-    """`atoll plan` for a place; with ``drawing``, lab and chains go to that file as SVG.
+    """`atoll plan` for a platform; with ``drawing``, lab and chains are drawn to that file as SVG.
 
-    Raises PlanError, also for a congestion control that the place does not have; DescriptionError for a scheduled
-    change that cannot be carried out; UsageError for a drawing that is not to be SVG or cannot be written.
+    Raises PlanError, also for a congestion control that the platform does not have; DescriptionError for a scheduled
+    change that cannot be carried out; UsageError for a drawing that has another ending or cannot be written.
     """
     require_ending("--graph", drawing, [".svg"])
-    if place == VIRTUAL:
+    if platform == VIRTUAL:
         require_controls(described[1], offered_by_virtual_kernel())
-    slack = place_slack(place)
-    warnings = warn(description_warnings(*described, backend, place), strict=strict)
+    slack = timer_slack(platform)
+    warnings = warn(description_warnings(*described, backend, platform), strict=strict)
     plan = make_plan(*described, backend, slack=slack)
     schedule = plan_schedule(*described)
     notes = [*inexact(described[1].links, slack)] if backend is Backend.TC else []
-    notes += [estimated(wall_time(*described, backend), memory(*described))] if place == VIRTUAL else []
+    notes += [estimate_text(wall_time(*described, backend), memory(*described))] if platform == VIRTUAL else []
     if drawing is not None:
-        written("--graph", drawing, graph(*described))
+        write_file("--graph", drawing, graph(*described))
     if as_json:
         changes = [
             {"change": each.number, "at_ns": each.version.at.ns, "swap": to_json(each.swap)} for each in schedule
         ]
-        told = {"sha256": plan_sha256(plan), "plan": to_json(plan), "changes": changes}
-        told |= {"warnings": warnings, "notes": notes}
-        print(json.dumps(told, indent=2))
+        answer = {"sha256": plan_sha256(plan), "plan": to_json(plan), "changes": changes}
+        answer |= {"warnings": warnings, "notes": notes}
+        print(json.dumps(answer, indent=2))
     else:
         print(plan_text(plan))
         if schedule:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`report`: tables, summary and report of a run directory, made anew; or several runs side by side."""
+"""`atoll report`: analyse a run directory again, or compare several runs."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from atoll_analysis import analyse
 from atoll_analysis.run_directory import RunDir
-from atoll_cli.terminal.output_files import require_ending, written
+from atoll_cli.terminal.output import require_ending, write_file
 from atoll_core.errors import RunDirError
 from atoll_dashboards.compare.comparison import comparable, compare
 from atoll_dashboards.compare.documents import FORMS
@@ -19,10 +19,10 @@ from atoll_hosts.binary import find_binary
 
 
 def rebuild(path: Path, *, as_json: bool) -> None:
-    """`atoll report RUN`. Raises RunDirError when this user cannot write there."""
+    """`atoll report RUN`. Raises RunDirError if this user cannot write to the run directory."""
     run_dir = RunDir.open(path)
     if not os.access(run_dir.path, os.W_OK | os.X_OK):
-        msg = f"{path}: cannot be written by this user, and tables and report go there; make a copy of it"
+        msg = f"{path}: no permission to write tables and report there; make a copy of the directory"
         raise RunDirError(msg)
     run_dir.compress_captures()
     summary = analyse(run_dir, find_binary())
@@ -43,10 +43,10 @@ def report_comparison(
     mixed_kernels: bool = False,
     as_json: bool,
 ) -> None:
-    """`atoll report --compare RUN RUN...`: reads what analysis wrote, changes nothing.
+    """`atoll report --compare RUN RUN...`: reads results of the analysis, changes nothing.
 
-    Runs of which there is nothing to analyse are left out, with a line each on standard error. ``each``: print figures
-    of every run also where medians over seeds are told.
+    Runs without results are left out with a line each on standard error. ``each``: also print the figures of every run
+    of a group.
     """
     require_ending("--out", out, FORMS)
     runs, left_out = comparable(paths)
@@ -54,10 +54,10 @@ def report_comparison(
         print(f"left out: {path}: {reason}", file=sys.stderr)
     comparison = compare(runs, figures, mixed_kernels=mixed_kernels)
     if out is not None:
-        written("--out", out, FORMS[out.suffix.lower()](comparison))
+        write_file("--out", out, FORMS[out.suffix.lower()](comparison))
     if as_json:
-        beside = {"left_out": [{"run_dir": str(path), "reason": reason} for path, reason in left_out.items()]}
-        print(json.dumps({**comparison.to_json(), **beside, "written": str(out) if out else None}))
+        without = [{"run_dir": str(path), "reason": reason} for path, reason in left_out.items()]
+        print(json.dumps({**comparison.to_json(), "left_out": without, "written": str(out) if out else None}))
         return
     print_comparison(comparison, each_run=each)
     if out is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`run`: an experiment from description to report, with one live line."""
+"""`atoll run` on mininet or hardware: run an experiment from description to report, with a live line."""
 
 import asyncio
 import time
@@ -9,7 +9,7 @@ from typing import Any
 from atoll_cli.commands.lab import UpRequest, listen_on, require_listen
 from atoll_cli.commands.selection import require_backend, require_writable
 from atoll_cli.terminal.diagnostics import warn
-from atoll_cli.terminal.progress import FailedRunError, LiveLine, follow_work, where_measured
+from atoll_cli.terminal.progress import FailedRunError, LiveLine, print_result, recorded_data_text
 from atoll_cli.terminal.signals import unless_interrupted
 from atoll_controller.planner.change_schedule import plan_schedule
 from atoll_controller.planner.description_warnings import description_warnings
@@ -20,7 +20,7 @@ from atoll_core.plan.plan import Backend
 from atoll_core.plan.switch_features import Runtime
 from atoll_core.platforms import MININET
 from atoll_daemon.client import DaemonClient, Description, OwnDaemon, connected
-from atoll_daemon.socket_lock import rack
+from atoll_daemon.socket_lock import inventory_path
 from atoll_dashboards.grafana.grafana_links import grafana_address
 from atoll_dashboards.influx.influx_agreement import settings_mark
 from atoll_emulation.mininet_lab.namespaces import hidden_in_lab
@@ -44,23 +44,23 @@ def run_experiment(
     strict: bool,
     as_json: bool,
 ) -> int:
-    """`atoll run` on mininet or hardware; returns the exit code. ``description``: what ``described`` was read from."""
+    """`atoll run` on mininet or hardware; returns the exit code. ``description``: the source of ``described``."""
     started_ns = time.time_ns()
     network, experiment = described
     require_listen(listen)
     grafana = grafana_address()
     require_writable(runs)
     warnings = warn(description_warnings(network, experiment, backend, MININET), strict=strict)
-    plan_schedule(network, experiment)  # refuses changes that could not be carried out before anything is there
-    if rack() is None:
+    plan_schedule(network, experiment)  # raises for changes that cannot be carried out, before anything is started
+    if inventory_path() is None:
         _require_visible(runs)
         require_controls(experiment, offered_here(), offered_by_virtual_kernel())
         require_programs(network, experiment)
         require_machine()
         require_backend(network, experiment, backend)
-    asked = UpRequest(description.path, network, experiment, backend, runtime, listen, settings=description.settings)
-    verb = _Verb(
-        asked,
+    request = UpRequest(description.path, network, experiment, backend, runtime, listen, settings=description.settings)
+    command = _RunCommand(
+        request,
         description,
         experiment,
         runs,
@@ -72,19 +72,21 @@ def run_experiment(
         full_matrix=full_matrix,
         as_json=as_json,
     )
-    return asyncio.run(verb.execute(keep=keep))
+    return asyncio.run(command.execute(keep=keep))
 
 
 def _require_visible(runs: Path) -> None:
     if hidden_in_lab(runs):
-        msg = f"--runs {runs}: the lab has a /run of its own and its captures cannot go there; name another directory"
+        msg = (
+            f"--runs {runs}: the lab has a /run of its own, so captures cannot be written there; name another directory"
+        )
         raise PlanError(msg)
 
 
-class _Verb:
+class _RunCommand:
     def __init__(
         self,
-        asked: UpRequest,
+        request: UpRequest,
         description: Description,
         experiment: Experiment,
         runs: Path,
@@ -97,7 +99,7 @@ class _Verb:
         full_matrix: bool,
         as_json: bool,
     ) -> None:
-        self._asked = asked
+        self._request = request
         self._description = description
         self._experiment = experiment
         self._runs = runs
@@ -116,7 +118,7 @@ class _Verb:
         try:
             summary = await unless_interrupted(self._execute(keep=keep))
         except asyncio.CancelledError:
-            where = f"; {where_measured(Path(self._run_dir))}" if self._run_dir else ""
+            where = f"; {recorded_data_text(Path(self._run_dir))}" if self._run_dir else ""
             raise InterruptedByUserError(f"cancelled{where}") from None
         except AtollError as error:
             if self._run_dir is None:
@@ -124,7 +126,7 @@ class _Verb:
             raise FailedRunError(error, Path(self._run_dir)) from error
         finally:
             self._show.close()
-        return self._tell(summary)
+        return self._print(summary)
 
     async def _execute(self, *, keep: bool) -> dict[str, Any] | None:
         own: OwnDaemon | None = None
@@ -134,7 +136,7 @@ class _Verb:
         try:
             async with connected() as daemon:
                 if daemon is None:
-                    msg = "the daemon ended before the run began"
+                    msg = "the daemon ended before the run started"
                     raise LabError(msg)
                 return await self._run_on(daemon, bring_up=own is not None)
         finally:
@@ -143,16 +145,16 @@ class _Verb:
                 await asyncio.shield(own.release())
 
     async def _run_on(self, daemon: DaemonClient, *, bring_up: bool) -> dict[str, Any] | None:
-        await listen_on(daemon, self._asked.listen)
+        await listen_on(daemon, self._request.listen)
         if bring_up:
-            await daemon.stream("/v1/lab", self._asked.lab, self._take, runtime=self._asked.runtime)
+            await daemon.stream("/v1/lab", self._request.lab, self._take, runtime=self._request.runtime)
         done = await daemon.stream(
             "/v1/runs",
             self._description,
             self._take,
             runs=str(self._runs.resolve()),
-            backend=self._asked.backend,
-            runtime=self._asked.runtime,
+            backend=self._request.backend,
+            runtime=self._request.runtime,
             started_ns=str(self._started_ns),
             analyse=str(self._analyse).lower(),
             metrics=str(self._metrics).lower(),
@@ -169,15 +171,15 @@ class _Verb:
             self._run_dir = line["run_dir"]
         self._show.take(line)
 
-    def _tell(self, summary: dict[str, Any] | None) -> int:
+    def _print(self, summary: dict[str, Any] | None) -> int:
         overhead_s = (time.time_ns() - self._started_ns) / 1e9 - self._experiment.duration.s
         run_dir = Path(self._run_dir or "")
         extra = {"overhead_s": round(overhead_s, 3), "warnings": self._warnings}
-        return follow_work(summary, run_dir, as_json=self._as_json, extra=extra, grafana=self._link)
+        return print_result(summary, run_dir, as_json=self._as_json, extra=extra, grafana=self._link)
 
 
 async def lab_is_up() -> bool:
-    """Whether a daemon holds a lab for us; LabError when it is another run's own."""
+    """Whether a daemon with a lab for common use is running. Raises LabError if the lab belongs to another run."""
     async with connected() as daemon:
         if daemon is None:
             return False
@@ -185,6 +187,6 @@ async def lab_is_up() -> bool:
     if status["for_run"]:
         busy: dict[str, Any] = status["busy"] or {}
         which = f"{busy.get('about', 'ending')}, daemon process {status['pid']}"
-        msg = f"another run is in progress ({which}); one at a time on one machine"
+        msg = f"another run is in progress ({which}); only one at a time is possible on a machine"
         raise LabError(msg)
     return True

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What several verbs share: descriptions with the command line's overrides, and the place."""
+"""Options that several commands share, applied: overrides of an experiment, platform, backend, inventory."""
 
 import os
 import sys
@@ -20,17 +20,17 @@ from atoll_core.plan.plan import Backend
 from atoll_core.plan.tc_settings import TIMER_SLACK, VIRTUAL_SLACK
 from atoll_core.platforms import HARDWARE, MININET, VIRTUAL
 from atoll_core.units import Duration
-from atoll_daemon.socket_lock import INVENTORY_VARIABLE, daemon_holder, rack
+from atoll_daemon.socket_lock import INVENTORY_VARIABLE, daemon_holder, inventory_path
 from atoll_emulation.this_machine.tc_support import missing_for_tc
 
-PLACES = {MININET: Backend.ENGINE, VIRTUAL: Backend.TC, HARDWARE: Backend.ENGINE}
-"""Where a lab can live, and what plays its links and delay boxes there if nothing else is asked for."""
+DEFAULT_BACKENDS = {MININET: Backend.ENGINE, VIRTUAL: Backend.TC, HARDWARE: Backend.ENGINE}
+"""Platforms, and the default link emulator of each."""
 
 
 def experiment_with(
     path: Path, seed: int | None, duration: str | None, settings: Sequence[str] = ()
 ) -> tuple[Network, Experiment]:
-    """The experiment as described, but for settings, seed and duration named on the command line.
+    """Load an experiment with the settings, seed and duration of the command line.
 
     Raises DescriptionError, PlanError.
     """
@@ -48,17 +48,17 @@ def experiment_with(
             raise PlanError(msg)
         experiment = replace(experiment, duration=length)
         if late := [version.at for version in experiment.schedule if version.at >= length]:
-            msg = f"--duration {length}: a change is due at {late[-1]}; take longer, or set changes without it"
+            msg = f"--duration {length}: a change is scheduled at {late[-1]}; choose a longer duration or --set changes"
             raise PlanError(msg)
         if experiment.transfer is not None and (start := experiment.transfer.start).ns >= length.ns:
-            # A shorter trial run still shows a transfer: it begins with the load.
-            print(f"--duration {length}: the transfer begins at once, not after {start}", file=sys.stderr)
+            # A shorter trial run still has a transfer: it starts with the load.
+            print(f"--duration {length}: the transfer starts at once, not after {start}", file=sys.stderr)
             experiment = replace(experiment, transfer=replace(experiment.transfer, start=Duration(0)))
     return network, experiment
 
 
 def settings_with(experiment: Experiment, seed: int | None, duration: str | None, settings: Sequence[str]) -> list[str]:
-    """The settings (``--set``) that make of its file what :func:`experiment_with` made of it."""
+    """The settings (``--set``) that turn the experiment's file into the result of :func:`experiment_with`."""
     found = [*settings]
     if seed is not None:
         found.append(f"seed={seed}")
@@ -70,89 +70,90 @@ def settings_with(experiment: Experiment, seed: int | None, duration: str | None
 
 
 def require_backend(network: Network, experiment: Experiment | None, backend: Backend) -> None:
-    """Refuse a backend that cannot play the experiment (PlanError) or that this machine lacks (MachineError)."""
+    """Raise PlanError if the backend cannot emulate the experiment, MachineError if this machine does not have it."""
     if backend is Backend.ENGINE:
         return
     if experiment is not None:
         make_plan(network, experiment, backend)
-    lacks = missing_for_tc()
-    if lacks:
-        raise MachineError("\n".join(lacks))
+    missing = missing_for_tc()
+    if missing:
+        raise MachineError("\n".join(missing))
 
 
 def require_writable(runs: Path) -> None:
-    """Say so before a lab is brought up for a run that could not be kept."""
-    whole = runs.resolve()
-    there = next(path for path in (whole, *whole.parents) if os.access(path, os.F_OK))
-    if not there.is_dir():
-        msg = f"--runs {runs}: {there} is not a directory; name another directory"
+    """Raise PlanError if run directories cannot be created there, before a lab is brought up."""
+    resolved = runs.resolve()
+    existing = next(path for path in (resolved, *resolved.parents) if os.access(path, os.F_OK))
+    if not existing.is_dir():
+        msg = f"--runs {runs}: {existing} is not a directory; name another directory"
         raise PlanError(msg)
-    if not os.access(there, os.W_OK | os.X_OK):
-        msg = f"--runs {runs}: {there} cannot be written by this user; name another directory"
+    if not os.access(existing, os.W_OK | os.X_OK):
+        msg = f"--runs {runs}: {existing} cannot be written by this user; name another directory"
         raise PlanError(msg)
 
 
-def platform_of(named: str | None, inventory: Path | None = None) -> str:
-    """Where the lab lives: as named, else on hardware where a rack is meant, else on this machine."""
-    return named or (HARDWARE if inventory or rack() else MININET)
+def platform_name(named: str | None, inventory: Path | None = None) -> str:
+    """The platform: the one named, else hardware if there is an inventory, else mininet."""
+    return named or (HARDWARE if inventory or inventory_path() else MININET)
 
 
-def place_backend(place: str, named: Backend | None) -> Backend:
-    """What plays links and delay boxes in a place: what is named, else what is usual there.
+def backend_for(platform: str, named: Backend | None) -> Backend:
+    """The link emulator: the one named, else the platform's default. Raises UsageError for an unknown platform."""
+    refuse(
+        platform not in DEFAULT_BACKENDS,
+        f"--on {platform}: unknown platform; {suggest(platform, DEFAULT_BACKENDS, 'platforms')}",
+    )
+    return named or DEFAULT_BACKENDS[platform]
 
-    Raises UsageError: no such place.
-    """
-    refuse(place not in PLACES, f"--on {place}: no such place; {suggest(place, PLACES, 'places')}")
-    return named or PLACES[place]
 
-
-def standing_on(
-    place: str, inventory: Path | None, described: tuple[Network, Experiment]
+def with_inventory(
+    platform: str, inventory: Path | None, described: tuple[Network, Experiment]
 ) -> tuple[Network, Experiment]:
-    """A description as it stands in a place: of hardware in the rack that is meant, if there is one.
+    """A description with the interfaces of an inventory: the one named, else the environment's; if any.
 
-    No machine is asked: MAC addresses are the inventory's, or else lab.yaml's. Raises DescriptionError, UsageError.
+    No machine is contacted: MAC addresses are the inventory's, else lab.yaml's. Raises DescriptionError, UsageError.
     """
-    refuse(place != HARDWARE and inventory is not None, f"--inventory belongs to --on hardware, not to --on {place}")
-    file = inventory or (rack() if place == HARDWARE else None)
+    refuse(platform != HARDWARE and inventory is not None, f"--inventory needs --on hardware, not --on {platform}")
+    file = inventory or (inventory_path() if platform == HARDWARE else None)
     if file is None:
         return described
     network, experiment = described
     return placed(network, load_inventory(file, network), {}), experiment
 
 
-def choose_rack(place: str, inventory: Path | None) -> None:
-    """Mean the rack of an inventory, here and in every process that is started from here, or none.
+def use_platform_inventory(platform: str, inventory: Path | None) -> None:
+    """Set the inventory for this process and its children; none on a platform that has none.
 
-    Raises UsageError when there is one without the other.
+    Raises UsageError for hardware without an inventory, and for an inventory without hardware.
     """
-    named = inventory or (rack() if place == HARDWARE else None)
+    named = inventory or (inventory_path() if platform == HARDWARE else None)
     refuse(
-        place == HARDWARE and named is None, f"--on hardware: name the rack: --inventory FILE, or {INVENTORY_VARIABLE}"
+        platform == HARDWARE and named is None,
+        f"--on hardware: name an inventory with --inventory FILE or {INVENTORY_VARIABLE}",
     )
-    refuse(place != HARDWARE and named is not None, f"--inventory belongs to --on hardware, not to --on {place}")
+    refuse(platform != HARDWARE and named is not None, f"--inventory needs --on hardware, not --on {platform}")
     if named is None:
         os.environ.pop(INVENTORY_VARIABLE, None)
     else:
-        mean_rack(named)
+        use_inventory(named)
 
 
-def mean_rack(inventory: Path | None, *, moved: bool = False) -> None:
-    """Mean the rack of an inventory if one is named; otherwise whatever the environment says.
+def use_inventory(inventory: Path | None, *, moved: bool = False) -> None:
+    """Set the inventory for this process and its children, if one is named; else keep the environment's.
 
-    Raises DescriptionError when there is no such file; with ``moved`` only if no daemon holds that rack either: a lab
-    is found, and taken down, by where the file was when it came up.
+    Raises DescriptionError if there is no such file. With ``moved``, only if no daemon of that inventory is running
+    either: a lab is addressed by the path that the inventory had when the lab came up.
     """
     if inventory is not None:
         os.environ[INVENTORY_VARIABLE] = os.path.abspath(inventory)  # noqa: PTH100 (Path.absolute keeps `..`)
-    meant = rack()
-    if meant is not None and not meant.is_file() and not (moved and daemon_holder() is not None):
-        raise DescriptionError([Diagnostic(str(inventory or meant), 0, "there is no such file")])
+    path = inventory_path()
+    if path is not None and not path.is_file() and not (moved and daemon_holder() is not None):
+        raise DescriptionError([Diagnostic(str(inventory or path), 0, "there is no such file")])
 
 
-def place_slack(place: str) -> Duration:
-    """How late timers may be in a place."""
-    return VIRTUAL_SLACK if place == VIRTUAL else TIMER_SLACK
+def timer_slack(platform: str) -> Duration:
+    """The timer slack of a platform."""
+    return VIRTUAL_SLACK if platform == VIRTUAL else TIMER_SLACK
 
 
 def refuse(wrong: bool, message: str) -> None:

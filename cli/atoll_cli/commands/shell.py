@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`shell`: Mininet's CLI on the lab that is up, at this terminal, or with standard input as its script."""
+"""`atoll shell`: Mininet's CLI on the running lab, at this terminal or with standard input as its script."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from typing import Any
 from aiohttp import ClientError, WSMsgType, WSServerHandshakeError
 
 from atoll_core.errors import AtollError, LabError
-from atoll_daemon.client import KEEPER_DIED, DaemonDiedError, RequestRefusedError, connected
+from atoll_daemon.client import DAEMON_DIED, DaemonDiedError, RequestRefusedError, connected
 from atoll_daemon.http.http_errors import no_lab_is_up
 from atoll_daemon.socket_lock import daemon_holder
 
@@ -23,17 +23,17 @@ _LONGEST_SCRIPT = 1 << 20  # bytes; it travels as one message
 
 
 def open_shell() -> None:
-    """`atoll shell`: returns at the end of the session; LabError when there is none, or the lab ends before it."""
+    """`atoll shell`: returns at the end of the session. Raises LabError if no lab is up, or if it goes down."""
     if os.isatty(0):
-        asyncio.run(_converse())
+        asyncio.run(_run_interactive())
         return
-    if daemon_holder() is None:  # said before anybody writes a script
+    if daemon_holder() is None:  # before standard input is read
         raise LabError(no_lab_is_up())
     asyncio.run(_run_script(_standard_input()))
 
 
 def _standard_input() -> str:
-    """All of it. Outside of any event loop, so that Ctrl-C ends the wait for it."""
+    """Read standard input to its end, outside of an event loop so that Ctrl-C ends the wait."""
     try:
         with open(0, "rb", closefd=False) as stream:
             text = stream.read(_LONGEST_SCRIPT + 1)
@@ -41,24 +41,24 @@ def _standard_input() -> str:
         msg = f"cannot read standard input: {error.strerror}"
         raise AtollError(msg) from None
     if len(text) > _LONGEST_SCRIPT:
-        msg = f"standard input is longer than {_LONGEST_SCRIPT} bytes; run it in parts"
+        msg = f"the script on standard input is longer than {_LONGEST_SCRIPT} bytes; run it in parts"
         raise AtollError(msg)
     return text.decode(errors="replace")
 
 
 async def _run_script(script: str) -> None:
     async with _session({"script": script}) as socket:
-        await _print_to_the_end(socket)
+        await _print_output(socket)
 
 
-async def _converse() -> None:
+async def _run_interactive() -> None:
     async with _session(_window()) as socket:
-        with _raw_terminal(), _telling_resizes(socket):
+        with _raw_terminal(), _forwarding_resizes(socket):
             typing = asyncio.create_task(_send_typed(socket))
             try:
-                await _print_to_the_end(socket)
+                await _print_output(socket)
             except LabError:
-                os.write(1, b"\r\n")  # what is said about it gets a line of its own
+                os.write(1, b"\r\n")  # the error message begins on a new line
                 raise
             finally:
                 typing.cancel()
@@ -66,24 +66,24 @@ async def _converse() -> None:
 
 
 @contextlib.asynccontextmanager
-async def _session(asked: dict[str, Any]) -> AsyncGenerator[Any]:
-    """The WebSocket on which a shell was asked for; LabError for whatever is against it."""
+async def _session(request: dict[str, Any]) -> AsyncGenerator[Any]:
+    """The WebSocket of a shell that has been requested. Raises LabError if there can be none."""
     async with connected() as daemon:
         if daemon is None:
             raise LabError(no_lab_is_up())
         try:
             async with daemon.shell() as socket:
-                await socket.send_json(asked)
+                await socket.send_json(request)
                 yield socket
         except WSServerHandshakeError as error:
-            msg = f"the daemon gave no shell: {error.status} {error.message}"
+            msg = f"the daemon refused a shell: {error.status} {error.message}"
             raise LabError(msg) from None
         except ClientError:
-            raise DaemonDiedError(KEEPER_DIED) from None
+            raise DaemonDiedError(DAEMON_DIED) from None
 
 
-async def _print_to_the_end(socket: Any) -> None:
-    """Print what the shell prints; returns at its end. RefusedError, KeeperDiedError."""
+async def _print_output(socket: Any) -> None:
+    """Print the shell's output until it ends. Raises RequestRefusedError, DaemonDiedError."""
     async for message in socket:
         if message.type is WSMsgType.BINARY:
             sys.stdout.buffer.write(message.data)
@@ -93,23 +93,23 @@ async def _print_to_the_end(socket: Any) -> None:
             if last["type"] == "error":
                 raise RequestRefusedError(last["message"], last["exit_code"])
             return
-    raise DaemonDiedError(KEEPER_DIED)
+    raise DaemonDiedError(DAEMON_DIED)
 
 
 async def _send_typed(socket: Any) -> None:
-    """Send keys as they are typed; leaves the shell when the terminal is gone."""
+    """Send keys as they are typed; ends the shell when the terminal is closed."""
     loop = asyncio.get_running_loop()
     typed: asyncio.Queue[bytes] = asyncio.Queue()
 
     def take() -> None:
         try:
             typed.put_nowait(os.read(0, 4096))
-        except OSError:  # EIO: it hung up
+        except OSError:  # EIO: the terminal hung up
             typed.put_nowait(b"")
 
     loop.add_reader(0, take)
     try:
-        with contextlib.suppress(ClientError):  # the reader of the socket says it
+        with contextlib.suppress(ClientError):  # the reader of the socket reports it
             while keys := await typed.get():
                 await socket.send_bytes(keys)
             await socket.close()
@@ -118,24 +118,24 @@ async def _send_typed(socket: Any) -> None:
 
 
 def _window() -> dict[str, Any]:
-    size = os.get_terminal_size(0)  # shutil's would believe COLUMNS and LINES
+    size = os.get_terminal_size(0)  # shutil's would prefer COLUMNS and LINES
     return {"columns": size.columns, "rows": size.lines}
 
 
 @contextlib.contextmanager
-def _telling_resizes(socket: Any) -> Generator[None]:
-    """While this holds, the shell learns of every new size of the terminal's window."""
+def _forwarding_resizes(socket: Any) -> Generator[None]:
+    """Send every new window size of the terminal to the shell until the block ends."""
     loop = asyncio.get_running_loop()
-    telling: set[asyncio.Task[None]] = set()
+    tasks: set[asyncio.Task[None]] = set()
 
-    async def tell() -> None:
+    async def send() -> None:
         with contextlib.suppress(ClientError):
             await socket.send_json(_window())
 
     def resized() -> None:
-        task = loop.create_task(tell())
-        telling.add(task)
-        task.add_done_callback(telling.discard)
+        task = loop.create_task(send())
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
 
     loop.add_signal_handler(signal.SIGWINCH, resized)
     try:
@@ -146,7 +146,7 @@ def _telling_resizes(socket: Any) -> Generator[None]:
 
 @contextlib.contextmanager
 def _raw_terminal() -> Generator[None]:
-    """Every key goes to the shell as typed, Ctrl-C included; the terminal is put back afterwards."""
+    """Set the terminal to raw mode, so that every key including Ctrl-C reaches the shell; restored afterwards."""
     before = termios.tcgetattr(0)
     try:
         tty.setraw(0)

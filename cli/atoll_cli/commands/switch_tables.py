@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`switches entries` and `switches counters`: what switches hold and what they have counted, read from them now."""
+"""`atoll switches entries` and `atoll switches counters`: flow tables and counters, read from the switches now."""
 
 import asyncio
 import json
@@ -50,14 +50,14 @@ def print_counters(names: Sequence[str], *, as_json: bool) -> None:
 
 
 async def _asked(names: Sequence[str], what: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Of each switch that is named, of all if none is: its report, and its entries or counters."""
+    """The report of each named switch (all without names), and its entries or counters (``what``)."""
     async with connected() as daemon:
         if daemon is None:
             raise LabError(no_lab_is_up())
         known = {switch["name"]: switch for switch in await daemon.switches()}
         for name in names:
             if name not in known:
-                raise UsageError(f"{name}: no such switch in the lab that is up; {suggest(name, known, 'switches')}")
+                raise UsageError(f"{name}: no such switch in the running lab; {suggest(name, known, 'switches')}")
         return [
             (known[name], await daemon.get(f"/v1/switches/{name}/{what}")) for name in dict.fromkeys(names) or known
         ]
@@ -72,14 +72,14 @@ def _entry_rows(held: dict[str, Any]) -> list[tuple[str, ...]]:
             str(entry.match),
             describe_actions(entry.actions),
             _count(packets),
-            entry.why or "of no plan",
+            entry.why or "not in the plan",
         )
         for entry, packets in zip(entries, held["packets"], strict=True)
     ]
-    rows += [(str(entry.priority), entry.why, "", "-", "of no plan") for entry in foreign]
-    return [("priority", "match", "actions", "packets", "what for"), *rows] if rows else []
+    rows += [(str(entry.priority), entry.why, "", "-", "not in the plan") for entry in foreign]
+    return [("priority", "match", "actions", "packets", "purpose"), *rows] if rows else []
 
 
 def _count(counted: int | None) -> str:
-    """A counter; all ones stand for one that the switch does not keep (OpenFlow 1.3.5, 7.3.5.6)."""
+    """A counter, or "-" if the switch does not keep it: all bits are 1 then (OpenFlow 1.3.5, 7.3.5.6)."""
     return "-" if counted is None or counted == _NOT_KEPT else str(counted)

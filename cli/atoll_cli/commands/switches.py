@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`switches`: the lab's switches as they are now, in a table, all of it with --json; and how each is configured."""
+"""`atoll switches`: state, flow entries, counters and configuration of the lab's switches."""
 
 import asyncio
 import json as json_format
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from atoll_cli.terminal.options import PlainArguments, Rack
+from atoll_cli.terminal.options import InventoryOption, PlainArguments
 from atoll_core.errors import LabError, UsageError
 from atoll_core.plan.switch_features import UnmanagedState
 
@@ -24,11 +24,9 @@ switches = typer.Typer(
 )
 
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")]
-Names = Annotated[
-    list[str] | None, typer.Argument(help="switches by their names; all if none is named", metavar="SWITCH...")
-]
+Names = Annotated[list[str] | None, typer.Argument(help="names of switches [default: all]", metavar="SWITCH...")]
 
-_NUMBERS = ("entries", "room", "table", "ports")
+_NUMBERS = ("entries", "free", "table", "ports")
 _WIDTH = 120  # of the widest table
 
 
@@ -36,12 +34,12 @@ _WIDTH = 120  # of the widest table
 def print_switches(
     context: typer.Context,
     json: Json = False,
-    inventory: Rack = None,
+    inventory: InventoryOption = None,
 ) -> None:
     """List the lab's switches: identity, connection state, installed and free flow entries."""
-    from atoll_cli.commands.selection import mean_rack
+    from atoll_cli.commands.selection import use_inventory
 
-    mean_rack(inventory)
+    use_inventory(inventory)
     if context.invoked_subcommand is not None:
         return
     found = asyncio.run(_asked())
@@ -54,7 +52,7 @@ def print_switches(
     from atoll_controller.fabric.unmanaged_state import unmanaged_state_text
 
     table = Table(box=None, pad_edge=False)
-    for title in ("switch", "dpid", "", "make", "profile", "entries", "room", "table", "ports"):
+    for title in ("switch", "dpid", "", "model", "profile", "entries", "free", "table", "ports"):
         table.add_column(title, justify="right" if title in _NUMBERS else "left", no_wrap=True)
     for each in found:
         table.add_row(*_row(each))
@@ -66,26 +64,28 @@ def print_switches(
             print(each["problem"])
         left = UnmanagedState(tuple(each["groups"]), tuple(each["meters"]))
         if left:
-            print(f"{each['name']}: {unmanaged_state_text(left)} are of no plan; the next `atoll apply` deletes them")
+            print(
+                f"{each['name']}: {unmanaged_state_text(left)} are not in the plan; the next `atoll apply` deletes them"
+            )
 
 
 @switches.command(cls=PlainArguments, epilog="Example: atoll switches entries sw-c")
-def entries(names: Names = None, inventory: Rack = None, json: Json = False) -> None:
-    """List the flow entries that switches hold: match, actions, packets counted, and what each is for."""
-    from atoll_cli.commands.selection import mean_rack
+def entries(names: Names = None, inventory: InventoryOption = None, json: Json = False) -> None:
+    """List the flow entries of switches: match, actions, packets counted, and purpose."""
+    from atoll_cli.commands.selection import use_inventory
     from atoll_cli.commands.switch_tables import print_entries
 
-    mean_rack(inventory)
+    use_inventory(inventory)
     print_entries(names or [], as_json=json)
 
 
 @switches.command(cls=PlainArguments, epilog="Example: atoll switches counters --json")
-def counters(names: Names = None, inventory: Rack = None, json: Json = False) -> None:
-    """List what the ports of switches have counted."""
-    from atoll_cli.commands.selection import mean_rack
+def counters(names: Names = None, inventory: InventoryOption = None, json: Json = False) -> None:
+    """List the counters of switch ports."""
+    from atoll_cli.commands.selection import use_inventory
     from atoll_cli.commands.switch_tables import print_counters
 
-    mean_rack(inventory)
+    use_inventory(inventory)
     print_counters(names or [], as_json=json)
 
 
@@ -93,18 +93,18 @@ def counters(names: Names = None, inventory: Rack = None, json: Json = False) ->
     cls=PlainArguments, epilog="Example: atoll switches config sw-c examples/geo.yaml --controller 192.0.2.10"
 )
 def config(
-    switch: Annotated[str, typer.Argument(help="the switch, by its name in the lab", metavar="SWITCH")],
+    switch: Annotated[str, typer.Argument(help="name of the switch in the lab", metavar="SWITCH")],
     experiment: Annotated[
         Path,
         typer.Argument(
-            help="experiment.yaml: its flow entries tell which VLAN tags cross which port", metavar="EXPERIMENT"
+            help="experiment.yaml; its flow entries determine the VLAN tags of each port", metavar="EXPERIMENT"
         ),
     ],
     controller: Annotated[
-        str, typer.Option("--controller", help="where the controller listens", metavar="ADDRESS[:PORT]")
+        str, typer.Option("--controller", help="address on which the controller listens", metavar="ADDRESS[:PORT]")
     ],
     out_of_band: Annotated[
-        bool, typer.Option("--out-of-band", help="it is reached by the switch's management port")
+        bool, typer.Option("--out-of-band", help="the controller is behind the switch's management port")
     ] = False,
 ) -> None:
     """Print a switch's own configuration, ready to paste: OpenFlow, controller, VLANs, ports."""
@@ -114,10 +114,10 @@ def config(
 
     network, described = experiment_with(experiment, None, None, ())
     planned = flow_entries(network, described)
-    print(configuration(network, switch, planned, _reached(controller, out_of_band=out_of_band)), end="")
+    print(configuration(network, switch, planned, _controller_address(controller, out_of_band=out_of_band)), end="")
 
 
-def _reached(text: str, *, out_of_band: bool) -> "ControllerAddress":
+def _controller_address(text: str, *, out_of_band: bool) -> "ControllerAddress":
     from atoll_switches.configuration import OPENFLOW_PORT, ControllerAddress
 
     address, colon, port = text.partition(":")
@@ -128,7 +128,7 @@ def _reached(text: str, *, out_of_band: bool) -> "ControllerAddress":
         found = None
     if found is not None and 1 <= number <= 65535:
         return ControllerAddress(found, number, out_of_band)
-    raise UsageError(f"--controller {text!r:.60}: write an IPv4 address, with :PORT if it is not {OPENFLOW_PORT}")
+    raise UsageError(f"--controller {text!r:.60}: write an IPv4 address, with :PORT if the port is not {OPENFLOW_PORT}")
 
 
 async def _asked() -> list[dict[str, Any]]:
@@ -142,12 +142,12 @@ async def _asked() -> list[dict[str, Any]]:
 
 
 def _row(switch: dict[str, Any]) -> list[str]:
-    made = " ".join(filter(None, (switch["hardware"] or switch["manufacturer"], switch["software"])))
+    model = " ".join(filter(None, (switch["hardware"] or switch["manufacturer"], switch["software"])))
     return [
         switch["name"],
         f"{switch['dpid']:#x}",
         "up" if switch["up"] else "down",
-        made or "-",
+        model or "-",
         switch["driver"],
         _number(switch["entries"]),
         _number(switch["room"]),

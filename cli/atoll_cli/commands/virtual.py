@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`run --on virtual`: an experiment in virtual time, once, or twice to see whether it repeats itself."""
+"""`atoll run --on virtual`: run an experiment in virtual time, or twice to verify that the run repeats."""
 
 import asyncio
 import time
@@ -15,9 +15,9 @@ from atoll_cli.terminal.progress import (
     FailedRunError,
     LiveLine,
     ParallelRuns,
-    estimated,
-    follow_work,
-    where_measured,
+    estimate_text,
+    print_result,
+    recorded_data_text,
 )
 from atoll_cli.terminal.signals import unless_interrupted
 from atoll_controller.planner.change_schedule import plan_schedule
@@ -60,8 +60,8 @@ def run_in_virtual_time(
     warnings = warn((*description_warnings(network, experiment, backend, VIRTUAL), *memory_doubt), strict=strict)
     require_controls(experiment, offered_by_virtual_kernel())
     require_programs(network, experiment)
-    make_plan(network, experiment, backend)  # refuses now what this backend cannot play,
-    plan_schedule(network, experiment)  # and changes that could not be carried out
+    make_plan(network, experiment, backend)  # raises for settings that this backend cannot emulate,
+    plan_schedule(network, experiment)  # and for changes that cannot be carried out
     kernel = require_virtual_machine()
     now_ns = time.time_ns()
     runs = runs.resolve()
@@ -70,12 +70,12 @@ def run_in_virtual_time(
         for _ in range(2 if twice else 1)
     ]
     estimate = wall_time(network, experiment, backend)
-    verb = _Verb(run_dirs, kernel, experiment.duration.s, (estimate, needed), warnings, analyse=analyse)
-    return asyncio.run(verb.execute(as_json=as_json))
+    command = _VirtualRunCommand(run_dirs, kernel, experiment.duration.s, (estimate, needed), warnings, analyse=analyse)
+    return asyncio.run(command.execute(as_json=as_json))
 
 
 def require_memory(experiment: Experiment, needed: Size) -> tuple[Diagnostic, ...]:
-    """The doubt whether what is needed is free. Raises MachineError where not even half of it is: it cannot fit."""
+    """Warnings if the memory needed is not free. Raises MachineError if less than half of it is."""
     free = free_memory()
     doubt = memory_warnings(experiment, needed, free)
     if needed.bytes > 2 * free.bytes:
@@ -83,7 +83,7 @@ def require_memory(experiment: Experiment, needed: Size) -> tuple[Diagnostic, ..
     return doubt
 
 
-class _Verb:
+class _VirtualRunCommand:
     def __init__(
         self,
         run_dirs: list[RunDir],
@@ -102,22 +102,22 @@ class _Verb:
         self._analyse = analyse
         self._show = LiveLine()
         self._turns = ParallelRuns(self._show, len(run_dirs))
-        # Two kernels on one core are no faster side by side than one after the other.
+        # Two kernels on one core are no faster in parallel than one after the other.
         self._cores = asyncio.Semaphore(usable_cores())
 
     async def execute(self, *, as_json: bool) -> int:
         began = time.monotonic()
-        self._show.take({"type": "note", "message": estimated(*self._estimates)})
+        self._show.take({"type": "note", "message": estimate_text(*self._estimates)})
         try:
             summary, comparison = await unless_interrupted(self._execute())
         except asyncio.CancelledError:
-            where = where_measured(*(run_dir.path for run_dir in self._run_dirs))
+            where = recorded_data_text(*(run_dir.path for run_dir in self._run_dirs))
             raise InterruptedByUserError(f"cancelled; {where}") from None
         except AtollError as error:
             raise FailedRunError(error, *(run_dir.path for run_dir in self._run_dirs)) from error
         finally:
             self._show.close()
-        return self._tell(summary, comparison, time.monotonic() - began, as_json=as_json)
+        return self._print(summary, comparison, time.monotonic() - began, as_json=as_json)
 
     async def _execute(self) -> tuple[dict[str, Any] | None, RepeatComparison | None]:
         runs = [asyncio.create_task(self._run(*each)) for each in enumerate(self._run_dirs)]
@@ -143,7 +143,7 @@ class _Verb:
         self._turns.over(number)
         return summary
 
-    def _tell(
+    def _print(
         self, summary: dict[str, Any] | None, comparison: RepeatComparison | None, wall_s: float, *, as_json: bool
     ) -> int:
         factor = self._duration_s / wall_s
@@ -152,7 +152,7 @@ class _Verb:
         extra |= {"estimated_wall_s": round(wall.s, 1), "estimated_memory_bytes": needed.bytes}
         if comparison is not None:
             extra["repeat"] = comparison.to_json()
-        code = follow_work(summary, self._run_dirs[0].path, as_json=as_json, extra=extra)
+        code = print_result(summary, self._run_dirs[0].path, as_json=as_json, extra=extra)
         if not as_json:
             times = f" ({len(self._run_dirs)} runs)" if comparison else ""
             print(f"{self._duration_s:g} s of virtual time in {wall_s:.1f} s{times}: {factor:.3g} x real time")

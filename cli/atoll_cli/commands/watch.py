@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`watch`: the live page from a process of its own, which stays while labs come and go."""
+"""`atoll watch`: serve the live page from a process that outlives labs."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ from atoll_daemon.replays.watch_server import serving_page
 
 
 def watch_lab(run: Path | None, runs: Path, listen: str, *, open_browser: bool, as_json: bool) -> None:
-    """`atoll watch`, until it is interrupted. Raises LabError when it cannot listen, RunDirError for what is no run."""
+    """`atoll watch`, until it is interrupted. Raises LabError if it cannot listen, RunDirError if ``run`` is no run."""
     address = ListenAddress.parse(listen)
     replays = Replays(runs.resolve())
     opened = None
@@ -32,8 +32,8 @@ def watch_lab(run: Path | None, runs: Path, listen: str, *, open_browser: bool, 
         opened = replay.id
         replays.add(run)
         if not replay.metrics:
-            rest = "its steps, events and what its links counted can be watched"
-            print(f"{run} has no metrics: it was made with --no-metrics; {rest}", file=sys.stderr)
+            rest = "the replay shows its steps, events and link counters"
+            print(f"{run} has no metrics, as it was made with --no-metrics; {rest}", file=sys.stderr)
     asyncio.run(_watch(address, replays, opened, open_browser=open_browser, as_json=as_json))
 
 
@@ -48,7 +48,7 @@ async def _watch(
     async with serving_page(address, token, replays) as page:
         url = f"{page}#token={quote(token)}" + (f"&run={quote(opened)}" if opened else "")
         print(json.dumps({"url": url}) if as_json else url, flush=True)
-        print(f"its token is that of {where}; Ctrl-C ends this", file=sys.stderr)
+        print(f"token in {where}; press Ctrl-C to end", file=sys.stderr)
         if not address.is_loopback:
             print(
                 "unencrypted: anyone on that network can read the token; `ssh -L` encrypts the connection",
@@ -60,19 +60,19 @@ async def _watch(
 
 @contextlib.contextmanager
 def _browser(url: str) -> Generator[None]:
-    """Have a browser open the page, by a file that leads there: everybody may read what programs are started with."""
-    leads = state_directory() / f"watch-{os.getpid()}.html"
+    """Open the page in a browser through a private file that redirects to it: other users can read command lines."""
+    redirect = state_directory() / f"watch-{os.getpid()}.html"
     try:
-        with os.fdopen(os.open(leads, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
+        with os.fdopen(os.open(redirect, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
             file.write(f'<meta http-equiv="refresh" content="0; url={html.escape(url)}">\n')
     except OSError as error:
-        raise MachineError(f"--open: {leads}: cannot be written: {error.strerror}") from None
-    # In a thread that nobody waits for: some browsers come back when they are closed.
-    threading.Thread(target=_open, args=(leads.as_uri(),), daemon=True).start()
+        raise MachineError(f"--open: {redirect}: cannot be written: {error.strerror}") from None
+    # In a thread of its own: some browsers return only when they are closed.
+    threading.Thread(target=_open, args=(redirect.as_uri(),), daemon=True).start()
     try:
         yield
     finally:
-        leads.unlink(missing_ok=True)
+        redirect.unlink(missing_ok=True)
 
 
 def _open(address: str) -> None:

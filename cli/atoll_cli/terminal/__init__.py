@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What commands share at the terminal: options, progress, signals, error lines."""
+"""Terminal input and output that commands share: options, progress, signals, error lines."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mistakes and warnings of descriptions as the verbs print them."""
+"""Mistakes and warnings in descriptions, printed or as JSON."""
 
 import sys
 from collections.abc import Iterable
@@ -9,14 +9,14 @@ from atoll_core.errors import DescriptionError, Diagnostic
 
 
 def diagnostics_json(mistakes: Iterable[Diagnostic]) -> list[dict[str, Any]]:
-    """Mistakes, or warnings, as ``--json`` has them."""
+    """Mistakes or warnings in the form of ``--json``."""
     return [{"file": one.file, "line": one.line, "message": one.message} for one in mistakes]
 
 
 def warn(warnings: Iterable[Diagnostic], *, strict: bool) -> list[dict[str, Any]]:
-    """Print warnings on standard error, a line each; returns them as ``--json`` has them.
+    """Print warnings on standard error, one line each; returns them in the form of ``--json``.
 
-    Raises DescriptionError instead where they are to be mistakes.
+    Raises DescriptionError instead if ``strict``.
     """
     found = tuple(warnings)
     if found and strict:

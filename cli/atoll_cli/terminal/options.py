@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options and arguments in plain words, where the library that reads the command line has only its own."""
+"""Options, arguments and usage errors in plain words instead of those of the library that parses the command line."""
 
 import math
 from collections.abc import Sequence
@@ -12,15 +12,17 @@ from typer.main import get_command
 
 from atoll_core.errors import UsageError
 
-Rack = Annotated[
+InventoryOption = Annotated[
     Path | None,
-    typer.Option("--inventory", help="of hardware: inventory.yaml of the rack; else ATOLL_INVENTORY", metavar="FILE"),
+    typer.Option(
+        "--inventory", help="inventory.yaml of a lab of real machines [default: ATOLL_INVENTORY]", metavar="FILE"
+    ),
 ]
-"""Of every verb that means the lab of this machine or that of a rack."""
+"""Option of every command that works on the emulated lab of this machine or on a lab of real machines."""
 
 
-def whole(name: str, text: str, low: int, high: int) -> Any:
-    """An option that holds a whole number; out of bounds it raises UsageError with its name and bounds."""
+def integer_option(name: str, text: str, low: int, high: int) -> Any:
+    """Define an option for a whole number. Out of bounds it raises UsageError with its name and bounds."""
 
     def read(given: object) -> int:
         try:
@@ -35,8 +37,8 @@ def whole(name: str, text: str, low: int, high: int) -> Any:
     return typer.Option(name, help=text, parser=read, metavar="NUMBER")
 
 
-def number(name: str, text: str, low: float, high: float) -> Any:
-    """An option that holds a number; out of bounds it raises UsageError with its name and bounds."""
+def number_option(name: str, text: str, low: float, high: float) -> Any:
+    """Define an option for a number. Out of bounds it raises UsageError with its name and bounds."""
 
     def read(given: object) -> float:
         try:
@@ -52,34 +54,34 @@ def number(name: str, text: str, low: float, high: float) -> Any:
     return typer.Option(name, help=text, parser=read, metavar="NUMBER")
 
 
-def misuse(error: typer.TyperException, app: typer.Typer, words: Sequence[str]) -> str:
-    """What the library says of a wrong command line, in one line with the verb; of a verb left out, its help.
+def usage_error_text(error: typer.TyperException, app: typer.Typer, words: Sequence[str]) -> str:
+    """The error of a wrong command line in one line, with the command; for a missing command, the help.
 
-    ``words``: the command line; where the error does not know its verb, these do.
+    ``words``: the command line, from which the command is taken if the error does not have it.
     """
     context: Any = getattr(error, "ctx", None)
     said = str(cast(Any, error).format_message())
     if said.startswith("Usage: "):
         return said
-    verb = context.command_path if context else _verb(get_command(app), words)
-    what = " ".join(said.replace("Value error, ", "").split()).removesuffix(".")
-    end = "" if what.endswith("?") else ";"
-    return f"{verb}: {what[0].lower()}{what[1:]}{end} `{verb} --help` tells more"
+    command = context.command_path if context else _command_path(get_command(app), words)
+    reason = " ".join(said.replace("Value error, ", "").split()).removesuffix(".")
+    end = "" if reason.endswith("?") else ";"
+    return f"{command}: {reason[0].lower()}{reason[1:]}{end} see `{command} --help`"
 
 
-def _verb(command: Any, words: Sequence[str]) -> str:
-    """``atoll link calibrate`` of a command line that begins with these words."""
-    verb = "atoll"
+def _command_path(command: Any, words: Sequence[str]) -> str:
+    """The command that a command line begins with, such as ``atoll link calibrate``."""
+    path = "atoll"
     for word in words:
         command = getattr(command, "commands", {}).get(word)
         if command is None:
             break
-        verb += f" {word}"
-    return verb
+        path += f" {word}"
+    return path
 
 
 class PlainArguments(TyperCommand):
-    """A command whose help names an argument without the Python type it becomes, and says once that it repeats."""
+    """A command whose help names arguments without Python types, and marks repeatable ones once."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """``[OPTIONS] EXPERIMENT``, ``[OPTIONS] RUN...``, ``[OPTIONS] [HOST...]``."""
@@ -88,7 +90,7 @@ class PlainArguments(TyperCommand):
         return [self.options_metavar or "[OPTIONS]", *(word if must else f"[{word}]" for word, must in words)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """The arguments by their names, then the options as always."""
+        """Write the arguments by their names, then the options."""
         named = [each for each in self.get_params(ctx) if isinstance(each, TyperArgument)]
         with formatter.section("Arguments"):
             formatter.write_dl([(each.metavar or str(each.name), each.help or "") for each in named])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ending a verb that has something to undo: Ctrl-C, SIGTERM and a terminal that goes away cancel its work."""
+"""Cancel the work of a command on Ctrl-C, SIGTERM or SIGHUP, so that it can clean up."""
 
 import asyncio
 import signal
@@ -12,10 +12,10 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 async def unless_interrupted(work: Coroutine[Any, Any, Result]) -> Result:
-    """Do the work, which undoes what it did when it is cancelled.
+    """Await ``work``, and cancel it when a signal asks the process to end; ``work`` cleans up on cancellation.
 
-    Raises asyncio.CancelledError, then, if one of the signals came; who calls it says in an InterruptedByUserError what
-    became of what was begun.
+    Raises asyncio.CancelledError in that case. The caller turns it into an InterruptedByUserError that reports the
+    state that is left.
     """
     task = asyncio.create_task(work)
     loop = asyncio.get_running_loop()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shapes of the API: parameters, bodies and answers. docs/openapi.json is made of them (``openapi``).
+"""Models of the API: parameters, bodies and answers. ``openapi`` makes docs/openapi.json from them.
 
-What model values are in answers is written by ``atoll_core.codec`` and has its JSON Schema from their classes.
+Values of `atoll_core` in answers are encoded by ``atoll_core.codec``; their JSON Schemas are made from their classes.
 """
 
 from typing import Annotated, Any, Literal
@@ -19,13 +19,13 @@ from atoll_testbed.testbed_diff import TestbedChange
 
 
 class Request(BaseModel):
-    """Base of what is asked: no unknown names."""
+    """Base of parameters and bodies; unknown names are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Response(BaseModel):
-    """Base of what is answered."""
+    """Base of answers."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -33,178 +33,181 @@ class Response(BaseModel):
 # Parameters
 
 
-class Nothing(Request):
+class NoParameters(Request):
     """No parameters."""
 
 
-class Describing(Request):
-    """How a description is read."""
+class DescriptionRequest(Request):
+    """Parameters of requests with a description."""
 
     file: str | None = Field(
         default=None,
-        description="Only by the Unix socket: the file whose content the body is. It is then a whole experiment, files "
-        "it names are found from there, and its lab has to be the one that is up.",
+        description="Only on the Unix socket: the file that the body is the content of. The body is then a whole "
+        "experiment, paths in it are relative to the file, and its lab must be the one that is up.",
     )
     set: list[str] = Field(
-        default=[], description="KEY=VALUE in place of the description's own, as `atoll run --set`; repeatable."
+        default=[], description="KEY=VALUE, overrides a setting, as `atoll run --set` does; repeatable."
     )
     backend: Backend | None = Field(
-        default=None, description="What plays links and delay boxes; that of the experiment that stands, else engine."
+        default=None, description="Link emulator; default: that of the applied experiment, else engine."
     )
-    strict: bool = Field(default=False, description="Refuse what is otherwise only warned of.")
+    strict: bool = Field(default=False, description="Treat warnings as errors.")
 
 
-class Applying(Describing):
-    """How an experiment is applied."""
+class ApplyRequest(DescriptionRequest):
+    """Parameters of an apply."""
 
-    dry_run: bool = Field(default=False, description="Only tell the changes that would be made.")
+    dry_run: bool = Field(default=False, description="Only return the changes that would be made.")
     at_once: bool = Field(default=False, description="Switch immediately; packets in flight may be lost.")
     connections: str = Field(
-        default="reset", description="Those that break, in PEPs say: `reset`, `wait` or `wait:LIMIT`."
+        default="reset", description="Connections that a swap breaks, as in PEPs: `reset`, `wait` or `wait:LIMIT`."
     )
-    probe: bool = Field(default=True, description="Prove it on the data plane, or undo it.")
+    probe: bool = Field(default=True, description="Verify the change by probe packets, and undo it if that fails.")
 
 
-class Changing(Request):
-    """How a chain or a latency is changed."""
+class ChangeRequest(Request):
+    """Parameters of a change of a chain or latency."""
 
-    dry_run: bool = Field(default=False, description="Only tell the changes that would be made.")
+    dry_run: bool = Field(default=False, description="Only return the changes that would be made.")
     connections: str = Field(
-        default="reset", description="Those that break, in PEPs say: `reset`, `wait` or `wait:LIMIT`."
+        default="reset", description="Connections that a swap breaks, as in PEPs: `reset`, `wait` or `wait:LIMIT`."
     )
-    probe: bool = Field(default=True, description="Prove it on the data plane, or undo it.")
+    probe: bool = Field(default=True, description="Verify the change by probe packets, and undo it if that fails.")
 
 
-class RunRequest(Describing):
-    """How an experiment is run."""
+class RunRequest(DescriptionRequest):
+    """Parameters of a run."""
 
     runtime: Runtime | None = Field(default=None, description="Refuse a lab whose controller has another runtime.")
     analyse: bool = Field(default=True, description="Make tables, verdict and report as well.")
     metrics: bool = Field(
-        default=True, description="Spool metric points, and carry them into the database if one is set."
+        default=True, description="Record metric points, and send them to the database if one is configured."
     )
     full_matrix: bool = Field(
         default=False, description="Ping every pair of hosts in the configuration test, not every host once."
     )
     runs: str | None = Field(
         default=None,
-        description="Only by the Unix socket: where run directories go; else `runs` where `atoll up` was given.",
+        description="Only on the Unix socket: parent of the run directory; default: `runs` in the directory of "
+        "`atoll up`.",
     )
     influx: str | None = Field(
         default=None,
-        description="Only by the Unix socket: a salted mark of the caller's own database. A line of type `note` tells "
-        "where points go when the daemon has another one.",
+        description="Only on the Unix socket: a salted hash of the caller's database. If the daemon has another "
+        "database, a line of type `note` names it.",
     )
-    started_ns: int | None = Field(default=None, ge=0, description="When the user asked for it, ns since 1970.")
+    started_ns: int | None = Field(default=None, ge=0, description="Time of the user's command, ns since 1970.")
 
 
-class Calibrating(Describing):
-    """How links are held against their settings."""
+class CalibrationRequest(DescriptionRequest):
+    """Parameters of a calibration."""
 
     directions: list[str] = Field(default=["to_island", "to_world"], description="to_island, to_world; repeatable.")
-    seconds: float = Field(default=2.0, gt=0, le=600, description="For each part of a link's test.")
+    seconds: float = Field(default=2.0, gt=0, le=600, description="Duration of each part of a link's test.")
 
 
-class Tracing(Request):
-    """Which packet is followed."""
+class TraceRequest(Request):
+    """The packet to trace."""
 
-    src: str = Field(description="Host that sends.")
-    dst: str = Field(description="Host at the other end.")
-    protocol: Protocol = Field(default=Protocol.TCP, description="It may decide which chain the packet takes.")
-
-
-class Probing(Tracing):
-    """Which packets are sent."""
-
-    probes: int = Field(default=5, ge=1, le=1000, description="How many, ten a second.")
+    src: str = Field(description="Source host.")
+    dst: str = Field(description="Destination host.")
+    protocol: Protocol = Field(default=Protocol.TCP, description="Protocol; chains can be chosen by protocol.")
 
 
-class Listening(Request):
-    """Which events are wanted."""
+class ProbeRequest(TraceRequest):
+    """The probe packets to send."""
 
-    after: int | None = Field(default=None, ge=0, description="Those after this number; without it, what is to come.")
-    last: int | None = Field(default=None, ge=0, le=4096, description="Instead of `after`: so many of the last first.")
+    probes: int = Field(default=5, ge=1, le=1000, description="Number of probes, ten a second.")
+
+
+class EventsRequest(Request):
+    """The events to return."""
+
+    after: int | None = Field(default=None, ge=0, description="Events after this number; default: only new events.")
+    last: int | None = Field(
+        default=None, ge=0, le=4096, description="Instead of `after`: begin with this many past events."
+    )
     samples: bool = Field(
         default=False, description="Also samples: boxes' counters each 100 ms, a run's live figures, metric points."
     )
-    follow: bool = Field(default=True, description="Go on with what happens; false: end with what has happened.")
+    follow: bool = Field(default=True, description="Continue with new events; false: end after the past ones.")
 
 
-class Ending(Request):
-    """How a lab is taken down."""
+class DownRequest(Request):
+    """Parameters of taking a lab down."""
 
-    force: bool = Field(default=False, description="Even if it is busy; a run's measurements are kept.")
+    force: bool = Field(default=False, description="Also if it is busy; measurements of a run are kept.")
 
 
-class Upping(Request):
-    """How a lab is brought up."""
+class LabRequest(Request):
+    """Parameters of bringing a lab up."""
 
-    file: str = Field(description="The file whose content the body is.")
-    runtime: Runtime | None = Field(default=None, description="The controller's runtime; os-ken if none is named.")
+    file: str = Field(description="The file that the body is the content of.")
+    runtime: Runtime | None = Field(default=None, description="The controller's runtime; default: os-ken.")
 
 
 # Bodies
 
 
-class ChainAsked(Request):
-    """A chain as it is to be."""
+class ChainRequest(Request):
+    """The new configuration of a chain."""
 
     chain: list[str] = Field(description="Boxes and taps in order from world to island.")
     carries: dict[str, str] = Field(
-        default={}, description="Of a branch: what it carries, by `world` and `island` prefix and `protocol`."
+        default={}, description="Of a branch: its traffic, by `world` and `island` prefix and `protocol`."
     )
 
 
-class LatencyAsked(Request):
-    """A server's latency as it is to be: one of both."""
+class LatencyRequest(Request):
+    """The new latency of a server: either a class or an RTT."""
 
     class_: str | None = Field(default=None, alias="class", description="A latency class by its name.")
     rtt: str | None = Field(default=None, description="A latency class by its round-trip time, such as `90 ms`.")
 
 
-class PortAsked(Request):
+class PortRequest(Request):
     """A TCP port to listen on."""
 
     address: str = Field(description="PORT, HOST:PORT or [V6]:PORT; without a host, loopback.")
-    token: str = Field(description="What requests there have to have.")
-    token_file: str | None = Field(default=None, description="Where that is kept; null: in the environment.")
+    token: str = Field(description="The token that requests need there.")
+    token_file: str | None = Field(default=None, description="The token's file; null: it is in the environment.")
 
 
 # Answers
 
 
-class WhatIsWrong(Response):
+class MistakeResponse(Response):
     """One mistake."""
 
-    where: str = Field(description="Key in the body, ?parameter, header; empty: the request as a whole.")
+    where: str = Field(description="Key in the body, ?parameter or header; empty: the request as a whole.")
     message: str
-    line: int | None = Field(default=None, description="Of a YAML body.")
+    line: int | None = Field(default=None, description="Line of a YAML body.")
 
 
-WARNINGS: Any = Field(default=[], description="What is possible in the experiment, but doubtful.")
+WARNINGS: Any = Field(default=[], description="Warnings: possible but doubtful settings of the experiment.")
 
 
 class ErrorResponse(Response):
-    """Why a request was not done."""
+    """The reason why a request failed."""
 
     status: int
-    message: str = Field(description="A line a mistake.")
-    exit_code: int = Field(description="What a verb of the command line exits with.")
-    mistakes: list[WhatIsWrong] = Field(description="The first hundred.")
-    more: int = Field(default=0, description="How many mistakes there are besides.")
+    message: str = Field(description="A line for each mistake.")
+    exit_code: int = Field(description="Exit code of the corresponding command.")
+    mistakes: list[MistakeResponse] = Field(description="The first hundred mistakes.")
+    more: int = Field(default=0, description="Number of further mistakes.")
 
 
-class Refusal(Response):
-    """Answer to a request that was not done."""
+class RefusalResponse(Response):
+    """Answer to a request that failed."""
 
     error: ErrorResponse
 
 
 class BusyResponse(Response):
-    """What a lab is busy with."""
+    """The task in progress."""
 
     what: str = Field(examples=["run"])
-    about: str = Field(description="The experiment, or the lab that is coming up.", examples=["geo"])
+    about: str = Field(description="The experiment, or the lab that is being brought up.", examples=["geo"])
     since_ns: int
 
 
@@ -213,15 +216,15 @@ class LabResponse(Response):
 
     name: str
     file: str
-    place: Literal["mininet", "hardware"] = Field(description="Where the lab lives.")
+    place: Literal["mininet", "hardware"] = Field(description="The platform.")
     datapath: str | None = Field(description="Of emulated switches: userspace or kernel.")
     ovs: str | None = Field(description="Of emulated switches: the version of Open vSwitch.")
-    inventory: str | None = Field(description="Of a rack: its inventory.")
+    inventory: str | None = Field(description="Of real machines: their inventory.")
     controller: str = Field(examples=["os-ken 4.2.2"])
     switches: dict[str, Literal["up", "down"]]
     experiment: str | None
     chain: list[str] | None
-    failed: str | None = Field(description="Why it is of no more use.")
+    failed: str | None = Field(description="The reason, if the lab has failed.")
 
 
 class StatusResponse(Response):
@@ -229,10 +232,10 @@ class StatusResponse(Response):
 
     version: str
     pid: int
-    for_run: bool = Field(description="It was started by a run for itself and ends with it.")
+    for_run: bool = Field(description="Whether a run has started it for itself; it ends with that run.")
     seq: int = Field(description="Number of the last event.")
-    listens: list[str] = Field(description="URLs by which it is asked over TCP.")
-    token_file: str | None = Field(default=None, description="Where the token of those is.")
+    listens: list[str] = Field(description="URLs of the API over TCP.")
+    token_file: str | None = Field(default=None, description="The file with the token for TCP.")
     busy: BusyResponse | None
     lab: LabResponse | None
 
@@ -274,7 +277,7 @@ class ClassResponse(Response):
 
 
 class InventoryResponse(LabResponse):
-    """The lab that is up, with what it is made of."""
+    """The lab that is up, with its hosts, boxes, taps and latency classes."""
 
     hosts: list[HostResponse]
     boxes: list[BoxResponse]
@@ -289,17 +292,17 @@ class SwitchesResponse(Response):
 
 
 class EntriesResponse(Response):
-    """What a switch holds: entries of plans, and foreign ones, which no plan could ask for."""
+    """The flow entries of a switch; `foreign`: those that no plan can contain."""
 
     switch: str
     table: int
     entries: list[FlowEntry]
-    packets: list[int | None] = Field(description="How many packets each of `entries` has counted.")
+    packets: list[int | None] = Field(description="The packet counter of each of `entries`.")
     foreign: list[UnmanagedEntry]
 
 
 class CountersResponse(Response):
-    """What a switch has counted; entries are named by their cookies."""
+    """The counters of a switch; entries are identified by their cookies."""
 
     switch: str
     table: int
@@ -308,29 +311,29 @@ class CountersResponse(Response):
 
 
 class ExperimentResponse(Response):
-    """The experiment that stands."""
+    """The applied experiment."""
 
     name: str
     backend: Backend
-    description: dict[str, Any] = Field(description="As one writes it into a file.")
+    description: dict[str, Any] = Field(description="The experiment in the form of experiment.yaml.")
 
 
 class ChainResponse(Response):
-    """A chain that stands."""
+    """A chain of the applied experiment."""
 
-    name: str = Field(description="`main` carries what no branch does.")
+    name: str = Field(description="`main` carries the traffic that no branch carries.")
     chain: list[str]
     carries: dict[str, str]
 
 
 class ChainsResponse(Response):
-    """All chains, in the order in which packets are offered to them."""
+    """All chains, in the order in which they are matched."""
 
     chains: list[ChainResponse]
 
 
 class LatencyResponse(Response):
-    """The latency of a world server; null: it is not delayed."""
+    """The latency of a world server; `class` is null if the server is not delayed."""
 
     server: str
     class_: str | None = Field(alias="class")
@@ -338,7 +341,7 @@ class LatencyResponse(Response):
 
 
 class LatenciesResponse(Response):
-    """Latencies of all world servers, and the classes there are."""
+    """Latencies of all world servers, and all latency classes."""
 
     servers: list[LatencyResponse]
     classes: list[ClassResponse]
@@ -352,27 +355,27 @@ class PlanResponse(Response):
     plan: Annotated[dict[str, Any], WithJsonSchema({"type": "object"})] = Field(
         description="Flow entries, host settings, jobs, captures, path checks, seed, layout: docs/contracts.md."
     )
-    warnings: list[WhatIsWrong] = WARNINGS
+    warnings: list[MistakeResponse] = WARNINGS
 
 
 class ChangesResponse(Response):
-    """What was changed, or would be."""
+    """The changes that were made, or that would be made."""
 
     experiment: str
     dry_run: bool
     changes: list[TestbedChange]
-    lines: list[str] = Field(description="The same for people, a line a change.")
-    warnings: list[WhatIsWrong] = WARNINGS
+    lines: list[str] = Field(description="A line for people for each change.")
+    warnings: list[MistakeResponse] = WARNINGS
 
 
 class CalibrationResponse(Response):
-    """What was found of each link."""
+    """The result of a calibration."""
 
-    calibration: dict[str, Any] = Field(description="rows: asked, measured, state; base_rtt_ns, lab_rtt_ns.")
+    calibration: dict[str, Any] = Field(description="rows: configured, measured, state; base_rtt_ns, lab_rtt_ns.")
 
 
 class BoxesResponse(Response):
-    """The latest counters of every link and delay box, as docs/contracts.md has them."""
+    """The latest counters of every link and delay box (docs/contracts.md)."""
 
     boxes: dict[str, dict[str, Any]]
 
@@ -385,28 +388,28 @@ class RunResponse(Response):
     state: Literal["running", "completed", "failed", "cancelled"]
     started_ns: int
     ended_ns: int | None = None
-    run_dir: str | None = Field(default=None, description="None until it has one.")
+    run_dir: str | None = Field(default=None, description="The run directory; null until it exists.")
     step: str | None = None
-    live: dict[str, Any] | None = Field(default=None, description="The last live figures.")
-    summary: dict[str, Any] | None = Field(default=None, description="As summary.json, once it is analysed.")
+    live: dict[str, Any] | None = Field(default=None, description="The latest live figures.")
+    summary: dict[str, Any] | None = Field(default=None, description="summary.json; null until the run is analysed.")
     error: ErrorResponse | None = None
-    warnings: list[WhatIsWrong] = WARNINGS
+    warnings: list[MistakeResponse] = WARNINGS
 
 
 class RunsResponse(Response):
-    """Every run of this daemon, the last one first."""
+    """All runs of this daemon, latest first."""
 
     runs: list[RunResponse]
 
 
 class EventResponse(Response):
-    """An event or a sample. docs/api.md has the types and what each holds besides."""
+    """An event or a sample. docs/api.md lists the types and their further keys."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
     type: str
     t_ns: int = Field(description="CLOCK_REALTIME, ns since 1970.")
-    seq: int | None = Field(default=None, description="Its number; samples have none.")
+    seq: int | None = Field(default=None, description="The event's number; samples have none.")
 
 
 class EndResponse(Response):
@@ -415,12 +418,164 @@ class EndResponse(Response):
     was_up: bool
 
 
-TraceTold = PacketTrace
+TraceResponse = PacketTrace
 
 
-class ProofResponse(Response):
-    """What probes showed of a way."""
+class LiveTraceResponse(Response):
+    """The result of a live trace."""
 
-    proven: bool = Field(description="They went the planned way, and answers came back.")
-    lost: str | None = Field(description="Where the way ends although it should go on.")
-    live: LiveTrace = Field(description="Each station with what it counted or saw.")
+    proven: bool = Field(description="Whether probes took the planned path and were answered.")
+    lost: str | None = Field(description="The hop at which the path ends early; null if it does not.")
+    live: LiveTrace = Field(description="Each hop with the probes that it counted or received.")
+
+
+# The live page and replays
+
+
+class ReplayPointsRequest(Request):
+    """The points of a run to return."""
+
+    @property
+    def chosen(self) -> frozenset[str]:
+        """The measurements to return; empty: all."""
+        return frozenset(name for name in self.measurements.split(",") if name)
+
+    from_ns: int = Field(default=0, ge=0, description="Only points from this time on, by the run's clock.")
+    to_ns: int = Field(default=2**63 - 1, ge=0, description="Only points before this time.")
+    measurements: str = Field(
+        default="",
+        description="Only these measurements, separated by commas; default: all.",
+        examples=["link,transfer"],
+    )
+    follow: bool = Field(default=False, description="Continue until the end of a run in progress.")
+
+
+class HopResponse(Response):
+    """A hop of a chain."""
+
+    name: str
+    kind: str = Field(description="The kind of a box in lab.yaml, or `tap`.")
+
+
+class DrawnChain(Response):
+    """A chain in the picture of a lab."""
+
+    name: str
+    hops: list[HopResponse] = Field(description="In order from world to island.")
+    carries: dict[str, str]
+
+
+class DrawnHost(Response):
+    """A host in the picture of a lab."""
+
+    name: str
+    role: str
+    ip: str
+
+
+class DirectionResponse(Response):
+    """The configuration of one direction of a link."""
+
+    rate_bit_s: int
+    delay_ns: int
+    queue_bytes: int
+
+
+class DrawnBox(Response):
+    """A box in the picture of a lab; a link that a chain contains has its configuration."""
+
+    kind: str
+    to_island: DirectionResponse | None = None
+    to_world: DirectionResponse | None = None
+
+
+class DrawnLatency(Response):
+    """The latency of a world server in the picture of a lab."""
+
+    class_: str = Field(alias="class")
+    rtt_ns: int
+
+
+class DrawnRun(Response):
+    """The progress of a run in the picture of a lab."""
+
+    id: str
+    step: str | None
+    elapsed_s: float | None = Field(description="Since the start of the load; null before it.")
+    duration_s: float
+    metrics: bool = Field(description="False for `--no-metrics`: only links and delay boxes have points.")
+
+
+class PictureResponse(Response):
+    """The data to draw the lab."""
+
+    lab: str
+    experiment: str | None
+    place: str
+    hosts: list[DrawnHost]
+    chains: list[DrawnChain] = Field(description="In the order in which they are matched.")
+    boxes: dict[str, DrawnBox]
+    latencies: dict[str, DrawnLatency] = Field(description="By world server; servers without delay are left out.")
+    classes: dict[str, int] = Field(description="Round-trip time of each latency class, in ns.")
+    run: DrawnRun | None
+
+
+class ReplaySummary(Response):
+    """A run that can be replayed."""
+
+    id: str
+    experiment: str
+    place: str = Field(description="The platform.")
+    began_t_ns: int = Field(description="Start of the run by the wall clock, ns since 1970.")
+    duration_s: float = Field(description="Configured duration of the load.")
+    verdict: str | None = Field(description="`valid`, `valid with caveats` or `invalid`; null: not analysed.")
+    reasons: list[str] = Field(description="Reasons why the run is invalid.")
+    caveats: list[str] = Field(description="Figures beyond a bound, to be considered with the results.")
+    outcome: str = Field(
+        description="`running`, `completed`, `cancelled at step STEP` or `failed at step STEP: REASON`. A run that was "
+        "killed has `running`, although it is finished."
+    )
+    finished: bool = Field(description="Whether the run has ended.")
+
+
+class ReplaysResponse(Response):
+    """The latest two hundred runs, latest first."""
+
+    replays: list[ReplaySummary]
+
+
+class WindowResponse(Response):
+    """The start and end of a measurement."""
+
+    start_ns: int
+    end_ns: int
+
+
+class PictureChange(Response):
+    """The picture of the lab from a time on."""
+
+    from_ns: int
+    picture: PictureResponse
+
+
+class ReplayResponse(ReplaySummary):
+    """A run without its points. Times are those of the run's clock."""
+
+    from_ns: int
+    to_ns: int
+    window: WindowResponse | None = Field(description="The measurement; null until the load has ended.")
+    picture: PictureResponse
+    metrics: bool = Field(description="False for `--no-metrics`: points are of links, delay boxes and events only.")
+    pictures: list[PictureChange] = Field(description="The first picture, and one for each scheduled change made.")
+    events: list[dict[str, Any]] = Field(description="Events in the form of `/v1/events`, numbered from 1.")
+
+
+class PointsResponse(Response):
+    """Metric points (docs/metrics.md) of a sample, or of one second of a replay."""
+
+    type: Literal["points"]
+    t_ns: int = Field(description="Time of the latest point.")
+    run: str | None = Field(description="The run's id; null without a run.")
+    points: list[list[Any]] = Field(
+        description="Each `[measurement, {tag: text}, {field: figure}, t_ns]`, without the tags that all points have."
+    )

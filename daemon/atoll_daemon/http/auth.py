@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may ask: on the Unix socket our own user and root, over TCP whoever has the token.
+"""Access control: the Unix socket is for the daemon's user and root, TCP for requests with the token.
 
-The kernel says who is at the other end of a Unix socket: others are turned away before they ask anything. It does not
-say so of a TCP connection, not even of one from this machine: every local user may connect to loopback.
+The kernel identifies the user at the other end of a Unix socket, so connections of others are closed before they send
+a request. It does not identify the user of a TCP connection: every local user may connect to loopback.
 docs/decisions/0020-listening-and-tokens.md.
 """
 
@@ -23,19 +23,19 @@ from atoll_core.secret_variables import TOKEN_VARIABLE
 from atoll_daemon.http.http_errors import RequestError
 
 SUBPROTOCOL = "atoll.v1"
-"""What a WebSocket of ours speaks. Browsers can send no Authorization with one: ``bearer.TOKEN`` beside it says it."""
+"""The subprotocol of WebSockets. Browsers cannot send an Authorization header with one; they add ``bearer.TOKEN``."""
 
 _TOKEN = re.compile(r"[A-Za-z0-9._~-]{16,200}")  # RFC 6750 less what needs quoting, and too long to be guessed
 _BEARER = "bearer."
-KEEPER_REALM = "atoll"
+DAEMON_REALM = "atoll"
 WATCH_REALM = "atoll watch"
-"""By these two who is asked says what it is, before it knows who asks (RFC 6750, section 3)."""
+"""The realms identify the server in its challenge, which needs no token (RFC 6750, section 3)."""
 
 
 def find_token(state: Path) -> tuple[str, str]:
-    """The token, and where it is from: of the environment, else of ``state/token``, which is made if it is not there.
+    """The token and its source: the environment, else the file ``state/token``, which is created if needed.
 
-    Raises UsageError for one that is too easily guessed, MachineError for a file that others may read.
+    Raises UsageError for a token that is too easy to guess, MachineError for a file that other users may read.
     """
     named = os.environ.get(TOKEN_VARIABLE)
     if named is not None:
@@ -51,15 +51,15 @@ def find_token(state: Path) -> tuple[str, str]:
             token = secrets.token_urlsafe(32)
             file.write(token + "\n")
     except OSError as error:
-        raise MachineError(f"{path}: the token cannot be kept there: {error.strerror}") from None
+        raise MachineError(f"{path}: the token cannot be stored there: {error.strerror}") from None
     return token, str(path)
 
 
 def _read_private(path: Path) -> str:
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
-        held = os.fstat(file.fileno())
-        if not stat.S_ISREG(held.st_mode) or held.st_mode & 0o077 or held.st_uid not in (0, os.geteuid()):
-            raise MachineError(f"{path}: others may read or write this token; remove it, a new one is then made")
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode) or found.st_mode & 0o077 or found.st_uid not in (0, os.geteuid()):
+            raise MachineError(f"{path}: others may read or write this token; remove it, and a new one is created")
         return file.read(1024).strip()
 
 
@@ -70,23 +70,23 @@ def _usable(token: str, where: str) -> str:
 
 
 class AccessControl:
-    """Decides of each request, before anything of its body is read. ``names``: host names this machine is called by.
+    """Authorizes each request before its body is read. ``names``: host names of this machine.
 
-    ``remedy``: what helps who has no token; ``realm``: what asks for it.
+    ``remedy``: how to get the token, for the error; ``realm``: of the challenge.
     """
 
-    def __init__(self, remedy: str = "`atoll status` says where it is", realm: str = KEEPER_REALM) -> None:
+    def __init__(self, remedy: str = "`atoll status` says where it is", realm: str = DAEMON_REALM) -> None:
         self._remedy = remedy
         self._challenge = f'Bearer realm="{realm}"'
         self.names = {"localhost", socket.gethostname().lower()}
         self._token: bytes | None = None
 
     def set_token(self, token: str) -> None:
-        """The token that requests over TCP have to have."""
+        """Set the token that requests over TCP need."""
         self._token = token.encode()
 
-    def admit(self, request: web.Request, *, public: bool = False) -> None:
-        """Raise RequestError (400, 401, 403) unless whoever asks may. ``public``: what needs no token."""
+    def authorize(self, request: web.Request, *, public: bool = False) -> None:
+        """Raise RequestError (400, 401, 403) unless the request is allowed. ``public``: it needs no token."""
         connection: socket.socket | None = (
             request.transport.get_extra_info("socket") if request.transport is not None else None
         )
@@ -94,31 +94,31 @@ class AccessControl:
             raise RequestError(400, "the connection has ended")
         if connection.family == socket.AF_UNIX:
             return  # its user was checked when it was accepted (atoll_daemon.http.tcp_listener)
-        self._admit_host(request.headers.get("Host", ""))
-        _admit_origin(request)
+        self._check_host(request.headers.get("Host", ""))
+        _check_origin(request)
         if not public:
-            self._admit_token(request)
+            self._check_token(request)
 
-    def _admit_host(self, named: str) -> None:
-        """Names that are not ours come from pages whose name was made to lead here (DNS rebinding)."""
+    def _check_host(self, named: str) -> None:
+        """Refuse names of other hosts, which point here by DNS rebinding."""
         name = _host_of(named)
         if name.lower() not in self.names and not _is_address(name):
-            raise RequestError(403, "this is no name of this machine; ask it by its address", where="Host")
+            raise RequestError(403, "not a name of this machine; use its address", where="Host")
 
-    def _admit_token(self, request: web.Request) -> None:
+    def _check_token(self, request: web.Request) -> None:
         given = _token_of(request)
         if given is None:
-            msg = f"a token is needed: send Authorization: Bearer TOKEN; {self._remedy}"
+            msg = f"token missing: send Authorization: Bearer TOKEN; {self._remedy}"
             raise RequestError(401, msg, where="Authorization", headers={"WWW-Authenticate": self._challenge})
         if self._token is None or not hmac.compare_digest(given, self._token):
             challenge = {"WWW-Authenticate": f'{self._challenge}, error="invalid_token"'}
-            raise RequestError(401, "this is not the token of this lab", where="Authorization", headers=challenge)
+            raise RequestError(401, "wrong token for this lab", where="Authorization", headers=challenge)
 
 
 def is_local(request: web.Request) -> bool:
-    """Whether a request came by the Unix socket: from who could do by themselves what they ask for.
+    """Whether a request came over the Unix socket, so from a user with the rights of the daemon.
 
-    One that `atoll watch` passes on says so (``Forwarded``, RFC 7239): it is of somebody on its TCP port.
+    A request that `atoll watch` forwards from its TCP port has a ``Forwarded`` header (RFC 7239) and is not local.
     """
     if "Forwarded" in request.headers:
         return False
@@ -127,19 +127,19 @@ def is_local(request: web.Request) -> bool:
 
 
 def only_locally() -> RequestError:
-    """The answer over TCP to what is for the Unix socket alone."""
-    return RequestError(403, "only by the Unix socket: use the verbs of `atoll` for it")
+    """The error for a request over TCP that is allowed on the Unix socket only."""
+    return RequestError(403, "not available over TCP; use the `atoll` command on the lab's machine")
 
 
-def _admit_origin(request: web.Request) -> None:
-    """Pages of other origins may not even ask. None is ever allowed to by CORS headers."""
+def _check_origin(request: web.Request) -> None:
+    """Refuse requests of pages of other origins. No CORS header ever allows one."""
     origin = request.headers.get("Origin")
     if origin is not None and _authority(origin) != request.headers.get("Host", "").lower():
-        raise RequestError(403, "pages of other origins may not ask this lab", where="Origin")
+        raise RequestError(403, "pages of other origins may not access this lab", where="Origin")
 
 
 def _authority(origin: str) -> str | None:
-    """The host and port of an origin; None for what is none: a stranger may send anything."""
+    """The host and port of an origin; None if the header is invalid."""
     try:
         return urlsplit(origin).netloc.lower()
     except ValueError:

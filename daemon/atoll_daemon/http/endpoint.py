@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one request is: who answers it, what may be asked, what comes back."""
+"""One request of the API: method, path, handler, parameters, body and answer."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from atoll_daemon.lab_daemon import LabDaemon
 Handler = Callable[[LabDaemon, web.Request], Awaitable[dict[str, Any] | web.StreamResponse]]
 
 DESCRIPTION = "description"
-"""A body that describes an experiment, or what is to change of the one that stands."""
+"""A body that is an experiment, or a change of the applied one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One request. ``body``: DESCRIPTION, or the class of an object; ``lines``: it may also be answered in lines.
+    """One request. ``body``: DESCRIPTION, or the class of an object; ``lines``: JSON lines are possible as answer.
 
-    ``errors``: statuses it may end with besides those that any request may (400, 401, 403, 404, 405, 500).
+    ``errors``: possible statuses in addition to those of every request (400, 401, 403, 404, 405, 500).
     """
 
     method: str
@@ -29,7 +29,7 @@ class Endpoint:
     topic: str
     summary: str
     answer: type[Any]
-    query: type[api_models.Request] = api_models.Nothing
+    query: type[api_models.Request] = api_models.NoParameters
     body: str | type[api_models.Request] | None = None
     lines: bool = False
     success: int = 200

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the body of a request to an experiment on the lab that is up.
+"""Make an experiment on the lab that is up from the body of a request.
 
-A body with a ``name`` is a whole experiment, as one writes it into a file. One without is a change of the experiment
-that stands, a JSON merge patch (RFC 7396): mappings are merged, ``null`` removes a key, anything else takes the place
-of what was there. Either is then held to the rules of experiment.yaml, with the same messages.
+A body with a ``name`` is a whole experiment in the form of experiment.yaml. A body without one is a JSON merge patch
+(RFC 7396) of the applied experiment: mappings are merged, ``null`` removes a key, any other value replaces the old one.
+The rules of experiment.yaml apply to the result, with the same messages.
 """
 
 import copy
@@ -30,53 +30,53 @@ from atoll_daemon.http.request_parsing import BODY
 Tree = dict[str, Any]
 
 _ANYTHING = {"world": None, "island": None, "protocol": None}
-_STEERING = frozenset({"chain", "branches", "latency"})  # what `changes` of an experiment move, too
+_STEERING = frozenset({"chain", "branches", "latency"})  # keys that `changes` of an experiment modify, too
 
 
 @dataclass(frozen=True, slots=True)
 class DescribedExperiment:
-    """An experiment and what it was described by; names of files in it start from ``folder``.
+    """An experiment with its description; paths in it are relative to ``folder``.
 
-    ``aside``: settings of links that no chain passes at the moment, for when one does again.
+    ``unused_links``: settings of links that no chain contains at present, for later chains that do.
     """
 
     experiment: Experiment
     tree: Tree
     folder: Path
     backend: Backend
-    aside: Tree = field(default_factory=dict[str, Any])
+    unused_links: Tree = field(default_factory=dict[str, Any])
 
 
 def described_by_file(
     document: Document, path: Path, settings: Sequence[str], backend: Backend
 ) -> tuple[Network, DescribedExperiment]:
-    """The experiment that a file holds, and the lab that it names. Raises DescriptionError, PlanError."""
+    """The experiment in a file, and its lab. Raises DescriptionError, PlanError."""
     asked = override(replace(document, file=label(path)), settings)
     network, experiment = resolve_document(asked, path)
     return network, DescribedExperiment(experiment, asked.tree or {}, path.parent, backend)
 
 
 def described_by_body(
-    document: Document, lab: Lab, network: Network, standing: DescribedExperiment | None, settings: Sequence[str]
+    document: Document, lab: Lab, network: Network, applied: DescribedExperiment | None, settings: Sequence[str]
 ) -> DescribedExperiment:
-    """The experiment that a body describes on the lab that is up, alone or by what it changes of the one that stands.
+    """The experiment that a body describes on the lab that is up, as a whole or as a change of the applied one.
 
     Raises RequestError, DescriptionError, PlanError.
     """
-    tree, aside = document.tree or {}, dict[str, Any]()
+    tree, unused_links = document.tree or {}, dict[str, Any]()
     if "name" not in tree:
-        if standing is None:
-            msg = "no experiment has been applied that this could change; send a whole one, with a name"
+        if applied is None:
+            msg = "no experiment is applied that this could change; send a whole experiment, with a name"
             raise RequestError(409, msg, exit_code=1)
-        tree, aside = _changed(standing, tree)
-    folder = standing.folder if standing else Path(network.file).parent
+        tree, unused_links = _changed(applied, tree)
+    folder = applied.folder if applied else Path(network.file).parent
     asked = override(replace(document, tree=_completed(document, tree, network)), settings)
-    backend = standing.backend if standing else Backend.ENGINE
-    return DescribedExperiment(experiment_on(lab, asked, folder), asked.tree or {}, folder, backend, aside)
+    backend = applied.backend if applied else Backend.ENGINE
+    return DescribedExperiment(experiment_on(lab, asked, folder), asked.tree or {}, folder, backend, unused_links)
 
 
 def warnings_json(network: Network, described: DescribedExperiment) -> list[dict[str, Any]]:
-    """What is doubtful in an experiment, as answers have it."""
+    """The warnings about an experiment in the form of the API."""
     return diagnostics_answer(description_warnings(network, described.experiment, described.backend, MININET))
 
 
@@ -87,15 +87,15 @@ def merged(tree: Tree, patch: Mapping[str, Any]) -> Tree:
         if part is None:
             result.pop(key, None)
         elif isinstance(part, dict):
-            held: Any = result.get(key)
-            result[key] = merged(cast("Tree", held) if isinstance(held, dict) else {}, cast("Tree", part))
+            old: Any = result.get(key)
+            result[key] = merged(cast("Tree", old) if isinstance(old, dict) else {}, cast("Tree", part))
         else:
             result[key] = copy.deepcopy(part)
     return result
 
 
 def current_description(described: DescribedExperiment, experiment: Experiment) -> DescribedExperiment:
-    """The description of what stands after scheduled changes, which move chains and latencies and nothing else."""
+    """The description of the applied experiment after scheduled changes, which only modify chains and latencies."""
     if experiment is described.experiment:
         return described
     tree = _unscheduled(described.tree)
@@ -106,30 +106,32 @@ def current_description(described: DescribedExperiment, experiment: Experiment) 
 
 
 def branch_tree(chain: Chain) -> Tree:
-    """A chain as a branch is written."""
+    """A branch in the form of experiment.yaml."""
     return {"carries": carries_tree(chain.carries), "chain": list(chain.hops)}
 
 
 def carries_tree(carries: TrafficSelector) -> dict[str, str]:
-    """What a chain carries as it is written: without what is any."""
+    """The traffic of a chain in the form of experiment.yaml, without the keys that match any value."""
     found = {"world": carries.world, "island": carries.island, "protocol": carries.protocol}
     return {key: str(part) for key, part in found.items() if part is not None}
 
 
 def chain_patch(name: str, chain: Sequence[str], carries: Mapping[str, str]) -> Tree:
-    """What changes a chain, or adds a branch. Raises RequestError (422) for ``main`` that is to carry something."""
+    """The patch that changes a chain or adds a branch. Raises RequestError (422) for ``main`` with ``carries``."""
     if name != MAIN:
         return {"branches": {name: {"carries": {**_ANYTHING, **carries}, "chain": [*chain]}}}
     if carries:
-        raise RequestError(422, f"{MAIN} carries what no branch does; leave carries out", where="carries")
+        raise RequestError(
+            422, f"{MAIN} carries all traffic that no branch carries; leave carries out", where="carries"
+        )
     return {"chain": [*chain]}
 
 
-def no_chain_patch(name: str, standing: DescribedExperiment) -> Tree:
-    """What removes a branch. Raises RequestError: 404 there is none, 422 for ``main``."""
+def no_chain_patch(name: str, applied: DescribedExperiment) -> Tree:
+    """The patch that removes a branch. Raises RequestError: 404 for an unknown branch, 422 for ``main``."""
     if name == MAIN:
-        raise RequestError(422, f"{MAIN} carries what no branch does; it cannot be removed, only changed")
-    branches = [branch.name for branch in standing.experiment.branches]
+        raise RequestError(422, f"{MAIN} carries all traffic that no branch carries; it cannot be removed")
+    branches = [branch.name for branch in applied.experiment.branches]
     if name not in branches:
         msg = f"there is no chain {shown(name)}; {suggest(name, [MAIN, *branches], 'chains')}"
         raise RequestError(404, msg, exit_code=1)
@@ -137,20 +139,20 @@ def no_chain_patch(name: str, standing: DescribedExperiment) -> Tree:
 
 
 def as_body(patch: Tree) -> Document:
-    """A patch as if it had come as a body."""
+    """A patch as the body of a request."""
     return Document(BODY, patch, {(): 0}, ())
 
 
 def latency_classes(network: Network) -> tuple[tuple[str, LatencyClass], ...]:
-    """Every latency class with the delay box that has it."""
+    """All latency classes with the names of their delay boxes."""
     return tuple((box.name, each) for box in network.delay_boxes for each in box.classes)
 
 
-def _changed(standing: DescribedExperiment, patch: Tree) -> tuple[Tree, Tree]:
-    """The standing tree with a patch applied, and what it leaves of links' settings for chains to come."""
-    held: Tree = standing.tree.get("links") or {}
-    base = _unscheduled(standing.tree) if _STEERING & patch.keys() else standing.tree
-    tree = merged(base | {"links": {**standing.aside, **held}}, patch)
+def _changed(applied: DescribedExperiment, patch: Tree) -> tuple[Tree, Tree]:
+    """The description of the applied experiment with a patch applied, and the settings of links it does not use."""
+    current: Tree = applied.tree.get("links") or {}
+    base = _unscheduled(applied.tree) if _STEERING & patch.keys() else applied.tree
+    tree = merged(base | {"links": {**applied.unused_links, **current}}, patch)
     links, named = tree.get("links"), patch.get("links")
     if not isinstance(links, dict):
         return tree, {}
@@ -162,7 +164,7 @@ def _changed(standing: DescribedExperiment, patch: Tree) -> tuple[Tree, Tree]:
 
 
 def _words(thing: Any) -> Iterator[str]:
-    """Every text in a tree that is no key."""
+    """All strings in a tree except keys."""
     if isinstance(thing, str):
         yield thing
     elif isinstance(thing, (list, dict)):
@@ -172,15 +174,15 @@ def _words(thing: Any) -> Iterator[str]:
 
 
 def _unscheduled(tree: Tree) -> Tree:
-    """The tree without changes that were to come: they start from a steering that is not there any more."""
+    """The tree without scheduled changes, which start from chains and latencies that no longer apply."""
     return copy.deepcopy({key: part for key, part in tree.items() if key != "changes"})
 
 
 def _completed(document: Document, tree: Tree, network: Network) -> Tree:
-    """The tree with the lab that is up, and classes where it has round-trip times of some: ``90 ms`` is rtt-90."""
+    """The tree with the lab that is up, and with latency classes instead of round-trip times (``90 ms`` is rtt-90)."""
     named, up = tree.get("lab"), PurePosixPath(network.file).name
     if isinstance(named, str) and PurePosixPath(named).name != up:
-        message = f"lab: {network.file} is up, and this is for {named!r}; `atoll down` first, or leave lab out"
+        message = f"lab: {network.file} is up, not {named!r}; `atoll down` first, or leave lab out"
         raise DescriptionError([document.mistake(("lab",), message)])
     latency = tree.get("latency")
     if not isinstance(latency, dict):

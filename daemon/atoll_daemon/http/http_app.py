@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How requests are served, by the daemon and by `atoll watch`: bounds of connections, and errors as one object each."""
+"""The HTTP server of the daemon and of `atoll watch`: limits of connections, and errors as JSON objects."""
 
 import asyncio
 import logging
@@ -13,9 +13,9 @@ from atoll_daemon.http.responses import error_answer
 
 _SHUTDOWN_S = 2.0
 _KEEP_ALIVE_S = 30.0
-_LINGERING_S = 2.0  # how long the rest of a refused body is taken, so that the answer is read before the end
+_LINGERING_S = 2.0  # how long the rest of a refused body is read, so that the client can read the answer
 
-# aiohttp logs every malformed request with a traceback: strangers could fill the disk. Our own faults are told here.
+# aiohttp logs each malformed request with a traceback, so clients could fill the disk. Internal errors are logged here.
 _SILENT = logging.getLogger("atoll_daemon.http")
 _SILENT.setLevel(logging.CRITICAL)
 
@@ -23,7 +23,7 @@ Serve = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def runner_of(application: web.Application) -> web.AppRunner:
-    """What serves an application; a request whose connection ends is cancelled."""
+    """The runner of an application; a request is cancelled when its connection ends."""
     return web.AppRunner(
         application,
         handler_cancellation=True,
@@ -37,19 +37,19 @@ def runner_of(application: web.Application) -> web.AppRunner:
 
 @web.middleware
 async def errors_as_json(request: web.Request, handler: Serve) -> web.StreamResponse:
-    """Whatever goes wrong, the answer is the object of docs/api.md."""
+    """Answer every error with the object of docs/api.md."""
     try:
         return await handler(request)
     except AtollError as error:
         return error_answer(error)
     except web.HTTPMethodNotAllowed as error:
         allowed = ", ".join(sorted(error.allowed_methods))
-        msg = f"{request.method} {request.path}: it takes {allowed}"
+        msg = f"{request.method} {request.path}: method not allowed; use {allowed}"
         return error_answer(RequestError(405, msg, headers={"Allow": allowed}))
     except web.HTTPException as error:
-        remedy = "; GET /v1/openapi.json tells what there is" if error.status == 404 else ""
+        remedy = "; GET /v1/openapi.json lists all paths" if error.status == 404 else ""
         return error_answer(RequestError(error.status, f"{request.method} {request.path}: {error.reason}{remedy}"))
     except (ConnectionError, asyncio.CancelledError):
         raise
-    except Exception as error:  # noqa: BLE001 - a fault of ours is told as one
+    except Exception as error:  # noqa: BLE001 - any other error is internal
         return error_answer(internal_error(error))

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a request is answered when it cannot be done: a status, and a JSON object that says what, where and what to do.
+"""Errors of requests: a status, and a JSON object that says what, where and what to do.
 
     {"error": {"status": 422, "message": "body:3: chain hop 2: unknown box ..", "exit_code": 2,
                "mistakes": [{"where": "chain[1]", "line": 3, "message": "chain hop 2: unknown box .."}]}}
 
-``mistakes`` has an entry for each of them (the first hundred), ``where`` being the key in the body (``chain[1]``), a
-parameter of the address (``?dry_run``), a header, or empty for the request as a whole; ``line`` is that of a YAML body.
+``mistakes`` has an entry for each mistake (the first hundred). ``where`` is the key in the body (``chain[1]``), a query
+parameter (``?dry_run``), a header, or empty for the request as a whole; ``line`` is the line of a YAML body.
 """
 
 import traceback
@@ -13,16 +13,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from atoll_core.errors import AtollError, DescriptionError, Diagnostic, LabError, MachineError, PlanError, UsageError
-from atoll_daemon.socket_lock import rack
+from atoll_daemon.socket_lock import inventory_path
 
-_MOST_TOLD = 100
-_LONGEST_TOLD = 600  # characters of one mistake; a name that is unknown may be as long as a body
+_MOST_MISTAKES = 100
+_LONGEST_MISTAKE = 600  # characters; an unknown name may be as long as a body
 
 
 class RequestError(AtollError):
-    """A request that is refused with a status of its own.
+    """A refused request with its HTTP status.
 
-    ``where``: what is wrong with it, if one thing is; ``mistakes``: everything that is, in a body.
+    ``where``: the part of the request with the mistake, if there is one; ``mistakes``: all mistakes of a body.
     """
 
     def __init__(
@@ -44,33 +44,33 @@ class RequestError(AtollError):
 
 
 def no_lab_is_up() -> str:
-    """What is said to whoever needs a lab while none is up, where the lab would be that is meant."""
-    inventory = rack()
+    """The message for requests that need a lab while none is up."""
+    inventory = inventory_path()
     if inventory is None:
         return "no lab is up; `atoll up LAB` starts one"
-    return f"no lab is up on the rack of {inventory}; `atoll up LAB --on hardware` starts one"
+    return f"no lab is up on the machines of {inventory}; `atoll up LAB --on hardware` starts one"
 
 
 def no_lab() -> RequestError:
-    """The answer to what needs a lab while none is up."""
+    """The error for requests that need a lab while none is up."""
     return RequestError(409, no_lab_is_up(), exit_code=1)
 
 
 def internal_error(error: BaseException) -> RequestError:
-    """A fault of ours, told to whoever asked; the log has where it was."""
+    """An internal error for the requester; the traceback goes to the log."""
     traceback.print_exception(error)
     return RequestError(500, f"internal error in the daemon: {type(error).__name__}: {error}", exit_code=1)
 
 
 def status_of(error: AtollError) -> int:
-    """The HTTP status that says whose fault it was: the request's, the laboratory's or this machine's."""
+    """The HTTP status of an error, by its cause: the request, the lab or this machine."""
     match error:
         case RequestError():
             return error.status
         case DescriptionError() | PlanError() | UsageError():
             return 422
         case LabError():
-            return 502  # a switch, a host or the controller behind the daemon did not do it
+            return 502  # a switch, a host or the controller failed
         case MachineError():
             return 503
         case _:
@@ -78,21 +78,21 @@ def status_of(error: AtollError) -> int:
 
 
 def error_json(error: AtollError) -> dict[str, Any]:
-    """The object that tells an error, without the key ``error`` around it."""
-    told = _mistakes(error)
+    """The object of an error, without the key ``error`` around it."""
+    mistakes = _mistakes(error)
     body: dict[str, Any] = {
         "status": status_of(error),
         "message": _shortened(str(error)),
         "exit_code": error.exit_code,
-        "mistakes": told[:_MOST_TOLD],
+        "mistakes": mistakes[:_MOST_MISTAKES],
     }
-    if len(told) > _MOST_TOLD:
-        body["more"] = len(told) - _MOST_TOLD
+    if len(mistakes) > _MOST_MISTAKES:
+        body["more"] = len(mistakes) - _MOST_MISTAKES
     return body
 
 
 def diagnostics_answer(mistakes: Iterable[Diagnostic]) -> list[dict[str, Any]]:
-    """Mistakes, or warnings, as answers have them."""
+    """Mistakes or warnings in the form of the API."""
     return [
         {"where": _cut(path_text(each.place)), "message": _cut(each.message)}
         | ({"line": each.line} if each.line else {})
@@ -101,7 +101,7 @@ def diagnostics_answer(mistakes: Iterable[Diagnostic]) -> list[dict[str, Any]]:
 
 
 def path_text(place: tuple[str | int, ...]) -> str:
-    """A place in a body as one writes it: ``links.sat.to_island``, ``chain[1]``."""
+    """A place in a body as text: ``links.sat.to_island``, ``chain[1]``."""
     text = ""
     for key in place:
         text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else str(key)
@@ -118,9 +118,9 @@ def _mistakes(error: AtollError) -> list[dict[str, Any]]:
 
 def _shortened(message: str) -> str:
     lines = [_cut(line) for line in message.splitlines()]
-    more = [f"... and {len(lines) - _MOST_TOLD} more"] if len(lines) > _MOST_TOLD else []
-    return "\n".join([*lines[:_MOST_TOLD], *more])
+    more = [f"... and {len(lines) - _MOST_MISTAKES} more"] if len(lines) > _MOST_MISTAKES else []
+    return "\n".join([*lines[:_MOST_MISTAKES], *more])
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST_TOLD else f"{text[: _LONGEST_TOLD - 1]}…"
+    return text if len(text) <= _LONGEST_MISTAKE else f"{text[: _LONGEST_MISTAKE - 1]}…"

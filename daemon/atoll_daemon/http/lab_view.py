@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a page needs to draw a lab: its hosts, the chains that stand with each hop's kind, links, latencies. Pure."""
+"""The data with which the live page draws a lab: hosts, chains with the kind of each hop, links, latencies. Pure."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ Picture = dict[str, Any]
 
 
 def picture(network: Network, experiment: Experiment | None, place: str, run: dict[str, Any] | None = None) -> Picture:
-    """A lab as it stands, with the experiment that was applied and the run in progress, if there are any."""
+    """The data of a lab, with the applied experiment and the run in progress, if there are any."""
     links = {link.box: link for link in experiment.links} if experiment else {}
     rtts = {each.name: each.rtt.ns for _, each in latency_classes(network)}
     latency = experiment.latency if experiment else ()
@@ -41,7 +41,7 @@ def _chain(chain: Chain, network: Network) -> dict[str, Any]:
 
 
 def _settings(link: Link | None) -> dict[str, Any]:
-    """What a link is configured to, by direction; nothing for a box that is none, or that no chain passes."""
+    """The configuration of a link by direction; empty for other boxes and for links that no chain contains."""
     if link is None:
         return {}
     ways = {direction: getattr(link, direction) for direction in DIRECTIONS}

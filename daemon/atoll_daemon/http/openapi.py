@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/openapi.json: the API as an OpenAPI 3.1 document, made of the table of routes and the classes it names."""
+"""The API as an OpenAPI 3.1 document (docs/openapi.json), made from the table of routes and their models."""
 
 import functools
 import json
@@ -11,25 +11,25 @@ from pydantic import TypeAdapter
 
 from atoll_core.description.json_schema import schema_text
 from atoll_core.description.raw_experiment import RawExperiment
-from atoll_daemon.http import api_models, watch_models
+from atoll_daemon.http import api_models
 from atoll_daemon.http.endpoint import Endpoint
 from atoll_daemon.http.request_parsing import BodyFormat
 from atoll_daemon.http.responses import LINES
 
 _ALWAYS = (400, 401, 403, 500)
 _WHY = {
-    400: "The request is not understood: its parameters, or a body that is no JSON or YAML",
+    400: "Invalid parameters, or a body that is not JSON or YAML",
     401: "The token is missing or wrong",
-    403: "This is not for whoever asks",
-    404: "There is no such thing",
+    403: "The request is not allowed for this client",
+    404: "Not found",
     408: "The body took too long",
-    409: "Not now: no lab is up, it is another one, or it is busy",
-    413: "The body is too large to be a description",
-    415: "The body is of a type that is no description",
-    422: "What is asked for is wrong or cannot be realised; every mistake with its place",
-    500: "A fault of the daemon",
-    502: "A switch, a host or the controller did not do it; everything is as before",
-    503: "This machine lacks something, or the daemon is ending",
+    409: "Not possible now: no lab is up, another lab is up, or it is busy",
+    413: "The body is too large for a description",
+    415: "The body has an unsupported media type",
+    422: "The request is wrong or cannot be realised; every mistake with its place",
+    500: "Internal error of the daemon",
+    502: "A switch, a host or the controller failed; the previous configuration is active",
+    503: "A prerequisite is missing on this machine, or the daemon is ending",
 }
 _REF = "#/components/schemas/{model}"
 
@@ -48,8 +48,8 @@ def document(routes: tuple[Endpoint, ...]) -> dict[str, Any]:
         "info": {
             "title": "atoll",
             "version": version("atoll"),
-            "summary": "The lab that is up: what it is, what it does, and how to change that under traffic.",
-            "description": "docs/api.md has examples. Times in `*_ns` are nanoseconds, instants since 1970.",
+            "summary": "The lab that is up: its state, its activity, and changes under traffic.",
+            "description": "docs/api.md has examples. `*_ns` are durations in ns, or times in ns since 1970.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "http://127.0.0.1:8080", "description": "`atoll up LAB --listen 8080`"}],
@@ -57,9 +57,9 @@ def document(routes: tuple[Endpoint, ...]) -> dict[str, Any]:
         "tags": [
             {"name": "lab", "description": "The lab that is up"},
             {"name": "switches", "description": "Switches and boxes"},
-            {"name": "experiment", "description": "What stands, and how to change it"},
+            {"name": "experiment", "description": "The applied experiment and changes of it"},
             {"name": "runs", "description": "Measurements"},
-            {"name": "events", "description": "What happens"},
+            {"name": "events", "description": "Events and samples"},
         ],
         "paths": paths,
         "components": {
@@ -67,7 +67,7 @@ def document(routes: tuple[Endpoint, ...]) -> dict[str, Any]:
                 "token": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "Over TCP. On the Unix socket the kernel says who asks.",
+                    "description": "For TCP. On the Unix socket the kernel identifies the user.",
                 }
             },
             "responses": refusals,
@@ -127,8 +127,8 @@ def _in_query(model: type[api_models.Request], schemas: dict[str, Any]) -> list[
 def _request_body(body: str | type[api_models.Request], schemas: dict[str, Any]) -> dict[str, Any]:
     if isinstance(body, str):
         schema = {
-            "description": "A whole experiment if it has a name; else a JSON merge patch (RFC 7396) of the one that "
-            "stands. Nothing at all is the one that stands.",
+            "description": "A whole experiment if it has a name, else a JSON merge patch (RFC 7396) of the applied "
+            "one. An empty body is the applied experiment.",
             "anyOf": [{"$ref": _REF.format(model="Experiment")}, {"type": "object", "not": {"required": ["name"]}}],
         }
     else:
@@ -139,19 +139,19 @@ def _request_body(body: str | type[api_models.Request], schemas: dict[str, Any])
 
 def _content(route: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     schema = {"type": "object"} if route.answer is dict else _reference(route.answer, schemas, mode="serialization")
-    if route.answer in (api_models.EventResponse, watch_models.PointsResponse):
+    if route.answer in (api_models.EventResponse, api_models.PointsResponse):
         return {LINES: {"schema": schema}}
     lines = {LINES: {"schema": {"type": "object", "required": ["type"]}}} if route.lines else {}
     return {"application/json": {"schema": schema}, **lines}
 
 
 def _refusals(schemas: dict[str, Any]) -> dict[str, Any]:
-    content = {"application/json": {"schema": _reference(api_models.Refusal, schemas, mode="serialization")}}
+    content = {"application/json": {"schema": _reference(api_models.RefusalResponse, schemas, mode="serialization")}}
     return {str(status): {"description": why, "content": content} for status, why in _WHY.items()}
 
 
 def _reference(model: type[Any], schemas: dict[str, Any], *, mode: Any) -> dict[str, Any]:
-    """A reference to the schema of a class, which is put among the others if it is not there yet."""
+    """A reference to the schema of a class, which is added to ``schemas``."""
     schemas[model.__name__] = _schema_of(model, schemas, mode=mode)
     return {"$ref": _REF.format(model=model.__name__)}
 
@@ -164,7 +164,7 @@ def _schema_of(model: type[Any], schemas: dict[str, Any], *, mode: Any) -> dict[
 
 
 def _experiment(schemas: dict[str, Any]) -> dict[str, Any]:
-    """experiment.yaml's committed schema, its parts among the others."""
+    """The committed schema of experiment.yaml, with its definitions added to ``schemas``."""
     schema = json.loads(schema_text(RawExperiment).replace('"#/$defs/', '"#/components/schemas/'))
     del schema["$schema"]
     schemas |= schema.pop("$defs", {})
@@ -172,7 +172,7 @@ def _experiment(schemas: dict[str, Any]) -> dict[str, Any]:
 
 
 def _untitled(schema: Any) -> Any:
-    """Without the titles that pydantic makes of names: they say nothing besides."""
+    """The schema without the titles that pydantic makes from names, which are redundant."""
     if isinstance(schema, list):
         return [_untitled(part) for part in cast("list[Any]", schema)]
     if not isinstance(schema, dict):

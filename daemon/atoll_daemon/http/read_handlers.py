@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the API tells of a lab, its switches and the experiment that stands: handlers that change nothing."""
+"""Handlers of requests that change nothing: the lab, its switches, the applied experiment, runs, events."""
 
 import asyncio
 import os
@@ -19,20 +19,20 @@ from atoll_core.errors import LabError
 from atoll_core.lab.network import Network, Switch
 from atoll_core.plan.flow_entry import FlowEntry, sort_key
 from atoll_core.plan.plan import Plan
-from atoll_daemon.http.api_models import Listening, Nothing, Probing, Tracing
+from atoll_daemon.http.api_models import EventsRequest, NoParameters, ProbeRequest, TraceRequest
 from atoll_daemon.http.event_stream import serve_events
 from atoll_daemon.http.experiment_bodies import carries_tree, latency_classes
 from atoll_daemon.http.http_errors import RequestError
 from atoll_daemon.http.lab_view import picture
 from atoll_daemon.http.request_parsing import parameters
 from atoll_daemon.lab_daemon import LabDaemon
-from atoll_daemon.replays.replay_handlers import list_replays, tell_points, tell_replay
+from atoll_daemon.replays.replay_handlers import replay_answer, replays_answer, stream_points
 from atoll_testbed.testbed import while_up
 from atoll_testbed.verification.live_trace import trace_live
 
 
 def lab_json(daemon: LabDaemon) -> dict[str, Any] | None:
-    """The lab in short; None when none is up."""
+    """A summary of the lab; None if none is up."""
     testbed = daemon.testbed
     if testbed is None:
         return None
@@ -59,8 +59,8 @@ def lab_json(daemon: LabDaemon) -> dict[str, Any] | None:
 
 async def get_status(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """The daemon and its lab."""
-    parameters(request, Nothing)
-    busy = daemon.bench.busy
+    parameters(request, NoParameters)
+    busy = daemon.tasks.busy
     return {
         "version": version("atoll"),
         "pid": os.getpid(),
@@ -75,7 +75,7 @@ async def get_status(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
 
 async def get_lab(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """The lab with its machines and classes."""
-    parameters(request, Nothing)
+    parameters(request, NoParameters)
     network = daemon.require_lab()[0].network
     return {
         **(lab_json(daemon) or {}),
@@ -96,8 +96,8 @@ async def get_lab(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
 
 
 async def get_picture(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """What it takes to draw the lab as it stands."""
-    parameters(request, Nothing)
+    """The data to draw the lab."""
+    parameters(request, NoParameters)
     testbed = daemon.require_lab()[0]
     run = daemon.runs.in_progress
     return picture(testbed.network, testbed.experiment, testbed.place.name, run and run.progress())
@@ -105,7 +105,7 @@ async def get_picture(daemon: LabDaemon, request: web.Request) -> dict[str, Any]
 
 async def get_switches(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """All switches."""
-    parameters(request, Nothing)
+    parameters(request, NoParameters)
     testbed = daemon.require_lab()[0]
     return {"switches": to_json(await switch_reports(testbed.controller, testbed.network))}
 
@@ -117,8 +117,8 @@ async def get_switch(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
 
 
 async def get_entries(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """What a switch holds, read from it now."""
-    parameters(request, Nothing)
+    """The flow entries of a switch, read from it now."""
+    parameters(request, NoParameters)
     switch = _switch(daemon, request)
     testbed = daemon.require_lab()[0]
     table = await table_of(testbed.controller, switch)
@@ -135,8 +135,8 @@ async def get_entries(daemon: LabDaemon, request: web.Request) -> dict[str, Any]
 
 
 async def get_counters(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """What a switch has counted, read from it now."""
-    parameters(request, Nothing)
+    """The counters of a switch, read from it now."""
+    parameters(request, NoParameters)
     switch = _switch(daemon, request)
     controller = daemon.require_lab()[0].controller
     table = await table_of(controller, switch)
@@ -145,22 +145,22 @@ async def get_counters(daemon: LabDaemon, request: web.Request) -> dict[str, Any
 
 async def get_boxes(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """The latest counters of links and delay boxes."""
-    parameters(request, Nothing)
+    parameters(request, NoParameters)
     daemon.require_lab()
     return {"boxes": daemon.boxes}
 
 
 async def get_experiment(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """The experiment that stands."""
-    parameters(request, Nothing)
-    standing = daemon.require_standing()
-    return {"name": standing.experiment.name, "backend": standing.backend, "description": standing.tree}
+    """The applied experiment."""
+    parameters(request, NoParameters)
+    applied = daemon.require_applied()
+    return {"name": applied.experiment.name, "backend": applied.backend, "description": applied.tree}
 
 
 async def get_chains(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """Every chain that stands."""
-    parameters(request, Nothing)
-    chains = daemon.require_standing().experiment.chains
+    """All chains of the applied experiment."""
+    parameters(request, NoParameters)
+    chains = daemon.require_applied().experiment.chains
     return {
         "chains": [
             {"name": chain.name, "chain": list(chain.hops), "carries": carries_tree(chain.carries)} for chain in chains
@@ -176,13 +176,13 @@ async def get_chain(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
 
 async def get_latencies(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """Every world server's latency."""
-    parameters(request, Nothing)
-    experiment, network = daemon.require_standing().experiment, daemon.require_lab()[0].network
+    parameters(request, NoParameters)
+    experiment, network = daemon.require_applied().experiment, daemon.require_lab()[0].network
     rtts = {each.name: each.rtt.ns for _, each in latency_classes(network)}
-    held = dict(experiment.latency)
+    latency = dict(experiment.latency)
     return {
         "servers": [
-            {"server": host.name, "class": held.get(host.name), "rtt_ns": rtts.get(held.get(host.name, ""))}
+            {"server": host.name, "class": latency.get(host.name), "rtt_ns": rtts.get(latency.get(host.name, ""))}
             for host in network.world_hosts
         ],
         "classes": _classes(network),
@@ -196,19 +196,19 @@ async def get_latency(daemon: LabDaemon, request: web.Request) -> dict[str, Any]
 
 
 async def get_plan(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """The plan that stands."""
-    parameters(request, Nothing)
-    daemon.require_standing()
+    """The plan of the applied experiment."""
+    parameters(request, NoParameters)
+    daemon.require_applied()
     plan = daemon.require_lab()[0].plan
     if plan is None:
-        raise LabError("the plan is just changing; ask again")
+        raise LabError("the plan is being changed; try again")
     return await asyncio.to_thread(plan_answer, plan)
 
 
 async def get_trace(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """The way of a packet through what stands."""
-    asked = parameters(request, Tracing)
-    experiment = daemon.require_standing().experiment
+    """The path of a packet by the plan of the applied experiment."""
+    asked = parameters(request, TraceRequest)
+    experiment = daemon.require_applied().experiment
     testbed = daemon.require_lab()[0]
     entries = testbed.plan.flows if testbed.plan else ()
     found = await asyncio.to_thread(trace, testbed.network, experiment, entries, asked.src, asked.dst, asked.protocol)
@@ -216,9 +216,9 @@ async def get_trace(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
 
 
 async def post_trace(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """The way of packets on the lab as it is, proven by probes."""
-    asked = parameters(request, Probing)
-    daemon.require_standing()
+    """The path of packets in the lab, verified by probes."""
+    asked = parameters(request, ProbeRequest)
+    daemon.require_applied()
     testbed = daemon.require_lab()[0]
     found = await while_up(testbed, trace_live(testbed, asked.src, asked.dst, asked.protocol, asked.probes))
     return {"proven": found.proven, "lost": found.lost, "live": to_json(found)}
@@ -226,38 +226,38 @@ async def post_trace(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
 
 async def get_runs(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """All runs."""
-    parameters(request, Nothing)
-    return {"runs": daemon.runs.told()}
+    parameters(request, NoParameters)
+    return {"runs": daemon.runs.to_json()}
 
 
 async def get_run(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """One run."""
-    parameters(request, Nothing)
-    return daemon.runs.find(request.match_info["id"]).told()
+    parameters(request, NoParameters)
+    return daemon.runs.find(request.match_info["id"]).to_json()
 
 
 async def get_replays(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """Runs that can be watched again."""
-    return await list_replays(daemon.replays, request)
+    """Runs that can be replayed."""
+    return await replays_answer(daemon.replays, request)
 
 
 async def get_replay(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """One of them."""
-    return await tell_replay(daemon.replays, request)
+    """One run that can be replayed."""
+    return await replay_answer(daemon.replays, request)
 
 
 async def get_replay_points(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
-    """Its points."""
-    return await tell_points(daemon.replays, request)
+    """The metric points of a run that can be replayed."""
+    return await stream_points(daemon.replays, request)
 
 
 async def get_events(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
     """Events."""
-    return await serve_events(request, daemon.events, parameters(request, Listening))
+    return await serve_events(request, daemon.events, parameters(request, EventsRequest))
 
 
 def plan_answer(plan: Plan) -> dict[str, Any]:
-    """A plan as it is answered."""
+    """A plan in the form of the API."""
     return {"experiment": plan.experiment, "sha256": plan_sha256(plan), "plan": to_json(plan)}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The body and the parameters of a request: read within bounds of size, depth and time, or refused in plain words."""
+"""Read the body and the parameters of a request within limits of size, depth and time."""
 
 import asyncio
 import codecs
@@ -17,7 +17,7 @@ from atoll_core.errors import Diagnostic, shown
 from atoll_daemon.http.http_errors import RequestError
 
 BODY = "body"
-"""What messages call the body of a request, where others name a file."""
+"""The name of a request's body in messages that otherwise name a file."""
 
 MOST_BYTES = 128 * 1024  # a full laboratory with some 150 machines is 20 kB
 MOST_ENTRIES = 5_000
@@ -28,16 +28,16 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class BodyFormat(Enum):
-    """The languages that a body may be in, by their media types (JSON: RFC 8259, YAML: RFC 9512)."""
+    """Formats of a body, with their media types (JSON: RFC 8259, YAML: RFC 9512)."""
 
     JSON = ("application/json",)
     YAML = ("application/yaml", "application/x-yaml", "text/yaml")
 
 
 async def read_body_document(request: web.Request) -> Document:
-    """The body as a description, an empty one as an empty mapping.
+    """Read the body as a description; an empty body is an empty mapping.
 
-    Raises RequestError: 400 no text, or not JSON or YAML; 408 too slow; 413 too large; 415 another type.
+    Raises RequestError: 400 invalid UTF-8, JSON or YAML; 408 too slow; 413 too large; 415 unsupported type.
     """
     text, kind = await _read_text(request)
     if not text.strip():
@@ -55,12 +55,12 @@ async def read_body_document(request: web.Request) -> Document:
 
 
 async def read_body_text(request: web.Request) -> str:
-    """The body as it is, of any of the types that may hold a description. Raises RequestError as above."""
+    """Read the body as text. Raises RequestError as :func:`read_body_document`."""
     return (await _read_text(request))[0]
 
 
 async def read_object(request: web.Request, model: type[M]) -> M:
-    """The body as an object with these keys. Raises RequestError as above; 422 for what is wrong in it."""
+    """Read the body as a model. Raises RequestError as :func:`read_body_document`; 422 for invalid content."""
     document = await read_body_document(request)
     try:
         return model.model_validate(document.tree)
@@ -70,7 +70,7 @@ async def read_object(request: web.Request, model: type[M]) -> M:
 
 
 def parameters(request: web.Request, model: type[M]) -> M:
-    """The parameters of the address. Raises RequestError (400) that names every wrong one."""
+    """Read the query parameters. Raises RequestError (400) that names every wrong one."""
     given: dict[str, Any] = {}
     for name in request.query:
         every = request.query.getall(name)
@@ -92,12 +92,12 @@ def _of_parameter(mistake: Diagnostic) -> str:
 
 
 async def read_bytes(request: web.Request) -> bytes:
-    """The body as it came, whatever it is. Raises RequestError: 408 too slow; 413 too large."""
+    """Read the body as bytes. Raises RequestError: 408 too slow; 413 too large."""
     try:
         async with asyncio.timeout(BODY_TIMEOUT_S):
             return await _read_all(request)
     except TimeoutError:
-        raise RequestError(408, f"the body was not there after {BODY_TIMEOUT_S:g} s") from None
+        raise RequestError(408, f"the body was not complete after {BODY_TIMEOUT_S:g} s") from None
 
 
 async def _read_text(request: web.Request) -> tuple[str, BodyFormat]:
@@ -111,7 +111,7 @@ async def _read_text(request: web.Request) -> tuple[str, BodyFormat]:
 
 
 def _kind(request: web.Request) -> BodyFormat:
-    """What the body is said to be in; a request without a body need not say."""
+    """The format by the Content-Type header, which a request without a body need not have."""
     if not request.body_exists:
         return BodyFormat.JSON
     for kind in BodyFormat:
@@ -121,10 +121,8 @@ def _kind(request: web.Request) -> BodyFormat:
                 return kind
             raise RequestError(415, f"charset {shown(charset)}: descriptions are UTF-8", where="Content-Type")
     named = request.headers.get("Content-Type")
-    msg = (
-        f"{f'{shown(named)} is' if named else 'nothing says what this body is; it is'} "
-        "no description; send Content-Type: application/json or application/yaml"
-    )
+    problem = f"unsupported media type {shown(named)}" if named else "media type missing"
+    msg = f"{problem}; send Content-Type: application/json or application/yaml"
     raise RequestError(415, msg, where="Content-Type")
 
 
@@ -136,8 +134,8 @@ def _is_utf8(charset: str) -> bool:
 
 
 async def _read_all(request: web.Request) -> bytes:
-    """All of the body; what is too large is not read to its end, nor to its announced length."""
-    too_large = RequestError(413, f"the body is larger than {MOST_BYTES // 1024} KiB; that is no description")
+    """Read the body, but not more than the limit."""
+    too_large = RequestError(413, f"the body is larger than {MOST_BYTES // 1024} KiB, the limit for descriptions")
     if (request.content_length or 0) > MOST_BYTES:
         raise too_large
     content = bytearray()
@@ -167,13 +165,13 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(built) < len(pairs):
         names = [name for name, _ in pairs]
         again = next(name for name in names if names.count(name) > 1)
-        msg = f"key {shown(again)} stands there twice; keep one of them"
+        msg = f"duplicate key {shown(again)}; keep one of them"
         raise ValueError(msg)
     return built
 
 
 def _refuse_constant(name: str) -> None:
-    msg = f"{name} is no JSON, nor a figure of any laboratory"
+    msg = f"{name} is not allowed in JSON"
     raise ValueError(msg)
 
 
@@ -182,14 +180,14 @@ def _no_document(line: int, message: str) -> Document:
 
 
 def _require_simple(tree: dict[str, Any]) -> None:
-    """Refuse what is nested or long beyond any description before anything that recurses sees it."""
+    """Refuse deeply nested or long bodies before any recursive function reads them."""
     entries = 0
     level: list[Any] = [tree]
     for _ in range(MOST_DEPTH):
         level = [below for each in level for below in _below(each)]
         entries += len(level)
         if entries > MOST_ENTRIES:
-            raise RequestError(413, f"the body has more than {MOST_ENTRIES} entries; that is no description")
+            raise RequestError(413, f"the body has more than {MOST_ENTRIES} entries, the limit for descriptions")
         if not level:
             return
     raise _refused(400, [Diagnostic(BODY, 0, f"nested more than {MOST_DEPTH} deep")])
@@ -207,7 +205,7 @@ def _refused(status: int, mistakes: list[Diagnostic] | tuple[Diagnostic, ...]) -
 
 
 def _words(error: ErrorDetails, unknown: str = "") -> str:
-    """One of pydantic's errors in words that need no knowledge of it."""
+    """An error of pydantic in plain words."""
     name, given = str(error["loc"][-1]) if error["loc"] else "body", error.get("input")
     match error["type"]:
         case "missing":

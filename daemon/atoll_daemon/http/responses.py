@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How work is answered: one JSON object at its end, or JSON lines as it goes on, whichever the request accepts.
+"""Answers: a JSON object at the end of a task, or JSON lines while it runs, as the request accepts.
 
-Either way the work belongs to the connection: when that ends, it is cancelled and undone.
+In both cases the task belongs to the connection: when the connection ends, the task is cancelled and cleans up.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ def wants_lines(request: web.Request) -> bool:
 
 
 async def answer(request: web.Request, begin: Begin) -> web.StreamResponse:
-    """Begin work and answer with what becomes of it. Raises what the work raises, unless in lines."""
+    """Start a task and answer with its result. Raises the task's error, unless the answer is in lines."""
     if wants_lines(request):
         return await _answer_lines(request, begin)
     task = begin(lambda _: None)
@@ -38,38 +38,38 @@ async def answer(request: web.Request, begin: Begin) -> web.StreamResponse:
 
 
 def result_of(task: "asyncio.Task[Line]") -> Line:
-    """What work that is over has come to. Raises its error."""
+    """The result of a task that has ended. Raises its error."""
     if task.cancelled():
         raise RequestError(503, "cancelled", exit_code=1)
     return task.result()
 
 
 async def cancelled(task: "asyncio.Task[Line]") -> None:
-    """Cancel work; returns when it has undone what it has to."""
+    """Cancel a task; returns when it has cleaned up."""
     if not task.done():
         task.cancel()
         await asyncio.wait([task])
 
 
 def json_answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
-    """An answer of one object; nobody is to keep it, nor to take it for anything else."""
+    """An answer of one JSON object, with headers that forbid caching and type sniffing."""
     return web.json_response(body, status=status, headers={**_HEADERS, **(headers or {})}, dumps=_dumps)
 
 
 def error_answer(error: AtollError) -> web.Response:
-    """The answer that tells an error."""
-    told = error_json(error)
+    """The answer to a request that failed."""
+    body = error_json(error)
     headers = error.headers if isinstance(error, RequestError) else {}
-    return json_answer({"error": told}, told["status"], headers)
+    return json_answer({"error": body}, body["status"], headers)
 
 
 def lines_response() -> web.StreamResponse:
-    """An answer of JSON lines, yet to be prepared."""
+    """An answer of JSON lines, not prepared yet."""
     return web.StreamResponse(headers={**_HEADERS, "Content-Type": LINES})
 
 
 def line_bytes(line: Line) -> bytes:
-    """A line as it is sent."""
+    """A line of an answer."""
     return _dumps(line).encode() + b"\n"
 
 
@@ -84,7 +84,7 @@ async def _answer_lines(request: web.Request, begin: Begin) -> web.StreamRespons
             await response.write(line_bytes(line))
         await response.write(line_bytes(_last(task)))
     except ConnectionError:
-        pass  # whoever asked is gone
+        pass  # the client has disconnected
     finally:
         await cancelled(task)
     return response
@@ -95,7 +95,7 @@ def _last(task: "asyncio.Task[Line]") -> Line:
         return {"type": "done", **result_of(task)}
     except AtollError as error:
         return {"type": "error", **error_json(error)}
-    except Exception as error:  # noqa: BLE001 - a fault of ours must not leave the verb waiting
+    except Exception as error:  # noqa: BLE001 - an internal error must not leave the client waiting
         return {"type": "error", **error_json(internal_error(error))}
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every request the daemon answers, in one table: what is served is made of it, and so is docs/openapi.json.
+"""The table of all requests of the API, from which the daemon's application and docs/openapi.json are made.
 
-``python -m atoll_daemon.http.routes docs/openapi.json`` writes that anew; a test fails when it is out of date.
+``python -m atoll_daemon.http.routes docs/openapi.json`` writes that file; a test fails if it is out of date.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import Any
 from aiohttp import web
 
 from atoll_controller.fabric.switch_report import SwitchReport
-from atoll_daemon.http import api_models, read_handlers, watch_models, write_handlers
+from atoll_daemon.http import api_models, read_handlers, write_handlers
 from atoll_daemon.http.endpoint import DESCRIPTION, Endpoint
 from atoll_daemon.http.openapi import document, document_text
 from atoll_daemon.http.request_parsing import parameters
@@ -24,7 +24,7 @@ _CHANGES = (408, 409, 413, 415, 422, 502, 503)
 
 async def get_openapi(_: LabDaemon, request: web.Request) -> dict[str, Any]:
     """The API itself."""
-    parameters(request, api_models.Nothing)
+    parameters(request, api_models.NoParameters)
     return await asyncio.to_thread(document, ROUTES)
 
 
@@ -34,7 +34,7 @@ ROUTES: tuple[Endpoint, ...] = (
         "/v1/status",
         read_handlers.get_status,
         "lab",
-        "What is up and what it is doing",
+        "The daemon, its lab, and the task in progress",
         api_models.StatusResponse,
     ),
     Endpoint(
@@ -52,7 +52,7 @@ ROUTES: tuple[Endpoint, ...] = (
         "lab",
         "Take the lab down; the daemon ends with it",
         api_models.EndResponse,
-        query=api_models.Ending,
+        query=api_models.DownRequest,
     ),
     Endpoint(
         "GET",
@@ -77,7 +77,7 @@ ROUTES: tuple[Endpoint, ...] = (
         "/v1/switches/{name}/entries",
         read_handlers.get_entries,
         "switches",
-        "The flow entries that a switch holds, read from it now",
+        "The flow entries of a switch, read from it now",
         api_models.EntriesResponse,
         errors=_READS,
     ),
@@ -86,7 +86,7 @@ ROUTES: tuple[Endpoint, ...] = (
         "/v1/switches/{name}/counters",
         read_handlers.get_counters,
         "switches",
-        "What a switch's ports and entries have counted, read from it now",
+        "The counters of a switch's ports and entries, read from it now",
         api_models.CountersResponse,
         errors=_READS,
     ),
@@ -111,7 +111,7 @@ ROUTES: tuple[Endpoint, ...] = (
         "/v1/chains",
         read_handlers.get_chains,
         "experiment",
-        "Every chain that stands",
+        "All chains of the applied experiment",
         api_models.ChainsResponse,
     ),
     Endpoint("GET", "/v1/chains/{name}", read_handlers.get_chain, "experiment", "One chain", api_models.ChainResponse),
@@ -122,8 +122,8 @@ ROUTES: tuple[Endpoint, ...] = (
         "experiment",
         "Change a chain under traffic, or add a branch",
         api_models.ChangesResponse,
-        query=api_models.Changing,
-        body=api_models.ChainAsked,
+        query=api_models.ChangeRequest,
+        body=api_models.ChainRequest,
         lines=True,
         errors=_CHANGES,
     ),
@@ -132,9 +132,9 @@ ROUTES: tuple[Endpoint, ...] = (
         "/v1/chains/{name}",
         write_handlers.delete_chain,
         "experiment",
-        "Remove a branch; its traffic takes the chains that are left",
+        "Remove a branch; its traffic takes the remaining chains",
         api_models.ChangesResponse,
-        query=api_models.Changing,
+        query=api_models.ChangeRequest,
         lines=True,
         errors=_CHANGES,
     ),
@@ -143,7 +143,7 @@ ROUTES: tuple[Endpoint, ...] = (
         "/v1/latencies",
         read_handlers.get_latencies,
         "experiment",
-        "Latencies of all world servers, and the classes there are",
+        "Latencies of all world servers, and all latency classes",
         api_models.LatenciesResponse,
     ),
     Endpoint(
@@ -161,8 +161,8 @@ ROUTES: tuple[Endpoint, ...] = (
         "experiment",
         "Change the latency of a world server under traffic",
         api_models.ChangesResponse,
-        query=api_models.Changing,
-        body=api_models.LatencyAsked,
+        query=api_models.ChangeRequest,
+        body=api_models.LatencyRequest,
         lines=True,
         errors=_CHANGES,
     ),
@@ -171,9 +171,9 @@ ROUTES: tuple[Endpoint, ...] = (
         "/v1/latencies/{server}",
         write_handlers.delete_latency,
         "experiment",
-        "Delay a world server no more",
+        "Remove the latency of a world server",
         api_models.ChangesResponse,
-        query=api_models.Changing,
+        query=api_models.ChangeRequest,
         lines=True,
         errors=_CHANGES,
     ),
@@ -182,18 +182,25 @@ ROUTES: tuple[Endpoint, ...] = (
         "/v1/picture",
         read_handlers.get_picture,
         "lab",
-        "What it takes to draw the lab: hosts, chains, links, latencies, the run in progress",
-        watch_models.PictureResponse,
+        "The data to draw the lab: hosts, chains, links, latencies, the run in progress",
+        api_models.PictureResponse,
     ),
-    Endpoint("GET", "/v1/plan", read_handlers.get_plan, "experiment", "The plan that stands", api_models.PlanResponse),
+    Endpoint(
+        "GET",
+        "/v1/plan",
+        read_handlers.get_plan,
+        "experiment",
+        "The plan of the applied experiment",
+        api_models.PlanResponse,
+    ),
     Endpoint(
         "POST",
         "/v1/plan",
         write_handlers.post_plan,
         "experiment",
-        "The plan of an experiment, on this lab if it held nothing; changes nothing",
+        "The plan of an experiment for this lab without any applied experiment; changes nothing",
         api_models.PlanResponse,
-        query=api_models.Describing,
+        query=api_models.DescriptionRequest,
         body=DESCRIPTION,
         errors=_CHANGES,
     ),
@@ -202,9 +209,9 @@ ROUTES: tuple[Endpoint, ...] = (
         "/v1/diff",
         write_handlers.post_diff,
         "experiment",
-        "What applying an experiment would change, with reasons; changes nothing",
+        "The changes that applying an experiment would make, with reasons; changes nothing",
         api_models.ChangesResponse,
-        query=api_models.Describing,
+        query=api_models.DescriptionRequest,
         body=DESCRIPTION,
         lines=True,
         errors=_CHANGES,
@@ -214,9 +221,9 @@ ROUTES: tuple[Endpoint, ...] = (
         "/v1/apply",
         write_handlers.post_apply,
         "experiment",
-        "Bring the lab to an experiment by the smallest change, under traffic",
+        "Apply an experiment with the fewest changes, under traffic",
         api_models.ChangesResponse,
-        query=api_models.Applying,
+        query=api_models.ApplyRequest,
         body=DESCRIPTION,
         lines=True,
         errors=_CHANGES,
@@ -226,9 +233,9 @@ ROUTES: tuple[Endpoint, ...] = (
         "/v1/trace",
         read_handlers.get_trace,
         "experiment",
-        "The way of a packet between two hosts",
-        api_models.TraceTold,
-        query=api_models.Tracing,
+        "The path of a packet between two hosts",
+        api_models.TraceResponse,
+        query=api_models.TraceRequest,
         errors=(409, 422),
     ),
     Endpoint(
@@ -236,18 +243,18 @@ ROUTES: tuple[Endpoint, ...] = (
         "/v1/trace",
         read_handlers.post_trace,
         "experiment",
-        "Prove the way between two hosts by probe packets",
-        api_models.ProofResponse,
-        query=api_models.Probing,
+        "Verify the path between two hosts by probe packets",
+        api_models.LiveTraceResponse,
+        query=api_models.ProbeRequest,
         errors=(409, 422, 502),
-        note="Whatever else is going on, a run as well.",
+        note="Possible at any time, also during a run.",
     ),
     Endpoint(
         "GET",
         "/v1/runs",
         read_handlers.get_runs,
         "runs",
-        "The runs of this daemon, the last one first",
+        "The runs of this daemon, latest first",
         api_models.RunsResponse,
     ),
     Endpoint(
@@ -255,15 +262,15 @@ ROUTES: tuple[Endpoint, ...] = (
         "/v1/runs",
         write_handlers.post_run,
         "runs",
-        "Start a run; it goes on when the connection ends",
+        "Start a run; it continues when the connection ends",
         api_models.RunResponse,
         query=api_models.RunRequest,
         body=DESCRIPTION,
         lines=True,
         success=202,
         errors=_CHANGES,
-        note="Answered in lines (`Accept: application/x-ndjson`), the run ends with the connection, and the status is "
-        "200.",
+        note="With `Accept: application/x-ndjson` the answer is in lines, the run ends with the connection, and the "
+        "status is 200.",
     ),
     Endpoint(
         "GET",
@@ -288,7 +295,7 @@ ROUTES: tuple[Endpoint, ...] = (
         "runs",
         "Calibrate every link against its configuration",
         api_models.CalibrationResponse,
-        query=api_models.Calibrating,
+        query=api_models.CalibrationRequest,
         body=DESCRIPTION,
         lines=True,
         errors=_CHANGES,
@@ -298,18 +305,18 @@ ROUTES: tuple[Endpoint, ...] = (
         "/v1/replays",
         read_handlers.get_replays,
         "runs",
-        "Runs that can be watched again, those being made included: the latest two hundred",
-        watch_models.ReplaysResponse,
+        "Runs that can be replayed, including the run in progress: the latest two hundred",
+        api_models.ReplaysResponse,
         errors=(),
-        note="Those in `runs` where `atoll up` (or `atoll watch`) was called, and what the daemon has made.",
+        note="Runs in `runs` in the directory of `atoll up` (or `atoll watch`), and all runs of the daemon.",
     ),
     Endpoint(
         "GET",
         "/v1/replays/{id}",
         read_handlers.get_replay,
         "runs",
-        "All of such a run but its points",
-        watch_models.ReplayResponse,
+        "A run that can be replayed, without its points",
+        api_models.ReplayResponse,
         errors=(422,),
     ),
     Endpoint(
@@ -317,9 +324,9 @@ ROUTES: tuple[Endpoint, ...] = (
         "/v1/replays/{id}/points",
         read_handlers.get_replay_points,
         "runs",
-        "Its metric points as JSON lines, about a second each, in the order in which they were written",
-        watch_models.PointsResponse,
-        query=watch_models.Replaying,
+        "Metric points of a run as JSON lines of about a second each, in the order in which they were written",
+        api_models.PointsResponse,
+        query=api_models.ReplayPointsRequest,
         errors=(),
     ),
     Endpoint(
@@ -327,9 +334,9 @@ ROUTES: tuple[Endpoint, ...] = (
         "/v1/events",
         read_handlers.get_events,
         "events",
-        "What happens: JSON lines, or a WebSocket if the request asks for one",
+        "Events: JSON lines, or a WebSocket if the request asks for one",
         api_models.EventResponse,
-        query=api_models.Listening,
+        query=api_models.EventsRequest,
         errors=(),
     ),
     Endpoint(
@@ -342,7 +349,7 @@ ROUTES: tuple[Endpoint, ...] = (
         errors=(),
     ),
 )
-"""What anybody may ask who may ask at all."""
+"""All requests that are allowed with the token."""
 
 
 if __name__ == "__main__":

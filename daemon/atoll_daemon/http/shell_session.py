@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The daemon's end of `atoll shell`: Mininet's command line over a WebSocket (docs/contracts.md, "Daemon")."""
+"""The daemon's side of `atoll shell`: Mininet's command line over a WebSocket (docs/contracts.md, "Daemon")."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ _LONGEST_MESSAGE = 16 * 1024 * 1024  # a script is one message
 
 
 async def serve_shell(request: web.Request, testbed: Testbed | None) -> web.WebSocketResponse:
-    """Answer one request for a shell until the session or the connection ends."""
+    """Serve a shell until the session or the connection ends."""
     socket = web.WebSocketResponse(max_msg_size=_LONGEST_MESSAGE)
     await socket.prepare(request)
     asked = await socket.receive()
@@ -34,10 +34,10 @@ async def serve_shell(request: web.Request, testbed: Testbed | None) -> web.WebS
     printing = asyncio.create_task(_print(shell, socket))
     try:
         async for message in socket:
-            await _pass_on(message, shell)
+            await _forward(message, shell)
     finally:
         printing.cancel()
-        await asyncio.shield(shell.close())  # the connection's end cancels this handler, perhaps only now
+        await asyncio.shield(shell.close())  # this handler may be cancelled here, by the end of the connection
     return socket
 
 
@@ -47,7 +47,7 @@ async def _open(testbed: Testbed, asked: dict[str, Any]) -> LabShell:
     return await testbed.lab.open_shell(asked["columns"], asked["rows"])
 
 
-async def _pass_on(message: WSMessage, shell: LabShell) -> None:
+async def _forward(message: WSMessage, shell: LabShell) -> None:
     if message.type is WSMsgType.BINARY:
         await shell.write(message.data)
     elif message.type is WSMsgType.TEXT:
@@ -56,14 +56,14 @@ async def _pass_on(message: WSMessage, shell: LabShell) -> None:
 
 
 async def _print(shell: LabShell, socket: web.WebSocketResponse) -> None:
-    with contextlib.suppress(ConnectionError):  # the user is gone
+    with contextlib.suppress(ConnectionError):  # the client has disconnected
         while printed := await shell.read():
             await socket.send_bytes(printed)
         await _end(socket, shell.refused)
 
 
 async def _end(socket: web.WebSocketResponse, why: str | None) -> None:
-    """The last message, as of the streams: how it ended."""
+    """Send the last message, which says how the session ended."""
     last = {"type": "done"} if why is None else {"type": "error", "message": why, "exit_code": LabError.exit_code}
     await socket.send_json(last)
     await socket.close()

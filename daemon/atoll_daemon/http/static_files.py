@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The live page's files (dashboards/atoll_dashboards/live_page) at /watch/, for whoever asks.
+"""Serve the live page's files (dashboards/atoll_dashboards/live_page) at /watch/ without a token.
 
-They hold nothing of a lab: the page takes everything from the API, which asks for the token. Only files that are in the
-package have a name here, so no address leads anywhere else.
+They contain no data of a lab: the page gets all data from the API, which needs the token. Only files in the package can
+be requested, so no path leads out of it.
 """
 
 import functools
@@ -29,7 +29,7 @@ _TYPES = {
     ".txt": "text/plain; charset=utf-8",
     ".woff2": "font/woff2",
 }
-"""Media types by the ends of names; what ends otherwise is no part of the page."""
+"""Media types by file name extensions; other files are not served."""
 
 _HEADERS = {
     "Cache-Control": "no-cache",  # a daemon of a newer version has another page at the same address
@@ -40,7 +40,7 @@ _HEADERS = {
 
 
 def add_page(application: web.Application) -> None:
-    """Serve the page; what leads to it is redirected to it."""
+    """Add the page's routes; ``/`` and ``/watch`` are redirected to ``/watch/``."""
     application.router.add_get("/", _to_page)
     application.router.add_get(PAGE.rstrip("/"), _to_page)
     application.router.add_get(PAGE + "{name:.*}", _serve_file)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The daemon's Unix socket and TCP ports, and bounds on what unauthenticated connections can cost it.
+"""The daemon's Unix socket and TCP ports, with limits for unauthenticated connections.
 
-The Unix socket's credentials name the user: a connection of one who may not ask is closed as soon as it is accepted.
-Over TCP no token was shown yet. On both, connections are few, and one that has asked for nothing within seconds
-is closed.
+The Unix socket's credentials identify the user: connections of untrusted users are closed as soon as they are accepted.
+On both kinds of sockets the number of connections is limited, and a connection without a request within seconds is
+closed.
 """
 
 import asyncio
@@ -14,11 +14,13 @@ import re
 import socket
 from dataclasses import dataclass
 
+import aiohttp
 from aiohttp import web
 
 from atoll_core.errors import LabError, UsageError, shown
-from atoll_daemon.http.port_owner import find_ours
-from atoll_daemon.socket_lock import LISTEN_BACKLOG, may_talk, peer
+from atoll_daemon.http.auth import DAEMON_REALM, WATCH_REALM
+from atoll_daemon.http.static_files import PAGE
+from atoll_daemon.socket_lock import LISTEN_BACKLOG, is_trusted, peer_credentials
 
 FIRST_REQUEST_S = 10.0
 MOST_CONNECTIONS = 128
@@ -27,17 +29,21 @@ MOST_LOCAL_CONNECTIONS = 512
 _ADDRESS = re.compile(r"(?:(?P<host>\[[0-9A-Fa-f:.%]+\]|[^:\[\]/\s]+):)?(?P<port>[0-9]{1,5})")
 _LOOPBACK = "127.0.0.1"
 
+_OWN_SERVER_TIMEOUT_S = 1.0  # ours answers within milliseconds; another server may not answer at all
+_REALM = re.compile(r'Bearer realm="([^"]*)"')
+_OWN_SERVERS = {DAEMON_REALM: "the daemon of a lab", WATCH_REALM: "another `atoll watch`"}
+
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
-    """Where to listen; port 0: any that is free."""
+    """An address to listen on; port 0: any free port."""
 
     host: str
     port: int
 
     @classmethod
     def parse(cls, text: str) -> "ListenAddress":
-        """From ``PORT``, ``HOST:PORT`` or ``[V6]:PORT``; without a host, loopback. Raises UsageError."""
+        """Parse ``PORT``, ``HOST:PORT`` or ``[V6]:PORT``; without a host, loopback. Raises UsageError."""
         found = _ADDRESS.fullmatch(text)
         if found is None or int(found["port"]) > 65535:
             msg = f"--listen {shown(text)}: write PORT or HOST:PORT, such as 8080, 0.0.0.0:8080 or [::1]:8080"
@@ -54,25 +60,25 @@ class ListenAddress:
 
     @property
     def url(self) -> str:
-        """What a client on this machine asks."""
-        any_of_ours = {"0.0.0.0": _LOOPBACK, "::": "::1"}  # noqa: S104 - told, not bound
-        host = any_of_ours.get(self.host, self.host)
+        """The URL for clients on this machine."""
+        wildcards = {"0.0.0.0": _LOOPBACK, "::": "::1"}  # noqa: S104 - not bound here
+        host = wildcards.get(self.host, self.host)
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class TakenError(LabError):
-    """Somebody listens there already."""
+class PortInUseError(LabError):
+    """Another program listens on the port."""
 
 
 def bind(address: ListenAddress) -> socket.socket:
-    """A bound socket. Raises LabError, one line that says why there is none; TakenError if somebody has the port."""
+    """Bind a socket. Raises PortInUseError, or LabError for other reasons."""
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
-        msg = f"--listen {address}: {shown(address.host)} is no address of this machine ({error.strerror})"
+        msg = f"--listen {address}: {shown(address.host)} is not an address of this machine ({error.strerror})"
         raise LabError(msg) from None
     family, kind, protocol, _, where = found[0]
     listener = socket.socket(family, kind, protocol)
@@ -83,7 +89,7 @@ def bind(address: ListenAddress) -> socket.socket:
         listener.bind(where)
     except OSError as error:
         listener.close()
-        kind = TakenError if error.errno == errno.EADDRINUSE else LabError
+        kind = PortInUseError if error.errno == errno.EADDRINUSE else LabError
         raise kind(f"--listen {address}: {_why(error)}") from None
     return listener
 
@@ -91,17 +97,17 @@ def bind(address: ListenAddress) -> socket.socket:
 def _why(error: OSError) -> str:
     match error:
         case OSError(errno=errno.EADDRINUSE):
-            return "the port is taken by another program; choose another one with --listen, or 0 for any that is free"
+            return "the port is in use by another program; choose another one with --listen, or 0 for any free port"
         case OSError(errno=errno.EADDRNOTAVAIL):
             return "no interface of this machine has that address"
         case OSError(errno=errno.EACCES):
-            return "ports below 1024 are root's; choose a higher one"
+            return "ports below 1024 need root; choose a higher one"
         case _:
             return os.strerror(error.errno or 0)
 
 
 class ServedPort:
-    """One TCP port that is being served."""
+    """A TCP port that is served."""
 
     def __init__(self, address: ListenAddress, server: asyncio.Server) -> None:
         self.address = address
@@ -109,12 +115,12 @@ class ServedPort:
 
     @classmethod
     async def open(cls, address: ListenAddress, requests: web.Server) -> "ServedPort":
-        """Listen there; what comes goes to ``requests``. Raises LabError."""
+        """Listen on an address and pass requests to ``requests``. Raises LabError."""
         try:
             listener = bind(address)
-        except TakenError as error:
-            ours = await find_ours(address.url)
-            raise (LabError(f"--listen {address}: {ours}") if ours else error) from None
+        except PortInUseError as error:
+            own = await _describe_own_server(address.url)
+            raise (LabError(f"--listen {address}: {own}") if own else error) from None
         loop = asyncio.get_running_loop()
         open_now: set[asyncio.Protocol] = set()
         server = await loop.create_server(
@@ -123,7 +129,7 @@ class ServedPort:
         return cls(ListenAddress(address.host, listener.getsockname()[1]), server)
 
     def close(self) -> None:
-        """Take no more connections."""
+        """Accept no more connections."""
         self._server.close()
 
 
@@ -136,9 +142,9 @@ async def serve_locally(listener: socket.socket, requests: web.Server) -> asynci
 
 
 class _Connection(asyncio.Protocol):
-    """A connection on its way to aiohttp, within bounds; ``others``: those that are open on the same port.
+    """Passes a connection to aiohttp within limits; ``others``: the open connections of the same port.
 
-    aiohttp itself waits for ever for the headers of a connection's first request.
+    aiohttp itself waits without a limit for the headers of a connection's first request.
     """
 
     _handler: web.RequestHandler
@@ -152,7 +158,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         connection = transport.get_extra_info("socket")
-        foreign = connection.family == socket.AF_UNIX and not may_talk(peer(connection)[1])
+        foreign = connection.family == socket.AF_UNIX and not is_trusted(peer_credentials(connection)[1])
         if (foreign or len(self._others) >= self._most) and isinstance(transport, asyncio.Transport):
             transport.set_protocol(asyncio.Protocol())  # this one has no handler
             transport.abort()
@@ -186,3 +192,22 @@ class _Connection(asyncio.Protocol):
         self._headers_are_there()
         self._others.discard(self)
         self._handler.connection_lost(exc)
+
+
+async def _describe_own_server(url: str) -> str | None:
+    """Identify a daemon or `atoll watch` that uses the port by the realm of its challenge, and say what to do.
+
+    None if the server at ``url`` is neither.
+    """
+    timeout = aiohttp.ClientTimeout(total=_OWN_SERVER_TIMEOUT_S)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.get(f"{url}/v1/status", allow_redirects=False) as answer,
+        ):
+            realm = _REALM.match(answer.headers.get("WWW-Authenticate", ""))
+    except (aiohttp.ClientError, OSError, TimeoutError, ValueError):  # ValueError: the answer is not HTTP
+        realm = None
+    server = _OWN_SERVERS.get(realm[1]) if realm else None
+    remedy = f"open {url}{PAGE}, or choose another port with --listen, or 0 for any free port"
+    return server and f"{server} uses this port and serves the page; {remedy}"

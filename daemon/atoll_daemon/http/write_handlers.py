@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the API does with a lab: plans, applies, changes chains and latencies, runs, calibrates, ends. Handlers."""
+"""Handlers of requests that change a lab: plans, applies, changes of chains and latencies, runs, calibrations."""
 
 import asyncio
 import functools
@@ -20,16 +20,16 @@ from atoll_core.errors import DescriptionError, shown
 from atoll_core.plan.plan import Backend
 from atoll_core.platforms import MININET
 from atoll_daemon.http.api_models import (
-    Applying,
-    Calibrating,
-    ChainAsked,
-    Changing,
-    Describing,
-    Ending,
-    LatencyAsked,
-    Nothing,
+    ApplyRequest,
+    CalibrationRequest,
+    ChainRequest,
+    ChangeRequest,
+    DescriptionRequest,
+    DownRequest,
+    LabRequest,
+    LatencyRequest,
+    NoParameters,
     RunRequest,
-    Upping,
 )
 from atoll_daemon.http.auth import is_local
 from atoll_daemon.http.experiment_bodies import (
@@ -60,7 +60,7 @@ Read = Callable[[], Awaitable[DescribedExperiment]]
 
 async def post_lab(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
     """Bring a lab up."""
-    asked = parameters(request, Upping)
+    asked = parameters(request, LabRequest)
     document = await read_body_document(request)
     lab = await asyncio.to_thread(Lab, replace(document, file=label(Path(asked.file))))
     network = lab.network
@@ -71,16 +71,16 @@ async def post_lab(daemon: LabDaemon, request: web.Request) -> web.StreamRespons
         return await daemon.bring_up(lab, network, asked.runtime, emit)
 
     try:
-        return await answer(request, functools.partial(daemon.bench.begin, "up", network.name, work))
+        return await answer(request, functools.partial(daemon.tasks.begin, "up", network.name, work))
     finally:
-        if daemon.testbed is None and daemon.bench.busy is None:
-            daemon.end.set()  # or it would hold the machine's lock for nothing
+        if daemon.testbed is None and daemon.tasks.busy is None:
+            daemon.end.set()  # without a lab it must not keep the machine's lock
 
 
 async def delete_lab(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """Take the lab down."""
-    asked = parameters(request, Ending)
-    busy = daemon.bench.busy
+    asked = parameters(request, DownRequest)
+    busy = daemon.tasks.busy
     if busy is not None and not asked.force:
         msg = f"the lab is busy with `{busy.what} {busy.about}`; wait for it, or end it with `atoll down --force`"
         raise RequestError(409, msg, exit_code=1)
@@ -92,8 +92,8 @@ async def delete_lab(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
 
 
 async def post_plan(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
-    """The plan of an experiment on a lab that holds nothing yet."""
-    read = await _reading(daemon, request, parameters(request, Describing))
+    """The plan of an experiment for a lab without any applied experiment."""
+    read = await _reading(daemon, request, parameters(request, DescriptionRequest))
     described = await read()
     network = daemon.require_lab()[0].network
 
@@ -105,8 +105,8 @@ async def post_plan(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
 
 
 async def post_diff(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
-    """What an apply would change."""
-    read = await _reading(daemon, request, parameters(request, Describing))
+    """The changes that an apply would make."""
+    read = await _reading(daemon, request, parameters(request, DescriptionRequest))
     return await _apply(
         daemon, request, read, ApplyOptions(dry_run=True, at_once=False, connections=ConnectionPolicy())
     )
@@ -114,7 +114,7 @@ async def post_diff(daemon: LabDaemon, request: web.Request) -> web.StreamRespon
 
 async def post_apply(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
     """Apply an experiment."""
-    asked = parameters(request, Applying)
+    asked = parameters(request, ApplyRequest)
     how = ApplyOptions(asked.dry_run, asked.at_once, ConnectionPolicy.parse(asked.connections), asked.probe)
     return await _apply(daemon, request, await _reading(daemon, request, asked), how)
 
@@ -122,7 +122,7 @@ async def post_apply(daemon: LabDaemon, request: web.Request) -> web.StreamRespo
 async def put_chain(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
     """Change a chain, or add one."""
     how = _changing(request)
-    wanted = await read_object(request, ChainAsked)
+    wanted = await read_object(request, ChainRequest)
     name = request.match_info["name"]
     patch = chain_patch(name, wanted.chain, wanted.carries)
     return await _apply(daemon, request, _patching(daemon, lambda _: patch), how)
@@ -138,14 +138,14 @@ async def delete_chain(daemon: LabDaemon, request: web.Request) -> web.StreamRes
 async def put_latency(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
     """Change a server's latency."""
     how = _changing(request)
-    wanted = await read_object(request, LatencyAsked)
+    wanted = await read_object(request, LatencyRequest)
     _require_one(wanted)
     patch = {"latency": {_server(daemon, request): wanted.class_ or wanted.rtt}}
     return await _apply(daemon, request, _patching(daemon, lambda _: patch), how)
 
 
 async def delete_latency(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
-    """Delay a server no more."""
+    """Remove the latency of a server."""
     how = _changing(request)
     patch = {"latency": {_server(daemon, request): None}}
     return await _apply(daemon, request, _patching(daemon, lambda _: patch), how)
@@ -155,7 +155,7 @@ async def delete_latency(daemon: LabDaemon, request: web.Request) -> web.StreamR
 
 
 async def post_run(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
-    """Run an experiment: with the connection if lines are wanted, else by itself."""
+    """Run an experiment. If lines are accepted, the run belongs to the connection; else it runs independently."""
     asked = parameters(request, RunRequest)
     _require_local(request, "runs", asked.runs)
     _require_local(request, "influx", asked.influx)
@@ -183,7 +183,7 @@ async def post_run(daemon: LabDaemon, request: web.Request) -> web.StreamRespons
         )
 
     def begin(listen: Emit) -> asyncio.Task[Line]:
-        record.task = daemon.bench.begin("run", described.experiment.name, work, listen)
+        record.task = daemon.tasks.begin("run", described.experiment.name, work, listen)
         record.task.add_done_callback(lambda task: record.over(task, time.time_ns()))
         return record.task
 
@@ -192,23 +192,23 @@ async def post_run(daemon: LabDaemon, request: web.Request) -> web.StreamRespons
     task = begin(lambda _: None)
     await record.named.wait()
     if not record.id:
-        result_of(task)  # raises why it came to nothing
-    return json_answer(record.told(), 202, {"Location": f"/v1/runs/{record.id}"})
+        result_of(task)  # raises the error
+    return json_answer(record.to_json(), 202, {"Location": f"/v1/runs/{record.id}"})
 
 
 async def delete_run(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     """Cancel a run."""
-    parameters(request, Nothing)
+    parameters(request, NoParameters)
     record = daemon.runs.find(request.match_info["id"])
     if record.task is None or record.task.done():
         raise RequestError(409, f"run {record.id} is over: {record.state}", exit_code=1)
     await cancelled(record.task)
-    return record.told()
+    return record.to_json()
 
 
 async def post_calibration(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
-    """Hold links against their settings."""
-    asked = parameters(request, Calibrating)
+    """Calibrate links against their configuration."""
+    asked = parameters(request, CalibrationRequest)
     for name in asked.directions:
         if name not in DIRECTIONS:
             msg = f"?directions: unknown direction {shown(name)}; {suggest(name, DIRECTIONS, 'directions')}"
@@ -218,21 +218,21 @@ async def post_calibration(daemon: LabDaemon, request: web.Request) -> web.Strea
     async def work(emit: Emit) -> Line:
         return await daemon.calibrate(described, asked.directions, asked.seconds, emit)
 
-    return await answer(request, functools.partial(daemon.bench.begin, "calibrate", described.experiment.name, work))
+    return await answer(request, functools.partial(daemon.tasks.begin, "calibrate", described.experiment.name, work))
 
 
-# What they share
+# Shared by handlers
 
 
-async def _reading(daemon: LabDaemon, request: web.Request, asked: Describing) -> Read:
-    """What makes an experiment of the request's body, against whatever stands when it is called."""
+async def _reading(daemon: LabDaemon, request: web.Request, asked: DescriptionRequest) -> Read:
+    """A function that makes an experiment from the request's body, for the lab's state when it is called."""
     _require_local(request, "file", asked.file)
     daemon.require_lab()
     document = await read_body_document(request)
     return functools.partial(_described, daemon, document, asked)
 
 
-async def _described(daemon: LabDaemon, document: Document, asked: Describing) -> DescribedExperiment:
+async def _described(daemon: LabDaemon, document: Document, asked: DescriptionRequest) -> DescribedExperiment:
     testbed, lab = daemon.require_lab()
     if asked.file is not None:
         backend = asked.backend or Backend.ENGINE
@@ -240,7 +240,7 @@ async def _described(daemon: LabDaemon, document: Document, asked: Describing) -
         network, found = await asyncio.to_thread(described_by_file, document, path, asked.set, backend)
         daemon.require_same_lab(network)
     else:
-        found = await asyncio.to_thread(described_by_body, document, lab, testbed.network, daemon.standing, asked.set)
+        found = await asyncio.to_thread(described_by_body, document, lab, testbed.network, daemon.applied, asked.set)
         found = found if asked.backend is None else replace(found, backend=asked.backend)
     if asked.strict and (doubtful := description_warnings(testbed.network, found.experiment, found.backend, MININET)):
         raise DescriptionError(doubtful)
@@ -248,16 +248,16 @@ async def _described(daemon: LabDaemon, document: Document, asked: Describing) -
 
 
 def _patching(daemon: LabDaemon, patch: Callable[[DescribedExperiment], dict[str, Any]]) -> Read:
-    """What makes an experiment of the one that stands."""
+    """A function that makes an experiment from the applied one by a patch."""
 
     async def read() -> DescribedExperiment:
-        return await _described(daemon, as_body(patch(daemon.require_standing())), Describing())
+        return await _described(daemon, as_body(patch(daemon.require_applied())), DescriptionRequest())
 
     return read
 
 
 async def _apply(daemon: LabDaemon, request: web.Request, read: Read, how: ApplyOptions) -> web.StreamResponse:
-    """Apply what ``read`` makes; it is asked again if something else was applied meanwhile."""
+    """Apply the result of ``read``, which is called again if another experiment was applied meanwhile."""
     before = daemon.require_lab()[0].experiment
     described = await read()
 
@@ -266,30 +266,30 @@ async def _apply(daemon: LabDaemon, request: web.Request, read: Read, how: Apply
         return await daemon.apply(current, how, emit)
 
     what = "diff" if how.dry_run else "apply"
-    return await answer(request, functools.partial(daemon.bench.begin, what, described.experiment.name, work))
+    return await answer(request, functools.partial(daemon.tasks.begin, what, described.experiment.name, work))
 
 
 def _changing(request: web.Request) -> ApplyOptions:
-    asked = parameters(request, Changing)
+    asked = parameters(request, ChangeRequest)
     return ApplyOptions(
         asked.dry_run, at_once=False, connections=ConnectionPolicy.parse(asked.connections), probes=asked.probe
     )
 
 
 def _require_local(request: web.Request, name: str, given: str | None) -> None:
-    """What concerns the caller's own files is for those who could read and write them by themselves."""
+    """Refuse a parameter that concerns local files unless the request is from a local user."""
     if given is not None and not is_local(request):
-        msg = f"?{name}: concerns files of this machine, and is not taken over TCP; leave it out"
+        msg = f"?{name}: concerns files of this machine and is not accepted over TCP; leave it out"
         raise RequestError(403, msg, where=f"?{name}")
 
 
-def _require_one(wanted: LatencyAsked) -> None:
+def _require_one(wanted: LatencyRequest) -> None:
     if (wanted.class_ is None) == (wanted.rtt is None):
-        raise RequestError(422, "name the latency by its class or by its rtt", where="class")
+        raise RequestError(422, "give the latency either as class or as rtt", where="class")
 
 
 def _server(daemon: LabDaemon, request: web.Request) -> str:
-    """The world server that the address names. Raises RequestError (404)."""
+    """The world server in the request's path. Raises RequestError (404)."""
     server = request.match_info["server"]
     servers = [host.name for host in daemon.require_lab()[0].network.world_hosts]
     if server not in servers:

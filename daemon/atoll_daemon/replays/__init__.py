@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs watched again, and `atoll watch`, which serves them without a laboratory."""
+"""Replays of runs, and the server of `atoll watch`, which needs no lab."""

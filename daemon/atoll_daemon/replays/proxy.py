@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests passed on to the daemon that is there at the moment, by its Unix socket, with the rights of TCP.
+"""Forward requests to the running daemon over its Unix socket, with the rights of TCP.
 
-Each request has a connection of its own: daemons come and go, and one that has gone is told at once. The token stays
-here; ``Forwarded`` (RFC 7239) takes from a request what the Unix socket would let it do.
+Each request has its own connection, as daemons start and end. The token is not forwarded; the ``Forwarded`` header
+(RFC 7239) removes the rights that the Unix socket would give.
 """
 
 import contextlib
@@ -13,20 +13,20 @@ from aiohttp import web
 from yarl import URL
 
 from atoll_core.errors import LabError
-from atoll_daemon.connector import DaemonConnector
+from atoll_daemon.client import DaemonConnector
 from atoll_daemon.http.auth import SUBPROTOCOL
 from atoll_daemon.http.event_stream import serve_websocket
 from atoll_daemon.http.http_errors import RequestError, no_lab_is_up
 from atoll_daemon.http.request_parsing import read_bytes
-from atoll_daemon.socket_lock import daemon_holder, foreign_daemon, may_talk
+from atoll_daemon.socket_lock import daemon_holder, foreign_daemon_error, is_trusted
 
 _CONNECT_S = 5.0
-_PASSED_ON = ("Accept", "Content-Type")
-_OF_THE_CONNECTION = frozenset({"connection", "date", "keep-alive", "server", "transfer-encoding"})  # not of the answer
+_FORWARDED_HEADERS = ("Accept", "Content-Type")
+_CONNECTION_HEADERS = frozenset({"connection", "date", "keep-alive", "server", "transfer-encoding"})  # not forwarded
 
 
 class Upstream:
-    """The way to the daemon, whichever there is; close it at the end."""
+    """Forwards requests to the running daemon; close it at the end."""
 
     def __init__(self) -> None:
         self._session = aiohttp.ClientSession(
@@ -36,15 +36,15 @@ class Upstream:
         )
 
     async def close(self) -> None:
-        """End what is left of connections."""
+        """Close open connections."""
         await self._session.close()
 
-    async def pass_on(self, request: web.Request) -> web.StreamResponse:
-        """Answer what the daemon answers. Raises RequestError (503) when there is none."""
+    async def forward(self, request: web.Request) -> web.StreamResponse:
+        """Forward a request and the daemon's answer. Raises RequestError (503) if there is no daemon."""
         _require_daemon()
         if request.headers.get("Upgrade", "").lower() == "websocket":
-            return await self._pass_on_websocket(request)
-        headers = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
+            return await self._forward_websocket(request)
+        headers = {name: request.headers[name] for name in _FORWARDED_HEADERS if name in request.headers}
         body = await read_bytes(request)
         try:
             async with self._session.request(
@@ -59,7 +59,7 @@ class Upstream:
             raise _no_lab() from None
 
     async def get(self, path: str) -> dict[str, Any] | None:
-        """What there is at a path of the API; None when no daemon answers that it is there."""
+        """GET a path of the API; None if there is no daemon or it answers with an error."""
         try:
             _require_daemon()
             async with self._session.get(f"http://daemon{path}") as answer:
@@ -67,23 +67,25 @@ class Upstream:
         except (LabError, RequestError, aiohttp.ClientError, ValueError):
             return None
 
-    async def _pass_on_websocket(self, request: web.Request) -> web.StreamResponse:
+    async def _forward_websocket(self, request: web.Request) -> web.StreamResponse:
         try:
             daemon = await self._session.ws_connect(
                 _address(request), protocols=(SUBPROTOCOL,), headers=_forwarded(request), max_msg_size=0
             )
         except aiohttp.WSServerHandshakeError as error:
-            msg = f"{request.path}: the daemon serves no WebSocket for this ({error.status}); ask without one why"
-            # What is served without a WebSocket is answered plainly: no success of this request.
+            msg = f"{request.path}: the daemon refused a WebSocket ({error.status}); a plain request says why"
+            # The daemon may answer such a path with success without a WebSocket; this request has failed.
             raise RequestError(max(error.status, 400), msg, exit_code=1) from None
         except aiohttp.ClientConnectionError:
             raise _no_lab() from None
         async with daemon:
-            return await serve_websocket(request, lambda socket: _tell(daemon, socket), aiohttp.WSCloseCode.GOING_AWAY)
+            return await serve_websocket(
+                request, lambda socket: _forward_messages(daemon, socket), aiohttp.WSCloseCode.GOING_AWAY
+            )
 
 
-async def _tell(daemon: aiohttp.ClientWebSocketResponse, socket: web.WebSocketResponse) -> None:
-    """Messages as they come, until the daemon ends. Who does not take them holds up the daemon's, which drops it."""
+async def _forward_messages(daemon: aiohttp.ClientWebSocketResponse, socket: web.WebSocketResponse) -> None:
+    """Forward messages until the daemon ends. If the client does not read them, the daemon drops this connection."""
     with contextlib.suppress(ConnectionError):
         async for message in daemon:
             if message.type is aiohttp.WSMsgType.TEXT:
@@ -91,10 +93,10 @@ async def _tell(daemon: aiohttp.ClientWebSocketResponse, socket: web.WebSocketRe
 
 
 async def _answer(request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
-    """The daemon's answer, as it comes; cut off where the daemon's ends too early."""
+    """Forward the daemon's answer as it arrives; abort the connection if the answer ends too early."""
     response = web.StreamResponse(status=answer.status, reason=answer.reason)
     for name, text in answer.headers.items():
-        if name.lower() not in _OF_THE_CONNECTION:
+        if name.lower() not in _CONNECTION_HEADERS:
             response.headers.add(name, text)
     await response.prepare(request)
     try:
@@ -108,12 +110,12 @@ async def _answer(request: web.Request, answer: aiohttp.ClientResponse) -> web.S
 
 
 def _require_daemon() -> None:
-    """Raise RequestError (503) unless a daemon of ours is there: nothing is told to another user's process."""
+    """Raise RequestError (503) unless a trusted daemon is running: nothing is sent to another user's process."""
     holder = daemon_holder()
     if holder is None:
         raise _no_lab()
-    if not may_talk(holder[1]):
-        raise RequestError(503, str(foreign_daemon(holder)), exit_code=1)
+    if not is_trusted(holder[1]):
+        raise RequestError(503, str(foreign_daemon_error(holder)), exit_code=1)
 
 
 def _no_lab() -> RequestError:
@@ -128,5 +130,5 @@ def _address(request: web.Request) -> URL:
 
 
 def _forwarded(request: web.Request) -> dict[str, str]:
-    """Who asks, so that the daemon can say who stopped reading."""
+    """The header with the client's address, which the daemon names in events about the connection."""
     return {"Forwarded": f'for="{request.remote or "unknown"}"'}

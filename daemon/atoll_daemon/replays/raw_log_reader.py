@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The points of a run that was made without metrics: what its links and delay boxes counted, and its events."""
+"""Metric points of a run without recorded metrics, made from counters of links and delay boxes, and from events."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -13,30 +13,33 @@ from atoll_core.lab.network import Network
 from atoll_core.metrics.line_protocol import Point
 from atoll_testbed.metrics.metric_points import FIGURES_OF_CHECKS, box_points, class_names, event_point
 
-COUNTED = "link.jsonl"
+COUNTERS_FILE = "link.jsonl"
 _EVENTS = "events.jsonl"
-_READ_BYTES = 1 << 18  # at a time: of a link's counters some twenty seconds
+_READ_BYTES = 1 << 18  # at a time: about twenty seconds of a link's counters
 
 _Line = dict[str, Any]
 _PointsOf = Callable[[_Line], Iterator[Point]]
 
 
-class UnspooledTail:
-    """Reads a run's counters and events as line protocol, also while they grow, as SpoolTail reads a spool."""
+class RawLogTail:
+    """Reads a run's counters and events as line protocol, also while the files grow, as SpoolTail reads a spool."""
 
     def __init__(self, run: Path, network: Network) -> None:
-        """Raises RunDirError when the run has none."""
+        """Raises RunDirError if the run has no counters."""
         classes = class_names(network)
         self._run = run
-        # Events first: who takes a stream up again where its counters were cut has all that happened before.
-        sources: tuple[tuple[str, _PointsOf], ...] = ((_EVENTS, _happened), (COUNTED, partial(_counted, classes)))
+        # Events first: a client that resumes after the last counters has received all earlier events.
+        sources: tuple[tuple[str, _PointsOf], ...] = (
+            (_EVENTS, _event_points),
+            (COUNTERS_FILE, partial(_counter_points, classes)),
+        )
         self._files: list[tuple[IO[bytes], _PointsOf]] = []
         try:
             for name, points_of in sources:
                 self._files.append(((run / name).open("rb"), points_of))
         except OSError as error:
             self.close()
-            raise RunDirError(f"{error.filename}: no counters of a run: {error.strerror}") from None
+            raise RunDirError(f"{error.filename}: cannot read counters or events: {error.strerror}") from None
 
     def close(self) -> None:
         """Close the files."""
@@ -44,29 +47,29 @@ class UnspooledTail:
             file.close()
 
     def frames(self) -> Iterator[bytes]:
-        """Points of lines that are whole by now and were not read before. Raises RunDirError (damaged)."""
+        """Points of the complete lines that were not read before. Raises RunDirError if they are damaged."""
         for file, points_of in self._files:
             while lines := _whole_lines(file):
                 try:
-                    told = [point.line()[0] for line in lines for point in points_of(json.loads(line))]
+                    found = [point.line()[0] for line in lines for point in points_of(json.loads(line))]
                 except (AttributeError, KeyError, TypeError, ValueError) as error:
                     raise RunDirError(f"{self._run}: its counters or events are damaged: {error!r}") from None
-                if frame := "".join(f"{line}\n" for line in told if line is not None):
+                if frame := "".join(f"{line}\n" for line in found if line is not None):
                     yield frame.encode()
 
 
-def _counted(classes: dict[int, str], line: _Line) -> Iterator[Point]:
+def _counter_points(classes: dict[int, str], line: _Line) -> Iterator[Point]:
     return box_points(line["box"], line, classes) if line["type"] == "counters" else iter(())
 
 
-def _happened(line: _Line) -> Iterator[Point]:
+def _event_points(line: _Line) -> Iterator[Point]:
     kind = str(line["type"])
     if kind not in FIGURES_OF_CHECKS:
         yield event_point(kind, int(line["t_ns"]), migrated_event(line))
 
 
 def _whole_lines(file: IO[bytes]) -> list[bytes]:
-    """The next lines; one that is not whole yet is read when it is."""
+    """The next complete lines."""
     lines = file.readlines(_READ_BYTES)
     if lines and not lines[-1].endswith(b"\n"):
         file.seek(-len(lines.pop()), 1)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs as they can be watched again: which there are below a directory, what happened in each, its points.
+"""Replays: the runs below a directory, with their events and metric points.
 
-Only reads run directories, those of runs that are still being made included, in virtual time too. Everything here waits
-for the disk: call it from a thread.
+Only reads run directories, including those of runs in progress, also in virtual time. All functions wait for the disk:
+call them from a thread.
 """
 
 import json
@@ -22,28 +22,28 @@ from atoll_core.metrics.line_protocol import Point
 from atoll_core.metrics.metrics_schema import COMMON_TAGS
 from atoll_daemon.http.http_errors import RequestError
 from atoll_daemon.http.lab_view import picture
-from atoll_daemon.replays.raw_log_reader import COUNTED, UnspooledTail
+from atoll_daemon.replays.raw_log_reader import COUNTERS_FILE, RawLogTail
 from atoll_testbed.metrics.metric_points import FIGURES_OF_CHECKS
 from atoll_testbed.run.run_request import read_request
 from atoll_testbed.virtual.guest_main import PROGRESS
 
 MOST_LISTED = 200
-"""Of more runs than these the latest are listed; the others can be asked for by their names."""
+"""Only the latest runs are listed; older ones can be requested by their ids."""
 
 ABANDONED_S = 120.0
-"""A run that says it is going on but has written nothing for so long was killed: links write every 100 ms, and one in
-virtual time is given up after the same time."""
+"""A run that is `running` but has written nothing for this time was killed: links write every 100 ms, and a run in
+virtual time is aborted after the same time."""
 
-_NO_EVENTS = FIGURES_OF_CHECKS - {"terrestrial", "base_rtt"}  # of which there is one for each pair of hosts, say
+_NO_EVENTS = FIGURES_OF_CHECKS - {"terrestrial", "base_rtt"}  # left out: there may be one for each pair of hosts
 
-Told = dict[str, Any]
+Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
-    """A run in short. ``began_t_ns``: by the wall clock; ``verdict`` None: not analysed (yet).
+class ReplayHead:
+    """A summary of a run. ``began_t_ns``: by the wall clock; ``verdict`` None: not analysed.
 
-    ``outcome``: the manifest's; a run that was killed is ``finished``, although that says that it is running.
+    ``outcome``: the manifest's. A run that was killed is ``finished``, although its outcome is `running`.
     """
 
     id: str
@@ -57,14 +57,14 @@ class Head:
     outcome: str
     finished: bool
 
-    def told(self) -> Told:
-        """As answers have it."""
+    def to_json(self) -> Json:
+        """The summary in the form of the API."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True)
-class _Facts:
-    """The few things of a manifest that are asked for again and again. ``started_ns``: by the run's own clock."""
+class _ManifestFacts:
+    """The parts of a manifest that are used often. ``started_ns``: by the run's clock."""
 
     experiment: str
     place: str
@@ -75,11 +75,11 @@ class _Facts:
     host_started_ns: int
 
     @classmethod
-    def of(cls, manifest: Told, path: Path) -> "_Facts":
-        """Raises RunDirError while the manifest does not say what is to be run, as in the first moment of a run."""
+    def of(cls, manifest: Json, path: Path) -> "_ManifestFacts":
+        """Raises RunDirError if the manifest has no experiment yet, as in the first moment of a run."""
         try:
-            experiment: Told = manifest["experiment"]
-            host: Told = manifest.get("host") or {}
+            experiment: Json = manifest["experiment"]
+            host: Json = manifest.get("host") or {}
             started_ns = int(manifest.get("started_ns", 0))
             return cls(
                 experiment=str(experiment["name"]),
@@ -91,27 +91,27 @@ class _Facts:
                 host_started_ns=int(host.get("started_ns", started_ns)),
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise RunDirError(f"{path}: manifest.json does not say what to run: {error}") from None
+            raise RunDirError(f"{path}: manifest.json has no complete run request: {error}") from None
 
 
 class Replay:
-    """One run directory that can be watched. Its methods raise RunDirError when it is damaged."""
+    """One run directory that can be replayed. Its methods raise RunDirError if it is damaged."""
 
     def __init__(self, path: Path) -> None:
         self._dir = RunDir.open(path)
-        self._facts: tuple[tuple[int, int], _Facts] | None = None
+        self._facts: tuple[tuple[int, int], _ManifestFacts] | None = None
 
     @property
     def id(self) -> str:
-        """Experiment and name of the run, as the tag ``run`` of its points has them."""
+        """Experiment and name of the run, which are the tag ``run`` of its points."""
         return f"{self._read_facts().experiment}-{self._dir.name}"
 
     @property
-    def head(self) -> Head:
-        """The run in short."""
+    def head(self) -> ReplayHead:
+        """A summary of the run."""
         facts = self._read_facts()
         verdict, reasons, caveats = self._judged()
-        return Head(
+        return ReplayHead(
             id=self.id,
             experiment=facts.experiment,
             place=facts.place,
@@ -126,25 +126,25 @@ class Replay:
 
     @property
     def metrics(self) -> bool:
-        """Whether it was to spool metrics; of one that was not, points are what links, delay boxes and events make."""
+        """Whether metrics were recorded; else the points are made from counters and events."""
         return self._read_facts().metrics
 
     def growing(self) -> bool:
         """Whether the run is still being written."""
         if self._read_facts().outcome != RUNNING:
             return False
-        files = ("manifest.json", "events.jsonl", COUNTED, SPOOL, PROGRESS)
+        files = ("manifest.json", "events.jsonl", COUNTERS_FILE, SPOOL, PROGRESS)
         latest_ns = max(_state(self._dir.path / file)[0] for file in files)
         return latest_ns / 1e9 > time.time() - ABANDONED_S
 
-    def whole(self) -> Told:
-        """All but the points: the run in short, pictures, events, and the instants between which it was made."""
+    def whole(self) -> Json:
+        """The run without its points: summary, pictures, events, and the times of its start and end."""
         network, experiment, _ = read_request(self._dir)
         head, lines = self.head, self._dir.events()
         facts = self._read_facts()
         began_ns = facts.started_ns
         try:
-            events, versions = _as_told(lines, experiment)
+            events, versions = _daemon_events(lines, experiment)
             window = next((line for line in lines if line["type"] == "window"), None)
             within = {
                 "from_ns": lines[0]["t_ns"] if lines else began_ns,
@@ -155,23 +155,22 @@ class Replay:
         except (IndexError, KeyError) as error:
             raise RunDirError(f"{self._dir.path}: events.jsonl is damaged: {error!r}") from None
         pictures = [{"from_ns": at_ns, "picture": picture(network, version, head.place)} for at_ns, version in versions]
-        return {**head.told(), **within, "picture": pictures[0]["picture"], "pictures": pictures, "events": events}
+        return {**head.to_json(), **within, "picture": pictures[0]["picture"], "pictures": pictures, "events": events}
 
-    def tail(self) -> SpoolTail | UnspooledTail | None:
-        """The run's points from its beginning; None when it has none (yet)."""
+    def tail(self) -> SpoolTail | RawLogTail | None:
+        """A reader of the run's points from the first one on; None if there are none yet."""
         if not self.metrics:
-            within = [self._dir.path / name for name in (COUNTED, "events.jsonl")]
-            return UnspooledTail(self._dir.path, read_request(self._dir)[0]) if all(map(Path.exists, within)) else None
+            within = [self._dir.path / name for name in (COUNTERS_FILE, "events.jsonl")]
+            return RawLogTail(self._dir.path, read_request(self._dir)[0]) if all(map(Path.exists, within)) else None
         path = self._dir.path / SPOOL
         return SpoolTail(path) if path.exists() else None
 
     def message(
         self, frame: bytes, from_ns: int, to_ns: int, measurements: frozenset[str] = frozenset()
-    ) -> Told | None:
-        """The points of a frame of the spool that lie from one instant to the other, as a ``points`` sample.
+    ) -> Json | None:
+        """The points of a frame of the spool between two times as a ``points`` sample; None if there are none.
 
-        ``measurements``: only of these, if any are named. None when there are none. Raises RunDirError for a damaged
-        frame.
+        ``measurements``: only these; empty: all. Raises RunDirError for a damaged frame.
         """
         try:
             points = _points(frame, from_ns, to_ns, measurements)
@@ -182,15 +181,15 @@ class Replay:
         latest_ns = max(point[3] for point in points)
         return {"type": "points", "t_ns": latest_ns, "run": self.id, "points": points}
 
-    def _read_facts(self) -> "_Facts":
-        """What is kept of the manifest, read again when that has changed: it has the tables of a whole laboratory."""
+    def _read_facts(self) -> "_ManifestFacts":
+        """Parts of the manifest, read again only if it has changed: it contains the tables of the whole lab."""
         state = _state(self._dir.path / "manifest.json")
         if self._facts is None or self._facts[0] != state:
-            self._facts = (state, _Facts.of(self._dir.manifest(), self._dir.path))
+            self._facts = (state, _ManifestFacts.of(self._dir.manifest(), self._dir.path))
         return self._facts[1]
 
     def _judged(self) -> tuple[str | None, list[str], list[str]]:
-        """Its verdict, the reasons why it is invalid, and the caveats."""
+        """The verdict, the reasons why the run is invalid, and the caveats."""
         try:
             summary = self._dir.summary()
             reasons, caveats = ([str(text) for text in summary.get(key, ())] for key in ("reasons", "caveats"))
@@ -200,32 +199,32 @@ class Replay:
 
 
 class Replays:
-    """All runs below a directory, ``runs/<experiment>/<run>``, and those from elsewhere that were added."""
+    """All runs below a directory (``runs/<experiment>/<run>``), and runs in other places that were added."""
 
     def __init__(self, runs: Path) -> None:
         self._runs = runs
-        self._added: frozenset[Path] = frozenset()  # replaced, never changed: others may be looking through it
+        self._added: frozenset[Path] = frozenset()  # replaced, never modified: other threads may be reading it
         self._known: dict[Path, Replay] = {}
 
     def add(self, run: Path) -> None:
-        """Have a run directory among them, wherever it is."""
+        """Add a run directory, in any place."""
         self._added |= {run.resolve()}
 
-    def listed(self) -> list[Told]:
-        """The runs in short, the latest one first; what is no run, or of a newer format, is passed over."""
-        heads: dict[str, Head] = {}
+    def listed(self) -> list[Json]:
+        """Summaries of the runs, latest first; other directories and runs of a newer format are skipped."""
+        heads: dict[str, ReplayHead] = {}
         for path in self._paths()[:MOST_LISTED]:
             try:
                 head = self._replay(path).head
             except RunDirError:
                 continue
             heads.setdefault(head.id, head)
-        return [head.told() for head in sorted(heads.values(), key=lambda head: head.began_t_ns, reverse=True)]
+        return [head.to_json() for head in sorted(heads.values(), key=lambda head: head.began_t_ns, reverse=True)]
 
     def find(self, name: str) -> Replay:
-        """The run of that id. Raises RequestError (404)."""
+        """The run with an id. Raises RequestError (404)."""
         paths = self._paths()
-        likely = [path for path in paths if name.endswith(path.name)]  # but for those that were renamed
+        likely = [path for path in paths if name.endswith(path.name)]  # directories may have been renamed
         for path in [*likely, *paths[:MOST_LISTED]]:
             try:
                 replay = self._replay(path)
@@ -233,11 +232,11 @@ class Replays:
                     return replay
             except RunDirError:
                 continue
-        msg = f"there is no run {name!r} to be replayed; GET /v1/replays has those there are"
+        msg = f"there is no run {name!r} to replay; GET /v1/replays lists the runs"
         raise RequestError(404, msg, exit_code=1)
 
     def _paths(self) -> list[Path]:
-        """Every directory with a manifest, by name, which is when it was made: the latest one first."""
+        """All directories with a manifest, sorted by name, which begins with the time: latest first."""
         found = {path.parent for path in self._runs.glob("*/*/manifest.json")}
         return sorted(found | self._added, key=lambda path: path.name, reverse=True)
 
@@ -247,34 +246,34 @@ class Replays:
         return self._known[path]
 
 
-def _as_told(lines: Sequence[Told], experiment: Experiment) -> tuple[list[Told], list[tuple[int, Experiment]]]:
-    """The run's events as the daemon tells events, and from when on each version of the experiment stood.
+def _daemon_events(lines: Sequence[Json], experiment: Experiment) -> tuple[list[Json], list[tuple[int, Experiment]]]:
+    """The run's events in the form of the daemon's, and each version of the experiment with its start.
 
-    Of the test before the run only the latencies found are told, ends of steps are no events, and whatever was applied
-    says what stands.
+    Of the test before the run only measured latencies are included. Ends of steps are left out. `applied` events get
+    the experiment and its chain.
     """
-    events: list[Told] = []
+    events: list[Json] = []
     versions = [(lines[0]["t_ns"] if lines else 0, experiment.steered(experiment.versions[0]))]
 
-    def add(line: Told, **fields: Any) -> None:
+    def add(line: Json, **fields: Any) -> None:
         events.append({**line, **fields, "seq": len(events) + 1})
 
-    def stands(t_ns: int, version: Experiment, **fields: Any) -> None:
+    def add_applied(t_ns: int, version: Experiment, **fields: Any) -> None:
         hops = list(version.chain.hops)
         add({"type": "applied", "t_ns": t_ns, "experiment": version.name, "chain": hops, **fields})
 
     for line in lines:
         match line:
             case {"type": "step", "state": "begin"}:
-                add({key: told for key, told in line.items() if key != "state"})
+                add({key: part for key, part in line.items() if key != "state"})
             case {"type": "step", "state": "end"} | {"type": "window"}:
                 pass
             case {"type": "applied"}:
-                stands(line["t_ns"], versions[0][1], changes=line["changes"])
+                add_applied(line["t_ns"], versions[0][1], changes=line["changes"])
             case {"type": "change", "state": "end", "change": int(number)}:
                 add(line)
                 versions.append((line["t_ns"], experiment.steered(experiment.versions[number])))
-                stands(line["t_ns"], versions[-1][1])
+                add_applied(line["t_ns"], versions[-1][1])
             case {"type": kind} if kind not in _NO_EVENTS:
                 add(line)
             case _:
@@ -283,15 +282,15 @@ def _as_told(lines: Sequence[Told], experiment: Experiment) -> tuple[list[Told],
 
 
 def _points(frame: bytes, from_ns: int, to_ns: int, measurements: frozenset[str]) -> list[list[Any]]:
-    """Points of some lines as JSON, without the tags that all of a run have. Raises ValueError."""
+    """Points of a frame as JSON, without the tags that all points of a run have. Raises ValueError."""
     found: list[list[Any]] = []
     begins = tuple(f"{name}," for name in measurements) or ""  # all points of a run have tags
     for line in _lines(frame):
         if line.startswith(begins) and from_ns <= int(line.rpartition(" ")[2]) < to_ns:
             point = Point.parse(line)
             tags = {name: tag for name, tag in point.tags.items() if name not in COMMON_TAGS}
-            told = replace(point, tags=tags).to_json()
-            found += [] if told is None else [told]
+            encoded = replace(point, tags=tags).to_json()
+            found += [] if encoded is None else [encoded]
     return found
 
 
@@ -300,7 +299,7 @@ def _lines(frame: bytes) -> Iterator[str]:
 
 
 def _stamp_ns(name: str) -> int | None:
-    """The instant in the name of a run directory, by the wall clock; None if it was renamed."""
+    """The time in the name of a run directory, by the wall clock; None if it was renamed."""
     try:
         return int(datetime.strptime(name[:16], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()) * 10**9
     except ValueError:
@@ -308,9 +307,9 @@ def _stamp_ns(name: str) -> int | None:
 
 
 def _state(path: Path) -> tuple[int, int]:
-    """When a file was last changed (ns since 1970), and which one it is: zeros while there is none.
+    """Modification time (ns since 1970) and inode of a file; zeros if there is none.
 
-    A clock that ticks each 4 ms cannot tell two replacements apart, the file's number can.
+    The inode distinguishes two replacements within a tick of the clock (4 ms).
     """
     try:
         found = path.stat()

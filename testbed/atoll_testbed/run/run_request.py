@@ -58,7 +58,7 @@ def read_request(run_dir: RunDir) -> tuple[Network, Experiment, Backend]:
         experiment = from_json(Experiment, manifest["experiment"])
         return network, experiment, Backend(manifest["backend"])
     except (KeyError, TypeError, ValueError) as error:
-        msg = f"{run_dir.path}: manifest.json does not say what to run: {error}"
+        msg = f"{run_dir.path}: manifest.json has no complete run request: {error}"
         raise RunDirError(msg) from error
 
 

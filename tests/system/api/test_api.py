@@ -374,8 +374,8 @@ def test_a_port_that_is_taken_is_one_clear_line(lab: Lab) -> None:
         done = lab.sandbox.run(ATOLL, "up", ROOT / "examples" / "geo.yaml", "--listen", "8099")
     assert done.returncode == 1
     assert done.stderr == (
-        "--listen 127.0.0.1:8099: the port is taken by another program; "
-        "choose another one with --listen, or 0 for any that is free\n"
+        "--listen 127.0.0.1:8099: the port is in use by another program; "
+        "choose another one with --listen, or 0 for any free port\n"
     )
 
 

@@ -176,7 +176,7 @@ async def test_a_daemon_that_is_killed_is_missed_at_once_and_the_next_one_found(
 
 def test_what_cannot_be_watched_is_one_line(watch: Watch) -> None:
     for words, code, line in (
-        (("--listen", str(PORT)), 1, f"--listen 127.0.0.1:{PORT}: another `atoll watch` serves the page there"),
+        (("--listen", str(PORT)), 1, f"--listen 127.0.0.1:{PORT}: another `atoll watch` uses this port"),
         (("--listen", "here"), 2, "--listen 'here': write PORT or HOST:PORT"),
         (("nowhere",), 2, "nowhere: there is no such directory; one of a run looks like "),
     ):

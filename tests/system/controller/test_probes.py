@@ -143,5 +143,5 @@ def test_the_verb_proves_the_lab_that_is_up(tmp_path: Path) -> None:
         assert json.loads(told.stdout)["proven"] is True
         other = sandbox.run(ATOLL, "trace", ROOT / "examples/geo.yaml", "w1", "i1", "--live")
         assert other.returncode == 1
-        assert "island is up, with experiment quick: not the experiment geo on" in other.stderr
+        assert "island is up with experiment quick, not experiment geo on" in other.stderr
         assert sandbox.run(ATOLL, "down").returncode == 0

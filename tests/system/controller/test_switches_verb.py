@@ -42,7 +42,7 @@ def test_switches_are_listed_with_what_they_hold(sandbox: Sandbox) -> None:
     assert [line.split()[0] for line in lines] == ["switch", *switches]
     other = sandbox.run(ATOLL, "run", QUICK, "--runtime", "ryu")
     assert other.stderr.splitlines()[-1] == (
-        "the lab that is up has os-ken as its controller's runtime, not ryu; `atoll down` first"
+        "the controller of the lab that is up runs os-ken, not ryu; `atoll down` first"
     )
     assert sandbox.run(ATOLL, "down").returncode == 0
     sandbox.wait_clean()
@@ -59,7 +59,7 @@ def test_groups_and_meters_of_nobody_are_told_and_deleted_by_the_next_apply(sand
         done = sandbox.run(ATOLL, "shell", input=f"sh ovs-ofctl -O OpenFlow13 {line}\n")
         assert done.stdout == "", done.stdout
     told = sandbox.run(ATOLL, "switches").stdout
-    assert "sw-c: group 7 and meter 3 are of no plan; the next `atoll apply` deletes them\n" in told
+    assert "sw-c: group 7 and meter 3 are not in the plan; the next `atoll apply` deletes them\n" in told
     assert sandbox.run(ATOLL, "apply", GEO).returncode == 0
     switches = json.loads(sandbox.run(ATOLL, "switches", "--json").stdout)["switches"]
     assert [(each["groups"], each["meters"]) for each in switches] == [([], [])] * 4

@@ -29,7 +29,7 @@ def atoll(rack: Rack, *words: str | Path, code: int = 0) -> subprocess.Completed
 
 
 def test_without_a_lab_every_verb_names_the_rack(rack: Rack) -> None:
-    none = f"no lab is up on the rack of {rack.inventory}; `atoll up LAB --on hardware` starts one\n"
+    none = f"no lab is up on the machines of {rack.inventory}; `atoll up LAB --on hardware` starts one\n"
     asked: list[list[str | Path]] = [
         ["switches"],
         ["switches", "entries"],
@@ -50,7 +50,7 @@ def test_what_needs_no_lab_answers(rack: Rack) -> None:
     assert "Plan of experiment rack" in atoll(rack, "plan", EXPERIMENT).stdout
     assert "takes chain main" in atoll(rack, "trace", EXPERIMENT, "w1", "i1").stdout
     assert "switch_port" in atoll(rack, "metrics", "names").stdout
-    assert atoll(rack, "metrics", "check", code=2).stderr.startswith("no database is set: ")
+    assert atoll(rack, "metrics", "check", code=2).stderr.startswith("no database is configured: write ")
 
 
 def test_every_verb_of_a_lab_that_is_up(rack: Rack) -> None:
@@ -76,7 +76,7 @@ def test_every_verb_of_a_lab_that_is_up(rack: Rack) -> None:
         assert counters[0]["ports"]["1"]["rx_packets"] > 0, "every path was proven by probes"
         assert "sw-w-1 " in atoll(rack, "switches", "counters").stdout
         unknown = atoll(rack, "switches", "entries", "sw-x", code=2).stderr
-        assert unknown.startswith("sw-x: no such switch in the lab that is up; did you mean")
+        assert unknown.startswith("sw-x: no such switch in the running lab; did you mean")
 
         live = json.loads(atoll(rack, "trace", EXPERIMENT, "w1", "i1", "--live", "--json").stdout)
         assert live["proven"]
@@ -99,7 +99,7 @@ def test_every_verb_of_a_lab_that_is_up(rack: Rack) -> None:
         assert "in use by" in atoll(rack, "hosts", "status", "w1").stdout
         assert len(atoll(rack, "hosts", "exec", "--", "hostname").stdout.splitlines()) == len(rack.addresses)
         assert len(atoll(rack, "hosts", "ping").stdout.splitlines()) == len(rack.addresses)
-        assert "was there already" in atoll(rack, "hosts", "install", "i1").stdout
+        assert "already installed" in atoll(rack, "hosts", "install", "i1").stdout
     finally:
         assert atoll(rack, "down").stdout == "the lab is down\n"
     assert rack.states() == before
@@ -153,4 +153,4 @@ def test_a_place_that_is_named_overrules_the_environment(rack: Rack) -> None:
     refused = atoll(rack, "up", LAB, "--on", "virtual", code=2).stderr
     assert refused.startswith("up --on virtual: a virtual lab lives for one run")
     refused = atoll(rack, "up", LAB, "--on", "mininet", "--inventory", rack.inventory, code=2).stderr
-    assert refused == "--inventory belongs to --on hardware, not to --on mininet\n"
+    assert refused == "--inventory needs --on hardware, not --on mininet\n"

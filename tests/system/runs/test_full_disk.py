@@ -108,7 +108,7 @@ def test_a_run_whose_disk_fills_up_ends_with_the_reason_and_where_its_results_ar
     why, where = ended.told.splitlines()[-2:]
     assert why.startswith("disk full: ")
     assert why.endswith("could not be written; free space there, what was written before is kept")
-    assert where.startswith("what was measured is in ")
+    assert where.startswith("measurements until then are in ")
     assert "Traceback" not in ended.told
     assert ended.left == []
 

@@ -143,7 +143,7 @@ def end_a_run(directory: Path, victim: str, number: signal.Signals) -> None:
     outcome = run_dir.manifest()["outcome"]
     if number is not signal.SIGKILL:
         assert process.returncode == 130
-        where = f"what was measured is in {run_dir.path}; `atoll report {run_dir.path}` reads it"
+        where = f"measurements until then are in {run_dir.path}; analyse them with `atoll report {run_dir.path}`"
         assert errors.splitlines()[-1] == f"cancelled; {where}"
         assert outcome == "cancelled at step measure"
     elif victim == "linux":
@@ -292,10 +292,16 @@ def offer_kernels(directory: Path) -> str:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("run", QUICK, "--on", "virtual", "--keep"), "--keep: a virtual lab lives for one run; use --on mininet"),
-        (("up", QUICK, "--on", "virtual"), "up --on virtual: a virtual lab lives for one run: `atoll run EXPERIMENT"),
-        (("run", QUICK, "--verify-repeat"), "--verify-repeat: a run --on mininet never repeats itself"),
-        (("run", QUICK, "--on", "moon"), "--on moon: no such place; known places: mininet, virtual"),
+        (
+            ("run", QUICK, "--on", "virtual", "--keep"),
+            "--keep: a lab in virtual time exists for one run only; use --on mininet",
+        ),
+        (
+            ("up", QUICK, "--on", "virtual"),
+            "up --on virtual: a lab in virtual time exists for one run only;",
+        ),
+        (("run", QUICK, "--verify-repeat"), "--verify-repeat: runs on mininet are not repeatable"),
+        (("run", QUICK, "--on", "moon"), "--on moon: unknown platform; known platforms: mininet, virtual"),
     ],
     ids=("keep", "up", "real time", "elsewhere"),
 )

@@ -127,7 +127,7 @@ def test_an_option_that_there_is_not_is_bad_input_and_one_line_for_every_verb(tm
         (line,) = found.err.splitlines()
         verb = " ".join(["atoll", *words[:-1]])
         assert line.startswith(f"{verb}: no such option: --verbosely"), line
-        assert line.endswith(f"; `{verb} --help` tells more")
+        assert line.endswith(f"; see `{verb} --help`")
 
 
 def test_each_verb_that_reads_a_file_is_tried_without_it() -> None:
@@ -141,12 +141,12 @@ def test_each_verb_that_reads_a_file_is_tried_without_it() -> None:
 def test_words_that_are_wrong_are_one_line_in_the_words_of_the_verb(tmp_path: Path, project: Path) -> None:
     geo = str(project / "examples/geo.yaml")
     told = {
-        f"rnu {geo}": "atoll: no such command 'rnu'. Did you mean 'run'? `atoll --help` tells more",
-        "run": "atoll run: missing argument 'EXPERIMENT'; `atoll run --help` tells more",
-        f"run {geo} --seed": "atoll run: option '--seed' requires an argument; `atoll run --help` tells more",
+        f"rnu {geo}": "atoll: no such command 'rnu'. Did you mean 'run'? see `atoll --help`",
+        "run": "atoll run: missing argument 'EXPERIMENT'; see `atoll run --help`",
+        f"run {geo} --seed": "atoll run: option '--seed' requires an argument; see `atoll run --help`",
         f"link calibrate {geo} --backend": "atoll link calibrate: option '--backend' requires an argument; ",
         f"plan {geo} --backend tcc": "atoll plan: invalid value for '--backend': 'tcc' is not one of 'engine', 'tc'; ",
-        f"run {geo} --on virtaul": "--on virtaul: no such place; did you mean 'virtual'? known places: ",
+        f"run {geo} --on virtaul": "--on virtaul: unknown platform; did you mean 'virtual'? known platforms: ",
         f"run {geo} --duration=-5s": "--duration: '-5s' is not a duration; it is never negative",
         f"run {geo} --set trafic.channels=5": "--set 'trafic.channels=5': unknown key 'trafic'; did you mean",
         f"run {geo} --on virtual --set tcp.congestion_control=hybra": "control 'hybra' is not in the virtual",
@@ -189,7 +189,7 @@ def test_a_run_directory_of_somebody_else_is_bad_input(tmp_path: Path) -> None:
     somebody = ["--bounding-set=-dac_override"] if os.geteuid() == 0 else []
     words = ["setpriv", *somebody, sys.executable, "-m", "atoll_cli.main", "report", run]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
-    told = f"{run}: cannot be written by this user, and tables and report go there; make a copy of it\n"
+    told = f"{run}: no permission to write tables and report there; make a copy of the directory\n"
     assert (done.returncode, done.stderr) == (2, told)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll_cli.commands.selection import mean_rack
+from atoll_cli.commands.selection import use_inventory
 from atoll_core.errors import DescriptionError
 from atoll_daemon.socket_lock import INVENTORY_VARIABLE, bind_daemon_socket
 
@@ -22,13 +22,13 @@ def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_rack_whose_file_was_moved_is_meant_as_long_as_a_daemon_holds_it(inventory: Path) -> None:
     with contextlib.closing(bind_daemon_socket()):
-        mean_rack(inventory, moved=True)
+        use_inventory(inventory, moved=True)
         assert os.environ[INVENTORY_VARIABLE] == str(inventory)
         with pytest.raises(DescriptionError, match="there is no such file"):
-            mean_rack(inventory)
+            use_inventory(inventory)
 
 
 def test_of_a_file_that_is_nowhere_no_lab_is_up(inventory: Path) -> None:
     for named in (inventory, None):
         with pytest.raises(DescriptionError, match="there is no such file"):
-            mean_rack(named, moved=True)
+            use_inventory(named, moved=True)

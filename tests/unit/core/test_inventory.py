@@ -10,7 +10,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from atoll_cli.commands.check import check
-from atoll_cli.commands.selection import standing_on
+from atoll_cli.commands.selection import with_inventory
 from atoll_core.codec import from_json, to_json
 from atoll_core.description.json_schema import SCHEMAS
 from atoll_core.description.loader import load_experiment, load_lab
@@ -90,11 +90,11 @@ def test_a_plan_for_a_rack_has_its_names_and_capacities(tmp_path: Path, lab: Net
     """`atoll plan --inventory`: nothing is reached for it. An inventory means hardware and nothing else."""
     _, experiment = load_experiment(project / "tests/data/rack.yaml")
     read(tmp_path, RIGHT.replace("i1: {", "i1: {capacity: 7, "), lab)
-    network, same = standing_on(HARDWARE, tmp_path / "rack.yaml", (lab, experiment))
+    network, same = with_inventory(HARDWARE, tmp_path / "rack.yaml", (lab, experiment))
     assert same == experiment
     assert (network.host("i1").interface.name, network.host("i1").capacity) == ("eth1", 7.0)
-    with pytest.raises(UsageError, match="--inventory belongs to --on hardware, not to --on virtual"):
-        standing_on(VIRTUAL, tmp_path / "rack.yaml", (lab, experiment))
+    with pytest.raises(UsageError, match="--inventory needs --on hardware, not --on virtual"):
+        with_inventory(VIRTUAL, tmp_path / "rack.yaml", (lab, experiment))
 
 
 def test_without_asking_the_machines_their_addresses_are_the_inventorys(tmp_path: Path, lab: Network) -> None:

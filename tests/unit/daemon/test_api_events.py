@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from atoll_daemon.event_log import BEHIND, EventLog, Subscription
+from atoll_daemon.event_log import MOST_WAITING, EventLog, Subscription
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ async def test_who_does_not_read_is_dropped_and_can_learn_of_it(log: EventLog) -
     slow = log.subscribe(0, "slow", samples=True, drop=lambda: dropped.append(True))
     log.add("note")
     await slow.take()
-    for _ in range(BEHIND):
+    for _ in range(MOST_WAITING):
         log.sample("counters")
     assert not dropped
     quick = log.subscribe(log.seq, "quick", samples=False, drop=lambda: None)

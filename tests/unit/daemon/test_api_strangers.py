@@ -300,7 +300,7 @@ LAUGHS = b"a: &a [x,x,x,x,x,x,x,x,x]\n" + b"".join(
         (JSON, b'"chain"', 400, "where an object belongs"),
         (JSON, b'{"a": NaN}', 400, "NaN"),
         (JSON, b'{"a": -Infinity}', 400, "Infinity"),
-        (JSON, b'{"a": 1, "a": 2}', 400, "twice"),
+        (JSON, b'{"a": 1, "a": 2}', 400, "duplicate"),
         (JSON, b'{"a": "\xff"}', 400, "not UTF-8"),
         (JSON, b'{"a": ' + b"9" * 5000 + b"}", 400, "not valid JSON"),
         (JSON, b'{"a":' + b"[" * 40 + b"]" * 40 + b"}", 400, "deep"),
@@ -380,11 +380,11 @@ def test_what_is_no_address_is_told_by_example(text: str) -> None:
 def test_a_port_that_cannot_be_had_is_one_clear_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(LabError, match=rf"--listen 127.0.0.1:{port}: the port is taken"):
+        with pytest.raises(LabError, match=rf"--listen 127.0.0.1:{port}: the port is in use"):
             tcp_listener.bind(ListenAddress("127.0.0.1", port))
     with pytest.raises(LabError, match="no interface of this machine has that address"):
         tcp_listener.bind(ListenAddress("192.0.2.1", 0))
-    with pytest.raises(LabError, match="is no address of this machine"):
+    with pytest.raises(LabError, match="is not an address of this machine"):
         tcp_listener.bind(ListenAddress("no-such-host.invalid", 0))
 
 

@@ -171,7 +171,7 @@ async def test_nothing_is_sent_to_another_users_process() -> None:
         holder = daemon_holder()
         assert holder is not None
         assert holder[1] == NOBODY
-        with pytest.raises(LabError, match=rf"nobody's process {sitting.pid}: nothing was sent to it"):
+        with pytest.raises(LabError, match=rf"nobody's process {sitting.pid}; .*nothing was sent to it"):
             async with connected():
                 pass
         upstream = Upstream()
@@ -240,7 +240,7 @@ def test_a_plain_user_reads_that_the_lab_is_roots() -> None:
         assert daemon.stdout is not None
         daemon.stdout.readline()
         belongs = f"is up and belongs to root (process {daemon.pid}); only root can use it"
-        assert refusal_of_nobody() == f"{socket_lock.what_it_keeps()} {belongs}"
+        assert refusal_of_nobody() == f"{socket_lock.lab_in_words()} {belongs}"
     finally:
         daemon.terminate()
         daemon.communicate(timeout=10)
@@ -257,7 +257,9 @@ def test_a_process_of_root_that_is_no_daemon_is_not_called_one() -> None:
     closing = threading.Thread(target=close_each, daemon=True)
     closing.start()
     try:
-        assert refusal_of_nobody().endswith(f"root's process {os.getpid()} holds it and does not answer as a daemon")
+        assert refusal_of_nobody().endswith(
+            f"root's process {os.getpid()} has bound it and does not answer as a daemon"
+        )
     finally:
         listener.shutdown(socket.SHUT_RDWR)
         closing.join(5)

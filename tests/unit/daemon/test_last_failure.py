@@ -20,7 +20,7 @@ NETWORK: Any = SimpleNamespace(name="island", file="lab.yaml")
 async def keep(end: str, *, for_run: bool = False) -> None:
     """Bring a lab up, and end as ``end`` says: by `down`, by a failure, or at once."""
     daemon: Any = LabDaemon(for_run=for_run)
-    daemon.bench = SimpleNamespace(end=nothing, idle=SimpleNamespace(wait=nothing))
+    daemon.tasks = SimpleNamespace(end=nothing, idle=SimpleNamespace(wait=nothing))
     await daemon.bring_up(None, NETWORK, None, _same)
     if end == "fails":
         daemon.testbed.failed.set_result("the agent died")

@@ -15,7 +15,7 @@ from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.metrics_spool import SPOOL, read_spool
 from atoll_core.description.loader import load_experiment
 from atoll_core.metrics.line_protocol import Point
-from atoll_daemon.event_log import BEHIND, POINTS_AS_ONE, EventLog, Subscription
+from atoll_daemon.event_log import MOST_WAITING, POINTS_PER_EVENT, EventLog, Subscription
 from atoll_daemon.live_metrics import LivePoints
 from atoll_testbed.metrics.metrics_recorder import Metering
 
@@ -139,13 +139,13 @@ async def test_figures_that_are_none_are_left_out_and_the_rest_is_json(watched: 
 async def test_who_does_not_read_is_dropped_by_points_sooner_than_by_events(watched: Watched) -> None:
     """What waits for one who listens is bounded in points, too; who reads is never dropped by one large sample."""
     reader, slow = watched.listen(), watched.listen()
-    points = [["a", {}, {"x": 1}, 1]] * POINTS_AS_ONE * 200
+    points = [["a", {}, {"x": 1}, 1]] * POINTS_PER_EVENT * 200
     sent = 0
     while not watched.dropped:
         watched.events.sample("points", run=None, points=points)
         assert reader.take_now() is not None
         sent += 1
-    assert sent <= BEHIND / 200 + 2
+    assert sent <= MOST_WAITING / 200 + 2
     assert await slow.take() is None
     told = reader.take_now()
     assert told is not None

@@ -91,7 +91,7 @@ def test_one_damaged_directory_hides_no_other(tmp_path: Path) -> None:
     replays = Replays(tmp_path)
     assert [each["id"] for each in replays.listed()] == [good.id]
     assert replays.find(good.id).head.id == good.id
-    with pytest.raises(RunDirError, match="does not say what to run"):
+    with pytest.raises(RunDirError, match="has no complete run request"):
         assert Replay(tmp_path / "geo" / "20261121T155215Z-1").head
 
 
@@ -102,7 +102,7 @@ def test_a_run_whose_request_or_events_cannot_be_read_is_told_as_such(tmp_path: 
     with pytest.raises(RunDirError, match=r"events\.jsonl is damaged"):
         replay.whole()
     run.dir.update_manifest({"network": {}})
-    with pytest.raises(RunDirError, match="does not say what to run"):
+    with pytest.raises(RunDirError, match="has no complete run request"):
         replay.whole()
 
 

@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 
 from atoll_core.errors import LabError
-from atoll_daemon.event_log import BEHIND
+from atoll_daemon.event_log import MOST_WAITING
 from atoll_daemon.http import static_files
 from atoll_daemon.http.auth import SUBPROTOCOL
 from atoll_daemon.http.tcp_listener import ListenAddress
@@ -201,7 +201,7 @@ async def test_without_a_daemon_requests_say_so(site: Site) -> None:
         await site.events()
     assert refused.value.status == 503
     status, answer = await site.ask("/v1/status", headers={"Authorization": "Bearer " + "x" * 20})
-    assert (status, answer["error"]["message"]) == (401, "this is not the token of this lab")
+    assert (status, answer["error"]["message"]) == (401, "wrong token for this lab")
     status, answer = await site.ask("/v1/status", headers={})
     assert "`atoll watch` has printed" in answer["error"]["message"]
 
@@ -247,7 +247,7 @@ async def test_a_daemon_that_does_not_know_who_asks_gives_no_shell_either(
 ) -> None:
     """One that an older version has started takes whatever is passed on for its own user's; however it is written."""
     monkeypatch.setattr("atoll_daemon.server.is_local", lambda _: True)
-    refused = {"where": "", "message": "only by the Unix socket: use the verbs of `atoll` for it"}
+    refused = {"where": "", "message": "not available over TCP; use the `atoll` command on the lab's machine"}
     for method, path in (
         ("GET", "/v1/shell"),
         ("GET", "/v1/%73hell"),
@@ -314,7 +314,7 @@ async def test_who_stops_reading_is_dropped_and_costs_others_nothing(either: Sit
         sent = 0
         while not dropped:
             sent += 1
-            assert sent < BEHIND / 2, "what waits for it is not bounded by its points"
+            assert sent < MOST_WAITING / 2, "what waits for it is not bounded by its points"
             events.sample("points", run="geo-1", points=points)
             while (message := await reader.receive_json(timeout=10))["type"] != "points":
                 dropped = message
@@ -329,7 +329,10 @@ async def test_who_stops_reading_is_dropped_and_costs_others_nothing(either: Sit
 async def test_a_port_that_one_of_ours_has_is_told_with_its_page(site: Site, daemon: RunningKeeper) -> None:
     for url, who in ((site.url, "another `atoll watch`"), (daemon.url, "the daemon of a lab")):
         told = await refusal(int(url.rpartition(":")[2]), site.runs)
-        assert f": {who} serves the page there: {url}/watch/; open that, or choose another port with --listen" in told
+        assert (
+            f": {who} uses this port and serves the page; open {url}/watch/, or choose another port with --listen"
+            in told
+        )
 
 
 @pytest.mark.parametrize("says", [b"", b"SSH-2.0-something\r\n", b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n"])
@@ -342,7 +345,7 @@ async def test_a_port_that_somebody_else_has_is_told_as_taken(runs: Path, says: 
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as stranger:
         told = await refusal(stranger.sockets[0].getsockname()[1], runs)
-        assert "the port is taken by another program; choose another one with --listen" in told
+        assert "the port is in use by another program; choose another one with --listen" in told
 
 
 async def refusal(port: int, runs: Path) -> str:

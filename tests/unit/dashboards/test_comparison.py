@@ -326,7 +326,7 @@ def test_a_comparison_is_written_as_its_file_is_named(runs: list[RunDir], tmp_pa
     for name, text in (("c.md", markdown(found)), ("c.HTML", comparison_page(found))):
         report_comparison(paths, [], tmp_path / name, as_json=False)
         assert (tmp_path / name).read_text(encoding="utf-8") == text
-    with pytest.raises(UsageError, match=r"^--out \S+c.pdf: .*; end it in \.md or \.html$"):
+    with pytest.raises(UsageError, match=r"^--out \S+c.pdf: the name does not end in \.md or \.html$"):
         report_comparison(paths, [], tmp_path / "c.pdf", as_json=False)
     with pytest.raises(UsageError, match=r"^--out \S+c.md: cannot be written \(No such file or directory\); name"):
         report_comparison(paths, [], tmp_path / "none" / "c.md", as_json=False)
@@ -353,11 +353,11 @@ def test_the_verb(runs: list[RunDir], tmp_path: Path) -> None:
     assert [run["verdict"] for run in found["runs"]] == ["valid", "invalid"]
     assert (tmp_path / "c.md").exists()
     two = report(*paths)
-    assert (two.returncode, two.stderr) == (2, "report: one run at a time; --compare puts several side by side\n")
+    assert (two.returncode, two.stderr) == (2, "report: name one run, or use --compare for several\n")
     lonely = report(paths[0], "--figure", "goodput")
     assert (lonely.returncode, lonely.stderr) == (
         2,
-        "report: --figure, --out, --per-run and --mixed-kernels belong to --compare\n",
+        "report: --figure, --out, --per-run and --mixed-kernels need --compare\n",
     )
 
 

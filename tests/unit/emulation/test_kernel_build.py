@@ -414,7 +414,7 @@ def test_kernels_of_other_versions_are_removed_but_for_those_that_run(tmp_path: 
     mine.mkdir()
     subprocess.run(["gcc", "-x", "c", "-", "-o", running / "linux"], input=WAITING, text=True, check=True)
     with subprocess.Popen([running / "linux"]) as kernel:
-        assert "unused     2 of other versions" in atoll_kernel("status").stdout
+        assert "unused     2 kernels of other versions" in atoll_kernel("status").stdout
         assert json.loads(atoll_kernel("status", "--json").stdout)["unused"] == [str(old), str(running)]
         done = atoll_kernel("clean", "--json")
         kernel.kill()

@@ -187,5 +187,5 @@ def test_a_built_kernel_that_does_not_run_is_told_with_the_choice_that_runs_it(
     preferred = keep(kernel_cache, "7.2.7")
     done = atoll_kernel("build", "--source", str(archive(tmp_path)))
     assert done.returncode == 0
-    assert done.stderr.splitlines()[-1] == f"built {kernel_cache}/6.1.7-{OLD.hash}; to run it: ATOLL_KERNEL=6.1"
+    assert done.stderr.splitlines()[-1] == f"built {kernel_cache}/6.1.7-{OLD.hash}; to use it, set ATOLL_KERNEL=6.1"
     assert done.stdout == f"Linux 7.2.7-atoll for virtual time: {preferred}\n"

@@ -306,10 +306,10 @@ def test_a_figure_is_drawn(tmp_path):
     [
         (["meo", "--duration", "7 h"], "--duration: 7 h is not from 1 s to 6 h"),
         (["meo", "--duration", "7"], "--duration: '7' is not a duration"),
-        (["leo", "--island", "Tonga"], "--island: 'Tonga' is not a place"),
+        (["leo", "--island", "Tonga"], "--island: 'Tonga' is not a position"),
         (["leo", "--gateway", "91,0"], "--gateway: 91,0 is not on Earth"),
         (["rain", "--exceeded-0.1", "30"], "must be above 0 dB and below"),
-        (["rain", "--plot", "rain.bmp"], "--plot rain.bmp: the name does not say what it is to hold"),
+        (["rain", "--plot", "rain.bmp"], "--plot rain.bmp: the name does not end in"),
     ],
 )
 def test_a_wrong_option_is_told_in_a_line(tmp_path, arguments, message):
@@ -324,5 +324,5 @@ def test_figures_of_one_are_in_the_singular(tmp_path):
 
 
 def test_a_full_disk_is_named_by_its_file():
-    with pytest.raises(MachineError, match=r"^--out /dev/full: disk full: free space there, or name another place$"):
+    with pytest.raises(MachineError, match=r"^--out /dev/full: disk full: free space there, or name another"):
         run(["leo", "--out", "/dev/full", "--duration", "10 s"])

@@ -501,8 +501,8 @@ test("the first label of the time axis is left out where it would lie upon the o
 });
 
 test("who looks at the page is told what to do there, not how the API is asked", () => {
-  const refusal = { status: 401, message: "a token is needed: send Authorization: Bearer TOKEN" };
-  const unknown = { status: 404, message: "there is no run 'geo-1' to be replayed; GET /v1/replays has those there are" };
+  const refusal = { status: 401, message: "token missing: send Authorization: Bearer TOKEN" };
+  const unknown = { status: 404, message: "there is no run 'geo-1' to replay; GET /v1/replays lists the runs" };
   const texts = [tokenReason(refusal, ""), tokenReason(refusal, "wrong"), whyNotReplayed("geo-1", unknown)];
   for (const text of texts) assert.doesNotMatch(text, /Bearer|GET|v1/);
   assert.equal(new Set(texts).size, 3);

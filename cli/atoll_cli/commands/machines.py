@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the verbs of `hosts` do. Standard output has a line for each machine, standard error what went wrong."""
+"""The work of `atoll hosts`: a result line for each machine on standard output, errors on standard error.
+
+Importing this module imports asyncssh (0.3 s): the commands do it when they run.
+"""
 
 import asyncio
 import json
@@ -27,11 +30,11 @@ HostCommand = Callable[[SshConnections, InventoryMachine], Awaitable[MachineFact
 
 def enroll_keys(file: Path, names: Sequence[str], *, yes: bool, as_json: bool) -> int:
     """`atoll hosts enroll`; returns the exit code."""
-    return asyncio.run(_enroll(chosen(file, names), yes=yes, as_json=as_json))
+    return asyncio.run(_enroll(chosen_machines(file, names), yes=yes, as_json=as_json))
 
 
 async def _enroll(machines: list[InventoryMachine], *, yes: bool, as_json: bool) -> int:
-    """Jump hosts first: nothing behind them can be asked before they are trusted."""
+    """Enrol keys of jump hosts first: machines behind them cannot be reached before they are trusted."""
     jumps = {machine.access.jump: machine for machine in machines if machine.access.jump}
     failed = False
     report: dict[str, MachineFacts] = {}
@@ -46,14 +49,14 @@ async def _enroll(machines: list[InventoryMachine], *, yes: bool, as_json: bool)
         keys: list[ShownKey] = []
         for (name, access), key in zip(group, shown, strict=True):
             if isinstance(key, BaseException):
-                _complain(key)
+                _print_error(key)
                 failed = True
                 continue
             report[name] = {"host": key.host, "fingerprint": key.fingerprint, "known": key.known}
             if not as_json:
                 print(f"{name:<10} {access!s:<24} {key.algorithm} {key.fingerprint}{'  known' if key.known else ''}")
             keys += [] if key.known else [key]
-        if keys and (yes or _agreed(len(keys))):
+        if keys and (yes or _confirmed(len(keys))):
             write_keys(keys)
         failed = failed or (bool(keys) and not all(_is_enrolled(key) for key in keys))
     if as_json:
@@ -65,8 +68,8 @@ def _is_enrolled(key: ShownKey) -> bool:
     return key.file.is_file() and key.line in key.file.read_text(encoding="utf-8")
 
 
-def _agreed(count: int) -> bool:
-    """Only a person can compare fingerprints: without one at the terminal, nothing is trusted."""
+def _confirmed(count: int) -> bool:
+    """Ask the user, who has to compare the fingerprints; without a terminal, nothing is trusted."""
     if not sys.stdin.isatty():
         print("compare the keys with those on the machines' consoles, then add --yes", file=sys.stderr)
         return False
@@ -86,8 +89,8 @@ def install_binaries(file: Path, names: Sequence[str], *, as_json: bool) -> int:
         return {"arch": done.arch, "binary": done.binary, "sha256": done.sha256, "bytes_sent": done.bytes_sent}
 
     def words(facts: MachineFacts) -> str:
-        what = f"{facts['bytes_sent'] / 1e6:.1f} MB" if facts["bytes_sent"] else "was there already"
-        return f"{facts['arch']:<8} {facts['binary']}  {what}"
+        sent = f"{facts['bytes_sent'] / 1e6:.1f} MB" if facts["bytes_sent"] else "already installed"
+        return f"{facts['arch']:<8} {facts['binary']}  {sent}"
 
     return _everywhere(file, names, work, words, as_json=as_json)
 
@@ -146,15 +149,15 @@ def _status_words(facts: MachineFacts) -> str:
     wrong += [f"no {name}" for name in facts["missing_tools"]]
     wrong += [] if facts["may_configure"] else ["may not configure interfaces"]
     wrong += [] if facts["may_capture"] else ["may not capture"]
-    group = [what for what in ("memory", "leftovers") if facts.get("limits", {}).get(what) == "cgroup"]
+    group = [limit for limit in ("memory", "leftovers") if facts.get("limits", {}).get(limit) == "cgroup"]
     limits = f"limits by {'cgroup' if 'memory' in group else 'rlimit'}{', jobs in cgroups' if group else ''}"
     use = f"in use by {facts['claimed_by']}" if facts["claimed_by"] else "free"
-    room = f"{facts['free_bytes'] / 1e9:.1f} GB free"
-    return f"{facts['arch']:<8} {facts['kernel']}, {room}; {limits}; {use}; {', '.join(wrong) or 'ready'}"
+    disk = f"{facts['free_bytes'] / 1e9:.1f} GB free"
+    return f"{facts['arch']:<8} {facts['kernel']}, {disk}; {limits}; {use}; {', '.join(wrong) or 'ready'}"
 
 
 def run_command(file: Path, names: Sequence[str], command: Sequence[str], *, as_json: bool) -> int:
-    """`atoll hosts exec`; returns the exit code: 0 if it was 0 everywhere."""
+    """`atoll hosts exec`; returns 0 if the command's exit status was 0 on every machine, else 1."""
 
     async def work(connections: SshConnections, machine: InventoryMachine) -> MachineFacts:
         connection = await connections.connect(machine.name, machine.access)
@@ -171,8 +174,8 @@ def run_command(file: Path, names: Sequence[str], command: Sequence[str], *, as_
     return _everywhere(file, names, work, words, as_json=as_json, good=lambda facts: facts["code"] == 0)
 
 
-def chosen(file: Path, names: Sequence[str]) -> list[InventoryMachine]:
-    """The machines of an inventory that are named; all if none is. Raises DescriptionError, UsageError."""
+def chosen_machines(file: Path, names: Sequence[str]) -> list[InventoryMachine]:
+    """The machines of an inventory with these names; all without names. Raises DescriptionError, UsageError."""
     inventory = load_inventory(file)
     known = {machine.name: machine for machine in inventory.machines}
     for name in names:
@@ -190,10 +193,10 @@ def _everywhere(
     as_json: bool,
     good: Callable[[MachineFacts], bool] = lambda _: True,
 ) -> int:
-    """Do it on all machines at once, tell each as it is done; 1 if any failed."""
-    machines = chosen(file, names)
+    """Do ``work`` on all machines in parallel and print each result as it arrives; returns 1 if any failed."""
+    machines = chosen_machines(file, names)
 
-    def tell(outcome: Outcome[MachineFacts]) -> None:
+    def print_outcome(outcome: Outcome[MachineFacts]) -> None:
         if outcome.error is not None:
             print(outcome.error, file=sys.stderr, flush=True)
         elif not as_json:
@@ -201,7 +204,7 @@ def _everywhere(
 
     async def everywhere() -> list[Outcome[MachineFacts]]:
         async with SshConnections() as connections:
-            return await on_each(machines, lambda machine: work(connections, machine), tell)
+            return await on_each(machines, lambda machine: work(connections, machine), print_outcome)
 
     outcomes = asyncio.run(everywhere())
     ok = all(outcome.found is not None and good(outcome.found) for outcome in outcomes)
@@ -211,7 +214,7 @@ def _everywhere(
     return 0 if ok else 1
 
 
-def _complain(error: BaseException) -> None:
+def _print_error(error: BaseException) -> None:
     if not isinstance(error, AtollError):
         raise error
     print(error, file=sys.stderr)

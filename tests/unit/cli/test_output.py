@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Output that cannot be written is an error of one line: a file that an option names, or standard output."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from atoll_cli.terminal.output import with_write_errors
+from tests.support.synthetic_run import begin, experiment, network
+
+PICTURES = ".png, .svg or .pdf"
+PINGS = "".join(f"t{number},{number}.5\n" for number in range(90))
+
+
+def atoll(directory: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "atoll_cli.main", *words],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def filled(words: str, project: Path) -> list[str]:
+    """The words of a command line, ``GEO`` being a description that is right."""
+    return [str(project / "examples/geo.yaml") if word == "GEO" else word for word in words.split()]
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """Holds a file that the commands below read."""
+    (tmp_path / "pings.txt").write_text(PINGS)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "option", "endings"),
+    [
+        ("plan GEO --graph x.txt", "--graph x.txt", ".svg"),
+        ("plan GEO --graph x", "--graph x", ".svg"),
+        ("report --compare nothing --out x.txt", "--out x.txt", ".md or .html"),
+        ("link-traces leo --duration 10s --out x.csv --plot x.bmp", "--plot x.bmp", PICTURES),
+        ("distributions show published --plot x.txt", "--plot x.txt", PICTURES),
+        ("latencies import pings.txt --out x.yaml --plot x.jpeg", "--plot x.jpeg", PICTURES),
+    ],
+)
+def test_a_wrong_ending_is_one_line_with_the_known_endings(
+    project: Path, directory: Path, words: str, option: str, endings: str
+) -> None:
+    before = sorted(directory.iterdir())
+    done = atoll(directory, *filled(words, project))
+    expected = f"{option}: the name does not end in {endings}\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", expected)
+    assert sorted(directory.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        ("plan GEO --graph none/x.svg", "--graph none/x.svg"),
+        ("link-traces leo --duration 10s --out none/x.csv", "--out none/x.csv"),
+        ("link-traces leo --duration 10s --out x.csv --plot none/x.png", "--plot none/x.png"),
+        ("distributions show published --plot none/x.png", "--plot none/x.png"),
+        ("latencies import pings.txt --servers 3 --out none/x.yaml", "--out none/x.yaml"),
+        ("run GEO --on virtual --runs pings.txt", "--runs pings.txt"),
+    ],
+)
+def test_a_path_that_cannot_be_written_is_bad_input_for_every_command(
+    project: Path, directory: Path, words: str, option: str
+) -> None:
+    done = atoll(directory, *filled(words, project))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"{option}: ")
+    assert "; name a" in done.stderr.splitlines()[0]
+    assert len(done.stderr.splitlines()) == 1
+
+
+def atoll_to(*words: str, out: str, unbuffered: bool = False) -> subprocess.CompletedProcess[str]:
+    """Run the program with its standard output redirected by a shell: to a file or a pipe."""
+    environment = {key: text for key, text in os.environ.items() if key != "PYTHONUNBUFFERED"}
+    environment |= {"PYTHONUNBUFFERED": "1"} if unbuffered else {}
+    script = f'"$0" -m atoll_cli.main "$@" {out}'
+    return subprocess.run(
+        ["bash", "-o", "pipefail", "-c", script, sys.executable, *words],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("unbuffered", [False, True])
+@pytest.mark.parametrize("words", [["--version"], ["plan", "--help"], ["plan", "examples/geo.yaml"]])
+def test_a_full_disk_is_one_line(
+    words: list[str], unbuffered: bool, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    done = atoll_to(*words, out="> /dev/full", unbuffered=unbuffered)
+    assert (done.returncode, done.stderr) == (1, "standard output cannot be written: No space left on device\n")
+
+
+def test_a_full_disk_is_one_line_for_output_of_rich(tmp_path: Path) -> None:
+    run = begin(tmp_path, experiment(), network())
+    done = atoll_to("report", str(run.path), out="> /dev/full")
+    assert (done.returncode, done.stderr) == (1, "standard output cannot be written: No space left on device\n")
+
+
+def test_a_closed_pipe_is_no_error(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project)
+    for words in (["--help"], ["plan", "examples/geo.yaml"]):
+        done = atoll_to(*words, out="| true")
+        assert (done.returncode, done.stderr) in [(0, ""), (1, "")]
+
+
+def test_a_closed_standard_output_is_no_error() -> None:
+    done = atoll_to("--version", out=">&-")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("unbuffered", [False, True])
+def test_output_keeps_its_buffer_or_has_none(unbuffered: bool) -> None:
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    with os.fdopen(read, "rb", 0) as reader, os.fdopen(write, "w", encoding="utf-8") as ours:
+        ours.reconfigure(write_through=unbuffered)
+        with with_write_errors(ours) as output:
+            output.write("step")
+            assert reader.read() == (b"step" if unbuffered else None)
+            output.flush()
+        assert unbuffered or reader.read() == b"step"
