@@ -229,7 +229,7 @@ def test_check_takes_settings_for_experiments_alone(
     assert capsys.readouterr().err == f"examples/geo.yaml: warning: --set '{setting}': {SMALL_BUFFERS}\n"
     assert check([geo], as_json=False, settings=["seed=x"]) == 2
     assert capsys.readouterr().err.startswith("examples/geo.yaml: --set 'seed=x': seed: 'x' is not a whole number")
-    with pytest.raises(UsageError, match="name an experiment.yaml"):
+    with pytest.raises(UsageError, match="name an experiment"):
         check([lab], as_json=False, settings=[setting])
 
 
