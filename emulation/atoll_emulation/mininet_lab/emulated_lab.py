@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The emulated lab as its daemon sees it: start, enter, watch, stop."""
+"""The daemon's handle on an emulated lab: start it, run commands in it, notice its end, stop it."""
 
 import asyncio
 import base64
@@ -29,7 +29,7 @@ _LINE_LIMIT = 1 << 22  # a network of a thousand machines in one line
 
 
 class LabShell:
-    """Mininet's command line on the lab, typed at or with a script; ``read`` until it gives nothing more."""
+    """A session of Mininet's command line on the lab, interactive or of a script; ``read`` it until ``b""``."""
 
     def __init__(self, lab: "EmulatedLab", name: str) -> None:
         self._lab = lab
@@ -46,11 +46,11 @@ class LabShell:
         return data
 
     async def write(self, keys: bytes) -> None:
-        """What the user typed."""
+        """Send keys that the user typed."""
         await self._lab.request(op="shell-input", id=self._name, data=base64.b64encode(keys).decode())
 
     async def resize(self, columns: int, rows: int) -> None:
-        """The user's window changed."""
+        """Set the size of the session's terminal."""
         await self._lab.request(op="shell-resize", id=self._name, columns=columns, rows=rows)
 
     async def close(self) -> None:
@@ -59,7 +59,7 @@ class LabShell:
             await self._lab.request(op="shell-close", id=self._name)
 
     def take(self, message: dict[str, Any]) -> None:
-        """A message of the lab for this shell."""
+        """Process a message of the lab for this session."""
         if message["type"] == "shell-output":
             self._output.put_nowait(base64.b64decode(message["data"]))
         else:
@@ -128,7 +128,7 @@ class EmulatedLab:
             raise LabError(msg)
 
     def enter(self) -> list[str]:
-        """Arguments that, put before a command, run it inside the lab; its standard streams pass through.
+        """Return the command prefix that runs another command inside the lab, on the same standard streams.
 
         The command starts in ``/``. It dies with the lab.
         """
@@ -142,7 +142,7 @@ class EmulatedLab:
         return await self._shell(columns=columns, rows=rows)
 
     async def run_script(self, text: str) -> LabShell:
-        """Have Mininet's command line run lines of text; the session ends with them. It takes no input."""
+        """Run lines of text by Mininet's command line; the session ends after the last one and reads no input."""
         return await self._shell(script=text)
 
     async def _shell(self, **what: Any) -> LabShell:
@@ -176,7 +176,7 @@ class EmulatedLab:
         return {interface: PacketSocket(**told) for interface, told in answer.result()["sockets"].items()}
 
     async def request(self, **message: Any) -> None:
-        """Send one line to the lab's first process; a lab that is gone does not hear it (see ``dead``)."""
+        """Send one line to the lab's first process. Does nothing when the lab has ended (see ``dead``)."""
         stream = self._process.stdin
         if stream is None or stream.is_closing():
             return
@@ -185,7 +185,7 @@ class EmulatedLab:
             await stream.drain()
 
     async def stop(self) -> None:
-        """End the lab and return when its last process is gone. Harmless when it already is."""
+        """End the lab and return when its last process has ended. May be called twice."""
         self._reason = self._reason or "it was stopped"
         if self._process.stdin is not None:
             self._process.stdin.close()

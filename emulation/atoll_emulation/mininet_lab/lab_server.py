@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process in the lab that builds it and then answers its daemon (docs/contracts.md, "Lab init")."""
+"""The process inside the lab that builds it and then answers requests of the daemon (docs/contracts.md, "Lab init")."""
 
 import base64
 import json
@@ -91,7 +91,7 @@ def build_lab(network: Network, lines: Lines) -> tuple[open_vswitch.OpenVSwitch,
 
 
 def verify_switches(net: LabNet) -> None:
-    """Ask Open vSwitch what it holds: every port its number, every bridge fail-secure. Raises LabError."""
+    """Check in Open vSwitch that each port has its number and each bridge is fail-secure. Raises LabError."""
     held = open_vswitch.read_back()
     wrong = [f"{bridge.name}: no bridge of that name" for bridge in net.switches if bridge.name not in held.fail_modes]
     for bridge in net.switches:
@@ -107,7 +107,7 @@ def verify_switches(net: LabNet) -> None:
 
 
 class Desk:
-    """Answers requests while the lab runs: one shell at a time."""
+    """Answer requests while the lab runs: one shell at a time."""
 
     def __init__(self, lines: Lines, net: LabNet, switch: open_vswitch.OpenVSwitch) -> None:
         self._lines = lines
@@ -117,7 +117,7 @@ class Desk:
         self._poll = select.poll()
 
     def serve(self) -> NoReturn:
-        """Until Open vSwitch ends (LabError) or standard input does (EOFError)."""
+        """Answer requests until Open vSwitch ends (LabError) or standard input does (EOFError)."""
         self._poll.register(0, select.POLLIN)
         for process in (self._switch.database, self._switch.daemon):
             self._poll.register(os.pidfd_open(process.pid), select.POLLIN)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this project uses of Mininet; its types stand in ``mn.pyi``."""
+"""The parts of Mininet that this project uses, typed by ``mn.pyi``."""
 
 from importlib import import_module
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the distribution put Mininet.
+"""Find the distribution's Mininet.
 
-Debian installs Mininet for the system's Python only, and PyPI's package lacks ``mnexec``. Instead of opening the
+Debian installs Mininet for the system's Python only, and PyPI's package has no ``mnexec``. Instead of opening the
 virtual environment to all system packages, only the one package ``mininet`` is looked up there.
 """
 
@@ -13,7 +13,7 @@ SYSTEM_PACKAGES = ("/usr/lib/python3/dist-packages", "/usr/local/lib/python3/dis
 
 
 def find_mininet() -> ModuleSpec | None:
-    """How ``mininet`` would be imported, without importing it; None when it is not installed."""
+    """Return the import specification of ``mininet`` without importing it; None when it is not installed."""
     return importlib.util.find_spec("mininet") or PathFinder.find_spec("mininet", SYSTEM_PACKAGES)
 
 

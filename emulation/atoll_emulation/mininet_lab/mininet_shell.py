@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mininet's command line on the running lab, in a forked process: at a pseudo-terminal, or with a script."""
+"""Mininet's command line on the running lab, in a forked process: on a pseudo-terminal, or for a script."""
 
 import contextlib
 import fcntl
@@ -27,7 +27,7 @@ _WHOLE_PIPE = 1 << 16  # pipe(7): its capacity, so that one read empties it
 
 @dataclass(frozen=True, slots=True)
 class TerminalSession:
-    """One session at a terminal. Leaving it stops nothing; what it did to the lab stays."""
+    """An interactive session. Its end stops nothing; its changes to the lab stay."""
 
     name: str
     pid: int
@@ -48,27 +48,27 @@ class TerminalSession:
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """Whichever of these is readable, it is time to ``read``."""
+        """File descriptors; call ``read`` when one of them is readable."""
         return (self.terminal,)
 
     def resize(self, columns: int, rows: int) -> None:
-        """Tell the terminal how big the user's window is."""
+        """Set the size of the terminal."""
         fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def read(self) -> bytes | None:
-        """What the terminal shows next; None at the end of the session."""
+        """Return new output of the terminal; None at the end of the session."""
         try:
             return os.read(self.terminal, 1 << 16)
         except OSError:  # EIO: the last process on the terminal is gone
             return None
 
     def write(self, keys: bytes) -> None:
-        """Type."""
+        """Write keys to the terminal."""
         with contextlib.suppress(OSError):
             os.write(self.terminal, keys)
 
     def close(self) -> None:
-        """End the session: interrupt what runs in it, leave, and kill what does not obey."""
+        """End the session: interrupt its command, leave the shell, and kill the process if it stays."""
         child = os.pidfd_open(self.pid)
         self.write(b"\x03")
         self._drain(child, 0.2)
@@ -82,7 +82,7 @@ class TerminalSession:
         _free_machines(self.net)
 
     def _drain(self, child: int, seconds: float) -> None:
-        """Throw the terminal's output away until the session's process ends or time is up."""
+        """Discard the terminal's output until the session's process ends or the time-out expires."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             ready, _, _ = select.select([child, self.terminal], [], [], left)
@@ -93,7 +93,7 @@ class TerminalSession:
 class Script:
     """Lines for the command line, run one after the other without prompt, echo or terminal.
 
-    A line that fails says so and the next one is run, as at the terminal; ``exit`` ends the script early.
+    After a line that fails, the next one is run, as in an interactive session; ``exit`` ends the script.
     """
 
     def __init__(self, name: str, net: LabNet, text: str) -> None:
@@ -113,11 +113,11 @@ class Script:
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """Whichever of these is readable, it is time to ``read``."""
+        """File descriptors; call ``read`` when one of them is readable."""
         return (self._output, self._child)  # a process that the script left behind may hold the pipe open
 
     def read(self) -> bytes | None:
-        """What was printed next, possibly nothing; None at the end of the script.
+        """Return new output, possibly empty; None at the end of the script.
 
         The machines' shells are on terminals of their own (Mininet's), whose CR LF becomes LF here.
         """
@@ -135,7 +135,7 @@ class Script:
         return printed.removesuffix(self._withheld)
 
     def close(self) -> None:
-        """End the script wherever it is."""
+        """Stop the script."""
         signal.pidfd_send_signal(self._child, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):  # it has no group yet
             os.killpg(self._pid, signal.SIGKILL)
@@ -152,7 +152,7 @@ def _free_machines(net: LabNet) -> None:
 
 
 def _interrupt(node: Node) -> None:
-    """Bring a machine's own shell back to its prompt: commands in the foreground end, those in the background stay.
+    """Return a machine's shell to its prompt: end commands in the foreground, keep those in the background.
 
     A session may end while a command runs in that shell, which serves the next session too.
     """
@@ -167,7 +167,7 @@ def _interrupt(node: Node) -> None:
 
 
 class _CommandLine(CLI):
-    """Mininet's, but no command's failure ends the session, and a script may have comments and an ``exit``."""
+    """Mininet's command line, with comments and ``exit`` in scripts; a failed command does not end the session."""
 
     def onecmd(self, line: str) -> bool | str | None:
         in_script = self.inputFile is not None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The namespaces a lab lives in: which ``unshare`` makes them here, how to enter them, what is mounted in them."""
+"""The namespaces of a lab: the ``unshare`` command that makes them, entering them, the mounts in them."""
 
 import contextlib
 import ctypes
@@ -20,7 +20,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def unshare_argv() -> list[str]:
-    """The command that runs another as first process of fresh namespaces; a plain user becomes root in them.
+    """Return the command prefix that runs another as the first process of new namespaces, there as root.
 
     ``setpriv`` has the kernel kill it with the process that started it; ``--kill-child`` passes that on.
     """
@@ -39,7 +39,7 @@ def nsenter_argv(pid: int) -> list[str]:
 
 
 def why_no_namespaces() -> str | None:
-    """Try it: None, or what the system says against it."""
+    """Try to make namespaces: None if it works, else the system's error."""
     tried = subprocess.run([*unshare_argv(), "true"], capture_output=True, text=True, check=False)
     if tried.returncode == 0:
         return None
@@ -48,7 +48,7 @@ def why_no_namespaces() -> str | None:
 
 
 def _bound() -> str:
-    """What ENOSPC of unshare(2) means: a bound on how many namespaces a user may have. The least of them is named."""
+    """Explain ENOSPC of unshare(2), a limit of the number of namespaces; names the lowest such limit."""
     kinds = ("mnt", "net", "pid") if os.geteuid() == 0 else ("user", "mnt", "net", "pid")
     bounds: dict[str, int] = {}
     for kind in kinds:
@@ -61,12 +61,12 @@ def _bound() -> str:
 
 
 def hidden_in_lab(path: Path) -> bool:
-    """Whether processes in the lab do not see this file or directory of the outside, because of their own /run."""
+    """Return whether a file or directory is invisible in the lab, which has a /run of its own."""
     return path.resolve().is_relative_to(_RUN)
 
 
 def furnish() -> None:
-    """Give the namespaces this process is first in their own /proc, /run and /sys, and bring ``lo`` up.
+    """Mount /proc, /run and /sys in the namespaces of this first process, and bring ``lo`` up.
 
     /tmp and everything else stay shared with the outside. Raises LabError.
     """

@@ -39,7 +39,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @contextlib.contextmanager
 def inside(pid: int) -> Generator[None]:
-    """Be in the network namespace of process ``pid``, then back in one's own."""
+    """Enter the network namespace of process ``pid`` for the block, then return to the previous one."""
     own = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
         other = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
@@ -64,7 +64,7 @@ def set_up(interface: str) -> None:
 
 
 def offloads_off(interface: str) -> None:
-    """Switch off every offload: frames are wire-size and carry finished checksums."""
+    """Switch off every offload, so that frames have wire size and complete checksums."""
     with _request_socket() as sock:
         bits = [bit for bit, name in enumerate(_feature_names(interface)) if _FALSIFIES.fullmatch(name)]
         words = [0] * (max(bits, default=0) // 32 + 1)
@@ -75,7 +75,7 @@ def offloads_off(interface: str) -> None:
 
 
 def disable_ipv6() -> None:
-    """No IPv6 on any interface, present or future: neighbour discovery would be noise in every capture."""
+    """Disable IPv6 on every interface, also later ones: captures would contain its neighbour discovery."""
     for scope in ("all", "default"):
         setting = Path(f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6")
         if setting.exists():  # a kernel without IPv6 has none

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: N802 -- the methods' names are Mininet's
-"""Mininet's node and link classes, as this lab wants them.
+"""Mininet node and link classes of the emulated lab.
 
-Mininet makes each cable with several commands of its own. Here its classes only note down what is to be, and
-:func:`wire` makes all cables with one ``ip -batch`` and a few ioctls per machine.
+Mininet makes each cable with several commands of its own. Here its classes only record the cables, and
+:func:`wire` makes all of them with one ``ip -batch`` and a few ioctls per machine.
 """
 
 import os
@@ -37,12 +37,12 @@ _PROMPT = chr(127)  # by which Mininet knows that a command has ended
 
 
 class NodeShell(Node):
-    """A node whose shell, the same as Mininet's, starts with two program starts instead of five."""
+    """A node with Mininet's shell, which starts with two program starts instead of five."""
 
     def startShell(self, mnopts: str | None = None) -> None:
         """Start bash on a terminal without echo, in a namespace of its own if the node has one.
 
-        What Mininet has ``env``, ``stty`` and a look along the path for each of them do is done here without.
+        Mininet starts ``env`` and ``stty`` and searches PATH for each; none of them is needed here.
         """
         options = (mnopts or "-cd") + ("n" if self.inNamespace else "")
         bash = [shutil.which("bash") or "bash", "--norc", "--noediting", "-is", f"mininet:{self.name}"]
@@ -71,14 +71,14 @@ def _echo_off(terminal: int) -> None:
 
 
 class MachineNode(NodeShell, Host):
-    """A machine: a network namespace and a shell. Its addresses and routes are the agent's business."""
+    """A machine: a network namespace and a shell. The agent sets its addresses and routes."""
 
     @classmethod
     def setup(cls) -> None:
-        """Nothing: the machine was examined before the lab was started (machine.py)."""
+        """Do nothing: host_requirements checked the machine before the lab was started."""
 
     def config(self, **params: Any) -> dict[str, Any]:
-        """Nothing is configured; the address is noted down, so that the command line knows ``i1 ping w1``."""
+        """Record the address, so that ``i1 ping w1`` works on the command line; configure nothing."""
         interface, address = self.defaultIntf(), params.get("ip")
         if interface is not None and address:
             interface.ip, interface.prefixLen = address.split("/")
@@ -86,38 +86,38 @@ class MachineNode(NodeShell, Host):
 
 
 class LabSwitch(NodeShell, OVSSwitch):
-    """An Open vSwitch bridge that forwards only what its flow entries say, and keeps them without a controller."""
+    """An Open vSwitch bridge that forwards by its flow entries only and keeps them without a controller."""
 
     @classmethod
     def setup(cls) -> None:
-        """Nothing: the lab started its own Open vSwitch."""
+        """Do nothing: the lab started its own Open vSwitch."""
 
     @classmethod
     def isOldOVS(cls) -> bool:
-        """Never older than 1.10 (2013)."""
+        """Return False: Open vSwitch is newer than 1.10 (2013)."""
         return False
 
     def dpctl(self, *args: str) -> str:
-        """What the command line's ``dpctl`` runs on each switch: ovs-ofctl, in the version the switch speaks."""
+        """Run ovs-ofctl with the switch's OpenFlow version; the command line's ``dpctl``."""
         return self.cmd("ovs-ofctl", "--protocols=OpenFlow13", args[0], self.name, *args[1:])
 
 
 class ControllerNode(NodeShell, RemoteController):
-    """The controller's place; whether it listens yet does not matter, switches try again every second."""
+    """The controller's address. It need not listen yet: switches retry every second."""
 
     @classmethod
     def setup(cls) -> None:
-        """Nothing to set up."""
+        """Do nothing."""
 
     def checkListening(self) -> None:
-        """Mininet would start telnet, twice."""
+        """Do nothing. Mininet's method starts telnet twice."""
 
 
 class CableEnd(Intf):
     """One end of a cable, made by :func:`wire`."""
 
     def config(self, **params: Any) -> dict[str, Any]:
-        """Nothing is configured one by one."""
+        """Do nothing: :func:`wire` configures all ends."""
         del params
         return {}
 
@@ -126,7 +126,7 @@ class Cable(Link):
     """A veth pair, made by :func:`wire`."""
 
     def makeIntfPair(self, *ends: Any, **options: Any) -> None:
-        """Nothing yet."""
+        """Do nothing: :func:`wire` makes the pair."""
         del ends, options
 
 
@@ -134,12 +134,12 @@ class PatchEnd(OVSIntf):
     """One end of a trunk: a port of Open vSwitch without a Linux interface."""
 
     def config(self, **params: Any) -> dict[str, Any]:
-        """Nothing to configure."""
+        """Do nothing."""
         del params
         return {}
 
     def status(self) -> str:
-        """For the command line's ``links``."""
+        """Return the state that the command line's ``links`` prints."""
         return "OK" if self.node.cmd("ovs-vsctl get Interface", self.name, "ofport").strip().isdigit() else "MISSING"
 
 
@@ -147,7 +147,7 @@ class Patch(Link):
     """A trunk: two patch ports, which Open vSwitch joins when both switches are started."""
 
     def makeIntfPair(self, *ends: Any, **options: Any) -> None:
-        """Nothing to make."""
+        """Do nothing: patch ports have no Linux interfaces."""
         del ends, options
 
 
@@ -199,7 +199,7 @@ def wire(net: LabNet) -> None:
 
 
 def pair_commands(cables: Iterable[Link]) -> str:
-    """What ``ip -batch`` reads to make the veth pairs: the switch's end stays here, the other goes to its machine."""
+    """Return the ``ip -batch`` commands that make the veth pairs and move each machine's end to the machine."""
     return "".join(
         f"link add name {cable.intf2.name} address {cable.intf2.mac} mtu {MTU} type veth "
         f"peer name {cable.intf1.name} address {cable.intf1.mac} mtu {MTU} netns {cable.intf1.node.pid}\n"

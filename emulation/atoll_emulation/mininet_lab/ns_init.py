@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """First process of the lab's PID namespace (docs/contracts.md, "Lab init").
 
-It does next to nothing, so that nothing keeps it from ending: it forks the process that builds and serves the lab
-(lab_server.py), buries orphans, and ends when its standard input ends, on SIGTERM or SIGINT, or with that process.
+It does little, so that nothing can keep it from ending: it forks the process that builds and serves the lab
+(lab_server.py), reaps orphans, and ends when its standard input ends, on SIGTERM or SIGINT, or with that process.
 With it the kernel kills every other process of the lab, and with the last one go namespaces and interfaces.
 """
 
@@ -19,7 +19,7 @@ from atoll_emulation.mininet_lab.namespaces import furnish
 
 
 def main() -> None:
-    """Furnish the namespaces, start the lab, watch over it. Never returns."""
+    """Set the namespaces up, start the lab and wait for its end. Never returns."""
     if os.getpid() != 1:
         sys.exit(
             "atoll_emulation.mininet_lab.ns_init must be the first process of a PID namespace: EmulatedLab starts it"
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def watch(lab: int) -> None:
-    """End this process as soon as standard input or process ``lab`` ends; reap whatever else does."""
+    """End this process when standard input or process ``lab`` ends; reap other children."""
     ending = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake_write)

@@ -41,7 +41,7 @@ _NLMSG_ERROR = 2
 
 
 def kernel_has_datapath() -> bool:
-    """Whether the kernel switches packets for Open vSwitch itself (asking loads its module where there is one)."""
+    """Return whether the kernel has Open vSwitch's datapath; loads its module if there is one."""
     name = b"ovs_datapath\0"
     attribute = struct.pack("HH", 4 + len(name), _CTRL_ATTR_FAMILY_NAME) + name + b"\0" * (-len(name) % 4)
     body = struct.pack("BBH", _CTRL_CMD_GETFAMILY, 1, 0) + attribute
@@ -84,7 +84,7 @@ class OpenVSwitch:
         return cls(database, daemon)
 
     def ended(self) -> str | None:
-        """Which daemon ended and how, with its last words; None while both run."""
+        """Describe which daemon ended, how, and its last line of output; None while both run."""
         for process in (self.database, self.daemon):
             code = process.poll()
             if code is not None:
@@ -96,7 +96,7 @@ class OpenVSwitch:
 
 @dataclass(frozen=True, slots=True)
 class InstalledState:
-    """What Open vSwitch made of what it was asked for."""
+    """The switches' state as read back from Open vSwitch."""
 
     ofports: dict[str, int]  # by interface; -1 where it failed
     errors: dict[str, str]  # by interface
@@ -123,7 +123,7 @@ def _rows(table: str) -> list[dict[str, Any]]:
 
 
 def _start(program: str, *arguments: str) -> subprocess.Popen[bytes]:
-    """A child that is not a daemon: it shares its parent's fate, and its parent notices its end."""
+    """Start a process as a child, not as a daemon: it ends with its parent, which notices its end."""
     log = ["-vconsole:off", "--log-file", f"--pidfile={DIRECTORY / program}.pid"]
     return subprocess.Popen([program, *arguments, *log], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 

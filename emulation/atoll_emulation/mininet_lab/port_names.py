@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Linux interfaces behind the ports of emulated switches: their names and addresses, pure.
 
-Who talks of the lab from outside needs them as well, on machines without Mininet, too.
+Kept apart from Mininet's classes, because machines without Mininet use these names, too.
 """
 
 from atoll_core.errors import LabError
@@ -44,7 +44,7 @@ def port_mac(network: Network, port: PortRef) -> str:
     """The MAC address of a switch's own end of a cable.
 
     No packet ever carries it; it is fixed so that two labs from one description are equal. Locally administered
-    (06:...), apart from the 02:... that machines get.
+    (06:...), distinct from machines' addresses (02:...).
     """
     position = [switch.name for switch in network.switches].index(port.switch)
     octets = (0x06, 0xA7, *position.to_bytes(2), *port.port.to_bytes(2))

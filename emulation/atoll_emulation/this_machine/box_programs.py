@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs that users bring for boxes: whether this machine, on which emulated boxes run them, has them."""
+"""Check that this machine has the users' programs that emulated boxes run."""
 
 import os
 import re
@@ -31,7 +31,7 @@ def complete_path() -> str:
 
 
 def missing_programs(network: Network, experiment: Experiment | None = None) -> tuple[Diagnostic, ...]:
-    """The commands of boxes that cannot be started here; with an experiment, only of boxes that are ever in a chain."""
+    """Return the commands of boxes that cannot be started here; with an experiment, only of boxes in its chains."""
     hops = {hop for chain in experiment.all_chains for hop in chain.hops} if experiment else None
     folder = Path(network.file).parent
     return tuple(
@@ -62,6 +62,6 @@ def _missing(argv: tuple[str, ...], folder: Path) -> Iterator[str]:
 
 
 def _by_interpreter(script: str) -> str:
-    """The other way to start a script that is not executable, by its suffix."""
+    """Suggest the interpreter for a script that is not executable, by its suffix."""
     interpreter = _INTERPRETER_OF.get(Path(script).suffix)
     return f", or [{interpreter}, {script.removeprefix('./')}, ...]" if interpreter else ""

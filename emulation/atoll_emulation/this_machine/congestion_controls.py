@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Congestion controls: which ones the kernel of a place has, and whether an experiment asks for others."""
+"""Congestion controls: those that a kernel offers, and those that an experiment needs."""
 
 import os
 import platform
@@ -21,7 +21,7 @@ _OTHERWISE_CALLED = {"hstcp": "highspeed"}  # net/ipv4/Kconfig's name: the kerne
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a kernel has. ``loadable`` ones are modules it loads when a socket asks, ``unloaded`` ones if told to."""
+    """Congestion controls of a kernel. It loads ``loadable`` modules on demand, ``unloaded`` ones by modprobe."""
 
     kernel: str  # as messages call it
     available: frozenset[str]
@@ -30,7 +30,7 @@ class Offer:
 
     @property
     def usable(self) -> frozenset[str]:
-        """Those that sockets get for asking."""
+        """Congestion controls that sockets can select."""
         return self.available | self.loadable
 
     def __str__(self) -> str:
@@ -38,7 +38,7 @@ class Offer:
 
 
 def offered_here(available: Path = _AVAILABLE, modules: Path = _MODULES, *, root: bool | None = None) -> Offer:
-    """What this machine's kernel has; only for root does it load modules (``capable(CAP_NET_ADMIN)``, tcp_cong.c)."""
+    """Return what this machine's kernel offers. It loads modules for root only (CAP_NET_ADMIN, tcp_cong.c)."""
     release = platform.release()
     try:
         loaded = frozenset(available.read_text(encoding="ascii").split())
@@ -53,25 +53,25 @@ def offered_here(available: Path = _AVAILABLE, modules: Path = _MODULES, *, root
 
 
 def offered_by_virtual_kernel(config: Path = _VIRTUAL_CONFIG) -> Offer:
-    """What the virtual kernel has, by the configuration it is built from: all of it built in."""
+    """Return what the virtual kernel offers, by the configuration it is built from."""
     found: list[str] = _BUILT_IN.findall(config.read_text(encoding="utf-8"))
     chosen = [name.lower() for name in found if name != _SWITCH]
     return Offer("the virtual kernel", frozenset(["reno", *(_OTHERWISE_CALLED.get(name, name) for name in chosen)]))
 
 
 def permit_everywhere() -> None:
-    """Let every namespace use every control this kernel has, also as its default.
+    """Permit all congestion controls of this kernel in every namespace, also as the default.
 
-    For a kernel of our own, in its first network namespace: a machine's kernel is not ours to change. Raises OSError
-    where that is not.
+    For virtual kernels only, in their first network namespace: a machine's own kernel is not changed. Raises OSError
+    elsewhere.
     """
     _ALLOWED.write_text(_AVAILABLE.read_text(encoding="ascii"), encoding="ascii")
 
 
 def require_controls(experiment: Experiment, offer: Offer, elsewhere: Offer | None = None) -> None:
-    """Refuse congestion controls that are missing, as :func:`missing_controls` tells.
+    """Refuse congestion controls that :func:`missing_controls` reports.
 
-    Raises PlanError when one of them is known nowhere (a wrong word, then), else MachineError.
+    Raises PlanError when neither kernel knows one of them (probably a misspelling), else MachineError.
     """
     lacks = missing_controls(experiment, offer, elsewhere)
     if lacks:
@@ -79,13 +79,13 @@ def require_controls(experiment: Experiment, offer: Offer, elsewhere: Offer | No
 
 
 def names_unknown(experiment: Experiment, offer: Offer, elsewhere: Offer | None = None) -> bool:
-    """Whether the experiment names a congestion control that neither kernel has, as far as is known here."""
+    """Return whether the experiment names a congestion control that neither kernel has."""
     known = offer.usable | offer.unloaded | (elsewhere or offer).usable
     return not known.issuperset(experiment.congestion_controls)
 
 
 def missing_controls(experiment: Experiment, offer: Offer, elsewhere: Offer | None = None) -> list[str]:
-    """A line for each congestion control that the experiment names and ``offer`` lacks: which, and what to do.
+    """Return a line for each congestion control of the experiment that ``offer`` does not have, with a remedy.
 
     ``elsewhere`` is what ``--on virtual`` has, if that is an alternative.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which processor core a virtual kernel gets: one that is idle and that no other virtual kernel has.
+"""Choose the processor core of a virtual kernel: an idle one that no other virtual kernel has.
 
 A kernel is one thread of work: pinned to a core it is twice as fast as when it wanders (platform facts in
 docs/virtual-time.md).
@@ -18,7 +18,7 @@ _IDLE_FIELDS = (3, 4)  # of a cpu line, without its name: idle, iowait; proc(5)
 
 @contextlib.contextmanager
 def claimed_core() -> Generator[int]:
-    """The number of a core for one virtual kernel, taken until the block ends or this process does.
+    """Claim a core for one virtual kernel until the block or this process ends; its number.
 
     The least used of those allowed and not taken; when all are taken, the least used.
     """
@@ -36,12 +36,12 @@ def claimed_core() -> Generator[int]:
 
 
 def usable_cores() -> int:
-    """How many virtual kernels can have a core of their own at once."""
+    """Return how many virtual kernels can have a core of their own at once."""
     return len(os.sched_getaffinity(0))
 
 
 def _by_use(seconds: float) -> list[int]:
-    """The allowed cores, the most idle first; equally idle ones from the last to the first."""
+    """Return the allowed cores, the most idle first; equally idle ones from the last to the first."""
     before = _idle_ticks()
     time.sleep(seconds)
     after = _idle_ticks()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the machine must offer for an emulated lab, examined before anything is started."""
+"""Requirements of an emulated lab on this machine, checked before anything is started."""
 
 import errno
 import os
@@ -40,7 +40,7 @@ _APPARMOR = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 
 
 def require_machine() -> None:
-    """Raise MachineError that names everything this machine lacks, one line each with its remedy.
+    """Raise MachineError with a line and a remedy for each requirement that this machine does not meet.
 
     Completes a plain user's PATH, for this process and what it starts.
     """
@@ -67,7 +67,7 @@ def require_virtual_machine() -> UmlKernel:
 
 
 def free_memory(meminfo: Path = _MEMINFO) -> Size:
-    """The memory that programs could still have without swapping (proc_meminfo(5), MemAvailable)."""
+    """Return the memory available without swapping (proc_meminfo(5), MemAvailable)."""
     lines = meminfo.read_text(encoding="ascii").splitlines()
     return next(Size(1024 * int(line.split()[1])) for line in lines if line.startswith("MemAvailable:"))
 
@@ -91,7 +91,7 @@ def _complete_path() -> None:
 
 
 def missing_namespaces() -> list[str]:
-    """A line when namespaces cannot be made, as root or as a plain user."""
+    """Return a line if namespaces cannot be made, as root or as a plain user."""
     if any(shutil.which(tool) is None for tool in ("unshare", "setpriv")):
         return []  # said already
     why = namespaces.why_no_namespaces()
@@ -106,7 +106,7 @@ def missing_namespaces() -> list[str]:
 
 
 def missing_tun() -> list[str]:
-    """A line when Open vSwitch's userspace datapath cannot have its tap devices."""
+    """Return a line if Open vSwitch's userspace datapath cannot make its tap devices."""
     if open_vswitch.kernel_has_datapath():
         return []
     try:
@@ -117,7 +117,7 @@ def missing_tun() -> list[str]:
 
 
 def hidden_installation() -> list[str]:
-    """A line when the lab's processes would not find this program, being below /run, which the lab has of its own."""
+    """Return a line if this program is installed below /run, which the lab replaces by its own."""
     places = (Path(__file__).parent, Path(sys.prefix), Path(sys.base_prefix))
     hidden = [str(place) for place in places if namespaces.hidden_in_lab(place)]
     if not hidden:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packet sockets of a process and what they had no room for, by netlink: sock_diag(7).
+"""Packet sockets of a process and the frames they dropped, by netlink: sock_diag(7).
 
 Open vSwitch's userspace datapath reads every port through a packet socket (lib/netdev-linux.c of Open vSwitch 3.1,
-``netdev_linux_rxq_construct``). A frame that finds its receive buffer full is dropped and counted at the socket
+``netdev_linux_rxq_construct``). A frame that does not fit into its receive buffer is dropped and counted at the socket
 (net/packet/af_packet.c of Linux 6.1, ``packet_rcv``) and nowhere else: the interface, and with it Open vSwitch's own
 statistics, has counted it as received.
 """
@@ -38,7 +38,7 @@ _WHOLE_REPLY = 1 << 16  # more than the kernel puts into one
 
 @dataclass(frozen=True, slots=True)
 class PacketSocket:
-    """What a packet socket counts."""
+    """Counters of a packet socket."""
 
     dropped_packets: int  # since it was opened
     receive_buffer_bytes: int  # what its frames may take of the kernel's memory, which is more than their own bytes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For each place a lab may live in: whether this user can have one there from this machine, and if not, what to do."""
+"""Check each platform's prerequisites for this user on this machine, with a remedy for each that is missing."""
 
 import os
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from atoll_emulation.this_machine.host_requirements import require_machine, requ
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One place: how a lab is had there if nothing lacks; otherwise what does, a line each with its remedy."""
+    """A platform: how labs run there, or a line with a remedy for each missing prerequisite."""
 
     place: str  # as --on calls it
     how: str = ""
@@ -21,12 +21,12 @@ class Way:
 
 
 def ways() -> tuple[Way, ...]:
-    """Every place; tries what cannot be known otherwise, such as namespaces and the tun device, and leaves nothing."""
+    """Check every platform. Makes namespaces and a tun device to try them, and removes them."""
     return _mininet(), _virtual(), _hardware()
 
 
 def obstacles(places: Iterable[Way]) -> list[str]:
-    """A line for each thing that lacks: where it does, and its remedy."""
+    """Return a line for each missing prerequisite: its platform and its remedy."""
     where: dict[str, list[str]] = {}
     for way in places:
         for lack in way.lacks:
@@ -35,7 +35,7 @@ def obstacles(places: Iterable[Way]) -> list[str]:
 
 
 def lacking(way: Way, lacks: Iterable[str]) -> Way:
-    """The same way where these lack, too; none is told twice."""
+    """Add missing prerequisites to a platform, each once."""
     return Way(way.place, lacks=tuple(dict.fromkeys((*way.lacks, *lacks))))
 
 
@@ -58,5 +58,5 @@ def _virtual() -> Way:
 
 
 def _hardware() -> Way:
-    """Here there are only the controller and SSH: what machines lack, they say themselves."""
+    """Check the controller and SSH here; the machines check themselves."""
     return Way(HARDWARE, "as any user, with an inventory of the rack; `atoll hosts status` asks its machines")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which link backends the kernel of this machine offers, tried in namespaces of their own."""
+"""Find out which link backends this machine's kernel offers, by trying them in new namespaces."""
 
 import shutil
 import subprocess
@@ -21,7 +21,7 @@ _PROBES = (
 
 
 def missing_for_tc() -> list[str]:
-    """A line for each thing that the tc backend needs and this machine lacks; none: it can be used."""
+    """Return a line for each prerequisite of the tc backend that is missing on this machine."""
     if shutil.which("tc") is None or shutil.which("ip") is None:
         return ["the tc backend needs tc and ip: apt install iproute2"]
     why = why_no_namespaces()
@@ -34,7 +34,7 @@ def missing_for_tc() -> list[str]:
 
 
 def kernel_lacks() -> list[str]:
-    """The parts of traffic control that the tc backend uses and this kernel refuses."""
+    """Return the parts of traffic control that the tc backend uses and this kernel refuses."""
     script = "\n".join(f"{line} >/dev/null 2>&1 || echo {name}" for name, line in _PROBES)
     said = subprocess.run([*unshare_argv(), "sh", "-c", script], capture_output=True, text=True, check=False)
     return said.stdout.split()

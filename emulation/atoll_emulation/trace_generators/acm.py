@@ -43,13 +43,13 @@ _HYSTERESIS_DB = 0.5  # more before going up, so that small variation does not m
 
 
 class Acm:
-    """The mode in use as Es/N0 varies: down at once, up again only with some more than needed.
+    """The mode in use as Es/N0 varies: down at once, up again with a margin only.
 
     In a clear sky it is the most efficient mode that it would go up to; none is more efficient than that.
     """
 
     def __init__(self, clear_db: float) -> None:
-        """``clear_db``: Es/N0 at its best. ValueError when not even that suffices for any mode."""
+        """``clear_db``: Es/N0 in a clear sky. ValueError when not even that suffices for any mode."""
         clear = _best(clear_db - _HYSTERESIS_DB)
         if clear is None:
             least = MODES[0].es_n0_db + _MARGIN_DB + _HYSTERESIS_DB

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A LEO shell as Starlink's first: passes of minutes, and another satellite when the schedule finds a higher one."""
+"""A LEO shell as Starlink's first: passes of minutes, with hand-overs when the schedule finds a higher satellite."""
 
 from atoll_core.units import Duration
 from atoll_emulation.trace_generators.orbit import Constellation, Site

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where satellites are, seen from the ground: constellations from orbital elements, propagated by SGP4/SDP4.
+"""Positions of satellites as seen from the ground: constellations from orbital elements, by SGP4/SDP4.
 
-No ephemeris is fetched: a Walker constellation's elements are its definition. The model is the one for two-line
+No ephemeris is downloaded: a Walker constellation is defined by its elements. The model is the one for two-line
 elements (Vallado et al., "Revisiting Spacetrack Report #3", AIAA 2006-6753), from the package sgp4.
 """
 

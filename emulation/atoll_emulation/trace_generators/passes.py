@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A link through satellites that pass: which one is in use when, and so delay, rate and hand-overs.
+"""A link through moving satellites: the satellite in use, delay, rate and hand-overs over time.
 
-The satellite bends the pipe: gateway, satellite, island. It must stand high enough above both horizons.
+The satellite is a bent pipe between gateway and island. It must be high enough above both horizons.
 """
 
 import math
@@ -52,7 +52,7 @@ class Radio:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """What is wanted of a service."""
+    """A period of a service, to be made a trace."""
 
     service: ConstellationService
     gateway: Site

@@ -89,7 +89,7 @@ def rain_trace(fade: RainFade) -> LinkTrace:
 
 
 def es_n0_loss_db(attenuation: float, system_kelvin: float) -> float:
-    """What rain takes of Es/N0 on a downlink: it absorbs the signal, and shines at radio frequencies itself."""
+    """Return the loss of Es/N0 by rain on a downlink: attenuation and additional noise."""
     shine = _RAIN_KELVIN * (1 - 10 ** (-attenuation / 10))
     return attenuation + 10 * math.log10((system_kelvin + shine) / system_kelvin)
 

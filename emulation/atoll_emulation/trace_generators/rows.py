@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the state of a link at every instant to the rows of a trace: those at which something changes."""
+"""Reduce the states of a link at every step to the rows of a trace: those at which it changes."""
 
 from collections.abc import Iterable, Iterator
 

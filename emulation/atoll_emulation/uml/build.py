@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build a kernel for virtual time from a distribution's source package.
 
-Everything happens in one directory in the cache, which becomes the kernel's own at the very end; whatever interrupts a
-build, the next one clears that directory away. All programs run in namespaces that end with this process.
+Everything happens in one directory in the cache, which becomes the kernel's own at the very end; after an
+interruption, the next build removes that directory. All programs run in namespaces that end with this process.
 """
 
 import json
@@ -110,7 +110,7 @@ def build_kernel(source: Path | Recipe, progress: Progress) -> Path:
 
 
 def _make(cache: Path) -> None:
-    """Make the directory, which everybody may read where it is the shared one; what is there already stays as it is.
+    """Make the directory, which everybody may read where it is the shared one; what exists already stays as it is.
 
     Raises MachineError where kernels would not count.
     """
@@ -222,7 +222,7 @@ def _compile(tools: "_Tools", make: Sequence[str], recipe: Recipe, progress: Pro
 
 
 def _keep(result: Path, directory: Path) -> Path:
-    """Give the finished kernel its place, in the stead of an earlier one. A kernel that runs keeps its files."""
+    """Move the finished kernel to its place and replace an earlier one. A running kernel keeps its files."""
     if directory.parent == shared_directory():
         for path in (result, *result.iterdir()):
             path.chmod(0o755 if path.is_dir() or path.name == EXECUTABLE else 0o644)
@@ -245,7 +245,7 @@ def _sync(path: Path) -> None:
 
 
 class _Tools:
-    """Runs the programs of a build; what they say goes to its log."""
+    """Runs the programs of a build; their output goes to its log."""
 
     def __init__(self, scratch: Path, log: Callable[[str], object]) -> None:
         self._scratch = scratch

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where kernels for virtual time are kept once they are built: a directory each.
+"""Where built kernels for virtual time are kept: a directory each.
 
     /var/cache/atoll/kernel/7.2.12-0123456789ab/     release of the source, hash of the recipe
         linux  fixed-random.so  config  kernel.json
@@ -35,7 +35,7 @@ _KEPT = re.compile(r"\d[\w.]*-[0-9a-f]{12}$")
 
 @dataclass(frozen=True, slots=True)
 class KernelStatus:
-    """What is kept: a kernel of the present recipes, only older ones, or none."""
+    """State of the cache: a kernel of the present recipes, only older ones, or none."""
 
     state: Literal["built", "outdated", "missing"]
     directory: Path  # of the one to run, or where kernels would be kept
@@ -43,7 +43,7 @@ class KernelStatus:
 
     @property
     def remedy(self) -> str | None:
-        """What is wrong and what to do about it, in a line; None if nothing is."""
+        """Return a line with the problem and its remedy; None if there is none."""
         how = "run: atoll kernel build (a few minutes, once)"
         series = chosen_series()
         match self.state:
@@ -62,7 +62,7 @@ class KernelStatus:
 
 
 def shared_directory() -> Path:
-    """The machine's kernels, which root builds for everybody."""
+    """The shared directory of kernels, which root builds for every user."""
     return Path(os.environ.get(SHARED) or "/var/cache/atoll/kernel")
 
 
@@ -134,7 +134,7 @@ class Cleaned:
 
 
 def clean_cache() -> Cleaned:
-    """Take them away, but for those that run. Raises MachineError for want of rights, or while others are at it."""
+    """Remove them, except running ones. Raises MachineError without permission, or while another process does."""
     removed: list[Path] = []
     running: list[Path] = []
     executed = set(_executed()) - {None}
@@ -196,9 +196,9 @@ def _writable_places() -> list[Path]:
 
 
 def distrusted(place: Path) -> str | None:
-    """Why kernels there do not count; None if they do, or the place is not there.
+    """Return why kernels in a directory are not trusted; None if they are, or there is no such directory.
 
-    Others than root could have changed them, and every user, or root, would run them.
+    Users other than root could have replaced kernels that others run.
     """
     if place != shared_directory() and os.geteuid() != 0:
         return None

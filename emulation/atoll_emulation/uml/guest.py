@@ -35,7 +35,7 @@ spreads here. Linux drops beyond 1000 (net.core.netdev_max_backlog), and no coun
 
 @dataclass(frozen=True, slots=True)
 class Guest:
-    """What is to be run inside."""
+    """The command to run inside, and its environment."""
 
     command: Sequence[str]
     directory: Path  # where the command starts; absolute
@@ -103,9 +103,9 @@ busybox poweroff -f
 """
 
     def furnish(self, kernel: Path, shim: Path | None, output: Path, memory_mb: int) -> str:
-        """The script of the first process outside: lays PLACE out, runs its arguments, prints the command's status.
+        """Return the script of the first process outside, which sets PLACE up, runs its arguments and prints the status.
 
-        What is in memory here dies with the namespaces, whatever happens: no file is ever left behind. The kernel's
+        PLACE is in memory and disappears with the namespaces, so no file is left behind. The kernel's
         memory is there, too: /dev/shm is small in some containers. The kernel writes to standard error.
         """
         text = [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The User-Mode Linux kernels this machine has: the distribution's, and the one built for virtual time."""
+"""User-Mode Linux kernels of this machine: the distribution's, and the one built for virtual time."""
 
 import shutil
 from dataclasses import dataclass

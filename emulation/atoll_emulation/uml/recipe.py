@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a kernel for virtual time is made of: its configuration, patches for its Linux release, the randomness shim.
+"""Parts of a kernel for virtual time: its configuration, patches for its Linux release, the randomness shim.
 
-All of it lies beside this module. A kernel is identified by the hash of its recipe: when a part changes, kernels that
-were built before are outdated. Linux releases differ in the patches they need; each recipe is made for one release
-series, and is tried on every later release up to the next recipe's.
+The parts are files in this module's folder. A kernel is identified by the hash of its recipe: when a part changes,
+kernels that were built before are outdated. Linux releases differ in the patches they need; each recipe is made for one
+release series, and is tried on every later release up to the next recipe's.
 """
 
 import functools
@@ -62,7 +62,7 @@ class Recipe:
 
     @property
     def hash(self) -> str:
-        """Twelve hexadecimal digits that stand for all the parts."""
+        """Hash of all the parts: twelve hexadecimal digits."""
         return _hash(self)
 
 

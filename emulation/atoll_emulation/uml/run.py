@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start a User-Mode Linux kernel, run one command in it, tell how it ended."""
+"""Start a User-Mode Linux kernel, run one command in it, report how it ended."""
 
 import re
 import subprocess
@@ -34,7 +34,7 @@ _DUMP = re.compile(r"(\[ *\d+\.\d+\] )?( *\[<[0-9a-f]+>\]|Stack:$|Call Trace:$|(
 
 @dataclass(frozen=True, slots=True)
 class VirtualClock:
-    """Time that stands still while anything computes and jumps to the next timer when everything waits.
+    """A clock that stops while anything computes and jumps to the next timer when everything waits.
 
     Two kernels with the same seed and command do the same at the same times, to the byte.
     """
@@ -53,9 +53,9 @@ class Ended:
 
 
 class RunningKernel:
-    """A kernel at work; a context manager, at whose end the kernel and everything in it are gone.
+    """A running kernel. A context manager: at its end the kernel and everything in it have ended.
 
-    They are gone as well when the thread that started it ends, however it does.
+    They also end with the thread that started the kernel.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], console: Path, command: Sequence[str]) -> None:
