@@ -6,6 +6,7 @@ Raw data (manifest, events, captures, logs, metrics) is only ever added to; what
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -89,9 +90,10 @@ class RunDir:
     def compress_captures(self) -> tuple[Path, ...]:
         """Turn every captures/*.pcap into *.pcap.zst; a capture cut by a kill stays as usable as it was.
 
-        Raises RunError (disk full, say): the capture it stopped at and those after it are left uncompressed.
+        Raises RunError (disk full, say): the captures that did not fit are left uncompressed.
         """
-        return tuple(compress(capture) for capture in sorted(self.captures.glob("*.pcap")))
+        with ThreadPoolExecutor(max_workers=2) as pool:  # zstandard leaves the interpreter's lock to others meanwhile
+            return tuple(pool.map(compress, sorted(self.captures.glob("*.pcap"))))
 
     # Manifest
 
