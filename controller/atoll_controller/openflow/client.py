@@ -74,6 +74,7 @@ class Controller:
         process = await asyncio.create_subprocess_exec(
             *prefix,
             python,
+            "-P",
             "-m",
             "atoll_controller.openflow",
             "--listen",
