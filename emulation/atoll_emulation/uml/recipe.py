@@ -71,7 +71,7 @@ RECIPES = (
     Recipe(
         "7.2",
         "seccomp",
-        objects=1450,
+        objects=1581,
         suite="trixie-backports",
         options=("CONFIG_NETFILTER_XTABLES_LEGACY=y", "CONFIG_IP_NF_IPTABLES_LEGACY=y"),
     ),
