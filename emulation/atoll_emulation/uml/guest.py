@@ -107,7 +107,7 @@ busybox poweroff -f
 """
 
     def furnish(self, kernel: Path, shim: Path | None, output: Path, memory_mb: int) -> str:
-        """Return the script of the first process outside, which sets PLACE up, runs its arguments and prints the status.
+        """Return the script of the first process outside: it sets PLACE up, runs its arguments, prints the status.
 
         PLACE is in memory and disappears with the namespaces, so no file is left behind. The kernel's
         memory is there, too: /dev/shm is small in some containers. The kernel writes to standard error.
