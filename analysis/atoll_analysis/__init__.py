@@ -8,7 +8,7 @@ from atoll_analysis.run_directory import RunDir
 
 
 def analyse(run: RunDir, binary: Path) -> dict[str, Any]:
-    """Build the tables of a run, observe, judge, write summary.json and return it (keys: atoll_analysis.summary).
+    """Build a run's tables, figures and verdict; write summary.json and return it (keys: atoll_analysis.summary).
 
     ``binary``: the atoll-host executable, which decodes captures. Raises RunDirError when there is nothing to analyse
     and RunError when a capture cannot be decoded or the disk is full; a run that was cut short is no error.

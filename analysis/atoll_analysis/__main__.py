@@ -16,7 +16,7 @@ _BUILT = Path(__file__).parents[2] / "target" / "release" / "atoll-host"
 
 
 def main() -> int:
-    """Exit code 0: analysed, whatever the verdict; otherwise the error's."""
+    """Return exit code 0 when analysed, whatever the verdict; otherwise the error's."""
     parser = argparse.ArgumentParser(prog="python -m atoll_analysis", description="Analyse a run directory.")
     parser.add_argument("run", type=Path, help="a run directory, such as runs/geo/20260102T030405Z-1")
     parser.add_argument(

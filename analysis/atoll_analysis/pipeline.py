@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run directory in, summary.json and tables out. Works on cancelled runs too: what is there is analysed."""
+"""Analyse a run directory: tables and summary.json. Cancelled runs are analysed as far as there are data."""
 
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,7 @@ def analyse_run(run: RunDir, binary: Path) -> dict[str, Any]:
 
 
 def summarise(facts: RunData, tables: Tables, logs: Path) -> Summary:
-    """All figures of a run, with the verdict."""
+    """Return all figures of a run, with the verdict."""
     window = facts.window
     bottleneck = facts.bottleneck
     links = {link.box: _link_figures(facts, tables, link) for link in facts.links}
@@ -274,7 +274,7 @@ def _pings_planned(facts: RunData) -> int | None:
 
 
 def _ping_path_loss(facts: RunData) -> float | None:
-    """The largest of the ways that the ping series had."""
+    """Return the largest packet loss of the paths of the ping series."""
     return max((lost_on(facts, way, blocked=True) for way in facts.ping_links), default=None)
 
 
@@ -287,7 +287,7 @@ def _utilisation(facts: RunData, tables: Tables, link: Link) -> float | None:
 
 
 def _sojourn_bounds(facts: RunData) -> dict[str, float | None]:
-    """What full queues can add to a ping's RTT, there, back and both, on whichever of its ways that is most."""
+    """Return what full queues can add to a ping's RTT, forth, back and both, on the path where that is most."""
     if not facts.links:
         return dict.fromkeys(("sojourn_bound_ms", "sojourn_bound_to_island_ms", "sojourn_bound_to_world_ms"))
     ways = [

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Did a run repeat another one? Captures and tables to the byte, the summary but for what is bound to place and time.
+"""Compare two runs: captures and tables to the byte, the summary except keys that depend on place and time.
 
-Equal files are told by their SHA-256; where two differ, the first difference is looked up: in a capture the packet, its
-time and the field, in a table the row and the column, in the summary the key.
+Files with equal SHA-256 are equal. Of files that differ the first difference is reported: packet, time and field of a
+capture, row and column of a table, key of the summary.
 """
 
 import hashlib
@@ -26,20 +26,20 @@ _RECORD_HEADER = 16
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One file of both runs."""
+    """Comparison of one file of both runs."""
 
     file: str  # below the run directory; a capture without the suffix of its compression
     sha256: tuple[str | None, str | None]  # of the uncompressed content; None: there is no such file
 
     @property
     def same(self) -> bool:
-        """Whether both have it, with the same content."""
+        """Whether both runs have the file with the same content."""
         return self.sha256[0] == self.sha256[1] is not None
 
 
 @dataclass(frozen=True, slots=True)
 class RepeatComparison:
-    """What two runs have in common."""
+    """Comparison of two runs."""
 
     runs: tuple[str, str]
     files: tuple[Compared, ...]
@@ -51,7 +51,7 @@ class RepeatComparison:
         return self.first_difference is None
 
     def to_json(self) -> dict[str, Any]:
-        """For ``--json``."""
+        """Return the comparison as ``--json`` prints it."""
         return {"identical": self.identical, **asdict(self)}
 
     def __str__(self) -> str:
@@ -132,7 +132,7 @@ def _difference(file: Compared, first: RunDir, second: RunDir, summaries: list[d
 
 
 def _first_packet(one: IO[bytes], other: IO[bytes]) -> str:
-    """Where two captures part: the number of the packet from 1, its time in both, and the field."""
+    """Return the first difference of two captures: number of the packet from 1, its time in both, the field."""
     if one.read(_PCAP_HEADER) != other.read(_PCAP_HEADER):
         return "the file header"
     began: int | None = None
@@ -145,7 +145,7 @@ def _first_packet(one: IO[bytes], other: IO[bytes]) -> str:
 
 
 def _records(capture: IO[bytes]) -> Iterator[tuple[int, int, bytes]]:
-    """(time stamp in ns since 1970, length on the wire, what was kept) of each whole record."""
+    """Yield (time stamp in ns since 1970, length on the wire, captured bytes) of each whole record."""
     while len(header := capture.read(_RECORD_HEADER)) == _RECORD_HEADER:
         seconds, nanoseconds, kept, length = (int.from_bytes(header[at : at + 4], "little") for at in (0, 4, 8, 12))
         data = capture.read(kept)
@@ -166,7 +166,7 @@ def _first_field(a: tuple[int, int, bytes], b: tuple[int, int, bytes]) -> str:
 
 
 def _first_cell(one: Path, other: Path) -> str:
-    """Where two tables part: row from 0, column."""
+    """Return the first difference of two tables: row from 0, column."""
     import polars as pl
 
     tables = [pl.read_parquet(path, glob=False) for path in (one, other)]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of a run, as summary.json holds them: what the verdict is judged from and the report shows.
+"""The figures of a run in summary.json, from which the verdict is judged and the report is made.
 
-None stands for "not measured" (no tap, no transfer, cut short). Loss, queue, utilisation and rate are those of the
+None means "not measured" (no tap, no transfer, cut short). Loss, queue, utilisation and rate are those of the
 island-bound direction unless a key says otherwise. Queue and utilisation count what the link's rate counts (IP bytes,
 or Ethernet frames); all other bytes are IP bytes.
 
@@ -30,7 +30,7 @@ class LimitFigures(TypedDict):
 
 
 class TerrestrialRtt(TypedDict):
-    """A server's terrestrial RTT: whole-path RTT less links and what the lab itself adds, milliseconds."""
+    """A server's terrestrial RTT in ms: the RTT of the whole path without links and the lab's own delay."""
 
     configured: float
     measured: float
@@ -38,7 +38,7 @@ class TerrestrialRtt(TypedDict):
 
 
 class Capture(TypedDict):
-    """How complete one capture is."""
+    """Completeness of one capture."""
 
     captured: int | None  # packets, as the capture counts them; None: it did not say
     dropped: int | None  # that its ring had no room for; None: it did not say
@@ -49,7 +49,7 @@ class Capture(TypedDict):
 
 
 class Volume(TypedDict):
-    """What one host sent towards or received on the island."""
+    """Bytes that one host sent towards or received on the island."""
 
     goodput_bytes: int
     share: float  # of its role's total
@@ -94,7 +94,7 @@ class LinkFigures(TypedDict):
 
 
 class ChainFigures(TypedDict):
-    """What one chain carried towards the island, by its arrival capture and the version that stood when it came."""
+    """Traffic of one chain towards the island, by its arrival capture and the version that was active at arrival."""
 
     carries: str  # "the rest", or whose traffic
     hops: list[str]  # of its last version

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From tables to the figures of a run."""
+"""Figures of a run, computed from its tables."""

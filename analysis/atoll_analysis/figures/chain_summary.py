@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of single chains, where traffic is told apart by several, and of scheduled changes."""
+"""Figures of single chains, where a run has several, and of scheduled changes."""
 
 from itertools import pairwise
 
@@ -15,7 +15,7 @@ from atoll_core.experiment.experiment import Chain
 
 
 def chain_figures(tables: Tables, facts: RunData) -> dict[str, ChainFigures]:
-    """The figures of every chain that stood, by name, the main one first."""
+    """Return the figures of every chain that was active, by name, the main one first."""
     versions = [each.version for each in facts.standing]
     last = {chain.name: chain for version in versions for chain in (version.chain, *version.branches)}
     arrived = _arrived(tables, facts)
@@ -59,7 +59,7 @@ def _figures(
 
 
 def _arrived(tables: Tables, facts: RunData) -> dict[str, dict[str, int]]:
-    """Bytes that reached the island through each chain within the measurement."""
+    """Return the bytes that reached the island through each chain within the measurement."""
     if tables.arrival is None or facts.window is None:
         return {}
     within = pl.col("window").is_between(0, round(facts.window.seconds * 1e9 / WINDOW_NS), closed="left")
@@ -68,7 +68,7 @@ def _arrived(tables: Tables, facts: RunData) -> dict[str, dict[str, int]]:
 
 
 def _lost(tables: Tables, facts: RunData) -> dict[str, dict[str, int]]:
-    """What each chain lost between the captures world and island, of chains that pass both and conserve packets.
+    """Return each chain's loss between the captures world and island, for chains that pass both and conserve packets.
 
     Where chains changed it is not known: a packet may meet the captures under different versions.
     """
@@ -94,7 +94,7 @@ def _lost(tables: Tables, facts: RunData) -> dict[str, dict[str, int]]:
 
 
 def change_figures(change: ScheduledChange, facts: RunData) -> ChangeFigures:
-    """What became of a change, in the measurement's time."""
+    """Return the figures of a scheduled change, in the measurement's time."""
     origin_ns = facts.window.start_ns if facts.window else change.planned_ns or 0
     began, ended = change.began_ns, change.ended_ns
     took_ns = ended - began if began is not None and ended is not None else None
@@ -115,8 +115,8 @@ def change_figures(change: ScheduledChange, facts: RunData) -> ChangeFigures:
 def flows_failed_in_changes(tables: Tables, facts: RunData) -> int:
     """Flows that failed in a change that moved traffic to or from stateful boxes.
 
-    From its begin to its end, and the longest base RTT more: a client learns of a reset by a segment on its way. A
-    change resets one connection of a channel at most.
+    Counted from the change's begin until one longest base RTT after its end, which is when the last client receives a
+    reset. A change resets at most one connection of a channel.
     """
     rtts_ms = base_rtts_ms(facts.network, facts.experiment)
     rtt_ns = round(rtts_ms[1] * 1e6) if rtts_ms else 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The clocks of a run: whether one was set while the run went on, and how far the machines' clocks drifted apart."""
+"""Clocks during a run: steps of a clock, and the drift between the machines' clocks."""
 
 from collections.abc import Iterator
 from typing import TypedDict
@@ -16,21 +16,21 @@ DRIFT_MS = 50.0
 
 
 class Drift(TypedDict):
-    """How far one machine's clock drifted from that of the machine that ran the experiment, over the measurement."""
+    """Drift of a machine's clock against that of the machine that ran the experiment, over the measurement."""
 
     drift_ms: float
     bound_ms: float  # of the measurement's error
 
 
 class ClockFigures(TypedDict):
-    """From the agreement on the start of the measurement to its end."""
+    """Steps and drifts from the comparison before the measurement to its end."""
 
     step_ms: float  # by which CLOCK_REALTIME was set, the furthest; positive: forward
     drifts: dict[str, Drift]  # of machines with clocks of their own
 
 
 def clock_figures(facts: RunData) -> ClockFigures | None:
-    """The figures; None when the run has not recorded them."""
+    """Return the figures; None when the run has not recorded them."""
     event = next(iter(facts.of_type("clocks")), None)
     if event is None:
         return None
@@ -42,7 +42,7 @@ def clock_figures(facts: RunData) -> ClockFigures | None:
 
 
 def judge_clocks(clocks: ClockFigures | None) -> Iterator[Finding]:
-    """Steps and drifts that can be noticed."""
+    """Return findings for steps and drifts that affect figures."""
     if clocks is None:
         return
     step_ms = abs(clocks["step_ms"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What became of packets between captures: loss of each stretch of a chain, TCP payload through all of it."""
+"""Packets between captures: loss of each section of a chain, TCP payload through the whole chain."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _DISCARD = 9  # the port of probes
 
 
 def stretches(facts: RunData, tables: Tables) -> list[Section]:
-    """Every stretch between two captures whose loss can be compared, from world to island."""
+    """Return every section between two captures whose loss can be compared, from world to island."""
     dropped = {link.box: dropped_bytes(facts, link) for link in facts.links}
     declared = {box.name for box in facts.network.boxes if box.conserves_packets}
     probes = of_changes(facts) if facts.changes else None
@@ -51,7 +51,7 @@ def stretches(facts: RunData, tables: Tables) -> list[Section]:
 
 
 def dropped_bytes(facts: RunData, link: Link) -> int | None:
-    """IP bytes to the island that a link counted as dropped; None: it did not say."""
+    """IP bytes to the island that a link counted as dropped; None: not counted."""
     measured = facts.direction(link, "to_island")
     if measured is None:
         return None
@@ -60,7 +60,7 @@ def dropped_bytes(facts: RunData, link: Link) -> int | None:
 
 
 def _compared(facts: RunData, tables: Tables) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Pairs of captures with the boxes between them, all of which conserve packets.
+    """Return pairs of captures with the boxes between them, all of which conserve packets.
 
     If one chain carries everything, all neighbouring captures. Otherwise each sees the packets of several chains, and
     only both ports of a link see the same.
@@ -94,9 +94,9 @@ def _observers(facts: RunData, chain: Chain, tables: Tables) -> Iterator[tuple[s
 
 
 def payload(facts: RunData, tables: Tables) -> Payload | None:
-    """TCP payload between the captures world and island, and at the clients; None where packets prove it already.
+    """Return TCP payload at the captures world and island and at the clients; None where packets prove it already.
 
-    Left out are hosts whose chain, in any version, passes only one of the two captures.
+    Hosts are left out whose chain, in any version, passes only one of the two captures.
     """
     boxes = facts.not_conserving
     if not boxes or not {"world", "island"} <= tables.decoded.keys():
@@ -146,7 +146,7 @@ class _Pair:
 
     @property
     def held_max(self) -> int:
-        """The most that a box can hold of connections that had not ended: which of them is unknown, so the largest."""
+        """An upper bound of the bytes that a box can hold of connections that had not ended."""
         return sum(sorted(self.sent, reverse=True)[: self.still_open])
 
     def wrong(self) -> Iterator[str]:
@@ -164,13 +164,13 @@ class _Pair:
 
 
 def _passes_both(facts: RunData, world: IPv4Address, island: IPv4Address) -> bool:
-    """Whether TCP between two hosts has passed both captures, whatever version stood."""
+    """Return whether TCP between two hosts passed both captures in every version."""
     versions = [facts.experiment.steered(each.version) for each in facts.standing]
     return all(facts.passes_both(each.carrier(world, island, Protocol.TCP)) for each in versions)
 
 
 def _received(facts: RunData, tables: Tables) -> dict[tuple[str, str], tuple[int, bool]]:
-    """Payload that each client says it received from each server, and whether all of its flows were completed."""
+    """Return the payload that each client received from each server, and whether all of its flows were completed."""
     names = {f"{host.address}:{facts.experiment.traffic.port}": host.name for host in facts.network.hosts}
     rows = (
         tables.scan("channel_flows")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why links lost packets, as people ask for it."""
+"""Causes of packet loss on links."""
 
 from collections.abc import Mapping
 from typing import TypedDict
@@ -20,20 +20,20 @@ _BY_COUNTER = {"queue": "queue", "loss": "random", "aqm": "aqm", "blocked": "tra
 
 
 class LostFigures(TypedDict):
-    """What a link lost for one cause."""
+    """A link's losses by one cause."""
 
     packets: int
     bytes: int | None  # as the link counts them; None: the backend does not know
 
 
 def cause_of(counter: str, direction: LinkDirection) -> str:
-    """The key of :data:`CAUSES` for a counter (``atoll_analysis.tables.box_counters.CAUSES``) of a direction."""
+    """Return the key of :data:`CAUSES` for a counter (``atoll_analysis.tables.box_counters.CAUSES``) of a direction."""
     by_packets = counter == "loss" and isinstance(direction.loss, LossTrace)
     return "trace" if by_packets else _BY_COUNTER[counter]
 
 
 def by_cause(counted: Mapping[str, Lost], direction: LinkDirection) -> dict[str, LostFigures]:
-    """What a direction lost, by cause; those of which the backend says nothing are left out."""
+    """Return a direction's losses by cause; causes that the backend does not count are left out."""
     found: dict[str, LostFigures] = {}
     for counter, lost in counted.items():
         cause = cause_of(counter, direction)

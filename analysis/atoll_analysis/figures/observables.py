@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures from tables: throughput, goodput, loss, flows, shares, and how complete the captures are."""
+"""Figures from tables: throughput, goodput, loss, flows, shares, completeness of captures."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ MTU = 1500
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What one capture saw of the island-bound direction."""
+    """Island-bound totals of one capture."""
 
     packets: int
     ip_bytes: int
@@ -31,7 +31,7 @@ class Totals:
 
 
 def mbit_s(octets: int, seconds: float) -> float:
-    """Bytes in so many seconds as a rate."""
+    """Return the rate of a number of bytes in a number of seconds."""
     return 8 * octets / seconds / 1e6 if seconds > 0 else 0.0
 
 
@@ -66,8 +66,8 @@ def windows_over_rate(tables: Tables, link: Link, lateness_max_ns: int, bucket_b
     """100 ms windows at the link's output port that hold more than the rate allows; None without that capture.
 
     Allowed: R x 0.1 s, two packets (one at each edge of the window), and what a departure late by the run's largest
-    lateness can push from one window into the next. A token bucket that holds more than a packet may be emptied in
-    the place of one of them.
+    lateness can push from one window into the next. A token bucket that holds more than a packet may send it in
+    place of one of the two packets.
     """
     capture = f"link-{link.box}"
     if capture not in tables.decoded:
@@ -79,10 +79,10 @@ def windows_over_rate(tables: Tables, link: Link, lateness_max_ns: int, bucket_b
 
 
 def sent_by_link(tables: Tables, link: Link, window: Window) -> int | None:
-    """Counted bytes that the link carried towards the island within the measurement, lost at the receiver or not.
+    """Return the counted bytes that the link carried to the island in the measurement, lost at the receiver or not.
 
-    What left it is that of the capture at its output port, or without one that of the box's own counters (to 100 ms at
-    both ends), as is what was lost after it had used the link.
+    Delivered packets are counted by the capture at its output port, or without one by the box (to 100 ms at both
+    ends); packets lost at the receiver by the box.
     """
     counted = in_window(tables, link.box, window).select(
         pl.col(name).max() - pl.col(name).min() for name in ("out_bytes", "lost_after_bytes")
@@ -105,7 +105,7 @@ def in_window(tables: Tables, box: str, window: Window) -> pl.LazyFrame:
 
 
 def queue_full_s(tables: Tables, link: Link, window: Window) -> float | None:
-    """How long the queue was full: the intervals in which a full-size packet would at some instant not have fitted."""
+    """Return how long the queue was full: intervals in which a full-size packet did not always fit."""
     rows = in_window(tables, link.box, window)
     full = pl.col("queue_max_bytes") > link.to_island.queue.bytes - MTU
     found = rows.select(count=pl.len(), full=full.sum()).collect().row(0, named=True)
@@ -113,7 +113,7 @@ def queue_full_s(tables: Tables, link: Link, window: Window) -> float | None:
 
 
 def idle_s(tables: Tables, link: Link, window: Window) -> float | None:
-    """How long the link had nothing to send towards the island within the measurement (to 100 ms at both ends)."""
+    """Return how long the link had nothing to send to the island within the measurement (to 100 ms at both ends)."""
     idle = (
         in_window(tables, link.box, window).select(pl.col("idle_ns").max() - pl.col("idle_ns").min()).collect().item()
     )
@@ -131,7 +131,7 @@ class Pings:
 
 
 def pings(tables: Tables, window: Window | None) -> Pings:
-    """Counts and the largest RTT of the ping series; pings sent outside the measurement don't count."""
+    """Return counts and the largest RTT of the ping series, of pings sent within the measurement."""
     rows = tables.scan("pings")
     if window is not None:
         sent_within = pl.col("sent_ns").is_between(window.start_ns, window.end_ns, closed="left")
@@ -147,7 +147,7 @@ def pings(tables: Tables, window: Window | None) -> Pings:
 
 @dataclass(frozen=True, slots=True)
 class ChannelFlows:
-    """The channels' flows, as the clients logged them."""
+    """Flows of the channels, as logged by the clients."""
 
     completed: int
     cut: int
@@ -172,13 +172,13 @@ def channel_flows(tables: Tables) -> ChannelFlows:
 
 
 def concurrent_max(tables: Tables) -> int | None:
-    """The most connections of the channels open at the end of a 100 ms window at the arrival capture."""
+    """Return the most open connections of channels at the end of a 100 ms window at the arrival capture."""
     found = tables.scan("concurrent").select(pl.col("open").max()).collect().item()
     return None if found is None else int(found)
 
 
 def connections(tables: Tables, facts: RunData) -> int | None:
-    """TCP connections of the channels, however they ended, that the arrival capture saw."""
+    """Return the number of TCP connections of channels in the arrival capture, however they ended."""
     if tables.arrival is None:
         return None
     port = facts.experiment.traffic.port
@@ -212,8 +212,8 @@ def host_volumes(tables: Tables, hosts: tuple[Host, ...]) -> dict[str, Volume]:
 def transfer_in_capture(tables: Tables, facts: RunData) -> tuple[int, float] | None:
     """The large transfer as the arrival capture saw it: bytes that arrived, seconds from its first to its last packet.
 
-    This is the figure to believe behind a connection-splitting PEP, and for iperf3, whose first connection to the port
-    is for control alone. No byte arrived where there is no other; None: no such capture.
+    Use this figure behind a connection-splitting PEP, and for iperf3, whose first connection to the port is for control
+    alone: without a second one no byte arrived. None: no such capture.
     """
     transfer = facts.experiment.transfer
     if transfer is None or tables.arrival is None:
@@ -269,7 +269,7 @@ def whistles(tables: Tables, facts: RunData) -> Mapping[str, dict[str, bool]]:
 
 
 def capture_quality(tables: Tables, facts: RunData, logs: Path) -> dict[str, Capture]:
-    """How complete each planned capture is, by the capture tool's and the decoder's account."""
+    """Return the completeness of each planned capture, by the counts of the capture tool and the decoder."""
     quality: dict[str, Capture] = {}
     for point in facts.plan.captures:
         said = capture_counts(logs, point.name)

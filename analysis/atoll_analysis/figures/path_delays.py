@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the description says of the paths between hosts: base RTTs, and when the links of a path were blocked. Pure."""
+"""Paths between hosts by the description: base RTTs, and times in which a link was blocked. Pure."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise, product
@@ -12,7 +12,7 @@ Interval = tuple[float, float]
 
 
 def base_rtts_ms(network: Network, experiment: Experiment) -> tuple[float, float] | None:
-    """The shortest and the longest base RTT of all paths at any time, the longest with jitter and full queues."""
+    """Return the shortest and the longest base RTT of all paths, the longest with jitter and full queues."""
     terrestrial = {
         delay.name: (delay.rtt.ns, 2 * delay.jitter.ns) for box in network.delay_boxes for delay in box.classes
     }
@@ -36,7 +36,7 @@ def _longest_ms(way: LinkDirection) -> float:
 def carriers(
     steered: Experiment, worlds: Sequence[Host], islands: Sequence[Host], protocols: Iterable[Protocol]
 ) -> tuple[Chain, ...]:
-    """The chains of one version that carry packets of these protocols between some of these hosts."""
+    """Return the chains of one version that carry packets of these protocols between some of these hosts."""
     if not steered.branches:
         return (steered.chain,)
     every = product(worlds, islands, protocols)
@@ -49,7 +49,7 @@ def links_of(experiment: Experiment, chain: Chain) -> tuple[Link, ...]:
 
 
 def blocked_s(links: Iterable[Link], offset_s: float, end_s: float) -> tuple[Interval, ...]:
-    """When a direction of one of the links was blocked by its trace, which began ``offset_s`` after the measurement."""
+    """Return when a direction of a link was blocked by its trace, which began ``offset_s`` after the measurement."""
     found = [
         (max(0.0, offset_s + begin), min(end_s, offset_s + end))
         for link in links

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far apart the clients began: what each says of its own start, by one clock."""
+"""Start skew: the clients' start times, converted to one clock."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ START_SPREAD_MS = 50.0
 
 
 class StartFigures(TypedDict):
-    """When the clients' programs began, by the clock of the machine that ran the experiment."""
+    """Start times of the clients' programs, by the clock of the machine that ran the experiment."""
 
     hosts: dict[str, float]  # milliseconds behind the instant agreed upon, by client; negative: before it
     spread_ms: float  # between the first one and the last one
@@ -26,7 +26,7 @@ class StartFigures(TypedDict):
 
 
 def start_figures(facts: RunData, logs: Path) -> StartFigures | None:
-    """The figures; None when no client said when it began."""
+    """Return the figures; None when no client reported its start."""
     event = next(iter(facts.of_type("start")), None)
     if event is None:
         return None
@@ -51,7 +51,7 @@ def start_figures(facts: RunData, logs: Path) -> StartFigures | None:
 
 
 def judge_start(start: StartFigures | None) -> Iterator[Finding]:
-    """Clients that did not begin together."""
+    """Return a finding if clients did not start together."""
     if start is not None and start["spread_ms"] > START_SPREAD_MS:
         late = start["hosts"]
         first, last = min(late, key=lambda host: late[host]), max(late, key=lambda host: late[host])
@@ -63,13 +63,13 @@ def judge_start(start: StartFigures | None) -> Iterator[Finding]:
 
 
 def silent_starts(start: StartFigures | None) -> list[str]:
-    """The note on clients whose start is unknown, if there are any."""
+    """Return a note on clients whose start is unknown, if there are any."""
     silent = start["silent"] if start else []
     return [f"{', '.join(silent)} did not say when the load began there"] if silent else []
 
 
 def _began(facts: RunData, logs: Path) -> Iterator[tuple[str, int | None]]:
-    """Every client with channels, and when its program began by its own clock."""
+    """Return the start time, by its own clock, of every client with channels."""
     for job in facts.plan.jobs:
         if is_load(job):
             lines: Iterator[dict[str, Any]] = iter(read_json_lines(logs / f"{job.name}.out"))

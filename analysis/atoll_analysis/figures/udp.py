@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What became of the UDP traffic, by the last words of its two ends."""
+"""UDP traffic: figures from the last reports of sender and receiver."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +14,7 @@ RATE_TOLERANCE = 0.01
 
 
 class UdpFigures(TypedDict):
-    """UDP towards the island; bytes are IP bytes. None: an end did not say."""
+    """UDP towards the island; bytes are IP bytes. None: not reported."""
 
     rate_bit_s: int  # asked for
     sent_mbit_s: float | None  # over the time that was asked for
@@ -30,7 +30,7 @@ class UdpFigures(TypedDict):
 
 
 def udp_figures(udp: UdpTraffic, seconds: float, logs: Path) -> UdpFigures:
-    """The figures of UDP traffic that was sent for so many seconds."""
+    """Return the figures of UDP traffic that was sent for a number of seconds."""
     sent, received = _done(logs / "udp-send.out"), _done(logs / "udp-receive.out")
     sent_packets, packets = sent.get("sent_packets"), received.get("packets")
     lost = sent_packets - packets if sent_packets is not None and packets is not None else None
@@ -50,7 +50,7 @@ def udp_figures(udp: UdpTraffic, seconds: float, logs: Path) -> UdpFigures:
 
 
 def judge_udp(udp: UdpFigures | None) -> Iterator[Finding]:
-    """A sender that did not keep its rate."""
+    """Return a finding if the sender did not keep its rate."""
     if udp is None:
         return
     sent, asked = udp["sent_mbit_s"], udp["rate_bit_s"] / 1e6

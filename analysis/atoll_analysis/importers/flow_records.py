@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flow records that other programs exported, as flow sizes: nfdump, Argus, Zeek, or a capture (docs/imports.md).
 
-A flow is one direction of a connection, as in NetFlow; its size is its IP bytes, headers included. Records that tell
-of both directions are two flows; a direction in which nothing went is none.
+A flow is one direction of a connection, as in NetFlow; its size is its IP bytes, headers included. A bidirectional
+record is two flows; a direction without packets is no flow.
 """
 
 import csv
@@ -31,7 +31,7 @@ _NUMBERS = {"icmp": 1, "tcp": 6, "udp": 17}
 
 
 class Form(StrEnum):
-    """Who wrote the records."""
+    """File formats of flow records."""
 
     NFDUMP = "nfdump"
     ARGUS = "argus"
@@ -41,13 +41,13 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which flows count: towards these addresses, of this protocol; None: all."""
+    """Filter of flows: towards these addresses, of this protocol; None: all."""
 
     to: IPv4Network | None = None
     protocol: str | None = None  # tcp, udp, icmp
 
     def matches(self, protocol: str, dst: str) -> bool:
-        """Whether a flow counts. Raises ValueError for what is no IPv4 address, where that matters."""
+        """Return whether a flow passes the filter. Raises ValueError for a filtered address that is not IPv4."""
         if self.protocol is not None and protocol.lower() not in (self.protocol, str(_NUMBERS[self.protocol])):
             return False
         return self.to is None or IPv4Address(dst) in self.to
@@ -55,7 +55,7 @@ class Wanted:
 
 @dataclass(slots=True)
 class Imported:
-    """The flows of a file by their size, and what of it could not be read."""
+    """The sizes of a file's flows, and its unreadable records."""
 
     form: Form
     counts: Counter[int] = field(default_factory=Counter[int])
@@ -70,7 +70,7 @@ Flow = tuple[str, str, int]  # protocol, destination, IP bytes
 
 
 def import_flows(path: Path, form: Form | None, wanted: Wanted, binary: Callable[[], Path]) -> Imported:
-    """The flows of a file; ``form`` None: by its beginning. ``binary`` says where atoll-host is, which reads captures.
+    """Return the flows of a file. ``form`` None: detected. ``binary``: the atoll-host executable, which reads captures.
 
     Damaged records are counted and left out. Raises DescriptionError when nothing can be read, RunError for a capture
     that is none.
@@ -145,7 +145,7 @@ def _import_text(path: Path, text: TextIO, form: Form | None, wanted: Wanted) ->
 
 
 class _Lines(Iterator[str]):
-    """Lines with their number, so that damage can be told."""
+    """Lines with their numbers, for messages about damaged ones."""
 
     def __init__(self, text: TextIO) -> None:
         self._text = text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RTTs to a population of servers, and the few latencies that stand for them (docs/imports.md).
+"""RTTs to a population of servers, and a few latencies that represent them (docs/imports.md).
 
 Of each target the median of its RTTs counts. Targets are sorted by it and cut into as many partitions of equal count as
 there are world servers; each server has its partition's median.
@@ -28,17 +28,17 @@ _PING_LINE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Rtts:
-    """The RTT of each target, milliseconds, in ascending order, and what could not be read."""
+    """The RTT of each target, in ms, ascending, and the unreadable lines."""
 
     ms: tuple[float, ...]
     mistakes: tuple[Diagnostic, ...]
 
 
 def read_rtts(texts: Iterable[tuple[str, str]]) -> Rtts:
-    """What files, given as (name, text), hold: output of ping, or lists of RTTs.
+    """Read output of ping or lists of RTTs from files, given as (name, text).
 
     A list has an RTT in milliseconds a line, or target and RTT with a comma between, a target any number of times; a
-    first line without a number names the columns. Empty lines and those that begin with # say nothing.
+    first line without a number names the columns. Empty lines and those that begin with # are ignored.
     """
     by_target: dict[str, list[float]] = {}
     alone: list[float] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The run directory: what one run measured, kept so that it can be read years later."""
+"""The run directory: all data of one run, in a versioned format that stays readable."""
 
 from atoll_analysis.run_directory.directory import RunDir
 from atoll_analysis.run_directory.metrics_spool import MetricsSpool

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writing without losing: atomic replacement, whole-line appends, and one plain line when the disk is full."""
+"""Atomic replacement of files, appends of whole lines, and a one-line error when the disk is full."""
 
 import contextlib
 import errno
@@ -22,21 +22,21 @@ def plain_errors(path: Path) -> Generator[None]:
 
 
 def is_full(error: OSError) -> bool:
-    """Whether an error of writing is that of a disk, or of a user's share of it, that is full."""
+    """Return whether an error of writing means that the disk, or the user's quota, is full."""
     return error.errno in _FULL
 
 
 def write_error(path: Path, error: OSError) -> RunError:
-    """What a user is told when ``path`` cannot be written."""
+    """Return the error for a ``path`` that cannot be written."""
     if is_full(error):
         return RunError(f"disk full: {path} could not be written; free space there, what was written before is kept")
     return RunError(f"{path} could not be written: {os.strerror(error.errno or 0)}")
 
 
 def told_error(path: Path, told: str, otherwise: str) -> RunError:
-    """The same for a tool or library that tells of an error of writing ``path`` in words only.
+    """Return the same error for a tool or library that reports an error of writing ``path`` as text.
 
-    ``otherwise`` is the message when its words are not those for a full disk.
+    ``otherwise``: the message if the text does not mean a full disk.
     """
     full = next((number for number in _FULL if os.strerror(number) in told), None)
     return write_error(path, OSError(full, "")) if full is not None else RunError(otherwise)
@@ -44,7 +44,7 @@ def told_error(path: Path, told: str, otherwise: str) -> RunError:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Generator[Path]:
-    """A temporary path beside ``path`` that takes its place when the block ends well and vanishes when it doesn't.
+    """Yield a temporary path in the folder of ``path``, which replaces it if the block succeeds and is removed if not.
 
     Raises RunError when the disk is full or the place cannot be written.
     """
@@ -66,7 +66,7 @@ def replace_text(path: Path, text: str) -> None:
 
 
 class Appender:
-    """A file that only ever grows by whole pieces: a piece that does not fit on the disk leaves no part of itself."""
+    """A file that grows by whole pieces only: no part stays of a piece that does not fit on the disk."""
 
     def __init__(self, path: Path) -> None:
         """Open ``path`` for appending, creating it. Raises RunError."""

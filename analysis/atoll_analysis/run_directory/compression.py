@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Captures at rest: compressed in place, the original kept until the compressed one is safe on disk."""
+"""Compression of captures in place. The original is kept until the compressed file is safely on disk."""
 
 from pathlib import Path
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The run directory: everything one run measured, in a place of its own. Layout: docs/contracts.md.
+"""The directory of one run, with all of its data. Layout: docs/contracts.md.
 
-Raw data (manifest, events, captures, logs, metrics) is only ever added to; what is derived from it can be rebuilt.
+Raw data (manifest, events, captures, logs, metrics) is only added to; derived data can be rebuilt.
 """
 
 import json
@@ -39,7 +39,7 @@ class RunDir:
 
     @classmethod
     def create(cls, base: Path, experiment: str, now_ns: int) -> "RunDir":
-        """Make ``base/<experiment>/<UTC time>-<n>/`` and its folders; n tells runs of one second apart.
+        """Make ``base/<experiment>/<UTC time>-<n>/`` and its folders; n numbers runs of the same second.
 
         ``now_ns``: CLOCK_REALTIME, ns since 1970. Raises RunError when it cannot be made.
         """
@@ -162,7 +162,7 @@ class RunDir:
 def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
     """The JSON objects of a file, one a line; none when it does not exist.
 
-    Lines that are not JSON objects are passed over: a kill may have cut the last one, and tools print other things.
+    Other lines are ignored: a kill may have cut the last one, and tools print other text.
     """
     try:
         lines = path.open(encoding="utf-8", errors="replace")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run's manifest while the run writes it: off the event loop, and a key at a time.
+"""Write a run's manifest during the run, in a thread and key by key.
 
-The plan of a thousand hosts makes it 30 MB. Reading, encoding and writing that takes a second, which nothing else of
-the daemon may have to wait for.
+The plan of a thousand hosts makes it 30 MB. Reading, encoding and writing that takes a second, which must not
+block the daemon's event loop.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from atoll_analysis.run_directory.migrations import FORMAT
 
 
 class ManifestWriter:
-    """The only writer of a run's manifest from now on. It keeps each key's text, so that only changed keys are encoded.
+    """The only writer of a run's manifest. It keeps each key's text and encodes changed keys only.
 
     The file is as :meth:`RunDir.write_manifest` writes it.
     """
@@ -28,7 +28,7 @@ class ManifestWriter:
         self._writing = threading.Lock()
 
     async def update(self, changed: Mapping[str, Any]) -> None:
-        """As :meth:`write`, in a thread. Cancelled, what has begun is written all the same."""
+        """As :meth:`write`, in a thread. A write that has begun is completed when this is cancelled."""
         await asyncio.to_thread(self.write, changed)
 
     def write(self, changed: Mapping[str, Any]) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The metrics spool: every point on disk first, in compressed line protocol, whatever becomes of a database."""
+"""The metrics spool: every point is written to disk first, in compressed line protocol, then to a database."""
 
 import io
 import time

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Format versions of the run directory: older ones are brought up to date as they are read, newer ones refused."""
+"""Format versions of the run directory: older ones are migrated when read, newer ones are refused."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -35,9 +35,9 @@ MIGRATIONS: Mapping[int, Migration] = {1: _jitter_has_a_distribution}
 
 
 def migrated_event(event: Manifest) -> Manifest:
-    """An event of a run as this version would have written it.
+    """Return an event of a run as this version writes it.
 
-    A step that was cancelled once said so by the name of Python's exception.
+    Early versions recorded a cancelled step by the name of Python's exception.
     """
     return event | {"message": "cancelled"} if event.get("message") == "CancelledError" else event
 

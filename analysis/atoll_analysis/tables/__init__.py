@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From captures and logs to Parquet tables."""
+"""Parquet tables, built from captures and logs."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What link and delay boxes measured of themselves between two marks (docs/contracts.md, "link" and "delay")."""
+"""Counters of link and delay boxes between two marks (docs/contracts.md, "link" and "delay")."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,7 +16,7 @@ CAUSES = ("queue", "loss", "aqm", "blocked", "unsent")
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """What was lost for one cause; None: not counted."""
+    """Losses by one cause; None: not counted."""
 
     packets: int
     bytes: int | None
@@ -71,7 +71,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class BoxMeasurement:
-    """What one box measured from mark "begin" to mark "end"."""
+    """Measurement of one box from mark "begin" to mark "end"."""
 
     box: str
     parts: tuple[Part, ...]
@@ -105,9 +105,9 @@ _ABOVE_ALL = 2**63 - 1
 
 
 def measurements(lines: Iterable[Mapping[str, Any]]) -> tuple[BoxMeasurement, ...]:
-    """What every box measured between the marks; boxes without an "end" mark are left out.
+    """Return every box's measurement between the marks; boxes without an "end" mark are left out.
 
-    A mark tells of the time since the one before it, so everything after "begin" up to "end" is put together.
+    A mark covers the time since the previous mark, so all marks after "begin" up to "end" are combined.
     """
     marks: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     finished: list[str] = []
@@ -203,11 +203,11 @@ _COUNTERS_EVERY_NS = 100_000_000  # docs/contracts.md, "link"
 
 
 def stalls(lines: Iterable[Mapping[str, Any]], limit_ns: int, window_ns: tuple[int, int] | None) -> Stalls | None:
-    """The stalls of all boxes within the measurement (to 100 ms at both ends); None where no box measures lateness.
+    """Return all boxes' stalls within the measurement (to 100 ms at both ends); None: no box measures lateness.
 
     Boxes add up their own stalls. Of boxes of older versions, a counters line whose largest lateness is beyond the
-    limit ends a stall of that length. What several boxes say of the same 100 ms is one stall of the machine, as long
-    as the longest of them. Between the last counters line and a mark "end" soon after, the mark tells the rest.
+    limit ends a stall of that length. Stalls of several boxes in the same 100 ms count as one stall of the machine, as
+    long as the longest of them. The time after the last counters line is covered by the mark "end".
     """
     first_ns, last_ns = window_ns or (0, _ABOVE_ALL - _COUNTERS_EVERY_NS)
     measured = False
@@ -266,7 +266,7 @@ def _one_a_time(late: list[tuple[int, str, int]]) -> Stalls:
 
 
 def lateness_p99_ns(measured: Iterable[BoxMeasurement]) -> int | None:
-    """The worst p99 of lateness among link directions and delay boxes; None without any packet.
+    """Return the worst p99 of lateness among link directions and delay boxes; None without any packet.
 
     A delay box's classes count together, as a class with few packets has no meaningful p99 of its own.
     """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose packet it is: the chain that carried it, by its addresses, its protocol and the version that stood then.
+"""Attribute packets to chains by addresses, protocol and the version that was active at that instant.
 
-A packet that was under way when a version came to stand counts as the new version's, though the old one carried it: at
-the arrival capture that is a round trip's worth of packets.
+A packet in flight when a version became active counts for the new version, though the old one carried it: at the
+arrival capture these are the packets of one round trip.
 """
 
 from collections.abc import Callable, Sequence

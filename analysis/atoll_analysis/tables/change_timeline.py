@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What became of a run's scheduled changes, by its own account, and which version stood when."""
+"""Scheduled changes of a run as recorded in its events, and the times in which each version was active."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ NEVER_NS = 2**63 - 1
 class ScheduledChange:
     """A scheduled change. ``shifted_ns``: when packets had turned to its version; None: they never did.
 
-    Instants are CLOCK_REALTIME; None: it did not come to that. ``over_ns``: when it had succeeded or failed.
+    Instants are CLOCK_REALTIME; None: not reached. ``over_ns``: when it had succeeded or failed.
     """
 
     number: int
@@ -34,7 +34,7 @@ class ScheduledChange:
 
 @dataclass(frozen=True, slots=True)
 class SteeringPeriod:
-    """A version and since when it stood."""
+    """A version and the instant since which it was active."""
 
     since_ns: int
     version: SteeringVersion
@@ -49,7 +49,7 @@ def changes(experiment: Experiment, events: Sequence[Event]) -> tuple[ScheduledC
 
 
 def standing(experiment: Experiment, found: Sequence[ScheduledChange]) -> tuple[SteeringPeriod, ...]:
-    """The versions that stood, in order of time; the first one from the beginning on."""
+    """Return the versions that were active, in order of time, the first one from the beginning on."""
     later = [
         SteeringPeriod(change.shifted_ns, version)
         for change, version in zip(found, experiment.versions[1:], strict=True)

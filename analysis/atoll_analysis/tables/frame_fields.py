@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which field of a frame a byte belongs to: Ethernet, 802.1Q, IPv4 (RFC 791), TCP (RFC 9293), UDP, ICMP echo."""
+"""Field of a frame that a byte is in: Ethernet, 802.1Q, IPv4 (RFC 791), TCP (RFC 9293), UDP, ICMP echo."""
 
 from itertools import pairwise
 

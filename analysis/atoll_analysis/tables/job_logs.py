@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The jobs' own accounts: pings, box counters, flow logs, transfer, captures.
+"""Tables from logs of jobs: pings, box counters, flow logs, transfer, captures.
 
 Logs that were cut give shorter tables, missing ones empty tables.
 """
@@ -49,7 +49,7 @@ _FLOW_LOG: dict[str, type[pl.DataType]] = {
 def ping_table(logs: Path, scratch: Path) -> pl.LazyFrame:
     """logs/ping.out: target, seq, sent_ns, rtt_ns; a lost ping has no rtt_ns.
 
-    This table and those below are made by way of files in ``scratch``, which has to stay until they are written.
+    This table and those below use files in ``scratch``, which must exist until the tables are written.
     """
     rows = RowSpool(scratch, "pings", ["target"], ["seq", "sent_ns", "rtt_ns"], "seq")
     for line in read_json_lines(logs / "ping.out"):
@@ -81,7 +81,7 @@ def channel_flow_table(logs: Path) -> pl.LazyFrame:
 
 
 def udp_table(logs: Path, scratch: Path) -> pl.LazyFrame:
-    """logs/udp-receive.out: what the receiver had counted every 100 ms; what an older one did not say is null."""
+    """logs/udp-receive.out: the receiver's counts every 100 ms; null where an older version did not report a count."""
     rows = RowSpool(scratch, "udp", [], _UDP, "t_ns")
     for line in read_json_lines(logs / "udp-receive.out"):
         if line.get("type") == "counters":
@@ -90,7 +90,7 @@ def udp_table(logs: Path, scratch: Path) -> pl.LazyFrame:
 
 
 def transfer_done(logs: Path) -> dict[str, Any] | None:
-    """What the transfer's receiver said at its end, or None (no transfer, cut short, or another tool's)."""
+    """Return the final report of the transfer's receiver; None if there is none (cut short, iperf3)."""
     return _last(logs / "transfer-receive.out", "done")
 
 
@@ -104,7 +104,7 @@ class LoadService:
 
 
 def load_service(logs: Path) -> LoadService:
-    """What the clients said at their end; of clients that measured no waits nothing: their index could only be 1."""
+    """Return the clients' final reports, without clients that measured no waits, whose index is always 1."""
     found = [
         line
         for path in sorted(logs.glob("load-*.out"))
@@ -120,7 +120,7 @@ def load_service(logs: Path) -> LoadService:
 def ping_accounts(logs: Path) -> tuple[int | None, int | None]:
     """Pings of the series that were refused by the kernel, and answered ones with a stamp that is not the kernel's.
 
-    None where the job did not say: it was killed, or is older.
+    None where the job did not report: it was killed, or is of an older version.
     """
     end = _last(logs / "ping.out", "done")
     said = [target for target in (end["targets"].values() if end else ()) if "unsent" in target]
@@ -131,7 +131,7 @@ def ping_accounts(logs: Path) -> tuple[int | None, int | None]:
 
 @dataclass(frozen=True, slots=True)
 class CaptureCounts:
-    """What a capture said of itself; None: it did not say."""
+    """Counts of a capture job; None: not reported."""
 
     captured: int | None  # packets that it wrote
     dropped: int | None  # that its ring had no room for
@@ -139,7 +139,7 @@ class CaptureCounts:
 
 
 def capture_counts(logs: Path, name: str) -> CaptureCounts:
-    """The last counts in logs/capture-<name>.out. A capture that was killed said so up to a second before."""
+    """The last counts in logs/capture-<name>.out. For a capture that was killed, they are up to one second old."""
     last = _last(logs / f"capture-{name}.out", "counters", "done") or {}
     return CaptureCounts(last.get("captured_packets"), last.get("dropped_packets"), last.get("unchecked_packets"))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packets as fixed-size records: what `atoll-host pcap records` makes of a capture, and how Polars reads it."""
+"""Packets as fixed-size records: made from captures by `atoll-host pcap records`, read by Polars."""
 
 import json
 import subprocess
@@ -63,7 +63,7 @@ _BATCH = 1 << 17  # records a batch: 8 MB, so that a capture of any length takes
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What the decoder said of one capture."""
+    """The decoder's report on one capture."""
 
     packets: int
     other_frames: int  # not IPv4

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run was asked to be and what it said of itself: manifest, events and logs, read and typed."""
+"""Data of a run except captures: manifest, events and logs, read and typed."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class RunData:
-    """One run's description and its own account, without its packets."""
+    """Description, events and logs of one run."""
 
     run_dir: str
     manifest: Mapping[str, Any]
@@ -53,17 +53,17 @@ class RunData:
 
     @property
     def in_virtual_time(self) -> bool:
-        """Whether the lab's clock stood still while anything computed."""
+        """Whether the run was made in virtual time."""
         return "virtual" in self.manifest
 
     @property
     def standing(self) -> tuple[SteeringPeriod, ...]:
-        """The versions of the steering that stood, and since when."""
+        """The steering versions that were active, with their start times."""
         return standing(self.experiment, self.changes)
 
     @property
     def chains(self) -> tuple[Chain, ...]:
-        """Every chain that ever stood, alike ones once, the main one of each version first."""
+        """Every chain that was ever active, equal ones once, the main one of each version first."""
         versions = [each.version for each in self.standing]
         return tuple(dict.fromkeys(chain for version in versions for chain in (version.chain, *version.branches)))
 
@@ -84,7 +84,7 @@ class RunData:
 
     @property
     def ping_links(self) -> tuple[tuple[Link, ...], ...]:
-        """The links that the ping series passed, a tuple for each way it had, the first one first."""
+        """The links that the ping series passed: a tuple for each of its paths, the first one first."""
         ends = [self.network.with_role(role) for role in (HostRole.WORLD_SPECIAL, HostRole.ISLAND_SPECIAL)]
         if not all(ends):
             return ()
@@ -101,7 +101,7 @@ class RunData:
         return {tap: name for tap, name in found.items() if name is not None}
 
     def arrival(self, chain: Chain, captures: Collection[str]) -> str | None:
-        """The capture, of those there are, that tells what reached the island through a chain.
+        """The capture that shows which packets reached the island through a chain.
 
         The last tap behind its last link; without one, what leaves the link. Of a chain without a link its last tap,
         if another is before it.
@@ -167,7 +167,7 @@ class RunData:
 
     @property
     def between_captures(self) -> frozenset[str]:
-        """What can lose a packet that the world capture has and the island capture has not, or the other way round.
+        """Machines and switch ports that can lose packets between the captures world and island.
 
         The machines of these two captures, the boxes between them on any chain that stood, and the switch ports
         (``sw-c/16``) at which the boxes' frames come in on their way to the island; emulated trunks are patch ports,
@@ -195,7 +195,7 @@ class RunData:
         return tuple(event for event in self.events if event.get("type") == kind)
 
     def direction(self, link: Link, name: str) -> Part | None:
-        """What a link measured of a direction, ``to_island`` or ``to_world``, between the marks."""
+        """A link's measurement of a direction, ``to_island`` or ``to_world``, between the marks."""
         parts = (part for m in self.measurements if m.box == link.box for part in m.parts)
         return next((part for part in parts if part.name == name), None)
 
@@ -207,7 +207,7 @@ class RunData:
 
 
 def read_run_data(run: RunDir) -> RunData:
-    """Read everything of a run but its captures. Raises RunDirError when the manifest lacks what was asked for."""
+    """Read everything of a run but its captures. Raises RunDirError when the manifest holds no request."""
     manifest = run.manifest()
     try:
         experiment = from_json(Experiment, manifest["experiment"])

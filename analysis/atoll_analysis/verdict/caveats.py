@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What could not be measured or judged in a run, and why; what its figures must be read with."""
+"""Caveats of a run: figures that could not be measured or judged, and why."""
 
 from collections.abc import Iterator, Sequence
 
@@ -28,7 +28,7 @@ def notes(facts: RunData, tables: Tables, pings: Pings, found: Sequence[Section]
 
 
 def accounts(summary: Summary) -> Iterator[str]:
-    """What pings and captures counted that their figures must be read with."""
+    """Return caveats from the counts of pings and captures."""
     if summary["ping_unsent"]:
         yield (
             f"the kernel refused to send {counted(summary['ping_unsent'], 'ping')} of the series: no route, or no room "
@@ -91,7 +91,7 @@ def _links(facts: RunData, tables: Tables, found: Sequence[Section]) -> Iterator
 
 
 def _boxes(facts: RunData) -> Iterator[str]:
-    """Frames whose arrival a box knows only roughly, and those that no receiver will accept."""
+    """Return caveats for frames with inexact arrival times, and for frames that no receiver accepts."""
     for box in facts.measurements:
         if box.unread_packets:
             yield f"{box.box} lost {counted(box.unread_packets, 'packet')} at its own socket, in no other count"
@@ -125,7 +125,7 @@ def _latency(facts: RunData, pings: Pings) -> Iterator[str]:
 
 
 def _idle(facts: RunData) -> Iterator[str]:
-    """Clients that would have channels if all capacities were equal."""
+    """Return a caveat for clients without channels that would have some if all capacities were equal."""
     placed, channels = facts.plan.placement, facts.experiment.traffic.channels
     idle = [f"{each.host} (capacity {each.capacity:g})" for each in placed if not each.channels]
     if idle and channels >= len(placed):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether all was measured that was asked for: flows of every client and server, pings, the transfer."""
+"""Completeness of a measurement: flows of every client and server, pings, the transfer."""
 
 import math
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ _FLOWS_PER_SERVER = 20
 
 
 def judge_asked(summary: Summary) -> Iterator[Finding]:
-    """What is missing of what was asked for; of a run without a measurement nothing, that is a finding already."""
+    """Return findings for missing data; none for a run without a measurement, which is a finding by itself."""
     if summary["duration_s"] is None:
         return
     yield from _never_seen(summary)
@@ -113,7 +113,7 @@ def _pings(summary: Summary) -> Iterator[Finding]:
 
 
 def _is_beyond(found: int, of: int, share: float) -> bool:
-    """Whether so many of ``of`` independent events are too many for their probability ``share``.
+    """Return whether a number of ``of`` independent events is too large for their probability ``share``.
 
     By the Chernoff bound on the tail of the binomial distribution, with probability FALSE_ALARM of being wrong.
     """

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What kernels dropped outside the boxes while a run was measured, and what to do about it.
+"""Packets dropped by kernels outside the boxes during a measurement, with remedies.
 
 A packet that waits for a processor is dropped when ``net.core.netdev_max_backlog`` of them wait (Linux 6.1,
 net/core/dev.c, ``enqueue_to_backlog``): between two ends of a cable, where neither a link nor a capture counts it.
-Sockets drop what finds no room in their queues; through sockets, too, Open vSwitch's userspace datapath takes frames
-off an emulated lab's cables (atoll_emulation/packet_sockets.py). docs/decisions/0029-lost-outside-the-boxes.md says why
-none of this makes a run invalid by itself.
+Sockets drop packets that do not fit into their buffers. Open vSwitch's userspace datapath receives frames of an
+emulated lab through sockets, too (atoll_emulation/this_machine/packet_sockets.py).
+docs/decisions/0029-lost-outside-the-boxes.md says why none of this makes a run invalid by itself.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -51,7 +51,7 @@ _AT_SOCKETS = {
 
 
 class Backlog(TypedDict):
-    """What a machine dropped because too many packets waited for one of its processors."""
+    """Packets dropped by a machine because too many waited for one of its processors."""
 
     dropped_packets: int
     on_cables_packets: int | None  # of them on an emulated lab's own cables; None: on a machine of its own
@@ -59,14 +59,14 @@ class Backlog(TypedDict):
 
 
 class SwitchPort(TypedDict):
-    """What an emulated lab's Open vSwitch lost of what came in at a port: its socket had no room."""
+    """Frames dropped at a port of an emulated lab's Open vSwitch, because its socket's buffer was full."""
 
     dropped_packets: int
     receive_buffer_bytes: int
 
 
 class LostOutside(TypedDict):
-    """From the begin of the boxes' measurement to its end."""
+    """Drops outside the boxes from the begin of their measurement to its end."""
 
     machines: dict[str, Backlog]  # that dropped any
     hosts: dict[str, dict[str, int]]  # by what their sockets counted, those that counted any
@@ -76,7 +76,7 @@ class LostOutside(TypedDict):
 
 
 def lost_outside(manifest: Mapping[str, Any], between: Collection[str]) -> LostOutside | None:
-    """What the run has recorded; None: its measurement did not end, or it is of a version that did not look.
+    """Return the recorded drops; None: the measurement did not end, or an early version did not record them.
 
     ``between``: the machines and switch ports whose losses the capture world has and the capture island has not, or
     one of them has alone. The machine of an emulated lab is all of them.
@@ -104,7 +104,7 @@ def lost_outside(manifest: Mapping[str, Any], between: Collection[str]) -> LostO
 
 
 def likely_causes(lost: LostOutside | None) -> list[str]:
-    """Where packets may have been dropped that one capture has and the other lacks, and what to do, a sentence each."""
+    """Return likely places of drops between two captures, with remedies, a sentence each."""
     if lost is None:
         return []
     waited = [_waited(name, found, lost) for name, found in lost["machines"].items() if _may_be_blamed(name, lost)]
@@ -112,7 +112,7 @@ def likely_causes(lost: LostOutside | None) -> list[str]:
 
 
 def judge_lost_outside(lost: LostOutside | None, *, blamed: bool) -> Iterator[Finding]:
-    """What was dropped, bound 0 packets; ``blamed``: another finding names the likely causes."""
+    """Return findings for drops (bound: 0 packets). ``blamed``: another finding names the likely causes."""
     if lost is None:
         return
     machines, ports = lost["machines"], lost["ports"]
@@ -124,7 +124,7 @@ def judge_lost_outside(lost: LostOutside | None, *, blamed: bool) -> Iterator[Fi
 
 
 def outside_notes(lost: LostOutside | None) -> list[str]:
-    """What was dropped of others' packets, and what is unknown, a sentence each."""
+    """Return notes on drops that may be others' packets and on unknown counts, a sentence each."""
     if lost is None:
         return []
     others = {name: found for name, found in lost["machines"].items() if not _on_cables(found)}
@@ -166,7 +166,7 @@ def _more_room(backlog: Backlog) -> str:
 
 
 def _at_ports(ports: Mapping[str, SwitchPort]) -> Iterator[str]:
-    """Whose packets they are is certain: nobody else sends to the switches of an emulated lab."""
+    """Return findings for drops at switch ports. Only the lab sends to the switches of an emulated lab."""
     if not ports:
         return
     drops = {port: found["dropped_packets"] for port, found in ports.items()}
@@ -197,7 +197,7 @@ def _at_sockets(hosts: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
 
 
 def _unknown(uncounted: Mapping[str, str]) -> Iterator[str]:
-    """Machines are mostly left out for one reason: the first one's stands for all."""
+    """Return a note on machines whose drops are unknown, with the first one's reason."""
     machines = {name: why for name, why in uncounted.items() if name != SWITCH_PORTS}
     if machines:
         why = next(iter(machines.values()))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words of a verdict, and the findings that decide it."""
+"""Verdicts, and the findings that decide them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,23 +16,23 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A figure of a run beyond a bound, in words; ``grave``: it makes the run invalid, otherwise it is a caveat."""
+    """A figure of a run beyond its bound, as text. ``grave``: it makes the run invalid; otherwise it is a caveat."""
 
     text: str
     grave: bool
 
 
 def grave(text: str) -> Finding:
-    """A reason for which a run is invalid."""
+    """Make a finding that makes a run invalid."""
     return Finding(text, grave=True)
 
 
 def caveat(text: str) -> Finding:
-    """A figure that the results must be read with."""
+    """Make a finding that is a caveat."""
     return Finding(text, grave=False)
 
 
 def verdict_of(findings: Iterable[Finding]) -> Verdict:
-    """The verdict by the gravest finding."""
+    """Return the verdict of the gravest finding."""
     found = {finding.grave for finding in findings}
     return Verdict.INVALID if True in found else Verdict.CAVEATS if found else Verdict.VALID

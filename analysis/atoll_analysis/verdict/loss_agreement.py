@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether captures prove what the links count as lost, and TCP payload what other boxes do with packets.
+"""Agreement of losses: captures against links' counters, and TCP payload across other boxes.
 
 Where every box between two captures conserves packets, the captures differ by what the links between them dropped, to
 the byte. Such a stretch of the chain ends at a box that ends, splits, merges or encodes packets. TCP payload, which is

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients and servers that fell silent during a run, as far as lost packets cannot explain it.
+"""Clients and servers that fell silent during a run, if packet loss cannot explain it.
 
 A host is silent from its last new TCP payload to the end, or from the begin to its first. That alone proves nothing:
 all channels may be busy with large flows of others. What counts is what waited for the host meanwhile: the flows that
@@ -139,7 +139,8 @@ def _spans(seen: PayloadSpan, begin_s: float, end_s: float) -> list[Interval]:
 def _waits(server: str, span: Interval, begun: Sequence[Begun], *, alone: bool) -> list[Begun]:
     """Flows to a server that waited in its silence, but for those of the client with the most.
 
-    A client that broke down waits for servers, too; it is no witness against one that no other client waits for.
+    A client that broke down waits for servers, too: its waits do not count against a server that no other client
+    waits for.
     """
     waits = [
         flow for flow in begun if flow.server == server and not flow.received_bytes and span[0] < flow.start_s < span[1]
@@ -165,7 +166,7 @@ def by_chance(count: int, path_loss: float) -> float:
 
 
 def chance(count: int, path_loss: float) -> str:
-    """The same in words: how many runs have such a silence by chance."""
+    """Return as text how many runs have such a silence by chance."""
     share = by_chance(count, path_loss)
     if count == 0:
         return "too short to judge"

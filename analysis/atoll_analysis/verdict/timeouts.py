@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What waited for hosts that were silent, by flow logs and the arrival capture; the losses of paths."""
+"""Waits for silent hosts, from flow logs and the arrival capture; losses of paths."""
 
 import math
 from collections.abc import Mapping

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is this run's result to be trusted? Judged from the summary alone, so that anyone can judge again."""
+"""Judge a run from its summary alone, so that the judgement can be repeated."""
 
 from collections.abc import Iterator
 
@@ -22,7 +22,7 @@ _LEAST_OF_PLANNED = 0.99
 
 
 def judge(summary: Summary) -> list[Finding]:
-    """Every figure beyond its bound; no finding: the run is valid."""
+    """Return a finding for every figure beyond its bound; none: the run is valid."""
     losses = _losses(summary)
     return [
         *map(grave, (*_cut_short(summary), *_latency(summary))),
@@ -57,7 +57,7 @@ def _latency(summary: Summary) -> list[str]:
 
 
 def _lateness(summary: Summary) -> Iterator[Finding]:
-    """Departures later than scheduled, by their effect: they distort queues, and RTTs by as much as they are late."""
+    """Return findings for departures later than scheduled, by their effect on queues and RTTs."""
     limits = summary.get("limits") or _USUAL  # absent from what older versions analysed
     latest, p99, stalls = summary["lateness_max_ms"], summary["lateness_p99_ms"], summary.get("stalls") or 0
     if p99 is not None and p99 > limits["lateness_p99_ms"]:
@@ -157,13 +157,13 @@ def _changes(summary: Summary) -> list[str]:
 
 
 def losses_agree(summary: Summary) -> bool:
-    """Whether captures were compared with links and with each other, and everywhere have the same loss."""
+    """Return whether captures were compared with links and with each other, and all agree on the loss."""
     compared = summary["loss_bytes_captures"] is not None or compared_links(summary.get("stretches", ()))
     return bool(compared) and not _disagreements(summary)
 
 
 def _disagreements(summary: Summary) -> list[str]:
-    """Where they differ: by parts of a chain that the captures delimit, else over all of it."""
+    """Return findings for differing losses, by section of a chain between captures, else of the whole chain."""
     places = disagreements(summary.get("stretches", ()), summary.get("payload"))  # absent from older summaries
     by_captures, by_link = summary["loss_bytes_captures"], summary["loss_bytes_link"]
     if places or by_captures is None or by_link is None:
